@@ -1,0 +1,45 @@
+// The default allocator, and the bridge from std::pmr to the caller's table.
+#include "libmoe/base/memory.hpp"
+
+#include <cstdlib>
+
+namespace moe {
+namespace {
+
+void* MOE_CALL host_allocate(uint64_t bytes, uint64_t alignment, moe_space space, void*, void*) {
+    if (space != MOE_SPACE_HOST) return nullptr;
+    if (alignment < sizeof(void*)) alignment = sizeof(void*);
+    void* memory = nullptr;
+    return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+
+void MOE_CALL host_release(void* memory, uint64_t, uint64_t, moe_space, void*, void*) {
+    std::free(memory);
+}
+
+}  // namespace
+
+Memory::Memory()
+    : table_{sizeof(moe_allocator), 0, host_allocate, host_release, nullptr} {}
+
+void* Memory::allocate_in(moe_space space, uint64_t bytes, uint64_t alignment, void* stream) {
+    void* memory = table_.allocate(bytes, alignment, space, stream, table_.user_data);
+    if (!memory) fail(MOE_ERROR_OUT_OF_MEMORY, "the allocator returned NULL for {} bytes", bytes);
+    return memory;
+}
+
+void Memory::release_in(moe_space space, void* memory, uint64_t bytes, uint64_t alignment,
+                        void* stream) noexcept {
+    table_.release(memory, bytes, alignment, space, stream, table_.user_data);
+}
+
+void* Memory::do_allocate(size_t bytes, size_t alignment) {
+    // std::pmr may ask for nothing; the caller's allocator is never asked for nothing.
+    return allocate_in(MOE_SPACE_HOST, bytes ? bytes : 1, alignment, nullptr);
+}
+
+void Memory::do_deallocate(void* memory, size_t bytes, size_t alignment) {
+    release_in(MOE_SPACE_HOST, memory, bytes ? bytes : 1, alignment, nullptr);
+}
+
+}  // namespace moe
