@@ -38,7 +38,7 @@ def save_case(name, config, rule, layer, meta, tokens=7, fill_args=None, save_ar
 
 def mixtral(name="mixtral_bf16_sharded"):
     config = transformers.MixtralConfig(
-        **SMALL, intermediate_size=32, num_local_experts=8, num_experts_per_tok=2
+        **SMALL, intermediate_size=32, num_local_experts=6, num_experts_per_tok=2
     )
     meta = dict(I=32, format="bf16", notes="three or more shards; w1 gate, w3 up, w2 down")
     save_case(
@@ -48,7 +48,10 @@ def mixtral(name="mixtral_bf16_sharded"):
 
 def mixtral_merged(name="mixtral_bf16_merged"):
     config = transformers.MixtralConfig(
-        **SMALL, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2
+        **{**SMALL, "num_hidden_layers": 1},
+        intermediate_size=32,
+        num_local_experts=5,
+        num_experts_per_tok=2,
     )
     notes = "save_original_format=False: mlp.experts.gate_up_proj [E,2I,H], gate rows first"
     meta = dict(I=32, format="bf16 merged", notes=notes)
@@ -62,7 +65,7 @@ def qwen2_moe(name="qwen2_moe_bf16"):
         intermediate_size=40,
         moe_intermediate_size=48,
         shared_expert_intermediate_size=80,
-        num_experts=8,
+        num_experts=6,
         num_experts_per_tok=4,
         norm_topk_prob=False,
         mlp_only_layers=[0],
@@ -93,7 +96,7 @@ def qwen3_next(name="qwen3_next_bf16"):
         intermediate_size=40,
         moe_intermediate_size=32,
         shared_expert_intermediate_size=48,
-        num_experts=12,
+        num_experts=10,
         num_experts_per_tok=5,
         linear_key_head_dim=16,
         linear_value_head_dim=16,
@@ -112,17 +115,17 @@ def deepseek_v2(name="deepseek_v2_bf16"):
         **{**SMALL, **LATENT_ATTENTION},
         intermediate_size=40,
         moe_intermediate_size=32,
-        n_routed_experts=12,
+        n_routed_experts=8,
         num_experts_per_tok=3,
         n_shared_experts=2,
         n_group=4,
         topk_group=2,
         topk_method="group_limited_greedy",
         norm_topk_prob=False,
-        routed_scaling_factor=4.0,
+        routed_scaling_factor=2.0,
         first_k_dense_replace=1,
     )
-    rule = Rule(3, scale=4.0, n_group=4, topk_group=2, group_score="max")
+    rule = Rule(3, scale=2.0, n_group=4, topk_group=2, group_score="max")
     notes = "softmax, group score is the maximum, no normalisation, two shared experts as one MLP"
     save_case(name, config, rule, 1, dict(I=32, shared_I=64, format="bf16", notes=notes))
 
@@ -135,7 +138,7 @@ def deepseek_v3(name="deepseek_v3_bf16"):
     config = deepseek_v3_config(
         intermediate_size=40,
         moe_intermediate_size=32,
-        n_routed_experts=16,
+        n_routed_experts=12,
         num_experts_per_tok=4,
         n_shared_experts=1,
         n_group=4,
@@ -152,18 +155,20 @@ GPT_OSS_FILL = dict(expert_gain=3.5, down_gain=0.2, transposed_experts=True)
 
 
 def gpt_oss_config(**sizes):
-    return transformers.GptOssConfig(**SMALL, head_dim=16, sliding_window=16, **sizes)
+    return transformers.GptOssConfig(**{**SMALL, **sizes}, head_dim=16, sliding_window=16)
 
 
 def gpt_oss(name="gpt_oss_bf16"):
-    config = gpt_oss_config(intermediate_size=64, num_local_experts=4, num_experts_per_tok=2)
+    config = gpt_oss_config(
+        num_hidden_layers=1, intermediate_size=64, num_local_experts=4, num_experts_per_tok=2
+    )
     notes = (
         "experts.gate_up_proj [E,H,2I] and down_proj [E,I,H] are stored transposed, gate and up "
         "interleaved; H = I, so shapes cannot tell; the clamps at 7 are reached"
     )
     meta = dict(I=64, format="bf16 merged transposed", notes=notes)
     rule = Rule(2, score="none", post="softmax")
-    save_case(name, config, rule, 1, meta, fill_args=GPT_OSS_FILL)
+    save_case(name, config, rule, 0, meta, fill_args=GPT_OSS_FILL)
 
 
 CASES = [

@@ -7,8 +7,10 @@ import fixture_case
 import routing_reference
 
 transformers.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)  # the last bits of y depend on it
 
 BF16_NOTE = "the file's bf16 weights widened to fp32, the module run in fp32 (eager experts)"
+PARTS = ("gate", "up", "down")
 
 
 def gain(name):
@@ -71,11 +73,8 @@ def choose_input(block, rule, rng, tokens, hidden):
         routed = routing_reference.route(rule, logits, bias)
         if routed.gap < fixture_case.MIN_GAP:
             return None
-        plain = routing_reference.Rule(rule.top_k, rule.score)
-        special = bias is not None or rule.n_group > 1
-        if special and np.array_equal(routed.ids, routing_reference.route(plain, logits).ids):
-            return None
-        return routed
+        matters = routing_reference.every_setting_matters(rule, logits, bias, routed.ids)
+        return routed if matters else None
 
     return fixture_case.draw_input(rng, tokens, hidden, acceptable)
 
@@ -96,6 +95,41 @@ def run_block(block, x, expected):
     weights = np.take_along_axis(seen["weights"], np.array(position), axis=1)
     assert np.allclose(weights, expected.weights, rtol=1e-5), "the rule in the script is wrong"
     return y, expected.ids, weights
+
+
+def mlp_weights(mlp):
+    return {p: getattr(mlp, f"{p}_proj").weight.detach().double().numpy() for p in PARTS}
+
+
+def expert_weights(experts):
+    """The block's experts as the dictionaries of routing_reference.ffn."""
+    tensors = {n: p.detach().double().numpy() for n, p in experts.named_parameters()}
+    gate_up, down = tensors["gate_up_proj"], tensors["down_proj"]
+    if "gate_up_proj_bias" not in tensors:
+        return [dict(zip(PARTS, (*np.split(g, 2), d))) for g, d in zip(gate_up, down)]
+    bias, down_bias = tensors["gate_up_proj_bias"], tensors["down_proj_bias"]
+    names = (*PARTS, "gate_bias", "up_bias", "down_bias")
+    return [
+        dict(zip(names, (g[:, 0::2].T, g[:, 1::2].T, d.T, b[0::2], b[1::2], db)))
+        for g, d, b, db in zip(gate_up, down, bias, down_bias)
+    ]
+
+
+def check_against_numpy(block, x, expected, y):
+    """The module and the float64 arithmetic that the GGUF cases rest on must agree."""
+    shared = getattr(block, "shared_expert", None) or getattr(block, "shared_experts", None)
+    shared_gate = getattr(block, "shared_expert_gate", None)
+    oai = hasattr(block.experts, "limit")
+    want = routing_reference.moe_layer(
+        x.astype(np.float64),
+        expected,
+        expert_weights(block.experts),
+        routing_reference.oai_swiglu if oai else routing_reference.silu_glu,
+        None if shared is None else mlp_weights(shared),
+        None if shared_gate is None else shared_gate.weight.detach().double().numpy()[0],
+    )
+    error = np.linalg.norm(y - want, axis=1) / np.linalg.norm(want, axis=1)
+    assert error.max() < 2e-6, f"module and numpy differ by {error.max():.1e}"
 
 
 def routing_facts(block, rule):
@@ -119,6 +153,7 @@ def finish_case(folder, model, layer, rule, rng, tokens, meta):
     hidden = model.config.hidden_size
     x, expected = choose_input(block, rule, rng, tokens, hidden)
     y, ids, weights = run_block(block, x, expected)
+    check_against_numpy(block, x, expected, y)
     sizes = {"H": hidden, "E": int(router_logits(block, x)[0].shape[1]), "k": rule.top_k}
     full = {
         "layer": layer,

@@ -13,9 +13,11 @@ import fixture_case
 
 
 def all_cases():
+    import gguf_cases
     import hf_cases
+    import hf_quantised_cases
 
-    return [*hf_cases.CASES]
+    return [*hf_cases.CASES, *hf_quantised_cases.CASES, *gguf_cases.CASES]
 
 
 def main(arguments):

@@ -75,6 +75,18 @@ def route(rule, logits, selection_bias=None):
     return Routed(ids.astype(np.int32), weights * rule.scale, gap)
 
 
+def every_setting_matters(rule, logits, selection_bias, ids):
+    """False if ids would be the same without the bias, without groups or with other groups."""
+    variants = []
+    if selection_bias is not None:
+        variants.append((rule, None))
+    if rule.n_group > rule.topk_group:
+        other = "max" if rule.group_score == "top2_sum" else "top2_sum"
+        variants.append((dataclasses.replace(rule, n_group=1, topk_group=1), selection_bias))
+        variants.append((dataclasses.replace(rule, group_score=other), selection_bias))
+    return not any(np.array_equal(route(r, logits, b).ids, ids) for r, b in variants)
+
+
 def silu_glu(gate, up):
     return silu(gate) * up
 
