@@ -91,8 +91,9 @@ def run_block(block, x, expected):
         y = block(torch.from_numpy(x)[None])
     handle.remove()
     y = (y[0] if isinstance(y, tuple) else y).reshape(x.shape).numpy()
-    position = [[row.tolist().index(i) for i in want] for row, want in zip(seen["ids"], expected.ids)]
-    weights = np.take_along_axis(seen["weights"], np.array(position), axis=1)
+    pairs = zip(seen["ids"].tolist(), expected.ids)
+    position = np.array([[row.index(i) for i in want] for row, want in pairs])
+    weights = np.take_along_axis(seen["weights"], position, axis=1)
     assert np.allclose(weights, expected.weights, rtol=1e-5), "the rule in the script is wrong"
     return y, expected.ids, weights
 

@@ -120,9 +120,10 @@ def deepseek_v3_fp8(name="deepseek_v3_fp8_block"):
     for key in [k for k in tensors if k.endswith("_proj.weight") and ".mlp." in k]:
         weight = tensors[key].float()
         # Different blocks get clearly different scales, so that a misplaced edge is seen.
-        weight = weight * fp8_grid(0.4 + 0.8 * torch.from_numpy(rng.random((2, 2))), weight.shape)
-        tensors[key], tensors[f"{key}_scale_inv"] = fp8_encode(weight.float())
-        scale = tensors[f"{key}_scale_inv"]
+        spread = 0.4 + 0.8 * torch.from_numpy(rng.random((2, 2)))
+        weight = (weight * fp8_grid(spread, weight.shape)).float()
+        tensors[key], scale = fp8_encode(weight)
+        tensors[f"{key}_scale_inv"] = scale
         exact[key] = tensors[key].float() * fp8_grid(scale, weight.shape)
     quantization = {
         "activation_scheme": "dynamic",
