@@ -137,8 +137,8 @@ def deepseek_v3_fp8(name="deepseek_v3_fp8_block"):
         I=144,
         shared_I=144,
         format="fp8 128x128",
-        y_from="DeepseekV3MoE of transformers in fp32 on code times weight_scale_inv of its 128x128 "
-        "block, dequantised here by DeepSeek's rule (edge blocks are smaller)",
+        y_from="DeepseekV3MoE of transformers in fp32 on code times weight_scale_inv of its "
+        "128x128 block, dequantised here by DeepSeek's rule (edge blocks are smaller)",
         notes="H = 128 + 32 and I = 128 + 16 have edge blocks; attention stays bf16",
     )
     rule = Rule(2, "sigmoid", norm=True, scale=2.5, n_group=2, topk_group=1, group_score="top2_sum")
