@@ -1,7 +1,7 @@
 """Checks libmoe.so as a file: its name, what it needs, what it exports, and that its stack is not executable.
 
-usage: check_elf.py [--sanitized] LIBRARY HEADER VERSION
-Exports must be exactly the functions that the header declares. --sanitized skips what a sanitizer changes.
+usage: check_elf.py [--shared-runtime] LIBRARY HEADER VERSION
+Exports must be exactly the functions that the header declares. --shared-runtime, for builds with sanitizers or a shared libstdc++, lets it need other libraries.
 """
 import argparse
 import os
@@ -80,13 +80,13 @@ def main():
     parser.add_argument("library")
     parser.add_argument("header")
     parser.add_argument("version")
-    parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--shared-runtime", action="store_true")
     args = parser.parse_args()
 
     node = "LIBMOE_" + ".".join(args.version.split(".")[:2])
     problems = [*check_exports(args.library, args.header, node), *check_name(args.library, args.version),
                 *check_segments(args.library)]
-    if not args.sanitized:
+    if not args.shared_runtime:
         problems += [*check_needed(args.library), *check_glibc(args.library)]
     for problem in problems:
         print(f"{args.library}: {problem}")
