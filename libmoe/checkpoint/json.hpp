@@ -17,7 +17,7 @@ struct JsonValue {
     uint64_t unsigned_integer = 0;
     int64_t negative_integer = 0;
     double real = 0;
-    std::string_view text;  // valid during the event
+    std::string_view text = {};  // valid during the event
 };
 
 class JsonEvents {

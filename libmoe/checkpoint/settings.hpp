@@ -32,6 +32,7 @@ class Settings {
 
     // Every getter looks for prefix + key before key.
     void set_prefix(std::string_view prefix) { prefix_ = prefix; }
+    void set_file(std::string_view file) { file_ = file; }
     std::string_view file() const { return file_; }
 
     bool has(std::string_view key) const { return find(key) != nullptr; }
