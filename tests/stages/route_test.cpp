@@ -1,7 +1,5 @@
-// Routing of a token: computed values, every kind of router against a separate implementation in
-// double, and the corner cases that must not cost an id its range.
-#include "libmoe/cpu/ref/route.hpp"
-
+// Routing of a token: computed values, given ids, scales and rounding, and the corner cases that
+// must not cost an id its range.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,83 +11,12 @@
 #include <vector>
 
 #include "libmoe/base/half.hpp"
+#include "tests/stages/route_case.hpp"
 
 namespace moe {
 namespace {
 
-const float infinity = std::numeric_limits<float>::infinity();
-const float nan_value = std::numeric_limits<float>::quiet_NaN();
-
-struct Case {
-    const char* name = "";
-    Routing routing;
-    std::vector<float> logits, bias, scale;
-    int32_t n_experts = 0;  // without identity experts; 0: all
-    moe_type round_to = MOE_TYPE_NONE;
-};
-
-struct Routed {
-    std::vector<int32_t> ids;
-    std::vector<float> weights, logits;
-    int32_t n_bad = 0;
-};
-
-const float* data_or_null(const std::vector<float>& values) {
-    return values.empty() ? nullptr : values.data();
-}
-
-Routed route(const Case& c, const int32_t* given = nullptr) {
-    const auto k = static_cast<size_t>(c.routing.top_k);
-    Routed result{std::vector<int32_t>(k, -7), std::vector<float>(k, nan_value), c.logits};
-    std::vector<float> scratch(static_cast<size_t>(route_scratch_floats(c.routing)) + 1, nan_value);
-    scratch.back() = 42;
-    const RouteVectors vectors{data_or_null(c.bias), data_or_null(c.scale),
-                               c.n_experts ? c.n_experts : c.routing.n_experts_all};
-    result.n_bad = route_token(c.routing, vectors, result.logits.data(), scratch.data(), given,
-                               c.round_to, result.ids.data(), result.weights.data());
-    EXPECT_EQ(scratch.back(), 42) << "wrote past its scratch";
-    return result;
-}
-
-Routing routing_of(int32_t n, int32_t k, moe_score score) {
-    Routing routing;
-    routing.n_experts_all = n;
-    routing.top_k = k;
-    routing.score = score;
-    return routing;
-}
-
-Routing with_groups(Routing routing, int32_t n_group, int32_t topk_group, moe_group_score score) {
-    routing.n_group = n_group;
-    routing.topk_group = topk_group;
-    routing.group_score = score;
-    return routing;
-}
-
-Routing with_sum(Routing routing, float eps, float scale,
-                 moe_renormalize rule = MOE_RENORMALIZE_SUM_ADD) {
-    routing.renormalize = rule;
-    routing.renormalize_eps = eps;
-    routing.routed_scale = scale;
-    return routing;
-}
-
-Routing with_scale(Routing routing, float scale) {
-    routing.routed_scale = scale;
-    return routing;
-}
-
-Routing with_post(Routing routing, moe_score post) {
-    routing.post_score = post;
-    return routing;
-}
-
-Routing sparsemixer(int32_t n) {
-    Routing routing = routing_of(n, 2, MOE_SCORE_NONE);
-    routing.selection = MOE_SELECT_SPARSEMIXER;
-    routing.sparsemixer_jitter = 0.01f;
-    return routing;
-}
+using namespace route_case;
 
 // ---- computed values
 
@@ -101,7 +28,6 @@ struct Golden {
     std::vector<double> weights;
 };
 
-const std::vector<float> golden_logits{0.5f, -1, 2, 1.25f, -0.25f, 1.5f, 0, 0.75f};
 const std::vector<float> golden_bias{0.30f, 0, -0.40f, 0.05f, 0.35f, -0.10f, 0, 0.25f};
 
 std::vector<Golden> goldens() {
@@ -152,12 +78,6 @@ std::vector<Golden> goldens() {
     };
 }
 
-void expect_weights(const Routed& routed, const std::vector<double>& expected, const char* name) {
-    for (size_t j = 0; j < expected.size(); j++) {
-        EXPECT_NEAR(routed.weights[j], expected[j], 4e-7 * expected[j] + 6e-9) << name << " " << j;
-    }
-}
-
 TEST(Route, ComputedValues) {
     for (const Golden& golden : goldens()) {
         Case c{golden.name, golden.routing, golden_logits, {}, {}};
@@ -182,262 +102,7 @@ TEST(Route, EqualLogitsGoToTheLowestIndex) {
     EXPECT_EQ(routed.weights, (std::vector<float>{.125f, .125f, .125f}));
 }
 
-// ---- the separate implementation
-
-using Doubles = std::vector<double>;
-
-double double_score(moe_score score, double z) {
-    if (score == MOE_SCORE_SIGMOID) return 1 / (1 + std::exp(-z));
-    if (score == MOE_SCORE_SQRT_SOFTPLUS) return std::sqrt(z > 20 ? z : std::log1p(std::exp(z)));
-    return z;
-}
-
-Doubles double_softmax(const Doubles& z) {
-    const double top = *std::max_element(z.begin(), z.end());
-    Doubles result;
-    for (const double value : z) result.push_back(std::exp(value - top));
-    const double sum = std::accumulate(result.begin(), result.end(), 0.0);
-    for (double& value : result) value /= sum;
-    return result;
-}
-
-Doubles double_scores(moe_score score, const Doubles& z) {
-    if (score == MOE_SCORE_SOFTMAX) return double_softmax(z);
-    Doubles result;
-    for (const double value : z) result.push_back(double_score(score, value));
-    return result;
-}
-
-Doubles double_logits(const Case& c) {
-    Doubles z(c.logits.begin(), c.logits.end());
-    for (double& value : z) {
-        if (c.routing.round_logits) value = round_to_type(static_cast<float>(value), c.round_to);
-        const double cap = c.routing.logit_softcap;
-        if (cap > 0) value = cap * std::tanh(value / cap);
-    }
-    return z;
-}
-
-// Keys after the group limit, and how close the cut between groups was.
-Doubles double_keys(const Case& c, const Doubles& scores, double* group_gap) {
-    Doubles keys = scores;
-    for (size_t i = 0; i < c.bias.size(); i++) keys[i] += c.bias[i];
-    *group_gap = 1;
-    if (c.routing.n_group < 2) return keys;
-    const size_t n_group = static_cast<size_t>(c.routing.n_group), size = keys.size() / n_group;
-    Doubles group;
-    for (size_t g = 0; g < n_group; g++) {
-        Doubles part(keys.begin() + long(g * size), keys.begin() + long((g + 1) * size));
-        std::sort(part.rbegin(), part.rend());
-        group.push_back(c.routing.group_score == MOE_GROUP_SCORE_MAX ? part[0] : part[0] + part[1]);
-    }
-    Doubles sorted = group;
-    std::sort(sorted.rbegin(), sorted.rend());
-    const auto kept = static_cast<size_t>(c.routing.topk_group);
-    if (kept < n_group) *group_gap = sorted[kept - 1] - sorted[kept];
-    for (size_t i = 0; i < keys.size(); i++) {
-        if (group[i / size] < sorted[kept - 1]) keys[i] = -INFINITY;
-    }
-    return keys;
-}
-
-// Steps 7 to 10 for ids that are known.
-Doubles double_weights(const Case& c, const Doubles& scores, const std::vector<int32_t>& ids) {
-    Doubles w;
-    for (const int32_t id : ids) w.push_back(scores[static_cast<size_t>(id)]);
-    w = c.routing.post_score == MOE_SCORE_NONE ? w : double_scores(c.routing.post_score, w);
-    const double sum = std::accumulate(w.begin(), w.end(), 0.0), eps = c.routing.renormalize_eps;
-    const double divisor = c.routing.renormalize == MOE_RENORMALIZE_NONE      ? 1
-                           : c.routing.renormalize == MOE_RENORMALIZE_SUM_ADD ? sum + eps
-                                                                              : std::max(sum, eps);
-    for (size_t j = 0; j < w.size(); j++) {
-        w[j] = w[j] / divisor * c.routing.routed_scale;
-        const auto id = static_cast<size_t>(ids[j]);
-        if (id < c.scale.size()) w[j] *= c.scale[id];
-    }
-    return w;
-}
-
-// The ids must be the best of the keys, in order, up to what float32 can tell apart; the weights
-// must be those of the ids.
-bool check_against_double(const Case& c) {
-    const Routed routed = route(c);
-    double group_gap = 1;
-    const Doubles scores = double_scores(c.routing.score, double_logits(c));
-    Doubles keys = double_keys(c, scores, &group_gap);
-    if (group_gap < 1e-5) return false;
-    EXPECT_EQ(std::set<int32_t>(routed.ids.begin(), routed.ids.end()).size(), routed.ids.size());
-    const Doubles weights = double_weights(c, scores, routed.ids);
-    Doubles sorted = keys;
-    std::sort(sorted.rbegin(), sorted.rend());
-    for (size_t j = 0; j < routed.ids.size(); j++) {
-        const double key = keys.at(static_cast<size_t>(routed.ids[j]));
-        EXPECT_NEAR(key, sorted[j],
-                    1e-6 * std::max(std::fabs(sorted[j]), c.bias.empty() ? 0.0 : 1.0))
-            << c.name << " " << j;
-        EXPECT_NEAR(routed.weights[j], weights[j], 4e-6 * std::fabs(weights[j]))
-            << c.name << " " << j;
-        EXPECT_NE(routed.weights[j], 0) << c.name;
-    }
-    return true;
-}
-
-struct Kind {
-    const char* name;
-    Routing (*make)(int32_t n, int32_t k);
-    bool bias, scale;
-};
-
-const Kind kinds[] = {
-    {"A", [](int32_t n, int32_t k) { return with_sum(routing_of(n, k, MOE_SCORE_SOFTMAX), 0, 1); },
-     false, false},
-    {"A scaled",
-     [](int32_t n, int32_t k) { return with_sum(routing_of(n, k, MOE_SCORE_SOFTMAX), 0, 1); },
-     false, true},
-    {"B", [](int32_t n, int32_t k) { return routing_of(n, k, MOE_SCORE_SOFTMAX); }, false, false},
-    {"C",
-     [](int32_t n, int32_t k) {
-         return with_post(routing_of(n, k, MOE_SCORE_NONE), MOE_SCORE_SOFTMAX);
-     },
-     false, false},
-    {"D",
-     [](int32_t n, int32_t k) {
-         return with_groups(with_scale(routing_of(n, k, MOE_SCORE_SOFTMAX), 16), 8, 3,
-                            MOE_GROUP_SCORE_MAX);
-     },
-     false, false},
-    {"E",
-     [](int32_t n, int32_t k) {
-         return with_groups(with_sum(routing_of(n, k, MOE_SCORE_SIGMOID), 1e-20f, 2.5f), 8, 4,
-                            MOE_GROUP_SCORE_TOP2_SUM);
-     },
-     true, false},
-    {"F",
-     [](int32_t n, int32_t k) {
-         return with_sum(routing_of(n, k, MOE_SCORE_SIGMOID), 1e-20f, 2.827f);
-     },
-     true, false},
-    {"G",
-     [](int32_t n, int32_t k) {
-         return with_sum(routing_of(n, k, MOE_SCORE_SQRT_SOFTPLUS), 0x1p-14f, 1.5f,
-                         MOE_RENORMALIZE_SUM_CLAMP);
-     },
-     true, false},
-    {"I sum",
-     [](int32_t n, int32_t k) {
-         return with_sum(routing_of(n, k, MOE_SCORE_SOFTMAX), 1e-12f, 1, MOE_RENORMALIZE_SUM_CLAMP);
-     },
-     true, false},
-    {"I scaled",
-     [](int32_t n, int32_t k) { return with_scale(routing_of(n, k, MOE_SCORE_SOFTMAX), 6); }, true,
-     true},
-    {"J",
-     [](int32_t n, int32_t) {
-         return with_post(routing_of(n, 1, MOE_SCORE_NONE), MOE_SCORE_SIGMOID);
-     },
-     false, false},
-    {"L", [](int32_t n, int32_t k) { return routing_of(n, k, MOE_SCORE_SIGMOID); }, false, false},
-    {"softcap",
-     [](int32_t n, int32_t k) {
-         Routing r = routing_of(n, k, MOE_SCORE_SIGMOID);
-         r.logit_softcap = 3;
-         return r;
-     },
-     true, false},
-};
-
-struct Size {
-    int32_t n, k, n_tokens;
-};
-
-constexpr Size sizes[] = {{16, 2, 50}, {64, 6, 50}, {256, 8, 40}, {512, 22, 20}, {4096, 64, 5}};
-
-std::vector<float> normal(std::mt19937& random, int32_t n, float middle, float spread) {
-    std::normal_distribution<float> distribution(middle, spread);
-    std::vector<float> values(static_cast<size_t>(n));
-    for (float& value : values) value = distribution(random);
-    return values;
-}
-
-Case random_case(const Kind& kind, const Size& size, std::mt19937& random) {
-    Case c{kind.name, kind.make(size.n, size.k), normal(random, size.n, 0, 1.5f), {}, {}};
-    if (kind.bias) c.bias = normal(random, size.n, 0, 0.3f);
-    if (kind.scale) c.scale = normal(random, size.n, 1, 0.1f);
-    return c;
-}
-
-TEST(Route, EveryKindAgainstDouble) {
-    std::mt19937 random(20240511);
-    for (const Kind& kind : kinds) {
-        int32_t n_checked = 0, n_all = 0;
-        for (const Size& size : sizes) {
-            for (int32_t t = 0; t < size.n_tokens; t++, n_all++) {
-                n_checked += check_against_double(random_case(kind, size, random));
-            }
-        }
-        EXPECT_GT(n_checked, n_all * 9 / 10) << kind.name;
-    }
-}
-
-TEST(Route, RoundedLogitsAgainstDouble) {
-    std::mt19937 random(7);
-    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
-        for (int32_t t = 0; t < 20; t++) {
-            Case c = random_case(kinds[0], {64, 6, 1}, random);
-            c.routing.round_logits = true;
-            c.round_to = type;
-            check_against_double(c);
-        }
-    }
-}
-
-// Kind K: ids are the two largest logits; weights by the rule of the jitter.
-double double_sparsemixer(const std::vector<float>& z, size_t chosen, int64_t out, double jitter) {
-    double sum = 0;
-    for (size_t i = 0; i < z.size(); i++) {
-        const double away =
-            (double{z[chosen]} - z[i]) / std::max<double>(std::fabs(z[i]), z[chosen]);
-        if (int64_t(i) != out && away <= 2 * jitter) sum += std::exp(double{z[i]} - z[chosen]);
-    }
-    return 1 / sum;
-}
-
-TEST(Route, SparsemixerAgainstDouble) {
-    std::mt19937 random(11);
-    int32_t n_split = 0;
-    for (int32_t t = 0; t < 300; t++) {
-        // Small jitters in the logits would leave every weight at one; 0.2 does not.
-        Case c{"K", sparsemixer(16), normal(random, 16, 1, 1), {}, {}};
-        c.routing.sparsemixer_jitter = 0.2f;
-        const Routed routed = route(c);
-        std::vector<size_t> order(16);
-        std::iota(order.begin(), order.end(), size_t{0});
-        std::sort(order.begin(), order.end(),
-                  [&](size_t a, size_t b) { return c.logits[a] > c.logits[b]; });
-        EXPECT_EQ(routed.ids, (std::vector<int32_t>{int32_t(order[0]), int32_t(order[1])}));
-        const double first = double_sparsemixer(c.logits, order[0], -1, 0.2f);
-        EXPECT_NEAR(routed.weights[0], first, 1e-6);
-        EXPECT_NEAR(routed.weights[1],
-                    double_sparsemixer(c.logits, order[1], int64_t(order[0]), 0.2f), 1e-6);
-        n_split += first < 0.9;
-    }
-    EXPECT_GT(n_split, 100);
-}
-
 // ---- given ids and hash
-
-TEST(Route, GivenIdsTakeWeightsFromTheScores) {
-    Case c{
-        "H", with_sum(routing_of(8, 3, MOE_SCORE_SQRT_SOFTPLUS), 0, 1.5f), golden_logits, {}, {}};
-    c.routing.selection = MOE_SELECT_HASH;
-    const int32_t given[] = {1, 6, 3};
-    const Routed routed = route(c, given);
-    EXPECT_EQ(routed.ids, (std::vector<int32_t>{1, 6, 3}));
-    const Doubles scores = double_scores(MOE_SCORE_SQRT_SOFTPLUS, double_logits(c));
-    const Doubles expected = double_weights(c, scores, routed.ids);
-    expect_weights(routed, expected, "hash");
-    EXPECT_EQ(routed.n_bad, 0);
-}
 
 TEST(Route, SkippedSlotsTakeNoPart) {
     for (const moe_score post : {MOE_SCORE_NONE, MOE_SCORE_SOFTMAX, MOE_SCORE_SIGMOID}) {
