@@ -180,6 +180,17 @@ TEST(Route, RoundsWeightsWhenAsked) {
     }
 }
 
+TEST(Route, EpsAddsOrClamps) {
+    const auto weight = [](moe_renormalize rule, float eps) {
+        const Routing routing = with_sum(routing_of(4, 2, MOE_SCORE_SIGMOID), eps, 1, rule);
+        return route({"", routing, std::vector<float>(4, 0.0f), {}, {}}).weights[1];
+    };
+    EXPECT_EQ(weight(MOE_RENORMALIZE_SUM_ADD, 1), 0.25f);
+    EXPECT_EQ(weight(MOE_RENORMALIZE_SUM_CLAMP, 4), 0.125f);
+    EXPECT_EQ(weight(MOE_RENORMALIZE_SUM_CLAMP, 0.5f), 0.5f);
+    EXPECT_EQ(weight(MOE_RENORMALIZE_NONE, 0), 0.5f);
+}
+
 TEST(Route, VanishedSumsGiveZero) {
     for (const moe_renormalize rule : {MOE_RENORMALIZE_SUM_ADD, MOE_RENORMALIZE_SUM_CLAMP}) {
         for (const float eps : {0.0f, 1e-20f}) {
