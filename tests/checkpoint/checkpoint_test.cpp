@@ -44,7 +44,8 @@ void write_sharded(const Folder& folder) {
     folder.write("config.json", config);
     folder.write("a.safetensors", shard(0, 2));
     folder.write("b.safetensors", shard(2, 4));
-    folder.write("model.safetensors.index.json", index_of(weight_map("a.safetensors", "b.safetensors")));
+    folder.write("model.safetensors.index.json",
+                 index_of(weight_map("a.safetensors", "b.safetensors")));
 }
 
 void expect_layer(const Handle& checkpoint, const char* last_name) {
@@ -53,7 +54,8 @@ void expect_layer(const Handle& checkpoint, const char* last_name) {
     const LayerTensor* last = find_tensor(checkpoint, 0, MOE_ROLE_DOWN, 3);
     ASSERT_TRUE(last);
     EXPECT_EQ(last->name, last_name);
-    EXPECT_EQ(read_range(checkpoint, last->data), noise(last->data.bytes, seed_of(std::string(last->name))));
+    EXPECT_EQ(read_range(checkpoint, last->data),
+              noise(last->data.bytes, seed_of(std::string(last->name))));
 }
 
 TEST(Shards, AreOneCheckpoint) {
@@ -67,7 +69,8 @@ TEST(Shards, AreOneCheckpoint) {
         EXPECT_EQ(checkpoint->is_mapped(), io == MOE_IO_MMAP);
         expect_layer(checkpoint, "model.layers.0.mlp.experts.3.down_proj.weight");
     }
-    // Without the index, all files of the folder; symbolic links are followed, as in download caches.
+    // Without the index, all files of the folder; symbolic links are followed, as in download
+    // caches.
     std::filesystem::remove(folder.path("model.safetensors.index.json"));
     std::filesystem::rename(folder.path("b.safetensors"), folder.path("blob"));
     std::filesystem::create_symlink("blob", folder.path("b.safetensors"));
@@ -98,12 +101,14 @@ TEST(Shards, BrokenIndexesAreRefused) {
         {R"({"weight_map":{}})", MOE_ERROR_CORRUPT_FILE, "has no weight_map"},
         {R"({"weight_map":[]})", MOE_ERROR_CORRUPT_FILE, "weight_map is an array"},
         {R"({"weight_map":1})", MOE_ERROR_CORRUPT_FILE, "weight_map is not an object"},
-        {R"({"weight_map":{"a":"x"},"weight_map":{"a":"x"}})", MOE_ERROR_CORRUPT_FILE, "weight_map appears twice"},
+        {R"({"weight_map":{"a":"x"},"weight_map":{"a":"x"}})", MOE_ERROR_CORRUPT_FILE,
+         "weight_map appears twice"},
         {index_of(R"("a":1)"), MOE_ERROR_CORRUPT_FILE, "tensor 'a' no file name"},
         {index_of(R"("a":{"b":"c"})"), MOE_ERROR_CORRUPT_FILE, "tensor 'a' no file name"},
         {index_of(R"("a":["b"])"), MOE_ERROR_CORRUPT_FILE, "tensor 'a' no file name"},
         {R"({"metadata":[[[[[[[[1]]]]]]]]})", MOE_ERROR_CORRUPT_FILE, "nested deeper than 8"},
-        {index_of(R"("a":"../a.safetensors")"), MOE_ERROR_CORRUPT_FILE, "tensor 'a': '../a.safetensors' is not a plain"},
+        {index_of(R"("a":"../a.safetensors")"), MOE_ERROR_CORRUPT_FILE,
+         "tensor 'a': '../a.safetensors' is not a plain"},
         {index_of(R"("a":"/etc/passwd")"), MOE_ERROR_CORRUPT_FILE, "'/etc/passwd' is not a plain"},
         {index_of(R"("a":"x/y")"), MOE_ERROR_CORRUPT_FILE, "'x/y' is not a plain"},
         {index_of(R"("a":"x\\y")"), MOE_ERROR_CORRUPT_FILE, "is not a plain"},
@@ -111,10 +116,14 @@ TEST(Shards, BrokenIndexesAreRefused) {
         {index_of(R"("a":"..")"), MOE_ERROR_CORRUPT_FILE, "'..' is not a plain"},
         {index_of(R"("a":".")"), MOE_ERROR_CORRUPT_FILE, "'.' is not a plain"},
         {index_of(R"("a":"")"), MOE_ERROR_CORRUPT_FILE, "'' is not a plain"},
-        {index_of(R"("a":"none.safetensors")"), MOE_ERROR_IO, "none.safetensors: open: No such file"},
-        {index_of(good + R"(,"lm_head":"a.safetensors")"), MOE_ERROR_CORRUPT_FILE, "'lm_head' should be in a.safetensors and is not"},
-        {index_of(good + ",\"" + block + "gate.weight\":\"a.safetensors\""), MOE_ERROR_CORRUPT_FILE, "gate.weight' appears twice"},
-        {index_of(weight_map("b.safetensors", "a.safetensors")), MOE_ERROR_CORRUPT_FILE, "should be in b.safetensors and is in a.safetensors"},
+        {index_of(R"("a":"none.safetensors")"), MOE_ERROR_IO,
+         "none.safetensors: open: No such file"},
+        {index_of(good + R"(,"lm_head":"a.safetensors")"), MOE_ERROR_CORRUPT_FILE,
+         "'lm_head' should be in a.safetensors and is not"},
+        {index_of(good + ",\"" + block + "gate.weight\":\"a.safetensors\""), MOE_ERROR_CORRUPT_FILE,
+         "gate.weight' appears twice"},
+        {index_of(weight_map("b.safetensors", "a.safetensors")), MOE_ERROR_CORRUPT_FILE,
+         "should be in b.safetensors and is in a.safetensors"},
     };
     for (const auto& c : cases) {
         const Folder folder;
@@ -132,7 +141,8 @@ TEST(Shards, ATensorInTwoShardsIsRefused) {
     folder.write("b.safetensors", shard(1, 4));
     const Failure failure = failure_of([&] { open_path(folder.path()); });
     EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE);
-    EXPECT_NE(failure.text.find("experts.1.down_proj.weight' is also in"), std::string::npos) << failure.text;
+    EXPECT_NE(failure.text.find("experts.1.down_proj.weight' is also in"), std::string::npos)
+        << failure.text;
 }
 
 TEST(Folders, SayWhatTheyLack) {
@@ -168,7 +178,8 @@ TEST(Options, AreChecked) {
     EXPECT_NE(io.text.find("options.io is 7"), std::string::npos) << io.text;
     const Failure orientation =
         failure_with([](auto& o) { o.orientation = static_cast<moe_orientation>(2); });
-    EXPECT_NE(orientation.text.find("options.orientation is 2"), std::string::npos) << orientation.text;
+    EXPECT_NE(orientation.text.find("options.orientation is 2"), std::string::npos)
+        << orientation.text;
     const Failure order =
         failure_with([](auto& o) { o.gate_up_order = static_cast<moe_gate_up_order>(4); });
     EXPECT_NE(order.text.find("options.gate_up_order is 4"), std::string::npos) << order.text;
@@ -219,7 +230,9 @@ class CountingResource final : public std::pmr::memory_resource {
         bytes -= static_cast<int64_t>(size);
         std::pmr::new_delete_resource()->deallocate(memory, size, alignment);
     }
-    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+    bool do_is_equal(const memory_resource& other) const noexcept override {
+        return this == &other;
+    }
 };
 
 TEST(Handle, LivesUntilTheLastReferenceAndGivesEverythingBack) {
@@ -238,8 +251,9 @@ TEST(Handle, LivesUntilTheLastReferenceAndGivesEverythingBack) {
     EXPECT_EQ(memory.bytes, 0);
     EXPECT_EQ(owner.use_count(), 1);
     folder.write("b.safetensors", "broken");
-    EXPECT_EQ(failure_of([&] { moe_checkpoint::open(memory, folder.path().c_str(), {}, owner); }).status,
-              MOE_ERROR_CORRUPT_FILE);
+    EXPECT_EQ(
+        failure_of([&] { moe_checkpoint::open(memory, folder.path().c_str(), {}, owner); }).status,
+        MOE_ERROR_CORRUPT_FILE);
     EXPECT_EQ(memory.bytes, 0);
     EXPECT_EQ(owner.use_count(), 1);
 }

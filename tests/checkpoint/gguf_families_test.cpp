@@ -229,13 +229,15 @@ TEST(GgufFamilies, NameWhatIsWrong) {
     };
     GgufModel unknown("mamba");
     unknown.add_experts(q8_0);
-    expect(unknown, MOE_ERROR_UNSUPPORTED, "architecture 'mamba' is none that this version knows: llama");
+    expect(unknown, MOE_ERROR_UNSUPPORTED,
+           "architecture 'mamba' is none that this version knows: llama");
 
     GgufModel shape("llama");
     shape.add("blk.1.ffn_gate_exps.weight", {hidden, width, experts}, q8_0);
     shape.add("blk.1.ffn_up_exps.weight", {hidden, width, experts}, q8_0);
     shape.add("blk.1.ffn_down_exps.weight", {width, hidden, experts + 1}, q8_0);
-    expect(shape, MOE_ERROR_CORRUPT_FILE, "ffn_down_exps.weight': has shape [5, 64, 32], [4, 64, 32]");
+    expect(shape, MOE_ERROR_CORRUPT_FILE,
+           "ffn_down_exps.weight': has shape [5, 64, 32], [4, 64, 32]");
 
     GgufModel rank("llama");
     rank.add("blk.1.ffn_gate_exps.weight", {hidden}, q8_0);
@@ -274,7 +276,8 @@ TEST(GgufFamilies, NeedAnArchitecture) {
     EXPECT_NE(failure.text.find("general.architecture"), std::string::npos) << failure.text;
 }
 
-// Part of a split: the first has the keys of the model and, as converters do it, perhaps no tensors.
+// Part of a split: the first has the keys of the model and, as converters do it, perhaps no
+// tensors.
 struct Parts {
     GgufModel first{"llama"};
     GgufWriter second;
@@ -330,14 +333,16 @@ TEST(GgufSplit, RefusesPartsThatDoNotFit) {
     };
     Parts count;
     count.replace(count.second, 1, "split.count", 3);
-    expect(count, MOE_ERROR_CORRUPT_FILE, "m-00002-of-00002.gguf: split.count is 3, the name says 2");
+    expect(count, MOE_ERROR_CORRUPT_FILE,
+           "m-00002-of-00002.gguf: split.count is 3, the name says 2");
     Parts number;
     number.replace(number.second, 0, "split.no", 0);
     expect(number, MOE_ERROR_CORRUPT_FILE, "split.no is 0, the name says part 2 of 2");
     Parts tensors;
     tensors.second.tensor("blk.9.extra", {32}, q8_0, noise(34, 1));
     expect(tensors, MOE_ERROR_CORRUPT_FILE, "split.tensors.count is 5, but the 2 parts have 6");
-    expect(Parts("blk.0.ffn_gate.weight"), MOE_ERROR_CORRUPT_FILE, "'blk.0.ffn_gate.weight' is also in");
+    expect(Parts("blk.0.ffn_gate.weight"), MOE_ERROR_CORRUPT_FILE,
+           "'blk.0.ffn_gate.weight' is also in");
     Parts none;
     none.second.pairs.erase(none.second.pairs.begin());
     expect(none, MOE_ERROR_NOT_FOUND, "split.no");
@@ -353,7 +358,8 @@ TEST(GgufSplit, NamesAMissingPart) {
     EXPECT_NE(missing.text.find("m-00001-of-00002.gguf"), std::string::npos) << missing.text;
     const Failure renamed = failure_of([&] { open_path(folder.path("renamed.gguf")); });
     EXPECT_EQ(renamed.status, MOE_ERROR_CORRUPT_FILE);
-    EXPECT_NE(renamed.text.find("split.count is 2, but the name"), std::string::npos) << renamed.text;
+    EXPECT_NE(renamed.text.find("split.count is 2, but the name"), std::string::npos)
+        << renamed.text;
 }
 
 }  // namespace
