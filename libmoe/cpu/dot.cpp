@@ -27,10 +27,6 @@ void dot_rows_ref(WeightRow weight, int64_t columns, const InputRows<Real>& rows
     for (int64_t i = 0; i < n; ++i) out[i] = dot(values, rows.row(i), columns);
 }
 
-bool is_dense(const Matrix& matrix) {
-    return matrix.column_stride == 0 && element_bytes(matrix.format.type) != 0;
-}
-
 }  // namespace
 
 template <>
@@ -49,7 +45,7 @@ Dot<float> make_dot(Arithmetic arithmetic) {
 }
 
 WeightRow fetch_row(const Matrix& matrix, int64_t row, bool reads_dense, float* scratch) {
-    if (reads_dense && is_dense(matrix))
+    if (reads_dense && matrix.column_stride == 0 && is_plain(matrix.format))
         return {matrix.data + row * matrix.row_stride, matrix.format.type};
     matrix.traits->decode(matrix, row, 0, matrix.columns, scratch);
     return {reinterpret_cast<const std::byte*>(scratch), MOE_TYPE_F32};

@@ -149,6 +149,12 @@ int32_t element_bytes(moe_type type) {
     }
 }
 
+bool is_plain(const moe_format& format) {
+    const bool float_type = format.type == MOE_TYPE_F32 || format.type == MOE_TYPE_F16 ||
+                            format.type == MOE_TYPE_BF16;
+    return float_type && format.scale_type == MOE_TYPE_NONE;
+}
+
 const char* type_name(moe_type type) {
     switch (type) {
         case MOE_TYPE_NONE:

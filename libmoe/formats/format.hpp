@@ -46,6 +46,8 @@ struct FormatName {
 FormatName format_name(const moe_format& format);
 // 0 for types that are not dense elements.
 int32_t element_bytes(moe_type type);
+// f32, f16 and bf16 without scales: what lies in memory is the weight.
+bool is_plain(const moe_format& format);
 const char* type_name(moe_type type);
 
 struct MatrixBytes {

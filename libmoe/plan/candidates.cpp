@@ -33,9 +33,9 @@ const Reason* in_f64(const Problem& problem) {
     return problem.intermediate_type == MOE_TYPE_F64 ? nullptr : &reasons::intermediate_type;
 }
 
-bool are_dense(const WeightsLayout& layout, std::initializer_list<moe_role> roles) {
+bool are_plain(const WeightsLayout& layout, std::initializer_list<moe_role> roles) {
     return std::all_of(roles.begin(), roles.end(), [&](moe_role role) {
-        return !layout.needs(role) || element_bytes(layout.formats[role].type) != 0;
+        return !layout.needs(role) || is_plain(layout.formats[role]);
     });
 }
 
@@ -44,9 +44,9 @@ const Reason* dense_simd(const Problem& problem) {
     if (!has_isa()) return &reasons::isa;
     const bool dense =
         stage == MOE_STAGE_EXPERTS
-            ? are_dense(*problem.layout, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
+            ? are_plain(*problem.layout, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
                                           MOE_ROLE_LATENT_IN})
-            : are_dense(*problem.layout, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
+            : are_plain(*problem.layout, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
                                           MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT});
     return dense ? in_f32(problem) : &reasons::weight_type;
 }

@@ -107,7 +107,7 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     require(tensor.orientation == MOE_ORIENTATION_OUT_IN ||
                 tensor.orientation == MOE_ORIENTATION_IN_OUT,
             "{}: orientation is {}", what, static_cast<int32_t>(tensor.orientation));
-    if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !element_bytes(tensor.format->type))
+    if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !is_plain(*tensor.format))
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
     set_data(matrix, tensor, index, what);

@@ -1,0 +1,146 @@
+// libmoe against the tools that wrote the checkpoints: every fixture is opened, planned, loaded and run through moe.h, and its ids,
+// weights and output are compared with what the tool's own code gave (tests/oracle/README.md).
+#include <nlohmann/json.hpp>
+
+#include "tests/support/api.hpp"
+#include "tests/support/npy.hpp"
+
+namespace moe_test {
+namespace {
+
+const std::string fixtures = "tests/oracle/fixtures/";
+
+struct Case {
+    std::string name;
+    int layer, tokens, hidden, experts, top_k;
+    std::string format;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+    *out << c.name;
+}
+
+std::vector<Case> all_cases() {
+    std::ifstream file(fixtures + "index.json");
+    const auto index = nlohmann::json::parse(file);
+    std::vector<Case> cases;
+    for (const auto& entry : index.at("cases"))
+        cases.push_back({entry.at("name"), entry.at("layer"), entry.at("T"), entry.at("H"),
+                         entry.at("E"), entry.at("k"), entry.at("format")});
+    return cases;
+}
+
+std::string path_of(const std::string& name) {
+    const std::string folder = fixtures + name;
+    const std::string gguf = folder + "/model.gguf";
+    return std::ifstream(gguf).good() ? gguf : folder;
+}
+
+// GGUF block types that this version does not decode: the plan must say so by name.
+bool is_outside(const Case& c) {
+    for (const char* name : {"gguf_qwen3moe_legacy", "gguf_qwen3moe_q5_q6_iq4nl",
+                             "gguf_qwen3moe_q2_q3_q5_1", "gguf_qwen3moe_nvfp4_iq4xs",
+                             "gguf_gpt_oss_mxfp4"})
+        if (c.name == name) return true;
+    return false;
+}
+
+class Oracle : public testing::TestWithParam<Case> {
+  protected:
+    void open(moe_io io) {
+        auto options = sized<moe_checkpoint_options>();
+        options.io = io;
+        moe_checkpoint* opened = nullptr;
+        ASSERT_MOE_OK(moe_checkpoint_open(nullptr, path_of(GetParam().name).c_str(), &options, &opened));
+        checkpoint.reset(opened);
+    }
+    moe_status plan_with(moe_type x_type, moe_type intermediate, const LayerFormats& formats) {
+        auto layer = sized<moe_layer_desc>();
+        EXPECT_MOE_OK(moe_checkpoint_layer(checkpoint.get(), GetParam().layer, &layer));
+        auto desc = sized<moe_plan_desc>();
+        desc.layer = &layer;
+        desc.device = MOE_DEVICE_CPU;
+        desc.x_type = x_type;
+        desc.out_type = MOE_TYPE_F32;
+        desc.intermediate_type = intermediate;
+        desc.formats = formats.pointers;
+        desc.n_formats = MOE_ROLE_COUNT;
+        desc.max_tokens = 64;
+        moe_plan* made = nullptr;
+        const moe_status status = moe_plan_create(nullptr, &desc, &made);
+        plan.reset(made);
+        return status;
+    }
+    void load(moe_ownership ownership) {
+        auto options = sized<moe_load_options>();
+        options.ownership = ownership;
+        moe_weights* loaded = nullptr;
+        ASSERT_MOE_OK(moe_weights_load_checkpoint(plan.get(), checkpoint.get(), GetParam().layer,
+                                                  &options, &loaded));
+        weights.reset(loaded);
+        auto desc = sized<moe_workspace_desc>();
+        desc.plan = plan.get();
+        moe_workspace* made = nullptr;
+        ASSERT_MOE_OK(moe_workspace_create(nullptr, &desc, &made));
+        workspace.reset(made);
+    }
+    void run_and_compare() {
+        const Case& c = GetParam();
+        const std::string folder = fixtures + c.name + "/";
+        const auto x = read_npy<float>(folder + "x.npy");
+        const auto wanted = read_npy<float>(folder + "y.npy");
+        const auto wanted_ids = read_npy<int32_t>(folder + "ids.npy");
+        const auto wanted_weights = read_npy<float>(folder + "weights.npy");
+        std::vector<float> out(wanted.size(), NAN), got_weights(wanted_weights.size(), NAN);
+        std::vector<int32_t> ids(wanted_ids.size(), -7);
+        auto args = sized<moe_forward_args>();
+        args.n_tokens = c.tokens;
+        args.x = x.data();
+        args.out = out.data();
+        args.out_ids = ids.data();
+        args.out_weights = got_weights.data();
+        ASSERT_MOE_OK(moe_forward(plan.get(), weights.get(), workspace.get(), &args));
+        EXPECT_EQ(ids, wanted_ids);
+        EXPECT_LE(worst_row_error(got_weights, wanted_weights, c.top_k), 1e-5);
+        EXPECT_LE(worst_row_error(out, wanted, c.hidden), 1e-5);
+    }
+
+    Checkpoint checkpoint;
+    Plan plan;
+    Weights weights;
+    Workspace workspace;
+};
+
+TEST_P(Oracle, AgreesWithTheTool) {
+    for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
+        for (const moe_ownership ownership : {MOE_OWN_COPY, MOE_OWN_BORROW}) {
+            if (io == MOE_IO_READ && ownership == MOE_OWN_BORROW) continue;
+            SCOPED_TRACE(testing::Message() << "io " << io << ", ownership " << ownership);
+            open(io);
+            if (HasFatalFailure()) return;
+            const LayerFormats formats(checkpoint.get(), GetParam().layer);
+            if (is_outside(GetParam())) {
+                // Either the reader or the plan refuses, naming the type.
+                const moe_status status = formats.status != MOE_OK
+                                              ? formats.status
+                                              : plan_with(MOE_TYPE_F32, MOE_TYPE_F32, formats);
+                EXPECT_EQ(status, MOE_ERROR_UNSUPPORTED) << moe_last_error();
+                EXPECT_NE(std::string(moe_last_error()), "");
+                continue;
+            }
+            ASSERT_EQ(formats.status, MOE_OK) << moe_last_error();
+            for (const moe_type intermediate : {MOE_TYPE_F32, MOE_TYPE_F64}) {
+                ASSERT_MOE_OK(plan_with(MOE_TYPE_F32, intermediate, formats));
+                load(ownership);
+                if (HasFatalFailure()) return;
+                run_and_compare();
+            }
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, Oracle, testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace moe_test
