@@ -1,6 +1,6 @@
 /*
  * A C program that knows libmoe only by dlopen: a float32 layer from arrays, one forward on the library's own threads,
- * an error that names its field, and after dlclose no trace in the process. Links libc alone.
+ * an error that names its field, and after dlclose no trace in the process. Links libc and libm alone.
  * usage: dlopen_client [path of libmoe]
  */
 #include <dirent.h>
@@ -280,9 +280,9 @@ int main(int argc, char **argv) {
     char error[1024];
     moe_api api;
 
-    if (is_mapped("libmoe")) fail("libmoe is mapped before it is opened: this test would prove nothing");
+    if (is_mapped("libmoe.so")) fail("libmoe is mapped before it is opened: this test would prove nothing");
     if (moe_dl_open(&api, argc > 1 ? argv[1] : NULL, error, sizeof error) != MOE_OK) fail("%s", error);
-    if (!is_mapped("libmoe")) fail("libmoe is open but not mapped");
+    if (!is_mapped("libmoe.so")) fail("libmoe is open but not mapped");
     printf("libmoe %s\n%s\n", api.version_string(), api.build_info());
 
     fill_random(w.router, EXPERTS * HIDDEN, 0.2f, &state);
@@ -296,7 +296,7 @@ int main(int argc, char **argv) {
     run_layer(&api, &w, x); /* again from nothing */
 
     moe_dl_close(&api);
-    if (is_mapped("libmoe")) fail("libmoe is still mapped after dlclose");
+    if (is_mapped("libmoe.so")) fail("libmoe is still mapped after dlclose");
     if (threads_after_settling(threads_before) != threads_before) fail("a thread outlives the library");
     puts("dlopen client: good");
     return 0;
