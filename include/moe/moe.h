@@ -1001,7 +1001,8 @@ typedef struct moe_combine_args {
     int32_t accumulate;
     const float *weights;         /* [T, k] */
     int64_t weights_row_stride;
-    const void *x;                /* [T, H], for identity experts; may be NULL without them */
+    const void *x;                /* [T, H] of the plan's x_type, for identity experts; NULL without them. Partial plans
+                                     leave identity experts to moe_finish */
     int64_t x_row_stride;
     void *out;                    /* [T, L] of the plan's out_type */
     int64_t out_row_stride;
@@ -1018,7 +1019,8 @@ enum {
     MOE_FINISH_DOWN_BIAS = 1,  /* sum_j w_j DOWN_BIAS[id_j], for plans sliced along the intermediate */
     MOE_FINISH_LATENT = 2,     /* latent norm and LATENT_OUT */
     MOE_FINISH_SHARED = 4,     /* the shared expert (its slice), gate and scale */
-    MOE_FINISH_COMBINE = 8     /* the factor of the combine rule */
+    MOE_FINISH_COMBINE = 8,    /* the factor of the combine rule */
+    MOE_FINISH_IDENTITY = 16   /* sum_j w_j x over identity experts, for partial plans */
 };
 
 typedef struct moe_finish_args {
@@ -1030,11 +1032,11 @@ typedef struct moe_finish_args {
     int64_t routed_row_stride;
     const void *x;                /* [T, H] of the plan's x_type; with SHARED */
     int64_t x_row_stride;
-    const void *ids;              /* with DOWN_BIAS */
+    const void *ids;              /* [T, k], with DOWN_BIAS or IDENTITY */
     int64_t ids_row_stride;
     moe_type ids_type;
     int32_t accumulate;
-    const float *weights;         /* with DOWN_BIAS */
+    const float *weights;         /* [T, k], likewise */
     int64_t weights_row_stride;
     void *out;                    /* [T, H]; may be routed itself when strides agree and there is no latent */
     int64_t out_row_stride;

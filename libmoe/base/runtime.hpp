@@ -1,0 +1,60 @@
+// The runtime: what plans, checkpoints, weights and workspaces have in common: memory, log, and the CPU threads. Counted by its
+// users; the process default appears with its first user and goes with its last.
+#pragma once
+
+#include <atomic>
+
+#include "libmoe/base/memory.hpp"
+
+namespace moe::cpu {
+class Pool;
+class Team;
+}  // namespace moe::cpu
+
+struct moe_runtime {
+  public:
+    explicit moe_runtime(const moe_runtime_desc& desc);
+    ~moe_runtime();
+    moe_runtime(const moe_runtime&) = delete;
+    moe_runtime& operator=(const moe_runtime&) = delete;
+
+    moe::Memory memory;
+    int32_t n_threads;
+    moe_parallel_for_fn parallel_for;
+    void* parallel_for_user_data;
+    moe::cpu::Pool* pool;  // null with the caller's parallel_for
+
+    void log(moe_log_level level, const char* message) const;
+    void retain() { users_.fetch_add(1, std::memory_order_relaxed); }
+    void release();
+
+  private:
+    moe_log_fn log_;
+    void* log_user_data_;
+    moe_log_level log_level_;
+    std::atomic<int64_t> users_{1};
+};
+
+namespace moe {
+
+// A counted reference. A null runtime stands for the process default.
+class RuntimeRef {
+  public:
+    explicit RuntimeRef(moe_runtime* runtime);
+    RuntimeRef(const RuntimeRef&) = delete;
+    RuntimeRef& operator=(const RuntimeRef&) = delete;
+    RuntimeRef(RuntimeRef&& other) noexcept : runtime_(std::exchange(other.runtime_, nullptr)) {}
+    ~RuntimeRef() {
+        if (runtime_) runtime_->release();
+    }
+    moe_runtime* operator->() const { return runtime_; }
+    moe_runtime& operator*() const { return *runtime_; }
+
+  private:
+    moe_runtime* runtime_;
+};
+
+// Cores that this process may use.
+int32_t usable_cores();
+
+}  // namespace moe

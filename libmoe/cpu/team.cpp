@@ -1,0 +1,60 @@
+// Item sharing without locks: every worker takes the next item from one counter.
+#include "libmoe/cpu/team.hpp"
+
+namespace moe::cpu {
+
+void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
+    constexpr int spins = 2000;  // a few microseconds: longer than a step of a small layer
+    for (int i = 0; i < spins; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    while (value.load(std::memory_order_acquire) == old) value.wait(old);
+}
+
+void SerialTeam::run(int64_t n_items, ItemFn fn) {
+    for (int64_t item = 0; item < n_items; ++item) fn(0, item);
+}
+
+void ParallelForTeam::run(int64_t n_items, ItemFn fn) {
+    if (n_items == 1 || size() == 1) {
+        for (int64_t item = 0; item < n_items; ++item) fn(0, item);
+        return;
+    }
+    struct Shared {
+        ItemFn fn;
+        int64_t n_items;
+        std::atomic<int64_t> next{0};
+    } shared{fn, n_items};
+    auto task = [](int32_t index, void* data) {
+        auto& shared = *static_cast<Shared*>(data);
+        for (int64_t item; (item = shared.next.fetch_add(1)) < shared.n_items;)
+            shared.fn(index, item);
+    };
+    const auto n_tasks = static_cast<int32_t>(n_items < size() ? n_items : size());
+    parallel_for_(n_tasks, task, &shared, user_data_);
+}
+
+void SpmdTeam::run(int64_t n_items, ItemFn fn) {
+    if (index_ < size()) {
+        for (int64_t item; (item = shared_.next.fetch_add(1)) < n_items;) fn(index_, item);
+    }
+    wait_for_all();
+}
+
+void SpmdTeam::wait_for_all() {
+    const uint32_t generation = shared_.generation.load(std::memory_order_acquire);
+    if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == n_threads_) {
+        // The last to arrive: nobody takes items any more, so the counter can start again.
+        shared_.next.store(0, std::memory_order_relaxed);
+        shared_.arrived.store(0, std::memory_order_relaxed);
+        shared_.generation.fetch_add(1, std::memory_order_release);
+        shared_.generation.notify_all();
+        return;
+    }
+    wait_while_equal(shared_.generation, generation);
+}
+
+}  // namespace moe::cpu
