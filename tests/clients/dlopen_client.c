@@ -1,8 +1,9 @@
 /*
- * A C program that knows libmoe only by dlopen: a float32 layer from arrays, one forward on the library's own threads,
- * an error that names its field, and after dlclose no trace in the process. Links libc and libm alone.
- * usage: dlopen_client [path of libmoe]
+ * A C program that knows libmoe only by dlopen: a float32 layer from arrays, one forward on the
+ * library's own threads, an error that names its field, and after dlclose no trace in the process.
+ * Links libc and libm alone. usage: dlopen_client [path of libmoe]
  */
+#define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ typedef struct weights_of_layer {
     float down[EXPERTS * HIDDEN * INTERMEDIATE];
 } weights_of_layer;
 
-static void fail(const char *format, ...) {
+static void fail(const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
@@ -31,11 +32,11 @@ static void fail(const char *format, ...) {
     exit(1);
 }
 
-static void must(const moe_api *api, moe_status status, const char *what) {
+static void must(const moe_api* api, moe_status status, const char* what) {
     if (status != MOE_OK) fail("%s: %s: %s", what, api->status_name(status), api->last_error());
 }
 
-static void fill_random(float *values, size_t count, float scale, unsigned *state) {
+static void fill_random(float* values, size_t count, float scale, unsigned* state) {
     size_t i;
     for (i = 0; i < count; ++i) {
         *state = *state * 1664525u + 1013904223u;
@@ -45,8 +46,8 @@ static void fill_random(float *values, size_t count, float scale, unsigned *stat
 
 static int entries_of_task_folder(void) {
     int count = 0;
-    struct dirent *entry;
-    DIR *folder = opendir("/proc/self/task");
+    struct dirent* entry;
+    DIR* folder = opendir("/proc/self/task");
     if (!folder) fail("/proc/self/task cannot be read");
     while ((entry = readdir(folder))) count += entry->d_name[0] != '.';
     closedir(folder);
@@ -64,33 +65,35 @@ static int threads_after_settling(int wanted) {
     return count;
 }
 
-static int is_mapped(const char *name) {
+static int is_mapped(const char* name) {
     char line[1024];
     int found = 0;
-    FILE *maps = fopen("/proc/self/maps", "r");
+    FILE* maps = fopen("/proc/self/maps", "r");
     if (!maps) fail("/proc/self/maps cannot be read");
     while (!found && fgets(line, sizeof line, maps)) found = strstr(line, name) != NULL;
     fclose(maps);
     return found;
 }
 
-/* ---- the layer's own loops ------------------------------------------------------------------------------------ */
+/* ---- the layer's own loops
+ * ------------------------------------------------------------------------------------ */
 
-static double dot(const float *row, const double *x, int n) {
+static double dot(const float* row, const double* x, int n) {
     double sum = 0.0;
     int i;
     for (i = 0; i < n; ++i) sum += (double)row[i] * x[i];
     return sum;
 }
 
-static int largest(const double *logits, int except) {
+static int largest(const double* logits, int except) {
     int e, best = -1;
     for (e = 0; e < EXPERTS; ++e)
         if (e != except && (best < 0 || logits[e] > logits[best])) best = e;
     return best;
 }
 
-static void add_expert(const weights_of_layer *w, int e, const double *x, double weight, double *out) {
+static void add_expert(const weights_of_layer* w, int e, const double* x, double weight,
+                       double* out) {
     double activated[INTERMEDIATE];
     int i, h;
     for (i = 0; i < INTERMEDIATE; ++i) {
@@ -99,11 +102,12 @@ static void add_expert(const weights_of_layer *w, int e, const double *x, double
         activated[i] = g / (1.0 + exp(-g)) * dot(w->up + row, x, HIDDEN);
     }
     for (h = 0; h < HIDDEN; ++h)
-        out[h] += weight * dot(w->down + ((size_t)e * HIDDEN + (size_t)h) * INTERMEDIATE, activated, INTERMEDIATE);
+        out[h] += weight * dot(w->down + ((size_t)e * HIDDEN + (size_t)h) * INTERMEDIATE, activated,
+                               INTERMEDIATE);
 }
 
 /* softmax over all experts, the two largest, divided by their sum: only their logits matter. */
-static void own_forward(const weights_of_layer *w, const float *x, double *out) {
+static void own_forward(const weights_of_layer* w, const float* x, double* out) {
     double token[HIDDEN], logits[EXPERTS];
     int e, h, first, second;
     for (h = 0; h < HIDDEN; ++h) token[h] = x[h];
@@ -115,7 +119,7 @@ static void own_forward(const weights_of_layer *w, const float *x, double *out) 
     add_expert(w, second, token, 1.0 / (1.0 + exp(logits[first] - logits[second])), out);
 }
 
-static void compare(const weights_of_layer *w, const float *x, const float *out) {
+static void compare(const weights_of_layer* w, const float* x, const float* out) {
     double worst = 0.0;
     int t, h;
     for (t = 0; t < TOKENS; ++t) {
@@ -133,10 +137,12 @@ static void compare(const weights_of_layer *w, const float *x, const float *out)
     printf("largest relative L2 of a token: %.3g\n", worst);
 }
 
-/* ---- libmoe ---------------------------------------------------------------------------------------------------- */
+/* ---- libmoe
+ * ----------------------------------------------------------------------------------------------------
+ */
 
-static moe_tensor stack(moe_role role, const moe_format *format, int64_t n, int64_t rows, int64_t columns,
-                        const float *data) {
+static moe_tensor stack(moe_role role, const moe_format* format, int64_t n, int64_t rows,
+                        int64_t columns, const float* data) {
     moe_tensor tensor;
     memset(&tensor, 0, sizeof tensor);
     tensor.struct_size = sizeof tensor;
@@ -167,12 +173,13 @@ static moe_layer_desc describe_layer(void) {
     return layer;
 }
 
-static moe_plan *make_plan(const moe_api *api, moe_runtime *runtime, const moe_format *f32) {
+static moe_plan* make_plan(const moe_api* api, moe_runtime* runtime, const moe_format* f32) {
     const moe_layer_desc layer = describe_layer();
-    const moe_format *formats[MOE_ROLE_COUNT] = {0};
+    const moe_format* formats[MOE_ROLE_COUNT] = {0};
     moe_plan_desc desc;
-    moe_plan *plan = NULL;
-    formats[MOE_ROLE_ROUTER] = formats[MOE_ROLE_GATE] = formats[MOE_ROLE_UP] = formats[MOE_ROLE_DOWN] = f32;
+    moe_plan* plan = NULL;
+    formats[MOE_ROLE_ROUTER] = formats[MOE_ROLE_GATE] = formats[MOE_ROLE_UP] =
+        formats[MOE_ROLE_DOWN] = f32;
     memset(&desc, 0, sizeof desc);
     desc.struct_size = sizeof desc;
     desc.device = MOE_DEVICE_CPU;
@@ -185,7 +192,7 @@ static moe_plan *make_plan(const moe_api *api, moe_runtime *runtime, const moe_f
     return plan;
 }
 
-static void wrong_field_is_named(const moe_api *api) {
+static void wrong_field_is_named(const moe_api* api) {
     moe_layer_desc layer = describe_layer();
     moe_status status;
     layer.hidden = 33;
@@ -196,15 +203,15 @@ static void wrong_field_is_named(const moe_api *api) {
         fail("the error names neither field nor value: %s", api->last_error());
 }
 
-static moe_weights *load_weights(const moe_api *api, const moe_plan *plan, const moe_format *f32,
-                                 const weights_of_layer *w) {
+static moe_weights* load_weights(const moe_api* api, const moe_plan* plan, const moe_format* f32,
+                                 const weights_of_layer* w) {
     const moe_tensor router = stack(MOE_ROLE_ROUTER, f32, 1, EXPERTS, HIDDEN, w->router);
     const moe_tensor gate = stack(MOE_ROLE_GATE, f32, EXPERTS, INTERMEDIATE, HIDDEN, w->gate);
     const moe_tensor up = stack(MOE_ROLE_UP, f32, EXPERTS, INTERMEDIATE, HIDDEN, w->up);
     const moe_tensor down = stack(MOE_ROLE_DOWN, f32, EXPERTS, HIDDEN, INTERMEDIATE, w->down);
-    const moe_tensor *tensors[4];
+    const moe_tensor* tensors[4];
     moe_weights_desc desc;
-    moe_weights *weights = NULL;
+    moe_weights* weights = NULL;
     tensors[0] = &router;
     tensors[1] = &gate;
     tensors[2] = &up;
@@ -217,9 +224,10 @@ static moe_weights *load_weights(const moe_api *api, const moe_plan *plan, const
     return weights;
 }
 
-static moe_workspace *make_workspace(const moe_api *api, moe_runtime *runtime, const moe_plan *plan) {
+static moe_workspace* make_workspace(const moe_api* api, moe_runtime* runtime,
+                                     const moe_plan* plan) {
     moe_workspace_desc desc;
-    moe_workspace *workspace = NULL;
+    moe_workspace* workspace = NULL;
     memset(&desc, 0, sizeof desc);
     desc.struct_size = sizeof desc;
     desc.plan = plan;
@@ -227,9 +235,9 @@ static moe_workspace *make_workspace(const moe_api *api, moe_runtime *runtime, c
     return workspace;
 }
 
-static moe_runtime *make_runtime(const moe_api *api) {
+static moe_runtime* make_runtime(const moe_api* api) {
     moe_runtime_desc desc;
-    moe_runtime *runtime = NULL;
+    moe_runtime* runtime = NULL;
     memset(&desc, 0, sizeof desc);
     desc.struct_size = sizeof desc;
     desc.n_threads = 3;
@@ -237,14 +245,14 @@ static moe_runtime *make_runtime(const moe_api *api) {
     return runtime;
 }
 
-static void run_layer(const moe_api *api, const weights_of_layer *w, const float *x) {
+static void run_layer(const moe_api* api, const weights_of_layer* w, const float* x) {
     static float out[TOKENS * HIDDEN];
     const int threads_before = entries_of_task_folder();
-    moe_runtime *runtime = make_runtime(api);
+    moe_runtime* runtime = make_runtime(api);
     moe_format f32;
-    moe_plan *plan;
-    moe_weights *weights;
-    moe_workspace *workspace;
+    moe_plan* plan;
+    moe_weights* weights;
+    moe_workspace* workspace;
     moe_forward_args args;
 
     memset(&f32, 0, sizeof f32);
@@ -253,7 +261,8 @@ static void run_layer(const moe_api *api, const weights_of_layer *w, const float
     plan = make_plan(api, runtime, &f32);
     weights = load_weights(api, plan, &f32, w);
     workspace = make_workspace(api, runtime, plan);
-    if (entries_of_task_folder() != threads_before) fail("threads were started before the first forward");
+    if (entries_of_task_folder() != threads_before)
+        fail("threads were started before the first forward");
 
     memset(&args, 0, sizeof args);
     args.struct_size = sizeof args;
@@ -261,18 +270,21 @@ static void run_layer(const moe_api *api, const weights_of_layer *w, const float
     args.x = x;
     args.out = out;
     must(api, api->forward(plan, weights, workspace, &args), "forward");
-    printf("threads: %d before, %d with the library's own\n", threads_before, entries_of_task_folder());
-    if (entries_of_task_folder() != threads_before + 2) fail("n_threads 3 are the caller and two more");
+    printf("threads: %d before, %d with the library's own\n", threads_before,
+           entries_of_task_folder());
+    if (entries_of_task_folder() != threads_before + 2)
+        fail("n_threads 3 are the caller and two more");
     compare(w, x, out);
 
     api->runtime_destroy(runtime); /* any order: what is still needed lives on */
     api->plan_destroy(plan);
     api->workspace_destroy(workspace);
     api->weights_destroy(weights);
-    if (threads_after_settling(threads_before) != threads_before) fail("a thread outlives the handles");
+    if (threads_after_settling(threads_before) != threads_before)
+        fail("a thread outlives the handles");
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     static weights_of_layer w;
     static float x[TOKENS * HIDDEN];
     const int threads_before = entries_of_task_folder();
@@ -280,8 +292,10 @@ int main(int argc, char **argv) {
     char error[1024];
     moe_api api;
 
-    if (is_mapped("libmoe.so")) fail("libmoe is mapped before it is opened: this test would prove nothing");
-    if (moe_dl_open(&api, argc > 1 ? argv[1] : NULL, error, sizeof error) != MOE_OK) fail("%s", error);
+    if (is_mapped("libmoe.so"))
+        fail("libmoe is mapped before it is opened: this test would prove nothing");
+    if (moe_dl_open(&api, argc > 1 ? argv[1] : NULL, error, sizeof error) != MOE_OK)
+        fail("%s", error);
     if (!is_mapped("libmoe.so")) fail("libmoe is open but not mapped");
     printf("libmoe %s\n%s\n", api.version_string(), api.build_info());
 
@@ -297,7 +311,8 @@ int main(int argc, char **argv) {
 
     moe_dl_close(&api);
     if (is_mapped("libmoe.so")) fail("libmoe is still mapped after dlclose");
-    if (threads_after_settling(threads_before) != threads_before) fail("a thread outlives the library");
+    if (threads_after_settling(threads_before) != threads_before)
+        fail("a thread outlives the library");
     puts("dlopen client: good");
     return 0;
 }

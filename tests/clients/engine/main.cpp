@@ -1,6 +1,6 @@
-// An engine in the style of llama.cpp: its own allocator and threads, a GGUF file of half a gigabyte mapped and read in
-// place, sixty layers on one workspace.
-// usage: engine_client [folder for a temporary file of 540 MB; else $TMPDIR, else the current one]
+// An engine in the style of llama.cpp: its own allocator and threads, a GGUF file of half a
+// gigabyte mapped and read in place, sixty layers on one workspace. usage: engine_client [folder
+// for a temporary file of 540 MB; else $TMPDIR, else the current one]
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// The engine's allocator sees every byte that handles keep: small tables as well as weights, and all of it comes back.
+// The engine's allocator sees every byte that handles keep: small tables as well as weights, and
+// all of it comes back.
 #include "engine/engine.hpp"
 #include "support/counting_allocator.hpp"
 #include "support/layer_tensors.hpp"
@@ -37,7 +38,8 @@ auto made_by(const CountingAllocator& allocator, const char* what, uint64_t at_l
     std::printf("  %-10s %3llu requests, %8llu bytes, %lld in malloc\n", what,
                 static_cast<unsigned long long>(allocator.calls() - calls),
                 static_cast<unsigned long long>(taken), static_cast<long long>(beside));
-    CHECK(allocator.calls() > calls && taken >= at_least, "%s does not live in the allocator's memory", what);
+    CHECK(allocator.calls() > calls && taken >= at_least,
+          "%s does not live in the allocator's memory", what);
     CHECK(beside < 512, "%s keeps %lld bytes of malloc", what, static_cast<long long>(beside));
     return handle;
 }
@@ -48,7 +50,8 @@ void every_byte_through_the_allocator() {
     std::puts("memory");
     LayerWeights layer = random_weights(small_layer(), 1);
     const LayerTensors tensors(layer, "f32", Form::tensor_per_expert);
-    make_plan(nullptr, tensors.plan_desc(layer.desc, 8));  // what the C++ runtime makes once is made
+    make_plan(nullptr,
+              tensors.plan_desc(layer.desc, 8));  // what the C++ runtime makes once is made
     OwnMemoryRuntime own;
     CHECK(own.allocator.calls() > 0, "the runtime itself does not live in the allocator's memory");
     moe_runtime* const runtime = own.runtime.get();
@@ -66,7 +69,8 @@ void every_byte_through_the_allocator() {
     CHECK(report.host_bytes + report.bookkeeping_bytes >= experts && report.borrowed_bytes == 0,
           "%llu + %llu bytes reported", static_cast<unsigned long long>(report.host_bytes),
           static_cast<unsigned long long>(report.bookkeeping_bytes));
-    CHECK(own.allocator.smallest() < 1024, "the smallest request was %llu: small tables go elsewhere",
+    CHECK(own.allocator.smallest() < 1024,
+          "the smallest request was %llu: small tables go elsewhere",
           static_cast<unsigned long long>(own.allocator.smallest()));
 
     own.runtime.reset();
@@ -74,10 +78,12 @@ void every_byte_through_the_allocator() {
     workspace.reset();
     CHECK(own.allocator.live_bytes() > experts, "the weights are gone before they are destroyed");
     weights.reset();
-    CHECK(own.allocator.live_blocks() == 0 && own.allocator.live_bytes() == 0, "%llu bytes in %llu blocks never came back",
+    CHECK(own.allocator.live_blocks() == 0 && own.allocator.live_bytes() == 0,
+          "%llu bytes in %llu blocks never came back",
           static_cast<unsigned long long>(own.allocator.live_bytes()),
           static_cast<unsigned long long>(own.allocator.live_blocks()));
-    std::printf("  smallest request %llu, all released\n", static_cast<unsigned long long>(own.allocator.smallest()));
+    std::printf("  smallest request %llu, all released\n",
+                static_cast<unsigned long long>(own.allocator.smallest()));
 }
 
 void forward_allocates_nothing() {

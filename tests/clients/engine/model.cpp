@@ -1,5 +1,5 @@
-// A model file larger than what the engine wants to keep: mapped, borrowed, one workspace and a handful of plans for
-// all its layers, experts of one layer divided between two holders.
+// A model file larger than what the engine wants to keep: mapped, borrowed, one workspace and a
+// handful of plans for all its layers, experts of one layer divided between two holders.
 #include <unistd.h>
 
 #include <map>
@@ -54,7 +54,8 @@ struct LayerProblem {
             formats[role] = sized<moe_format>();
             readable[role] = writable[role] = &formats[role];
         }
-        CHECK_OK(moe_checkpoint_formats(engine.checkpoint.get(), decoder_layer, writable, MOE_ROLE_COUNT));
+        CHECK_OK(moe_checkpoint_formats(engine.checkpoint.get(), decoder_layer, writable,
+                                        MOE_ROLE_COUNT));
         for (int role = 0; role < MOE_ROLE_COUNT; ++role)
             if (formats[role].type == MOE_TYPE_NONE) readable[role] = nullptr;
         desc.device = MOE_DEVICE_CPU;
@@ -72,11 +73,13 @@ Weights borrow_layer(const Engine& engine, const moe_plan* plan, int32_t decoder
     auto options = sized<moe_load_options>();
     options.ownership = MOE_OWN_BORROW;
     moe_weights* weights = nullptr;
-    CHECK_OK(moe_weights_load_checkpoint(plan, engine.checkpoint.get(), decoder_layer, &options, &weights));
+    CHECK_OK(moe_weights_load_checkpoint(plan, engine.checkpoint.get(), decoder_layer, &options,
+                                         &weights));
     return Weights(weights);
 }
 
-moe_forward_args forward_args(const std::vector<float>& x, std::vector<float>& out, int64_t n_tokens) {
+moe_forward_args forward_args(const std::vector<float>& x, std::vector<float>& out,
+                              int64_t n_tokens) {
     auto args = sized<moe_forward_args>();
     args.n_tokens = n_tokens;
     args.x = x.data();
@@ -87,15 +90,19 @@ moe_forward_args forward_args(const std::vector<float>& x, std::vector<float>& o
 void check_checkpoint(const Engine& engine, const ModelFile& file) {
     auto info = sized<moe_checkpoint_info>();
     CHECK_OK(moe_checkpoint_get_info(engine.checkpoint.get(), &info));
-    CHECK(info.n_layers == shape.n_layers && info.is_gguf == 1, "%d layers, is_gguf %d", info.n_layers, info.is_gguf);
+    CHECK(info.n_layers == shape.n_layers && info.is_gguf == 1, "%d layers, is_gguf %d",
+          info.n_layers, info.is_gguf);
     CHECK(info.file_bytes == uint64_t(file.bytes()), "%llu bytes",
           static_cast<unsigned long long>(info.file_bytes));
     const LayerProblem problem(engine, 0);
-    CHECK(problem.layer.hidden == shape.hidden && problem.layer.intermediate == shape.intermediate &&
+    CHECK(problem.layer.hidden == shape.hidden &&
+              problem.layer.intermediate == shape.intermediate &&
               problem.layer.n_experts == shape.n_experts && problem.layer.top_k == shape.top_k &&
-              problem.layer.score == MOE_SCORE_SOFTMAX && problem.layer.renormalize != MOE_RENORMALIZE_NONE,
+              problem.layer.score == MOE_SCORE_SOFTMAX &&
+              problem.layer.renormalize != MOE_RENORMALIZE_NONE,
           "the layer is not what was written");
-    CHECK(problem.formats[MOE_ROLE_DOWN].block_id == 12 && problem.formats[MOE_ROLE_GATE].block_id == 8,
+    CHECK(problem.formats[MOE_ROLE_DOWN].block_id == 12 &&
+              problem.formats[MOE_ROLE_GATE].block_id == 8,
           "formats of the file");
     std::printf("  %s, family %s, %d layers\n", info.model_type, info.family, info.n_layers);
 }
@@ -120,17 +127,22 @@ void only_what_is_touched(const Engine& engine, const ModelFile& file) {
     const int64_t mapped_growth = resident_bytes_of(file.path()) - mapped;
 
     const int64_t touched = shape.top_k * shape.expert_bytes(layer) + shape.router_bytes();
-    std::printf("  one token, one layer: %.2f MB touched; resident: anonymous %+.2f, file %+.2f, of the mapping %+.2f MB\n",
-                double(touched) / mega, double(anonymous_growth) / mega, double(file_growth) / mega,
-                double(mapped_growth) / mega);
+    std::printf(
+        "  one token, one layer: %.2f MB touched; resident: anonymous %+.2f, file %+.2f, of the "
+        "mapping %+.2f MB\n",
+        double(touched) / mega, double(anonymous_growth) / mega, double(file_growth) / mega,
+        double(mapped_growth) / mega);
     CHECK(anonymous_growth < 3 * mega, "%.1f MB were copied", double(anonymous_growth) / mega);
     CHECK(mapped_growth >= touched * 9 / 10, "the mapping was not what the experts were read from");
-    CHECK(mapped_growth <= 2 * touched + 4 * mega, "much more of the file is resident than was touched");
-    CHECK(file_growth <= 2 * touched + 16 * mega, "much more of the file is resident than was touched");
+    CHECK(mapped_growth <= 2 * touched + 4 * mega,
+          "much more of the file is resident than was touched");
+    CHECK(file_growth <= 2 * touched + 16 * mega,
+          "much more of the file is resident than was touched");
 
     const moe_memory_report report = memory_of(weights);
     const int64_t whole = shape.n_experts * shape.expert_bytes(layer) + shape.router_bytes();
-    CHECK(int64_t(report.borrowed_bytes) == whole && report.host_bytes < 4096, "%llu borrowed of %lld, %llu copied",
+    CHECK(int64_t(report.borrowed_bytes) == whole && report.host_bytes < 4096,
+          "%llu borrowed of %lld, %llu copied",
           static_cast<unsigned long long>(report.borrowed_bytes), static_cast<long long>(whole),
           static_cast<unsigned long long>(report.host_bytes));
 }
@@ -140,7 +152,8 @@ void add_and_normalise(std::vector<float>& x, const std::vector<float>& y) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += y[i];
     for (size_t row = 0; row < x.size(); row += size_t(shape.hidden)) {
         double squares = 0.0;
-        for (int32_t h = 0; h < shape.hidden; ++h) squares += double(x[row + size_t(h)]) * x[row + size_t(h)];
+        for (int32_t h = 0; h < shape.hidden; ++h)
+            squares += double(x[row + size_t(h)]) * x[row + size_t(h)];
         const float factor = float(1.0 / std::sqrt(squares / shape.hidden + 1e-6));
         for (int32_t h = 0; h < shape.hidden; ++h) x[row + size_t(h)] *= factor;
     }
@@ -148,7 +161,8 @@ void add_and_normalise(std::vector<float>& x, const std::vector<float>& y) {
 
 using Key = std::array<uint8_t, 16>;
 
-const moe_plan* plan_of(const Engine& engine, const LayerProblem& problem, std::map<Key, Plan>& plans) {
+const moe_plan* plan_of(const Engine& engine, const LayerProblem& problem,
+                        std::map<Key, Plan>& plans) {
     Key key;
     CHECK_OK(moe_plan_key(engine.runtime.get(), &problem.desc, key.data()));
     Plan& plan = plans[key];
@@ -174,18 +188,21 @@ void sixty_layers(const Engine& engine, const ModelFile& file) {
         CHECK_OK(moe_forward(plan, weights.back().get(), workspace.get(), &args));
         if (index % 25 < 3) {
             const LayerWeights own = file.decode_layer(layer);
-            const Doubles want = reference_forward(own, x, n_tokens, reference_route(own, x, n_tokens));
-            CHECK_ROWS(want, y, n_tokens, shape.hidden, f32_tolerance, ("layer " + std::to_string(layer)).c_str());
+            const Doubles want =
+                reference_forward(own, x, n_tokens, reference_route(own, x, n_tokens));
+            CHECK_ROWS(want, y, n_tokens, shape.hidden, f32_tolerance,
+                       ("layer " + std::to_string(layer)).c_str());
         }
         add_and_normalise(x, y);
     }
-    std::printf("  %d layers, %zu plans, one workspace, %+.1f MB of anonymous memory\n", shape.n_layers, plans.size(),
-                double(status_bytes("RssAnon") - anonymous) / mega);
+    std::printf("  %d layers, %zu plans, one workspace, %+.1f MB of anonymous memory\n",
+                shape.n_layers, plans.size(), double(status_bytes("RssAnon") - anonymous) / mega);
     CHECK(plans.size() == 2, "two mixtures of formats in the file, %zu plans", plans.size());
     CHECK(status_bytes("RssAnon") - anonymous < 16 * mega, "weights were copied");
 }
 
-// Even experts here, odd ones there, as an engine divides them between devices; their sums add up to the layer.
+// Even experts here, odd ones there, as an engine divides them between devices; their sums add up
+// to the layer.
 void experts_of_two_holders(const Engine& engine) {
     constexpr int32_t layer = 11;
     constexpr int64_t n_tokens = 6;
@@ -204,7 +221,8 @@ void experts_of_two_holders(const Engine& engine) {
 
     for (int32_t holder = 0; holder < 2; ++holder) {
         std::vector<int32_t> membership(size_t(shape.n_experts), -1);
-        for (int32_t e = holder, local = 0; e < shape.n_experts; e += 2) membership[size_t(e)] = local++;
+        for (int32_t e = holder, local = 0; e < shape.n_experts; e += 2)
+            membership[size_t(e)] = local++;
         auto slice = sized<moe_slice>();
         slice.expert_to_local = membership.data();
         slice.n_expert_to_local = shape.n_experts;
@@ -225,7 +243,8 @@ void experts_of_two_holders(const Engine& engine) {
         partial.accumulate = holder;
         CHECK_OK(moe_forward(plan.get(), part.get(), workspace.get(), &partial));
     }
-    CHECK_ROWS(want, sum, n_tokens, shape.hidden, f32_tolerance, "experts divided between two holders");
+    CHECK_ROWS(want, sum, n_tokens, shape.hidden, f32_tolerance,
+               "experts divided between two holders");
 }
 
 }  // namespace

@@ -14,11 +14,17 @@ struct BlockType {
 };
 constexpr BlockType f32{0, 1, 4}, q8_0{8, 32, 34}, q4_k{12, 256, 144};
 
-const BlockType& block_type(int32_t id) { return id == q8_0.id ? q8_0 : id == q4_k.id ? q4_k : f32; }
+const BlockType& block_type(int32_t id) {
+    return id == q8_0.id ? q8_0 : id == q4_k.id ? q4_k : f32;
+}
 
-int64_t bytes_of(const BlockType& type, int64_t n) { return n / type.elements * type.bytes; }
+int64_t bytes_of(const BlockType& type, int64_t n) {
+    return n / type.elements * type.bytes;
+}
 
-int64_t align_up(int64_t n) { return (n + alignment - 1) / alignment * alignment; }
+int64_t align_up(int64_t n) {
+    return (n + alignment - 1) / alignment * alignment;
+}
 
 // Normal half-precision numbers only.
 uint16_t f16_bits(float value) {
@@ -82,7 +88,8 @@ void decode_q4_k(const unsigned char* block, float* out) {
     }
 }
 
-std::vector<unsigned char> random_blocks(const BlockType& type, int64_t bytes, uint64_t seed, int64_t columns) {
+std::vector<unsigned char> random_blocks(const BlockType& type, int64_t bytes, uint64_t seed,
+                                         int64_t columns) {
     std::vector<unsigned char> result(size_t(bytes) + 8);
     Random random(seed);
     for (int64_t at = 0; at < bytes; at += 8) {
@@ -112,7 +119,8 @@ int64_t ModelShape::expert_bytes(int32_t layer) const {
     return 2 * bytes_of(q8_0, n) + bytes_of(down_is_q8(layer) ? q8_0 : q4_k, n);
 }
 
-ModelFile::ModelFile(const ModelShape& shape, const std::string& path) : shape_(shape), path_(path) {
+ModelFile::ModelFile(const ModelShape& shape, const std::string& path)
+    : shape_(shape), path_(path) {
     place_tensors();
     std::vector<char> head = header();
     head.resize(size_t(align_up(int64_t(head.size()))));
@@ -120,23 +128,28 @@ ModelFile::ModelFile(const ModelShape& shape, const std::string& path) : shape_(
 
     std::FILE* file = std::fopen(path.c_str(), "wb");
     CHECK(file, "%s cannot be written", path.c_str());
-    CHECK(std::fwrite(head.data(), 1, head.size(), file) == head.size(), "%s: disk full?", path.c_str());
+    CHECK(std::fwrite(head.data(), 1, head.size(), file) == head.size(), "%s: disk full?",
+          path.c_str());
     write_tensors(file);
     CHECK(std::fflush(file) == 0 && fdatasync(fileno(file)) == 0, "%s: disk full?", path.c_str());
     bytes_ = std::ftell(file);
     std::fclose(file);
 }
 
-ModelFile::~ModelFile() { std::remove(path_.c_str()); }
+ModelFile::~ModelFile() {
+    std::remove(path_.c_str());
+}
 
 void ModelFile::place_tensors() {
     int64_t offset = 0;
     const int64_t H = shape_.hidden, I = shape_.intermediate, E = shape_.n_experts;
-    const auto place = [&](int32_t layer, const char* suffix, const BlockType& type, std::vector<int64_t> ne) {
+    const auto place = [&](int32_t layer, const char* suffix, const BlockType& type,
+                           std::vector<int64_t> ne) {
         int64_t n = 1;
         for (int64_t extent : ne) n *= extent;
         const int64_t bytes = bytes_of(type, n);
-        tensors_.push_back({"blk." + std::to_string(layer) + "." + suffix, type.id, std::move(ne), offset, bytes});
+        tensors_.push_back(
+            {"blk." + std::to_string(layer) + "." + suffix, type.id, std::move(ne), offset, bytes});
         offset = align_up(offset + bytes);
     };
     for (int32_t layer = 0; layer < shape_.n_layers; ++layer) {

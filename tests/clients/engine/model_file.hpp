@@ -1,6 +1,7 @@
-// A GGUF file of a model's experts, written without libmoe: qwen3moe metadata, Q8_0 gate and up, Q4_K down with every
-// third layer's down in Q8_0, as the mixed quantisations of real files have it. All blocks are random bytes with scales
-// of a sane size, so that every page of the file is a real one.
+// A GGUF file of a model's experts, written without libmoe: qwen3moe metadata, Q8_0 gate and up,
+// Q4_K down with every third layer's down in Q8_0, as the mixed quantisations of real files have
+// it. All blocks are random bytes with scales of a sane size, so that every page of the file is a
+// real one.
 #pragma once
 
 #include <string>

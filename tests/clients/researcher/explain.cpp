@@ -1,4 +1,5 @@
-// moe_plan_explain of several plans as files, for validate_explain.py to hold against docs/explain.schema.json.
+// moe_plan_explain of several plans as files, for validate_explain.py to hold against
+// docs/explain.schema.json.
 #include "researcher/researcher.hpp"
 #include "support/layer_tensors.hpp"
 
@@ -10,7 +11,8 @@ std::string explain(const moe_plan* plan, moe_explain_form form) {
     CHECK_OK(moe_plan_explain(plan, form, nullptr, 0, &size));
     CHECK(size > 1, "an explanation of %llu bytes", static_cast<unsigned long long>(size));
     std::vector<char> buffer(size + 1, 'x');
-    CHECK_REFUSED(moe_plan_explain(plan, form, buffer.data(), size - 1, &again), MOE_ERROR_BUFFER_TOO_SMALL, "");
+    CHECK_REFUSED(moe_plan_explain(plan, form, buffer.data(), size - 1, &again),
+                  MOE_ERROR_BUFFER_TOO_SMALL, "");
     CHECK(buffer[0] == 'x', "a buffer that is too small was written to");
     CHECK_OK(moe_plan_explain(plan, form, buffer.data(), size, nullptr));
     CHECK(buffer[size - 1] == '\0' && buffer[size] == 'x', "the final NUL is not where size says");
@@ -19,7 +21,8 @@ std::string explain(const moe_plan* plan, moe_explain_form form) {
 
 void write_file(const std::string& path, const std::string& text) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
-    CHECK(file && std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fclose(file) == 0,
+    CHECK(file && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+              std::fclose(file) == 0,
           "%s cannot be written", path.c_str());
 }
 
@@ -49,7 +52,8 @@ void explanations(const std::string& folder) {
         CHECK_OK(moe_plan_kernel(plan.get(), MOE_STAGE_EXPERTS, 1, &kernel));
         const std::string text = explain(plan.get(), MOE_EXPLAIN_TEXT);
         const std::string json = explain(plan.get(), MOE_EXPLAIN_JSON);
-        CHECK(text.find(kernel) != text.npos && json.find(kernel) != json.npos, "explanations without the kernel %s", kernel);
+        CHECK(text.find(kernel) != text.npos && json.find(kernel) != json.npos,
+              "explanations without the kernel %s", kernel);
         CHECK(json.find("libmoe.explain.1") != json.npos, "the document does not name its schema");
         write_file(folder + "/explain-" + std::to_string(i) + ".json", json);
     }

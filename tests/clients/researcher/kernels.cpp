@@ -8,8 +8,8 @@
 namespace clients {
 namespace {
 
-constexpr moe_stage stages[] = {MOE_STAGE_ROUTE, MOE_STAGE_DISPATCH, MOE_STAGE_EXPERTS, MOE_STAGE_COMBINE,
-                                MOE_STAGE_FINISH};
+constexpr moe_stage stages[] = {MOE_STAGE_ROUTE, MOE_STAGE_DISPATCH, MOE_STAGE_EXPERTS,
+                                MOE_STAGE_COMBINE, MOE_STAGE_FINISH};
 
 struct Candidate {
     moe_stage stage;
@@ -24,9 +24,10 @@ std::vector<Candidate> candidates_of(const moe_plan* plan) {
         const moe_status status = moe_candidates(plan, index, &candidate);
         if (status == MOE_ERROR_NOT_FOUND) return result;
         CHECK_OK(status);
-        CHECK(candidate.kernel && candidate.reason_code && candidate.reason, "candidate %u lacks a text", index);
-        result.push_back({candidate.stage, candidate.chosen != 0, candidate.applicable != 0, candidate.kernel,
-                          candidate.reason_code, candidate.reason});
+        CHECK(candidate.kernel && candidate.reason_code && candidate.reason,
+              "candidate %u lacks a text", index);
+        result.push_back({candidate.stage, candidate.chosen != 0, candidate.applicable != 0,
+                          candidate.kernel, candidate.reason_code, candidate.reason});
     }
 }
 
@@ -38,10 +39,12 @@ void check_order(const moe_plan* plan, const std::vector<Candidate>& candidates)
         for (const Candidate& c : candidates) {
             if (c.stage != stage || !c.chosen) continue;
             ++chosen;
-            CHECK(c.applicable && c.reason_code == "chosen", "%s is chosen: \"%s\"", c.kernel.c_str(), c.reason_code.c_str());
+            CHECK(c.applicable && c.reason_code == "chosen", "%s is chosen: \"%s\"",
+                  c.kernel.c_str(), c.reason_code.c_str());
             const char* name = nullptr;
             CHECK_OK(moe_plan_kernel(plan, stage, 1, &name));
-            CHECK(c.kernel == name, "plan_kernel says %s, the candidates %s", name, c.kernel.c_str());
+            CHECK(c.kernel == name, "plan_kernel says %s, the candidates %s", name,
+                  c.kernel.c_str());
         }
         CHECK(chosen == 1, "stage %d has %d chosen candidates", int(stage), chosen);
     }
@@ -54,7 +57,8 @@ struct Study {
     std::vector<float> x;
 
     explicit Study(const char* format)
-        : layer(random_weights(description(), 51)), tensors(layer, format, Form::stacked),
+        : layer(random_weights(description(), 51)),
+          tensors(layer, format, Form::stacked),
           x(Random(52).values(T * 128)) {}
 
     static moe_layer_desc description() {
@@ -104,7 +108,8 @@ int run_each(const Study& study, moe_type intermediate, const std::vector<float>
         CHECK_OK(moe_plan_kernel(forced.get(), c.stage, study.T, &name));
         CHECK(c.kernel == name, "forced %s, the plan has %s", c.kernel.c_str(), name);
         const std::vector<float> out = study.run(desc);
-        CHECK_ROWS(reference, out, study.T, study.layer.desc.hidden, f32_tolerance, c.kernel.c_str());
+        CHECK_ROWS(reference, out, study.T, study.layer.desc.hidden, f32_tolerance,
+                   c.kernel.c_str());
         ++ran;
     }
     return ran;
@@ -119,7 +124,8 @@ void every_candidate_against_the_reference() {
         const std::vector<float> reference = study.run(study.plan_desc(MOE_TYPE_F64));
         const Doubles own = reference_forward(study.layer, study.x, study.T,
                                               reference_route(study.layer, study.x, study.T));
-        CHECK_ROWS(own, reference, study.T, study.layer.desc.hidden, 1e-6, "fp64 reference against the client's own");
+        CHECK_ROWS(own, reference, study.T, study.layer.desc.hidden, 1e-6,
+                   "fp64 reference against the client's own");
         const int in_f32 = run_each(study, MOE_TYPE_F32, reference);
         const int in_f64 = run_each(study, MOE_TYPE_F64, reference);
         CHECK(in_f32 >= 5 && in_f64 >= 5, "%d and %d candidates for five stages", in_f32, in_f64);
@@ -139,7 +145,8 @@ void refused_candidates_say_why() {
             desc.kernel_filter = filter.c_str();
             CHECK_REFUSED(moe_supports(nullptr, &desc), MOE_ERROR_UNSUPPORTED, c.kernel.c_str());
             CHECK_REFUSED(moe_supports(nullptr, &desc), MOE_ERROR_UNSUPPORTED, c.reason.c_str());
-            std::printf("  %s (%s): %s\n", c.kernel.c_str(), c.reason_code.c_str(), moe_last_error());
+            std::printf("  %s (%s): %s\n", c.kernel.c_str(), c.reason_code.c_str(),
+                        moe_last_error());
             ++refused;
         }
     }
@@ -152,7 +159,8 @@ void refused_candidates_say_why() {
     std::string all_forbidden;
     const Plan plan = make_plan(nullptr, study.plan_desc(MOE_TYPE_F32));
     for (const Candidate& c : candidates_of(plan.get()))
-        if (c.stage == MOE_STAGE_EXPERTS) all_forbidden += (all_forbidden.empty() ? "-" : ",-") + c.kernel;
+        if (c.stage == MOE_STAGE_EXPERTS)
+            all_forbidden += (all_forbidden.empty() ? "-" : ",-") + c.kernel;
     desc.kernel_filter = all_forbidden.c_str();
     CHECK_REFUSED(moe_supports(nullptr, &desc), MOE_ERROR_UNSUPPORTED, "experts");
 }

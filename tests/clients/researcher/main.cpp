@@ -1,6 +1,6 @@
-// Somebody who studies kernels: which candidates there are and why, each forced and held against the fp64 reference,
-// every stage alone, and plans that explain themselves to programs.
-// usage: researcher_client [folder for explain-<n>.json]
+// Somebody who studies kernels: which candidates there are and why, each forced and held against
+// the fp64 reference, every stage alone, and plans that explain themselves to programs. usage:
+// researcher_client [folder for explain-<n>.json]
 #include <cstdio>
 
 #include "researcher/researcher.hpp"

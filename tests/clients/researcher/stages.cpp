@@ -39,8 +39,11 @@ struct Bench {
     std::vector<int32_t> ids;
     std::vector<float> weights;
 
-    explicit Bench(float softcap) : layer(random_weights(grouped_layer(softcap), 61)), tensors(layer, "f32", Form::stacked),
-              run(nullptr, tensors, tensors.plan_desc(layer.desc, T)), x(Random(62).values(T * 64)) {}
+    explicit Bench(float softcap)
+        : layer(random_weights(grouped_layer(softcap), 61)),
+          tensors(layer, "f32", Form::stacked),
+          run(nullptr, tensors, tensors.plan_desc(layer.desc, T)),
+          x(Random(62).values(T * 64)) {}
 
     int64_t k() const { return layer.desc.top_k; }
     int64_t H() const { return layer.desc.hidden; }
@@ -50,7 +53,8 @@ struct Bench {
 };
 
 void run_route(const Bench& bench, const moe_route_args& args) {
-    CHECK_OK(moe_route(bench.run.plan.get(), bench.run.weights.get(), bench.run.workspace.get(), &args));
+    CHECK_OK(
+        moe_route(bench.run.plan.get(), bench.run.weights.get(), bench.run.workspace.get(), &args));
 }
 
 void route(Bench& bench) {
@@ -125,7 +129,8 @@ std::vector<float> run_experts(const Bench& bench, bool stop, int64_t width) {
     args.x = bench.x.data();
     args.ids = bench.ids.data();
     args.out = out.data();
-    CHECK_OK(moe_experts(bench.run.plan.get(), bench.run.weights.get(), bench.run.workspace.get(), &args));
+    CHECK_OK(moe_experts(bench.run.plan.get(), bench.run.weights.get(), bench.run.workspace.get(),
+                         &args));
     return out;
 }
 
@@ -165,7 +170,8 @@ std::vector<float> combine(const Bench& bench, const std::vector<float>& rows) {
 }
 
 void finish(const Bench& bench, std::vector<float> routed) {
-    const Doubles want = reference_finish(bench.layer, bench.x, bench.T, Doubles(routed.begin(), routed.end()));
+    const Doubles want =
+        reference_finish(bench.layer, bench.x, bench.T, Doubles(routed.begin(), routed.end()));
     std::vector<float> out = poisoned(bench.T * bench.H());
     auto args = sized<moe_finish_args>();
     args.n_tokens = bench.T;
@@ -185,7 +191,8 @@ void finish(const Bench& bench, std::vector<float> routed) {
     forward.x = bench.x.data();
     forward.out = whole.data();
     CHECK_OK(run.forward(forward));
-    CHECK_ROWS(whole, out, bench.T, bench.H(), f32_tolerance, "the stages one by one against forward");
+    CHECK_ROWS(whole, out, bench.T, bench.H(), f32_tolerance,
+               "the stages one by one against forward");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a single call may ask for: tokens counted on the device, an expert map, bad ids, weights on the input, identity
-// experts, counts of tokens per expert.
+// What a single call may ask for: tokens counted on the device, an expert map, bad ids, weights on
+// the input, identity experts, counts of tokens per expert.
 #include "serving/serving.hpp"
 
 namespace clients {
@@ -56,22 +56,26 @@ void check_counts(const Outputs& outputs, const std::vector<int32_t>& ids, int64
               static_cast<long long>(outputs.counts[e]), static_cast<long long>(want[e]));
 }
 
-void check_routing(const Batch& batch, const Outputs& outputs, const RoutingResult& want, int64_t n_tokens) {
+void check_routing(const Batch& batch, const Outputs& outputs, const RoutingResult& want,
+                   int64_t n_tokens) {
     for (int64_t slot = 0; slot < n_tokens * batch.k(); ++slot) {
-        CHECK(outputs.ids[size_t(slot)] == want.ids[size_t(slot)], "slot %lld: expert %d, wanted %d",
-              static_cast<long long>(slot), outputs.ids[size_t(slot)], want.ids[size_t(slot)]);
-        CHECK(std::abs(outputs.weights[size_t(slot)] - want.weights[size_t(slot)]) <= 1e-5 * want.weights[size_t(slot)],
-              "slot %lld: weight %g, wanted %g", static_cast<long long>(slot), outputs.weights[size_t(slot)],
-              want.weights[size_t(slot)]);
+        CHECK(outputs.ids[size_t(slot)] == want.ids[size_t(slot)],
+              "slot %lld: expert %d, wanted %d", static_cast<long long>(slot),
+              outputs.ids[size_t(slot)], want.ids[size_t(slot)]);
+        CHECK(std::abs(outputs.weights[size_t(slot)] - want.weights[size_t(slot)]) <=
+                  1e-5 * want.weights[size_t(slot)],
+              "slot %lld: weight %g, wanted %g", static_cast<long long>(slot),
+              outputs.weights[size_t(slot)], want.weights[size_t(slot)]);
     }
 }
 
 // Rows from n_tokens on keep what was in them.
 template <class Value, class IsUntouched>
-void check_untouched(const std::vector<Value>& rows, int64_t width, int64_t n_tokens, const char* name,
-                     IsUntouched is_untouched) {
+void check_untouched(const std::vector<Value>& rows, int64_t width, int64_t n_tokens,
+                     const char* name, IsUntouched is_untouched) {
     for (size_t i = size_t(n_tokens * width); i < rows.size(); ++i)
-        CHECK(is_untouched(rows[i]), "%s: row %zu is beyond the tokens and was written", name, i / size_t(width));
+        CHECK(is_untouched(rows[i]), "%s: row %zu is beyond the tokens and was written", name,
+              i / size_t(width));
 }
 
 }  // namespace
@@ -91,9 +95,11 @@ void tokens_counted_on_the_device() {
         check_routing(batch, outputs, routing, true_tokens);
         check_counts(outputs, routing.ids, true_tokens * batch.k());
         check_untouched(outputs.out, batch.H(), true_tokens, "out", is_poison);
-        check_untouched(outputs.logits, experts_all(batch.layer.desc), true_tokens, "out_logits", is_poison);
+        check_untouched(outputs.logits, experts_all(batch.layer.desc), true_tokens, "out_logits",
+                        is_poison);
         check_untouched(outputs.weights, batch.k(), true_tokens, "out_weights", is_poison);
-        check_untouched(outputs.ids, batch.k(), true_tokens, "out_ids", [](int32_t id) { return id == -77; });
+        check_untouched(outputs.ids, batch.k(), true_tokens, "out_ids",
+                        [](int32_t id) { return id == -77; });
     }
     CHECK(take_faults(run.workspace).faults == 0, "fewer tokens are no fault");
 
@@ -102,7 +108,8 @@ void tokens_counted_on_the_device() {
     moe_forward_args args = computed_routing(batch, outputs);
     args.n_tokens_device = &too_many;
     CHECK_OK(run.forward(args));
-    CHECK_ROWS(want, outputs.out, batch.T, batch.H(), f32_tolerance, "a count above n_tokens is clamped");
+    CHECK_ROWS(want, outputs.out, batch.T, batch.H(), f32_tolerance,
+               "a count above n_tokens is clamped");
     const moe_workspace_faults faults = take_faults(run.workspace);
     CHECK(faults.faults == MOE_FAULT_TOKENS_OUT_OF_RANGE, "faults %u", faults.faults);
 }
@@ -111,10 +118,11 @@ void faults_are_reported() {
     std::puts("bad ids");
     Batch batch(rich_layer(), 11, Form::stacked, 600);
     const LayerRun run(nullptr, batch.tensors, batch.plan_desc());
-    batch.routing.ids[0] = batch.E();      // one past the last
+    batch.routing.ids[0] = batch.E();  // one past the last
     batch.routing.ids[4] = -2;
     batch.routing.ids[10] = 0x7fffffff;
-    const Doubles want = reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
+    const Doubles want =
+        reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
     std::vector<float> out = poisoned(batch.T * batch.H());
     moe_forward_args args = batch.given_routing(out);
     std::vector<int64_t> counts(size_t(batch.E()), -77);
@@ -186,7 +194,8 @@ void weight_on_input() {
     args.n_rows = 2 * batch.T;
     args.out = out.data();
     CHECK_OK(moe_experts(run.plan.get(), run.weights.get(), run.workspace.get(), &args));
-    CHECK_ROWS(want_rows, out, 2 * batch.T, batch.H(), f32_tolerance, "rows with weights of their own");
+    CHECK_ROWS(want_rows, out, 2 * batch.T, batch.H(), f32_tolerance,
+               "rows with weights of their own");
 }
 
 void identity_experts() {
@@ -207,7 +216,8 @@ void identity_experts() {
     check_counts(outputs, routing.ids, batch.T * batch.k());
     CHECK_ROWS(want, outputs.out, batch.T, batch.H(), f32_tolerance, "computed routing");
 
-    std::vector<float> slots = poisoned(batch.T * batch.k() * batch.H()), out = poisoned(batch.T * batch.H());
+    std::vector<float> slots = poisoned(batch.T * batch.k() * batch.H()),
+                       out = poisoned(batch.T * batch.H());
     auto experts = sized<moe_experts_args>();
     experts.out_layout = MOE_OUT_PER_SLOT;
     experts.n_tokens = batch.T;

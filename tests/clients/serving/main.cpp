@@ -1,5 +1,6 @@
-// A serving engine's use of libmoe: its own routing, dispatch and batching around the experts, slices of the layer on
-// several ranks, and what a captured graph needs. The judge is the clients' own layer in double precision.
+// A serving engine's use of libmoe: its own routing, dispatch and batching around the experts,
+// slices of the layer on several ranks, and what a captured graph needs. The judge is the clients'
+// own layer in double precision.
 #include "serving/serving.hpp"
 
 int main() {

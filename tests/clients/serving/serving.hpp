@@ -1,4 +1,5 @@
-// What the parts of the serving client share: a layer, a batch of tokens, and routing that the engine made itself.
+// What the parts of the serving client share: a layer, a batch of tokens, and routing that the
+// engine made itself.
 #pragma once
 
 #include "support/layer_tensors.hpp"
@@ -59,7 +60,8 @@ struct Batch {
     }
 };
 
-// Everything around the experts that a slice has to leave alone: biases, latent with norm, gated shared expert, mean.
+// Everything around the experts that a slice has to leave alone: biases, latent with norm, gated
+// shared expert, mean.
 inline moe_layer_desc rich_layer() {
     moe_layer_desc desc = plain_layer(96, 80, 9, 3);
     desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;

@@ -1,5 +1,6 @@
-// Ranks that hold some of the experts, or some of the intermediate features: each loads its own bytes only, gives its
-// partial sum, and what does not belong to a slice is added once by moe_finish.
+// Ranks that hold some of the experts, or some of the intermediate features: each loads its own
+// bytes only, gives its partial sum, and what does not belong to a slice is added once by
+// moe_finish.
 #include "serving/serving.hpp"
 
 namespace clients {
@@ -24,16 +25,19 @@ uint64_t whole_bytes(const Batch& batch, int role) {
 void check_bytes(const Batch& batch, const moe_memory_report& report, int role, int64_t numerator,
                  int64_t denominator) {
     const uint64_t want = whole_bytes(batch, role) * uint64_t(numerator) / uint64_t(denominator);
-    CHECK(report.role_bytes[role] == want, "role %d has %llu bytes, the slice %lld/%lld of it has %llu", role,
-          static_cast<unsigned long long>(report.role_bytes[role]), static_cast<long long>(numerator),
-          static_cast<long long>(denominator), static_cast<unsigned long long>(want));
+    CHECK(report.role_bytes[role] == want,
+          "role %d has %llu bytes, the slice %lld/%lld of it has %llu", role,
+          static_cast<unsigned long long>(report.role_bytes[role]),
+          static_cast<long long>(numerator), static_cast<long long>(denominator),
+          static_cast<unsigned long long>(want));
 }
 
 void add(std::vector<float>& sum, const std::vector<float>& part) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
 }
 
-// ---- experts over ranks ---------------------------------------------------------------------------------------
+// ---- experts over ranks
+// ---------------------------------------------------------------------------------------
 
 struct ExpertSplit {
     const char* name;
@@ -49,7 +53,8 @@ moe_slice slice_of(const std::vector<int32_t>& experts, bool as_range, std::vect
         slice.expert_count = int32_t(experts.size());
         return slice;
     }
-    for (size_t local = 0; local < experts.size(); ++local) map[size_t(experts[local])] = int32_t(local);
+    for (size_t local = 0; local < experts.size(); ++local)
+        map[size_t(experts[local])] = int32_t(local);
     slice.expert_to_local = map.data();
     slice.n_expert_to_local = int32_t(map.size());
     return slice;
@@ -66,7 +71,8 @@ std::vector<float> run_rank(const Batch& batch, const std::vector<int32_t>& expe
     CHECK(report.n_local_experts == experts.size(), "%u local experts", report.n_local_experts);
     for (int role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_DOWN_BIAS})
         check_bytes(batch, report, role, int64_t(experts.size()), batch.E());
-    for (int role : {MOE_ROLE_ROUTER, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT})
+    for (int role :
+         {MOE_ROLE_ROUTER, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT})
         check_bytes(batch, report, role, 0, 1);
     check_bytes(batch, report, MOE_ROLE_LATENT_IN, 1, 1);
 
@@ -87,7 +93,8 @@ std::vector<float> finish_alone(const Batch& batch, const std::vector<float>& ro
     const moe_memory_report report = memory_of(run.weights);
     for (int role : {MOE_ROLE_ROUTER, MOE_ROLE_GATE, MOE_ROLE_DOWN, MOE_ROLE_LATENT_IN})
         check_bytes(batch, report, role, 0, 1);
-    for (int role : {MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}) check_bytes(batch, report, role, 1, 1);
+    for (int role : {MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT})
+        check_bytes(batch, report, role, 1, 1);
 
     std::vector<float> out = poisoned(batch.T * batch.H());
     auto args = sized<moe_finish_args>();
@@ -99,12 +106,14 @@ std::vector<float> finish_alone(const Batch& batch, const std::vector<float>& ro
     return out;
 }
 
-void run_split(const Batch& batch, const ExpertSplit& split, const Doubles& want_routed, const Doubles& want) {
+void run_split(const Batch& batch, const ExpertSplit& split, const Doubles& want_routed,
+               const Doubles& want) {
     std::vector<float> sum(size_t(batch.T * batch.L())), accumulated(sum);
     for (const std::vector<int32_t>& experts : split.ranks)
         add(sum, run_rank(batch, experts, split.as_range, accumulated));
     CHECK_ROWS(want_routed, sum, batch.T, batch.L(), f32_tolerance, split.name);
-    CHECK_ROWS(want_routed, accumulated, batch.T, batch.L(), f32_tolerance, "  accumulated by the library");
+    CHECK_ROWS(want_routed, accumulated, batch.T, batch.L(), f32_tolerance,
+               "  accumulated by the library");
     const std::vector<float> out = finish_alone(batch, sum);
     CHECK_ROWS(want, out, batch.T, batch.H(), f32_tolerance, "  -> finish");
 }
@@ -120,9 +129,11 @@ void caller_memory(const Batch& batch) {
     desc.ownership = MOE_OWN_CALLER;
     CHECK_OK(moe_weights_size(plan.get(), &desc, &desc.memory_bytes));
     const uint64_t experts = (whole_bytes(batch, MOE_ROLE_GATE) + whole_bytes(batch, MOE_ROLE_UP) +
-                              whole_bytes(batch, MOE_ROLE_DOWN)) * 3 / uint64_t(batch.E());
-    CHECK(desc.memory_bytes >= experts && desc.memory_bytes < 2 * experts, "%llu bytes for experts of %llu",
-          static_cast<unsigned long long>(desc.memory_bytes), static_cast<unsigned long long>(experts));
+                              whole_bytes(batch, MOE_ROLE_DOWN)) *
+                             3 / uint64_t(batch.E());
+    CHECK(desc.memory_bytes >= experts && desc.memory_bytes < 2 * experts,
+          "%llu bytes for experts of %llu", static_cast<unsigned long long>(desc.memory_bytes),
+          static_cast<unsigned long long>(experts));
 
     constexpr size_t guard = 64;
     const size_t padded = (size_t(desc.memory_bytes) + 63) / 64 * 64 + guard;
@@ -132,14 +143,17 @@ void caller_memory(const Batch& batch) {
     desc.memory = memory.get();
     const Weights weights = load_weights(plan.get(), desc);
     for (size_t i = size_t(desc.memory_bytes); i < padded; ++i)
-        CHECK(memory.get()[i] == 0xA5, "byte %zu behind the caller's memory was written", i - size_t(desc.memory_bytes));
+        CHECK(memory.get()[i] == 0xA5, "byte %zu behind the caller's memory was written",
+              i - size_t(desc.memory_bytes));
     desc.memory_bytes -= 1;
     moe_weights* refused = nullptr;
-    CHECK_REFUSED(moe_weights_load(plan.get(), &desc, &refused), MOE_ERROR_INVALID_ARGUMENT, "memory_bytes");
+    CHECK_REFUSED(moe_weights_load(plan.get(), &desc, &refused), MOE_ERROR_INVALID_ARGUMENT,
+                  "memory_bytes");
     std::puts("  weights in the engine's own memory");
 }
 
-// ---- features over ranks ----------------------------------------------------------------------------------------
+// ---- features over ranks
+// ----------------------------------------------------------------------------------------
 
 struct FeatureRank {
     Range routed, shared;
@@ -159,13 +173,15 @@ moe_slice slice_of(const FeatureRank& rank) {
 void check_rank_bytes(const Batch& batch, const LayerRun& run, const FeatureRank& rank) {
     const moe_memory_report report = memory_of(run.weights);
     const moe_layer_desc& d = batch.layer.desc;
-    for (int role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS})
+    for (int role :
+         {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS})
         check_bytes(batch, report, role, rank.routed.count, d.intermediate);
     for (int role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
         check_bytes(batch, report, role, rank.shared.count, d.shared_intermediate);
 }
 
-// The rank's share of the shared expert, already times the factor of the combine rule, so that the sum needs no more.
+// The rank's share of the shared expert, already times the factor of the combine rule, so that the
+// sum needs no more.
 std::vector<float> shared_part(const Batch& batch, const LayerRun& run) {
     std::vector<float> out = poisoned(batch.T * batch.H());
     auto args = sized<moe_finish_args>();
@@ -177,7 +193,8 @@ std::vector<float> shared_part(const Batch& batch, const LayerRun& run) {
     return out;
 }
 
-void add_routed(const Batch& batch, const LayerRun& run, const std::vector<float>& routed, std::vector<float>& out) {
+void add_routed(const Batch& batch, const LayerRun& run, const std::vector<float>& routed,
+                std::vector<float>& out) {
     auto args = sized<moe_finish_args>();
     args.parts = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_COMBINE;
     args.n_tokens = batch.T;
@@ -197,17 +214,22 @@ void expert_parallel() {
     const RoutingResult routing = batch.routing.reference();
     const Doubles want_routed = reference_routed(batch.layer, batch.x, batch.T, routing);
     const Doubles want = reference_finish(batch.layer, batch.x, batch.T, want_routed);
-    run_split(batch, {"ranges 0..3, 4..8", {{0, 1, 2, 3}, {4, 5, 6, 7, 8}}, true}, want_routed, want);
-    run_split(batch, {"ranges 0, 1..5, 6..8", {{0}, {1, 2, 3, 4, 5}, {6, 7, 8}}, true}, want_routed, want);
-    run_split(batch, {"odd and even experts", {{0, 2, 4, 6, 8}, {1, 3, 5, 7}}, false}, want_routed, want);
-    run_split(batch, {"maps in no order", {{8, 0, 5}, {7, 6, 1, 4}, {3, 2}}, false}, want_routed, want);
+    run_split(batch, {"ranges 0..3, 4..8", {{0, 1, 2, 3}, {4, 5, 6, 7, 8}}, true}, want_routed,
+              want);
+    run_split(batch, {"ranges 0, 1..5, 6..8", {{0}, {1, 2, 3, 4, 5}, {6, 7, 8}}, true}, want_routed,
+              want);
+    run_split(batch, {"odd and even experts", {{0, 2, 4, 6, 8}, {1, 3, 5, 7}}, false}, want_routed,
+              want);
+    run_split(batch, {"maps in no order", {{8, 0, 5}, {7, 6, 1, 4}, {3, 2}}, false}, want_routed,
+              want);
     caller_memory(batch);
 }
 
 void tensor_parallel() {
     std::puts("features over ranks");
     const Batch batch(rich_layer(), 29, Form::stacked, 400);
-    const Doubles want = reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
+    const Doubles want =
+        reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
     const FeatureRank ranks[] = {{{0, 48}, {0, 16}}, {{48, 32}, {16, 32}}};
 
     std::vector<float> routed(size_t(batch.T * batch.L())), out(size_t(batch.T * batch.H()));
@@ -226,11 +248,13 @@ void tensor_parallel() {
 
     moe_slice odd = slice_of(ranks[0]);
     odd.intermediate_count = 200;
-    CHECK_REFUSED(moe_supports(nullptr, [&] {
-        static moe_plan_desc desc;
-        desc = partial_plan(batch, odd, 0);
-        return &desc;
-    }()), MOE_ERROR_INVALID_ARGUMENT, "intermediate");
+    CHECK_REFUSED(moe_supports(nullptr,
+                               [&] {
+                                   static moe_plan_desc desc;
+                                   desc = partial_plan(batch, odd, 0);
+                                   return &desc;
+                               }()),
+                  MOE_ERROR_INVALID_ARGUMENT, "intermediate");
 }
 
 }  // namespace clients

@@ -1,4 +1,5 @@
-// Own ids and weights through moe_forward, and the same through dispatch, experts in every layout, combine and finish.
+// Own ids and weights through moe_forward, and the same through dispatch, experts in every layout,
+// combine and finish.
 #include "serving/serving.hpp"
 
 namespace clients {
@@ -57,17 +58,20 @@ std::vector<float> gather(const Batch& batch, const std::vector<float>& tokens, 
 }
 
 // F_e(v) of every row, or that padding was left alone.
-void check_rows(const Batch& batch, const std::vector<int32_t>& row_ids, const std::vector<float>& out,
-                const char* name) {
+void check_rows(const Batch& batch, const std::vector<int32_t>& row_ids,
+                const std::vector<float>& out, const char* name) {
     double worst = 0.0;
     for (size_t r = 0; r < row_ids.size(); ++r) {
         const float* row = out.data() + int64_t(r) * batch.L();
         if (row_ids[r] < 0) {
-            CHECK(is_poison(row[0]) && is_poison(row[batch.L() - 1]), "%s: padding row %zu was written", name, r);
+            CHECK(is_poison(row[0]) && is_poison(row[batch.L() - 1]),
+                  "%s: padding row %zu was written", name, r);
             continue;
         }
-        const Doubles v = expert_input(batch.layer, batch.x.data() + row_ids[r] / batch.k() * batch.H());
-        const Doubles want = reference_expert(batch.layer, batch.routing.ids[size_t(row_ids[r])], v.data());
+        const Doubles v =
+            expert_input(batch.layer, batch.x.data() + row_ids[r] / batch.k() * batch.H());
+        const Doubles want =
+            reference_expert(batch.layer, batch.routing.ids[size_t(row_ids[r])], v.data());
         worst = std::max(worst, relative_l2(want.data(), row, batch.L()));
     }
     CHECK(worst <= f32_tolerance, "%s: largest relative L2 of a row is %g", name, worst);
@@ -117,7 +121,8 @@ std::vector<float> combine(const LayerRun& run, const Batch& batch, moe_in_layou
     return out;
 }
 
-std::vector<float> finish(const LayerRun& run, const Batch& batch, const std::vector<float>& routed) {
+std::vector<float> finish(const LayerRun& run, const Batch& batch,
+                          const std::vector<float>& routed) {
     std::vector<float> out = poisoned(batch.T * batch.H());
     auto args = sized<moe_finish_args>();
     args.n_tokens = batch.T;
@@ -130,16 +135,19 @@ std::vector<float> finish(const LayerRun& run, const Batch& batch, const std::ve
     return out;
 }
 
-void sorted_rows(const LayerRun& run, const Batch& batch, int32_t block, const Doubles& want_routed) {
+void sorted_rows(const LayerRun& run, const Batch& batch, int32_t block,
+                 const Doubles& want_routed) {
     const Rows rows = dispatch(run, batch, block);
-    CHECK(rows == own_dispatch(batch, block), "dispatch in blocks of %d differs from own loops", block);
+    CHECK(rows == own_dispatch(batch, block), "dispatch in blocks of %d differs from own loops",
+          block);
     const std::vector<float> x = gather(batch, batch.x, batch.H(), rows.row_ids);
 
     std::vector<float> out = poisoned(rows.n_rows() * batch.L());
     auto args = experts_args(batch, MOE_IN_SORTED, MOE_OUT_ROWS, x, out);
     give_rows(args, rows);
     run_experts(run, args);
-    check_rows(batch, rows.row_ids, out, block > 1 ? "blocked rows -> rows" : "packed rows -> rows");
+    check_rows(batch, rows.row_ids, out,
+               block > 1 ? "blocked rows -> rows" : "packed rows -> rows");
     const std::vector<float> routed = combine(run, batch, MOE_IN_SORTED, out, &rows.row_ids);
     CHECK_ROWS(want_routed, routed, batch.T, batch.L(), f32_tolerance, "  -> combine");
 
@@ -155,14 +163,16 @@ void sorted_rows(const LayerRun& run, const Batch& batch, int32_t block, const D
     give_rows(args, rows);
     run_experts(run, args);
     const std::vector<float> from_slots = combine(run, batch, MOE_IN_TOKENS, slots, nullptr);
-    CHECK_ROWS(want_routed, from_slots, batch.T, batch.L(), f32_tolerance, "  sorted rows -> per slot -> combine");
+    CHECK_ROWS(want_routed, from_slots, batch.T, batch.L(), f32_tolerance,
+               "  sorted rows -> per slot -> combine");
 }
 
 // The engine has gone into the latent space already, to send fewer bytes.
 void latent_rows(const LayerRun& run, const Batch& batch) {
     std::vector<float> latent;
     for (int64_t t = 0; t < batch.T; ++t)
-        for (double v : expert_input(batch.layer, batch.x.data() + t * batch.H())) latent.push_back(float(v));
+        for (double v : expert_input(batch.layer, batch.x.data() + t * batch.H()))
+            latent.push_back(float(v));
     const Rows rows = dispatch(run, batch, 1);
     const std::vector<float> x = gather(batch, latent, batch.L(), rows.row_ids);
     std::vector<float> out = poisoned(rows.n_rows() * batch.L());
@@ -197,7 +207,8 @@ void token_rows(const LayerRun& run, const Batch& batch, const Doubles& want_rou
     give_tokens(args, batch);
     run_experts(run, args);
     const std::vector<float> routed = combine(run, batch, MOE_IN_TOKENS, slots, nullptr);
-    CHECK_ROWS(want_routed, routed, batch.T, batch.L(), f32_tolerance, "tokens -> per slot -> combine");
+    CHECK_ROWS(want_routed, routed, batch.T, batch.L(), f32_tolerance,
+               "tokens -> per slot -> combine");
 
     std::vector<float> reduced = poisoned(batch.T * batch.L());
     args = experts_args(batch, MOE_IN_TOKENS, MOE_OUT_REDUCED, batch.x, reduced);
@@ -220,13 +231,15 @@ void forward_with_own_routing() {
     std::puts("own routing");
     const Batch batch(rich_layer(), 37, Form::pointer_list, 100);
     const LayerRun run(nullptr, batch.tensors, batch.plan_desc());
-    const Doubles want = reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
+    const Doubles want =
+        reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
 
     std::vector<float> out = poisoned(batch.T * batch.H());
     CHECK_OK(run.forward(batch.given_routing(out)));
     CHECK_ROWS(want, out, batch.T, batch.H(), f32_tolerance, "int32 ids, dense rows");
 
-    const int64_t id_stride = batch.k() + 2, weight_stride = batch.k() + 1, out_stride = batch.H() + 5;
+    const int64_t id_stride = batch.k() + 2, weight_stride = batch.k() + 1,
+                  out_stride = batch.H() + 5;
     std::vector<int64_t> ids(size_t(batch.T * id_stride), 1 << 30);
     std::vector<float> weights = poisoned(batch.T * weight_stride);
     std::vector<float> wide = poisoned(batch.T * out_stride);
@@ -244,9 +257,11 @@ void forward_with_own_routing() {
     args.out_row_stride = out_stride;
     CHECK_OK(run.forward(args));
     for (int64_t t = 0; t < batch.T; ++t) {
-        CHECK(!std::memcmp(wide.data() + t * out_stride, out.data() + t * batch.H(), size_t(batch.H()) * 4),
+        CHECK(!std::memcmp(wide.data() + t * out_stride, out.data() + t * batch.H(),
+                           size_t(batch.H()) * 4),
               "token %lld differs between int32 and strided int64 ids", static_cast<long long>(t));
-        CHECK(is_poison(wide[size_t(t * out_stride + batch.H())]), "written between the rows of out");
+        CHECK(is_poison(wide[size_t(t * out_stride + batch.H())]),
+              "written between the rows of out");
     }
     CHECK(take_faults(run.workspace).faults == 0, "-1 is no fault");
     std::puts("  int64 ids in strided rows: the same bits");
@@ -256,7 +271,8 @@ void stages_equal_forward() {
     std::puts("stages");
     const Batch batch(rich_layer(), 37, Form::stacked, 200);
     const LayerRun run(nullptr, batch.tensors, batch.plan_desc());
-    const Doubles want_routed = reference_routed(batch.layer, batch.x, batch.T, batch.routing.reference());
+    const Doubles want_routed =
+        reference_routed(batch.layer, batch.x, batch.T, batch.routing.reference());
     sorted_rows(run, batch, 1, want_routed);
     sorted_rows(run, batch, 8, want_routed);
     latent_rows(run, batch);
@@ -267,7 +283,8 @@ void stages_equal_forward() {
     CHECK_OK(run.forward(batch.given_routing(whole)));
     const std::vector<float> routed(want_routed.begin(), want_routed.end());
     const std::vector<float> finished = finish(run, batch, routed);
-    CHECK_ROWS(whole, finished, batch.T, batch.H(), f32_tolerance, "routed sum -> finish equals forward");
+    CHECK_ROWS(whole, finished, batch.T, batch.H(), f32_tolerance,
+               "routed sum -> finish equals forward");
 }
 
 }  // namespace clients

@@ -1,5 +1,5 @@
-// Checks of the clients: what differs is printed, and the program ends with 1. Results are judged per token by the
-// relative L2 distance, which a zero or a NaN output cannot pass.
+// Checks of the clients: what differs is printed, and the program ends with 1. Results are judged
+// per token by the relative L2 distance, which a zero or a NaN output cannot pass.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,10 @@
 
 namespace clients {
 
-[[noreturn]] __attribute__((format(printf, 4, 5))) inline void fail_check(
-    const char* file, int line, const char* what, const char* format, ...) {
+[[noreturn]] __attribute__((format(printf, 4, 5))) inline void fail_check(const char* file,
+                                                                          int line,
+                                                                          const char* what,
+                                                                          const char* format, ...) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s:%d: %s\n    ", file, line, what);
     va_list arguments;
@@ -27,28 +29,27 @@ namespace clients {
 }
 
 // CHECK(condition, "printf text that says what was found", ...)
-#define CHECK(condition, ...)                                                          \
-    do {                                                                               \
+#define CHECK(condition, ...)                                                                 \
+    do {                                                                                      \
         if (!(condition)) ::clients::fail_check(__FILE__, __LINE__, #condition, __VA_ARGS__); \
     } while (0)
 
-#define CHECK_OK(call)                                                                      \
-    do {                                                                                    \
-        const moe_status check_status = (call);                                             \
-        if (check_status != MOE_OK)                                                         \
-            ::clients::fail_check(__FILE__, __LINE__, #call, "%s: %s",                      \
-                                  moe_status_name(check_status), moe_last_error());         \
+#define CHECK_OK(call)                                                              \
+    do {                                                                            \
+        const moe_status check_status = (call);                                     \
+        if (check_status != MOE_OK)                                                 \
+            ::clients::fail_check(__FILE__, __LINE__, #call, "%s: %s",              \
+                                  moe_status_name(check_status), moe_last_error()); \
     } while (0)
 
 // The call must fail with this status and a sentence that contains the word.
-#define CHECK_REFUSED(call, status, word)                                                   \
-    do {                                                                                    \
-        const moe_status check_status = (call);                                             \
-        if (check_status != (status) || !std::strstr(moe_last_error(), (word)))             \
-            ::clients::fail_check(__FILE__, __LINE__, #call,                                \
-                                  "wanted %s naming \"%s\", got %s: %s",                    \
-                                  moe_status_name(status), word,                            \
-                                  moe_status_name(check_status), moe_last_error());         \
+#define CHECK_REFUSED(call, status, word)                                                         \
+    do {                                                                                          \
+        const moe_status check_status = (call);                                                   \
+        if (check_status != (status) || !std::strstr(moe_last_error(), (word)))                   \
+            ::clients::fail_check(__FILE__, __LINE__, #call,                                      \
+                                  "wanted %s naming \"%s\", got %s: %s", moe_status_name(status), \
+                                  word, moe_status_name(check_status), moe_last_error());         \
     } while (0)
 
 // A struct of moe.h, zero but for its size.
@@ -81,21 +82,23 @@ double worst_row(const Want* want, const Got* got, int64_t n_rows, int64_t n_col
     double worst = 0.0;
     const int64_t stride = got_stride ? got_stride : n_columns;
     for (int64_t row = 0; row < n_rows; ++row)
-        worst = std::fmax(worst, relative_l2(want + row * n_columns, got + row * stride, n_columns));
+        worst =
+            std::fmax(worst, relative_l2(want + row * n_columns, got + row * stride, n_columns));
     return worst;
 }
 
 // Float32 arithmetic against double, as the library promises it.
 constexpr double f32_tolerance = 1e-5;
 
-#define CHECK_ROWS(want, got, n_rows, n_columns, tolerance, name)                               \
-    do {                                                                                        \
-        const double check_worst =                                                              \
-            ::clients::worst_row((want).data(), (got).data(), (n_rows), (n_columns));           \
-        if (!(check_worst <= (tolerance)))                                                      \
-            ::clients::fail_check(__FILE__, __LINE__, name, "largest relative L2 of a row is %g, allowed %g", \
-                                  check_worst, double(tolerance));                              \
-        std::printf("  %-58s %.2e\n", name, check_worst);                                       \
+#define CHECK_ROWS(want, got, n_rows, n_columns, tolerance, name)                                \
+    do {                                                                                         \
+        const double check_worst =                                                               \
+            ::clients::worst_row((want).data(), (got).data(), (n_rows), (n_columns));            \
+        if (!(check_worst <= (tolerance)))                                                       \
+            ::clients::fail_check(__FILE__, __LINE__, name,                                      \
+                                  "largest relative L2 of a row is %g, allowed %g", check_worst, \
+                                  double(tolerance));                                            \
+        std::printf("  %-58s %.2e\n", name, check_worst);                                        \
     } while (0)
 
 // NaN with a payload: untouched memory is told from written memory by its bits.
@@ -113,6 +116,8 @@ inline bool is_poison(float value) {
     return bits == poison_bits;
 }
 
-inline std::vector<float> poisoned(int64_t n) { return std::vector<float>(size_t(n), poison()); }
+inline std::vector<float> poisoned(int64_t n) {
+    return std::vector<float>(size_t(n), poison());
+}
 
 }  // namespace clients

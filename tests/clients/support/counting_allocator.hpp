@@ -1,5 +1,5 @@
-// An engine's own allocator for moe_allocator: an arena of its own pages, no malloc inside, every request counted and
-// every release compared with its request.
+// An engine's own allocator for moe_allocator: an arena of its own pages, no malloc inside, every
+// request counted and every release compared with its request.
 #pragma once
 
 #include <sys/mman.h>
@@ -50,7 +50,8 @@ class CountingAllocator {
         return static_cast<CountingAllocator*>(self)->take(bytes, alignment);
     }
 
-    static void release(void* memory, uint64_t bytes, uint64_t alignment, moe_space, void*, void* self) {
+    static void release(void* memory, uint64_t bytes, uint64_t alignment, moe_space, void*,
+                        void* self) {
         static_cast<CountingAllocator*>(self)->give_back(memory, bytes, alignment);
     }
 
@@ -73,13 +74,15 @@ class CountingAllocator {
     void give_back(void* memory, uint64_t bytes, uint64_t alignment) {
         const std::lock_guard lock(mutex_);
         char* const place = static_cast<char*>(memory);
-        CHECK(place > arena_ && place < arena_ + used_, "release of memory that is not the arena's");
+        CHECK(place > arena_ && place < arena_ + used_,
+              "release of memory that is not the arena's");
         Ticket ticket;
         std::memcpy(&ticket, place - sizeof ticket, sizeof ticket);
         CHECK(ticket.live == alive, "released twice");
         CHECK(ticket.bytes == bytes && ticket.alignment == alignment,
               "allocated %llu bytes aligned %llu, released as %llu aligned %llu",
-              static_cast<unsigned long long>(ticket.bytes), static_cast<unsigned long long>(ticket.alignment),
+              static_cast<unsigned long long>(ticket.bytes),
+              static_cast<unsigned long long>(ticket.alignment),
               static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(alignment));
         ticket.live = 0;
         std::memcpy(place - sizeof ticket, &ticket, sizeof ticket);

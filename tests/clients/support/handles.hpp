@@ -10,7 +10,9 @@ namespace clients {
 template <auto destroy>
 struct Destroy {
     template <class Handle>
-    void operator()(Handle* handle) const { destroy(handle); }
+    void operator()(Handle* handle) const {
+        destroy(handle);
+    }
 };
 
 using Runtime = std::unique_ptr<moe_runtime, Destroy<moe_runtime_destroy>>;

@@ -1,5 +1,6 @@
-// The weights of a layer as moe_tensors of float32 or bfloat16 matrices, in the forms that programs have them: stacked,
-// one tensor per expert, or a list of pointers. And the plan, weights and workspace that run them.
+// The weights of a layer as moe_tensors of float32 or bfloat16 matrices, in the forms that programs
+// have them: stacked, one tensor per expert, or a list of pointers. And the plan, weights and
+// workspace that run them.
 #pragma once
 
 #include <array>
@@ -101,7 +102,8 @@ class LayerTensors {
             return;
         }
         std::vector<const void*> parts;
-        for (int64_t e = 0; e < shape.n; ++e) parts.push_back(store(layer.expert(role, e), size, as_bf16));
+        for (int64_t e = 0; e < shape.n; ++e)
+            parts.push_back(store(layer.expert(role, e), size, as_bf16));
         if (form == Form::pointer_list) {
             lists_.push_back(parts);
             moe_tensor& tensor = add(role, shape);

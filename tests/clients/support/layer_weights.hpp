@@ -1,5 +1,5 @@
-// The weights of one layer as float32 values by role and expert: what the clients hand to libmoe as tensors and what
-// their reference computes with.
+// The weights of one layer as float32 values by role and expert: what the clients hand to libmoe as
+// tensors and what their reference computes with.
 #pragma once
 
 #include <cstdint>
@@ -38,43 +38,73 @@ struct RoleShape {
     int64_t columns = 0;
 };
 
-inline int32_t expert_width(const moe_layer_desc& d) { return d.latent ? d.latent : d.hidden; }
-inline int32_t experts_all(const moe_layer_desc& d) { return d.n_experts + d.n_identity_experts; }
+inline int32_t expert_width(const moe_layer_desc& d) {
+    return d.latent ? d.latent : d.hidden;
+}
+inline int32_t experts_all(const moe_layer_desc& d) {
+    return d.n_experts + d.n_identity_experts;
+}
 
 inline RoleShape shape_of(const moe_layer_desc& d, int role) {
     const int64_t H = d.hidden, I = d.intermediate, E = d.n_experts, L = expert_width(d);
     const int64_t S = d.shared_intermediate, all = experts_all(d);
     const auto when = [](int32_t has, RoleShape shape) { return has ? shape : RoleShape{}; };
     switch (role) {
-        case MOE_ROLE_ROUTER: return when(d.has_router, {1, all, H});
-        case MOE_ROLE_ROUTER_BIAS: return when(d.has_router_bias, {1, 1, all});
-        case MOE_ROLE_SELECTION_BIAS: return when(d.has_selection_bias, {1, 1, all});
-        case MOE_ROLE_ROUTER_NORM: return when(d.has_router_norm_weight, {1, 1, H});
-        case MOE_ROLE_EXPERT_SCALE: return when(d.has_expert_scale, {1, 1, E});
-        case MOE_ROLE_GATE: return when(d.is_gated, {E, I, L});
-        case MOE_ROLE_UP: return {E, I, L};
-        case MOE_ROLE_DOWN: return {E, L, I};
-        case MOE_ROLE_GATE_BIAS: return when(d.has_gate_bias, {E, 1, I});
-        case MOE_ROLE_UP_BIAS: return when(d.has_up_bias, {E, 1, I});
-        case MOE_ROLE_DOWN_BIAS: return when(d.has_down_bias, {E, 1, L});
-        case MOE_ROLE_SHARED_GATE: return when(S && d.shared_is_gated, {1, S, H});
-        case MOE_ROLE_SHARED_UP: return when(S, {1, S, H});
-        case MOE_ROLE_SHARED_DOWN: return when(S, {1, H, S});
-        case MOE_ROLE_SHARED_EXPERT_GATE: return when(d.has_shared_expert_gate, {1, 1, H});
-        case MOE_ROLE_LATENT_IN: return when(d.latent, {1, L, H});
-        case MOE_ROLE_LATENT_OUT: return when(d.latent, {1, H, L});
-        case MOE_ROLE_LATENT_NORM: return when(d.has_latent_norm, {1, 1, L});
-        default: return {};
+        case MOE_ROLE_ROUTER:
+            return when(d.has_router, {1, all, H});
+        case MOE_ROLE_ROUTER_BIAS:
+            return when(d.has_router_bias, {1, 1, all});
+        case MOE_ROLE_SELECTION_BIAS:
+            return when(d.has_selection_bias, {1, 1, all});
+        case MOE_ROLE_ROUTER_NORM:
+            return when(d.has_router_norm_weight, {1, 1, H});
+        case MOE_ROLE_EXPERT_SCALE:
+            return when(d.has_expert_scale, {1, 1, E});
+        case MOE_ROLE_GATE:
+            return when(d.is_gated, {E, I, L});
+        case MOE_ROLE_UP:
+            return {E, I, L};
+        case MOE_ROLE_DOWN:
+            return {E, L, I};
+        case MOE_ROLE_GATE_BIAS:
+            return when(d.has_gate_bias, {E, 1, I});
+        case MOE_ROLE_UP_BIAS:
+            return when(d.has_up_bias, {E, 1, I});
+        case MOE_ROLE_DOWN_BIAS:
+            return when(d.has_down_bias, {E, 1, L});
+        case MOE_ROLE_SHARED_GATE:
+            return when(S && d.shared_is_gated, {1, S, H});
+        case MOE_ROLE_SHARED_UP:
+            return when(S, {1, S, H});
+        case MOE_ROLE_SHARED_DOWN:
+            return when(S, {1, H, S});
+        case MOE_ROLE_SHARED_EXPERT_GATE:
+            return when(d.has_shared_expert_gate, {1, 1, H});
+        case MOE_ROLE_LATENT_IN:
+            return when(d.latent, {1, L, H});
+        case MOE_ROLE_LATENT_OUT:
+            return when(d.latent, {1, H, L});
+        case MOE_ROLE_LATENT_NORM:
+            return when(d.has_latent_norm, {1, 1, L});
+        default:
+            return {};
     }
 }
 
 inline bool is_vector(int role) {
     switch (role) {
-        case MOE_ROLE_ROUTER_BIAS: case MOE_ROLE_SELECTION_BIAS: case MOE_ROLE_ROUTER_NORM:
-        case MOE_ROLE_EXPERT_SCALE: case MOE_ROLE_GATE_BIAS: case MOE_ROLE_UP_BIAS:
-        case MOE_ROLE_DOWN_BIAS: case MOE_ROLE_SHARED_EXPERT_GATE: case MOE_ROLE_LATENT_NORM:
+        case MOE_ROLE_ROUTER_BIAS:
+        case MOE_ROLE_SELECTION_BIAS:
+        case MOE_ROLE_ROUTER_NORM:
+        case MOE_ROLE_EXPERT_SCALE:
+        case MOE_ROLE_GATE_BIAS:
+        case MOE_ROLE_UP_BIAS:
+        case MOE_ROLE_DOWN_BIAS:
+        case MOE_ROLE_SHARED_EXPERT_GATE:
+        case MOE_ROLE_LATENT_NORM:
             return true;
-        default: return false;
+        default:
+            return false;
     }
 }
 
@@ -91,7 +121,8 @@ struct LayerWeights {
     }
 };
 
-// Values of a size that keeps every stage of the order of one. Norm weights and scales of experts lie around one.
+// Values of a size that keeps every stage of the order of one. Norm weights and scales of experts
+// lie around one.
 inline LayerWeights random_weights(const moe_layer_desc& desc, uint64_t seed) {
     LayerWeights layer;
     layer.desc = desc;
@@ -102,13 +133,15 @@ inline LayerWeights random_weights(const moe_layer_desc& desc, uint64_t seed) {
         layer.values[role] = random.values(shape.n * shape.rows * shape.columns, scale);
         const bool around_one = role == MOE_ROLE_ROUTER_NORM || role == MOE_ROLE_LATENT_NORM ||
                                 role == MOE_ROLE_EXPERT_SCALE;
-        if (around_one) for (float& v : layer.values[role]) v += 1.0f;
+        if (around_one)
+            for (float& v : layer.values[role]) v += 1.0f;
     }
     return layer;
 }
 
 // A plain softmax layer to start from: sizes, k, everything else off.
-inline moe_layer_desc plain_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k) {
+inline moe_layer_desc plain_layer(int32_t hidden, int32_t intermediate, int32_t n_experts,
+                                  int32_t top_k) {
     auto desc = sized<moe_layer_desc>();
     desc.hidden = hidden;
     desc.intermediate = intermediate;

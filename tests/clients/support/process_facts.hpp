@@ -1,4 +1,5 @@
-// What Linux says of this process: threads, resident memory by kind, resident bytes of one mapped file, bytes in malloc.
+// What Linux says of this process: threads, resident memory by kind, resident bytes of one mapped
+// file, bytes in malloc.
 #pragma once
 
 #include <dirent.h>
@@ -49,6 +50,8 @@ inline int64_t resident_bytes_of(const std::string& path) {
     return bytes;
 }
 
-inline int64_t malloc_bytes() { return int64_t(mallinfo2().uordblks); }
+inline int64_t malloc_bytes() {
+    return int64_t(mallinfo2().uordblks);
+}
 
 }  // namespace clients

@@ -1,5 +1,6 @@
-// The layer in double precision, written from the mathematics in moe.h section 4 and from nothing of the library: the
-// judge of every client. Hash selection and sparsemixer are not among what the clients run.
+// The layer in double precision, written from the mathematics in moe.h section 4 and from nothing
+// of the library: the judge of every client. Hash selection and sparsemixer are not among what the
+// clients run.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,9 @@ struct RoutingResult {
 
 using Doubles = std::vector<double>;
 
-inline double sigmoid(double v) { return 1.0 / (1.0 + std::exp(-v)); }
+inline double sigmoid(double v) {
+    return 1.0 / (1.0 + std::exp(-v));
+}
 
 inline double dot(const float* row, const double* x, int64_t n) {
     double sum = 0.0;
@@ -34,9 +37,12 @@ inline double inverse_rms(const double* x, int64_t n, double eps) {
     return 1.0 / std::sqrt(squares / double(n) + eps);
 }
 
-inline Doubles to_doubles(const float* x, int64_t n) { return Doubles(x, x + n); }
+inline Doubles to_doubles(const float* x, int64_t n) {
+    return Doubles(x, x + n);
+}
 
-// ---- routing ------------------------------------------------------------------------------------------------
+// ---- routing
+// ------------------------------------------------------------------------------------------------
 
 inline Doubles reference_logits(const LayerWeights& layer, const float* x) {
     const moe_layer_desc& d = layer.desc;
@@ -65,7 +71,8 @@ inline Doubles score(moe_score kind, Doubles z) {
         const double sum = std::accumulate(z.begin(), z.end(), 0.0);
         for (double& v : z) v /= sum;
     }
-    if (kind == MOE_SCORE_SIGMOID) for (double& v : z) v = sigmoid(v);
+    if (kind == MOE_SCORE_SIGMOID)
+        for (double& v : z) v = sigmoid(v);
     if (kind == MOE_SCORE_SQRT_SOFTPLUS)
         for (double& v : z) v = std::sqrt(v > 20.0 ? v : std::log1p(std::exp(v)));
     return z;
@@ -115,7 +122,8 @@ inline void finish_weights(const LayerWeights& layer, const int32_t* ids, Double
 // Of one token: logits to ids and weights.
 inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z) {
     const moe_layer_desc& d = layer.desc;
-    CHECK(d.selection == MOE_SELECT_TOP_K, "the clients' reference has no selection %d", d.selection);
+    CHECK(d.selection == MOE_SELECT_TOP_K, "the clients' reference has no selection %d",
+          d.selection);
     const Doubles s = score(d.score, z);
     Doubles q = s;
     for (size_t e = 0; e < q.size() && d.has_selection_bias; ++e)
@@ -128,7 +136,8 @@ inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z) {
     return result;
 }
 
-inline RoutingResult reference_route(const LayerWeights& layer, const std::vector<float>& x, int64_t n_tokens) {
+inline RoutingResult reference_route(const LayerWeights& layer, const std::vector<float>& x,
+                                     int64_t n_tokens) {
     RoutingResult all;
     for (int64_t t = 0; t < n_tokens; ++t) {
         const RoutingResult one =
@@ -139,7 +148,8 @@ inline RoutingResult reference_route(const LayerWeights& layer, const std::vecto
     return all;
 }
 
-// ---- experts ------------------------------------------------------------------------------------------------
+// ---- experts
+// ------------------------------------------------------------------------------------------------
 
 struct ActivationRule {
     moe_activation kind;
@@ -148,18 +158,26 @@ struct ActivationRule {
 };
 
 inline ActivationRule routed_activation(const moe_layer_desc& d) {
-    return {d.activation, d.is_gated != 0, d.has_activation_alpha ? d.activation_alpha : 1.0,
-            d.activation_up_offset, d.has_gate_limit ? d.gate_limit : HUGE_VAL,
-            d.has_up_limit ? d.up_limit : HUGE_VAL, d.has_post_limit ? d.post_limit : HUGE_VAL,
-            d.situ_beta, d.situ_beta_up};
+    return {d.activation,
+            d.is_gated != 0,
+            d.has_activation_alpha ? d.activation_alpha : 1.0,
+            d.activation_up_offset,
+            d.has_gate_limit ? d.gate_limit : HUGE_VAL,
+            d.has_up_limit ? d.up_limit : HUGE_VAL,
+            d.has_post_limit ? d.post_limit : HUGE_VAL,
+            d.situ_beta,
+            d.situ_beta_up};
 }
 
 inline ActivationRule shared_activation(const moe_layer_desc& d) {
-    return {d.shared_activation, d.shared_is_gated != 0,
-            d.has_shared_activation_alpha ? d.shared_activation_alpha : 1.0, d.shared_activation_up_offset,
+    return {d.shared_activation,
+            d.shared_is_gated != 0,
+            d.has_shared_activation_alpha ? d.shared_activation_alpha : 1.0,
+            d.shared_activation_up_offset,
             d.has_shared_gate_limit ? d.shared_gate_limit : HUGE_VAL,
             d.has_shared_up_limit ? d.shared_up_limit : HUGE_VAL,
-            d.has_shared_post_limit ? d.shared_post_limit : HUGE_VAL, d.shared_situ_beta,
+            d.has_shared_post_limit ? d.shared_post_limit : HUGE_VAL,
+            d.shared_situ_beta,
             d.shared_situ_beta_up};
 }
 
@@ -172,13 +190,17 @@ inline double activate(const ActivationRule& rule, double g, double u) {
         case MOE_ACTIVATION_SILU:
             return std::min(g * sigmoid(rule.alpha * g), rule.post_limit) * times;
         case MOE_ACTIVATION_GELU_TANH:
-            return g / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * times;
-        case MOE_ACTIVATION_GELU_ERF: return g / 2 * (1 + std::erf(g / std::sqrt(2.0))) * times;
-        case MOE_ACTIVATION_RELU2: return std::max(g, 0.0) * std::max(g, 0.0);
+            return g / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) *
+                   times;
+        case MOE_ACTIVATION_GELU_ERF:
+            return g / 2 * (1 + std::erf(g / std::sqrt(2.0))) * times;
+        case MOE_ACTIVATION_RELU2:
+            return std::max(g, 0.0) * std::max(g, 0.0);
         case MOE_ACTIVATION_SITU:
             return rule.situ_beta * std::tanh(g / rule.situ_beta) * sigmoid(g) * rule.situ_beta_up *
                    std::tanh(u / rule.situ_beta_up);
-        default: CHECK(false, "activation %d", rule.kind);
+        default:
+            CHECK(false, "activation %d", rule.kind);
     }
 }
 
@@ -189,7 +211,8 @@ inline Doubles before_activation(const LayerWeights& layer, int64_t e, const dou
     Doubles out;
     const auto append = [&](int matrix, int bias, int32_t has_bias) {
         for (int64_t i = 0; i < I; ++i)
-            out.push_back(dot(layer.row(matrix, e, i), v, L) + (has_bias ? layer.expert(bias, e)[i] : 0.0f));
+            out.push_back(dot(layer.row(matrix, e, i), v, L) +
+                          (has_bias ? layer.expert(bias, e)[i] : 0.0f));
     };
     if (d.is_gated) append(MOE_ROLE_GATE, MOE_ROLE_GATE_BIAS, d.has_gate_bias);
     append(MOE_ROLE_UP, MOE_ROLE_UP_BIAS, d.has_up_bias);
@@ -197,7 +220,8 @@ inline Doubles before_activation(const LayerWeights& layer, int64_t e, const dou
 }
 
 // F_e(v) [L] from the intermediate features of the range, with or without the down bias.
-inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const double* v, Range range, bool bias) {
+inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const double* v, Range range,
+                                bool bias) {
     const moe_layer_desc& d = layer.desc;
     const int64_t L = expert_width(d), I = d.intermediate;
     const Doubles h = before_activation(layer, e, v);
@@ -229,18 +253,21 @@ inline Doubles expert_input(const LayerWeights& layer, const float* x) {
 }
 
 // One slot with everything that depends on where the weight goes: w F(v), or F(w v).
-inline Doubles reference_slot(const LayerWeights& layer, int32_t id, double weight, const Doubles& v) {
+inline Doubles reference_slot(const LayerWeights& layer, int32_t id, double weight,
+                              const Doubles& v) {
     const bool on_input = layer.desc.weight_on == MOE_WEIGHT_ON_INPUT;
     Doubles in = v;
-    if (on_input) for (double& value : in) value *= weight;
+    if (on_input)
+        for (double& value : in) value *= weight;
     Doubles y = id < layer.desc.n_experts ? reference_expert(layer, id, in.data()) : in;
-    if (!on_input) for (double& value : y) value *= weight;
+    if (!on_input)
+        for (double& value : y) value *= weight;
     return y;
 }
 
 // Routed sums [T, L]; ids outside [0, E_all) are skipped.
-inline Doubles reference_routed(const LayerWeights& layer, const std::vector<float>& x, int64_t n_tokens,
-                                const RoutingResult& routing) {
+inline Doubles reference_routed(const LayerWeights& layer, const std::vector<float>& x,
+                                int64_t n_tokens, const RoutingResult& routing) {
     const moe_layer_desc& d = layer.desc;
     const int64_t L = expert_width(d);
     Doubles sums(static_cast<size_t>(n_tokens * L));
@@ -255,7 +282,8 @@ inline Doubles reference_routed(const LayerWeights& layer, const std::vector<flo
     return sums;
 }
 
-// ---- what follows the routed sum ------------------------------------------------------------------------------
+// ---- what follows the routed sum
+// ------------------------------------------------------------------------------
 
 inline Doubles reference_shared(const LayerWeights& layer, const float* x) {
     const moe_layer_desc& d = layer.desc;
@@ -270,9 +298,11 @@ inline Doubles reference_shared(const LayerWeights& layer, const float* x) {
     }
     double factor = d.has_shared_scale ? d.shared_scale : 1.0;
     if (d.has_shared_expert_gate)
-        factor *= sigmoid(dot(layer.values[MOE_ROLE_SHARED_EXPERT_GATE].data(), token.data(), d.hidden));
+        factor *=
+            sigmoid(dot(layer.values[MOE_ROLE_SHARED_EXPERT_GATE].data(), token.data(), d.hidden));
     for (int32_t h = 0; h < d.hidden; ++h)
-        out[h] = factor * dot(layer.row(MOE_ROLE_SHARED_DOWN, 0, h), activated.data(), d.shared_intermediate);
+        out[h] = factor * dot(layer.row(MOE_ROLE_SHARED_DOWN, 0, h), activated.data(),
+                              d.shared_intermediate);
     return out;
 }
 
@@ -285,13 +315,14 @@ inline Doubles leave_latent(const LayerWeights& layer, const double* sum) {
     for (int64_t l = 0; l < L; ++l)
         y[l] *= factor * (d.has_latent_norm ? layer.values[MOE_ROLE_LATENT_NORM][l] : 1.0f);
     Doubles out(d.hidden);
-    for (int32_t h = 0; h < d.hidden; ++h) out[h] = dot(layer.row(MOE_ROLE_LATENT_OUT, 0, h), y.data(), L);
+    for (int32_t h = 0; h < d.hidden; ++h)
+        out[h] = dot(layer.row(MOE_ROLE_LATENT_OUT, 0, h), y.data(), L);
     return out;
 }
 
 // Routed sums [T, L] to the layer's output [T, H].
-inline Doubles reference_finish(const LayerWeights& layer, const std::vector<float>& x, int64_t n_tokens,
-                                const Doubles& routed) {
+inline Doubles reference_finish(const LayerWeights& layer, const std::vector<float>& x,
+                                int64_t n_tokens, const Doubles& routed) {
     const moe_layer_desc& d = layer.desc;
     Doubles out;
     for (int64_t t = 0; t < n_tokens; ++t) {
@@ -300,15 +331,16 @@ inline Doubles reference_finish(const LayerWeights& layer, const std::vector<flo
             const Doubles shared = reference_shared(layer, x.data() + t * d.hidden);
             for (int32_t h = 0; h < d.hidden; ++h) y[h] += shared[h];
         }
-        if (d.combine == MOE_COMBINE_MEAN) for (double& v : y) v *= 0.5;
+        if (d.combine == MOE_COMBINE_MEAN)
+            for (double& v : y) v *= 0.5;
         out.insert(out.end(), y.begin(), y.end());
     }
     return out;
 }
 
 // The layer with the routing given.
-inline Doubles reference_forward(const LayerWeights& layer, const std::vector<float>& x, int64_t n_tokens,
-                                 const RoutingResult& routing) {
+inline Doubles reference_forward(const LayerWeights& layer, const std::vector<float>& x,
+                                 int64_t n_tokens, const RoutingResult& routing) {
     return reference_finish(layer, x, n_tokens, reference_routed(layer, x, n_tokens, routing));
 }
 

@@ -1,5 +1,5 @@
-// An engine's threads: a team that enters a function together, and a moe_parallel_for over it that records which thread
-// did how many tasks and how much processor time they took.
+// An engine's threads: a team that enters a function together, and a moe_parallel_for over it that
+// records which thread did how many tasks and how much processor time they took.
 #pragma once
 
 #include <time.h>
@@ -54,7 +54,8 @@ class ThreadTeam {
         return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
     }
 
-    // Task i belongs to thread i modulo their number: what is measured is how the library cut the work.
+    // Task i belongs to thread i modulo their number: what is measured is how the library cut the
+    // work.
     void loop(int32_t n_tasks, moe_task_fn task, void* task_data) {
         run([&](int32_t thread) {
             const double begin = processor_seconds();
