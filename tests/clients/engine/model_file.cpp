@@ -47,6 +47,14 @@ void put_f16(std::vector<unsigned char>& bytes, size_t at, float value) {
     bytes[at + 1] = static_cast<unsigned char>(bits >> 8);
 }
 
+// A failed check ends the program with exit(): half a gigabyte must not stay behind.
+std::string path_to_remove;
+
+void remove_file() {
+    if (!path_to_remove.empty()) std::remove(path_to_remove.c_str());
+    path_to_remove.clear();
+}
+
 class Writer {
   public:
     template <class Value>
@@ -127,6 +135,8 @@ ModelFile::ModelFile(const ModelShape& shape, const std::string& path)
     data_begin_ = int64_t(head.size());
 
     std::FILE* file = std::fopen(path.c_str(), "wb");
+    path_to_remove = path;
+    std::atexit(remove_file);
     CHECK(file, "%s cannot be written", path.c_str());
     CHECK(std::fwrite(head.data(), 1, head.size(), file) == head.size(), "%s: disk full?",
           path.c_str());
