@@ -40,7 +40,7 @@ struct Batch {
           tensors(layer, "f32", form),
           T(n_tokens),
           x(Random(seed + 1).values(n_tokens * desc.hidden)),
-          routing(random_routing(n_tokens, desc.top_k, desc.n_experts, seed + 2)) {}
+          routing(random_routing(n_tokens, desc.top_k, experts_all(desc), seed + 2)) {}
 
     int64_t H() const { return layer.desc.hidden; }
     int64_t L() const { return expert_width(layer.desc); }

@@ -85,10 +85,11 @@ std::vector<float> run_rank(const Batch& batch, const std::vector<int32_t>& expe
     return out;
 }
 
-// A plan for what follows the sum: it needs no expert at all.
+// A plan for what follows the sum: it needs no expert at all. Partial, so that identity experts are its business.
 std::vector<float> finish_alone(const Batch& batch, const std::vector<float>& routed) {
     moe_plan_desc desc = batch.plan_desc();
     desc.stages = MOE_STAGE_FINISH;
+    desc.partial = 1;
     const LayerRun run(nullptr, batch.tensors, desc);
     const moe_memory_report report = memory_of(run.weights);
     for (int role : {MOE_ROLE_ROUTER, MOE_ROLE_GATE, MOE_ROLE_DOWN, MOE_ROLE_LATENT_IN})
@@ -101,6 +102,8 @@ std::vector<float> finish_alone(const Batch& batch, const std::vector<float>& ro
     args.n_tokens = batch.T;
     args.routed = routed.data();
     args.x = batch.x.data();
+    args.ids = batch.routing.ids.data();
+    args.weights = batch.routing.weights.data();
     args.out = out.data();
     CHECK_OK(moe_finish(run.plan.get(), run.weights.get(), run.workspace.get(), &args));
     return out;
@@ -150,6 +153,22 @@ void caller_memory(const Batch& batch) {
     CHECK_REFUSED(moe_weights_load(plan.get(), &desc, &refused), MOE_ERROR_INVALID_ARGUMENT,
                   "memory_bytes");
     std::puts("  weights in the engine's own memory");
+}
+
+// Identity experts belong to no rank: the sums leave them out, moe_finish adds them once.
+void identity_experts_over_ranks() {
+    moe_layer_desc desc = plain_layer(64, 48, 7, 3);
+    desc.n_identity_experts = 3;
+    desc.has_down_bias = 1;
+    const Batch batch(desc, 25, Form::stacked, 350);
+    RoutingResult real = batch.routing.reference();
+    for (int32_t& id : real.ids)
+        if (id >= batch.E()) id = -1;
+    const Doubles want_routed = reference_routed(batch.layer, batch.x, batch.T, real);
+    const Doubles want =
+        reference_forward(batch.layer, batch.x, batch.T, batch.routing.reference());
+    const ExpertSplit split{"identity experts belong to no rank", {{0, 1, 2}, {3, 4, 5, 6}}, true};
+    run_split(batch, split, want_routed, want);
 }
 
 // ---- features over ranks
@@ -223,6 +242,7 @@ void expert_parallel() {
     run_split(batch, {"maps in no order", {{8, 0, 5}, {7, 6, 1, 4}, {3, 2}}, false}, want_routed,
               want);
     caller_memory(batch);
+    identity_experts_over_ranks();
 }
 
 void tensor_parallel() {
