@@ -1,6 +1,8 @@
 // moe_checkpoint_*.
 #include "libmoe/checkpoint/checkpoint.hpp"
 
+#include "libmoe/base/runtime.hpp"
+
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
 
@@ -33,7 +35,8 @@ moe_status moe_checkpoint_get_info(const moe_checkpoint* checkpoint,
 }
 
 const char* moe_checkpoint_family_at(uint32_t index) noexcept {
-    return family_name_at(index);
+    const auto families = all_families();
+    return index < families.size() ? families[index].name : nullptr;
 }
 
 moe_status moe_checkpoint_layer_at(const moe_checkpoint* checkpoint, int32_t index,

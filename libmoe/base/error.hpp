@@ -2,10 +2,9 @@
 // reporting an error needs no memory of its own. api/guard.hpp turns it into a status at the boundary.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <exception>
 
+#include "libmoe/base/fmt.hpp"
 #include "moe/moe.h"
 
 namespace moe {

@@ -47,25 +47,24 @@ bool holds_role(moe_role tensor, moe_role role) {
 
 }  // namespace
 
-moe_checkpoint* moe_checkpoint::open(std::pmr::memory_resource& memory, const char* path,
-                                     const moe_checkpoint_options& options,
-                                     std::shared_ptr<void> owner) {
+moe_checkpoint* moe_checkpoint::open(moe_runtime* runtime, const char* path,
+                                     const moe_checkpoint_options& options) {
     moe::require(path != nullptr, "path is NULL");
     moe::require(*path != '\0', "path is empty");
-    // Copied: the owner must outlive what is given back to memory when this fails.
-    return moe::create_in<moe_checkpoint>(memory, memory, path, options, owner);
+    moe::RuntimeRef ref(runtime);
+    return moe::create_in<moe_checkpoint>(ref->memory, &*ref, path, options);
 }
 
-moe_checkpoint::moe_checkpoint(std::pmr::memory_resource& memory, const char* path,
-                               const moe_checkpoint_options& options, std::shared_ptr<void> owner)
-    : memory_(memory),
-      owner_(std::move(owner)),
-      files_(memory, path, checked_io(options)),
+moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
+                               const moe_checkpoint_options& options)
+    : runtime_(runtime),
+      memory_(runtime->memory),
+      files_(memory_, path, checked_io(options)),
       override_(checked_override(options)),
-      model_type_(&memory),
-      layers_(&memory) {
+      model_type_(&memory_),
+      layers_(&memory_) {
     choose_family(options.family);
-    const auto places = moe::find_layers(memory, files_.index, files_.is_gguf);
+    const auto places = moe::find_layers(memory_, files_.index, files_.is_gguf);
     layers_.reserve(places.size());
     for (const moe::LayerPlace& place : places) layers_.push_back({place});
 }
@@ -83,8 +82,8 @@ void moe_checkpoint::retain() const noexcept {
 void moe_checkpoint::release() const noexcept {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     auto* self = const_cast<moe_checkpoint*>(this);
-    const std::shared_ptr<void> owner = std::move(self->owner_);
-    moe::destroy_in(memory_, self);
+    const moe::RuntimeRef runtime(&*runtime_);  // its memory outlives what is given back to it
+    moe::destroy_in(runtime->memory, self);
 }
 
 void moe_checkpoint::choose_family(const char* name) {

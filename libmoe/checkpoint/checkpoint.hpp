@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <span>
@@ -12,18 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "libmoe/base/handle.hpp"
+#include "libmoe/base/runtime.hpp"
 #include "libmoe/checkpoint/checkpoint_files.hpp"
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/layer_places.hpp"
 
-struct moe_checkpoint {
+struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
   public:
-    // The result has one reference. `owner` is let go after everything was given back to memory: it
-    // may keep the memory resource alive. Fails with moe::Error.
-    static moe_checkpoint* open(std::pmr::memory_resource& memory, const char* path,
-                                const moe_checkpoint_options& options,
-                                std::shared_ptr<void> owner = nullptr);
+    // The result has one reference. Fails with moe::Error.
+    static moe_checkpoint* open(moe_runtime* runtime, const char* path,
+                                const moe_checkpoint_options& options);
     // References may be taken and dropped on any thread; the last one ends the checkpoint.
     void retain() const noexcept;
     void release() const noexcept;
@@ -45,8 +44,7 @@ struct moe_checkpoint {
 
     std::span<const moe::TensorEntry> entries() const { return files_.index.entries(); }
 
-    moe_checkpoint(std::pmr::memory_resource& memory, const char* path,
-                   const moe_checkpoint_options& options, std::shared_ptr<void> owner);
+    moe_checkpoint(moe_runtime* runtime, const char* path, const moe_checkpoint_options& options);
     ~moe_checkpoint();
     moe_checkpoint(const moe_checkpoint&) = delete;
     moe_checkpoint& operator=(const moe_checkpoint&) = delete;
@@ -63,8 +61,8 @@ struct moe_checkpoint {
     void fill_format(const moe::LayerData& layer, moe_role role, moe_format& out) const;
 
     mutable std::atomic<uint32_t> references_{1};
+    moe::RuntimeRef runtime_;
     std::pmr::memory_resource& memory_;
-    std::shared_ptr<void> owner_;
     moe::CheckpointFiles files_;
     moe::FusedOverride override_;
     const moe::Family* family_ = nullptr;

@@ -7,6 +7,14 @@
 #include "libmoe/checkpoint/printable.hpp"
 
 namespace moe {
+
+moe_format plain_format(moe_type type) {
+    moe_format format{};
+    format.struct_size = sizeof format;
+    format.type = type;
+    return format;
+}
+
 namespace {
 
 constexpr int64_t nvfp4_group = 16;
@@ -24,15 +32,6 @@ std::span<const int64_t> without_leading_ones(std::span<const int64_t> dims) {
 
 FileRange range_of(const TensorEntry& entry) {
     return {entry.file, entry.offset, entry.bytes};
-}
-
-}  // namespace
-
-moe_format plain_format(moe_type type) {
-    moe_format format{};
-    format.struct_size = sizeof format;
-    format.type = type;
-    return format;
 }
 
 moe_format gguf_format(int32_t ggml_id) {
@@ -67,6 +66,8 @@ moe_format mxfp4_format() {
     format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
     return format;
 }
+
+}  // namespace
 
 LayerBuilder::LayerBuilder(const CheckpointFiles& files, const FusedOverride& override,
                            std::string_view prefix, LayerData& out)

@@ -113,11 +113,7 @@ class LayerBuilder {
     mutable std::string name_;  // of the last lookup
 };
 
-// Formats as this library's tables know them.
+// A format without scales: dense elements, or NONE.
 moe_format plain_format(moe_type type);
-moe_format gguf_format(int32_t ggml_id);
-moe_format fp8_format(int32_t group_rows, int32_t group_columns, moe_type scale_type);
-moe_format nvfp4_format();
-moe_format mxfp4_format();
 
 }  // namespace moe

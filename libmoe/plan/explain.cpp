@@ -1,4 +1,6 @@
 // The plan in words: facts only. A predicted time stays null until a cost model has been measured.
+#include "libmoe/base/fmt.hpp"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

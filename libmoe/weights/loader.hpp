@@ -1,8 +1,7 @@
 // One load: takes tensors in any order, puts each where the layout wants it, and at the end names what is missing.
 #pragma once
 
-#include <fmt/format.h>
-
+#include "libmoe/base/fmt.hpp"
 #include "libmoe/weights/load.hpp"
 #include "libmoe/weights/view.hpp"
 

@@ -1,4 +1,5 @@
-// What the checkpoint tests share: temporary folders, writers of small valid files, and a way to look at errors.
+// What the checkpoint tests share: temporary folders, writers of small valid files, and a way to
+// look at errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -80,10 +81,12 @@ using Shape = std::vector<int64_t>;
 
 class SafetensorsWriter {
   public:
-    void add(const std::string& name, const std::string& type, const Shape& shape, std::string_view bytes) {
+    void add(const std::string& name, const std::string& type, const Shape& shape,
+             std::string_view bytes) {
         header_ += header_.empty() ? "{" : ",";
         header_ += "\"" + name + "\":{\"dtype\":\"" + type + "\",\"shape\":[";
-        for (size_t i = 0; i < shape.size(); ++i) header_ += (i ? "," : "") + std::to_string(shape[i]);
+        for (size_t i = 0; i < shape.size(); ++i)
+            header_ += (i ? "," : "") + std::to_string(shape[i]);
         header_ += "],\"data_offsets\":[" + std::to_string(data_.size()) + ",";
         data_ += bytes;
         header_ += std::to_string(data_.size()) + "]}";
@@ -124,13 +127,15 @@ struct GgufWriter {
         infos.push_back(info(name, ne, type, data.size()));
         data += bytes;
     }
-    static std::string info(std::string_view name, const Shape& ne, uint32_t type, uint64_t offset) {
+    static std::string info(std::string_view name, const Shape& ne, uint32_t type,
+                            uint64_t offset) {
         std::string out = gguf_string(name) + raw(static_cast<uint32_t>(ne.size()));
         for (const int64_t n : ne) out += raw<uint64_t>(static_cast<uint64_t>(n));
         return out + raw(type) + raw(offset);
     }
     std::string file() const {
-        std::string out = "GGUF" + raw(version) + raw<uint64_t>(infos.size()) + raw<uint64_t>(pairs.size());
+        std::string out =
+            "GGUF" + raw(version) + raw<uint64_t>(infos.size()) + raw<uint64_t>(pairs.size());
         for (const std::string& pair : pairs) out += pair;
         for (const std::string& info : infos) out += info;
         out.resize((out.size() + alignment - 1) / alignment * alignment, '\0');

@@ -1,4 +1,5 @@
-// The GGUF reader: a valid file, every rule broken once (the known failures of other readers among them), every truncation.
+// The GGUF reader: a valid file, every rule broken once (the known failures of other readers among
+// them), every truncation.
 #include "libmoe/checkpoint/gguf.hpp"
 
 #include <functional>
@@ -31,10 +32,11 @@ GgufWriter small_writer() {
     writer.text("general.architecture", "llama");
     writer.integer("llama.expert_count", 4);
     writer.pair("i8", 1, raw<int8_t>(-3));
-    writer.pair("u64", 10, raw<uint64_t>(1) );
+    writer.pair("u64", 10, raw<uint64_t>(1));
     writer.real("scale", 2.5f);
     writer.flag("norm", true);
-    writer.pair("words", 9, raw<uint32_t>(8) + raw<uint64_t>(2) + gguf_string("a") + gguf_string("bc"));
+    writer.pair("words", 9,
+                raw<uint32_t>(8) + raw<uint64_t>(2) + gguf_string("a") + gguf_string("bc"));
     writer.pair("numbers", 9, raw<uint32_t>(4) + raw<uint64_t>(3) + noise(12, 9));
     writer.tensor("layer.a", {32, 3, 2}, 8, noise(q8_0_row * 6, 1));
     writer.tensor("layer.b", {5}, 0, noise(20, 2));
@@ -140,58 +142,145 @@ constexpr int64_t huge = std::numeric_limits<int64_t>::max();
 
 const std::vector<Broken>& broken_files() {
     static const std::vector<Broken> cases = {
-        {"empty", [] { return std::string(); }, corrupt, "the magic at byte 0 needs 4 bytes, 0 are left"},
-        {"magic", [] { return "GGML" + small_writer().file().substr(4); }, corrupt, "magic is not GGUF"},
+        {"empty", [] { return std::string(); }, corrupt,
+         "the magic at byte 0 needs 4 bytes, 0 are left"},
+        {"magic", [] { return "GGML" + small_writer().file().substr(4); }, corrupt,
+         "magic is not GGUF"},
         {"version_0", [] { return with_version(0); }, corrupt, "version 0"},
         {"version_1", [] { return with_version(1); }, MOE_ERROR_UNSUPPORTED, "version 1"},
         {"version_4", [] { return with_version(4); }, MOE_ERROR_UNSUPPORTED, "version 4"},
         {"big_endian", [] { return with_version(3u << 24); }, MOE_ERROR_UNSUPPORTED, "big-endian"},
         {"many_pairs", [] { return with_counts(0, uint64_t{1} << 60); }, corrupt, "the key count"},
-        {"many_tensors", [] { return with_counts(uint64_t{1} << 60, 0); }, corrupt, "the tensor count"},
-        {"most_tensors", [] { return with_counts(~uint64_t{0}, 0); }, corrupt, "18446744073709551615 cannot fit"},
+        {"many_tensors", [] { return with_counts(uint64_t{1} << 60, 0); }, corrupt,
+         "the tensor count"},
+        {"most_tensors", [] { return with_counts(~uint64_t{0}, 0); }, corrupt,
+         "18446744073709551615 cannot fit"},
         {"empty_key", [] { return with_pair("", 4, raw(1u)); }, corrupt, "a key is empty"},
-        {"long_key", [] { return with_pair(std::string(65536, 'k'), 4, raw(1u)); }, corrupt, "65536 bytes is longer"},
-        {"key_nul", [] { return with_pair(std::string_view("a\0b", 3), 4, raw(1u)); }, corrupt, "holds a NUL"},
-        {"key_beyond_file", [] { return "GGUF" + raw(3u) + raw<uint64_t>(0) + raw<uint64_t>(1) + raw<uint64_t>(60000) + noise(40, 1); }, corrupt, "a key at byte"},
-        {"duplicate_key", [] { GgufWriter w; w.integer("twice", 1); w.integer("twice", 2); return w.file(); }, corrupt, "'twice' appears twice"},
-        {"value_type", [] { return with_pair("key", 13, raw(1u)); }, corrupt, "'key' has the unknown value type 13"},
-        {"value_type_negative", [] { return with_pair("key", ~0u, raw(1u)); }, corrupt, "unknown value type 4294967295"},
+        {"long_key", [] { return with_pair(std::string(65536, 'k'), 4, raw(1u)); }, corrupt,
+         "65536 bytes is longer"},
+        {"key_nul", [] { return with_pair(std::string_view("a\0b", 3), 4, raw(1u)); }, corrupt,
+         "holds a NUL"},
+        {"key_beyond_file",
+         [] {
+             return "GGUF" + raw(3u) + raw<uint64_t>(0) + raw<uint64_t>(1) + raw<uint64_t>(60000) +
+                    noise(40, 1);
+         },
+         corrupt, "a key at byte"},
+        {"duplicate_key",
+         [] {
+             GgufWriter w;
+             w.integer("twice", 1);
+             w.integer("twice", 2);
+             return w.file();
+         },
+         corrupt, "'twice' appears twice"},
+        {"value_type", [] { return with_pair("key", 13, raw(1u)); }, corrupt,
+         "'key' has the unknown value type 13"},
+        {"value_type_negative", [] { return with_pair("key", ~0u, raw(1u)); }, corrupt,
+         "unknown value type 4294967295"},
         {"bool", [] { return with_pair("key", 7, raw<uint8_t>(2)); }, corrupt, "'key' is a bool"},
-        {"bool_in_array", [] { return with_pair("key", 9, raw(7u) + raw<uint64_t>(2) + "\x01\x02"); }, corrupt, "'key' is a bool"},
-        {"string_beyond_file", [] { return with_pair("key", 8, raw<uint64_t>(1 << 29) + "abc"); }, corrupt, "a string"},
-        {"string_of_2_64", [] { return with_pair("key", 8, raw(~uint64_t{0}) + "abc"); }, corrupt, "a string of 18446744073709551615"},
-        {"array_of_arrays", [] { return with_pair("key", 9, raw(9u) + raw<uint64_t>(0)); }, corrupt, "'key' is an array of arrays"},
-        {"array_type", [] { return with_pair("key", 9, raw(77u) + raw<uint64_t>(0)); }, corrupt, "'key' is an array of an unknown type"},
-        {"array_length", [] { return with_pair("key", 9, raw(0u) + raw(uint64_t{1} << 31)); }, corrupt, "more than 2^30"},
-        {"array_beyond_file", [] { return with_pair("key", 9, raw(12u) + raw<uint64_t>(1 << 20)); }, corrupt, "an array"},
-        {"array_of_strings_beyond_file", [] { return with_pair("key", 9, raw(8u) + raw<uint64_t>(1 << 20)); }, corrupt, "an array"},
-        {"alignment_zero", [] { return with_pair("general.alignment", 4, raw(0u)); }, corrupt, "'general.alignment' is 0"},
-        {"alignment_three", [] { return with_pair("general.alignment", 4, raw(3u)); }, corrupt, "'general.alignment' is 3"},
-        {"alignment_type", [] { return with_pair("general.alignment", 10, raw<uint64_t>(32)); }, corrupt, "'general.alignment' is not of type u32"},
-        {"alignment_array", [] { return with_pair("general.alignment", 9, raw(4u) + raw<uint64_t>(1) + raw(32u)); }, corrupt, "'general.alignment' is not of type u32"},
-        {"alignment_huge", [] { return with_pair("general.alignment", 4, raw(1u << 31)); }, corrupt, "outside the data of 0"},
-        {"name_64", [] { return with_info(GgufWriter::info(std::string(64, 'n'), {4}, 24, 0)); }, corrupt, "64 bytes is longer than 63"},
-        {"name_empty", [] { return with_info(GgufWriter::info("", {4, 1}, 24, 0)); }, corrupt, "empty name"},
-        {"name_nul", [] { return with_info(GgufWriter::info(std::string_view("a\0b", 3), {4}, 24, 0)); }, corrupt, "holds a NUL"},
-        {"duplicate_tensor", [] { GgufWriter w; w.tensor("layer.a", {4}, 24, "abcd"); w.tensor("layer.a", {4}, 24, "abcd"); return w.file(); }, corrupt, "'layer.a' appears twice"},
-        {"rank_0", [] { return with_info(GgufWriter::info("layer.a", {}, 24, 0) + std::string(32, '\0')); }, corrupt, "'layer.a': has 0 dimensions"},
-        {"rank_5", [] { return with_shape({1, 1, 1, 1, 1}); }, corrupt, "'layer.a': has 5 dimensions"},
-        {"rank_huge", [] { return with_info(gguf_string("layer.a") + raw(~0u) + std::string(64, '\1')); }, corrupt, "4294967295 dimensions"},
-        {"zero_dimension", [] { return with_shape({4, 0}); }, corrupt, "'layer.a': dimension 1 is 0"},
-        {"negative_dimension", [] { return with_shape({4, -1}); }, corrupt, "'layer.a': dimension 1 is 18446744073709551615"},
-        {"product_overflows", [] { return with_shape({int64_t{1} << 32, int64_t{1} << 32}); }, corrupt, "'layer.a': the size of shape"},
-        {"product_wraps_to_small", [] { return with_shape({huge, huge, huge, 4}); }, corrupt, "overflows"},
+        {"bool_in_array",
+         [] { return with_pair("key", 9, raw(7u) + raw<uint64_t>(2) + "\x01\x02"); }, corrupt,
+         "'key' is a bool"},
+        {"string_beyond_file", [] { return with_pair("key", 8, raw<uint64_t>(1 << 29) + "abc"); },
+         corrupt, "a string"},
+        {"string_of_2_64", [] { return with_pair("key", 8, raw(~uint64_t{0}) + "abc"); }, corrupt,
+         "a string of 18446744073709551615"},
+        {"array_of_arrays", [] { return with_pair("key", 9, raw(9u) + raw<uint64_t>(0)); }, corrupt,
+         "'key' is an array of arrays"},
+        {"array_type", [] { return with_pair("key", 9, raw(77u) + raw<uint64_t>(0)); }, corrupt,
+         "'key' is an array of an unknown type"},
+        {"array_length", [] { return with_pair("key", 9, raw(0u) + raw(uint64_t{1} << 31)); },
+         corrupt, "more than 2^30"},
+        {"array_beyond_file", [] { return with_pair("key", 9, raw(12u) + raw<uint64_t>(1 << 20)); },
+         corrupt, "an array"},
+        {"array_of_strings_beyond_file",
+         [] { return with_pair("key", 9, raw(8u) + raw<uint64_t>(1 << 20)); }, corrupt, "an array"},
+        {"alignment_zero", [] { return with_pair("general.alignment", 4, raw(0u)); }, corrupt,
+         "'general.alignment' is 0"},
+        {"alignment_three", [] { return with_pair("general.alignment", 4, raw(3u)); }, corrupt,
+         "'general.alignment' is 3"},
+        {"alignment_type", [] { return with_pair("general.alignment", 10, raw<uint64_t>(32)); },
+         corrupt, "'general.alignment' is not of type u32"},
+        {"alignment_array",
+         [] { return with_pair("general.alignment", 9, raw(4u) + raw<uint64_t>(1) + raw(32u)); },
+         corrupt, "'general.alignment' is not of type u32"},
+        {"alignment_huge", [] { return with_pair("general.alignment", 4, raw(1u << 31)); }, corrupt,
+         "outside the data of 0"},
+        {"name_64", [] { return with_info(GgufWriter::info(std::string(64, 'n'), {4}, 24, 0)); },
+         corrupt, "64 bytes is longer than 63"},
+        {"name_empty",
+         [] {
+             return with_info(GgufWriter::info("", {4, 1}, 24, 0));
+         },
+         corrupt, "empty name"},
+        {"name_nul",
+         [] { return with_info(GgufWriter::info(std::string_view("a\0b", 3), {4}, 24, 0)); },
+         corrupt, "holds a NUL"},
+        {"duplicate_tensor",
+         [] {
+             GgufWriter w;
+             w.tensor("layer.a", {4}, 24, "abcd");
+             w.tensor("layer.a", {4}, 24, "abcd");
+             return w.file();
+         },
+         corrupt, "'layer.a' appears twice"},
+        {"rank_0",
+         [] { return with_info(GgufWriter::info("layer.a", {}, 24, 0) + std::string(32, '\0')); },
+         corrupt, "'layer.a': has 0 dimensions"},
+        {"rank_5",
+         [] {
+             return with_shape({1, 1, 1, 1, 1});
+         },
+         corrupt, "'layer.a': has 5 dimensions"},
+        {"rank_huge",
+         [] { return with_info(gguf_string("layer.a") + raw(~0u) + std::string(64, '\1')); },
+         corrupt, "4294967295 dimensions"},
+        {"zero_dimension",
+         [] {
+             return with_shape({4, 0});
+         },
+         corrupt, "'layer.a': dimension 1 is 0"},
+        {"negative_dimension",
+         [] {
+             return with_shape({4, -1});
+         },
+         corrupt, "'layer.a': dimension 1 is 18446744073709551615"},
+        {"product_overflows",
+         [] {
+             return with_shape({int64_t{1} << 32, int64_t{1} << 32});
+         },
+         corrupt, "'layer.a': the size of shape"},
+        {"product_wraps_to_small",
+         [] {
+             return with_shape({huge, huge, huge, 4});
+         },
+         corrupt, "overflows"},
         {"bytes_overflow", [] { return with_shape({int64_t{1} << 62}, 28); }, corrupt, "overflows"},
-        {"beyond_file", [] { return with_shape({1 << 20}); }, corrupt, "'layer.a': 1048576 bytes at 0 are outside"},
-        {"row_not_whole_blocks", [] { return with_shape({33}, 8); }, corrupt, "'layer.a': rows of 33 elements"},
-        {"type_removed", [] { return with_shape({32}, 4); }, MOE_ERROR_UNSUPPORTED, "'layer.a': unknown ggml type 4"},
-        {"type_negative", [] { return with_shape({32}, ~0u); }, MOE_ERROR_UNSUPPORTED, "unknown ggml type 4294967295"},
-        {"type_unknown", [] { return with_shape({32}, 997); }, MOE_ERROR_UNSUPPORTED, "unknown ggml type 997"},
-        {"offset_unaligned", [] { return with_two(65); }, corrupt, "'layer.b': the offset 65 is not a multiple"},
-        {"offset_gap", [] { return with_two(96); }, corrupt, "'layer.b': the offset 96 leaves a gap"},
-        {"offset_overlap", [] { return with_two(32); }, corrupt, "'layer.b': the offset 32 overlaps"},
-        {"offset_huge", [] { return with_two(~uint64_t{0} - 31); }, corrupt, "'layer.b': the offset"},
-        {"padded_sum_overflows", [] { return with_info(GgufWriter::info("layer.a", {huge}, 24, 0) + GgufWriter::info("layer.b", {huge}, 24, uint64_t{1} << 63)); }, corrupt, "layer."},
+        {"beyond_file", [] { return with_shape({1 << 20}); }, corrupt,
+         "'layer.a': 1048576 bytes at 0 are outside"},
+        {"row_not_whole_blocks", [] { return with_shape({33}, 8); }, corrupt,
+         "'layer.a': rows of 33 elements"},
+        {"type_removed", [] { return with_shape({32}, 4); }, MOE_ERROR_UNSUPPORTED,
+         "'layer.a': unknown ggml type 4"},
+        {"type_negative", [] { return with_shape({32}, ~0u); }, MOE_ERROR_UNSUPPORTED,
+         "unknown ggml type 4294967295"},
+        {"type_unknown", [] { return with_shape({32}, 997); }, MOE_ERROR_UNSUPPORTED,
+         "unknown ggml type 997"},
+        {"offset_unaligned", [] { return with_two(65); }, corrupt,
+         "'layer.b': the offset 65 is not a multiple"},
+        {"offset_gap", [] { return with_two(96); }, corrupt,
+         "'layer.b': the offset 96 leaves a gap"},
+        {"offset_overlap", [] { return with_two(32); }, corrupt,
+         "'layer.b': the offset 32 overlaps"},
+        {"offset_huge", [] { return with_two(~uint64_t{0} - 31); }, corrupt,
+         "'layer.b': the offset"},
+        {"padded_sum_overflows",
+         [] {
+             return with_info(GgufWriter::info("layer.a", {huge}, 24, 0) +
+                              GgufWriter::info("layer.b", {huge}, 24, uint64_t{1} << 63));
+         },
+         corrupt, "layer."},
     };
     return cases;
 }
@@ -212,7 +301,9 @@ TEST_P(BrokenGguf, IsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gguf, BrokenGguf, testing::Range<size_t>(0, broken_files().size()),
-                         [](const auto& info) { return std::string(broken_files()[info.param].name); });
+                         [](const auto& info) {
+                             return std::string(broken_files()[info.param].name);
+                         });
 
 TEST(Gguf, RefusesEveryTruncation) {
     const std::string bytes = small_writer().file();

@@ -67,8 +67,8 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
     const Failure failure = read_bytes(safetensors_file(header, "x"));
     EXPECT_EQ(failure.status, MOE_OK) << failure.text;
     // Two codes of four bits.
-    EXPECT_EQ(read_bytes(safetensors_file(
-                             R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "x"))
+    EXPECT_EQ(read_bytes(
+                  safetensors_file(R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "x"))
                   .status,
               MOE_OK);
 }
@@ -104,45 +104,92 @@ const std::vector<Broken>& broken_headers() {
         {"no_dtype", tensor(R"("shape":[0],"data_offsets":[0,0])"), 0, "'layer.w': has no dtype"},
         {"no_shape", tensor(R"("dtype":"U8","data_offsets":[0,0])"), 0, "'layer.w': has no shape"},
         {"no_offsets", tensor(R"("dtype":"U8","shape":[0])"), 0, "'layer.w': has no data_offsets"},
-        {"unknown_dtype", tensor(R"("dtype":"F5","shape":[0],"data_offsets":[0,0])"), 0, "unknown dtype 'F5'"},
-        {"dtype_number", tensor(R"("dtype":5,"shape":[0],"data_offsets":[0,0])"), 0, "dtype is not a text"},
-        {"dtype_array", tensor(R"("dtype":["U8"],"shape":[0],"data_offsets":[0,0])"), 0, "dtype is not a text"},
-        {"shape_text", tensor(R"("dtype":"U8","shape":"1","data_offsets":[0,1])"), 1, "shape is not an array"},
-        {"shape_object", tensor(R"("dtype":"U8","shape":{"a":1},"data_offsets":[0,1])"), 1, "shape is not an array"},
-        {"shape_negative", tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), 1, "negative number -1"},
-        {"shape_fraction", tensor(R"("dtype":"U8","shape":[1.5],"data_offsets":[0,1])"), 1, "not an integer"},
-        {"shape_exponent", tensor(R"("dtype":"U8","shape":[1e0],"data_offsets":[0,1])"), 1, "not an integer"},
-        {"shape_null", tensor(R"("dtype":"U8","shape":[null],"data_offsets":[0,1])"), 1, "not an integer"},
-        {"shape_flag", tensor(R"("dtype":"U8","shape":[true],"data_offsets":[0,1])"), 1, "not an integer"},
-        {"shape_too_large", tensor(R"("dtype":"U8","shape":[281474976710657],"data_offsets":[0,1])"), 1, "more than 2^48"},
-        {"shape_beyond_64_bits", tensor(R"("dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,1])"), 1, "not an integer"},
-        {"shape_overflow", tensor(R"("dtype":"U8","shape":[281474976710656,281474976710656],"data_offsets":[0,1])"), 1, "overflows"},
-        {"shape_overflow_in_bits", tensor(R"("dtype":"F64","shape":[281474976710656,8192],"data_offsets":[0,1])"), 1, "overflows"},
-        {"rank", tensor(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])"), 1, "more than 8 dimensions"},
-        {"half_byte", tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,1])"), 1, "whole number of bytes"},
-        {"offsets_text", tensor(R"("dtype":"U8","shape":[1],"data_offsets":"0")"), 1, "data_offsets is not an array"},
-        {"offsets_one", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0])"), 1, "has 1 numbers"},
-        {"offsets_three", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), 1, "more than two"},
-        {"offsets_negative", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[-1,0])"), 1, "negative number -1"},
-        {"offsets_backwards", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,0])"), 1, "after their end"},
-        {"offsets_outside", tensor(R"("dtype":"U8","shape":[2],"data_offsets":[0,2])"), 1, "end at 2, but the data has 1"},
-        {"size_mismatch", tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4, "span 4 bytes, but F32 of shape [2] takes 8"},
-        {"gap_at_front", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), 2, "leaves a gap"},
-        {"bytes_at_end", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), 3, "2 bytes follow the last tensor"},
+        {"unknown_dtype", tensor(R"("dtype":"F5","shape":[0],"data_offsets":[0,0])"), 0,
+         "unknown dtype 'F5'"},
+        {"dtype_number", tensor(R"("dtype":5,"shape":[0],"data_offsets":[0,0])"), 0,
+         "dtype is not a text"},
+        {"dtype_array", tensor(R"("dtype":["U8"],"shape":[0],"data_offsets":[0,0])"), 0,
+         "dtype is not a text"},
+        {"shape_text", tensor(R"("dtype":"U8","shape":"1","data_offsets":[0,1])"), 1,
+         "shape is not an array"},
+        {"shape_object", tensor(R"("dtype":"U8","shape":{"a":1},"data_offsets":[0,1])"), 1,
+         "shape is not an array"},
+        {"shape_negative", tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), 1,
+         "negative number -1"},
+        {"shape_fraction", tensor(R"("dtype":"U8","shape":[1.5],"data_offsets":[0,1])"), 1,
+         "not an integer"},
+        {"shape_exponent", tensor(R"("dtype":"U8","shape":[1e0],"data_offsets":[0,1])"), 1,
+         "not an integer"},
+        {"shape_null", tensor(R"("dtype":"U8","shape":[null],"data_offsets":[0,1])"), 1,
+         "not an integer"},
+        {"shape_flag", tensor(R"("dtype":"U8","shape":[true],"data_offsets":[0,1])"), 1,
+         "not an integer"},
+        {"shape_too_large",
+         tensor(R"("dtype":"U8","shape":[281474976710657],"data_offsets":[0,1])"), 1,
+         "more than 2^48"},
+        {"shape_beyond_64_bits",
+         tensor(R"("dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,1])"), 1,
+         "not an integer"},
+        {"shape_overflow",
+         tensor(R"("dtype":"U8","shape":[281474976710656,281474976710656],"data_offsets":[0,1])"),
+         1, "overflows"},
+        {"shape_overflow_in_bits",
+         tensor(R"("dtype":"F64","shape":[281474976710656,8192],"data_offsets":[0,1])"), 1,
+         "overflows"},
+        {"rank", tensor(R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1])"), 1,
+         "more than 8 dimensions"},
+        {"half_byte", tensor(R"("dtype":"F4","shape":[3],"data_offsets":[0,1])"), 1,
+         "whole number of bytes"},
+        {"offsets_text", tensor(R"("dtype":"U8","shape":[1],"data_offsets":"0")"), 1,
+         "data_offsets is not an array"},
+        {"offsets_one", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0])"), 1,
+         "has 1 numbers"},
+        {"offsets_three", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), 1,
+         "more than two"},
+        {"offsets_negative", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[-1,0])"), 1,
+         "negative number -1"},
+        {"offsets_backwards", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,0])"), 1,
+         "after their end"},
+        {"offsets_outside", tensor(R"("dtype":"U8","shape":[2],"data_offsets":[0,2])"), 1,
+         "end at 2, but the data has 1"},
+        {"size_mismatch", tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4,
+         "span 4 bytes, but F32 of shape [2] takes 8"},
+        {"gap_at_front", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), 2,
+         "leaves a gap"},
+        {"bytes_at_end", tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), 3,
+         "2 bytes follow the last tensor"},
         {"data_without_tensors", "{}", 3, "3 bytes follow the last tensor"},
-        {"gap", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})", 3, "'layer.w': leaves a gap"},
-        {"overlap", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"layer.w":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3, "'layer.w': overlaps"},
-        {"same_bytes_twice", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 2, "overlaps"},
-        {"duplicate_tensor", R"({"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2, "'layer.w' appears twice"},
-        {"duplicate_field", tensor(R"("dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1])"), 1, "the field 'dtype' appears twice"},
-        {"duplicate_extra_field", tensor(R"("x":1,"x":1,"dtype":"U8","shape":[1],"data_offsets":[0,1])"), 1, "the field 'x' appears twice"},
+        {"gap",
+         R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+         3, "'layer.w': leaves a gap"},
+        {"overlap",
+         R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"layer.w":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+         3, "'layer.w': overlaps"},
+        {"same_bytes_twice",
+         R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+         2, "overlaps"},
+        {"duplicate_tensor",
+         R"({"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"layer.w":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+         2, "'layer.w' appears twice"},
+        {"duplicate_field", tensor(R"("dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1])"),
+         1, "the field 'dtype' appears twice"},
+        {"duplicate_extra_field",
+         tensor(R"("x":1,"x":1,"dtype":"U8","shape":[1],"data_offsets":[0,1])"), 1,
+         "the field 'x' appears twice"},
         {"empty_name", R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1, "empty name"},
-        {"nul_in_name", R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1, "holds a NUL"},
-        {"long_name", "{\"" + std::string(4097, 'n') + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1, "4097 bytes"},
-        {"metadata_number", R"({"__metadata__":{"a":1}})", 0, "__metadata__ has a value that is not a text"},
-        {"metadata_array", R"({"__metadata__":{"a":["b"]}})", 0, "__metadata__ has a value that is not a text"},
-        {"metadata_twice", R"({"__metadata__":{},"__metadata__":{}})", 0, "__metadata__ appears twice"},
-        {"metadata_key_twice", R"({"__metadata__":{"a":"b","a":"c"}})", 0, "__metadata__ has a key twice"},
+        {"nul_in_name", R"({"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1,
+         "holds a NUL"},
+        {"long_name",
+         "{\"" + std::string(4097, 'n') + R"(":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+         1, "4097 bytes"},
+        {"metadata_number", R"({"__metadata__":{"a":1}})", 0,
+         "__metadata__ has a value that is not a text"},
+        {"metadata_array", R"({"__metadata__":{"a":["b"]}})", 0,
+         "__metadata__ has a value that is not a text"},
+        {"metadata_twice", R"({"__metadata__":{},"__metadata__":{}})", 0,
+         "__metadata__ appears twice"},
+        {"metadata_key_twice", R"({"__metadata__":{"a":"b","a":"c"}})", 0,
+         "__metadata__ has a key twice"},
         {"metadata_text", R"({"__metadata__":"a"})", 0, "is not an object"},
     };
     return cases;
@@ -153,7 +200,8 @@ class BrokenHeader : public testing::TestWithParam<size_t> {};
 TEST_P(BrokenHeader, IsRefused) {
     const Broken& broken = broken_headers()[GetParam()];
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
-        const std::string bytes = safetensors_file(broken.header, std::string(broken.data_bytes, 'd'));
+        const std::string bytes =
+            safetensors_file(broken.header, std::string(broken.data_bytes, 'd'));
         const Failure failure = read_bytes(bytes, io);
         EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE) << failure.text;
         EXPECT_NE(failure.text.find(broken.text), std::string::npos) << failure.text;
@@ -161,8 +209,10 @@ TEST_P(BrokenHeader, IsRefused) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Safetensors, BrokenHeader, testing::Range<size_t>(0, broken_headers().size()),
-                         [](const auto& info) { return std::string(broken_headers()[info.param].name); });
+INSTANTIATE_TEST_SUITE_P(Safetensors, BrokenHeader,
+                         testing::Range<size_t>(0, broken_headers().size()), [](const auto& info) {
+                             return std::string(broken_headers()[info.param].name);
+                         });
 
 TEST(Safetensors, RefusesBrokenHeaderLengths) {
     const struct {
@@ -190,13 +240,15 @@ TEST(Safetensors, RefusesEveryTruncation) {
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
         for (size_t n = 0; n < bytes.size(); ++n) {
             TensorIndex index(*std::pmr::get_default_resource());
-            const std::string path = folder.write("t.safetensors", std::string_view(bytes).substr(0, n));
+            const std::string path =
+                folder.write("t.safetensors", std::string_view(bytes).substr(0, n));
             ASSERT_EQ(read_file(path, io, index).status, MOE_ERROR_CORRUPT_FILE) << n;
         }
     }
 }
 
-// Any single byte may change: the reader must answer, not crash, and entries must stay inside the file.
+// Any single byte may change: the reader must answer, not crash, and entries must stay inside the
+// file.
 TEST(Safetensors, SurvivesEveryChangedByte) {
     const std::string bytes = small_file();
     const Folder folder;
@@ -205,7 +257,8 @@ TEST(Safetensors, SurvivesEveryChangedByte) {
             std::string changed = bytes;
             changed[n] = static_cast<char>(changed[n] ^ change);
             TensorIndex index(*std::pmr::get_default_resource());
-            const Failure failure = read_file(folder.write("c.safetensors", changed), MOE_IO_MMAP, index);
+            const Failure failure =
+                read_file(folder.write("c.safetensors", changed), MOE_IO_MMAP, index);
             if (failure.status != MOE_OK) continue;
             for (const TensorEntry& entry : index.entries()) {
                 ASSERT_LE(entry.offset + entry.bytes, bytes.size()) << n;
