@@ -1,0 +1,3 @@
+module forward
+
+go 1.18
