@@ -9,12 +9,15 @@
 
 namespace moe {
 
+struct FormatTraits;
+
 // Logical [rows, columns] = [out, in]. row_stride is from logical row to logical row; column_stride is only used by
 // transposed matrices (dense 16- and 32-bit types), whose elements of a row lie apart. A slice that starts inside a
 // scale group keeps its place by the phases: the scale of (row, column) is
 // scales[(row + scale_row_phase) / group_rows][(column + scale_column_phase) / group_columns].
 struct Matrix {
     moe_format format{};
+    const FormatTraits* traits = nullptr;  // of format: how to decode
     const std::byte* data = nullptr;
     const std::byte* scales = nullptr;
     const float* codebook = nullptr;  // 2^bits values for CODEBOOK formats

@@ -1,0 +1,315 @@
+// moe_experts and moe_combine in every layout: a call becomes chunks of rows, each with where its input comes from and where its output
+// goes.
+//
+// Output by token (REDUCED, PER_SLOT) goes chunk of tokens by chunk, with the rows of those tokens picked from the sorted rows; output by
+// row (ROWS) goes chunk of rows by chunk. Stages are never entered by several threads, so lists are made by the calling thread.
+#include "libmoe/cpu/chunks.hpp"
+#include "libmoe/cpu/forward.hpp"
+#include "libmoe/cpu/round.hpp"
+
+namespace moe::cpu {
+namespace {
+
+// The caller's rows, whatever the layout: expert e has rows [begin(e), end(e)).
+class CallerRows {
+  public:
+    CallerRows(const Call& call, const moe_experts_args& args) : call_(call), args_(args) {}
+
+    int64_t begin(int32_t e) const {
+        if (args_.in_layout == MOE_IN_BATCHED) return e * args_.batch_capacity;
+        return std::clamp<int64_t>(args_.offsets[e], 0, args_.n_rows);
+    }
+    int64_t end(int32_t e) const {
+        const int64_t first = begin(e);
+        const int64_t room = args_.in_layout == MOE_IN_BATCHED
+                                 ? first + args_.batch_capacity
+                                 : std::clamp<int64_t>(args_.offsets[e + 1], first, args_.n_rows);
+        if (!args_.counts) return room;
+        return std::clamp<int64_t>(first + args_.counts[e], first, room);
+    }
+    // Slot of a row: -1 for padding; rows without row ids have none.
+    int64_t slot(int64_t row) const {
+        if (!args_.row_ids) return -1;
+        const int64_t slot = args_.row_ids[row];
+        return slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
+    }
+    bool is_padding(int64_t row) const { return args_.row_ids && slot(row) < 0; }
+
+    // Rows that break the rules are left out everywhere; here they are counted.
+    void report_faults() const {
+        const int32_t n_local = call_.setup.slice->n_local;
+        int64_t n_bad = 0;
+        for (int32_t e = 0; e < n_local; ++e) {
+            if (args_.in_layout == MOE_IN_BATCHED)
+                n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
+            else
+                n_bad += args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
+                         args_.offsets[e + 1] > args_.n_rows;
+            if (!args_.row_ids) continue;
+            for (int64_t row = begin(e); row < end(e); ++row)
+                n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
+        }
+        if (n_bad) call_.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+    }
+
+  private:
+    const Call& call_;
+    const moe_experts_args& args_;
+};
+
+float row_weight(const Call& call, const moe_experts_args& args, int64_t row, int64_t slot) {
+    const int32_t k = call.setup.layer->top_k;
+    if (args.row_weights) return args.row_weights[row];
+    if (args.weights && slot >= 0)
+        return args.weights[slot / k * args.weights_row_stride + slot % k];
+    return 1.0f;
+}
+
+int64_t input_width(const Call& call, const moe_experts_args& args) {
+    return args.x_is_latent ? call.setup.layer->latent : call.setup.layer->hidden;
+}
+
+// Row `index` of the list reads the index-th loaded row, which is the caller's row `row`.
+template <class Real>
+void add_row(const Scratch<Real>& b, int64_t index, int64_t row, float weight) {
+    b.row_input[index] = static_cast<int32_t>(index);
+    b.row_target[index] = row;
+    b.row_weight[index] = weight;
+}
+
+// Lists the caller's rows of tokens [first, first + n), sorted as they come, as rows of b; their slots count from the chunk's first.
+template <class Real>
+void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args,
+                         int64_t first, int64_t n) {
+    const Scratch<Real>& b = p.scratch();
+    const CallerRows rows(call, args);
+    const int32_t k = call.setup.layer->top_k;
+    int64_t count = 0;
+    std::fill_n(b.ids, n * k, -1);
+    for (int32_t e = 0; e < call.setup.slice->n_local; ++e) {
+        b.offsets[e] = count;
+        for (int64_t row = rows.begin(e); row < rows.end(e); ++row) {
+            const int64_t slot = rows.slot(row);
+            const int64_t local = slot - first * k;
+            // A second row for one slot would not fit: it is left out like any other that breaks the rules.
+            if (slot < 0 || local < 0 || local >= n * k || b.ids[local] >= 0) continue;
+            b.ids[local] = call.setup.slice->global_of[e];
+            b.row_slot[count] = static_cast<int32_t>(local);
+            add_row(b, count++, row, row_weight(call, args, row, slot));
+        }
+    }
+    b.offsets[call.setup.slice->n_local] = count;
+    *b.n_rows = count;
+    p.count_active();
+}
+
+// A position in the walk over all rows: expert and row.
+struct Cursor {
+    int32_t expert = 0;
+    int64_t row = -1;  // -1: the expert's first
+};
+
+// Lists up to `room` rows from the cursor on; targets are the caller's rows. Returns where to go on.
+template <class Real>
+Cursor list_next_rows(const Scratch<Real>& b, const Call& call, const moe_experts_args& args,
+                      Cursor cursor, int64_t room) {
+    const CallerRows rows(call, args);
+    const int32_t n_local = call.setup.slice->n_local;
+    int64_t count = 0;
+    std::fill_n(b.offsets, cursor.expert + 1, int64_t{0});
+    for (; cursor.expert < n_local; ++cursor.expert, cursor.row = -1) {
+        const int32_t e = cursor.expert;
+        b.offsets[e] = count;
+        int64_t row = cursor.row < 0 ? rows.begin(e) : cursor.row;
+        for (; row < rows.end(e) && count < room; ++row) {
+            if (rows.is_padding(row)) continue;
+            b.row_slot[count] = static_cast<int32_t>(count);
+            add_row(b, count++, row, row_weight(call, args, row, rows.slot(row)));
+        }
+        if (row < rows.end(e)) {
+            cursor.row = row;
+            break;
+        }
+    }
+    std::fill(b.offsets + std::min(cursor.expert + 1, n_local), b.offsets + n_local + 1, count);
+    *b.n_rows = count;
+    return cursor;
+}
+
+// Where the rows of this chunk come from: with token-major input the token of each row's slot.
+template <class Real>
+void load_inputs(Pipeline<Real>& p, const Call& call, const moe_experts_args& args) {
+    const Scratch<Real>& b = p.scratch();
+    const ActivationRows x{args.x, args.x_row_stride, call.setup.x_type};
+    const int64_t width = input_width(call, args);
+    const int32_t k = call.setup.layer->top_k;
+    p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
+        const int64_t row = b.row_target[r];
+        const int64_t from = args.in_layout == MOE_IN_TOKENS ? args.row_ids[row] / k : row;
+        load_activations(x.type, x.row(from), width, b.x + r * width);
+    });
+    if (call.setup.layer->latent && !args.x_is_latent) p.project_latent(*b.n_rows);
+}
+
+// Columns of a row that stops before the activation.
+int64_t pre_activation_width(const Call& call) {
+    const int64_t features = call.setup.slice->intermediate_count;
+    return call.setup.layer->activation.gated ? 2 * features : features;
+}
+
+template <class Real>
+void run_listed(Pipeline<Real>& p, const moe_experts_args& args) {
+    if (args.stop_before_activation)
+        p.run_pre_activation(args.x_is_latent);
+    else
+        p.run_experts(args.x_is_latent);
+}
+
+// ROWS: chunks of rows; row r of the list goes back to the caller's row it came from.
+template <class Real>
+void run_by_rows(Pipeline<Real>& p, const Call& call, const moe_experts_args& args) {
+    const Scratch<Real>& b = p.scratch();
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, false};
+    const bool stop = args.stop_before_activation != 0;
+    const int64_t width = stop ? pre_activation_width(call) : call.setup.layer->expert_width();
+    const Real* from = stop ? b.h : b.y;
+    // A chunk fills x, and no more than the rows there is room for.
+    const int64_t room = std::min(b.n_inputs_max, b.n_rows_max);
+    for (Cursor cursor; cursor.expert < call.setup.slice->n_local;) {
+        cursor = list_next_rows(b, call, args, cursor, room);
+        p.count_active();
+        load_inputs(p, call, args);
+        run_listed(p, args);
+        p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
+            store_activations(out.type, from + r * width, width, false, out.row(b.row_target[r]));
+        });
+    }
+}
+
+// Output by token: y, or h before the activation, of every slot of the chunk; a slot without a row is zero.
+template <class Real>
+void store_slots(Pipeline<Real>& p, const Call& call, const moe_experts_args& args, int64_t first,
+                 int64_t n) {
+    const Scratch<Real>& b = p.scratch();
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, false};
+    const int32_t k = call.setup.layer->top_k;
+    const bool stop = args.stop_before_activation != 0;
+    const int64_t width = stop ? pre_activation_width(call) : call.setup.layer->expert_width();
+    const int64_t bytes = width * activation_bytes(out.type);
+    auto place = [&](int64_t slot) { return out.row(first + slot / k) + slot % k * bytes; };
+    p.team().for_each(n * k, [&](int32_t, int64_t slot) {
+        std::fill_n(place(slot), bytes, std::byte{0});
+    });
+    p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
+        const int64_t slot = b.row_slot[r];
+        const Real* row = stop ? b.h + r * width : b.y + slot * width;
+        store_activations(out.type, row, width, false, place(slot));
+    });
+}
+
+template <class Real>
+void list_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args,
+                 const Membership& membership, int64_t first, int64_t n) {
+    const Layer& layer = *call.setup.layer;
+    p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, input_width(call, args));
+    p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
+    if (args.weights) p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+    p.list_token_rows(n, membership);
+    if (layer.latent && !args.x_is_latent) p.project_latent(n);
+}
+
+template <class Real>
+void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args) {
+    const Scratch<Real>& b = p.scratch();
+    const bool from_tokens = args.in_layout == MOE_IN_TOKENS;
+    // Sorted rows are all present in the slice: the map has been applied by whoever sorted them.
+    const Membership membership = membership_of(call, from_tokens ? args.expert_map : nullptr);
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    const int64_t chunk =
+        from_tokens ? call.setup.chunk_tokens
+                    : std::max<int64_t>(1, b.n_inputs_max / call.setup.layer->top_k);
+    for_each_chunk(tokens, chunk, [&](int64_t first, int64_t n) {
+        if (from_tokens) {
+            list_tokens(p, call, args, membership, first, n);
+        } else {
+            list_rows_of_tokens(p, call, args, first, n);
+            load_inputs(p, call, args);
+            if (args.weights)
+                p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+        }
+        run_listed(p, args);
+        if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
+        p.combine(n, membership, false);
+        p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
+    });
+}
+
+// y of the chunk's slots from rows per slot, or from sorted rows with row ids. Sorted rows need not hold every slot: the ids of slots
+// without a row are struck out.
+template <class Real>
+void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const ActivationRows& rows,
+                const Layer& layer, int64_t first, int64_t n) {
+    const Scratch<Real>& b = p.scratch();
+    const int64_t width = layer.expert_width();
+    const int32_t k = layer.top_k;
+    if (args.rows_layout == MOE_IN_TOKENS) {
+        p.team().for_each(n * k, [&](int32_t, int64_t slot) {
+            const std::byte* row = rows.row(first + slot / k);
+            load_activations(rows.type, row + slot % k * width * activation_bytes(rows.type), width,
+                             b.y + slot * width);
+        });
+        return;
+    }
+    std::fill_n(b.row_slot, n * k, -1);
+    for (int64_t row = 0; row < args.n_rows; ++row) {
+        const int64_t slot = args.row_ids[row] - first * k;
+        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k)
+            b.row_slot[slot] = static_cast<int32_t>(row);
+    }
+    p.team().for_each(n * k, [&](int32_t, int64_t slot) {
+        if (b.row_slot[slot] < 0) {
+            if (b.ids[slot] < layer.n_experts) b.ids[slot] = -1;
+            return;
+        }
+        load_activations(rows.type, rows.row(b.row_slot[slot]), width, b.y + slot * width);
+    });
+}
+
+}  // namespace
+
+void experts(const Call& call, const moe_experts_args& args) {
+    const bool by_rows = args.out_layout == MOE_OUT_ROWS;
+    if (by_rows || args.in_layout != MOE_IN_TOKENS) CallerRows(call, args).report_faults();
+    const int64_t size = by_rows ? std::max<int64_t>(call.setup.chunk_tokens, 1) : args.n_tokens;
+    with_any_pipeline(call, size, [&](auto& p) {
+        if (by_rows)
+            run_by_rows(p, call, args);
+        else
+            run_by_tokens(p, call, args);
+    });
+}
+
+void combine(const Call& call, const moe_combine_args& args) {
+    const Layer& layer = *call.setup.layer;
+    const int64_t width = layer.expert_width();
+    const Membership membership = membership_of(call, nullptr);
+    const ActivationRows rows{args.rows, args.rows_row_stride, call.setup.out_type};
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    const bool identity = layer.n_identity_experts > 0 && !call.setup.partial && args.x;
+    with_any_pipeline(call, args.n_tokens, [&](auto& p) {
+        const auto& b = p.scratch();
+        for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {
+            p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
+            p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+            if (identity)
+                p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
+            load_slots(p, args, rows, layer, first, n);
+            p.combine(n, membership, identity);
+            p.store(b.routed, width, out, first, n);
+        });
+    });
+}
+
+}  // namespace moe::cpu

@@ -1,0 +1,201 @@
+// moe_forward, moe_route, moe_dispatch, moe_combine and moe_finish. moe_experts, whose layouts are many, is in experts.cpp.
+#include "libmoe/cpu/forward.hpp"
+
+#include "libmoe/cpu/chunks.hpp"
+#include "libmoe/cpu/round.hpp"
+
+namespace moe::cpu {
+namespace {
+
+template <class T>
+void copy_rows(Team& team, const T* from, int64_t width, T* to, int64_t stride, int64_t first,
+               int64_t n) {
+    if (!to) return;
+    team.for_each(n, [&](int32_t, int64_t t) {
+        std::copy_n(from + t * width, width, to + (first + t) * stride);
+    });
+}
+
+template <class Real>
+void route_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& args, int64_t first,
+                 int64_t n) {
+    if (args.routing == MOE_ROUTING_IDS_AND_WEIGHTS) {
+        p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
+        p.take_weights(args.weights, args.weights_type, args.weights_row_stride, first, n);
+        return;
+    }
+    const ActivationRows x{args.x, args.x_row_stride, call.setup.x_type};
+    const ActivationRows given{args.router_input, args.router_input_row_stride,
+                               call.setup.router_input_type};
+    p.route({args.routing,
+             args.router_input ? given : x,
+             args.logits,
+             args.logits_row_stride,
+             {args.ids, args.ids_type, args.ids_row_stride},
+             args.token_ids,
+             args.token_ids_type},
+            first, n);
+}
+
+template <class Real>
+void publish_routing(Pipeline<Real>& p, const Call& call, const moe_forward_args& args,
+                     int64_t first, int64_t n) {
+    const Layer& layer = *call.setup.layer;
+    const Scratch<Real>& b = p.scratch();
+    copy_rows(p.team(), b.ids, layer.top_k, args.out_ids, args.out_ids_row_stride, first, n);
+    copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride, first,
+              n);
+    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS)
+        copy_rows(p.team(), b.logits, layer.n_experts_all(), args.out_logits,
+                  args.out_logits_row_stride, first, n);
+    if (args.out_expert_counts)
+        p.team().once([&] {
+            for (int64_t slot = 0; slot < n * layer.top_k; ++slot)
+                if (b.ids[slot] >= 0) ++args.out_expert_counts[b.ids[slot]];
+        });
+}
+
+// y of every slot to rows of k * L; slots without a row are zero.
+template <class Real>
+void store_slots(Pipeline<Real>& p, const Call& call, const Membership& membership,
+                 const OutputRows& out, int64_t first, int64_t n) {
+    const int32_t k = call.setup.layer->top_k;
+    const int64_t width = call.setup.layer->expert_width();
+    const Scratch<Real>& b = p.scratch();
+    p.team().for_each(n * k, [&](int32_t, int64_t slot) {
+        std::byte* to = out.row(first + slot / k) + slot % k * width * activation_bytes(out.type);
+        if (membership.local(b.ids[slot]) < 0)
+            std::fill_n(to, width * activation_bytes(out.type), std::byte{0});
+        else
+            store_activations(out.type, b.y + slot * width, width, false, to);
+    });
+}
+
+template <class Real>
+void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& args, int64_t first,
+                   int64_t n) {
+    const Layer& layer = *call.setup.layer;
+    const Membership membership = membership_of(call, args.expert_map);
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
+    p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
+    route_chunk(p, call, args, first, n);
+    publish_routing(p, call, args, first, n);
+    p.list_token_rows(n, membership);
+    if (layer.latent) p.project_latent(n);
+    p.run_experts(false);
+    if (args.out_layout == MOE_OUT_PER_SLOT)
+        return store_slots(p, call, membership, out, first, n);
+    p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
+    if (call.setup.partial)
+        return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
+    p.finish(n, MOE_FINISH_ALL);
+    p.store(p.scratch().final, layer.hidden, out, first, n);
+}
+
+}  // namespace
+
+void forward(const Call& call, const moe_forward_args& args) {
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    if (args.out_expert_counts)
+        call.team.once([&] {
+            std::fill_n(args.out_expert_counts, call.setup.layer->n_experts_all(), int64_t{0});
+        });
+    with_any_pipeline(call, args.n_tokens, [&](auto& p) {
+        for_each_chunk(tokens, call.setup.chunk_tokens,
+                       [&](int64_t first, int64_t n) { forward_chunk(p, call, args, first, n); });
+    });
+}
+
+void route(const Call& call, const moe_route_args& args) {
+    moe_forward_args as_forward{};
+    as_forward.routing = args.routing;
+    as_forward.x = args.x;
+    as_forward.x_row_stride = args.x_row_stride;
+    as_forward.router_input = args.router_input;
+    as_forward.router_input_row_stride = args.router_input_row_stride;
+    as_forward.logits = args.logits;
+    as_forward.logits_row_stride = args.logits_row_stride;
+    as_forward.ids = args.ids;
+    as_forward.ids_type = args.ids_type;
+    as_forward.ids_row_stride = args.ids_row_stride;
+    as_forward.token_ids = args.token_ids;
+    as_forward.token_ids_type = args.token_ids_type;
+    as_forward.out_ids = args.out_ids;
+    as_forward.out_ids_row_stride = args.out_ids_row_stride;
+    as_forward.out_weights = args.out_weights;
+    as_forward.out_weights_row_stride = args.out_weights_row_stride;
+    as_forward.out_logits = args.out_logits;
+    as_forward.out_logits_row_stride = args.out_logits_row_stride;
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    with_any_pipeline(call, args.n_tokens, [&](auto& p) {
+        for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {
+            route_chunk(p, call, as_forward, first, n);
+            publish_routing(p, call, as_forward, first, n);
+        });
+    });
+}
+
+// Two passes over the caller's ids, so that no scratch grows with T: counts, then places.
+void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
+    const Layer& layer = *call.setup.layer;
+    const Membership membership = membership_of(call, args.expert_map);
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    const int64_t block = std::max(args.block_rows, 1);
+    int64_t* offsets = args.out_offsets;
+    int32_t ids[64];
+    int64_t n_bad = 0;
+    auto for_each_slot = [&](auto use) {
+        for (int64_t t = 0; t < tokens; ++t) {
+            n_bad += read_ids(args.ids, args.ids_type, args.ids_row_stride, t, 1, layer.top_k,
+                              layer.n_experts_all(), ids);
+            for (int32_t j = 0; j < layer.top_k; ++j)
+                if (const int32_t local = membership.local(ids[j]); local >= 0)
+                    use(local, static_cast<int32_t>(t * layer.top_k + j));
+        }
+    };
+    std::fill_n(offsets, membership.n_local + 1, int64_t{0});
+    for_each_slot([&](int32_t local, int32_t) { ++offsets[local + 1]; });
+    if (n_bad) call.faults.add(MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    if (args.out_counts) std::copy_n(offsets + 1, membership.n_local, args.out_counts);
+    for (int32_t e = 0; e < membership.n_local; ++e)
+        offsets[e + 1] = offsets[e] + divide_up(offsets[e + 1], block) * block;
+    if (!args.out_row_ids) return;
+    std::fill_n(args.out_row_ids, offsets[membership.n_local], -1);
+    for_each_slot([&](int32_t local, int32_t slot) { args.out_row_ids[offsets[local]++] = slot; });
+    int64_t begin = 0;
+    for (int32_t e = 0; e < membership.n_local; ++e) {
+        const int64_t end = begin + divide_up(offsets[e] - begin, block) * block;
+        offsets[e] = begin;
+        begin = end;
+    }
+}
+
+void finish(const Call& call, const moe_finish_args& args) {
+    const Layer& layer = *call.setup.layer;
+    const int64_t width = layer.expert_width();
+    const ActivationRows routed{args.routed, args.routed_row_stride, call.setup.out_type};
+    const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
+    const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
+    with_any_pipeline(call, args.n_tokens, [&](auto& p) {
+        const auto& b = p.scratch();
+        for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {
+            if (args.x)
+                p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
+            if (args.ids) {
+                p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
+                p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+            }
+            p.team().for_each(n, [&](int32_t, int64_t t) {
+                auto* row = b.routed + t * width;
+                if (args.routed)
+                    load_activations(routed.type, routed.row(first + t), width, row);
+                else
+                    std::fill_n(row, width, 0);
+            });
+            p.finish(n, args.parts);
+            p.store(b.final, layer.hidden, out, first, n);
+        });
+    });
+}
+
+}  // namespace moe::cpu

@@ -1,0 +1,267 @@
+// Steps of the experts, combine and finish. Routing steps are in pipeline_route.cpp.
+#include "libmoe/cpu/pipeline.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libmoe/cpu/ref/combine.hpp"
+#include "libmoe/cpu/round.hpp"
+
+namespace moe::cpu {
+namespace {
+
+// Output features of one piece of work: enough that taking an item costs nothing beside it, few enough to share one expert.
+constexpr int64_t block_features = 32;
+
+}  // namespace
+
+const std::byte* ActivationRows::row(int64_t r) const {
+    return static_cast<const std::byte*>(data) + r * stride * activation_bytes(type);
+}
+
+std::byte* OutputRows::row(int64_t r) const {
+    return static_cast<std::byte*>(data) + r * stride * activation_bytes(type);
+}
+
+template <class Real>
+Pipeline<Real>::Pipeline(Team& team, const Setup& setup, const ResidentWeights& weights,
+                         Faults& faults, const Scratch<Real>& scratch)
+    : team_(team), setup_(setup), weights_(weights), faults_(faults), b_(scratch),
+      experts_dot_(make_dot<Real>(setup.experts)), finish_dot_(make_dot<Real>(setup.finish)) {}
+
+template <class Real>
+void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width) {
+    team_.for_each(n, [&](int32_t, int64_t i) {
+        load_activations(rows.type, rows.row(first + i), width, b_.x + i * width);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::load_rows(const ActivationRows& rows, int64_t n, int64_t width) {
+    team_.for_each(n, [&](int32_t, int64_t r) {
+        load_activations(rows.type, rows.row(b_.row_target[r]), width, b_.x + r * width);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
+    team_.once([&] {
+        dispatch(b_.ids, n * layer().top_k, membership, 1, b_.offsets, nullptr, b_.row_slot);
+        *b_.n_rows = b_.offsets[membership.n_local];
+        for (int64_t r = 0; r < *b_.n_rows; ++r) {
+            b_.row_input[r] = b_.row_slot[r] / layer().top_k;
+            b_.row_weight[r] = b_.weights[b_.row_slot[r]];
+        }
+    });
+    count_active();
+}
+
+template <class Real>
+void Pipeline<Real>::count_active() {
+    team_.once([&] {
+        int64_t count = 0;
+        for (int32_t e = 0; e < setup_.slice->n_local; ++e)
+            if (b_.offsets[e + 1] > b_.offsets[e]) b_.active[count++] = e;
+        *b_.n_active = count;
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::project_latent(int64_t n) {
+    const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_IN);
+    const InputRows<Real> rows{b_.x, layer().hidden, nullptr};
+    team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
+        const int64_t first = block * block_features;
+        project(matrix, experts_dot_, rows, n, first, std::min(first + block_features, matrix.rows),
+                b_.weight_row(worker), b_.latent, matrix.rows);
+    });
+}
+
+template <class Real>
+Mlp Pipeline<Real>::expert_mlp(int64_t local) const {
+    const int64_t features = setup_.slice->intermediate_count;
+    auto bias = [&](moe_role role, int64_t width) -> const float* {
+        const float* all = weights_.vector(role);
+        return all ? all + local * width : nullptr;
+    };
+    Mlp mlp{};
+    if (layer().activation.gated) mlp.gate = &weights_.matrix(MOE_ROLE_GATE, local);
+    mlp.up = &weights_.matrix(MOE_ROLE_UP, local);
+    mlp.down = &weights_.matrix(MOE_ROLE_DOWN, local);
+    mlp.gate_bias = bias(MOE_ROLE_GATE_BIAS, features);
+    mlp.up_bias = bias(MOE_ROLE_UP_BIAS, features);
+    if (!setup_.down_bias_in_finish)
+        mlp.down_bias = bias(MOE_ROLE_DOWN_BIAS, layer().expert_width());
+    mlp.activation = &layer().activation;
+    return mlp;
+}
+
+template <class Real>
+MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent) const {
+    const int64_t first = b_.offsets[local];
+    const bool from_latent = layer().latent && !input_is_latent;
+    return {{from_latent ? b_.latent : b_.x, layer().expert_width(), b_.row_input + first},
+            layer().weight_on_input ? b_.row_weight + first : nullptr,
+            b_.offsets[local + 1] - first};
+}
+
+// Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that have rows.
+template <class Real>
+template <class Block>
+void Pipeline<Real>::for_each_expert_block(int64_t features, Block block) {
+    const int64_t n_blocks = divide_up(features, block_features);
+    team_.for_each(*b_.n_active * n_blocks, [&](int32_t worker, int64_t item) {
+        const int64_t first = item % n_blocks * block_features;
+        block(worker, b_.active[item / n_blocks], first, std::min(first + block_features, features));
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::run_experts(bool input_is_latent) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const int64_t width = layer().expert_width();
+    for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+        mlp_activate(expert_mlp(e), experts_dot_, expert_input(e, input_is_latent), first, last,
+                     setup_.intermediate_type, b_.weight_row(worker),
+                     b_.h + b_.offsets[e] * features, features);
+    });
+    for_each_expert_block(width, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+        const Mlp mlp = expert_mlp(e);
+        const int64_t row = b_.offsets[e];
+        const InputRows<Real> h{b_.h + row * features, features, nullptr};
+        project(*mlp.down, experts_dot_, h, b_.offsets[e + 1] - row, first, last,
+                b_.weight_row(worker), b_.y, width, b_.row_slot + row, mlp.down_bias);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const int64_t width = layer().activation.gated ? 2 * features : features;
+    for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+        mlp_pre_activation(expert_mlp(e), experts_dot_, expert_input(e, input_is_latent), first,
+                           last, b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_identity) {
+    const int32_t k = layer().top_k;
+    const int64_t width = layer().expert_width();
+    team_.for_each(n, [&](int32_t, int64_t t) {
+        const Real* rows[64];  // top_k is at most 64
+        for (int32_t j = 0; j < k; ++j) {
+            const int64_t slot = t * k + j;
+            rows[j] = membership.local(b_.ids[slot]) >= 0 ? b_.y + slot * width : nullptr;
+        }
+        Real* out = b_.routed + t * width;
+        combine_token(layer(), rows, b_.weights + t * k, out);
+        if (with_identity)
+            add_identity_experts(layer(), b_.ids + t * k, b_.weights + t * k, b_.x + t * width, out);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::finish(int64_t n, uint32_t parts) {
+    add_token_terms(n, parts);
+    if (layer().latent) project_final(n);
+    if (layer().shared_intermediate && has_part(parts, MOE_FINISH_SHARED)) run_shared(n);
+    add_shared(n, parts);
+}
+
+template <class Real>
+void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
+    const int32_t k = layer().top_k;
+    const int64_t width = layer().expert_width();
+    const bool bias = setup_.down_bias_in_finish && has_part(parts, MOE_FINISH_DOWN_BIAS);
+    const bool identity = setup_.partial && layer().n_identity_experts > 0 &&
+                          has_part(parts, MOE_FINISH_IDENTITY);
+    const bool norm = layer().has_latent_norm && has_part(parts, MOE_FINISH_LATENT);
+    team_.for_each(bias || identity || norm ? n : 0, [&](int32_t, int64_t t) {
+        Real* out = b_.routed + t * width;
+        const int32_t* ids = b_.ids + t * k;
+        const float* weights = b_.weights + t * k;
+        if (bias) add_down_bias(layer(), weights_.vector(MOE_ROLE_DOWN_BIAS), ids, weights, out);
+        if (identity) add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, out);
+        if (norm)
+            rms_normalize(out, width, layer().latent_norm_eps, weights_.vector(MOE_ROLE_LATENT_NORM));
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::project_final(int64_t n) {
+    const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_OUT);
+    const InputRows<Real> rows{b_.routed, layer().expert_width(), nullptr};
+    team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
+        const int64_t first = block * block_features;
+        project(matrix, finish_dot_, rows, n, first, std::min(first + block_features, matrix.rows),
+                b_.weight_row(worker), b_.final, matrix.rows);
+    });
+}
+
+template <class Real>
+Mlp Pipeline<Real>::shared_mlp() const {
+    Mlp mlp{};
+    if (layer().shared_activation.gated) mlp.gate = &weights_.matrix(MOE_ROLE_SHARED_GATE);
+    mlp.up = &weights_.matrix(MOE_ROLE_SHARED_UP);
+    mlp.down = &weights_.matrix(MOE_ROLE_SHARED_DOWN);
+    mlp.activation = &layer().shared_activation;
+    return mlp;
+}
+
+template <class Real>
+void Pipeline<Real>::run_shared(int64_t n) {
+    const Mlp mlp = shared_mlp();
+    const int64_t features = mlp.width();
+    const MlpInput<Real> input{{b_.x, layer().hidden, nullptr}, nullptr, n};
+    team_.for_each(divide_up(features, block_features), [&](int32_t worker, int64_t block) {
+        const int64_t first = block * block_features;
+        mlp_activate(mlp, finish_dot_, input, first, std::min(first + block_features, features),
+                     setup_.intermediate_type, b_.weight_row(worker), b_.shared_h, features);
+    });
+    const InputRows<Real> h{b_.shared_h, features, nullptr};
+    team_.for_each(divide_up(layer().hidden, block_features), [&](int32_t worker, int64_t block) {
+        const int64_t first = block * block_features;
+        project(*mlp.down, finish_dot_, h, n, first,
+                std::min<int64_t>(first + block_features, layer().hidden), b_.weight_row(worker),
+                b_.shared_y, layer().hidden);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::add_shared(int64_t n, uint32_t parts) {
+    const bool shared = layer().shared_intermediate && has_part(parts, MOE_FINISH_SHARED);
+    const Real combine_scale = has_part(parts, MOE_FINISH_COMBINE) ? layer().combine_scale : 1.0f;
+    const float* gate = weights_.vector(MOE_ROLE_SHARED_EXPERT_GATE);
+    const int64_t hidden = layer().hidden;
+    team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {
+        Real* out = b_.final + t * hidden;
+        Real scale = 0;
+        if (shared) {
+            scale = layer().shared_scale;
+            if (gate) {
+                double z = 0;
+                for (int64_t i = 0; i < hidden; ++i)
+                    z += static_cast<double>(gate[i]) * b_.x[t * hidden + i];
+                scale *= static_cast<Real>(1.0 / (1.0 + std::exp(-z)));
+            }
+        }
+        for (int64_t i = 0; i < hidden; ++i) {
+            if (shared) out[i] += scale * b_.shared_y[t * hidden + i];
+            out[i] *= combine_scale;
+        }
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::store(const Real* from, int64_t width, const OutputRows& out, int64_t first,
+                           int64_t n) {
+    team_.for_each(n, [&](int32_t, int64_t i) {
+        store_activations(out.type, from + i * width, width, out.accumulate, out.row(first + i));
+    });
+}
+
+template class Pipeline<float>;
+template class Pipeline<double>;
+
+}  // namespace moe::cpu

@@ -1,0 +1,109 @@
+// The steps of the layer on one chunk of tokens, each shared by the team: load, route, list rows, experts, combine, finish, store. A
+// forward is all of them in order; a stage call is some of them.
+#pragma once
+
+#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/ref/dispatch.hpp"
+#include "libmoe/cpu/ref/mlp.hpp"
+#include "libmoe/cpu/scratch.hpp"
+#include "libmoe/cpu/team.hpp"
+
+namespace moe::cpu {
+
+// Rows in the caller's memory: row r begins at data + r * stride elements.
+struct ActivationRows {
+    const void* data;
+    int64_t stride;
+    moe_type type;
+
+    const std::byte* row(int64_t r) const;
+};
+
+struct OutputRows {
+    void* data;
+    int64_t stride;
+    moe_type type;
+    bool accumulate;
+
+    std::byte* row(int64_t r) const;
+};
+
+// Ids of tokens in the caller's memory.
+struct IdRows {
+    const void* data;  // null: none
+    moe_type type;
+    int64_t stride;
+};
+
+struct RouteInput {
+    moe_routing routing;
+    ActivationRows router_input;
+    const float* logits;  // given logits, or null
+    int64_t logits_stride;
+    IdRows ids;
+    const void* token_ids;
+    moe_type token_ids_type;
+};
+
+template <class Real>
+class Pipeline {
+  public:
+    Pipeline(Team& team, const Setup& setup, const ResidentWeights& weights, Faults& faults,
+             const Scratch<Real>& scratch);
+
+    // x[i] = rows first + i.
+    void load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width);
+    // x[r] = row row_target[r].
+    void load_rows(const ActivationRows& rows, int64_t n, int64_t width);
+    // ids and weights of tokens first .. first + n.
+    void route(const RouteInput& input, int64_t first, int64_t n);
+    void take_ids(const IdRows& ids, int64_t first, int64_t n);
+    void take_weights(const void* weights, moe_type type, int64_t stride, int64_t first, int64_t n);
+
+    // Rows of tokens: every slot of a local expert; row_slot is the slot, row_input the token.
+    void list_token_rows(int64_t n, const Membership& membership);
+    // After row_slot, row_input, offsets and n_rows have been written inside once().
+    void count_active();
+    // latent = LATENT_IN x, for n rows of x; the experts read it from then on.
+    void project_latent(int64_t n);
+    // y[row_slot] = F(input[row_input]).
+    void run_experts(bool input_is_latent);
+    // h[row] = gate and up before the activation.
+    void run_pre_activation(bool input_is_latent);
+    // routed = weighted sum of y, tokens whose slots have no row get zero. with_identity: of x.
+    void combine(int64_t n, const Membership& membership, bool with_identity);
+    // routed, x -> final, parts of moe_finish.
+    void finish(int64_t n, uint32_t parts);
+    // final (routed of partial plans) -> rows first + i.
+    void store(const Real* from, int64_t width, const OutputRows& out, int64_t first, int64_t n);
+
+    const Scratch<Real>& scratch() const { return b_; }
+    Team& team() const { return team_; }
+    bool has_part(uint32_t parts, uint32_t part) const { return parts == 0 || (parts & part); }
+
+  private:
+    const Layer& layer() const { return *setup_.layer; }
+    Mlp expert_mlp(int64_t local) const;
+    Mlp shared_mlp() const;
+    MlpInput<Real> expert_input(int64_t local, bool input_is_latent) const;
+    template <class Block>
+    void for_each_expert_block(int64_t features, Block block);
+    void prepare_router_input(const RouteInput& input, int64_t first, int64_t n);
+    void compute_logits(int64_t n);
+    void choose_experts(const RouteInput& input, int64_t first, int64_t n);
+    const int32_t* given_ids(const RouteInput& input, int64_t token, int32_t* ids);
+    void add_token_terms(int64_t n, uint32_t parts);
+    void project_final(int64_t n);
+    void run_shared(int64_t n);
+    void add_shared(int64_t n, uint32_t parts);
+
+    Team& team_;
+    const Setup& setup_;
+    const ResidentWeights& weights_;
+    Faults& faults_;
+    const Scratch<Real>& b_;
+    Dot<Real> experts_dot_;
+    Dot<Real> finish_dot_;
+};
+
+}  // namespace moe::cpu

@@ -1,0 +1,60 @@
+// Per-token sums. The order of additions is part of the contract: slot by slot.
+#include "libmoe/cpu/ref/combine.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moe::cpu {
+
+template <class Real>
+void combine_token(const Layer& layer, const Real* const* rows, const float* weights, Real* out) {
+    const int64_t width = layer.expert_width();
+    std::fill(out, out + width, Real{0});
+    for (int32_t j = 0; j < layer.top_k; ++j) {
+        if (!rows[j]) continue;
+        const Real weight = layer.weight_on_input ? Real{1} : static_cast<Real>(weights[j]);
+        for (int64_t i = 0; i < width; ++i) out[i] += weight * rows[j][i];
+    }
+}
+
+template <class Real>
+void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights, const Real* x,
+                          Real* out) {
+    for (int32_t j = 0; j < layer.top_k; ++j) {
+        if (ids[j] < layer.n_experts) continue;
+        const Real weight = weights[j];
+        for (int32_t i = 0; i < layer.hidden; ++i) out[i] += weight * x[i];
+    }
+}
+
+template <class Real>
+void add_down_bias(const Layer& layer, const float* bias, const int32_t* ids, const float* weights,
+                   Real* out) {
+    const int64_t width = layer.expert_width();
+    for (int32_t j = 0; j < layer.top_k; ++j) {
+        if (ids[j] < 0 || ids[j] >= layer.n_experts) continue;
+        const Real weight = layer.weight_on_input ? Real{1} : static_cast<Real>(weights[j]);
+        const float* row = bias + ids[j] * width;
+        for (int64_t i = 0; i < width; ++i) out[i] += weight * static_cast<Real>(row[i]);
+    }
+}
+
+template <class Real>
+void rms_normalize(Real* v, int64_t n, float eps, const float* weight) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(v[i]) * v[i];
+    const auto scale = static_cast<Real>(1.0 / std::sqrt(sum / static_cast<double>(n) + eps));
+    for (int64_t i = 0; i < n; ++i)
+        v[i] = v[i] * scale * (weight ? static_cast<Real>(weight[i]) : Real{1});
+}
+
+#define MOE_INSTANTIATE(Real)                                                                    \
+    template void combine_token(const Layer&, const Real* const*, const float*, Real*);          \
+    template void add_identity_experts(const Layer&, const int32_t*, const float*, const Real*,  \
+                                       Real*);                                                   \
+    template void add_down_bias(const Layer&, const float*, const int32_t*, const float*, Real*); \
+    template void rms_normalize(Real*, int64_t, float, const float*);
+MOE_INSTANTIATE(float)
+MOE_INSTANTIATE(double)
+
+}  // namespace moe::cpu

@@ -1,0 +1,26 @@
+// Combine and the per-token parts of finish, for one token: plain loops in slot order.
+#pragma once
+
+#include "libmoe/layer/layer.hpp"
+
+namespace moe::cpu {
+
+// out[width] = sum_j w_j rows_j, j ascending; with the weight on the input the sum is plain. A slot without a row (null) adds nothing.
+template <class Real>
+void combine_token(const Layer& layer, const Real* const* rows, const float* weights, Real* out);
+
+// out += sum_j w_j x over the identity experts among ids.
+template <class Real>
+void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights, const Real* x,
+                          Real* out);
+
+// out += sum_j w_j bias[id_j], bias [E, width].
+template <class Real>
+void add_down_bias(const Layer& layer, const float* bias, const int32_t* ids, const float* weights,
+                   Real* out);
+
+// v = v / rms(v) * weight; weight may be null.
+template <class Real>
+void rms_normalize(Real* v, int64_t n, float eps, const float* weight);
+
+}  // namespace moe::cpu

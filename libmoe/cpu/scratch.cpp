@@ -1,0 +1,64 @@
+// Buffer sizes.
+#include "libmoe/cpu/scratch.hpp"
+
+#include <algorithm>
+
+#include "libmoe/cpu/ref/route.hpp"
+
+namespace moe::cpu {
+namespace {
+
+// Longest row of any matrix that is decoded.
+int64_t longest_row(const Setup& setup) {
+    const Layer& layer = *setup.layer;
+    return std::max({static_cast<int64_t>(layer.hidden), static_cast<int64_t>(layer.expert_width()),
+                     setup.slice->intermediate_count, setup.slice->shared_count});
+}
+
+}  // namespace
+
+template <class Real>
+Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) {
+    const Layer& layer = *setup.layer;
+    const int64_t tokens = std::min(n_tokens, setup.chunk_tokens);
+    const int64_t width = layer.expert_width();
+    const int64_t n_local = setup.slice->n_local;
+    Arena arena(memory);
+    n_rows_max = tokens * layer.top_k;
+    n_inputs_max = std::max<int64_t>(tokens, layer.top_k);
+    weight_row_size = longest_row(setup);
+
+    x = arena.take<Real>(n_inputs_max * std::max<int64_t>(layer.hidden, width));
+    latent = arena.take<Real>(layer.latent ? n_inputs_max * width : 0);
+    router_input = arena.take<float>(tokens * layer.hidden);
+    logits = arena.take<float>(tokens * layer.n_experts_all());
+    route_scratch = arena.take<float>(setup.n_workers * route_scratch_floats(layer.routing));
+    ids = arena.take<int32_t>(n_rows_max);
+    weights = arena.take<float>(n_rows_max);
+    offsets = arena.take<int64_t>(n_local + 1);
+    active = arena.take<int32_t>(n_local);
+    row_slot = arena.take<int32_t>(n_rows_max);
+    row_input = arena.take<int32_t>(n_rows_max);
+    row_target = arena.take<int64_t>(n_rows_max);
+    row_weight = arena.take<float>(n_rows_max);
+    h = arena.take<Real>(n_rows_max * 2 * setup.slice->intermediate_count);
+    y = arena.take<Real>(n_rows_max * width);
+    routed = arena.take<Real>(tokens * width);
+    final = layer.latent ? arena.take<Real>(tokens * layer.hidden) : routed;
+    shared_h = arena.take<Real>(tokens * setup.slice->shared_count);
+    shared_y = arena.take<Real>(layer.shared_intermediate ? tokens * layer.hidden : 0);
+    weight_rows = arena.take<float>(setup.n_workers * 2 * weight_row_size);
+    n_active = arena.take<int64_t>(1);
+    n_rows = arena.take<int64_t>(1);
+    bytes = arena.used();
+}
+
+template struct Scratch<float>;
+template struct Scratch<double>;
+
+uint64_t scratch_bytes(const Setup& setup, int64_t n_tokens) {
+    return setup.is_f64() ? Scratch<double>(setup, n_tokens, nullptr).bytes
+                          : Scratch<float>(setup, n_tokens, nullptr).bytes;
+}
+
+}  // namespace moe::cpu

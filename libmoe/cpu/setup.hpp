@@ -1,0 +1,45 @@
+// What the CPU needs to know of a plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libmoe/weights/weights.hpp"
+
+namespace moe::cpu {
+
+// The arithmetic of dot products: plain loops in float32 or float64, or a vectorised one for dense weights in float32.
+enum class Arithmetic : uint8_t { ref_f32, ref_f64, avx2, avx512 };
+
+struct Setup {
+    const Layer* layer;
+    const Slice* slice;
+    bool down_bias_in_finish;
+    bool partial;
+    moe_type x_type;
+    moe_type router_input_type;
+    moe_type out_type;
+    moe_type intermediate_type;
+    Arithmetic experts;
+    Arithmetic finish;
+    int32_t n_workers;     // threads that have scratch
+    int64_t chunk_tokens;  // tokens that are worked on at a time, at least top_k
+
+    bool is_f64() const { return experts == Arithmetic::ref_f64; }
+};
+
+// What a call found wrong while it ran; collected in the workspace.
+struct Faults {
+    std::atomic<uint32_t> bits{0};
+    std::atomic<int64_t> n_skipped{0};
+
+    void add(uint32_t bit, int64_t skipped) {
+        bits.fetch_or(bit, std::memory_order_relaxed);
+        n_skipped.fetch_add(skipped, std::memory_order_relaxed);
+    }
+};
+
+// Bytes of scratch for calls of n_tokens tokens; monotone.
+uint64_t scratch_bytes(const Setup& setup, int64_t n_tokens);
+
+}  // namespace moe::cpu

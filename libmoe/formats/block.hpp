@@ -1,0 +1,37 @@
+// What the block formats share: where the scales of a row lie, and what an encoder first asks of
+// its source.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "libmoe/base/checked.hpp"
+#include "libmoe/formats/element.hpp"
+#include "libmoe/formats/format.hpp"
+
+namespace moe {
+
+// The row of scales that serves a row of the matrix.
+inline const std::byte* scale_row(const Matrix& matrix, int64_t row, int64_t group_rows) {
+    return matrix.scales + (row + matrix.scale_row_phase) / group_rows * matrix.scale_row_stride;
+}
+
+inline float largest_magnitude(const float* values, int64_t count) {
+    float largest = 0;
+    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
+    return largest;
+}
+
+// Infinities and NaN have no code in a block format: fails before anything is written.
+inline void require_finite(const FormatTraits& traits, const float* source, int64_t rows,
+                           int64_t columns) {
+    for (int64_t row = 0; row < rows; ++row) {
+        const float* values = source + row * columns;
+        for (int64_t i = 0; i < columns; ++i) {
+            require(std::isfinite(values[i]), "source[{}, {}] is {}: {} holds finite values only",
+                    row, i, values[i], traits.name);
+        }
+    }
+}
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+// The entry of each format in the table of format.cpp, defined in the file of the format.
+#pragma once
+
+#include <array>
+
+#include "libmoe/formats/format.hpp"
+
+namespace moe {
+
+// What a format starts from: everything unset.
+constexpr moe_format format_of(moe_type type) {
+    moe_format format{};
+    format.struct_size = sizeof(moe_format);
+    format.type = type;
+    return format;
+}
+
+extern const std::array<FormatTraits, 3> dense_formats;  // f32 f16 bf16
+extern const FormatTraits fp8_128x128_format;
+extern const FormatTraits fp8_128x128_e8m0_format;  // powers of two as scales; read only
+extern const FormatTraits nvfp4_format;
+extern const FormatTraits nvfp4_divide_format;  // compressed-tensors' global scale; read only
+extern const FormatTraits mxfp4_format;
+// kbit2 .. kbit5, then kbit2_f32 .. kbit5_f32; the same with a codebook given by the caller.
+extern const std::array<FormatTraits, 8> kbit_formats;
+extern const std::array<FormatTraits, 8> kbit_given_formats;
+extern const FormatTraits q8_0_format;
+extern const FormatTraits q4_k_format;
+
+// Values of the normal-float codebook of 2 to 5 bits, else null.
+const float* normal_float_codebook(int32_t bits);
+
+}  // namespace moe

@@ -1,0 +1,223 @@
+// The table of all formats, the look-ups in it, sizes and names.
+#include "libmoe/formats/format.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "libmoe/base/checked.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+namespace {
+
+// Formats with a public name come first, in the order of moe.h.
+constexpr size_t named_count = 16;
+constexpr size_t format_count = 26;
+using Table = std::array<FormatTraits, format_count>;
+
+Table make_table() {
+    Table table{};
+    auto next = std::copy(dense_formats.begin(), dense_formats.end(), table.begin());
+    *next++ = fp8_128x128_format;
+    *next++ = nvfp4_format;
+    *next++ = mxfp4_format;
+    next = std::copy(kbit_formats.begin(), kbit_formats.end(), next);
+    *next++ = q8_0_format;
+    *next++ = q4_k_format;
+    next = std::copy(kbit_given_formats.begin(), kbit_given_formats.end(), next);
+    *next++ = fp8_128x128_e8m0_format;
+    *next++ = nvfp4_divide_format;
+    return table;
+}
+
+const Table& table() {
+    static const Table formats = make_table();
+    return formats;
+}
+
+const char* packing_name(moe_packing packing) {
+    switch (packing) {
+        case MOE_PACKING_DENSE:
+            return "dense";
+        case MOE_PACKING_NIBBLE_LOW_FIRST:
+            return "nibble_low_first";
+        case MOE_PACKING_NIBBLE_HIGH_FIRST:
+            return "nibble_high_first";
+        case MOE_PACKING_BIT_PLANES:
+            return "bit_planes";
+        case MOE_PACKING_BIT_STREAM:
+            return "bit_stream";
+        case MOE_PACKING_GPTQ:
+            return "gptq";
+        case MOE_PACKING_AWQ:
+            return "awq";
+        default:
+            return "unknown";
+    }
+}
+
+// Ends the text in the buffer, cut to fit.
+template <class... Args>
+void append(FormatName& name, fmt::format_string<Args...> format, Args&&... args) {
+    const size_t used = std::strlen(name.text);
+    const size_t room = sizeof name.text - 1 - used;
+    *fmt::format_to_n(name.text + used, room, format, std::forward<Args>(args)...).out = '\0';
+}
+
+void describe(const moe_format& format, FormatName& name) {
+    if (format.type == MOE_TYPE_GGUF) return append(name, "gguf type {}", format.block_id);
+    append(name, "{}", type_name(format.type));
+    if (format.bits) append(name, "{}", format.bits);
+    if (format.packing != MOE_PACKING_DENSE) append(name, " {}", packing_name(format.packing));
+    if (format.scale_type != MOE_TYPE_NONE) {
+        append(name, " {}x{} {}", format.group_rows, format.group_columns,
+               type_name(format.scale_type));
+    }
+    if (format.act_order) append(name, " act_order");
+    if (format.nested_scales) append(name, " nested");
+}
+
+}  // namespace
+
+std::span<const FormatTraits> all_formats() {
+    return std::span(table()).first(named_count);
+}
+
+bool same_format(const moe_format& a, const moe_format& b) {
+    return a.type == b.type && a.bits == b.bits && a.group_rows == b.group_rows &&
+           a.group_columns == b.group_columns && a.scale_type == b.scale_type &&
+           a.global_scale == b.global_scale && a.zero_point == b.zero_point &&
+           a.packing == b.packing && a.codebook == b.codebook && a.block_id == b.block_id &&
+           a.act_order == b.act_order && a.nested_scales == b.nested_scales &&
+           a.pre_quant_scale == b.pre_quant_scale;
+}
+
+const FormatTraits* find_format(const moe_format& format) {
+    for (const FormatTraits& traits : table()) {
+        if (same_format(traits.format, format)) return &traits;
+    }
+    return nullptr;
+}
+
+const FormatTraits* find_format(const char* name) {
+    for (const FormatTraits& traits : all_formats()) {
+        if (std::strcmp(traits.name, name) == 0) return &traits;
+    }
+    return nullptr;
+}
+
+const FormatTraits& get_format(const moe_format& format, const char* what) {
+    const FormatTraits* traits = find_format(format);
+    if (!traits) {
+        fail(MOE_ERROR_UNSUPPORTED, "{}: the format {} is not supported by this version", what,
+             format_name(format).text);
+    }
+    return *traits;
+}
+
+FormatName format_name(const moe_format& format) {
+    FormatName name{};
+    if (const FormatTraits* traits = find_format(format)) {
+        append(name, "{}", traits->name);
+    } else {
+        describe(format, name);
+    }
+    return name;
+}
+
+int32_t element_bytes(moe_type type) {
+    switch (type) {
+        case MOE_TYPE_F64:
+        case MOE_TYPE_I64:
+            return 8;
+        case MOE_TYPE_F32:
+        case MOE_TYPE_I32:
+            return 4;
+        case MOE_TYPE_F16:
+        case MOE_TYPE_BF16:
+            return 2;
+        case MOE_TYPE_I8:
+        case MOE_TYPE_U8:
+        case MOE_TYPE_F8_E4M3:
+        case MOE_TYPE_F8_E5M2:
+        case MOE_TYPE_F8_E8M0:
+        case MOE_TYPE_F8_E4M4:
+            return 1;
+        default:
+            return 0;
+    }
+}
+
+const char* type_name(moe_type type) {
+    switch (type) {
+        case MOE_TYPE_NONE:
+            return "none";
+        case MOE_TYPE_F32:
+            return "f32";
+        case MOE_TYPE_F16:
+            return "f16";
+        case MOE_TYPE_BF16:
+            return "bf16";
+        case MOE_TYPE_F64:
+            return "f64";
+        case MOE_TYPE_I8:
+            return "i8";
+        case MOE_TYPE_U8:
+            return "u8";
+        case MOE_TYPE_I32:
+            return "i32";
+        case MOE_TYPE_I64:
+            return "i64";
+        case MOE_TYPE_F8_E4M3:
+            return "f8_e4m3";
+        case MOE_TYPE_F8_E5M2:
+            return "f8_e5m2";
+        case MOE_TYPE_F8_E8M0:
+            return "f8_e8m0";
+        case MOE_TYPE_F8_E4M4:
+            return "f8_e4m4";
+        case MOE_TYPE_E2M1:
+            return "e2m1";
+        case MOE_TYPE_INT:
+            return "int";
+        case MOE_TYPE_CODEBOOK:
+            return "codebook";
+        case MOE_TYPE_GGUF:
+            return "gguf";
+        default:
+            return "unknown";
+    }
+}
+
+MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t columns) {
+    require(rows > 0, "rows is {}, must be positive", rows);
+    require(columns > 0, "columns is {}, must be positive", columns);
+    require(columns % traits.block_columns == 0, "columns is {}, must be a multiple of {} for {}",
+            columns, traits.block_columns, traits.name);
+    const auto groups = [](int64_t count, int64_t group) {
+        return uint64_t((count - 1) / group + 1);
+    };
+    MatrixBytes bytes{};
+    bytes.row_stride = checked_multiply(uint64_t(columns / traits.block_columns),
+                                        uint64_t(traits.block_bytes), "bytes of a row");
+    bytes.data = checked_multiply(bytes.row_stride, uint64_t(rows), "bytes of a matrix");
+    if (traits.scale_bytes) {
+        bytes.scale_row_stride = checked_multiply(groups(columns, traits.format.group_columns),
+                                                  uint64_t(traits.scale_bytes), "scales of a row");
+        bytes.scales = checked_multiply(bytes.scale_row_stride,
+                                        groups(rows, traits.format.group_rows), "scales");
+    }
+    // Offsets inside a matrix are signed.
+    require(bytes.data <= INT64_MAX && bytes.scales <= INT64_MAX,
+            "a matrix of {} x {} {} weights is too large", rows, columns, traits.name);
+    return bytes;
+}
+
+const float* builtin_codebook(const moe_format& format) {
+    const bool normal_float =
+        format.type == MOE_TYPE_CODEBOOK && format.codebook == MOE_CODEBOOK_NORMAL_FLOAT;
+    return normal_float ? normal_float_codebook(format.bits) : nullptr;
+}
+
+}  // namespace moe

@@ -1,0 +1,78 @@
+// mxfp4: E2M1 codes, two per byte, even column in the low nibble; an E8M0 scale per 32 columns of a
+// row, [rows, columns / 32].
+//   W[n, k] = e2m1(code) * 2^(scale[n, k / 32] - 127)       exact; scale 0 is 2^-127, 0xFF is NaN
+// The largest products overflow float32 to infinity (codes of 2 and more under scale 254).
+// Encoding: scale = floor(log2(block amax)) - 2 + 127 within [0, 254] (0 for a block of zeros),
+// code = the nearest E2M1 of w / 2^(scale - 127), ties to even, at most 6.
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int64_t group = 32;
+constexpr int64_t group_bytes = group / 2;
+
+void decode_group(const std::byte* __restrict codes, float scale, float* __restrict out) {
+    for (int i = 0; i < group_bytes; ++i) {
+        const E2m1Pair& pair = e2m1_pairs.pair[load<uint8_t>(codes + i)];
+        out[2 * i] = pair.low * scale;
+        out[2 * i + 1] = pair.high * scale;
+    }
+}
+
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const std::byte* codes = matrix.data + row * matrix.row_stride + column / 2;
+    const std::byte* scales =
+        scale_row(matrix, row, 1) + (column + matrix.scale_column_phase) / group;
+    for (int64_t i = 0; i < count / group; ++i) {
+        decode_group(codes + i * group_bytes, e8m0_to_f32(load<uint8_t>(scales + i)),
+                     out + i * group);
+    }
+}
+
+uint8_t encode_scale(const float* values) {
+    const uint32_t bits = std::bit_cast<uint32_t>(largest_magnitude(values, group));
+    const int exponent = static_cast<int>(bits >> 23);  // floor(log2) + 127, 0 for subnormals
+    return static_cast<uint8_t>(std::max(exponent - 2, 0));
+}
+
+void encode_group(const float* values, float scale, std::byte* codes) {
+    for (int i = 0; i < group_bytes; ++i) {
+        const int low = f32_to_e2m1(values[2 * i] / scale);
+        const int high = f32_to_e2m1(values[2 * i + 1] / scale);
+        store(codes + i, static_cast<uint8_t>(low | high << 4));
+    }
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    for (int64_t i = 0; i < rows * columns / group; ++i) {
+        const uint8_t scale = encode_scale(source + i * group);
+        store(target.scales + i, scale);
+        encode_group(source + i * group, e8m0_to_f32(scale), target.data + i * group_bytes);
+    }
+}
+
+constexpr moe_format format() {
+    moe_format format = format_of(MOE_TYPE_E2M1);
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = MOE_TYPE_F8_E8M0;
+    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+    return format;
+}
+
+}  // namespace
+
+constinit const FormatTraits mxfp4_format = {.name = "mxfp4",
+                                             .format = format(),
+                                             .block_rows = 1,
+                                             .block_columns = group,
+                                             .block_bytes = group_bytes,
+                                             .scale_bytes = 1,
+                                             .decode = decode,
+                                             .encode = encode};
+
+}  // namespace moe

@@ -1,0 +1,97 @@
+// nvfp4: E2M1 codes, two per byte, even column in the low nibble; an E4M3 scale per 16 columns of a
+// row, [rows, columns / 16]; one float32 scale of the whole matrix.
+//   W[n, k] = (e2m1(code) * e4m3(scale[n, k / 16])) * global    the first product is exact, one
+//   rounding
+// Read only: the same with "/ global" (compressed-tensors). Encoding: global = amax / (6 * 448),
+// scale = the nearest E4M3 of (block amax / 6) / global within [2^-9, 448] (1 for a block of
+// zeros), code = the nearest E2M1 of w / (scale * global), ties to even. A matrix of zeros has
+// global = 1.
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int64_t group = 16;
+constexpr int64_t group_bytes = group / 2;
+
+template <moe_global_scale rule>
+float apply_global(float value, float global) {
+    return rule == MOE_GLOBAL_SCALE_DIVIDE ? value / global : value * global;
+}
+
+template <moe_global_scale rule>
+void decode_group(const std::byte* __restrict codes, float scale, float global,
+                  float* __restrict out) {
+    for (int i = 0; i < group_bytes; ++i) {
+        const E2m1Pair& pair = e2m1_pairs.pair[load<uint8_t>(codes + i)];
+        out[2 * i] = apply_global<rule>(pair.low * scale, global);
+        out[2 * i + 1] = apply_global<rule>(pair.high * scale, global);
+    }
+}
+
+template <moe_global_scale rule>
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const std::byte* codes = matrix.data + row * matrix.row_stride + column / 2;
+    const std::byte* scales =
+        scale_row(matrix, row, 1) + (column + matrix.scale_column_phase) / group;
+    for (int64_t i = 0; i < count / group; ++i) {
+        decode_group<rule>(codes + i * group_bytes, e4m3_to_f32(load<uint8_t>(scales + i)),
+                           matrix.global_scale, out + i * group);
+    }
+}
+
+uint8_t encode_scale(const float* values, float global) {
+    const float largest = largest_magnitude(values, group);
+    const float scale = largest > 0 ? largest / 6.0f / global : 1.0f;
+    return f32_to_e4m3(std::clamp(scale, 0x1p-9f, 448.0f));
+}
+
+void encode_group(const float* values, float scale, std::byte* codes) {
+    for (int i = 0; i < group_bytes; ++i) {
+        const int low = f32_to_e2m1(values[2 * i] / scale);
+        const int high = f32_to_e2m1(values[2 * i + 1] / scale);
+        store(codes + i, static_cast<uint8_t>(low | high << 4));
+    }
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    const int64_t count = rows * columns;
+    const float global = largest_magnitude(source, count) / 2688.0f;
+    *target.global_scale = global > 0 ? global : 1.0f;
+    for (int64_t i = 0; i < count / group; ++i) {
+        const float* values = source + i * group;
+        const uint8_t scale = encode_scale(values, *target.global_scale);
+        store(target.scales + i, scale);
+        encode_group(values, e4m3_to_f32(scale) * *target.global_scale,
+                     target.data + i * group_bytes);
+    }
+}
+
+template <moe_global_scale rule>
+constexpr FormatTraits entry(const char* name, decltype(FormatTraits::encode) encode) {
+    moe_format format = format_of(MOE_TYPE_E2M1);
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = MOE_TYPE_F8_E4M3;
+    format.global_scale = rule;
+    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+    return {.name = name,
+            .format = format,
+            .block_rows = 1,
+            .block_columns = group,
+            .block_bytes = group_bytes,
+            .scale_bytes = 1,
+            .decode = decode<rule>,
+            .encode = encode};
+}
+
+}  // namespace
+
+constinit const FormatTraits nvfp4_format = entry<MOE_GLOBAL_SCALE_MULTIPLY>("nvfp4", encode);
+constinit const FormatTraits nvfp4_divide_format =
+    entry<MOE_GLOBAL_SCALE_DIVIDE>("nvfp4_divide", nullptr);
+
+}  // namespace moe

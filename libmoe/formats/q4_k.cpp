@@ -1,0 +1,157 @@
+// q4_k (ggml type 12): blocks of 144 bytes for 256 columns of a row: f16 d, f16 dmin, 12 bytes sc,
+// 128 bytes q. Eight sub-blocks j of 32 columns have a 6-bit scale S and a 6-bit minimum M:
+//   j < 4:   S = sc[j] & 63                             M = sc[j + 4] & 63
+//   j >= 4:  S = (sc[j + 4] & 15) + 16 (sc[j - 4] >> 6)   M = (sc[j + 4] >> 4) + 16 (sc[j] >> 6)
+// Byte l of the 32 bytes q of a pair (2p, 2p + 1) of sub-blocks holds column l of 2p in its low
+// nibble, of 2p + 1 in its high one.
+//   W[n, k] = d * S * nibble - dmin * M                 exact products, one rounding
+// Encoding: a sub-block spans [min(0, least), largest] in 15 steps; d and dmin are the largest step
+// and minimum over 63, each S, M and nibble rounded to nearest against what decodes.
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int64_t block = 256;
+constexpr int64_t block_bytes = 144;
+constexpr int sub_blocks = 8;
+constexpr int sub_block = 32;
+constexpr int sc_offset = 4;
+constexpr int q_offset = 16;
+
+struct Levels {
+    uint8_t scale[sub_blocks];
+    uint8_t minimum[sub_blocks];
+};
+
+Levels unpack(const std::byte* sc) {
+    const auto at = [sc](int i) { return load<uint8_t>(sc + i); };
+    Levels levels;
+    for (int j = 0; j < 4; ++j) {
+        levels.scale[j] = at(j) & 63;
+        levels.minimum[j] = at(j + 4) & 63;
+        levels.scale[j + 4] = static_cast<uint8_t>((at(j + 8) & 15) | at(j) >> 6 << 4);
+        levels.minimum[j + 4] = static_cast<uint8_t>(at(j + 8) >> 4 | at(j + 4) >> 6 << 4);
+    }
+    return levels;
+}
+
+void pack(const Levels& levels, std::byte* sc) {
+    const uint8_t* scale = levels.scale;
+    const uint8_t* minimum = levels.minimum;
+    for (int j = 0; j < 4; ++j) {
+        store(sc + j, static_cast<uint8_t>(scale[j] | scale[j + 4] >> 4 << 6));
+        store(sc + j + 4, static_cast<uint8_t>(minimum[j] | minimum[j + 4] >> 4 << 6));
+        store(sc + j + 8, static_cast<uint8_t>((scale[j + 4] & 15) | (minimum[j + 4] & 15) << 4));
+    }
+}
+
+void decode_pair(const std::byte* __restrict q, const float (&scale)[2], const float (&minimum)[2],
+                 float* __restrict out) {
+    for (int l = 0; l < sub_block; ++l) {
+        const int byte = load<uint8_t>(q + l);
+        out[l] = scale[0] * static_cast<float>(byte & 15) - minimum[0];
+        out[l + sub_block] = scale[1] * static_cast<float>(byte >> 4) - minimum[1];
+    }
+}
+
+void decode_block(const std::byte* bytes, float* out) {
+    const float d = f16_to_f32(load<uint16_t>(bytes));
+    const float dmin = f16_to_f32(load<uint16_t>(bytes + 2));
+    const Levels levels = unpack(bytes + sc_offset);
+    for (int j = 0; j < sub_blocks; j += 2) {
+        const float scale[2] = {d * levels.scale[j], d * levels.scale[j + 1]};
+        const float minimum[2] = {dmin * levels.minimum[j], dmin * levels.minimum[j + 1]};
+        decode_pair(bytes + q_offset + j / 2 * sub_block, scale, minimum, out + j * sub_block);
+    }
+}
+
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const std::byte* bytes = matrix.data + row * matrix.row_stride + column / block * block_bytes;
+    for (int64_t i = 0; i < count / block; ++i) {
+        decode_block(bytes + i * block_bytes, out + i * block);
+    }
+}
+
+// value / unit as a whole number of at most `limit`; 0 when there is no unit.
+uint8_t steps(float value, float unit, float limit) {
+    if (!(unit > 0)) return 0;
+    return static_cast<uint8_t>(std::clamp(std::round(value / unit), 0.0f, limit));
+}
+
+// Stores largest / 63 as f16 and returns what it decodes to.
+float encode_unit(float largest, std::byte* place) {
+    const uint16_t code = f32_to_f16(std::min(largest / 63.0f, 65504.0f));
+    store(place, code);
+    return f16_to_f32(code);
+}
+
+struct Spans {
+    float step[sub_blocks];
+    float minimum[sub_blocks];  // what is subtracted, not negative
+};
+
+Spans measure(const float* values) {
+    Spans spans;
+    for (int j = 0; j < sub_blocks; ++j) {
+        const float* first = values + j * sub_block;
+        const auto [least, largest] = std::minmax_element(first, first + sub_block);
+        spans.minimum[j] = std::max(-*least, 0.0f);
+        spans.step[j] = std::max(*largest / 15.0f + spans.minimum[j] / 15.0f, 0.0f);
+    }
+    return spans;
+}
+
+void encode_nibbles(const float* values, const Levels& levels, float d, float dmin, std::byte* q) {
+    const auto nibble = [&](int j, int l) {
+        const float value = values[j * sub_block + l] + dmin * levels.minimum[j];
+        return steps(value, d * levels.scale[j], 15.0f);
+    };
+    for (int j = 0; j < sub_blocks; j += 2) {
+        for (int l = 0; l < sub_block; ++l) {
+            store(q + j / 2 * sub_block + l,
+                  static_cast<uint8_t>(nibble(j, l) | nibble(j + 1, l) << 4));
+        }
+    }
+}
+
+void encode_block(const float* values, std::byte* bytes) {
+    const Spans spans = measure(values);
+    const float d = encode_unit(largest_magnitude(spans.step, sub_blocks), bytes);
+    const float dmin = encode_unit(largest_magnitude(spans.minimum, sub_blocks), bytes + 2);
+    Levels levels;
+    for (int j = 0; j < sub_blocks; ++j) {
+        levels.scale[j] = steps(spans.step[j], d, 63.0f);
+        levels.minimum[j] = steps(spans.minimum[j], dmin, 63.0f);
+    }
+    pack(levels, bytes + sc_offset);
+    encode_nibbles(values, levels, d, dmin, bytes + q_offset);
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    for (int64_t i = 0; i < rows * columns / block; ++i) {
+        encode_block(source + i * block, target.data + i * block_bytes);
+    }
+}
+
+constexpr moe_format format() {
+    moe_format format = format_of(MOE_TYPE_GGUF);
+    format.block_id = 12;
+    return format;
+}
+
+}  // namespace
+
+constinit const FormatTraits q4_k_format = {.name = "q4_k",
+                                            .format = format(),
+                                            .block_rows = 1,
+                                            .block_columns = block,
+                                            .block_bytes = block_bytes,
+                                            .scale_bytes = 0,
+                                            .decode = decode,
+                                            .encode = encode};
+
+}  // namespace moe

@@ -1,0 +1,65 @@
+// q8_0 (ggml type 8): blocks of 34 bytes for 32 columns of a row: f16 d, then 32 signed bytes q.
+//   W[n, k] = d * q                                          exact
+// Encoding: d = amax / 127, q = w * (1 / d) rounded to the nearest integer, halves away from zero,
+// with d before it is rounded to f16. A d beyond f16 is taken as 65504, one that rounds to zero as
+// zero.
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int64_t block = 32;
+constexpr int64_t block_bytes = 34;
+
+void decode_block(const std::byte* __restrict bytes, float* __restrict out) {
+    const float d = f16_to_f32(load<uint16_t>(bytes));
+    for (int i = 0; i < block; ++i) {
+        out[i] = d * static_cast<float>(load<int8_t>(bytes + 2 + i));
+    }
+}
+
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const std::byte* bytes = matrix.data + row * matrix.row_stride + column / block * block_bytes;
+    for (int64_t i = 0; i < count / block; ++i) {
+        decode_block(bytes + i * block_bytes, out + i * block);
+    }
+}
+
+void encode_block(const float* values, std::byte* bytes) {
+    const float d = std::min(largest_magnitude(values, block) / 127.0f, 65504.0f);
+    const uint16_t code = f32_to_f16(d);
+    store(bytes, code);
+    const float inverse = code ? 1.0f / d : 0.0f;
+    for (int i = 0; i < block; ++i) {
+        const float q = std::clamp(std::round(values[i] * inverse), -127.0f, 127.0f);
+        store(bytes + 2 + i, static_cast<int8_t>(q));
+    }
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    for (int64_t i = 0; i < rows * columns / block; ++i) {
+        encode_block(source + i * block, target.data + i * block_bytes);
+    }
+}
+
+constexpr moe_format format() {
+    moe_format format = format_of(MOE_TYPE_GGUF);
+    format.block_id = 8;
+    return format;
+}
+
+}  // namespace
+
+constinit const FormatTraits q8_0_format = {.name = "q8_0",
+                                            .format = format(),
+                                            .block_rows = 1,
+                                            .block_columns = block,
+                                            .block_bytes = block_bytes,
+                                            .scale_bytes = 0,
+                                            .decode = decode,
+                                            .encode = encode};
+
+}  // namespace moe

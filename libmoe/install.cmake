@@ -1,0 +1,26 @@
+# What `cmake --install` puts down: headers, libraries, a CMake package (moe::moe) and a pkg-config file.
+include(CMakePackageConfigHelpers)
+
+set(installed_targets moe)
+if(MOE_STATIC_LIBRARY)
+  list(APPEND installed_targets moe_static)
+endif()
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/moe)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/moe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS ${installed_targets} EXPORT moe)
+install(EXPORT moe NAMESPACE moe:: FILE moeTargets.cmake DESTINATION ${package_dir})
+
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/moeConfig.cmake
+"include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+include(\${CMAKE_CURRENT_LIST_DIR}/moeTargets.cmake)
+")
+# While the major version is 0 every minor version is an ABI of its own.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/moeConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moeConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/moeConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+configure_file(moe.pc.in moe.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

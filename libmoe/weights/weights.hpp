@@ -1,0 +1,77 @@
+// The tensors of one layer as kernels find them: a Matrix per weight matrix (of every local expert) and float32 vectors for all that is
+// small. WeightsLayout says what must be there; a plan and the weights made with it have equal layouts.
+#pragma once
+
+#include <array>
+#include <memory_resource>
+#include <vector>
+
+#include "libmoe/base/runtime.hpp"
+#include "libmoe/formats/matrix.hpp"
+#include "libmoe/layer/layer.hpp"
+#include "libmoe/layer/slice.hpp"
+
+struct moe_checkpoint;
+
+namespace moe {
+
+struct WeightsLayout {
+    Layer layer;
+    Slice slice;
+    uint32_t stages = 0;  // moe_stage bits
+    moe_residency residency = MOE_RESIDENCY_SOURCE;
+    moe_device_kind device = MOE_DEVICE_CPU;
+    std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE where not fixed
+    std::array<uint8_t, 16> id{};
+
+    // Must weights hold this role? GATE_UP roles are never asked.
+    bool needs(moe_role role) const;
+    // The down bias is added by the experts stage, or once by finish when the intermediate is sliced.
+    bool down_bias_in_finish() const {
+        return layer.has_down_bias && !slice.whole_intermediate;
+    }
+    // Part of the role's tensor (of one expert) that the slice needs.
+    struct Part {
+        int64_t row_begin, rows, column_begin, columns;
+    };
+    Part part(moe_role role) const;
+    void make_id();
+};
+
+// An array indexed by moe_role whose lists all take their memory from one resource.
+template <class T>
+class RoleTable {
+  public:
+    explicit RoleTable(std::pmr::memory_resource* memory)
+        : lists_(make(memory, std::make_index_sequence<MOE_ROLE_COUNT>{})) {}
+    std::pmr::vector<T>& operator[](moe_role role) { return lists_[role]; }
+    const std::pmr::vector<T>& operator[](moe_role role) const { return lists_[role]; }
+
+  private:
+    using Lists = std::array<std::pmr::vector<T>, MOE_ROLE_COUNT>;
+    template <size_t... I>
+    static Lists make(std::pmr::memory_resource* memory, std::index_sequence<I...>) {
+        return {((void)I, std::pmr::vector<T>(memory))...};
+    }
+    Lists lists_;
+};
+
+struct ResidentWeights {
+    explicit ResidentWeights(std::pmr::memory_resource* memory)
+        : matrices(memory), vectors(memory), hash_table(memory) {}
+
+    // By role: one Matrix, or one per local expert; empty when the layout does not need the role.
+    RoleTable<Matrix> matrices;
+    // Expert vectors lie one after the other by local expert (the down bias of finish: by global expert).
+    RoleTable<float> vectors;
+    std::pmr::vector<int32_t> hash_table;
+
+    const Matrix& matrix(moe_role role, int64_t expert = 0) const { return matrices[role][expert]; }
+    bool has_matrix(moe_role role) const { return !matrices[role].empty(); }
+    // null when the layer has none.
+    const float* vector(moe_role role) const {
+        return vectors[role].empty() ? nullptr : vectors[role].data();
+    }
+};
+
+}  // namespace moe

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Compiles the C program of README.md and runs it against no checkpoint: it must say which file it misses and fail.
+# usage: check_readme.sh README LIBRARY INCLUDE_DIRECTORY
+set -u
+readme=$1 library=$2 include=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+sed -n '/^```c$/,/^```$/p' "$readme" | sed '/^```/d' >"$work/program.c"
+[ -s "$work/program.c" ] || { echo "no C program in $readme"; exit 1; }
+cc -std=c99 -Wall -Wextra -pedantic -Werror -I "$include" "$work/program.c" "$library" \
+    -Wl,-rpath,"$(dirname "$library")" -o "$work/program" || exit 1
+
+if "$work/program" "$work/absent" 2>"$work/error"; then
+    echo "the program succeeded without a checkpoint"
+    exit 1
+fi
+grep -q "$work/absent" "$work/error" || { echo "the error does not name the file:"; cat "$work/error"; exit 1; }
