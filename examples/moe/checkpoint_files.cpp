@@ -41,9 +41,8 @@ size_t assign_shards(Recipe& recipe, int32_t n_shards) {
     uint64_t before = 0;
     size_t used = 0;
     for (Piece& piece : recipe.pieces) {
-        piece.file = std::min<size_t>(before / share, wanted - 1);
-        piece.file = std::min(piece.file, used);
-        used = piece.file + 1 > used ? piece.file + 1 : used;
+        piece.file = std::min<size_t>({before / share, wanted - 1, used});
+        used = std::max(used, piece.file + 1);
         before += piece.bytes;
     }
     return used;
