@@ -1,5 +1,6 @@
-// float16 and bfloat16 as bit patterns: exact widening, and narrowing to the nearest with ties to even, subnormals,
-// infinities and NaN (kept, made quiet) included. Independent of compiler support for 16-bit types.
+// float16 and bfloat16 as bit patterns: exact widening, and narrowing to the nearest with ties to
+// even, subnormals, infinities and NaN (kept, made quiet) included. Independent of compiler support
+// for 16-bit types.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The activation of an expert, act(gate, up), for one pair of pre-activations, in float or double. Written so that large
-// arguments saturate: no overflow turns into NaN unless the input is NaN.
+// The activation of an expert, act(gate, up), for one pair of pre-activations, in float or double.
+// Written so that large arguments saturate: no overflow turns into NaN unless the input is NaN.
 #pragma once
 
 #include <cmath>
@@ -51,9 +51,12 @@ Real gelu_erf(Real g) {
 template <class Real>
 Real activate_gate(const Activation& activation, Real g) {
     switch (activation.kind) {
-        case MOE_ACTIVATION_SILU: return damped(g, logistic(Real(activation.alpha) * g));
-        case MOE_ACTIVATION_GELU_TANH: return gelu_tanh(g);
-        case MOE_ACTIVATION_GELU_ERF: return gelu_erf(g);
+        case MOE_ACTIVATION_SILU:
+            return damped(g, logistic(Real(activation.alpha) * g));
+        case MOE_ACTIVATION_GELU_TANH:
+            return gelu_tanh(g);
+        case MOE_ACTIVATION_GELU_ERF:
+            return gelu_erf(g);
         case MOE_ACTIVATION_RELU2: {
             const Real positive = g < Real(0) ? Real(0) : g;
             return positive * positive;
@@ -62,7 +65,8 @@ Real activate_gate(const Activation& activation, Real g) {
             const Real beta = Real(activation.situ_beta);
             return beta * std::tanh(g / beta) * logistic(g);
         }
-        default: return g;  // make_layer lets no other kind through
+        default:
+            return g;  // make_layer lets no other kind through
     }
 }
 

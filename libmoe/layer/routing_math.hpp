@@ -1,7 +1,8 @@
-// The functions of routing in float32, for the CPU and for CUDA: exp, log1p, tanh and what the scores make of them. Only
-// fmaf and correctly rounded single operations are used, none of which a compiler may fuse with another, so that both
-// devices give equal bits and with them equal expert ids. Errors stay within 2 ulp; large arguments saturate, and the
-// result is NaN only for NaN. The host side is compiled without contraction of floating-point expressions.
+// The functions of routing in float32, for the CPU and for CUDA: exp, log1p, tanh and what the
+// scores make of them. Only fmaf and correctly rounded single operations are used, none of which a
+// compiler may fuse with another, so that both devices give equal bits and with them equal expert
+// ids. Errors stay within 2 ulp; large arguments saturate, and the result is NaN only for NaN. The
+// host side is compiled without contraction of floating-point expressions.
 #pragma once
 
 #include <math.h>
@@ -71,7 +72,8 @@ MOE_HOST_DEVICE inline float power_of_two(int32_t n) {
     return from_bits(static_cast<uint32_t>(n + 127) << 23);
 }
 
-// value * 2^n, n in [-252, 254], in two steps: a result that is subnormal is rounded once, by the second.
+// value * 2^n, n in [-252, 254], in two steps: a result that is subnormal is rounded once, by the
+// second.
 MOE_HOST_DEVICE inline float scale_by_power(float value, int32_t n) {
     const int32_t first = n / 2;
     return multiply(multiply(value, power_of_two(first)), power_of_two(n - first));
@@ -115,7 +117,8 @@ MOE_HOST_DEVICE inline float log1p_reduced(float f) {
 // x >= -1/4.
 MOE_HOST_DEVICE inline float log_one_plus(float x) {
     if (x != x || x == from_bits(0x7F800000u)) return x;
-    // 1 + x = 2^e (1 + f) with 1 + f in [3/4, 3/2); f is taken from x itself, not from the rounded sum.
+    // 1 + x = 2^e (1 + f) with 1 + f in [3/4, 3/2); f is taken from x itself, not from the rounded
+    // sum.
     const uint32_t sum = to_bits(add(1.0f, x));
     const int32_t e = static_cast<int32_t>(sum - 0x3F400000u) >> 23;
     const float f = add(scale_by_power(x, -e), subtract(scale_by_power(1.0f, -e), 1.0f));
@@ -138,8 +141,7 @@ MOE_HOST_DEVICE inline float hyperbolic_tangent(float x) {
         q = fmaf(q, t, -0x1.555556p-2f);
         return fmaf(multiply(q, t), x, x);
     }
-    const float grown = size > 10.0f ? from_bits(0x7F800000u)
-                                     : exponential(multiply(2.0f, size));
+    const float grown = size > 10.0f ? from_bits(0x7F800000u) : exponential(multiply(2.0f, size));
     const float result = subtract(1.0f, divide(2.0f, add(grown, 1.0f)));
     return x < 0.0f ? -result : result;
 }
@@ -168,8 +170,9 @@ MOE_HOST_DEVICE inline float finite_logit(float z) {
     return z > largest ? largest : z;
 }
 
-// Sums of routing have one order on every device: term i goes to lane i % 32, each lane adds its terms in ascending order,
-// then lanes that are 16, 8, 4, 2 and 1 apart are added. term(i) gives the i-th value.
+// Sums of routing have one order on every device: term i goes to lane i % 32, each lane adds its
+// terms in ascending order, then lanes that are 16, 8, 4, 2 and 1 apart are added. term(i) gives
+// the i-th value.
 constexpr int32_t sum_lanes = 32;
 
 template <class Term>

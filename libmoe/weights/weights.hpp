@@ -4,38 +4,48 @@
 
 #include <array>
 #include <memory_resource>
+#include <utility>
 #include <vector>
 
-#include "libmoe/base/runtime.hpp"
 #include "libmoe/formats/matrix.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/layer/slice.hpp"
 
-struct moe_checkpoint;
-
 namespace moe {
 
 struct WeightsLayout {
+    explicit WeightsLayout(std::pmr::memory_resource& memory) : slice(memory) {}
+    WeightsLayout(std::pmr::memory_resource& memory, const WeightsLayout& other) : slice(memory) {
+        *this = other;  // the lists of slice keep their memory
+    }
+
     Layer layer;
     Slice slice;
     uint32_t stages = 0;  // moe_stage bits
     moe_residency residency = MOE_RESIDENCY_SOURCE;
     moe_device_kind device = MOE_DEVICE_CPU;
-    std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE where not fixed
+    std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 
     // Must weights hold this role? GATE_UP roles are never asked.
     bool needs(moe_role role) const;
     // The down bias is added by the experts stage, or once by finish when the intermediate is sliced.
-    bool down_bias_in_finish() const {
-        return layer.has_down_bias && !slice.whole_intermediate;
-    }
-    // Part of the role's tensor (of one expert) that the slice needs.
+    bool down_bias_in_finish() const { return layer.has_down_bias && !slice.whole_intermediate; }
+    // How many tensors of a role the weights hold: one, or one per expert.
+    int64_t count(moe_role role) const;
+    // Where the tensor of a global expert goes, -1 if nowhere.
+    int64_t place_of_expert(moe_role role, int64_t expert) const;
+
     struct Part {
-        int64_t row_begin, rows, column_begin, columns;
+        int64_t row, rows, column, columns;
     };
+    // Part of the role's tensor (of one expert) that the slice needs.
     Part part(moe_role role) const;
-    void make_id();
+    // Bytes of a copy of one matrix of the role, codes and scales, aligned.
+    uint64_t matrix_copy_bytes(moe_role role) const;
+    uint64_t copy_bytes() const;
+
+    std::array<uint8_t, 16> make_id() const;
 };
 
 // An array indexed by moe_role whose lists all take their memory from one resource.
@@ -67,7 +77,6 @@ struct ResidentWeights {
     std::pmr::vector<int32_t> hash_table;
 
     const Matrix& matrix(moe_role role, int64_t expert = 0) const { return matrices[role][expert]; }
-    bool has_matrix(moe_role role) const { return !matrices[role].empty(); }
     // null when the layer has none.
     const float* vector(moe_role role) const {
         return vectors[role].empty() ? nullptr : vectors[role].data();

@@ -87,8 +87,8 @@ void limit_groups(const Routing& routing, float* keys, float* group_scores) {
     }
 }
 
-void select_top_k(const Routing& routing, const float* selection_bias, const float* scores, float* keys,
-                  float* group_scores, int32_t* ids) {
+void select_top_k(const Routing& routing, const float* selection_bias, const float* scores,
+                  float* keys, float* group_scores, int32_t* ids) {
     const int32_t n = routing.n_experts_all;
     for (int32_t i = 0; i < n; i++) {
         keys[i] = finite_logit(selection_bias ? scores[i] + selection_bias[i] : scores[i]);
@@ -113,8 +113,10 @@ int32_t take_ids(const Routing& routing, const int32_t* given, int32_t* ids) {
     return n_bad;
 }
 
-// Softmax weight of expert `chosen` among those whose logit is within the jitter of its own; `excluded` (or -1) is out.
-float sparsemixer_weight(const float* z, int32_t n, float jitter, int32_t chosen, int32_t excluded) {
+// Softmax weight of expert `chosen` among those whose logit is within the jitter of its own;
+// `excluded` (or -1) is out.
+float sparsemixer_weight(const float* z, int32_t n, float jitter, int32_t chosen,
+                         int32_t excluded) {
     if (chosen < 0) return 0.0f;
     const float threshold = z[chosen];
     const auto kept = [&](int32_t i) {
@@ -125,7 +127,8 @@ float sparsemixer_weight(const float* z, int32_t n, float jitter, int32_t chosen
     for (int32_t i = 0; i < n; i++) {
         if (kept(i)) top = std::max(top, z[i]);
     }
-    const float sum = sum_in_lanes(n, [&](int32_t i) { return kept(i) ? exponential(z[i] - top) : 0.0f; });
+    const float sum =
+        sum_in_lanes(n, [&](int32_t i) { return kept(i) ? exponential(z[i] - top) : 0.0f; });
     return exponential(threshold - top) / sum;
 }
 
@@ -197,8 +200,9 @@ int64_t route_scratch_floats(const Routing& routing) {
     return 2 * int64_t{routing.n_experts_all} + std::max(routing.n_group, 1);
 }
 
-int32_t route_token(const Routing& routing, const RouteVectors& vectors, float* logits, float* scratch,
-                    const int32_t* given_ids, moe_type round_to, int32_t* ids, float* weights) {
+int32_t route_token(const Routing& routing, const RouteVectors& vectors, float* logits,
+                    float* scratch, const int32_t* given_ids, moe_type round_to, int32_t* ids,
+                    float* weights) {
     const int32_t n = routing.n_experts_all;
     float* scores = scratch;
     float* keys = scratch + n;

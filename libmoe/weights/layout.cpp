@@ -1,0 +1,114 @@
+// What weights hold for a plan, and the id by which both know that they fit.
+#include "libmoe/base/checked.hpp"
+#include "libmoe/base/hash.hpp"
+#include "libmoe/weights/view.hpp"
+#include "libmoe/weights/weights.hpp"
+
+namespace moe {
+namespace {
+
+// Of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
+constexpr uint32_t layout_version = 1;
+
+uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
+    switch (role) {
+        case MOE_ROLE_ROUTER:
+        case MOE_ROLE_ROUTER_BIAS:
+        case MOE_ROLE_SELECTION_BIAS:
+        case MOE_ROLE_ROUTER_NORM:
+        case MOE_ROLE_HASH_TABLE:
+        case MOE_ROLE_EXPERT_SCALE: return MOE_STAGE_ROUTE;
+        case MOE_ROLE_GATE:
+        case MOE_ROLE_UP:
+        case MOE_ROLE_DOWN:
+        case MOE_ROLE_GATE_BIAS:
+        case MOE_ROLE_UP_BIAS:
+        case MOE_ROLE_LATENT_IN: return MOE_STAGE_EXPERTS;
+        case MOE_ROLE_DOWN_BIAS: return down_bias_in_finish ? MOE_STAGE_FINISH : MOE_STAGE_EXPERTS;
+        default: return MOE_STAGE_FINISH;
+    }
+}
+
+}  // namespace
+
+bool WeightsLayout::needs(moe_role role) const {
+    return layer.has_role(role) && (stages & stage_of(role, down_bias_in_finish()));
+}
+
+int64_t WeightsLayout::count(moe_role role) const {
+    if (!is_expert_role(role)) return 1;
+    return role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish() ? layer.n_experts : slice.n_local;
+}
+
+int64_t WeightsLayout::place_of_expert(moe_role role, int64_t expert) const {
+    if (!is_expert_role(role)) return 0;
+    if (role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish()) return expert;
+    return slice.local_of[expert];
+}
+
+WeightsLayout::Part WeightsLayout::part(moe_role role) const {
+    const Layer::Shape shape = layer.role_shape(role);
+    Part part{0, shape.rows, 0, shape.columns};
+    switch (role) {
+        case MOE_ROLE_GATE:
+        case MOE_ROLE_UP:
+            part.row = slice.intermediate_begin;
+            part.rows = slice.intermediate_count;
+            break;
+        case MOE_ROLE_DOWN:
+        case MOE_ROLE_GATE_BIAS:
+        case MOE_ROLE_UP_BIAS:
+            part.column = slice.intermediate_begin;
+            part.columns = slice.intermediate_count;
+            break;
+        case MOE_ROLE_SHARED_GATE:
+        case MOE_ROLE_SHARED_UP:
+            part.row = slice.shared_begin;
+            part.rows = slice.shared_count;
+            break;
+        case MOE_ROLE_SHARED_DOWN:
+            part.column = slice.shared_begin;
+            part.columns = slice.shared_count;
+            break;
+        default: break;
+    }
+    return part;
+}
+
+uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
+    const Part p = part(role);
+    return moe::copy_bytes(get_format(formats[role], role_name(role)), p.row, p.rows, p.column,
+                           p.columns);
+}
+
+uint64_t WeightsLayout::copy_bytes() const {
+    uint64_t total = 0;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (!is_matrix_role(role) || !needs(role)) continue;
+        const auto n = static_cast<uint64_t>(count(role));
+        total = checked_add(total, checked_multiply(n, matrix_copy_bytes(role), "weights"), "weights");
+    }
+    return total;
+}
+
+std::array<uint8_t, 16> WeightsLayout::make_id() const {
+    Hash128 hash;
+    hash.add_text("libmoe.layout").add(layout_version);
+    hash.add(static_cast<int32_t>(device)).add(static_cast<int32_t>(residency)).add(stages);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (!needs(role)) continue;
+        const Layer::Shape shape = layer.role_shape(role);
+        const Part p = part(role);
+        hash.add(i).add(shape.rows).add(shape.columns);
+        hash.add(p.row).add(p.rows).add(p.column).add(p.columns);
+        moe_format format = formats[role];
+        format.struct_size = 0;
+        hash.add(format);
+    }
+    for (int32_t global : slice.global_of) hash.add(global);
+    return hash.add(layer.n_experts).bytes();
+}
+
+}  // namespace moe

@@ -1,0 +1,255 @@
+// Tensor by tensor, expert by expert: view, check, slice, then borrow or copy.
+#include "libmoe/weights/loader.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "libmoe/base/checked.hpp"
+
+namespace moe {
+namespace {
+
+bool is_fused(moe_role role) {
+    return role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS ||
+           role == MOE_ROLE_SHARED_GATE_UP;
+}
+
+// The two roles of a fused one; the role itself, and NONE, otherwise.
+std::pair<moe_role, moe_role> parts_of(moe_role role) {
+    switch (role) {
+        case MOE_ROLE_GATE_UP: return {MOE_ROLE_GATE, MOE_ROLE_UP};
+        case MOE_ROLE_GATE_UP_BIAS: return {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS};
+        case MOE_ROLE_SHARED_GATE_UP: return {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP};
+        default: return {role, MOE_ROLE_NONE};
+    }
+}
+
+Layer::Shape shape_of(const Layer& layer, moe_role role) {
+    const auto [first, second] = parts_of(role);
+    Layer::Shape shape = layer.role_shape(first);
+    if (role == MOE_ROLE_GATE_UP_BIAS)
+        shape.columns *= 2;
+    else if (second != MOE_ROLE_NONE)
+        shape.rows *= 2;
+    return shape;
+}
+
+bool is_up(moe_role role) {
+    return role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS || role == MOE_ROLE_SHARED_UP;
+}
+
+// Column of feature i of one half in a fused bias.
+int64_t fused_column(moe_gate_up_order order, bool up, int64_t i, int64_t n) {
+    if (order == MOE_GATE_UP_INTERLEAVED) return 2 * i + up;
+    return up == (order == MOE_GATE_UP_GATE_FIRST) ? n + i : i;
+}
+
+}  // namespace
+
+Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing)
+    : weights_(weights), request_(request), replacing_(replacing),
+      seen_(&weights.runtime->memory), row_(&weights.runtime->memory) {
+    const WeightsLayout& layout = weights.layout;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        offsets_[i] = total_;
+        if (!layout.needs(role)) continue;
+        const int64_t count = layout.count(role);
+        seen_[role].resize(count);
+        if (!is_matrix_role(role)) continue;
+        if (!replacing) weights.resident.matrices[role].resize(count);
+        total_ += count * layout.matrix_copy_bytes(role);
+    }
+}
+
+Loader::Name Loader::name_of(const moe_tensor& tensor, int64_t expert) const {
+    Name name;
+    char* end = is_expert_role(tensor.role)
+                    ? fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {} of expert {}",
+                                       role_name(tensor.role), expert)
+                          .out
+                    : fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {}",
+                                       role_name(tensor.role))
+                          .out;
+    *end = '\0';
+    return name;
+}
+
+void Loader::check(const moe_tensor& tensor) const {
+    const auto role = static_cast<int32_t>(tensor.role);
+    require(role > 0 && role < MOE_ROLE_COUNT, "moe_tensor.role is {}, not a moe_role", role);
+    const char* name = role_name(tensor.role);
+    require(tensor.format != nullptr, "tensor {}: format is NULL", name);
+    require(tensor.space == MOE_SPACE_HOST || tensor.space == MOE_SPACE_PINNED,
+            "tensor {}: space is {}; a CPU plan reads host memory", name,
+            static_cast<int32_t>(tensor.space));
+    const auto order = static_cast<int32_t>(tensor.gate_up_order);
+    require(!is_fused(tensor.role) || (order >= 1 && order <= 3),
+            "tensor {}: gate_up_order is {}, a fused tensor needs one", name, order);
+    const Layer& layer = weights_.layout.layer;
+    const Layer::Shape shape = shape_of(layer, tensor.role);
+    require(tensor.rows == shape.rows && tensor.columns == shape.columns,
+            "tensor {}: shape is [{}, {}], the layer's is [{}, {}]", name, tensor.rows,
+            tensor.columns, shape.rows, shape.columns);
+    if (!is_expert_role(tensor.role)) return;
+    const bool stack = tensor.expert == MOE_ALL_EXPERTS;
+    require(stack || (tensor.expert >= 0 && tensor.expert < layer.n_experts),
+            "tensor {}: expert is {}, the layer has {}", name, tensor.expert, layer.n_experts);
+    require(!stack || tensor.n_experts == layer.n_experts,
+            "tensor {}: n_experts is {}, the layer has {}", name, tensor.n_experts, layer.n_experts);
+}
+
+bool Loader::wants(const moe_tensor& tensor, int64_t expert) const {
+    const auto [first, second] = parts_of(tensor.role);
+    const WeightsLayout& layout = weights_.layout;
+    auto wanted = [&](moe_role role) {
+        return role != MOE_ROLE_NONE && layout.needs(role) &&
+               layout.place_of_expert(role, expert) >= 0;
+    };
+    return wanted(first) || wanted(second);
+}
+
+void Loader::add(const moe_tensor& tensor) {
+    const auto [first, second] = parts_of(tensor.role);
+    const bool known = static_cast<int32_t>(tensor.role) > 0 && tensor.role < MOE_ROLE_COUNT;
+    const Layer& layer = weights_.layout.layer;
+    require(!known || layer.has_role(first) || (second != MOE_ROLE_NONE && layer.has_role(second)),
+            "tensor {}: the layer has none", known ? role_name(tensor.role) : "");
+    check(tensor);
+    const bool stack = is_expert_role(tensor.role) && tensor.expert == MOE_ALL_EXPERTS;
+    if (!stack) {
+        const int64_t expert = is_expert_role(tensor.role) ? tensor.expert : 0;
+        if (wants(tensor, expert)) add_expert(tensor, 0, expert);
+        return;
+    }
+    for (int64_t expert = 0; expert < tensor.n_experts; ++expert)
+        if (wants(tensor, expert)) add_expert(tensor, expert, expert);
+}
+
+void Loader::add_expert(const moe_tensor& tensor, int64_t index, int64_t expert) {
+    const Name name = name_of(tensor, expert);
+    const auto [first, second] = parts_of(tensor.role);
+    add_role(tensor, index, first, expert, name.text);
+    if (second != MOE_ROLE_NONE) add_role(tensor, index, second, expert, name.text);
+}
+
+void Loader::add_role(const moe_tensor& tensor, int64_t index, moe_role role, int64_t expert,
+                      const char* what) {
+    const WeightsLayout& layout = weights_.layout;
+    if (!layout.needs(role)) return;
+    const int64_t place = layout.place_of_expert(role, expert);
+    if (place < 0) return;
+    check_format(*tensor.format, role, what);
+    mark(role, place, what);
+    if (role == MOE_ROLE_HASH_TABLE) return set_hash_table(tensor);
+    if (!is_matrix_role(role)) return set_vector(tensor, index, role, place, what);
+    Matrix whole = view_of(tensor, index, what);
+    if (is_fused(tensor.role))
+        whole = gate_up_half(whole, tensor.gate_up_order,
+                             is_up(role) ? GateUpHalf::up : GateUpHalf::gate);
+    set_matrix(whole, role, place, what);
+}
+
+void Loader::set_matrix(Matrix whole, moe_role role, int64_t place, const char* what) {
+    const WeightsLayout::Part p = weights_.layout.part(role);
+    Matrix matrix = part_of(whole, p.row, p.rows, p.column, p.columns);
+    const uint64_t bytes = weights_.layout.matrix_copy_bytes(role);
+    if (request_.ownership != MOE_OWN_BORROW) {
+        require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
+        matrix = copy_part(matrix, weights_.copies + offsets_[role] + place * bytes);
+    }
+    if (matrix.codebook) matrix.codebook = keep_codebook(matrix);
+    weights_.resident.matrices[role][place] = matrix;
+    report(bytes);
+}
+
+void Loader::set_vector(const moe_tensor& tensor, int64_t index, moe_role role, int64_t place,
+                        const char* what) {
+    const WeightsLayout::Part p = weights_.layout.part(role);
+    const Matrix source = view_of(tensor, index, what);
+    row_.resize(tensor.columns);
+    source.traits->decode(source, 0, 0, tensor.columns, row_.data());
+    auto& vector = weights_.resident.vectors[role];
+    vector.resize(weights_.layout.count(role) * p.columns);
+    float* out = vector.data() + place * p.columns;
+    const int64_t n = tensor.columns / 2;
+    for (int64_t i = 0; i < p.columns; ++i) {
+        const int64_t feature = p.column + i;
+        out[i] = is_fused(tensor.role)
+                     ? row_[fused_column(tensor.gate_up_order, is_up(role), feature, n)]
+                     : row_[feature];
+    }
+}
+
+void Loader::set_hash_table(const moe_tensor& tensor) {
+    const moe_type type = tensor.format->type;
+    require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64, "tensor hash_table: type is {}, not i32 or i64",
+            type_name(type));
+    const int64_t size = type == MOE_TYPE_I64 ? 8 : 4;
+    const auto n = static_cast<uint64_t>(tensor.rows) * tensor.columns;
+    require(tensor.data != nullptr, "tensor hash_table: data is NULL");
+    require(tensor.row_stride == 0 || tensor.row_stride == tensor.columns * size,
+            "tensor hash_table: row_stride is {}, it must be dense", tensor.row_stride);
+    require(tensor.data_bytes >= n * size, "tensor hash_table: data has {} bytes, needs {}",
+            tensor.data_bytes, n * size);
+    auto& table = weights_.resident.hash_table;
+    table.resize(n);
+    const auto* bytes = static_cast<const std::byte*>(tensor.data);
+    for (uint64_t i = 0; i < n; ++i) {
+        int64_t id = 0;
+        std::memcpy(&id, bytes + i * size, size);
+        if (size == 4) id = static_cast<int32_t>(id);
+        require(id >= 0 && id < weights_.layout.layer.n_experts_all(),
+                "tensor hash_table: entry {} is {}, there are {} experts", i, id,
+                weights_.layout.layer.n_experts_all());
+        table[i] = static_cast<int32_t>(id);
+    }
+}
+
+void Loader::check_format(const moe_format& format, moe_role role, const char* what) const {
+    const moe_format& wanted = weights_.layout.formats[role];
+    if (wanted.type == MOE_TYPE_NONE || same_format(wanted, format)) return;
+    fail(MOE_ERROR_LAYOUT_MISMATCH, "{} is {}, the plan has {} as {}", what, format_name(format).text,
+         role_name(role), format_name(wanted).text);
+}
+
+// A given codebook is small and often shared by all experts: one copy of each is kept.
+const float* Loader::keep_codebook(const Matrix& matrix) {
+    if (builtin_codebook(matrix.format)) return matrix.codebook;
+    const int64_t n = int64_t{1} << matrix.format.bits;
+    for (const auto& kept : weights_.codebooks)
+        if (std::equal(matrix.codebook, matrix.codebook + n, kept.begin())) return kept.data();
+    auto& kept = weights_.codebooks.emplace_back();
+    std::copy_n(matrix.codebook, n, kept.begin());
+    return kept.data();
+}
+
+void Loader::mark(moe_role role, int64_t place, const char* what) {
+    uint8_t& seen = seen_[role][place];
+    require(!seen, "{} is given twice", what);
+    seen = 1;
+}
+
+void Loader::report(uint64_t bytes) {
+    done_ += bytes;
+    if (!request_.progress || replacing_) return;
+    if (request_.progress(done_, total_, request_.progress_user_data) != 0)
+        fail(MOE_ERROR_CANCELLED, "loading was cancelled after {} of {} bytes", done_, total_);
+}
+
+void Loader::check_complete() const {
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        const auto& seen = seen_[role];
+        const auto missing = std::find(seen.begin(), seen.end(), 0);
+        if (missing == seen.end()) continue;
+        const int64_t place = missing - seen.begin();
+        const bool by_local = is_expert_role(role) &&
+                              static_cast<int64_t>(seen.size()) == weights_.layout.slice.n_local;
+        if (!is_expert_role(role)) fail(MOE_ERROR_NOT_FOUND, "tensor {} is missing", role_name(role));
+        fail(MOE_ERROR_NOT_FOUND, "tensor {} of expert {} is missing", role_name(role),
+             by_local ? weights_.layout.slice.global_of[place] : place);
+    }
+}
+
+}  // namespace moe
