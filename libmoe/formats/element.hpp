@@ -39,15 +39,15 @@ constexpr uint16_t f32_to_bf16(float value) {
 
 // sign 1, exponent 5 bias 15, mantissa 10, infinity and NaN.
 constexpr float f16_to_f32(uint16_t code) {
+    // Arithmetic on truth values rather than choices: gcc vectorises it at -O2.
     const uint32_t exponent = code >> 10 & 31u;
-    const uint32_t leading = exponent ? 0x400u : 0;
-    const uint32_t power = (exponent ? exponent : 1) + 102;
-    // A product rather than a choice of two results: compilers vectorise it.
-    const auto mantissa = static_cast<int32_t>((code & 0x3FFu) | leading);
-    const float magnitude = static_cast<float>(mantissa) * std::bit_cast<float>(power << 23);
-    const uint32_t special = exponent == 31 ? 0x7F800000u : 0;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special |
-                                (code & 0x8000u) << 16);
+    const uint32_t is_normal = exponent != 0;
+    const uint32_t is_special = exponent == 31;
+    const auto mantissa = static_cast<int32_t>((code & 0x3FFu) | is_normal << 10);
+    const float power = std::bit_cast<float>((exponent + 103 - is_normal) << 23);
+    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(mantissa) * power);
+    const uint32_t sign = (code & 0x8000u) << 16;
+    return std::bit_cast<float>(bits | sign | is_special * 0x7F800000u);
 }
 
 // Overflow gives infinity.

@@ -31,6 +31,7 @@ struct FormatTraits {
                    const EncodeTarget& target);
 };
 
+// Those with a public name, in the order of moe.h; find_format by fields knows a few more.
 std::span<const FormatTraits> all_formats();
 // null when the library does not read it.
 const FormatTraits* find_format(const moe_format& format);
