@@ -39,7 +39,8 @@ LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path,
     const std::vector<int32_t> layers = layers_of(checkpoint);
     if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
         const std::string valid = layers.empty() ? "it has none" : "it has " + range_words(layers);
-        throw Failure(fmt::format("{}: layer {} is not a MoE layer of this checkpoint; {}", path, layer, valid),
+        throw Failure(fmt::format("{}: layer {} is not a MoE layer of this checkpoint; {}", path,
+                                  layer, valid),
                       MOE_ERROR_NOT_FOUND);
     }
     LayerSource source;

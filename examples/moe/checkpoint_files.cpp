@@ -32,7 +32,8 @@ uint64_t element_size(const Piece& piece) {
     return piece.dtype == "BF16" || piece.dtype == "F16" ? 2 : 1;
 }
 
-// Consecutive pieces into shards of about equal bytes; sets piece.file, gives the number of shards used.
+// Consecutive pieces into shards of about equal bytes; sets piece.file, gives the number of shards
+// used.
 size_t assign_shards(Recipe& recipe, int32_t n_shards) {
     const uint64_t total = recipe.total_bytes();
     const uint64_t wanted = n_shards > 0 ? static_cast<uint64_t>(n_shards)
@@ -54,8 +55,9 @@ std::vector<Piece*> pieces_of(Recipe& recipe, size_t shard) {
     for (Piece& piece : recipe.pieces) {
         if (piece.file == shard) pieces.push_back(&piece);
     }
-    std::stable_sort(pieces.begin(), pieces.end(),
-                     [](const Piece* a, const Piece* b) { return element_size(*a) > element_size(*b); });
+    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
+        return element_size(*a) > element_size(*b);
+    });
     return pieces;
 }
 
@@ -83,7 +85,8 @@ std::string shard_name(size_t shard, size_t n_shards) {
     return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
 }
 
-void write_shard(Recipe& recipe, size_t shard, const std::filesystem::path& path, OutputFiles& files) {
+void write_shard(Recipe& recipe, size_t shard, const std::filesystem::path& path,
+                 OutputFiles& files) {
     uint64_t file_bytes = 0;
     const std::string header = shard_header(pieces_of(recipe, shard), &file_bytes);
     const size_t file = files.add(path, file_bytes);
@@ -113,14 +116,16 @@ size_t OutputFiles::add(const std::filesystem::path& path, uint64_t bytes) {
     if (descriptor < 0) refuse(path.string(), "cannot be created");
     descriptors_.push_back(descriptor);
     paths_.push_back(path.string());
-    if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) refuse(path.string(), "cannot be sized");
+    if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0)
+        refuse(path.string(), "cannot be sized");
     return descriptors_.size() - 1;
 }
 
 void OutputFiles::write(size_t file, uint64_t offset, const void* data, uint64_t bytes) {
     const char* next = static_cast<const char*>(data);
     while (bytes > 0) {
-        const ssize_t written = ::pwrite(descriptors_[file], next, bytes, static_cast<off_t>(offset));
+        const ssize_t written =
+            ::pwrite(descriptors_[file], next, bytes, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) refuse(paths_[file], "cannot be written");
         next += written;
@@ -139,7 +144,8 @@ void OutputFiles::close() {
 }
 
 void lay_out_safetensors(Recipe& recipe, const Model& model, const RecipeOptions& options,
-                         const std::filesystem::path& folder, int32_t n_shards, OutputFiles& files) {
+                         const std::filesystem::path& folder, int32_t n_shards,
+                         OutputFiles& files) {
     const size_t used = assign_shards(recipe, n_shards);
     for (size_t shard = 0; shard < used; ++shard) {
         write_shard(recipe, shard, folder / shard_name(shard, used), files);

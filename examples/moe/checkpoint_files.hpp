@@ -1,5 +1,6 @@
-// checkpoint_files.hpp - lays the pieces of a recipe out in files, writes the headers, and takes bytes at any place
-// from any thread. What is around the tensors (config, index, metadata) is written here too.
+// checkpoint_files.hpp - lays the pieces of a recipe out in files, writes the headers, and takes
+// bytes at any place from any thread. What is around the tensors (config, index, metadata) is
+// written here too.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// commands.hpp - what each subcommand is told by the command line, and the function that does it. Each returns the
-// exit code; failures are thrown.
+// commands.hpp - what each subcommand is told by the command line, and the function that does it.
+// Each returns the exit code; failures are thrown.
 #pragma once
 
 #include <cstdint>

@@ -54,8 +54,9 @@ Json qwen(const Model& model, const RecipeOptions& options, const char* architec
 
 Json deepseek(const Model& model, const RecipeOptions& options) {
     const bool v3 = model.family == Family::DeepseekV3;
-    Json config = common_keys(model, options, v3 ? "DeepseekV3ForCausalLM" : "DeepseekV2ForCausalLM",
-                              v3 ? "deepseek_v3" : "deepseek_v2");
+    Json config =
+        common_keys(model, options, v3 ? "DeepseekV3ForCausalLM" : "DeepseekV2ForCausalLM",
+                    v3 ? "deepseek_v3" : "deepseek_v2");
     config["intermediate_size"] = model.dense_intermediate;
     config["moe_intermediate_size"] = model.intermediate;
     config["n_routed_experts"] = model.n_experts;
@@ -82,13 +83,19 @@ Json gpt_oss(const Model& model, const RecipeOptions& options) {
 
 Json family_keys(const Model& model, const RecipeOptions& options) {
     switch (model.family) {
-        case Family::Mixtral: return mixtral(model, options);
-        case Family::Qwen2Moe: return qwen(model, options, "Qwen2MoeForCausalLM", "qwen2_moe");
-        case Family::Qwen3Moe: return qwen(model, options, "Qwen3MoeForCausalLM", "qwen3_moe");
-        case Family::Qwen3Next: return qwen(model, options, "Qwen3NextForCausalLM", "qwen3_next");
+        case Family::Mixtral:
+            return mixtral(model, options);
+        case Family::Qwen2Moe:
+            return qwen(model, options, "Qwen2MoeForCausalLM", "qwen2_moe");
+        case Family::Qwen3Moe:
+            return qwen(model, options, "Qwen3MoeForCausalLM", "qwen3_moe");
+        case Family::Qwen3Next:
+            return qwen(model, options, "Qwen3NextForCausalLM", "qwen3_next");
         case Family::DeepseekV2:
-        case Family::DeepseekV3: return deepseek(model, options);
-        case Family::GptOss: return gpt_oss(model, options);
+        case Family::DeepseekV3:
+            return deepseek(model, options);
+        case Family::GptOss:
+            return gpt_oss(model, options);
     }
     throw Failure(model.name + " has no config");
 }
@@ -106,11 +113,12 @@ Json unquantised_modules(const Model& model, const RecipeOptions& options) {
 Json mxfp4_keys(const Model& model, const RecipeOptions& options) {
     if (model.family == Family::GptOss) {
         return {{"quant_method", "mxfp4"},
-                {"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router",
-                                            "model.embed_tokens", "lm_head"}}};
+                {"modules_to_not_convert",
+                 {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                  "lm_head"}}};
     }
-    const Json weights = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32},
-                          {"symmetric", true}, {"dynamic", false}};
+    const Json weights = {{"num_bits", 4},    {"type", "float"},   {"strategy", "group"},
+                          {"group_size", 32}, {"symmetric", true}, {"dynamic", false}};
     return {{"quant_method", "compressed-tensors"},
             {"format", "mxfp4-pack-quantized"},
             {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},

@@ -1,4 +1,5 @@
-// explain.cpp - `moe explain`: the plan's own account of itself, for a checkpoint's layer or a model of the table.
+// explain.cpp - `moe explain`: the plan's own account of itself, for a checkpoint's layer or a
+// model of the table.
 #include <fmt/format.h>
 
 #include "checkpoint.hpp"

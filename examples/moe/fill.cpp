@@ -18,7 +18,8 @@ namespace {
 constexpr uint64_t chunk_elements = uint64_t{1} << 18;
 
 bool is_plain(const moe_format& format) {
-    return format.type == MOE_TYPE_F32 || format.type == MOE_TYPE_F16 || format.type == MOE_TYPE_BF16;
+    return format.type == MOE_TYPE_F32 || format.type == MOE_TYPE_F16 ||
+           format.type == MOE_TYPE_BF16;
 }
 
 class Worker {
@@ -74,7 +75,8 @@ class Worker {
         args.data_bytes = data_.size();
         args.scales = scales_.empty() ? nullptr : scales_.data();
         args.scale_bytes = scales_.size();
-        args.global_scale = matrix.format.global_scale == MOE_GLOBAL_SCALE_NONE ? nullptr : global_scale;
+        args.global_scale =
+            matrix.format.global_scale == MOE_GLOBAL_SCALE_NONE ? nullptr : global_scale;
         check(moe_quantize(&args));
     }
 
@@ -94,7 +96,8 @@ struct Work {
     uint64_t done = 0;
 };
 
-void work_on(Work& work, const Recipe& recipe, OutputFiles& files, Progress& progress, uint64_t total) {
+void work_on(Work& work, const Recipe& recipe, OutputFiles& files, Progress& progress,
+             uint64_t total) {
     try {
         Worker worker(recipe, files);
         while (!work.stop) {
@@ -121,7 +124,8 @@ void fill_files(const Recipe& recipe, OutputFiles& files, int32_t n_threads, Pro
     {
         std::vector<std::jthread> threads;
         for (unsigned i = 0; i < wanted; ++i) {
-            threads.emplace_back([&] { work_on(work, recipe, files, progress, recipe.total_bytes()); });
+            threads.emplace_back(
+                [&] { work_on(work, recipe, files, progress, recipe.total_bytes()); });
         }
     }
     if (work.error) std::rethrow_exception(work.error);

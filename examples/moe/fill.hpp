@@ -1,4 +1,5 @@
-// fill.hpp - makes the matrices of a recipe and writes them, on several threads; memory is one matrix per thread.
+// fill.hpp - makes the matrices of a recipe and writes them, on several threads; memory is one
+// matrix per thread.
 #pragma once
 
 #include <cstdint>

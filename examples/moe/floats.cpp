@@ -16,9 +16,12 @@ uint16_t bf16_from(float value) {
     return static_cast<uint16_t>(is_nan ? (bits >> 16 | 0x40U) : rounded);
 }
 
-float f32_from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+float f32_from_bf16(uint16_t bits) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
-// Adding a power of two lets the float adder do the rounding of subnormals; normals round by integer carry.
+// Adding a power of two lets the float adder do the rounding of subnormals; normals round by
+// integer carry.
 uint16_t f16_from(float value) {
     const auto bits = std::bit_cast<uint32_t>(value);
     const uint32_t sign = bits >> 16 & 0x8000U;
@@ -36,7 +39,8 @@ uint16_t f16_from(float value) {
 float f32_from_f16(uint16_t bits) {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
     const uint32_t magnitude = bits & 0x7FFFU;
-    if (magnitude >= 0x7C00U) return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
+    if (magnitude >= 0x7C00U)
+        return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
     const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
 }

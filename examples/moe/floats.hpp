@@ -1,4 +1,5 @@
-// floats.hpp - float32 to and from the 16-bit types of activations and weights, to nearest, ties to even.
+// floats.hpp - float32 to and from the 16-bit types of activations and weights, to nearest, ties to
+// even.
 #pragma once
 
 #include <cstdint>

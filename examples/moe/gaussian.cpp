@@ -9,10 +9,15 @@ namespace {
 
 constexpr size_t table_size = 65536;
 
-double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
-double normal_pdf(double x) { return 0.39894228040143267794 * std::exp(-0.5 * x * x); }
+double normal_cdf(double x) {
+    return 0.5 * std::erfc(-x * 0.70710678118654752440);
+}
+double normal_pdf(double x) {
+    return 0.39894228040143267794 * std::exp(-0.5 * x * x);
+}
 
-// The upper half by Newton steps from the quantile before, the lower half by symmetry; scaled to variance 1.
+// The upper half by Newton steps from the quantile before, the lower half by symmetry; scaled to
+// variance 1.
 std::vector<float> make_table() {
     std::vector<double> half(table_size / 2);
     double x = 0.0;

@@ -1,5 +1,6 @@
-// gaussian.hpp - normally distributed numbers, fast and repeatable: element i of stream s is one of 65536 quantiles
-// of the normal distribution, chosen by 16 bits of a hash of (s, i). Any element can be made alone, on any thread.
+// gaussian.hpp - normally distributed numbers, fast and repeatable: element i of stream s is one of
+// 65536 quantiles of the normal distribution, chosen by 16 bits of a hash of (s, i). Any element
+// can be made alone, on any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// gguf_text.cpp - the header of a GGUF file (version 3): metadata as llama.cpp's converter writes it, tensor table.
+// gguf_text.cpp - the header of a GGUF file (version 3): metadata as llama.cpp's converter writes
+// it, tensor table.
 #include <cstring>
 
 #include "checkpoint_files.hpp"
@@ -63,12 +64,18 @@ class Metadata {
 
 const char* architecture_of(const Model& model) {
     switch (model.family) {
-        case Family::Mixtral: return "llama";
-        case Family::Qwen2Moe: return "qwen2moe";
-        case Family::Qwen3Moe: return "qwen3moe";
-        case Family::Qwen3Next: return "qwen3next";
-        case Family::GptOss: return "gpt-oss";
-        default: return "deepseek2";
+        case Family::Mixtral:
+            return "llama";
+        case Family::Qwen2Moe:
+            return "qwen2moe";
+        case Family::Qwen3Moe:
+            return "qwen3moe";
+        case Family::Qwen3Next:
+            return "qwen3next";
+        case Family::GptOss:
+            return "gpt-oss";
+        default:
+            return "deepseek2";
     }
 }
 
@@ -97,7 +104,8 @@ Metadata metadata_of(const Model& model, const RecipeOptions& options) {
     keys.u32(arch + "attention.head_count", model.n_heads);
     keys.u32(arch + "expert_count", model.n_experts);
     keys.u32(arch + "expert_used_count", model.top_k);
-    if (model.family != Family::Mixtral) keys.u32(arch + "expert_feed_forward_length", model.intermediate);
+    if (model.family != Family::Mixtral)
+        keys.u32(arch + "expert_feed_forward_length", model.intermediate);
     const bool deepseek = model.family == Family::DeepseekV2 || model.family == Family::DeepseekV3;
     if (deepseek) deepseek_keys(keys, arch, model);
     if (!deepseek && model.shared_intermediate > 0) {
@@ -106,7 +114,9 @@ Metadata metadata_of(const Model& model, const RecipeOptions& options) {
     return keys;
 }
 
-uint64_t aligned(uint64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+uint64_t aligned(uint64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
 void tensor_entry(Bytes& bytes, const Piece& piece) {
     bytes.string(piece.name);

@@ -23,7 +23,8 @@ uint64_t bytes_of(const moe_tensor& tensor) {
     const uint64_t codes = tensor.data_bytes + tensor.scale_bytes;
     const bool apart = tensor.data_per_expert != nullptr;
     const uint64_t matrices = apart ? codes * static_cast<uint64_t>(tensor.n_experts) : codes;
-    return matrices + tensor.zero_point_bytes + tensor.permutation_bytes + tensor.nested_scale_bytes +
+    return matrices + tensor.zero_point_bytes + tensor.permutation_bytes +
+           tensor.nested_scale_bytes +
            sizeof(float) * static_cast<uint64_t>(tensor.n_global_scales);
 }
 
@@ -56,7 +57,8 @@ LayerRun describe(const moe_checkpoint* checkpoint, const std::string& path, int
 // The structs are made of 32-bit fields alone and start as zero, so their bytes can be compared.
 bool equal(const LayerRun& a, const LayerRun& b) {
     return std::memcmp(&a.source.desc, &b.source.desc, sizeof(moe_layer_desc)) == 0 &&
-           std::memcmp(a.source.formats.data(), b.source.formats.data(), sizeof(a.source.formats)) == 0 &&
+           std::memcmp(a.source.formats.data(), b.source.formats.data(),
+                       sizeof(a.source.formats)) == 0 &&
            a.bytes == b.bytes && a.problem == b.problem;
 }
 
@@ -73,7 +75,9 @@ std::vector<LayerRun> runs_of(const moe_checkpoint* checkpoint, const std::strin
     return runs;
 }
 
-std::string number_or_dash(int32_t number) { return number > 0 ? std::to_string(number) : "-"; }
+std::string number_or_dash(int32_t number) {
+    return number > 0 ? std::to_string(number) : "-";
+}
 
 // Roles of one format together: "bf16 router; nvfp4 gate up down".
 std::string format_words(const LayerRun& run) {
@@ -96,15 +100,16 @@ std::vector<std::string> table_row(const LayerRun& run) {
     const moe_layer_desc& layer = run.source.desc;
     std::string experts = std::to_string(layer.n_experts);
     if (layer.n_identity_experts > 0) experts += fmt::format("+{}", layer.n_identity_experts);
-    return {range_words(run.layers),
-            std::to_string(layer.hidden),
-            std::to_string(layer.intermediate),
-            experts,
-            std::to_string(layer.top_k),
-            number_or_dash(layer.shared_intermediate) + (layer.has_shared_expert_gate ? " gated" : ""),
-            number_or_dash(layer.latent),
-            byte_words(run.bytes),
-            routing_words(layer)};
+    return {
+        range_words(run.layers),
+        std::to_string(layer.hidden),
+        std::to_string(layer.intermediate),
+        experts,
+        std::to_string(layer.top_k),
+        number_or_dash(layer.shared_intermediate) + (layer.has_shared_expert_gate ? " gated" : ""),
+        number_or_dash(layer.latent),
+        byte_words(run.bytes),
+        routing_words(layer)};
 }
 
 int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
@@ -112,15 +117,16 @@ int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
     fmt::print("{}: {}, {} file{}, {} tensors, {}\n", options.checkpoint,
                info.is_gguf ? "GGUF" : "safetensors", info.n_files, info.n_files == 1 ? "" : "s",
                info.n_tensors, byte_words(info.file_bytes));
-    fmt::print("family {}, model type {}, {} MoE layer{}\n\n", info.family, info.model_type, info.n_layers,
-               info.n_layers == 1 ? "" : "s");
+    fmt::print("family {}, model type {}, {} MoE layer{}\n\n", info.family, info.model_type,
+               info.n_layers, info.n_layers == 1 ? "" : "s");
     std::vector<std::vector<std::string>> rows = {
         {"layers", "H", "I", "E", "k", "shared", "latent", "bytes/layer", "routing"}};
     for (const LayerRun& run : runs) rows.push_back(table_row(run));
     fmt::print("{}\n", table_words(rows));
     for (const LayerRun& run : runs) {
-        fmt::print("layers {}: {}; {}\n", range_words(run.layers), activation_words(run.source.desc),
-                   run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
+        fmt::print(
+            "layers {}: {}; {}\n", range_words(run.layers), activation_words(run.source.desc),
+            run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
     }
     return 0;
 }

@@ -18,8 +18,8 @@ std::vector<unsigned char> encoded(const std::vector<float>& values, moe_type ty
     return bytes;
 }
 
-std::shared_ptr<moe_weights> load(const moe_plan* plan, const moe_checkpoint* checkpoint, int32_t layer,
-                                  moe_ownership ownership, Progress& progress) {
+std::shared_ptr<moe_weights> load(const moe_plan* plan, const moe_checkpoint* checkpoint,
+                                  int32_t layer, moe_ownership ownership, Progress& progress) {
     auto options = sized<moe_load_options>();
     options.ownership = ownership;
     options.progress = Progress::callback;
@@ -93,8 +93,8 @@ LayerCall::LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weight
       x_type_(choice.x_type),
       out_type_(choice.out_type == MOE_TYPE_NONE ? choice.x_type : choice.out_type) {}
 
-moe_forward_args LayerCall::arguments(int64_t n_tokens, const void* x, void* out, CallResult& result,
-                                      const CallResult* given) const {
+moe_forward_args LayerCall::arguments(int64_t n_tokens, const void* x, void* out,
+                                      CallResult& result, const CallResult* given) const {
     auto args = sized<moe_forward_args>();
     args.n_tokens = n_tokens;
     args.x = x;
@@ -122,7 +122,8 @@ CallResult LayerCall::forward(const std::vector<float>& x, int64_t n_tokens, int
     result.out.resize(tokens * static_cast<size_t>(layer_.hidden));
     result.ids.resize(slots);
     result.weights.resize(slots);
-    result.counts.resize(static_cast<size_t>(layer_.n_experts) + static_cast<size_t>(layer_.n_identity_experts));
+    result.counts.resize(static_cast<size_t>(layer_.n_experts) +
+                         static_cast<size_t>(layer_.n_identity_experts));
     const std::vector<unsigned char> input = encoded(x, x_type_);
     std::vector<unsigned char> output(result.out.size() * element_bytes(out_type_));
     const moe_forward_args args = arguments(n_tokens, input.data(), output.data(), result, given);

@@ -15,10 +15,11 @@ moe_device_info device_info(moe_device_kind kind, int32_t index) {
 }
 
 std::string device_line(const moe_device_info& info) {
-    std::string line = fmt::format("{} {}: {}, {} {}, {}", device_kind_name(info.kind), info.index, info.name,
-                                   info.n_cores, info.kind == MOE_DEVICE_CPU ? "cores" : "multiprocessors",
-                                   byte_words(info.memory_bytes));
-    if (info.kind == MOE_DEVICE_CUDA) line += fmt::format(", sm_{}{}", info.arch_major, info.arch_minor);
+    std::string line = fmt::format(
+        "{} {}: {}, {} {}, {}", device_kind_name(info.kind), info.index, info.name, info.n_cores,
+        info.kind == MOE_DEVICE_CPU ? "cores" : "multiprocessors", byte_words(info.memory_bytes));
+    if (info.kind == MOE_DEVICE_CUDA)
+        line += fmt::format(", sm_{}{}", info.arch_major, info.arch_minor);
     if (info.features[0] != '\0') line += fmt::format("\n       {}", info.features);
     return line;
 }
@@ -36,7 +37,8 @@ void list_kind(moe_device_kind kind) {
 }  // namespace
 
 int list_formats() {
-    std::vector<std::vector<std::string>> rows = {{"format", "bits/weight", "block", "reads", "quantises"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"format", "bits/weight", "block", "reads", "quantises"}};
     for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) {
         const moe_format format = format_by_name(name);
         auto info = sized<moe_format_info>();
@@ -56,8 +58,8 @@ int list_devices() {
 }
 
 int print_version() {
-    fmt::print("moe {} (built for {}.{}.{})\n{}", moe_version_string(), MOE_VERSION_MAJOR, MOE_VERSION_MINOR,
-               MOE_VERSION_PATCH, moe_build_info());
+    fmt::print("moe {} (built for {}.{}.{})\n{}", moe_version_string(), MOE_VERSION_MAJOR,
+               MOE_VERSION_MINOR, MOE_VERSION_PATCH, moe_build_info());
     if (!std::string(moe_build_info()).ends_with('\n')) fmt::print("\n");
     return 0;
 }

@@ -1,4 +1,5 @@
-// make_model.cpp - `moe make-model`: a random checkpoint with a released model's names, sizes and formats.
+// make_model.cpp - `moe make-model`: a random checkpoint with a released model's names, sizes and
+// formats.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,24 +14,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const formats[] = {"bf16", "f16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "q8_0", "q4_k"};
+const char* const formats[] = {"bf16",  "f16",   "f32",  "fp8_128x128",
+                               "nvfp4", "mxfp4", "q8_0", "q4_k"};
 
 void check_format(const std::string& format) {
     for (const char* known : formats) {
         if (format == known) return;
     }
-    throw UsageFailure(fmt::format("--format must be one of {}, not {}", fmt::join(formats, ", "), format));
+    throw UsageFailure(
+        fmt::format("--format must be one of {}, not {}", fmt::join(formats, ", "), format));
 }
 
 int list_models() {
     std::vector<std::vector<std::string>> rows = {
         {"model", "H", "I", "E", "top-k", "shared", "MoE layers", "format", "routing"}};
     for (const Model& model : all_models()) {
-        rows.push_back({model.name, std::to_string(model.hidden), std::to_string(model.intermediate),
-                        std::to_string(model.n_experts), std::to_string(model.top_k),
-                        model.shared_intermediate > 0 ? std::to_string(model.shared_intermediate) : "-",
-                        fmt::format("{}-{}", model.first_moe_layer, model.n_layers - 1),
-                        model.native_format, routing_words(layer_of(model))});
+        rows.push_back(
+            {model.name, std::to_string(model.hidden), std::to_string(model.intermediate),
+             std::to_string(model.n_experts), std::to_string(model.top_k),
+             model.shared_intermediate > 0 ? std::to_string(model.shared_intermediate) : "-",
+             fmt::format("{}-{}", model.first_moe_layer, model.n_layers - 1), model.native_format,
+             routing_words(layer_of(model))});
     }
     fmt::print("{}\nformats: {} (the last two make a GGUF file)\n", table_words(rows),
                fmt::join(formats, ", "));
@@ -48,11 +52,12 @@ void prepare_folder(const fs::path& folder) {
 }
 
 // The layout of the files, with nothing but headers written.
-Recipe lay_out(const Model& model, const RecipeOptions& recipe_options, const MakeModelOptions& options,
-               OutputFiles& files) {
+Recipe lay_out(const Model& model, const RecipeOptions& recipe_options,
+               const MakeModelOptions& options, OutputFiles& files) {
     const fs::path folder = options.folder;
     const bool gguf = is_gguf_format(recipe_options.format);
-    Recipe recipe = gguf ? gguf_recipe(model, recipe_options) : safetensors_recipe(model, recipe_options);
+    Recipe recipe =
+        gguf ? gguf_recipe(model, recipe_options) : safetensors_recipe(model, recipe_options);
     prepare_folder(folder);
     if (gguf) {
         const std::string name = fmt::format("{}-{}.gguf", model.name, recipe_options.format);
@@ -68,9 +73,9 @@ void report(const Model& model, const RecipeOptions& recipe_options, const Recip
     const int32_t first = model.first_moe_layer;
     std::vector<int32_t> layers;
     for (int32_t i = 0; i < recipe_options.n_layers; ++i) layers.push_back(first + i);
-    fmt::print("{}: {} in {}, layer {}, {} tensors, {} in {}\n", path, model.name, recipe_options.format,
-               range_words(layers), recipe.pieces.size(), byte_words(recipe.total_bytes()),
-               time_words(seconds));
+    fmt::print("{}: {} in {}, layer {}, {} tensors, {} in {}\n", path, model.name,
+               recipe_options.format, range_words(layers), recipe.pieces.size(),
+               byte_words(recipe.total_bytes()), time_words(seconds));
 }
 
 }  // namespace

@@ -10,21 +10,26 @@ namespace {
 
 constexpr int32_t k_quant_block = 256;
 
-// name, family, native format, H, I, E, k, S, n shared, groups, kept, first MoE layer, layers, dense I, heads, scale
-const std::vector<Model> models = {
-    {"mixtral-8x7b", Family::Mixtral, "bf16", 4096, 14336, 8, 2, 0, 0, 0, 0, 0, 32, 14336, 32, 1.0F},
-    {"qwen2-57b-a14b", Family::Qwen2Moe, "bf16", 3584, 2560, 64, 8, 20480, 1, 0, 0, 0, 28, 18944, 28, 1.0F},
-    {"qwen3-30b-a3b", Family::Qwen3Moe, "bf16", 2048, 768, 128, 8, 0, 0, 0, 0, 0, 48, 6144, 32, 1.0F},
-    {"qwen3-235b-a22b", Family::Qwen3Moe, "bf16", 4096, 1536, 128, 8, 0, 0, 0, 0, 0, 94, 12288, 64, 1.0F},
-    {"qwen3-next-80b-a3b", Family::Qwen3Next, "bf16", 2048, 512, 512, 10, 512, 1, 0, 0, 0, 48, 5120, 16, 1.0F},
-    {"deepseek-v2-lite", Family::DeepseekV2, "bf16", 2048, 1408, 64, 6, 2816, 2, 0, 0, 1, 27, 10944, 16, 1.0F},
-    {"deepseek-v3", Family::DeepseekV3, "fp8_128x128", 7168, 2048, 256, 8, 2048, 1, 8, 4, 3, 61, 18432, 128,
-     2.5F},
-    {"gpt-oss-20b", Family::GptOss, "mxfp4", 2880, 2880, 32, 4, 0, 0, 0, 0, 0, 24, 2880, 64, 1.0F},
-    {"gpt-oss-120b", Family::GptOss, "mxfp4", 2880, 2880, 128, 4, 0, 0, 0, 0, 0, 36, 2880, 64, 1.0F},
-};
+using enum Family;
 
-int32_t round_up(int32_t value, int32_t unit) { return (value + unit - 1) / unit * unit; }
+// In the order of the struct's fields.
+// clang-format off
+const std::vector<Model> models = {
+    {"mixtral-8x7b", Mixtral, "bf16", 4096, 14336, 8, 2, 0, 0, 0, 0, 0, 32, 14336, 32, 1.0F},
+    {"qwen2-57b-a14b", Qwen2Moe, "bf16", 3584, 2560, 64, 8, 20480, 1, 0, 0, 0, 28, 18944, 28, 1.0F},
+    {"qwen3-30b-a3b", Qwen3Moe, "bf16", 2048, 768, 128, 8, 0, 0, 0, 0, 0, 48, 6144, 32, 1.0F},
+    {"qwen3-235b-a22b", Qwen3Moe, "bf16", 4096, 1536, 128, 8, 0, 0, 0, 0, 0, 94, 12288, 64, 1.0F},
+    {"qwen3-next-80b-a3b", Qwen3Next, "bf16", 2048, 512, 512, 10, 512, 1, 0, 0, 0, 48, 5120, 16, 1.0F},
+    {"deepseek-v2-lite", DeepseekV2, "bf16", 2048, 1408, 64, 6, 2816, 2, 0, 0, 1, 27, 10944, 16, 1.0F},
+    {"deepseek-v3", DeepseekV3, "fp8_128x128", 7168, 2048, 256, 8, 2048, 1, 8, 4, 3, 61, 18432, 128, 2.5F},
+    {"gpt-oss-20b", GptOss, "mxfp4", 2880, 2880, 32, 4, 0, 0, 0, 0, 0, 24, 2880, 64, 1.0F},
+    {"gpt-oss-120b", GptOss, "mxfp4", 2880, 2880, 128, 4, 0, 0, 0, 0, 0, 36, 2880, 64, 1.0F},
+};
+// clang-format on
+
+int32_t round_up(int32_t value, int32_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
 
 // An eighth, on the grid that the released size is on.
 int32_t reduced_size(int32_t size, const std::string& format) {
@@ -96,7 +101,9 @@ std::vector<std::pair<moe_role, int32_t>> matrices_of(const Model& model) {
 
 }  // namespace
 
-const std::vector<Model>& all_models() { return models; }
+const std::vector<Model>& all_models() {
+    return models;
+}
 
 const Model& model_by_name(const std::string& name) {
     std::string known;
@@ -150,7 +157,9 @@ LayerSource source_of(const Model& model, const std::string& format) {
     return source;
 }
 
-bool is_gguf_format(const std::string& format) { return format == "q8_0" || format == "q4_k"; }
+bool is_gguf_format(const std::string& format) {
+    return format == "q8_0" || format == "q4_k";
+}
 
 std::string gguf_format_for(const std::string& format, int64_t columns) {
     return format == "q4_k" && columns % k_quant_block != 0 ? "q8_0" : format;

@@ -1,5 +1,6 @@
-// moe_cpp.hpp - the few lines that make moe.h pleasant from C++: handles that end themselves, a status
-// that becomes an exception, structs that start with their size. Copy it into your own program if it helps.
+// moe_cpp.hpp - the few lines that make moe.h pleasant from C++: handles that end themselves, a
+// status that becomes an exception, structs that start with their size. Copy it into your own
+// program if it helps.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@ struct UsageFailure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throws the library's own sentence. Call it on the thread that made the call: the last error is thread-local.
+// Throws the library's own sentence. Call it on the thread that made the call: the last error is
+// thread-local.
 inline void check(moe_status status) {
     if (status == MOE_OK) return;
     const std::string sentence = moe_last_error();

@@ -1,5 +1,5 @@
-// npy.cpp - reading and writing .npy. The header is a Python dict literal with three keys; the parser below takes
-// exactly that and nothing else, inside a buffer whose length was proved first.
+// npy.cpp - reading and writing .npy. The header is a Python dict literal with three keys; the
+// parser below takes exactly that and nothing else, inside a buffer whose length was proved first.
 #include "npy.hpp"
 
 #include <fmt/format.h>
@@ -58,7 +58,8 @@ class DictParser {
         return true;
     }
     void expect(char wanted) {
-        if (!take(wanted)) refuse(path_, fmt::format("no '{}' at byte {} of the npy header", wanted, at_));
+        if (!take(wanted))
+            refuse(path_, fmt::format("no '{}' at byte {} of the npy header", wanted, at_));
     }
     std::string word() {
         expect('\'');
@@ -158,7 +159,8 @@ std::string shape_words(const std::vector<int64_t>& shape) {
 }
 
 void check_header(const Header& header, const std::string& path, uint64_t data_bytes) {
-    if (header.descr != "<f4") refuse(path, "dtype must be '<f4' (float32), found '" + header.descr + "'");
+    if (header.descr != "<f4")
+        refuse(path, "dtype must be '<f4' (float32), found '" + header.descr + "'");
     if (header.order != "False") {
         refuse(path, "must be in C order, found fortran_order: " + header.order);
     }
@@ -177,8 +179,8 @@ void check_header(const Header& header, const std::string& path, uint64_t data_b
 
 void write_array(const std::string& path, const char* descr, int64_t rows, int64_t columns,
                  const void* data, size_t bytes) {
-    std::string header =
-        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", descr, rows, columns);
+    std::string header = fmt::format(
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", descr, rows, columns);
     header.append(63 - (magic_size + 4 + header.size()) % 64, ' ');
     header += '\n';
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
@@ -209,7 +211,8 @@ FloatArray read_npy(const std::string& path) {
     return array;
 }
 
-void write_npy(const std::string& path, int64_t rows, int64_t columns, const std::vector<float>& values) {
+void write_npy(const std::string& path, int64_t rows, int64_t columns,
+               const std::vector<float>& values) {
     write_array(path, "<f4", rows, columns, values.data(), values.size() * sizeof(float));
 }
 

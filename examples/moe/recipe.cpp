@@ -38,7 +38,8 @@ void RecipeBuilder::plain(const std::string& name, const std::string& type,
     int64_t elements = 1;
     for (const int64_t size : shape) elements *= size;
     const uint64_t element = element_bytes(format.type);
-    const int32_t data = piece(name, dtype_of(type), shape, static_cast<uint64_t>(elements) * element);
+    const int32_t data =
+        piece(name, dtype_of(type), shape, static_cast<uint64_t>(elements) * element);
     recipe_.pieces.back().ggml_type = type == "f32" ? 0 : (type == "f16" ? 1 : 30);
     for (int64_t first = 0; first < elements; first += plain_part) {
         Matrix matrix;
@@ -72,7 +73,9 @@ void RecipeBuilder::stack(const std::string& stream_name, int64_t n, int64_t row
     }
 }
 
-float weight_sigma(int64_t columns) { return 1.0F / std::sqrt(static_cast<float>(columns)); }
+float weight_sigma(int64_t columns) {
+    return 1.0F / std::sqrt(static_cast<float>(columns));
+}
 
 std::string dtype_of(const std::string& type) {
     if (type == "f32") return "F32";

@@ -1,5 +1,6 @@
-// recipe.hpp - a random checkpoint before it is written: the tensors that its files have ("pieces"), and the random
-// matrices whose codes and scales fill them. Nothing here touches a file.
+// recipe.hpp - a random checkpoint before it is written: the tensors that its files have
+// ("pieces"), and the random matrices whose codes and scales fill them. Nothing here touches a
+// file.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace moe::cli {
 
-// One tensor as a file has it. Shapes are row-major; file and offset are set when the files are laid out.
+// One tensor as a file has it. Shapes are row-major; file and offset are set when the files are
+// laid out.
 struct Piece {
     std::string name;
     std::string dtype;       // safetensors
@@ -53,7 +55,8 @@ struct RecipeOptions {
     uint64_t seed = 0;
 };
 
-// Names and layouts of released safetensors folders, and of GGUF files as llama.cpp's converter writes them.
+// Names and layouts of released safetensors folders, and of GGUF files as llama.cpp's converter
+// writes them.
 Recipe safetensors_recipe(const Model& model, const RecipeOptions& options);
 Recipe gguf_recipe(const Model& model, const RecipeOptions& options);
 
@@ -69,7 +72,8 @@ class RecipeBuilder {
                float mean, float sigma);
     // n matrices rows x columns, one behind the other in `data` and, if it is one, in `scales`.
     void stack(const std::string& stream_name, int64_t n, int64_t rows, int64_t columns,
-               const moe_format& format, float sigma, int32_t data, int32_t scales, int32_t global_scale);
+               const moe_format& format, float sigma, int32_t data, int32_t scales,
+               int32_t global_scale);
 
   private:
     Recipe& recipe_;

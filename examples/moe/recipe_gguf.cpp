@@ -1,4 +1,5 @@
-// recipe_gguf.cpp - the tensor names and shapes of GGUF files: experts stacked, the router and all vectors in f32.
+// recipe_gguf.cpp - the tensor names and shapes of GGUF files: experts stacked, the router and all
+// vectors in f32.
 #include <fmt/format.h>
 
 #include "recipe.hpp"
@@ -12,7 +13,10 @@ constexpr float selection_bias_sigma = 0.05F;
 class Writer {
   public:
     Writer(Recipe& recipe, const Model& model, const RecipeOptions& options)
-        : recipe_(recipe), build_(recipe, options.seed), model_(model), format_name_(options.format) {}
+        : recipe_(recipe),
+          build_(recipe, options.seed),
+          model_(model),
+          format_name_(options.format) {}
 
     void layer(int32_t index) {
         block_ = fmt::format("blk.{}.", index);
@@ -44,7 +48,8 @@ class Writer {
     }
 
     void experts(const std::string& which, int64_t rows, int64_t columns) {
-        matrices("ffn_" + which + "_exps.weight", {model_.n_experts, rows, columns}, model_.n_experts);
+        matrices("ffn_" + which + "_exps.weight", {model_.n_experts, rows, columns},
+                 model_.n_experts);
     }
 
     void biases() {
@@ -77,8 +82,8 @@ class Writer {
 
 Recipe gguf_recipe(const Model& model, const RecipeOptions& options) {
     if (options.format == "q4_k" && model.hidden % 256 != 0) {
-        throw Failure(fmt::format("{} has {} columns, no multiple of q4_k's 256; use q8_0", model.name,
-                                  model.hidden),
+        throw Failure(fmt::format("{} has {} columns, no multiple of q4_k's 256; use q8_0",
+                                  model.name, model.hidden),
                       MOE_ERROR_UNSUPPORTED);
     }
     Recipe recipe;

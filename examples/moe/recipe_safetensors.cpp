@@ -1,4 +1,5 @@
-// recipe_safetensors.cpp - the tensor names and shapes of released safetensors folders, family by family.
+// recipe_safetensors.cpp - the tensor names and shapes of released safetensors folders, family by
+// family.
 #include <fmt/format.h>
 
 #include "recipe.hpp"
@@ -39,7 +40,8 @@ class Writer {
     // A torch Linear [rows, columns] with the tensors its quantiser would write.
     void linear(const std::string& name, int64_t rows, int64_t columns) {
         if (is_plain()) {
-            build_.plain(name + ".weight", plain_type_, {rows, columns}, 0.0F, weight_sigma(columns));
+            build_.plain(name + ".weight", plain_type_, {rows, columns}, 0.0F,
+                         weight_sigma(columns));
         } else if (format_name_ == "fp8_128x128") {
             const std::vector<int64_t> grid = {(rows + 127) / 128, (columns + 127) / 128};
             coded(name, ".weight", "F8_E4M3", {rows, columns}, ".weight_scale_inv", "F32", grid);
@@ -59,18 +61,21 @@ class Writer {
         const int64_t rows = data_shape[0];
         const int64_t columns = format_name_ == "fp8_128x128" ? data_shape[1] : 2 * data_shape[1];
         const FormatSize size = format_size(format_, rows, columns);
-        const int32_t data = build_.piece(name + data_suffix, data_dtype, std::move(data_shape), size.data);
+        const int32_t data =
+            build_.piece(name + data_suffix, data_dtype, std::move(data_shape), size.data);
         const int32_t scales =
             build_.piece(name + scale_suffix, scale_dtype, std::move(scale_shape), size.scales);
         int32_t global_scale = -1;
         if (format_.global_scale != MOE_GLOBAL_SCALE_NONE) {
             global_scale = build_.piece(name + ".weight_scale_2", "F32", {}, sizeof(float));
         }
-        build_.stack(name, 1, rows, columns, format_, weight_sigma(columns), data, scales, global_scale);
+        build_.stack(name, 1, rows, columns, format_, weight_sigma(columns), data, scales,
+                     global_scale);
     }
 
     void router(const std::string& name) {
-        build_.plain(name, plain_type_, {model_.n_experts, model_.hidden}, 0.0F, weight_sigma(model_.hidden));
+        build_.plain(name, plain_type_, {model_.n_experts, model_.hidden}, 0.0F,
+                     weight_sigma(model_.hidden));
     }
 
     void glu(const std::string& name, const char* gate, const char* up, const char* down,
@@ -102,15 +107,16 @@ class Writer {
 
     void shared(const std::string& block) {
         const bool qwen = model_.family == Family::Qwen2Moe || model_.family == Family::Qwen3Next;
-        glu(block + (qwen ? "shared_expert." : "shared_experts."), "gate_proj", "up_proj", "down_proj",
-            model_.shared_intermediate);
+        glu(block + (qwen ? "shared_expert." : "shared_experts."), "gate_proj", "up_proj",
+            "down_proj", model_.shared_intermediate);
         if (qwen) {
             build_.plain(block + "shared_expert_gate.weight", plain_type_, {1, model_.hidden}, 0.0F,
                          weight_sigma(model_.hidden));
         }
     }
 
-    // Experts fused and stacked; in MXFP4 as [E, rows, blocks, 16], otherwise transposed [E, in, out].
+    // Experts fused and stacked; in MXFP4 as [E, rows, blocks, 16], otherwise transposed [E, in,
+    // out].
     void fused(const std::string& name, int64_t rows, int64_t columns) {
         const int64_t n = model_.n_experts;
         if (is_plain()) {

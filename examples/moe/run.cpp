@@ -1,5 +1,5 @@
-// run.cpp - `moe run`: one layer of a checkpoint on random or given tokens, timed, and checked against the library's
-// fp64 reference when asked.
+// run.cpp - `moe run`: one layer of a checkpoint on random or given tokens, timed, and checked
+// against the library's fp64 reference when asked.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ Tokens tokens_asked_for(const RunOptions& options, int32_t hidden) {
     }
     FloatArray array = read_npy(options.input);
     if (array.columns != hidden) {
-        throw Failure(fmt::format("{}: shape ({}, {}), but the layer's hidden size is {}", options.input,
-                                  array.rows, array.columns, hidden));
+        throw Failure(fmt::format("{}: shape ({}, {}), but the layer's hidden size is {}",
+                                  options.input, array.rows, array.columns, hidden));
     }
     return {array.rows, std::move(array.values)};
 }
@@ -41,18 +41,22 @@ void check_usage(const RunOptions& options) {
         throw UsageFailure("--tokens must be 1 to 1000000");
     }
     if (options.repeat < 1) throw UsageFailure("--repeat must be at least 1");
-    if (options.io != "mmap" && options.io != "read") throw UsageFailure("--io must be mmap or read");
+    if (options.io != "mmap" && options.io != "read")
+        throw UsageFailure("--io must be mmap or read");
 }
 
 bool is_routed(size_t role) {
-    return (role >= MOE_ROLE_GATE && role <= MOE_ROLE_GATE_UP_BIAS) || role == MOE_ROLE_EXPERT_SCALE;
+    return (role >= MOE_ROLE_GATE && role <= MOE_ROLE_GATE_UP_BIAS) ||
+           role == MOE_ROLE_EXPERT_SCALE;
 }
 
 int64_t experts_hit(const CallResult& result) {
-    return std::count_if(result.counts.begin(), result.counts.end(), [](int64_t n) { return n > 0; });
+    return std::count_if(result.counts.begin(), result.counts.end(),
+                         [](int64_t n) { return n > 0; });
 }
 
-// Bytes of weights that the call had to read: the experts hit, and everything that is not an expert.
+// Bytes of weights that the call had to read: the experts hit, and everything that is not an
+// expert.
 uint64_t touched_bytes(const moe_memory_report& report, int64_t n_hit) {
     uint64_t routed = 0;
     uint64_t rest = 0;
@@ -97,9 +101,10 @@ moe_memory_report print_weights(const moe_weights* weights, double seconds) {
     auto report = sized<moe_memory_report>();
     check(moe_weights_memory(weights, &report));
     const bool borrowed = report.borrowed_bytes > 0;
-    fmt::print("weights  {} {}, loaded in {}\n",
-               byte_words(borrowed ? report.borrowed_bytes : report.host_bytes + report.device_bytes),
-               borrowed ? "read in place" : "copied", time_words(seconds));
+    fmt::print(
+        "weights  {} {}, loaded in {}\n",
+        byte_words(borrowed ? report.borrowed_bytes : report.host_bytes + report.device_bytes),
+        borrowed ? "read in place" : "copied", time_words(seconds));
     return report;
 }
 
@@ -107,15 +112,17 @@ void print_timing(const CallResult& result, const moe_memory_report& report, int
     const double best = *std::min_element(result.seconds.begin(), result.seconds.end());
     const int64_t n_hit = experts_hit(result);
     const uint64_t touched = touched_bytes(report, n_hit);
-    fmt::print("call     {} token{}: best {}, median {}, first {}\n", n_tokens, n_tokens == 1 ? "" : "s",
-               time_words(best), time_words(median(result.seconds)), time_words(result.seconds.front()));
+    fmt::print("call     {} token{}: best {}, median {}, first {}\n", n_tokens,
+               n_tokens == 1 ? "" : "s", time_words(best), time_words(median(result.seconds)),
+               time_words(result.seconds.front()));
     fmt::print("touched  {} of {} experts, {}: {:.3g} GB/s\n", n_hit, result.counts.size(),
                byte_words(touched), static_cast<double>(touched) / best / 1e9);
 }
 
 // The layer again, by the library's fp64 reference, with the ids and weights of the first result.
-CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoint, const RunOptions& options,
-                            const LayerSource& source, const Tokens& tokens, const CallResult& result,
+CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoint,
+                            const RunOptions& options, const LayerSource& source,
+                            const Tokens& tokens, const CallResult& result,
                             const std::shared_ptr<moe_weights>& weights) {
     PlanChoice choice;
     choice.device = MOE_DEVICE_CPU;
@@ -125,9 +132,10 @@ CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoi
     choice.max_tokens = tokens.count;
     Plan plan = make_plan(runtime, source, choice);
     Progress progress("loading", options.progress);
-    auto own = can_share(plan.get(), weights.get())
-                   ? weights
-                   : load_weights(plan.get(), checkpoint, options.layer, options.io == "mmap", progress);
+    auto own =
+        can_share(plan.get(), weights.get())
+            ? weights
+            : load_weights(plan.get(), checkpoint, options.layer, options.io == "mmap", progress);
     LayerCall call(runtime, std::move(plan), std::move(own), source.desc, choice);
     return call.forward(tokens.x, tokens.count, 1, &result);
 }
@@ -138,16 +146,19 @@ int print_verdict(const CallResult& result, const CallResult& reference, int64_t
     const double tolerance = type == "f32" ? 1e-5 : 6e-3;
     const double largest = errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());
     const bool pass = largest <= tolerance;
-    fmt::print("check    {}: relative L2 per token against the fp64 reference, largest {:.3g}, median {:.3g}, "
-               "allowed {:g} ({})\n",
-               pass ? "PASS" : "FAIL", largest, median(errors), tolerance,
-               time_words(reference.seconds.front()));
+    fmt::print(
+        "check    {}: relative L2 per token against the fp64 reference, largest {:.3g}, median "
+        "{:.3g}, "
+        "allowed {:g} ({})\n",
+        pass ? "PASS" : "FAIL", largest, median(errors), tolerance,
+        time_words(reference.seconds.front()));
     return pass ? 0 : 1;
 }
 
 void write_results(const RunOptions& options, const LayerSource& source, int64_t n_tokens,
                    const CallResult& result) {
-    if (!options.output.empty()) write_npy(options.output, n_tokens, source.desc.hidden, result.out);
+    if (!options.output.empty())
+        write_npy(options.output, n_tokens, source.desc.hidden, result.out);
     if (!options.ids_output.empty()) {
         write_npy(options.ids_output, n_tokens, source.desc.top_k, result.ids);
     }
@@ -158,7 +169,8 @@ void check_device(const moe_plan* plan) {
     int32_t index = 0;
     check(moe_plan_device(plan, &kind, &index, nullptr));
     if (kind != MOE_DEVICE_CPU) {
-        throw Failure("moe run keeps its tokens in host memory; use --device cpu", MOE_ERROR_UNSUPPORTED);
+        throw Failure("moe run keeps its tokens in host memory; use --device cpu",
+                      MOE_ERROR_UNSUPPORTED);
     }
 }
 
@@ -197,9 +209,10 @@ int run(const RunOptions& options) {
     if (tokens.count > 0) print_timing(result, report, tokens.count);
     write_results(options, source, tokens.count, result);
     if (!options.check) return 0;
-    return print_verdict(result,
-                         reference_result(runtime.get(), checkpoint.get(), options, source, tokens, result, weights),
-                         tokens.count, options.type);
+    return print_verdict(
+        result,
+        reference_result(runtime.get(), checkpoint.get(), options, source, tokens, result, weights),
+        tokens.count, options.type);
 }
 
 }  // namespace moe::cli

@@ -12,19 +12,25 @@ namespace moe::cli {
 namespace {
 
 constexpr std::array<const char*, MOE_ROLE_COUNT> role_names = {
-    "none",          "router",      "router_bias",        "selection_bias", "router_norm",
-    "hash_table",    "expert_scale", "gate",              "up",             "down",
-    "gate_up",       "gate_bias",   "up_bias",            "down_bias",      "gate_up_bias",
-    "shared_gate",   "shared_up",   "shared_down",        "shared_gate_up", "shared_expert_gate",
-    "latent_in",     "latent_out",  "latent_norm"};
+    "none",        "router",      "router_bias",    "selection_bias",
+    "router_norm", "hash_table",  "expert_scale",   "gate",
+    "up",          "down",        "gate_up",        "gate_bias",
+    "up_bias",     "down_bias",   "gate_up_bias",   "shared_gate",
+    "shared_up",   "shared_down", "shared_gate_up", "shared_expert_gate",
+    "latent_in",   "latent_out",  "latent_norm"};
 
 std::string score_words(moe_score score) {
     switch (score) {
-        case MOE_SCORE_NONE: return "logits";
-        case MOE_SCORE_SOFTMAX: return "softmax";
-        case MOE_SCORE_SIGMOID: return "sigmoid";
-        case MOE_SCORE_SQRT_SOFTPLUS: return "sqrt-softplus";
-        default: return fmt::format("score {}", static_cast<int>(score));
+        case MOE_SCORE_NONE:
+            return "logits";
+        case MOE_SCORE_SOFTMAX:
+            return "softmax";
+        case MOE_SCORE_SIGMOID:
+            return "sigmoid";
+        case MOE_SCORE_SQRT_SOFTPLUS:
+            return "sqrt-softplus";
+        default:
+            return fmt::format("score {}", static_cast<int>(score));
     }
 }
 
@@ -45,12 +51,18 @@ std::string group_words(const moe_layer_desc& layer) {
 
 std::string activation_name(moe_activation activation) {
     switch (activation) {
-        case MOE_ACTIVATION_SILU: return "silu";
-        case MOE_ACTIVATION_GELU_TANH: return "gelu-tanh";
-        case MOE_ACTIVATION_GELU_ERF: return "gelu-erf";
-        case MOE_ACTIVATION_RELU2: return "relu2";
-        case MOE_ACTIVATION_SITU: return "situ";
-        default: return fmt::format("activation {}", static_cast<int>(activation));
+        case MOE_ACTIVATION_SILU:
+            return "silu";
+        case MOE_ACTIVATION_GELU_TANH:
+            return "gelu-tanh";
+        case MOE_ACTIVATION_GELU_ERF:
+            return "gelu-erf";
+        case MOE_ACTIVATION_RELU2:
+            return "relu2";
+        case MOE_ACTIVATION_SITU:
+            return "situ";
+        default:
+            return fmt::format("activation {}", static_cast<int>(activation));
     }
 }
 
@@ -78,10 +90,12 @@ std::string role_name(moe_role role) {
 std::string routing_words(const moe_layer_desc& layer) {
     std::string words = score_words(layer.score);
     if (layer.has_selection_bias) words += " + bias";
-    if (layer.has_logit_softcap) words += fmt::format(", logits capped at {:g}", layer.logit_softcap);
+    if (layer.has_logit_softcap)
+        words += fmt::format(", logits capped at {:g}", layer.logit_softcap);
     if (layer.n_group > 1) words += ", " + group_words(layer);
     words += ", " + selection_words(layer);
-    if (layer.post_score != MOE_SCORE_NONE) words += ", " + score_words(layer.post_score) + " of those";
+    if (layer.post_score != MOE_SCORE_NONE)
+        words += ", " + score_words(layer.post_score) + " of those";
     if (layer.renormalize != MOE_RENORMALIZE_NONE) words += ", renormalised";
     if (layer.has_routed_scale && layer.routed_scale != 1.0F) {
         words += fmt::format(", x{:g}", layer.routed_scale);
@@ -126,10 +140,14 @@ std::string range_words(const std::vector<int32_t>& numbers) {
 
 std::string device_kind_name(moe_device_kind kind) {
     switch (kind) {
-        case MOE_DEVICE_AUTO: return "auto";
-        case MOE_DEVICE_CPU: return "cpu";
-        case MOE_DEVICE_CUDA: return "cuda";
-        default: return fmt::format("device {}", static_cast<int>(kind));
+        case MOE_DEVICE_AUTO:
+            return "auto";
+        case MOE_DEVICE_CPU:
+            return "cpu";
+        case MOE_DEVICE_CUDA:
+            return "cuda";
+        default:
+            return fmt::format("device {}", static_cast<int>(kind));
     }
 }
 
@@ -142,7 +160,8 @@ std::string table_words(const std::vector<std::vector<std::string>>& rows) {
     std::string words;
     for (size_t r = 0; r < rows.size(); ++r) {
         std::string line;
-        for (size_t i = 0; i < rows[r].size(); ++i) line += fmt::format("{:<{}}  ", rows[r][i], widths[i]);
+        for (size_t i = 0; i < rows[r].size(); ++i)
+            line += fmt::format("{:<{}}  ", rows[r][i], widths[i]);
         line.erase(line.find_last_not_of(' ') + 1);
         words += line + "\n";
         if (r == 0) words += std::string(line.size(), '-') + "\n";

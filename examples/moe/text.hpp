@@ -10,7 +10,8 @@
 namespace moe::cli {
 
 std::string role_name(moe_role role);
-// "softmax, top-8, renormalised"; "sigmoid + bias, 8 groups keep 4 (top-2 sum), top-8, renormalised, x2.5".
+// "softmax, top-8, renormalised"; "sigmoid + bias, 8 groups keep 4 (top-2 sum), top-8,
+// renormalised, x2.5".
 std::string routing_words(const moe_layer_desc& layer);
 // "silu-GLU"; "silu-GLU alpha 1.702, up + 1, gate <= 7, |up| <= 7".
 std::string activation_words(const moe_layer_desc& layer);
