@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "libmoe/base/handle.hpp"
 #include "libmoe/base/memory.hpp"
 
 namespace moe::cpu {
@@ -11,7 +12,7 @@ class Pool;
 class Team;
 }  // namespace moe::cpu
 
-struct moe_runtime {
+struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
   public:
     explicit moe_runtime(const moe_runtime_desc& desc);
     ~moe_runtime();

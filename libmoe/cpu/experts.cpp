@@ -276,12 +276,19 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
     });
 }
 
+// Rows have no number of tokens: their chunk is as large as the workspace allows.
+int64_t tokens_that_fit(const Call& call) {
+    int64_t tokens = call.setup.chunk_tokens;
+    while (tokens > 1 && scratch_bytes(call.setup, tokens) > call.scratch_size) tokens /= 2;
+    return tokens;
+}
+
 }  // namespace
 
 void experts(const Call& call, const moe_experts_args& args) {
     const bool by_rows = args.out_layout == MOE_OUT_ROWS;
     if (by_rows || args.in_layout != MOE_IN_TOKENS) CallerRows(call, args).report_faults();
-    const int64_t size = by_rows ? std::max<int64_t>(call.setup.chunk_tokens, 1) : args.n_tokens;
+    const int64_t size = by_rows ? tokens_that_fit(call) : args.n_tokens;
     with_any_pipeline(call, size, [&](auto& p) {
         if (by_rows)
             run_by_rows(p, call, args);

@@ -12,7 +12,8 @@ struct Call {
     const Setup& setup;
     const ResidentWeights& weights;
     Faults& faults;
-    std::byte* scratch;  // scratch_bytes(setup, n_tokens)
+    std::byte* scratch;   // scratch_bytes(setup, n_tokens) at least; moe_experts on rows takes what there is
+    uint64_t scratch_size;
 };
 
 void forward(const Call& call, const moe_forward_args& args);

@@ -164,7 +164,7 @@ void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_
 template <class Real>
 void Pipeline<Real>::finish(int64_t n, uint32_t parts) {
     add_token_terms(n, parts);
-    if (layer().latent) project_final(n);
+    if (layer().latent) project_final(n, has_part(parts, MOE_FINISH_LATENT));
     if (layer().shared_intermediate && has_part(parts, MOE_FINISH_SHARED)) run_shared(n);
     add_shared(n, parts);
 }
@@ -189,7 +189,13 @@ void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
 }
 
 template <class Real>
-void Pipeline<Real>::project_final(int64_t n) {
+void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
+    if (!with_routed) {
+        team_.for_each(n, [&](int32_t, int64_t t) {
+            std::fill_n(b_.final + t * layer().hidden, layer().hidden, Real{0});
+        });
+        return;
+    }
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_OUT);
     const InputRows<Real> rows{b_.routed, layer().expert_width(), nullptr};
     team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {

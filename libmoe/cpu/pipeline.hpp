@@ -93,7 +93,7 @@ class Pipeline {
     void choose_experts(const RouteInput& input, int64_t first, int64_t n);
     const int32_t* given_ids(const RouteInput& input, int64_t token, int32_t* ids);
     void add_token_terms(int64_t n, uint32_t parts);
-    void project_final(int64_t n);
+    void project_final(int64_t n, bool with_routed);
     void run_shared(int64_t n);
     void add_shared(int64_t n, uint32_t parts);
 

@@ -3,10 +3,11 @@
 
 #include <deque>
 
+#include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/weights/weights.hpp"
 
-struct moe_weights {
+struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe_weights(moe_runtime* shared_runtime, const moe::WeightsLayout& plan_layout);
     ~moe_weights();
     moe_weights(const moe_weights&) = delete;

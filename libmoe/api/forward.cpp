@@ -1,0 +1,144 @@
+// moe_forward, moe_forward_spmd and the stages.
+#include "libmoe/cpu/forward.hpp"
+
+#include "libmoe/api/arguments.hpp"
+#include "libmoe/api/guard.hpp"
+#include "libmoe/api/workspace.hpp"
+#include "libmoe/cpu/pool.hpp"
+#include "libmoe/weights/load.hpp"
+
+namespace moe {
+namespace {
+
+// The workspace is taken for the duration of a call.
+class Lease {
+  public:
+    explicit Lease(moe_workspace& workspace) : workspace_(workspace) {
+        if (workspace.busy.exchange(true, std::memory_order_acquire))
+            fail(MOE_ERROR_BUSY, "workspace is in use by another thread");
+    }
+    ~Lease() { workspace_.busy.store(false, std::memory_order_release); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+  private:
+    moe_workspace& workspace_;
+};
+
+void check_weights(const moe_plan& plan, const moe_weights* weights) {
+    check_handle(weights, "weights");
+    if (plan.layout.id != weights->layout.id)
+        fail(MOE_ERROR_LAYOUT_MISMATCH, "weights were loaded for another layout than the plan's");
+}
+
+void check_workspace(const moe_plan& plan, const moe_workspace& workspace, int64_t n_tokens) {
+    const uint64_t need = plan.workspace_need(n_tokens).host_bytes;
+    if (workspace.bytes < need)
+        fail(MOE_ERROR_WORKSPACE_TOO_SMALL, "workspace has {} bytes, {} tokens need {}", workspace.bytes,
+             n_tokens, need);
+}
+
+void check_process(const moe_plan& plan) {
+    if (plan.runtime->pool && plan.runtime->pool->forked())
+        fail(MOE_ERROR_FORKED, "the runtime's threads stayed in the parent of this forked process");
+}
+
+// Stages that own no weights still need something to refer to.
+const ResidentWeights& weights_or_none(const moe_weights* weights) {
+    static const ResidentWeights none(std::pmr::null_memory_resource());
+    return weights ? weights->resident : none;
+}
+
+cpu::Call make_call(cpu::Team& team, const moe_plan& plan, const moe_weights* weights,
+                    moe_workspace& workspace) {
+    return {team, plan.setup, weights_or_none(weights), workspace.faults, workspace.memory,
+            workspace.bytes};
+}
+
+// Calls body(team) with the threads of the plan's runtime.
+template <class Body>
+void with_team(const moe_plan& plan, Body body) {
+    const moe_runtime& runtime = *plan.runtime;
+    if (runtime.parallel_for) {
+        cpu::ParallelForTeam team(runtime.n_threads, runtime.parallel_for,
+                                  runtime.parallel_for_user_data);
+        body(team);
+    } else if (runtime.n_threads == 1) {
+        cpu::SerialTeam team;
+        body(team);
+    } else {
+        cpu::PoolTeam team(*runtime.pool);
+        body(team);
+    }
+}
+
+// What every stage call does: arguments, workspace, threads.
+template <class Args, class Check, class Run>
+moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool needs_weights,
+                     moe_workspace* workspace, const Args* given, Check check, Run run) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        check_handle(workspace, "workspace");
+        if (needs_weights) check_weights(*plan, weights);
+        const Args args = check(*plan, given);
+        check_process(*plan);
+        check_workspace(*plan, *workspace, args.n_tokens);
+        Lease lease(*workspace);
+        with_team(*plan, [&](cpu::Team& team) {
+            run(make_call(team, *plan, weights, *workspace), args);
+        });
+    });
+}
+
+}  // namespace
+}  // namespace moe
+
+using namespace moe;
+
+moe_status moe_forward(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
+                       const moe_forward_args* args) noexcept {
+    return run_stage(plan, weights, true, workspace, args, forward_arguments, cpu::forward);
+}
+
+moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
+                            const moe_forward_args* given, int32_t thread_index,
+                            int32_t n_threads) noexcept {
+    return guard([&] {
+        // Every thread checks the same arguments and so comes to the same status before the first barrier.
+        check_handle(plan, "plan");
+        check_handle(workspace, "workspace");
+        check_weights(*plan, weights);
+        require(n_threads > 0, "n_threads is {}", n_threads);
+        const moe_forward_args args = forward_arguments(*plan, given);
+        check_workspace(*plan, *workspace, args.n_tokens);
+        require(thread_index >= 0 && thread_index < n_threads, "thread_index is {}, n_threads is {}",
+                thread_index, n_threads);
+        cpu::SpmdTeam team(workspace->rendezvous, thread_index, n_threads, plan->setup.n_workers);
+        cpu::forward(make_call(team, *plan, weights, *workspace), args);
+    });
+}
+
+moe_status moe_route(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
+                     const moe_route_args* args) noexcept {
+    return run_stage(plan, weights, true, workspace, args, route_arguments, cpu::route);
+}
+
+moe_status moe_dispatch(const moe_plan* plan, moe_workspace* workspace,
+                        const moe_dispatch_args* args) noexcept {
+    return run_stage(plan, nullptr, false, workspace, args, dispatch_arguments, cpu::dispatch_rows);
+}
+
+moe_status moe_experts(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
+                       const moe_experts_args* args) noexcept {
+    return run_stage(plan, weights, true, workspace, args, experts_arguments, cpu::experts);
+}
+
+moe_status moe_combine(const moe_plan* plan, moe_workspace* workspace,
+                       const moe_combine_args* args) noexcept {
+    return run_stage(plan, nullptr, false, workspace, args, combine_arguments, cpu::combine);
+}
+
+moe_status moe_finish(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
+                      const moe_finish_args* args) noexcept {
+    return run_stage(plan, weights, true, workspace, args, finish_arguments, cpu::finish);
+}

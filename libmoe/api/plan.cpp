@@ -1,0 +1,158 @@
+// moe_layer_validate, moe_plan_*, moe_supports, moe_candidates.
+#include "libmoe/plan/plan.hpp"
+
+#include "libmoe/api/guard.hpp"
+#include "libmoe/api/plan_desc.hpp"
+#include "libmoe/api/structs.hpp"
+
+namespace moe {
+
+PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_plan_desc")) {
+    require(desc_.layer != nullptr, "moe_plan_desc.layer is NULL");
+    layer_ = read_struct(desc_.layer, "moe_layer_desc");
+    desc_.layer = &layer_;
+    if (desc_.slice) {
+        slice_ = read_struct(desc_.slice, "moe_slice");
+        desc_.slice = &slice_;
+    }
+    read_formats();
+}
+
+void PlanDesc::read_formats() {
+    require(desc_.n_formats == 0 || desc_.formats != nullptr,
+            "moe_plan_desc.formats is NULL, n_formats is {}", desc_.n_formats);
+    // A newer program may know more roles; this library can do without them only where they are not used.
+    for (uint32_t i = 0; i < desc_.n_formats; ++i) {
+        if (!desc_.formats[i]) continue;
+        const moe_format format = read_struct(desc_.formats[i], "moe_format");
+        if (i >= MOE_ROLE_COUNT) {
+            require(format.type == MOE_TYPE_NONE, "formats[{}] is a role that this library does not know",
+                    i);
+            continue;
+        }
+        formats_[i] = format;
+        format_pointers_[i] = &formats_[i];
+    }
+    desc_.formats = format_pointers_;
+    desc_.n_formats = MOE_ROLE_COUNT;
+}
+
+namespace {
+
+void copy_id(const std::array<uint8_t, 16>& id, uint8_t out[16]) {
+    check_out(out, "out");
+    std::copy(id.begin(), id.end(), out);
+}
+
+moe_candidate to_public(const Candidate& candidate) {
+    moe_candidate out{};
+    out.struct_size = sizeof out;
+    out.stage = candidate.stage;
+    out.chosen = candidate.is_chosen;
+    out.applicable = candidate.applicable;
+    out.kernel = candidate.name;
+    out.reason_code = candidate.reason->code;
+    out.reason = candidate.reason->sentence;
+    return out;
+}
+
+}  // namespace
+}  // namespace moe
+
+using namespace moe;
+
+moe_status moe_layer_validate(const moe_layer_desc* layer) noexcept {
+    return guard([&] { make_layer(read_struct(layer, "moe_layer_desc")); });
+}
+
+moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
+                           moe_plan** out_plan) noexcept {
+    return guard([&] {
+        check_out(out_plan, "out_plan");
+        if (runtime) check_handle(runtime, "runtime");
+        const PlanDesc whole(desc);
+        RuntimeRef ref(runtime);
+        *out_plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
+    });
+}
+
+void moe_plan_destroy(moe_plan* plan) noexcept {
+    if (!plan || !plan->is_alive()) return;
+    RuntimeRef ref(&*plan->runtime);
+    destroy_in(ref->memory, plan);
+}
+
+moe_status moe_supports(moe_runtime* runtime, const moe_plan_desc* desc) noexcept {
+    return guard([&] {
+        if (runtime) check_handle(runtime, "runtime");
+        const PlanDesc whole(desc);
+        const moe_plan plan(runtime, whole.get());
+    });
+}
+
+moe_status moe_plan_key(moe_runtime* runtime, const moe_plan_desc* desc, uint8_t out_key[16]) noexcept {
+    return guard([&] {
+        if (runtime) check_handle(runtime, "runtime");
+        const PlanDesc whole(desc);
+        const moe_plan plan(runtime, whole.get());
+        copy_id(plan.key, out_key);
+    });
+}
+
+moe_status moe_plan_layout_id(const moe_plan* plan, uint8_t out_id[16]) noexcept {
+    return guard([&] { copy_id(check_handle(plan, "plan").layout.id, out_id); });
+}
+
+moe_status moe_plan_device(const moe_plan* plan, moe_device_kind* out_kind, int32_t* out_index,
+                           const char** out_reason) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        check_out(out_kind, "out_kind") = plan->device;
+        check_out(out_index, "out_index") = plan->device_index;
+        if (out_reason) *out_reason = plan->device_reason;
+    });
+}
+
+moe_status moe_plan_workspace_size(const moe_plan* plan, int64_t n_tokens,
+                                   moe_workspace_need* out_need) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        check_out(out_need, "out_need");
+        require(n_tokens >= 0, "n_tokens is {}", n_tokens);
+        const int64_t tokens = std::min(n_tokens, plan->max_tokens);
+        write_struct(out_need, plan->workspace_need(tokens), "moe_workspace_need");
+    });
+}
+
+moe_status moe_plan_kernel(const moe_plan* plan, moe_stage stage, int64_t n_tokens,
+                           const char** out_name) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        require(n_tokens >= 0 && n_tokens <= plan->max_tokens, "n_tokens is {}, the plan takes 0 to {}",
+                n_tokens, plan->max_tokens);
+        check_out(out_name, "out_name") = plan->chosen(stage).name;
+    });
+}
+
+moe_status moe_candidates(const moe_plan* plan, uint32_t index, moe_candidate* out_candidate) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        check_out(out_candidate, "out_candidate");
+        if (index >= plan->candidates.size())
+            fail(MOE_ERROR_NOT_FOUND, "index is {}, there are {} candidates", index,
+                 plan->candidates.size());
+        write_struct(out_candidate, to_public(plan->candidates[index]), "moe_candidate");
+    });
+}
+
+moe_status moe_plan_explain(const moe_plan* plan, moe_explain_form form, char* buffer,
+                            uint64_t capacity, uint64_t* out_size) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        require(form == MOE_EXPLAIN_TEXT || form == MOE_EXPLAIN_JSON, "form is {}, not a moe_explain_form",
+                static_cast<int32_t>(form));
+        const std::string text =
+            form == MOE_EXPLAIN_JSON ? explain_json(*plan) : explain_text(*plan);
+        copy_text(text.data(), text.size(), buffer, capacity, out_size);
+    });
+}

@@ -1,0 +1,26 @@
+// moe_plan_desc with everything that it points to, read by the struct_size rule.
+#pragma once
+
+#include "moe/moe.h"
+
+namespace moe {
+
+class PlanDesc {
+  public:
+    explicit PlanDesc(const moe_plan_desc* given);
+    PlanDesc(const PlanDesc&) = delete;  // desc points into it
+    PlanDesc& operator=(const PlanDesc&) = delete;
+
+    const moe_plan_desc& get() const { return desc_; }
+
+  private:
+    void read_formats();
+
+    moe_plan_desc desc_;
+    moe_layer_desc layer_{};
+    moe_slice slice_{};
+    moe_format formats_[MOE_ROLE_COUNT]{};
+    const moe_format* format_pointers_[MOE_ROLE_COUNT]{};
+};
+
+}  // namespace moe

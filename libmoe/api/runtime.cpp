@@ -1,0 +1,83 @@
+// moe_runtime_*, moe_device_*.
+#include "libmoe/base/runtime.hpp"
+
+#include <unistd.h>
+
+#include "libmoe/api/guard.hpp"
+#include "libmoe/api/structs.hpp"
+#include "libmoe/cpu/features.hpp"
+
+namespace moe {
+namespace {
+
+void copy_name(char* to, size_t capacity, std::string_view text) {
+    const size_t n = std::min(text.size(), capacity - 1);
+    std::memcpy(to, text.data(), n);
+    to[n] = '\0';
+}
+
+[[noreturn]] void fail_no_cuda(const char* field) {
+    fail(MOE_ERROR_NOT_BUILT, "{} is MOE_DEVICE_CUDA: the CUDA backend is not built into this library",
+         field);
+}
+
+void check_kind(moe_device_kind kind) {
+    if (kind == MOE_DEVICE_CUDA) fail_no_cuda("kind");
+    require(kind == MOE_DEVICE_CPU, "kind is {}, must be MOE_DEVICE_CPU or MOE_DEVICE_CUDA",
+            static_cast<int32_t>(kind));
+}
+
+moe_device_info cpu_info() {
+    moe_device_info info{};
+    info.struct_size = sizeof info;
+    info.kind = MOE_DEVICE_CPU;
+    info.n_cores = usable_cores();
+    info.memory_bytes =
+        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+    copy_name(info.name, sizeof info.name, cpu::name().text);
+    copy_name(info.features, sizeof info.features, cpu::features().text);
+    return info;
+}
+
+}  // namespace
+}  // namespace moe
+
+using namespace moe;
+
+moe_status moe_runtime_create(const moe_runtime_desc* given, moe_runtime** out_runtime) noexcept {
+    return guard([&] {
+        check_out(out_runtime, "out_runtime");
+        moe_runtime_desc desc{};
+        if (given) desc = read_struct(given, "moe_runtime_desc");
+        moe_allocator allocator{};
+        if (desc.allocator) {
+            allocator = read_struct(desc.allocator, "moe_allocator");
+            require(allocator.allocate && allocator.release,
+                    "moe_allocator.allocate and release are required");
+            desc.allocator = &allocator;
+        }
+        Memory memory = desc.allocator ? Memory(allocator) : Memory();
+        *out_runtime = create_in<moe_runtime>(memory, desc);
+    });
+}
+
+void moe_runtime_destroy(moe_runtime* runtime) noexcept {
+    if (runtime && runtime->is_alive()) runtime->release();
+}
+
+moe_status moe_device_count(moe_device_kind kind, int32_t* out_count) noexcept {
+    return guard([&] {
+        check_out(out_count, "out_count");
+        check_kind(kind);
+        *out_count = 1;
+    });
+}
+
+moe_status moe_device_get_info(moe_device_kind kind, int32_t index, moe_device_info* out_info) noexcept {
+    return guard([&] {
+        check_out(out_info, "out_info");
+        check_kind(kind);
+        require(index == 0, "index is {}, there is one CPU device", index);
+        write_struct(out_info, cpu_info(), "moe_device_info");
+    });
+}

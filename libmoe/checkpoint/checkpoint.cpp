@@ -1,0 +1,198 @@
+// The checkpoint handle.
+#include "libmoe/checkpoint/checkpoint.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/base/memory.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+
+namespace {
+
+moe_io checked_io(const moe_checkpoint_options& options) {
+    moe::require(options.io == MOE_IO_MMAP || options.io == MOE_IO_READ,
+                 "options.io is {}, neither MMAP nor READ", static_cast<int32_t>(options.io));
+    return options.io;
+}
+
+moe::FusedOverride checked_override(const moe_checkpoint_options& options) {
+    const bool known_orientation = options.orientation == MOE_ORIENTATION_OUT_IN ||
+                                   options.orientation == MOE_ORIENTATION_IN_OUT;
+    moe::require(known_orientation, "options.orientation is {}, neither OUT_IN nor IN_OUT",
+                 static_cast<int32_t>(options.orientation));
+    const bool known_order = options.gate_up_order >= MOE_GATE_UP_NONE &&
+                             options.gate_up_order <= MOE_GATE_UP_INTERLEAVED;
+    moe::require(known_order, "options.gate_up_order is {}, outside 0 to 3",
+                 static_cast<int32_t>(options.gate_up_order));
+    return {options.has_orientation != 0, options.orientation, options.gate_up_order};
+}
+
+void copy_text(char* out, size_t capacity, std::string_view text) {
+    const size_t length = std::min(capacity - 1, text.size());
+    std::memcpy(out, text.data(), length);
+    out[length] = '\0';
+}
+
+// A fused tensor holds the rows of both.
+bool holds_role(moe_role tensor, moe_role role) {
+    if (tensor == role) return true;
+    if (tensor == MOE_ROLE_GATE_UP) return role == MOE_ROLE_GATE || role == MOE_ROLE_UP;
+    if (tensor == MOE_ROLE_GATE_UP_BIAS) {
+        return role == MOE_ROLE_GATE_BIAS || role == MOE_ROLE_UP_BIAS;
+    }
+    return false;
+}
+
+}  // namespace
+
+moe_checkpoint* moe_checkpoint::open(std::pmr::memory_resource& memory, const char* path,
+                                     const moe_checkpoint_options& options,
+                                     std::shared_ptr<void> owner) {
+    moe::require(path != nullptr, "path is NULL");
+    moe::require(*path != '\0', "path is empty");
+    // Copied: the owner must outlive what is given back to memory when this fails.
+    return moe::create_in<moe_checkpoint>(memory, memory, path, options, owner);
+}
+
+moe_checkpoint::moe_checkpoint(std::pmr::memory_resource& memory, const char* path,
+                               const moe_checkpoint_options& options, std::shared_ptr<void> owner)
+    : memory_(memory),
+      owner_(std::move(owner)),
+      files_(memory, path, checked_io(options)),
+      override_(checked_override(options)),
+      model_type_(&memory),
+      layers_(&memory) {
+    choose_family(options.family);
+    const auto places = moe::find_layers(memory, files_.index, files_.is_gguf);
+    layers_.reserve(places.size());
+    for (const moe::LayerPlace& place : places) layers_.push_back({place});
+}
+
+moe_checkpoint::~moe_checkpoint() {
+    for (const LayerSlot& slot : layers_) {
+        if (slot.data) moe::destroy_in(memory_, slot.data);
+    }
+}
+
+void moe_checkpoint::retain() const noexcept {
+    references_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void moe_checkpoint::release() const noexcept {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    auto* self = const_cast<moe_checkpoint*>(this);
+    const std::shared_ptr<void> owner = std::move(self->owner_);
+    moe::destroy_in(memory_, self);
+}
+
+void moe_checkpoint::choose_family(const char* name) {
+    const moe::Settings& settings = files_.settings;
+    std::string_view type;
+    if (name) {
+        family_ = moe::find_family(name);
+        const char* key = files_.is_gguf ? "general.architecture" : "model_type";
+        type = settings.find_text(key).value_or("");
+        if (!family_) {
+            std::string known;
+            for (const moe::Family& family : moe::all_families())
+                known += std::string(" ") + family.name;
+            moe::fail(MOE_ERROR_UNSUPPORTED,
+                      "options.family '{}' is none that this version knows:{}",
+                      moe::printable(name).text, known);
+        }
+    } else {
+        family_ = files_.is_gguf ? &moe::family_of_gguf(settings, type)
+                                 : &moe::family_of_config(settings, type);
+    }
+    model_type_ = type;
+    if (files_.is_gguf) files_.settings.set_prefix(std::string(type) + ".");
+}
+
+moe_checkpoint_info moe_checkpoint::info() const {
+    moe_checkpoint_info info{};
+    info.struct_size = sizeof info;
+    info.n_layers = n_layers();
+    info.n_files = static_cast<int32_t>(files_.files.size());
+    info.is_gguf = files_.is_gguf;
+    info.n_tensors = files_.index.entries().size();
+    info.file_bytes = files_.total_bytes();
+    copy_text(info.family, sizeof info.family, family_->name);
+    copy_text(info.model_type, sizeof info.model_type, model_type_);
+    return info;
+}
+
+int32_t moe_checkpoint::layer_at(int32_t index) const {
+    if (index < 0 || index >= n_layers()) {
+        moe::fail(MOE_ERROR_NOT_FOUND, "index is {}, but there are {} MoE layers", index,
+                  n_layers());
+    }
+    return layers_[static_cast<size_t>(index)].place.number;
+}
+
+const moe::LayerData& moe_checkpoint::layer(int32_t number) const {
+    const auto slot = std::lower_bound(
+        layers_.begin(), layers_.end(), number,
+        [](const LayerSlot& s, int32_t wanted) { return s.place.number < wanted; });
+    if (slot == layers_.end() || slot->place.number != number) {
+        moe::fail(MOE_ERROR_NOT_FOUND, "layer {} is not a MoE layer; there are {}{}", number,
+                  n_layers(),
+                  layers_.empty() ? std::string()
+                                  : fmt::format(", from {} to {}", layers_.front().place.number,
+                                                layers_.back().place.number));
+    }
+    const std::lock_guard lock(mutex_);
+    if (!slot->data) slot->data = build(slot->place);
+    return *slot->data;
+}
+
+moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
+    auto* data = moe::create_in<moe::LayerData>(memory_, memory_);
+    try {
+        moe::LayerBuilder builder(files_, override_, place.prefix, *data);
+        (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
+        builder.finish();
+        return data;
+    } catch (...) {
+        moe::destroy_in(memory_, data);
+        throw;
+    }
+}
+
+const moe_layer_desc& moe_checkpoint::layer_desc(int32_t number) const {
+    return layer(number).desc;
+}
+
+std::span<const moe::LayerTensor> moe_checkpoint::tensors(int32_t number) const {
+    return layer(number).tensors;
+}
+
+void moe_checkpoint::formats(int32_t number, moe_format* const* out_formats,
+                             uint32_t n_formats) const {
+    const moe::LayerData& data = layer(number);
+    for (uint32_t role = 0; role < n_formats; ++role) {
+        if (out_formats[role]) fill_format(data, static_cast<moe_role>(role), *out_formats[role]);
+    }
+}
+
+void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_format& out) const {
+    const moe::LayerTensor* first = nullptr;
+    for (const moe::LayerTensor& tensor : data.tensors) {
+        if (!holds_role(tensor.tensor.role, role)) continue;
+        if (!first) {
+            first = &tensor;
+        } else if (std::memcmp(&first->format, &tensor.format, sizeof out) != 0) {
+            moe::fail(MOE_ERROR_UNSUPPORTED, "'{}' and '{}' have different formats",
+                      moe::printable(first->name).text, moe::printable(tensor.name).text);
+        }
+    }
+    out = first ? first->format : moe::plain_format(MOE_TYPE_NONE);
+}
+
+void moe_checkpoint::read(const moe::FileRange& range, uint64_t offset, uint64_t bytes,
+                          void* out) const {
+    moe::require(bytes <= range.bytes && offset <= range.bytes - bytes,
+                 "{} bytes at {} are outside a tensor of {} bytes", bytes, offset, range.bytes);
+    files_.files[range.file].read(range.offset + offset, bytes, out);
+}

@@ -1,0 +1,74 @@
+// An open checkpoint: the definition of moe.h's opaque handle. Layers are put together when they
+// are first asked for and then kept; any number of threads may ask. Weights that borrow from the
+// mapping keep the checkpoint by retain and release.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libmoe/checkpoint/checkpoint_files.hpp"
+#include "libmoe/checkpoint/families.hpp"
+#include "libmoe/checkpoint/layer_builder.hpp"
+#include "libmoe/checkpoint/layer_places.hpp"
+
+struct moe_checkpoint {
+  public:
+    // The result has one reference. `owner` is let go after everything was given back to memory: it
+    // may keep the memory resource alive. Fails with moe::Error.
+    static moe_checkpoint* open(std::pmr::memory_resource& memory, const char* path,
+                                const moe_checkpoint_options& options,
+                                std::shared_ptr<void> owner = nullptr);
+    // References may be taken and dropped on any thread; the last one ends the checkpoint.
+    void retain() const noexcept;
+    void release() const noexcept;
+
+    moe_checkpoint_info info() const;
+    bool is_mapped() const { return files_.io == MOE_IO_MMAP; }
+    int32_t n_layers() const { return static_cast<int32_t>(layers_.size()); }
+    // Number of the index-th MoE layer; MOE_ERROR_NOT_FOUND past the end.
+    int32_t layer_at(int32_t index) const;
+
+    // All of these fail with MOE_ERROR_NOT_FOUND when `layer` is not a MoE layer.
+    const moe_layer_desc& layer_desc(int32_t layer) const;
+    std::span<const moe::LayerTensor> tensors(int32_t layer) const;
+    // As moe_checkpoint_formats. A fused GATE_UP tensor is the format of GATE and of UP, too.
+    void formats(int32_t layer, moe_format* const* out_formats, uint32_t n_formats) const;
+
+    // Copies bytes [offset, offset + bytes) of a tensor's data or scales; for either kind of input.
+    void read(const moe::FileRange& range, uint64_t offset, uint64_t bytes, void* out) const;
+
+    std::span<const moe::TensorEntry> entries() const { return files_.index.entries(); }
+
+    moe_checkpoint(std::pmr::memory_resource& memory, const char* path,
+                   const moe_checkpoint_options& options, std::shared_ptr<void> owner);
+    ~moe_checkpoint();
+    moe_checkpoint(const moe_checkpoint&) = delete;
+    moe_checkpoint& operator=(const moe_checkpoint&) = delete;
+
+  private:
+    struct LayerSlot {
+        moe::LayerPlace place;
+        moe::LayerData* data = nullptr;  // null until asked for
+    };
+
+    void choose_family(const char* name);
+    const moe::LayerData& layer(int32_t number) const;
+    moe::LayerData* build(const moe::LayerPlace& place) const;
+    void fill_format(const moe::LayerData& layer, moe_role role, moe_format& out) const;
+
+    mutable std::atomic<uint32_t> references_{1};
+    std::pmr::memory_resource& memory_;
+    std::shared_ptr<void> owner_;
+    moe::CheckpointFiles files_;
+    moe::FusedOverride override_;
+    const moe::Family* family_ = nullptr;
+    std::pmr::string model_type_;
+    mutable std::mutex mutex_;
+    mutable std::pmr::vector<LayerSlot> layers_;  // data is guarded by mutex_
+};

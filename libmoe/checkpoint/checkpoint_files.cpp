@@ -1,0 +1,219 @@
+// Finding out what a path is, and opening all that belongs to it.
+#include "libmoe/checkpoint/checkpoint_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/gguf.hpp"
+#include "libmoe/checkpoint/json.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/checkpoint/safetensors.hpp"
+
+namespace moe {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t largest_config = uint64_t{16} << 20;
+constexpr uint64_t largest_index = uint64_t{256} << 20;
+constexpr const char* index_name = "model.safetensors.index.json";
+
+std::string join(std::string_view folder, std::string_view name) {
+    return (fs::path(folder) / name).string();
+}
+
+std::string folder_of(std::string_view path) {
+    const std::string parent = fs::path(path).parent_path().string();
+    return parent.empty() ? "." : parent;
+}
+
+bool exists(const std::string& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+}
+
+std::pmr::string read_whole(std::pmr::memory_resource& memory, const std::string& path,
+                            uint64_t limit) {
+    const File file(memory, path, MOE_IO_READ);
+    if (file.size() > limit) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes are more than {}", file.name(), file.size(),
+             limit);
+    }
+    std::pmr::string text(file.size(), ' ', &memory);
+    file.read(0, file.size(), text.data());
+    return text;
+}
+
+bool is_gguf_file(const File& file) {
+    char magic[4] = {};
+    if (file.size() >= sizeof magic) file.read(0, sizeof magic, magic);
+    return std::string_view(magic, sizeof magic) == "GGUF" || file.name().ends_with(".gguf");
+}
+
+// stem-00001-of-00003.gguf
+struct SplitName {
+    std::string stem;
+    uint32_t part;  // from 0
+    uint32_t n_parts;
+
+    std::string part_path(uint32_t index) const {
+        return fmt::format("{}-{:05}-of-{:05}.gguf", stem, index + 1, n_parts);
+    }
+};
+
+std::optional<uint32_t> five_digits(std::string_view text) {
+    uint32_t number = 0;
+    for (const char c : text) {
+        if (c < '0' || c > '9') return std::nullopt;
+        number = number * 10 + static_cast<uint32_t>(c - '0');
+    }
+    return number;
+}
+
+std::optional<SplitName> parse_split_name(std::string_view path) {
+    constexpr size_t tail = sizeof("-00001-of-00003.gguf") - 1;
+    if (path.size() <= tail) return std::nullopt;
+    const std::string_view end = path.substr(path.size() - tail);
+    if (end[0] != '-' || end.substr(6, 4) != "-of-" || end.substr(15) != ".gguf")
+        return std::nullopt;
+    const auto part = five_digits(end.substr(1, 5));
+    const auto n_parts = five_digits(end.substr(10, 5));
+    if (!part || !n_parts || *part < 1 || *part > *n_parts) return std::nullopt;
+    return SplitName{std::string(path.substr(0, path.size() - tail)), *part - 1, *n_parts};
+}
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path,
+                                 moe_io io)
+    : memory(memory), io(io), files(&memory), index(memory), settings(memory, "config.json") {
+    std::error_code error;
+    if (fs::is_directory(fs::path(path), error)) {
+        open_folder(path);
+    } else {
+        open_one(path);
+    }
+}
+
+uint64_t CheckpointFiles::total_bytes() const {
+    uint64_t sum = 0;
+    for (const File& file : files) sum += file.size();
+    return sum;
+}
+
+void CheckpointFiles::open_folder(std::string_view folder) {
+    read_config(folder);
+    const std::string path = join(folder, index_name);
+    if (exists(path)) {
+        open_shards(folder, path);
+    } else {
+        open_all_in(folder);
+    }
+}
+
+void CheckpointFiles::open_shards(std::string_view folder, std::string_view index_path) {
+    const std::pmr::string text = read_whole(memory, std::string(index_path), largest_index);
+    const ShardIndex shards = read_shard_index(memory, text, index_name);
+    files.reserve(shards.shards.size());
+    for (const std::pmr::string& name : shards.shards) {
+        files.emplace_back(memory, join(folder, name), io);
+        read_safetensors(memory, files.back(), static_cast<uint32_t>(files.size() - 1), index);
+    }
+    index.finish(files);
+    check_shard_index(shards, index, index_name);
+}
+
+void CheckpointFiles::open_all_in(std::string_view folder) {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (fs::directory_iterator it(fs::path(folder), error), end; !error && it != end;
+         it.increment(error)) {
+        if (it->path().extension() == ".safetensors") paths.push_back(it->path().string());
+    }
+    if (error) fail(MOE_ERROR_IO, "{}: {}", printable(folder).text, error.message());
+    if (paths.empty()) {
+        fail(MOE_ERROR_NOT_FOUND, "{}: has neither {} nor a .safetensors file",
+             printable(folder).text, index_name);
+    }
+    std::sort(paths.begin(), paths.end());
+    files.reserve(paths.size());
+    for (const std::string& path : paths) {
+        files.emplace_back(memory, path, io);
+        read_safetensors(memory, files.back(), static_cast<uint32_t>(files.size() - 1), index);
+    }
+    index.finish(files);
+}
+
+void CheckpointFiles::open_one(std::string_view path) {
+    files.emplace_back(memory, path, io);
+    is_gguf = is_gguf_file(files.front());
+    if (is_gguf) {
+        open_gguf(path);
+    } else {
+        read_safetensors(memory, files.front(), 0, index);
+        read_config(folder_of(path));
+    }
+    index.finish(files);
+}
+
+void CheckpointFiles::read_config(std::string_view folder) {
+    const std::string path = join(folder, "config.json");
+    if (!exists(path)) {
+        fail(MOE_ERROR_NOT_FOUND, "{}: there is no config.json, which safetensors need",
+             printable(folder).text);
+    }
+    read_settings_json(read_whole(memory, path, largest_config), "config.json", settings);
+    // Models that see or hear keep the language model's values apart.
+    settings.set_prefix("text_config.");
+}
+
+void CheckpointFiles::open_gguf(std::string_view path) {
+    const auto split = parse_split_name(path);
+    const uint32_t n_parts = split ? split->n_parts : 1;
+    if (split) {
+        files.clear();
+        for (uint32_t part = 0; part < n_parts; ++part) {
+            files.emplace_back(memory, split->part_path(part), io);
+        }
+    }
+    settings.set_file(files.front().name());
+    read_gguf_part(0, n_parts, settings);
+    for (uint32_t part = 1; part < n_parts; ++part) {
+        Settings part_settings(memory, files[part].name());
+        read_gguf_part(part, n_parts, part_settings);
+    }
+    const auto wanted = settings.find_integer({"split.tensors.count"}, 0, TensorIndex::max_tensors);
+    if (n_parts > 1 && wanted && static_cast<uint64_t>(*wanted) != index.entries().size()) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: split.tensors.count is {}, but the {} parts have {}",
+             files.front().name(), *wanted, n_parts, index.entries().size());
+    }
+}
+
+void CheckpointFiles::read_gguf_part(uint32_t part, uint32_t n_parts, Settings& part_settings) {
+    const File& file = files[part];
+    read_gguf(memory, file, part, part_settings, index);
+    const int64_t count =
+        part_settings.find_integer({"split.count"}, 0, 99999).value_or(n_parts > 1 ? -1 : 1);
+    if (count > 1 && n_parts == 1) {
+        fail(MOE_ERROR_CORRUPT_FILE,
+             "{}: split.count is {}, but the name does not end in -00001-of-{:05}.gguf, so the "
+             "other parts "
+             "cannot be found",
+             file.name(), count, count);
+    }
+    if (n_parts == 1) return;
+    if (count != static_cast<int64_t>(n_parts)) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: split.count is {}, the name says {}", file.name(), count,
+             n_parts);
+    }
+    const int64_t number = part_settings.integer({"split.no"}, 0, 99999);
+    if (number != static_cast<int64_t>(part)) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: split.no is {}, the name says part {} of {}", file.name(),
+             number, part + 1, n_parts);
+    }
+}
+
+}  // namespace moe

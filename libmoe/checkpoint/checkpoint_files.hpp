@@ -1,0 +1,38 @@
+// The files of one checkpoint, opened and indexed: a folder of safetensors, one safetensors file,
+// or the parts of a GGUF.
+#pragma once
+
+#include <memory_resource>
+#include <string_view>
+#include <vector>
+
+#include "libmoe/checkpoint/file.hpp"
+#include "libmoe/checkpoint/settings.hpp"
+#include "libmoe/checkpoint/tensor_index.hpp"
+
+namespace moe {
+
+struct CheckpointFiles {
+    // Reads the headers and, for safetensors, the config.json beside them.
+    CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path, moe_io io);
+
+    uint64_t total_bytes() const;
+
+    std::pmr::memory_resource& memory;
+    moe_io io;
+    bool is_gguf = false;
+    std::pmr::vector<File> files;
+    TensorIndex index;
+    Settings settings;
+
+  private:
+    void open_folder(std::string_view folder);
+    void open_shards(std::string_view folder, std::string_view index_path);
+    void open_all_in(std::string_view folder);
+    void open_one(std::string_view path);
+    void read_config(std::string_view folder);
+    void open_gguf(std::string_view path);
+    void read_gguf_part(uint32_t part, uint32_t n_parts, Settings& part_settings);
+};
+
+}  // namespace moe

@@ -1,0 +1,116 @@
+// Opening, mapping and reading files through the POSIX calls.
+#include "libmoe/checkpoint/file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+
+namespace moe {
+namespace {
+
+[[noreturn]] void fail_io(std::string_view path, const char* call, int error) {
+    // generic_category: strerror is not safe in threads.
+    const std::string text = std::generic_category().message(error);
+    fail(MOE_ERROR_IO, "{}: {}: {}", printable(path).text, call, text);
+}
+
+struct stat status_of(int descriptor, std::string_view path) {
+    struct stat status;
+    if (::fstat(descriptor, &status) != 0) fail_io(path, "fstat", errno);
+    return status;
+}
+
+}  // namespace
+
+File::File(std::pmr::memory_resource& memory, std::string_view path, moe_io io)
+    : path_(path, &memory) {
+    try {
+        open_regular();
+        if (io == MOE_IO_MMAP) map();
+    } catch (...) {
+        close();
+        throw;
+    }
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_),
+      mapped_(std::exchange(other.mapped_, nullptr)) {}
+
+File::~File() {
+    close();
+}
+
+std::string_view File::name() const {
+    const std::string_view path = path_;
+    return path.substr(path.rfind('/') + 1);
+}
+
+void File::open_regular() {
+    // O_NONBLOCK so that a pipe is refused instead of waited for.
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor_ < 0) fail_io(path_, "open", errno);
+    const struct stat status = status_of(descriptor_, path_);
+    if (!S_ISREG(status.st_mode)) {
+        fail(MOE_ERROR_IO, "{}: not a regular file", printable(path_).text);
+    }
+    size_ = static_cast<uint64_t>(status.st_size);
+}
+
+void File::map() {
+    if (size_ != 0) {
+        void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+        if (memory == MAP_FAILED) fail_io(path_, "mmap", errno);
+        mapped_ = static_cast<const std::byte*>(memory);
+    }
+    const auto now = static_cast<uint64_t>(status_of(descriptor_, path_).st_size);
+    if (now != size_) {
+        fail(MOE_ERROR_IO, "{}: the size changed from {} to {} bytes while the file was opened",
+             printable(path_).text, size_, now);
+    }
+    // Many shards must not use up the process's descriptors.
+    ::close(std::exchange(descriptor_, -1));
+}
+
+void File::close() noexcept {
+    if (mapped_) ::munmap(const_cast<std::byte*>(mapped_), size_);
+    if (descriptor_ >= 0) ::close(descriptor_);
+    mapped_ = nullptr;
+    descriptor_ = -1;
+}
+
+void File::read(uint64_t offset, uint64_t bytes, void* out) const {
+    if (bytes > size_ || offset > size_ - bytes) {
+        fail(MOE_ERROR_IO, "{}: {} bytes at {} are outside the file of {} bytes",
+             printable(path_).text, bytes, offset, size_);
+    }
+    if (bytes == 0) return;
+    if (mapped_) {
+        std::memcpy(out, mapped_ + offset, bytes);
+        return;
+    }
+    for (uint64_t done = 0; done < bytes;) {
+        const ssize_t n = ::pread(descriptor_, static_cast<std::byte*>(out) + done, bytes - done,
+                                  static_cast<off_t>(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_io(path_, "pread", errno);
+        if (n == 0) {
+            fail(MOE_ERROR_IO, "{}: the file ended at byte {}; it had {} bytes when opened",
+                 printable(path_).text, offset + done, size_);
+        }
+        done += static_cast<uint64_t>(n);
+    }
+}
+
+}  // namespace moe

@@ -1,0 +1,44 @@
+// One open file: mapped read-only, or read piece by piece with pread. The size is taken when the
+// file is opened and checked again after mapping; a file that shrinks later ends a mapped process
+// with SIGBUS, and a read with an error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+
+#include "moe/moe.h"
+
+namespace moe {
+
+class File {
+  public:
+    // Fails with MOE_ERROR_IO and the path.
+    File(std::pmr::memory_resource& memory, std::string_view path, moe_io io);
+    File(File&& other) noexcept;
+    File& operator=(File&&) = delete;
+    ~File();
+
+    std::string_view path() const { return path_; }
+    // The last component of the path.
+    std::string_view name() const;
+    uint64_t size() const { return size_; }
+    // null when the file is not mapped (or empty).
+    const std::byte* mapped() const { return mapped_; }
+    // Copies [offset, offset + bytes); fails when that is not inside the file.
+    void read(uint64_t offset, uint64_t bytes, void* out) const;
+
+  private:
+    void open_regular();
+    void map();
+    void close() noexcept;
+
+    std::pmr::string path_;
+    int descriptor_ = -1;  // closed once mapped
+    uint64_t size_ = 0;
+    const std::byte* mapped_ = nullptr;
+};
+
+}  // namespace moe

@@ -1,0 +1,156 @@
+// The bridge to nlohmann's SAX parser, and config.json flattened into settings.
+#include "libmoe/checkpoint/json.hpp"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int max_config_depth = 32;
+
+// The member names are those that nlohmann's parser calls.
+class SaxBridge {
+  public:
+    SaxBridge(std::string_view file, int max_depth, JsonEvents& events)
+        : file_(file), max_depth_(max_depth), events_(events) {}
+
+    bool null() { return give({}); }
+    bool boolean(bool flag) { return give({.kind = JsonValue::Kind::Flag, .flag = flag}); }
+    bool number_integer(int64_t number) {
+        return give({.kind = JsonValue::Kind::Negative, .negative_integer = number});
+    }
+    bool number_unsigned(uint64_t number) {
+        return give({.kind = JsonValue::Kind::Unsigned, .unsigned_integer = number});
+    }
+    bool number_float(double number, const std::string&) {
+        return give({.kind = JsonValue::Kind::Real, .real = number});
+    }
+    bool string(std::string& text) { return give({.kind = JsonValue::Kind::Text, .text = text}); }
+    bool binary(nlohmann::json::binary_t&) { return false; }
+    bool start_object(size_t) { return open(false); }
+    bool end_object() { return close(); }
+    bool start_array(size_t) { return open(true); }
+    bool end_array() { return close(); }
+    bool key(std::string& name) {
+        events_.key(name);
+        return true;
+    }
+    bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: not valid JSON at byte {}: {}", file_, position,
+             printable(error.what()).text);
+    }
+
+  private:
+    bool give(const JsonValue& value) {
+        events_.value(value);
+        return true;
+    }
+    bool open(bool is_array) {
+        if (++depth_ > max_depth_) {
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: JSON nested deeper than {}", file_, max_depth_);
+        }
+        events_.begin(is_array);
+        return true;
+    }
+    bool close() {
+        --depth_;
+        events_.end();
+        return true;
+    }
+
+    std::string_view file_;
+    int max_depth_;
+    int depth_ = 0;
+    JsonEvents& events_;
+};
+
+class SettingsEvents final : public JsonEvents {
+  public:
+    SettingsEvents(std::string_view file, Settings& settings) : file_(file), settings_(settings) {}
+
+    void begin(bool is_array) override {
+        if (levels_.empty() && is_array) fail_not_object();
+        if (!levels_.empty()) next_element();
+        levels_.push_back({path_.size(), is_array, 0});
+    }
+    void end() override { levels_.pop_back(); }
+    void key(std::string_view name) override {
+        path_.resize(levels_.back().path);
+        if (!path_.empty()) path_ += '.';
+        path_ += name;
+    }
+    void value(const JsonValue& value) override {
+        if (levels_.empty()) fail_not_object();
+        next_element();
+        using Kind = JsonValue::Kind;
+        switch (value.kind) {
+            case Kind::Null:
+                break;  // as if the key were absent
+            case Kind::Flag:
+                settings_.add_flag(path_, value.flag);
+                break;
+            case Kind::Unsigned:
+                add_unsigned(value.unsigned_integer);
+                break;
+            case Kind::Negative:
+                settings_.add_integer(path_, value.negative_integer);
+                break;
+            case Kind::Real:
+                settings_.add_real(path_, value.real);
+                break;
+            case Kind::Text:
+                settings_.add_text(path_, value.text);
+                break;
+        }
+    }
+
+  private:
+    struct Level {
+        size_t path;  // length of the path of the container itself
+        bool is_array;
+        uint64_t count;
+    };
+
+    [[noreturn]] void fail_not_object() const {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: the JSON is not an object", file_);
+    }
+    void next_element() {
+        Level& level = levels_.back();
+        if (level.is_array) key(std::to_string(level.count++));
+    }
+    void add_unsigned(uint64_t number) {
+        if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+            settings_.add_real(path_, static_cast<double>(number));
+        } else {
+            settings_.add_integer(path_, static_cast<int64_t>(number));
+        }
+    }
+
+    std::string_view file_;
+    Settings& settings_;
+    std::string path_;
+    std::vector<Level> levels_;
+};
+
+}  // namespace
+
+void parse_json(std::string_view text, std::string_view file, int max_depth, JsonEvents& events) {
+    SaxBridge bridge(file, max_depth, events);
+    if (!nlohmann::json::sax_parse(text.begin(), text.end(), &bridge)) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: not valid JSON", file);
+    }
+}
+
+void read_settings_json(std::string_view text, std::string_view file, Settings& settings) {
+    SettingsEvents events(file, settings);
+    parse_json(text, file, max_config_depth, events);
+    settings.finish(Settings::Duplicates::LastWins);
+}
+
+}  // namespace moe

@@ -1,0 +1,123 @@
+// Puts the tensors of one layer together for a family: looks names up under the layer's prefix,
+// decides formats from the tensors that are there, and checks every shape.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory_resource>
+#include <string_view>
+#include <vector>
+
+#include "libmoe/checkpoint/checkpoint_files.hpp"
+
+namespace moe {
+
+struct FileRange {
+    uint32_t file = 0;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+};
+
+// One tensor of a layer. In a mapped checkpoint the pointers of `tensor` are set; they may be
+// unaligned. Otherwise they are null and `data` and `scales` say where to read. Scalars (global and
+// input scales) are always there.
+struct LayerTensor {
+    moe_tensor tensor{};
+    moe_format format{};  // tensor.format points to it
+    FileRange data;
+    FileRange scales;  // no bytes: none
+    std::string_view name;
+};
+
+struct LayerData {
+    explicit LayerData(std::pmr::memory_resource& memory) : values(&memory), tensors(&memory) {}
+
+    moe_layer_desc desc{};
+    std::pmr::monotonic_buffer_resource values;  // scalars that were read from the files
+    std::pmr::vector<LayerTensor> tensors;
+};
+
+// What the caller of moe_checkpoint_open says of fused tensors.
+struct FusedOverride {
+    bool has_orientation = false;
+    moe_orientation orientation = MOE_ORIENTATION_OUT_IN;
+    moe_gate_up_order gate_up_order = MOE_GATE_UP_NONE;
+};
+
+// How a family stores gate and up in one tensor.
+struct FusedForm {
+    moe_orientation orientation = MOE_ORIENTATION_OUT_IN;
+    moe_gate_up_order order = MOE_GATE_UP_GATE_FIRST;
+};
+
+class LayerBuilder {
+  public:
+    LayerBuilder(const CheckpointFiles& files, const FusedOverride& override,
+                 std::string_view prefix, LayerData& out);
+
+    const Settings& settings() const { return files_.settings; }
+    moe_layer_desc& desc() { return out_.desc; }
+
+    // Names are without the layer's prefix.
+    const TensorEntry* find(std::string_view name) const;
+    // Absence is MOE_ERROR_NOT_FOUND with the whole name.
+    const TensorEntry& get(std::string_view name) const;
+    // Size of a dimension (slowest first); fails when the rank is smaller.
+    int64_t dimension(std::string_view name, uint32_t index) const;
+    [[noreturn]] void fail_missing(std::string_view what) const;
+    [[noreturn]] void fail_unsupported(std::string_view name, std::string_view what) const;
+
+    struct Wanted {
+        moe_role role = MOE_ROLE_NONE;
+        int32_t expert = 0;  // MOE_ALL_EXPERTS: a stack of desc().n_experts
+        int64_t rows = 0;
+        int64_t columns = 0;
+        bool fused = false;  // a merged tensor of experts: form and override apply
+        FusedForm form = {};
+    };
+    // A matrix with the scales that lie beside it.
+    void weight(std::string_view name, const Wanted& wanted);
+    // MXFP4 as blocks [.., columns / 32, 16] and scales [.., columns / 32] in two tensors.
+    void mxfp4_blocks(std::string_view stem, const Wanted& wanted);
+    // A vector [columns], or one per expert; of a floating-point type.
+    void vector(std::string_view name, const Wanted& wanted);
+
+    FusedForm resolve(const FusedForm& form) const;
+    // Call last: gives every tensor the address of its format.
+    void finish();
+
+  private:
+    std::string_view full_name(std::string_view name) const;
+    LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
+    void set_scales(LayerTensor& tensor, const TensorEntry& entry) const;
+    const std::byte* pointer(const TensorEntry& entry) const;
+    void check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
+                     bool ignore_leading_ones) const;
+    void check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
+                      int64_t columns) const;
+    const float* read_floats(const TensorEntry& entry, int64_t count);
+    void read_global_scale(LayerTensor& tensor, const TensorEntry& entry, const Wanted& wanted);
+    void read_input_scale(LayerTensor& tensor, std::string_view weight_name, const Wanted& wanted);
+    void add_plain(const TensorEntry& entry, const Wanted& wanted);
+    void add_gguf(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
+    void add_fp8(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
+    void add_nvfp4(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
+    void check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const;
+    [[noreturn]] void fail_entry(moe_status status, const TensorEntry& entry,
+                                 std::string_view what) const;
+
+    const CheckpointFiles& files_;
+    const FusedOverride& override_;
+    std::string_view prefix_;
+    LayerData& out_;
+    mutable std::string name_;  // of the last lookup
+};
+
+// Formats as this library's tables know them.
+moe_format plain_format(moe_type type);
+moe_format gguf_format(int32_t ggml_id);
+moe_format fp8_format(int32_t group_rows, int32_t group_columns, moe_type scale_type);
+moe_format nvfp4_format();
+moe_format mxfp4_format();
+
+}  // namespace moe

@@ -1,0 +1,23 @@
+// Which decoder layers have routed experts, found in the tensor names alone: what the configuration
+// says of it is known to be wrong at times.
+#pragma once
+
+#include <cstdint>
+#include <memory_resource>
+#include <string_view>
+#include <vector>
+
+#include "libmoe/checkpoint/tensor_index.hpp"
+
+namespace moe {
+
+struct LayerPlace {
+    int32_t number = 0;
+    std::string_view prefix;  // of the names of the block: "model.layers.3.mlp.", "blk.3."
+};
+
+// Ascending. Two blocks of experts in one layer are MOE_ERROR_UNSUPPORTED.
+std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
+                                         const TensorIndex& index, bool is_gguf);
+
+}  // namespace moe

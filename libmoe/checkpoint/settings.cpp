@@ -1,0 +1,152 @@
+// The table of settings and its checked getters.
+#include "libmoe/checkpoint/settings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+
+namespace moe {
+namespace {
+
+constexpr size_t longest_text = 256;
+
+}  // namespace
+
+Settings::Settings(std::pmr::memory_resource& memory, std::string_view file)
+    : texts_(&memory), entries_(&memory), file_(file, &memory), prefix_(&memory) {}
+
+const char* Settings::kind_name(Kind kind) {
+    switch (kind) {
+        case Kind::Integer:
+            return "an integer";
+        case Kind::Real:
+            return "a fraction";
+        case Kind::Flag:
+            return "true or false";
+        case Kind::Text:
+            return "a text";
+        case Kind::Array:
+            return "an array";
+    }
+    return "?";
+}
+
+std::string_view Settings::intern(std::string_view text) {
+    if (text.empty()) return {};
+    char* copy = static_cast<char*>(texts_.allocate(text.size(), 1));
+    std::memcpy(copy, text.data(), text.size());
+    return {copy, text.size()};
+}
+
+void Settings::add(std::string_view key, Entry entry) {
+    entry.key = intern(key);
+    entries_.push_back(entry);
+}
+
+void Settings::add_integer(std::string_view key, int64_t value) {
+    add(key, {{}, Kind::Integer, value, 0, {}});
+}
+
+void Settings::add_real(std::string_view key, double value) {
+    add(key, {{}, Kind::Real, 0, value, {}});
+}
+
+void Settings::add_flag(std::string_view key, bool value) {
+    add(key, {{}, Kind::Flag, value, 0, {}});
+}
+
+void Settings::add_text(std::string_view key, std::string_view value) {
+    add(key, {{}, Kind::Text, 0, 0, intern(value.substr(0, longest_text))});
+}
+
+void Settings::add_array(std::string_view key) {
+    add(key, {{}, Kind::Array, 0, 0, {}});
+}
+
+void Settings::finish(Duplicates duplicates) {
+    const auto by_key = [](const Entry& a, const Entry& b) { return a.key < b.key; };
+    const auto same_key = [](const Entry& a, const Entry& b) { return a.key == b.key; };
+    std::stable_sort(entries_.begin(), entries_.end(), by_key);
+    if (duplicates == Duplicates::LastWins) return;
+    const auto twice = std::adjacent_find(entries_.begin(), entries_.end(), same_key);
+    if (twice == entries_.end()) return;
+    fail(MOE_ERROR_CORRUPT_FILE, "{}: the key '{}' appears twice", file_,
+         printable(twice->key).text);
+}
+
+const Settings::Entry* Settings::find_exact(std::string_view key) const {
+    const auto after =
+        std::upper_bound(entries_.begin(), entries_.end(), key,
+                         [](std::string_view k, const Entry& e) { return k < e.key; });
+    if (after == entries_.begin() || (after - 1)->key != key) return nullptr;
+    return &*(after - 1);
+}
+
+const Settings::Entry* Settings::find(std::string_view key) const {
+    if (!prefix_.empty()) {
+        std::string prefixed(prefix_);
+        prefixed += key;
+        if (const Entry* entry = find_exact(prefixed)) return entry;
+    }
+    return find_exact(key);
+}
+
+void Settings::fail_type(const Entry& entry, const char* wanted) const {
+    fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' is {}, {} is wanted", file_, printable(entry.key).text,
+         kind_name(entry.kind), wanted);
+}
+
+std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int64_t high) const {
+    for (const std::string_view key : keys) {
+        const Entry* entry = find(key);
+        if (!entry) continue;
+        if (entry->kind != Kind::Integer) fail_type(*entry, "an integer");
+        if (entry->integer < low || entry->integer > high) {
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' is {}, outside {} to {}", file_,
+                 printable(entry->key).text, entry->integer, low, high);
+        }
+        return entry->integer;
+    }
+    return std::nullopt;
+}
+
+int64_t Settings::integer(SettingKeys keys, int64_t low, int64_t high) const {
+    if (const auto value = find_integer(keys, low, high)) return *value;
+    std::string names;
+    for (const std::string_view key : keys) {
+        if (!names.empty()) names += "' nor '";
+        names += key;
+    }
+    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
+}
+
+std::optional<float> Settings::find_number(std::string_view key) const {
+    const Entry* entry = find(key);
+    if (!entry) return std::nullopt;
+    if (entry->kind == Kind::Integer) return static_cast<float>(entry->integer);
+    if (entry->kind != Kind::Real) fail_type(*entry, "a number");
+    if (!std::isfinite(static_cast<float>(entry->real))) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' is {}, not finite in float32", file_,
+             printable(entry->key).text, entry->real);
+    }
+    return static_cast<float>(entry->real);
+}
+
+std::optional<bool> Settings::find_flag(std::string_view key) const {
+    const Entry* entry = find(key);
+    if (!entry) return std::nullopt;
+    if (entry->kind != Kind::Flag) fail_type(*entry, "true or false");
+    return entry->integer != 0;
+}
+
+std::optional<std::string_view> Settings::find_text(std::string_view key) const {
+    const Entry* entry = find(key);
+    if (!entry) return std::nullopt;
+    if (entry->kind != Kind::Text) fail_type(*entry, "a text");
+    return entry->text;
+}
+
+}  // namespace moe

@@ -1,0 +1,71 @@
+// The scalars that describe a model, of config.json or of a GGUF header: a sorted table from key to
+// value whose getters check type and range and name the file and the key when they fail.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moe {
+
+using SettingKeys = std::initializer_list<std::string_view>;
+
+class Settings {
+  public:
+    enum class Duplicates { LastWins, Reject };
+
+    // `file` is what sentences name.
+    Settings(std::pmr::memory_resource& memory, std::string_view file);
+
+    void add_integer(std::string_view key, int64_t value);
+    void add_real(std::string_view key, double value);
+    void add_flag(std::string_view key, bool value);
+    // Long texts are cut: only short ones are ever compared.
+    void add_text(std::string_view key, std::string_view value);
+    // A value that no getter returns.
+    void add_array(std::string_view key);
+    void finish(Duplicates duplicates);
+
+    // Every getter looks for prefix + key before key.
+    void set_prefix(std::string_view prefix) { prefix_ = prefix; }
+    void set_file(std::string_view file) { file_ = file; }
+    std::string_view file() const { return file_; }
+
+    bool has(std::string_view key) const { return find(key) != nullptr; }
+    // The first of the keys that exists. A wrong type or a value outside [low, high] is
+    // MOE_ERROR_CORRUPT_FILE.
+    std::optional<int64_t> find_integer(SettingKeys keys, int64_t low, int64_t high) const;
+    // The same; absence is MOE_ERROR_NOT_FOUND.
+    int64_t integer(SettingKeys keys, int64_t low, int64_t high) const;
+    std::optional<float> find_number(std::string_view key) const;
+    std::optional<bool> find_flag(std::string_view key) const;
+    std::optional<std::string_view> find_text(std::string_view key) const;
+
+  private:
+    enum class Kind : uint8_t { Integer, Real, Flag, Text, Array };
+    struct Entry {
+        std::string_view key;
+        Kind kind;
+        int64_t integer;
+        double real;
+        std::string_view text;
+    };
+
+    static const char* kind_name(Kind kind);
+    std::string_view intern(std::string_view text);
+    void add(std::string_view key, Entry entry);
+    const Entry* find(std::string_view key) const;
+    const Entry* find_exact(std::string_view key) const;
+    [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;
+
+    std::pmr::monotonic_buffer_resource texts_;
+    std::pmr::vector<Entry> entries_;
+    std::pmr::string file_;
+    std::pmr::string prefix_;
+};
+
+}  // namespace moe

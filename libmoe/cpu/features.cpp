@@ -1,0 +1,58 @@
+// CPU facts from the processor itself, without files.
+#include "libmoe/cpu/features.hpp"
+
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace moe::cpu {
+
+#if defined(__x86_64__)
+
+Text name() {
+    Text out{};
+    unsigned words[12]{};
+    for (unsigned i = 0; i < 3; ++i)
+        if (!__get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                         &words[4 * i + 3]))
+            return {"unknown"};
+    std::memcpy(out.text, words, sizeof words);
+    return out;
+}
+
+Text features() {
+    Text out{};
+    auto add = [&](const char* feature) {
+        if (out.text[0]) std::strcat(out.text, " ");
+        std::strcat(out.text, feature);
+    };
+#define MOE_FEATURE(feature) \
+    if (__builtin_cpu_supports(feature)) add(feature)
+    MOE_FEATURE("avx2");
+    MOE_FEATURE("fma");
+    MOE_FEATURE("f16c");
+    MOE_FEATURE("avx512f");
+    MOE_FEATURE("avx512bw");
+    MOE_FEATURE("avx512vl");
+    MOE_FEATURE("avx512dq");
+    MOE_FEATURE("avx512vnni");
+    MOE_FEATURE("avx512bf16");
+#undef MOE_FEATURE
+    return out;
+}
+
+#else
+
+Text name() {
+    return {"unknown"};
+}
+
+Text features() {
+    return {""};
+}
+
+#endif
+
+}  // namespace moe::cpu

@@ -1,0 +1,15 @@
+// What the processor is called and can do, as texts for people.
+#pragma once
+
+namespace moe::cpu {
+
+struct Text {
+    char text[256];
+};
+
+// "unknown" where the system does not say.
+Text name();
+// "avx2 fma f16c avx512f ...", by the names that compilers use.
+Text features();
+
+}  // namespace moe::cpu

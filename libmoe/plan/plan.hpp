@@ -1,0 +1,44 @@
+// The plan: every decision about a layer, made once and immutable. Builds and is tested without a device.
+#pragma once
+
+#include <string>
+
+#include "libmoe/base/runtime.hpp"
+#include "libmoe/cpu/setup.hpp"
+#include "libmoe/plan/candidates.hpp"
+#include "libmoe/weights/weights.hpp"
+
+struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
+    moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc);
+    moe_plan(const moe_plan&) = delete;
+    moe_plan& operator=(const moe_plan&) = delete;
+
+    moe::RuntimeRef runtime;
+    moe::WeightsLayout layout;
+    moe_device_kind device = MOE_DEVICE_CPU;
+    int32_t device_index = 0;
+    const char* device_reason = "";  // static
+    moe_type x_type = MOE_TYPE_NONE;
+    moe_type router_input_type = MOE_TYPE_NONE;
+    moe_type out_type = MOE_TYPE_NONE;
+    moe_type intermediate_type = MOE_TYPE_NONE;
+    bool partial = false;
+    bool batch_invariant = false;
+    bool unfused = false;
+    int64_t max_tokens = 0;
+    uint64_t max_workspace_bytes = 0;  // 0: the plan's own choice
+    std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
+    moe::cpu::Setup setup{};
+    std::array<uint8_t, 16> key{};
+
+    const moe::Candidate& chosen(moe_stage stage) const;
+    moe_workspace_need workspace_need(int64_t n_tokens) const;
+};
+
+namespace moe {
+
+// Sentences, or JSON that docs/explain.schema.json describes. Made with the C++ runtime's own memory, for the duration of the call.
+std::string explain_text(const moe_plan& plan);
+std::string explain_json(const moe_plan& plan);
+
+}  // namespace moe
