@@ -1,8 +1,8 @@
 // The functions of routing in float32, for the CPU and for CUDA: exp, log1p, tanh and what the
 // scores make of them. Only fmaf and correctly rounded single operations are used, none of which a
 // compiler may fuse with another, so that both devices give equal bits and with them equal expert
-// ids. Errors stay within 2 ulp; large arguments saturate, and the result is NaN only for NaN. The
-// host side is compiled without contraction of floating-point expressions.
+// ids. Errors stay within 2 ulp (2.5 for sigmoid); large arguments saturate, and the result is NaN
+// only for NaN. The host side is compiled without contraction of floating-point expressions.
 #pragma once
 
 #include <math.h>
