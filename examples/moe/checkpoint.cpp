@@ -1,0 +1,54 @@
+// checkpoint.cpp - thin calls over section 10 of moe.h.
+#include "checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text.hpp"
+
+namespace moe::cli {
+
+Runtime make_runtime(int32_t threads) {
+    auto desc = sized<moe_runtime_desc>();
+    desc.n_threads = threads;
+    return make<Runtime>(moe_runtime_create, &desc);
+}
+
+Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, moe_io io) {
+    auto options = sized<moe_checkpoint_options>();
+    options.io = io;
+    return make<Checkpoint>(moe_checkpoint_open, runtime, path.c_str(), &options);
+}
+
+moe_checkpoint_info info_of(const moe_checkpoint* checkpoint) {
+    auto info = sized<moe_checkpoint_info>();
+    check(moe_checkpoint_get_info(checkpoint, &info));
+    return info;
+}
+
+std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint) {
+    std::vector<int32_t> layers(static_cast<size_t>(info_of(checkpoint).n_layers));
+    for (size_t i = 0; i < layers.size(); ++i) {
+        check(moe_checkpoint_layer_at(checkpoint, static_cast<int32_t>(i), &layers[i]));
+    }
+    return layers;
+}
+
+LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path, int32_t layer) {
+    const std::vector<int32_t> layers = layers_of(checkpoint);
+    if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
+        const std::string valid = layers.empty() ? "it has none" : "it has " + range_words(layers);
+        throw Failure(fmt::format("{}: layer {} is not a MoE layer of this checkpoint; {}", path,
+                                  layer, valid),
+                      MOE_ERROR_NOT_FOUND);
+    }
+    LayerSource source;
+    check(moe_checkpoint_layer(checkpoint, layer, &source.desc));
+    std::array<moe_format*, MOE_ROLE_COUNT> pointers{};
+    for (size_t role = 0; role < pointers.size(); ++role) pointers[role] = &source.formats[role];
+    check(moe_checkpoint_formats(checkpoint, layer, pointers.data(), MOE_ROLE_COUNT));
+    return source;
+}
+
+}  // namespace moe::cli

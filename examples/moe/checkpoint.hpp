@@ -1,0 +1,20 @@
+// checkpoint.hpp - checkpoints as the subcommands use them: open, list the MoE layers, take one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "moe_cpp.hpp"
+
+namespace moe::cli {
+
+Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, moe_io io = MOE_IO_MMAP);
+moe_checkpoint_info info_of(const moe_checkpoint* checkpoint);
+// Decoder layers that are MoE layers, ascending.
+std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint);
+// Description and formats of a decoder layer; a layer that is no MoE layer is an error that lists
+// those which are.
+LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path, int32_t layer);
+Runtime make_runtime(int32_t threads);
+
+}  // namespace moe::cli

@@ -1,0 +1,67 @@
+// commands.hpp - what each subcommand is told by the command line, and the function that does it.
+// Each returns the exit code; failures are thrown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace moe::cli {
+
+struct InspectOptions {
+    std::string checkpoint;
+    bool json = false;
+};
+
+struct RunOptions {
+    std::string checkpoint;
+    int32_t layer = 0;
+    int64_t tokens = 1;
+    std::string input;       // .npy instead of random tokens
+    std::string output;      // .npy
+    std::string ids_output;  // .npy
+    std::string device = "auto";
+    int32_t threads = 0;
+    std::string type = "f32";
+    std::string kernel;
+    uint64_t seed = 0;
+    int32_t repeat = 3;
+    std::string io = "mmap";
+    bool check = false;
+    bool progress = false;
+};
+
+struct ExplainOptions {
+    std::string checkpoint;
+    int32_t layer = -1;
+    std::string model;
+    std::string format;
+    bool json = false;
+    std::string type = "f32";
+    std::string device = "auto";
+    std::string kernel;
+    int32_t threads = 0;
+    int64_t max_tokens = 1;
+};
+
+struct MakeModelOptions {
+    std::string model;
+    std::string folder;
+    std::string format;  // "": the released one
+    bool reduced = false;
+    bool list = false;
+    int32_t layers = 1;
+    int32_t shards = 0;
+    int32_t threads = 0;
+    uint64_t seed = 0;
+    bool progress = false;
+};
+
+int inspect(const InspectOptions& options);
+int run(const RunOptions& options);
+int explain(const ExplainOptions& options);
+int make_model(const MakeModelOptions& options);
+int list_formats();
+int list_devices();
+int print_version();
+
+}  // namespace moe::cli

@@ -1,0 +1,151 @@
+// layer_call.cpp - sections 6 to 9 of moe.h, in the order in which a program meets them.
+#include "layer_call.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "floats.hpp"
+
+namespace moe::cli {
+namespace {
+
+std::vector<unsigned char> encoded(const std::vector<float>& values, moe_type type) {
+    std::vector<unsigned char> bytes(values.size() * element_bytes(type));
+    encode_floats(type, values, bytes.data());
+    return bytes;
+}
+
+std::shared_ptr<moe_weights> load(const moe_plan* plan, const moe_checkpoint* checkpoint,
+                                  int32_t layer, moe_ownership ownership, Progress& progress) {
+    auto options = sized<moe_load_options>();
+    options.ownership = ownership;
+    options.progress = Progress::callback;
+    options.progress_user_data = &progress;
+    moe_weights* raw = nullptr;
+    check(moe_weights_load_checkpoint(plan, checkpoint, layer, &options, &raw));
+    return {raw, moe_weights_destroy};
+}
+
+Workspace make_workspace(moe_runtime* runtime, const moe_plan* plan) {
+    auto desc = sized<moe_workspace_desc>();
+    desc.plan = plan;
+    return make<Workspace>(moe_workspace_create, runtime, &desc);
+}
+
+double relative_error(const float* a, const float* b, size_t n) {
+    double difference = 0.0;
+    double size = 0.0;
+    for (size_t i = 0; i < n; ++i) {
+        const double d = static_cast<double>(a[i]) - b[i];
+        difference += d * d;
+        size += static_cast<double>(b[i]) * b[i];
+    }
+    if (!std::isfinite(difference) || !(size > 0.0)) return std::numeric_limits<double>::infinity();
+    return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice& choice) {
+    const auto formats = source.format_pointers();
+    auto desc = sized<moe_plan_desc>();
+    desc.device = choice.device;
+    desc.x_type = choice.x_type;
+    desc.out_type = choice.out_type;
+    desc.intermediate_type = choice.intermediate_type;
+    desc.layer = &source.desc;
+    desc.formats = formats.data();
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.max_tokens = std::max<int64_t>(choice.max_tokens, 1);
+    desc.kernel_filter = choice.kernel.empty() ? nullptr : choice.kernel.c_str();
+    return make<Plan>(moe_plan_create, runtime, &desc);
+}
+
+std::shared_ptr<moe_weights> load_weights(const moe_plan* plan, const moe_checkpoint* checkpoint,
+                                          int32_t layer, bool may_borrow, Progress& progress) {
+    if (may_borrow) {
+        try {
+            return load(plan, checkpoint, layer, MOE_OWN_BORROW, progress);
+        } catch (const Failure& failure) {
+            if (failure.status != MOE_ERROR_UNSUPPORTED) throw;
+        }
+    }
+    return load(plan, checkpoint, layer, MOE_OWN_COPY, progress);
+}
+
+bool can_share(const moe_plan* plan, const moe_weights* weights) {
+    std::array<uint8_t, 16> of_plan{};
+    std::array<uint8_t, 16> of_weights{};
+    check(moe_plan_layout_id(plan, of_plan.data()));
+    check(moe_weights_layout_id(weights, of_weights.data()));
+    return of_plan == of_weights;
+}
+
+LayerCall::LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weights> weights,
+                     const moe_layer_desc& layer, const PlanChoice& choice)
+    : plan_(std::move(plan)),
+      weights_(std::move(weights)),
+      workspace_(make_workspace(runtime, plan_.get())),
+      layer_(layer),
+      x_type_(choice.x_type),
+      out_type_(choice.out_type == MOE_TYPE_NONE ? choice.x_type : choice.out_type) {}
+
+moe_forward_args LayerCall::arguments(int64_t n_tokens, const void* x, void* out,
+                                      CallResult& result, const CallResult* given) const {
+    auto args = sized<moe_forward_args>();
+    args.n_tokens = n_tokens;
+    args.x = x;
+    args.out = out;
+    args.out_expert_counts = result.counts.data();
+    if (given) {
+        args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+        args.ids = given->ids.data();
+        args.ids_type = MOE_TYPE_I32;
+        args.weights = given->weights.data();
+        args.weights_type = MOE_TYPE_F32;
+    } else {
+        args.routing = MOE_ROUTING_COMPUTE;
+        args.out_ids = result.ids.data();
+        args.out_weights = result.weights.data();
+    }
+    return args;
+}
+
+CallResult LayerCall::forward(const std::vector<float>& x, int64_t n_tokens, int32_t repeat,
+                              const CallResult* given) {
+    const auto tokens = static_cast<size_t>(n_tokens);
+    const size_t slots = tokens * static_cast<size_t>(layer_.top_k);
+    CallResult result;
+    result.out.resize(tokens * static_cast<size_t>(layer_.hidden));
+    result.ids.resize(slots);
+    result.weights.resize(slots);
+    result.counts.resize(static_cast<size_t>(layer_.n_experts) +
+                         static_cast<size_t>(layer_.n_identity_experts));
+    const std::vector<unsigned char> input = encoded(x, x_type_);
+    std::vector<unsigned char> output(result.out.size() * element_bytes(out_type_));
+    const moe_forward_args args = arguments(n_tokens, input.data(), output.data(), result, given);
+    for (int32_t i = 0; i < repeat; ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        check(moe_forward(plan_.get(), weights_.get(), workspace_.get(), &args));
+        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+        result.seconds.push_back(elapsed.count());
+    }
+    decode_floats(out_type_, output.data(), result.out);
+    return result;
+}
+
+std::vector<double> relative_errors(const std::vector<float>& a, const std::vector<float>& b,
+                                    int64_t n_tokens) {
+    std::vector<double> errors;
+    const size_t width = n_tokens > 0 ? a.size() / static_cast<size_t>(n_tokens) : 0;
+    for (int64_t t = 0; t < n_tokens; ++t) {
+        const size_t first = static_cast<size_t>(t) * width;
+        errors.push_back(relative_error(a.data() + first, b.data() + first, width));
+    }
+    return errors;
+}
+
+}  // namespace moe::cli

@@ -1,0 +1,69 @@
+// layer_call.hpp - one layer, ready to be called: plan, weights, workspace; and one call with its
+// results on the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe_cpp.hpp"
+#include "progress.hpp"
+
+namespace moe::cli {
+
+struct PlanChoice {
+    moe_device_kind device = MOE_DEVICE_AUTO;
+    moe_type x_type = MOE_TYPE_F32;
+    moe_type out_type = MOE_TYPE_NONE;           // NONE: x_type
+    moe_type intermediate_type = MOE_TYPE_NONE;  // NONE: the library's default
+    int64_t max_tokens = 1;
+    std::string kernel;
+};
+
+Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice& choice);
+
+// Read in place where that can be done, else copied.
+std::shared_ptr<moe_weights> load_weights(const moe_plan* plan, const moe_checkpoint* checkpoint,
+                                          int32_t layer, bool may_borrow, Progress& progress);
+// Whether the plan can use weights made for another one.
+bool can_share(const moe_plan* plan, const moe_weights* weights);
+
+// The result of a call, as float32.
+struct CallResult {
+    std::vector<float> out;       // [T, H]
+    std::vector<int32_t> ids;     // [T, k]
+    std::vector<float> weights;   // [T, k]
+    std::vector<int64_t> counts;  // [E_all]
+    std::vector<double> seconds;  // of each repetition
+};
+
+class LayerCall {
+  public:
+    LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weights> weights,
+              const moe_layer_desc& layer, const PlanChoice& choice);
+
+    // x [T, H] is rounded to the plan's type first. With `given`, its ids and weights are used
+    // instead of the router.
+    CallResult forward(const std::vector<float>& x, int64_t n_tokens, int32_t repeat,
+                       const CallResult* given = nullptr);
+    const moe_plan* plan() const { return plan_.get(); }
+    const std::shared_ptr<moe_weights>& weights() const { return weights_; }
+
+  private:
+    moe_forward_args arguments(int64_t n_tokens, const void* x, void* out, CallResult& result,
+                               const CallResult* given) const;
+
+    Plan plan_;
+    std::shared_ptr<moe_weights> weights_;
+    Workspace workspace_;
+    moe_layer_desc layer_;
+    moe_type x_type_;
+    moe_type out_type_;
+};
+
+// ||a - b|| / ||b|| of every token, both [T, H].
+std::vector<double> relative_errors(const std::vector<float>& a, const std::vector<float>& b,
+                                    int64_t n_tokens);
+
+}  // namespace moe::cli

@@ -1,0 +1,154 @@
+// main.cpp - `moe`, the command line of libmoe: parses, calls a subcommand, turns failures into
+// exit codes (1: what was asked for failed, 2: the command line is wrong).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+
+#include "commands.hpp"
+#include "moe_cpp.hpp"
+
+namespace moe::cli {
+namespace {
+
+using Action = std::function<int()>;
+
+CLI::App* add(CLI::App& app, const char* name, const char* about, const char* example) {
+    CLI::App* command = app.add_subcommand(name, about);
+    command->footer(std::string("Example:\n") + example);
+    return command;
+}
+
+void add_inspect(CLI::App& app, Action& action) {
+    CLI::App* command =
+        add(app, "inspect", "Show the MoE layers of a checkpoint: sizes, routing, formats.",
+            "  moe inspect Qwen3-30B-A3B/\n"
+            "  moe inspect model.gguf --json | jq '.moe_layers[0].formats'");
+    auto options = std::make_shared<InspectOptions>();
+    command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
+        ->required();
+    command->add_flag("--json", options->json, "As JSON, for programs");
+    command->callback([&action, options] { action = [options] { return inspect(*options); }; });
+}
+
+void add_run(CLI::App& app, Action& action) {
+    CLI::App* command =
+        add(app, "run", "Run one layer on random or given tokens; time it and check it.",
+            "  moe run Qwen3-30B-A3B/ --layer 0 --tokens 4 --type bf16 --check\n"
+            "  moe run model.gguf --layer 3 --input x.npy --output y.npy --ids-output ids.npy");
+    auto options = std::make_shared<RunOptions>();
+    command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
+        ->required();
+    command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names")
+        ->required();
+    auto* tokens =
+        command->add_option("--tokens", options->tokens, "So many random tokens, N(0,1)");
+    command->add_option("--input", options->input, "Tokens from a .npy file: float32 (T, hidden)")
+        ->excludes(tokens);
+    command->add_option("--output", options->output, "Write the result as .npy, float32");
+    command->add_option("--ids-output", options->ids_output,
+                        "Write the experts chosen as .npy, int32");
+    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+    command->add_option("--kernel", options->kernel,
+                        "Force or forbid kernels: name, +name, -name, by commas");
+    command->add_option("--seed", options->seed, "Of the random tokens");
+    command->add_option("--repeat", options->repeat, "Calls to time");
+    command->add_option("--io", options->io, "mmap or read");
+    command->add_flag("--check", options->check, "Compare with the fp64 reference; exit 1 on FAIL");
+    command->add_flag("--progress", options->progress, "Progress line even without a terminal");
+    command->callback([&action, options] { action = [options] { return run(*options); }; });
+}
+
+void add_explain(CLI::App& app, Action& action) {
+    CLI::App* command =
+        add(app, "explain", "Say what would run and why: kernels, candidates, memory.",
+            "  moe explain Qwen3-30B-A3B/ --layer 0 --type bf16 --max-tokens 512\n"
+            "  moe explain --model deepseek-v3 --format nvfp4 --json");
+    auto options = std::make_shared<ExplainOptions>();
+    command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
+    command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names");
+    command->add_option("--model", options->model,
+                        "A model of `moe make-model --list` instead of a file");
+    command->add_option("--format", options->format, "Format of that model's matrices");
+    command->add_flag("--json", options->json, "As JSON, for programs");
+    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--kernel", options->kernel,
+                        "Force or forbid kernels: name, +name, -name, by commas");
+    command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--max-tokens", options->max_tokens, "Largest number of tokens of a call");
+    command->callback([&action, options] { action = [options] { return explain(*options); }; });
+}
+
+void add_make_model(CLI::App& app, Action& action) {
+    CLI::App* command =
+        add(app, "make-model",
+            "Write a random checkpoint with a real model's names, sizes and formats.",
+            "  moe make-model qwen3-30b-a3b /tmp/qwen3 --format nvfp4\n"
+            "  moe make-model deepseek-v3 /tmp/small --reduced --layers 2");
+    auto options = std::make_shared<MakeModelOptions>();
+    command->add_option("model", options->model, "One of --list");
+    command->add_option("folder", options->folder, "New or empty folder to write to");
+    command->add_flag("--reduced", options->reduced, "Sizes of about an eighth");
+    command->add_option("--format", options->format,
+                        "Format of the matrices; default: the released one");
+    command->add_option("--layers", options->layers, "MoE layers to write");
+    command->add_option("--shards", options->shards, "Files to spread over; 0: 4 GB each")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--threads", options->threads, "0: one per core")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--seed", options->seed, "Of the random weights");
+    command->add_flag("--list", options->list, "List models and formats");
+    command->add_flag("--progress", options->progress, "Progress line even without a terminal");
+    command->callback([&action, options] { action = [options] { return make_model(*options); }; });
+}
+
+void add_list(CLI::App& app, Action& action, const char* name, const char* about, int (*list)()) {
+    CLI::App* command = add(app, name, about, (std::string("  moe ") + name).c_str());
+    command->callback([&action, list] { action = list; });
+}
+
+int parse_and_act(int argc, char** argv) {
+    CLI::App app("moe: the Mixture-of-Experts layer of a language model, on the command line.",
+                 "moe");
+    app.require_subcommand(1);
+    app.footer(
+        "Example:\n  moe make-model qwen3-30b-a3b /tmp/small --reduced\n"
+        "  moe run /tmp/small --layer 0 --check\n\n`moe COMMAND --help` says more.");
+    Action action;
+    add_inspect(app, action);
+    add_run(app, action);
+    add_explain(app, action);
+    add_make_model(app, action);
+    add_list(app, action, "formats", "List the weight formats of this build.", list_formats);
+    add_list(app, action, "devices", "List the devices that can be used.", list_devices);
+    add_list(app, action, "version", "Version and how the library was built.", print_version);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    return action();
+}
+
+int act(int argc, char** argv) {
+    try {
+        return parse_and_act(argc, argv);
+    } catch (const UsageFailure& failure) {
+        std::fprintf(stderr, "moe: %s\n", failure.what());
+        return 2;
+    } catch (const std::exception& failure) {
+        std::fprintf(stderr, "moe: %s\n", failure.what());
+        return 1;
+    }
+}
+
+}  // namespace
+}  // namespace moe::cli
+
+int main(int argc, char** argv) {
+    return moe::cli::act(argc, argv);
+}

@@ -1,0 +1,218 @@
+// run.cpp - `moe run`: one layer of a checkpoint on random or given tokens, timed, and checked
+// against the library's fp64 reference when asked.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "checkpoint.hpp"
+#include "commands.hpp"
+#include "gaussian.hpp"
+#include "layer_call.hpp"
+#include "npy.hpp"
+#include "text.hpp"
+
+namespace moe::cli {
+namespace {
+
+struct Tokens {
+    int64_t count = 0;
+    std::vector<float> x;
+};
+
+Tokens tokens_asked_for(const RunOptions& options, int32_t hidden) {
+    if (options.input.empty()) {
+        Tokens tokens{options.tokens, {}};
+        tokens.x.resize(static_cast<size_t>(options.tokens) * static_cast<size_t>(hidden));
+        fill_gaussian(stream_of(options.seed, "x", 0), 0, 0.0F, 1.0F, tokens.x);
+        return tokens;
+    }
+    FloatArray array = read_npy(options.input);
+    if (array.columns != hidden) {
+        throw Failure(fmt::format("{}: shape ({}, {}), but the layer's hidden size is {}",
+                                  options.input, array.rows, array.columns, hidden));
+    }
+    return {array.rows, std::move(array.values)};
+}
+
+void check_usage(const RunOptions& options) {
+    if (options.tokens < 1 || options.tokens > 1'000'000) {
+        throw UsageFailure("--tokens must be 1 to 1000000");
+    }
+    if (options.repeat < 1) throw UsageFailure("--repeat must be at least 1");
+    if (options.io != "mmap" && options.io != "read")
+        throw UsageFailure("--io must be mmap or read");
+}
+
+bool is_routed(size_t role) {
+    return (role >= MOE_ROLE_GATE && role <= MOE_ROLE_GATE_UP_BIAS) ||
+           role == MOE_ROLE_EXPERT_SCALE;
+}
+
+int64_t experts_hit(const CallResult& result) {
+    return std::count_if(result.counts.begin(), result.counts.end(),
+                         [](int64_t n) { return n > 0; });
+}
+
+// Bytes of weights that the call had to read: the experts hit, and everything that is not an
+// expert.
+uint64_t touched_bytes(const moe_memory_report& report, int64_t n_hit) {
+    uint64_t routed = 0;
+    uint64_t rest = 0;
+    for (size_t role = 0; role < MOE_ROLE_COUNT; ++role) {
+        (is_routed(role) ? routed : rest) += report.role_bytes[role];
+    }
+    const uint64_t one_expert = report.n_local_experts > 0 ? routed / report.n_local_experts : 0;
+    return one_expert * static_cast<uint64_t>(n_hit) + rest;
+}
+
+double median(std::vector<double> values) {
+    if (values.empty()) return 0.0;
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+void print_device(const moe_plan* plan) {
+    moe_device_kind kind = MOE_DEVICE_AUTO;
+    int32_t index = 0;
+    const char* reason = nullptr;
+    check(moe_plan_device(plan, &kind, &index, &reason));
+    fmt::print("device   {} {}{}\n", device_kind_name(kind), index,
+               reason && *reason ? fmt::format(" ({})", reason) : "");
+}
+
+void print_kernels(const moe_plan* plan, int64_t n_tokens) {
+    constexpr std::pair<moe_stage, const char*> stages[] = {{MOE_STAGE_ROUTE, "route"},
+                                                            {MOE_STAGE_DISPATCH, "dispatch"},
+                                                            {MOE_STAGE_EXPERTS, "experts"},
+                                                            {MOE_STAGE_COMBINE, "combine"},
+                                                            {MOE_STAGE_FINISH, "finish"}};
+    std::string words;
+    for (const auto& [stage, stage_name] : stages) {
+        const char* kernel = nullptr;
+        if (moe_plan_kernel(plan, stage, n_tokens, &kernel) != MOE_OK || !kernel) continue;
+        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", stage_name, kernel);
+    }
+    fmt::print("kernels  {}\n", words);
+}
+
+moe_memory_report print_weights(const moe_weights* weights, double seconds) {
+    auto report = sized<moe_memory_report>();
+    check(moe_weights_memory(weights, &report));
+    const bool borrowed = report.borrowed_bytes > 0;
+    fmt::print(
+        "weights  {} {}, loaded in {}\n",
+        byte_words(borrowed ? report.borrowed_bytes : report.host_bytes + report.device_bytes),
+        borrowed ? "read in place" : "copied", time_words(seconds));
+    return report;
+}
+
+void print_timing(const CallResult& result, const moe_memory_report& report, int64_t n_tokens) {
+    const double best = *std::min_element(result.seconds.begin(), result.seconds.end());
+    const int64_t n_hit = experts_hit(result);
+    const uint64_t touched = touched_bytes(report, n_hit);
+    fmt::print("call     {} token{}: best {}, median {}, first {}\n", n_tokens,
+               n_tokens == 1 ? "" : "s", time_words(best), time_words(median(result.seconds)),
+               time_words(result.seconds.front()));
+    fmt::print("touched  {} of {} experts, {}: {:.3g} GB/s\n", n_hit, result.counts.size(),
+               byte_words(touched), static_cast<double>(touched) / best / 1e9);
+}
+
+// The layer again, by the library's fp64 reference, with the ids and weights of the first result.
+CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoint,
+                            const RunOptions& options, const LayerSource& source,
+                            const Tokens& tokens, const CallResult& result,
+                            const std::shared_ptr<moe_weights>& weights) {
+    PlanChoice choice;
+    choice.device = MOE_DEVICE_CPU;
+    choice.x_type = activation_type_from(options.type);
+    choice.out_type = MOE_TYPE_F32;
+    choice.intermediate_type = MOE_TYPE_F64;
+    choice.max_tokens = tokens.count;
+    Plan plan = make_plan(runtime, source, choice);
+    Progress progress("loading", options.progress);
+    auto own =
+        can_share(plan.get(), weights.get())
+            ? weights
+            : load_weights(plan.get(), checkpoint, options.layer, options.io == "mmap", progress);
+    LayerCall call(runtime, std::move(plan), std::move(own), source.desc, choice);
+    return call.forward(tokens.x, tokens.count, 1, &result);
+}
+
+int print_verdict(const CallResult& result, const CallResult& reference, int64_t n_tokens,
+                  const std::string& type) {
+    const std::vector<double> errors = relative_errors(result.out, reference.out, n_tokens);
+    const double tolerance = type == "f32" ? 1e-5 : 6e-3;
+    const double largest = errors.empty() ? 0.0 : *std::max_element(errors.begin(), errors.end());
+    const bool pass = largest <= tolerance;
+    fmt::print(
+        "check    {}: relative L2 per token against the fp64 reference, largest {:.3g}, median "
+        "{:.3g}, "
+        "allowed {:g} ({})\n",
+        pass ? "PASS" : "FAIL", largest, median(errors), tolerance,
+        time_words(reference.seconds.front()));
+    return pass ? 0 : 1;
+}
+
+void write_results(const RunOptions& options, const LayerSource& source, int64_t n_tokens,
+                   const CallResult& result) {
+    if (!options.output.empty())
+        write_npy(options.output, n_tokens, source.desc.hidden, result.out);
+    if (!options.ids_output.empty()) {
+        write_npy(options.ids_output, n_tokens, source.desc.top_k, result.ids);
+    }
+}
+
+void check_device(const moe_plan* plan) {
+    moe_device_kind kind = MOE_DEVICE_AUTO;
+    int32_t index = 0;
+    check(moe_plan_device(plan, &kind, &index, nullptr));
+    if (kind != MOE_DEVICE_CPU) {
+        throw Failure("moe run keeps its tokens in host memory; use --device cpu",
+                      MOE_ERROR_UNSUPPORTED);
+    }
+}
+
+}  // namespace
+
+int run(const RunOptions& options) {
+    check_usage(options);
+    PlanChoice choice;
+    choice.device = device_kind_from(options.device);
+    choice.x_type = activation_type_from(options.type);
+    choice.kernel = options.kernel;
+    const Runtime runtime = make_runtime(options.threads);
+    const bool mapped = options.io == "mmap";
+    const Checkpoint checkpoint =
+        open_checkpoint(runtime.get(), options.checkpoint, mapped ? MOE_IO_MMAP : MOE_IO_READ);
+    const LayerSource source = source_of(checkpoint.get(), options.checkpoint, options.layer);
+    const Tokens tokens = tokens_asked_for(options, source.desc.hidden);
+    choice.max_tokens = tokens.count;
+    Plan plan = make_plan(runtime.get(), source, choice);
+    check_device(plan.get());
+
+    const auto start = std::chrono::steady_clock::now();
+    std::shared_ptr<moe_weights> weights;
+    {
+        Progress progress("loading", options.progress);
+        weights = load_weights(plan.get(), checkpoint.get(), options.layer, mapped, progress);
+    }
+    const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
+    LayerCall call(runtime.get(), std::move(plan), weights, source.desc, choice);
+    const CallResult result = call.forward(tokens.x, tokens.count, options.repeat);
+
+    fmt::print("layer    {}: {}\n", options.layer, routing_words(source.desc));
+    print_device(call.plan());
+    print_kernels(call.plan(), tokens.count);
+    const moe_memory_report report = print_weights(weights.get(), load_time.count());
+    if (tokens.count > 0) print_timing(result, report, tokens.count);
+    write_results(options, source, tokens.count, result);
+    if (!options.check) return 0;
+    return print_verdict(
+        result,
+        reference_result(runtime.get(), checkpoint.get(), options, source, tokens, result, weights),
+        tokens.count, options.type);
+}
+
+}  // namespace moe::cli

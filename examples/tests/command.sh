@@ -1,0 +1,85 @@
+# command.sh - the command line itself: lists, files in and out, and every way to be wrong.
+. "$(dirname "$0")/expect.sh"
+
+qwen=$folder/qwen
+"$moe" make-model qwen3-30b-a3b "$qwen" --reduced --shards 3 --seed 1
+
+echo "== lists"
+expect_text qwen3-next-80b-a3b "$moe" make-model --list
+expect_text nvfp4 "$moe" formats
+expect_text "cpu 0" "$moe" devices
+expect_text version= "$moe" version
+expect_text "Example" "$moe" --help
+for command in inspect run explain make-model formats devices version; do
+    expect_text "Example" "$moe" "$command" --help
+done
+expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4
+
+echo "== the same seed makes the same files"
+"$moe" make-model qwen3-30b-a3b "$folder/again" --reduced --shards 3 --seed 1 --threads 1
+cmp "$qwen/model-00002-of-00003.safetensors" "$folder/again/model-00002-of-00003.safetensors"
+
+echo "== arrays in and out"
+"$moe" run "$qwen" --layer 0 --tokens 5 --seed 3 --output "$folder/y.npy" --ids-output "$folder/ids.npy"
+python3 - "$folder/y.npy" "$folder/ids.npy" <<'PYTHON'
+import ast, struct, sys
+
+def read(path, kind):
+    data = open(path, "rb").read()
+    length = struct.unpack("<H", data[8:10])[0]
+    header = ast.literal_eval(data[10:10 + length].decode())
+    assert data[:8] == b"\x93NUMPY\x01\x00" and (10 + length) % 64 == 0, path
+    count = header["shape"][0] * header["shape"][1]
+    assert len(data) == 10 + length + 4 * count, path
+    return header, struct.unpack("<%d%s" % (count, kind), data[10 + length:])
+
+header, y = read(sys.argv[1], "f")
+assert header == {"descr": "<f4", "fortran_order": False, "shape": (5, 256)}, header
+assert 0.01 < sum(v * v for v in y) / len(y) < 10, "outputs are not of the order of one"
+header, ids = read(sys.argv[2], "i")
+assert header == {"descr": "<i4", "fortran_order": False, "shape": (5, 8)}, header
+for t in range(5):
+    row = ids[8 * t:8 * t + 8]
+    assert len(set(row)) == 8 and min(row) >= 0 and max(row) < 16, row
+PYTHON
+"$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --output "$folder/z.npy"
+"$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --output "$folder/z2.npy" --io read --threads 1
+cmp "$folder/z.npy" "$folder/z2.npy"
+if cmp -s "$folder/y.npy" "$folder/z.npy"; then fail "the input came back as the output"; fi
+
+echo "== wrong arrays"
+head -c 200 "$folder/y.npy" >"$folder/short.npy"
+expect_failure 1 "short.npy" "$moe" run "$qwen" --layer 0 --input "$folder/short.npy"
+expect_failure 1 "found '<i4'" "$moe" run "$qwen" --layer 0 --input "$folder/ids.npy"
+expect_failure 1 "is not a .npy file" "$moe" run "$qwen" --layer 0 --input "$qwen/config.json"
+expect_failure 1 "absent.npy" "$moe" run "$qwen" --layer 0 --input "$folder/absent.npy"
+sed 's/(5, 256)/(256, 5)/' "$folder/y.npy" >"$folder/shape.npy"
+expect_failure 1 "hidden size is 256" "$moe" run "$qwen" --layer 0 --input "$folder/shape.npy"
+sed 's/: False/: True /' "$folder/y.npy" >"$folder/fortran.npy"
+expect_failure 1 "fortran_order: True" "$moe" run "$qwen" --layer 0 --input "$folder/fortran.npy"
+sed 's/(5, 256)/(9, 999)/' "$folder/y.npy" >"$folder/large.npy"
+expect_failure 1 "does not agree" "$moe" run "$qwen" --layer 0 --input "$folder/large.npy"
+
+echo "== wrong checkpoints"
+expect_failure 1 "it has 0" "$moe" run "$qwen" --layer 4
+expect_failure 1 "nowhere" "$moe" inspect "$folder/nowhere"
+expect_failure 1 "is not an empty folder" "$moe" make-model qwen3-30b-a3b "$qwen" --reduced
+expect_failure 1 "no model is called gpt-5" "$moe" make-model gpt-5 "$folder/gpt"
+expect_failure 1 "use mxfp4" "$moe" make-model gpt-oss-20b "$folder/oss" --format nvfp4
+cp -r "$qwen" "$folder/truncated"
+truncate -s -100 "$folder/truncated/model-00003-of-00003.safetensors"
+expect_failure 1 "model-00003-of-00003.safetensors" "$moe" run "$folder/truncated" --layer 0
+"$moe" make-model qwen3-30b-a3b "$folder/missing" --reduced
+LC_ALL=C sed -i 's/experts\.1\.up_proj/experts.1.no_proj/' "$folder/missing/model.safetensors"
+expect_failure 1 "experts.1.up_proj" "$moe" run "$folder/missing" --layer 0
+
+echo "== wrong usage"
+expect_failure 2 "" "$moe"
+expect_failure 2 "--layer" "$moe" run "$qwen"
+expect_failure 2 "--tokens" "$moe" run "$qwen" --layer 0 --tokens 0
+expect_failure 2 "--type" "$moe" run "$qwen" --layer 0 --type f64
+expect_failure 2 "--device" "$moe" run "$qwen" --layer 0 --device tpu
+expect_failure 2 "--io" "$moe" run "$qwen" --layer 0 --io tape
+expect_failure 2 "--format" "$moe" make-model qwen3-30b-a3b "$folder/f" --format int3
+expect_failure 2 "--model" "$moe" explain
+expect_failure 1 "no-such-kernel" "$moe" run "$qwen" --layer 0 --kernel no-such-kernel
