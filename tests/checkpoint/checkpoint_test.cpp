@@ -1,6 +1,7 @@
 // Folders, shards, splits and GGUF families through the checkpoint handle.
 #include "libmoe/checkpoint/checkpoint.hpp"
 
+#include <atomic>
 #include <thread>
 
 #include "tests/checkpoint/models.hpp"
@@ -216,46 +217,65 @@ TEST(Handle, RefusesWrongLayersAndRanges) {
               MOE_ERROR_INVALID_ARGUMENT);
 }
 
-// Counts what is taken and given back.
-class CountingResource final : public std::pmr::memory_resource {
-  public:
-    int64_t bytes = 0;
+// An allocator that counts what is taken and given back.
+struct Counter {
+    std::atomic<int64_t> bytes{0};
 
-  private:
-    void* do_allocate(size_t size, size_t alignment) override {
-        bytes += static_cast<int64_t>(size);
-        return std::pmr::new_delete_resource()->allocate(size, alignment);
-    }
-    void do_deallocate(void* memory, size_t size, size_t alignment) override {
-        bytes -= static_cast<int64_t>(size);
-        std::pmr::new_delete_resource()->deallocate(memory, size, alignment);
-    }
-    bool do_is_equal(const memory_resource& other) const noexcept override {
-        return this == &other;
+    moe_runtime* make_runtime() {
+        moe_allocator allocator{};
+        allocator.struct_size = sizeof allocator;
+        allocator.user_data = this;
+        allocator.allocate = [](uint64_t bytes, uint64_t alignment, moe_space, void*, void* self) {
+            static_cast<Counter*>(self)->bytes += static_cast<int64_t>(bytes);
+            return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+        };
+        allocator.release = [](void* memory, uint64_t bytes, uint64_t alignment, moe_space, void*,
+                               void* self) {
+            static_cast<Counter*>(self)->bytes -= static_cast<int64_t>(bytes);
+            std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
+        };
+        moe_runtime_desc desc{};
+        desc.struct_size = sizeof desc;
+        desc.allocator = &allocator;
+        moe_runtime* runtime = nullptr;
+        EXPECT_EQ(moe_runtime_create(&desc, &runtime), MOE_OK) << moe_last_error();
+        return runtime;
     }
 };
 
 TEST(Handle, LivesUntilTheLastReferenceAndGivesEverythingBack) {
     const Folder folder;
     write_sharded(folder);
-    CountingResource memory;
-    auto owner = std::make_shared<int>(1);
-    moe_checkpoint* checkpoint = moe_checkpoint::open(memory, folder.path().c_str(), {}, owner);
+    Counter memory;
+    moe_runtime* runtime = memory.make_runtime();
+    const int64_t of_runtime = memory.bytes;
+    moe_checkpoint* checkpoint = moe_checkpoint::open(runtime, folder.path().c_str(), {});
     checkpoint->tensors(0);
-    EXPECT_GT(memory.bytes, 0);
-    EXPECT_EQ(owner.use_count(), 2);
+    EXPECT_GT(memory.bytes, of_runtime);
     checkpoint->retain();
     checkpoint->release();
     EXPECT_EQ(checkpoint->tensors(0).size(), 13u);
     checkpoint->release();
-    EXPECT_EQ(memory.bytes, 0);
-    EXPECT_EQ(owner.use_count(), 1);
+    EXPECT_EQ(memory.bytes, of_runtime);
     folder.write("b.safetensors", "broken");
     EXPECT_EQ(
-        failure_of([&] { moe_checkpoint::open(memory, folder.path().c_str(), {}, owner); }).status,
+        failure_of([&] { moe_checkpoint::open(runtime, folder.path().c_str(), {}); }).status,
         MOE_ERROR_CORRUPT_FILE);
+    EXPECT_EQ(memory.bytes, of_runtime);
+    moe_runtime_destroy(runtime);
     EXPECT_EQ(memory.bytes, 0);
-    EXPECT_EQ(owner.use_count(), 1);
+}
+
+TEST(Handle, OutlivesTheCallersReferenceToItsRuntime) {
+    const Folder folder;
+    write_sharded(folder);
+    Counter memory;
+    moe_runtime* runtime = memory.make_runtime();
+    moe_checkpoint* checkpoint = moe_checkpoint::open(runtime, folder.path().c_str(), {});
+    moe_runtime_destroy(runtime);
+    EXPECT_EQ(checkpoint->tensors(0).size(), 13u);
+    checkpoint->release();
+    EXPECT_EQ(memory.bytes, 0);
 }
 
 TEST(Handle, ServesManyThreads) {

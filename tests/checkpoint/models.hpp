@@ -59,7 +59,7 @@ struct Close {
 using Handle = std::unique_ptr<moe_checkpoint, Close>;
 
 inline Handle open_path(const std::string& path, moe_checkpoint_options options = {}) {
-    return Handle(moe_checkpoint::open(*std::pmr::get_default_resource(), path.c_str(), options));
+    return Handle(moe_checkpoint::open(nullptr, path.c_str(), options));
 }
 
 inline Handle open_model(const Folder& folder, const Model& model,
