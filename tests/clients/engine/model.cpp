@@ -18,6 +18,12 @@ namespace {
 constexpr ModelShape shape{60, 512, 256, 24, 4};
 constexpr int64_t max_tokens = 8;
 constexpr int64_t mega = 1 << 20;
+// Sanitizers have memory of their own. A copy of one layer is 8 MB, of all 517.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t small_growth = 6 * mega;
+#else
+constexpr int64_t small_growth = 3 * mega;
+#endif
 
 // The engine around the file: its memory, its threads, the open checkpoint.
 struct Engine {
@@ -132,7 +138,7 @@ void only_what_is_touched(const Engine& engine, const ModelFile& file) {
         "mapping %+.2f MB\n",
         double(touched) / mega, double(anonymous_growth) / mega, double(file_growth) / mega,
         double(mapped_growth) / mega);
-    CHECK(anonymous_growth < 3 * mega, "%.1f MB were copied", double(anonymous_growth) / mega);
+    CHECK(anonymous_growth < small_growth, "%.1f MB were copied", double(anonymous_growth) / mega);
     CHECK(mapped_growth >= touched * 9 / 10, "the mapping was not what the experts were read from");
     CHECK(mapped_growth <= 2 * touched + 4 * mega,
           "much more of the file is resident than was touched");
@@ -198,7 +204,7 @@ void sixty_layers(const Engine& engine, const ModelFile& file) {
     std::printf("  %d layers, %zu plans, one workspace, %+.1f MB of anonymous memory\n",
                 shape.n_layers, plans.size(), double(status_bytes("RssAnon") - anonymous) / mega);
     CHECK(plans.size() == 2, "two mixtures of formats in the file, %zu plans", plans.size());
-    CHECK(status_bytes("RssAnon") - anonymous < 16 * mega, "weights were copied");
+    CHECK(status_bytes("RssAnon") - anonymous < 8 * small_growth, "weights were copied");
 }
 
 // Even experts here, odd ones there, as an engine divides them between devices; their sums add up

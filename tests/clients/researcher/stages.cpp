@@ -32,8 +32,8 @@ moe_layer_desc grouped_layer(float softcap) {
 struct Bench {
     LayerWeights layer;
     LayerTensors tensors;
-    LayerRun run;
     int64_t T = 19;
+    LayerRun run;
     std::vector<float> x;
     // What route gave; the later stages go on with it.
     std::vector<int32_t> ids;

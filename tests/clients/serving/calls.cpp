@@ -161,6 +161,7 @@ void weight_on_input() {
     moe_layer_desc desc = sigmoid_layer();
     desc.weight_on = MOE_WEIGHT_ON_INPUT;
     desc.renormalize = MOE_RENORMALIZE_NONE;
+    desc.renormalize_eps = 0.0f;
     const Batch batch(desc, 17, Form::stacked, 800);
     const LayerRun run(nullptr, batch.tensors, batch.plan_desc());
 

@@ -85,7 +85,8 @@ std::vector<float> run_rank(const Batch& batch, const std::vector<int32_t>& expe
     return out;
 }
 
-// A plan for what follows the sum: it needs no expert at all. Partial, so that identity experts are its business.
+// A plan for what follows the sum: it needs no expert at all. Partial, so that identity experts are
+// its business.
 std::vector<float> finish_alone(const Batch& batch, const std::vector<float>& routed) {
     moe_plan_desc desc = batch.plan_desc();
     desc.stages = MOE_STAGE_FINISH;

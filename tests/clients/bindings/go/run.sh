@@ -10,7 +10,9 @@ need go golang-go
 need gcc gcc
 mkdir -p "$build"
 
-export CGO_ENABLED=1 CGO_CFLAGS="-I$include -O1" CGO_LDFLAGS="-L$library -lmoe"
+# Go's cache does not look into headers: their checksum among the flags does.
+checksum=$(cksum <"$include/moe/moe.h" | cut -d ' ' -f 1)
+export CGO_ENABLED=1 CGO_CFLAGS="-I$include -O1 -DMOE_HEADER_CHECKSUM=$checksum" CGO_LDFLAGS="-L$library -lmoe"
 export GOCACHE="$build/cache" GOPATH="$build/path" GOFLAGS=-mod=mod GOTOOLCHAIN=local GO111MODULE=on
 (cd "$here" && go build -o "$build/forward" .)
 LD_LIBRARY_PATH="$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" GODEBUG=cgocheck=1 "$build/forward"
