@@ -10,7 +10,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 started=$SECONDS
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold= plain=
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 show() {
     printf '$ moe %s\n' "${*//$folder\//}"
     "$moe" "$@"

@@ -110,21 +110,10 @@ Json unquantised_modules(const Model& model, const RecipeOptions& options) {
     return modules;
 }
 
-Json mxfp4_keys(const Model& model, const RecipeOptions& options) {
-    if (model.family == Family::GptOss) {
-        return {{"quant_method", "mxfp4"},
-                {"modules_to_not_convert",
-                 {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
-                  "lm_head"}}};
-    }
-    const Json weights = {{"num_bits", 4},    {"type", "float"},   {"strategy", "group"},
-                          {"group_size", 32}, {"symmetric", true}, {"dynamic", false}};
-    return {{"quant_method", "compressed-tensors"},
-            {"format", "mxfp4-pack-quantized"},
-            {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}},
-            {"ignore", unquantised_modules(model, options)},
-            {"quantization_status", "compressed"}};
-}
+const Json mxfp4_keys = {
+    {"quant_method", "mxfp4"},
+    {"modules_to_not_convert",
+     {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}};
 
 Json quantization_keys(const Model& model, const RecipeOptions& options) {
     if (options.format == "fp8_128x128") {
@@ -133,7 +122,7 @@ Json quantization_keys(const Model& model, const RecipeOptions& options) {
                 {"activation_scheme", "dynamic"},
                 {"weight_block_size", {128, 128}}};
     }
-    if (options.format == "mxfp4") return mxfp4_keys(model, options);
+    if (options.format == "mxfp4") return mxfp4_keys;
     if (options.format == "nvfp4") {
         return {{"quant_method", "modelopt"},
                 {"quant_algo", "NVFP4"},

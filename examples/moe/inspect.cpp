@@ -125,7 +125,8 @@ int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
     fmt::print("{}\n", table_words(rows));
     for (const LayerRun& run : runs) {
         fmt::print(
-            "layers {}: {}; {}\n", range_words(run.layers), activation_words(run.source.desc),
+            "layer{} {}: {}; {}\n", run.layers.size() == 1 ? "" : "s", range_words(run.layers),
+            activation_words(run.source.desc),
             run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
     }
     return 0;

@@ -45,13 +45,10 @@ class Writer {
         } else if (format_name_ == "fp8_128x128") {
             const std::vector<int64_t> grid = {(rows + 127) / 128, (columns + 127) / 128};
             coded(name, ".weight", "F8_E4M3", {rows, columns}, ".weight_scale_inv", "F32", grid);
-        } else if (format_name_ == "nvfp4") {
+        } else {
             coded(name, ".weight", "U8", {rows, columns / 2}, ".weight_scale", "F8_E4M3",
                   {rows, columns / 16});
             build_.plain(name + ".input_scale", "f32", {}, nvfp4_input_scale, 0.0F);
-        } else {
-            coded(name, ".weight_packed", "U8", {rows, columns / 2}, ".weight_scale", "U8",
-                  {rows, columns / 32});
         }
     }
 
@@ -147,15 +144,25 @@ class Writer {
     std::string plain_type_;
 };
 
-}  // namespace
-
-Recipe safetensors_recipe(const Model& model, const RecipeOptions& options) {
-    const bool per_matrix = options.format == "fp8_128x128" || options.format == "nvfp4";
-    if (model.family == Family::GptOss && per_matrix) {
-        throw Failure(model.name + " keeps its experts fused, which " + options.format +
+// Released files keep MXFP4 experts fused and everything else one by one.
+void check_format(const Model& model, const std::string& format) {
+    const bool fused = model.family == Family::GptOss;
+    const bool per_matrix = format == "fp8_128x128" || format == "nvfp4";
+    if (fused && per_matrix) {
+        throw Failure(model.name + " keeps its experts fused, which " + format +
                           " has no file layout for; use mxfp4, bf16, f16, f32 or q8_0",
                       MOE_ERROR_UNSUPPORTED);
     }
+    if (!fused && format == "mxfp4") {
+        throw Failure("mxfp4 is the format of gpt-oss files; use another one for " + model.name,
+                      MOE_ERROR_UNSUPPORTED);
+    }
+}
+
+}  // namespace
+
+Recipe safetensors_recipe(const Model& model, const RecipeOptions& options) {
+    check_format(model, options.format);
     Recipe recipe;
     Writer writer(recipe, model, options);
     for (int32_t i = 0; i < options.n_layers; ++i) writer.layer(model.first_moe_layer + i);

@@ -66,6 +66,7 @@ expect_failure 1 "nowhere" "$moe" inspect "$folder/nowhere"
 expect_failure 1 "is not an empty folder" "$moe" make-model qwen3-30b-a3b "$qwen" --reduced
 expect_failure 1 "no model is called gpt-5" "$moe" make-model gpt-5 "$folder/gpt"
 expect_failure 1 "use mxfp4" "$moe" make-model gpt-oss-20b "$folder/oss" --format nvfp4
+expect_failure 1 "format of gpt-oss" "$moe" make-model mixtral-8x7b "$folder/mx" --format mxfp4
 cp -r "$qwen" "$folder/truncated"
 truncate -s -100 "$folder/truncated/model-00003-of-00003.safetensors"
 expect_failure 1 "model-00003-of-00003.safetensors" "$moe" run "$folder/truncated" --layer 0
