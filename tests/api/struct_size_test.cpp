@@ -26,7 +26,7 @@ struct World {
         must(moe_format_by_name("f32", &format), "moe_format_by_name");
         moe::test::mixtral().write(folder);
         moe_checkpoint* opened = nullptr;
-        must(moe_checkpoint_open(nullptr, folder.path().c_str(), nullptr, &opened), "open");
+        must(moe_checkpoint_open(runtime.get(), folder.path().c_str(), nullptr, &opened), "open");
         checkpoint.reset(opened);
         const LayerFormats formats(checkpoint.get(), 0);
         auto desc = sized<moe_layer_desc>();
@@ -34,7 +34,7 @@ struct World {
         auto plan_desc = layer.plan_desc(1);
         plan_desc.layer = &desc;
         plan_desc.formats = formats.pointers;
-        checkpoint_plan = make_plan(nullptr, plan_desc);
+        checkpoint_plan = make_plan(runtime.get(), plan_desc);
     }
     moe_runtime* make_one_thread() {
         if (!runtime) runtime = make_runtime(1);
