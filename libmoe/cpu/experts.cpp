@@ -25,7 +25,7 @@ class CallerRows {
                                  ? first + args_.batch_capacity
                                  : std::clamp<int64_t>(args_.offsets[e + 1], first, args_.n_rows);
         if (!args_.counts) return room;
-        return std::clamp<int64_t>(first + args_.counts[e], first, room);
+        return first + std::clamp<int64_t>(args_.counts[e], 0, room - first);
     }
     // Slot of a row: -1 for padding; rows without row ids have none.
     int64_t slot(int64_t row) const {
