@@ -15,9 +15,11 @@ constexpr auto bad = MOE_ERROR_INVALID_ARGUMENT;
 
 struct WeightsCase {
     explicit WeightsCase(clients::Form form = clients::Form::stacked, const char* format = "f32")
-        : layer(make(), format, 1, form), runtime(make_runtime(1)),
+        : layer(make(), format, 1, form),
+          runtime(make_runtime(1)),
           plan(make_plan(runtime.get(), layer.plan_desc(8))),
-          workspace(make_workspace(runtime.get(), plan.get())), list(layer.tensors.weights_desc()) {}
+          workspace(make_workspace(runtime.get(), plan.get())),
+          list(layer.tensors.weights_desc()) {}
     static moe_layer_desc make() {
         auto d = plain_layer(32, 16, 4, 2);
         d.has_gate_bias = d.has_up_bias = d.has_down_bias = 1;
@@ -96,24 +98,31 @@ moe_status load_changed(WeightsCase& c, const TensorChange& change) {
 TEST(WeightsLoad, MisshapenTensorsAreNamed) {
     WeightsCase c;
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.rows = 17; }), bad, "up: shape is [17, 32]");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.columns = 31; }), bad, "up: shape is [16, 31]");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.columns = 31; }), bad,
+                     "up: shape is [16, 31]");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.n_experts = 3; }), bad, "n_experts is 3");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.expert = 4; }), bad, "expert is 4");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.expert = -2; }), bad, "expert is -2");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.data = nullptr; }), bad, "up of expert 0: data");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.data = nullptr; }), bad,
+                     "up of expert 0: data");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.format = nullptr; }), bad, "format is NULL");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { --t.data_bytes; }), bad, "up of expert 3: data");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.data_bytes = 0; }), bad, "up of expert 0: data");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.data_bytes = 0; }), bad,
+                     "up of expert 0: data");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.row_stride = 64; }), bad, "row_stride is 64");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.row_stride = 132; }), bad, "data has");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.row_stride = INT64_MAX; }), bad, "up");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.row_stride = -128; }), bad, "row_stride is -128");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.row_stride = -128; }), bad,
+                     "row_stride is -128");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.expert_stride = -1; }), bad, "stride is -1");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.expert_stride = INT64_MAX; }), bad, "up");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.space = MOE_SPACE_DEVICE; }), bad, "space is 2");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.role = static_cast<moe_role>(99); }), bad, "99");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.space = MOE_SPACE_DEVICE; }), bad,
+                     "space is 2");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.role = static_cast<moe_role>(99); }), bad,
+                     "99");
     EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.role = MOE_ROLE_GATE_UP; }), bad, "gate_up");
-    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.role = MOE_ROLE_SHARED_UP; }), bad, "shared_up");
+    EXPECT_MOE_ERROR(load_changed(c, [](auto& t) { t.role = MOE_ROLE_SHARED_UP; }), bad,
+                     "shared_up");
     EXPECT_MOE_OK(c.load());
 }
 
@@ -142,8 +151,8 @@ TEST(WeightsLoad, NullInAListIsRefused) {
 
 TEST(Ownership, EveryFormOfTheTensorsIsTheSame) {
     Floats first;
-    for (const auto form : {clients::Form::stacked, clients::Form::tensor_per_expert,
-                            clients::Form::pointer_list})
+    for (const auto form :
+         {clients::Form::stacked, clients::Form::tensor_per_expert, clients::Form::pointer_list})
         for (const auto ownership : {MOE_OWN_COPY, MOE_OWN_BORROW}) {
             WeightsCase c(form);
             std::reverse(c.list.tensors.begin(), c.list.tensors.end());

@@ -15,8 +15,11 @@ constexpr auto bad = MOE_ERROR_INVALID_ARGUMENT;
 struct OutputCase {
     explicit OutputCase(const std::function<void(moe_plan_desc&)>& change = {},
                         moe_layer_desc layer_desc = plain_layer(H, 48, E, K))
-        : layer(layer_desc), runtime(make_runtime(2)), run(layer, make(change), runtime.get()),
-          x(layer.x(T)), out(T * H, 3.0f) {}
+        : layer(layer_desc),
+          runtime(make_runtime(2)),
+          run(layer, make(change), runtime.get()),
+          x(layer.x(T)),
+          out(T * H, 3.0f) {}
     moe_plan_desc make(const std::function<void(moe_plan_desc&)>& change) const {
         auto desc = layer.plan_desc(T);
         if (change) change(desc);
@@ -56,27 +59,28 @@ TEST(Arguments, WrongOnesAreNamedAndNothingIsWritten) {
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out = nullptr; }), bad, "out is NULL");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.routing = moe_routing(4); }), bad, "routing is 4");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.routing = moe_routing(-1); }), bad, "routing is -1");
-    EXPECT_MOE_ERROR(c.call([](auto& a) { a.routing = MOE_ROUTING_LOGITS; }), bad, "logits is NULL");
+    EXPECT_MOE_ERROR(c.call([](auto& a) { a.routing = MOE_ROUTING_LOGITS; }), bad,
+                     "logits is NULL");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.routing = MOE_ROUTING_IDS; }), bad, "ids is NULL");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.weights = nullptr;
-                     }),
+        given(a);
+        a.weights = nullptr;
+    }),
                      bad, "weights is NULL");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.ids_type = MOE_TYPE_F32;
-                     }),
+        given(a);
+        a.ids_type = MOE_TYPE_F32;
+    }),
                      bad, "ids_type");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.weights_type = MOE_TYPE_F64;
-                     }),
+        given(a);
+        a.weights_type = MOE_TYPE_F64;
+    }),
                      bad, "weights_type");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.ids_row_stride = K - 1;
-                     }),
+        given(a);
+        a.ids_row_stride = K - 1;
+    }),
                      bad, "ids_row_stride is 2");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = H - 1; }), bad, "x_row_stride is 63");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = -H; }), bad, "x_row_stride is -64");
@@ -108,19 +112,19 @@ TEST(Arguments, PointersMustHaveTheAlignmentOfTheirType) {
     EXPECT_MOE_ERROR(c.call([&](auto& a) { a.router_input = off_by_one(c.x.data()); }), bad,
                      "router_input is at");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.ids = off_by_one(a.ids);
-                     }),
+        given(a);
+        a.ids = off_by_one(a.ids);
+    }),
                      bad, "ids is at");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         given(a);
-                         a.weights = off_by_one(a.weights);
-                     }),
+        given(a);
+        a.weights = off_by_one(a.weights);
+    }),
                      bad, "weights is at");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         a.routing = MOE_ROUTING_LOGITS;
-                         a.logits = off_by_one(values.data());
-                     }),
+        a.routing = MOE_ROUTING_LOGITS;
+        a.logits = off_by_one(values.data());
+    }),
                      bad, "logits is at");
     EXPECT_MOE_ERROR(c.call([&](auto& a) { a.out_ids = off_by_one(ids.data()); }), bad,
                      "out_ids is at");
@@ -133,9 +137,9 @@ TEST(Arguments, PointersMustHaveTheAlignmentOfTheirType) {
     EXPECT_MOE_ERROR(c.call([&](auto& a) { a.n_tokens_device = off_by_one(n_tokens); }), bad,
                      "n_tokens_device is at");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                         a.expert_map = off_by_one(map.data());
-                         a.n_expert_map = E;
-                     }),
+        a.expert_map = off_by_one(map.data());
+        a.n_expert_map = E;
+    }),
                      bad, "expert_map is at");
     EXPECT_EQ(c.out, Floats(T * H, 3.0f));
 }
@@ -174,8 +178,8 @@ TEST(Arguments, AStrideThatIsNeverTakenIsNoMatter) {
 
 TEST(NoTokens, DoesNothing) {
     OutputCase c;
-    for (const auto routing : {MOE_ROUTING_COMPUTE, MOE_ROUTING_LOGITS, MOE_ROUTING_IDS,
-                               MOE_ROUTING_IDS_AND_WEIGHTS}) {
+    for (const auto routing :
+         {MOE_ROUTING_COMPUTE, MOE_ROUTING_LOGITS, MOE_ROUTING_IDS, MOE_ROUTING_IDS_AND_WEIGHTS}) {
         auto args = sized<moe_forward_args>();
         args.routing = routing;
         EXPECT_MOE_OK(c.run.forward(args)) << "nothing is required";
@@ -370,9 +374,9 @@ TEST(PerSlot, IsEveryExpertUnweighted) {
         ASSERT_MOE_OK(c.call(per_slot));
         EXPECT_LE(error_of(out, wanted, L), f32_tolerance);
         EXPECT_MOE_ERROR(c.call([&](auto& a) {
-                             per_slot(a);
-                             a.accumulate = 1;
-                         }),
+            per_slot(a);
+            a.accumulate = 1;
+        }),
                          bad, "accumulate");
         // Reduced: the routed sum and nothing else.
         Floats sum = clients::poisoned(T * L);
@@ -381,11 +385,11 @@ TEST(PerSlot, IsEveryExpertUnweighted) {
             a.out = sum.data();
             a.out_layout = MOE_OUT_REDUCED;
         }));
-        EXPECT_LE(error_of(sum,
-                           clients::reference_routed(c.layer.layer, c.x, T,
-                                                     {ids, to_doubles(weights)}),
-                           L),
-                  f32_tolerance);
+        EXPECT_LE(
+            error_of(sum,
+                     clients::reference_routed(c.layer.layer, c.x, T, {ids, to_doubles(weights)}),
+                     L),
+            f32_tolerance);
     }
 }
 
@@ -432,8 +436,8 @@ TEST(Slices, AddUpToTheLayer) {
             finish.ids = ids.data();
             finish.weights = weights.data();
             finish.out = c.out.data();
-            ASSERT_MOE_OK(moe_finish(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(),
-                                     &finish));
+            ASSERT_MOE_OK(
+                moe_finish(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(), &finish));
             EXPECT_LE(error_of(c.out, c.layer.reference(c.x), H), f32_tolerance) << by_expert;
         }
     }

@@ -21,7 +21,9 @@ struct Routed {
 
 struct RoutingCase {
     explicit RoutingCase(moe_layer_desc desc = plain_layer(H, 48, E, K))
-        : layer(desc), runtime(make_runtime(2)), run(layer, layer.plan_desc(T), runtime.get()),
+        : layer(desc),
+          runtime(make_runtime(2)),
+          run(layer, layer.plan_desc(T), runtime.get()),
           x(layer.x(T)) {}
     Routed routed() const {
         Routed r(T);
@@ -91,8 +93,8 @@ TEST(RoutingModes, ALayerWithoutRouterTakesLogitsOrIds) {
     EXPECT_MOE_ERROR(run.forward(args), MOE_ERROR_INVALID_ARGUMENT, "no router");
     args.logits = r.logits.data();
     ASSERT_MOE_OK(run.forward(args));
-    const auto wanted = clients::reference_forward(layer.layer, with_router.x, T,
-                                                   {r.ids, to_doubles(r.weights)});
+    const auto wanted =
+        clients::reference_forward(layer.layer, with_router.x, T, {r.ids, to_doubles(r.weights)});
     EXPECT_LE(error_of(out, wanted, H), f32_tolerance);
     const Floats of_ids = out;
     args.routing = MOE_ROUTING_LOGITS;
@@ -214,8 +216,8 @@ TEST(Ids, DuplicatesAddUp) {
 TEST(Logits, NotFiniteGiveValidIds) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     constexpr float inf = std::numeric_limits<float>::infinity();
-    for (const auto score : {MOE_SCORE_SOFTMAX, MOE_SCORE_SIGMOID, MOE_SCORE_NONE,
-                             MOE_SCORE_SQRT_SOFTPLUS}) {
+    for (const auto score :
+         {MOE_SCORE_SOFTMAX, MOE_SCORE_SIGMOID, MOE_SCORE_NONE, MOE_SCORE_SQRT_SOFTPLUS}) {
         auto desc = plain_layer(H, 48, E, K);
         desc.score = score;
         const RoutingCase c(desc);
@@ -352,8 +354,7 @@ TEST(Hash, TakesTheTableAndSkipsUnknownTokens) {
     Floats out(T * H), out_weights(T * K);
     std::vector<int32_t> ids(T * K), wanted(T * K, -1);
     for (int64_t t = 0; t < T; ++t)
-        if (tokens[t] >= 0 && tokens[t] < 5)
-            std::copy_n(&table[tokens[t] * K], K, &wanted[t * K]);
+        if (tokens[t] >= 0 && tokens[t] < 5) std::copy_n(&table[tokens[t] * K], K, &wanted[t * K]);
     auto args = forward_args(T, x.data(), out.data());
     args.out_ids = ids.data();
     args.out_weights = out_weights.data();
@@ -363,11 +364,11 @@ TEST(Hash, TakesTheTableAndSkipsUnknownTokens) {
     args.token_ids_type = MOE_TYPE_I64;
     ASSERT_MOE_OK(moe_forward(plan.get(), weights.get(), workspace.get(), &args));
     EXPECT_EQ(ids, wanted);
-    EXPECT_LE(error_of(out,
-                       clients::reference_forward(layer.layer, x, T,
-                                                  {wanted, to_doubles(out_weights)}),
-                       H),
-              f32_tolerance);
+    EXPECT_LE(
+        error_of(out,
+                 clients::reference_forward(layer.layer, x, T, {wanted, to_doubles(out_weights)}),
+                 H),
+        f32_tolerance);
     const auto faults = faults_of(workspace);
     EXPECT_EQ(faults.faults, uint32_t{MOE_FAULT_TOKEN_ID_OUT_OF_RANGE});
     EXPECT_EQ(faults.n_skipped, 2 * K);

@@ -53,8 +53,8 @@ TEST(SameBits, FromManyHostThreadsSharingPlanAndWeights) {
                 const auto args = forward_args(6, x.data(), out.data());
                 for (int repeat = 0; repeat < 20; ++repeat) {
                     std::fill(out.begin(), out.end(), NAN);
-                    EXPECT_MOE_OK(moe_forward(run.plan.get(), run.weights.get(), workspace.get(),
-                                              &args));
+                    EXPECT_MOE_OK(
+                        moe_forward(run.plan.get(), run.weights.get(), workspace.get(), &args));
                     if (first.empty()) first = out;
                     EXPECT_TRUE(same_bits(out, first));
                 }
@@ -109,8 +109,8 @@ TEST(Spmd, AllThreadsGetTheSameError) {
     EXPECT_EQ(statuses, std::vector<moe_status>(3, MOE_ERROR_INVALID_ARGUMENT));
     args.n_tokens = 4;
     const auto spmd = [&](int32_t index, int32_t n) {
-        return moe_forward_spmd(run.plan.get(), run.weights.get(), run.workspace.get(), &args, index,
-                                n);
+        return moe_forward_spmd(run.plan.get(), run.weights.get(), run.workspace.get(), &args,
+                                index, n);
     };
     EXPECT_MOE_ERROR(spmd(0, 0), MOE_ERROR_INVALID_ARGUMENT, "n_threads is 0");
     EXPECT_MOE_ERROR(spmd(1, 1), MOE_ERROR_INVALID_ARGUMENT, "thread_index is 1");
@@ -135,8 +135,8 @@ TEST(Spmd, FaultsAreToldOnceAndCountsAreClamped) {
     args.n_tokens_device = &too_many;
     clients::ThreadTeam team(3);
     team.run([&](int32_t index) {
-        EXPECT_MOE_OK(moe_forward_spmd(run.plan.get(), run.weights.get(), run.workspace.get(), &args,
-                                       index, 3));
+        EXPECT_MOE_OK(moe_forward_spmd(run.plan.get(), run.weights.get(), run.workspace.get(),
+                                       &args, index, 3));
     });
     const auto faults = faults_of(run.workspace);
     EXPECT_EQ(faults.faults,
