@@ -251,6 +251,23 @@ TEST(Logits, NotFiniteGiveValidIds) {
     }
 }
 
+// NaN in one token: its ids stay valid, and no other token is touched.
+TEST(X, NotFiniteStaysInItsToken) {
+    const RoutingCase c;
+    const Floats wanted = forward(c.run, c.x);
+    for (const float value : {NAN, INFINITY}) {
+        Floats x = c.x;
+        x[2 * H + 5] = value;
+        std::vector<int32_t> ids(T * K, 99);
+        const Floats out = forward(c.run, x, [&](auto& args) { args.out_ids = ids.data(); });
+        for (int64_t t = 0; t < T; ++t) {
+            const bool same = std::equal(&out[t * H], &out[t * H] + H, &wanted[t * H]);
+            EXPECT_EQ(same, t != 2) << t;
+        }
+        for (const int32_t id : ids) EXPECT_TRUE(id >= 0 && id < E) << id;
+    }
+}
+
 TEST(RouterInput, MayDifferFromXInValueTypeAndStride) {
     const LayerCase layer(plain_layer(H, 48, E, K));
     const Floats x = layer.x(T), other = layer.x(T, 8);

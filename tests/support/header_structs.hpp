@@ -2,9 +2,10 @@
 // a test over "every struct" cannot miss one. Tests run in the root of the source tree.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -20,30 +21,41 @@ struct HeaderStruct {
 inline std::string header_without_comments() {
     std::ifstream file("include/moe/moe.h");
     if (!file) throw std::runtime_error("include/moe/moe.h: run in the root of the source tree");
-    std::stringstream text;
-    text << file.rdbuf();
-    return std::regex_replace(text.str(), std::regex("/\\*([^*]|\\*+[^*/])*\\*+/"), " ");
+    std::stringstream whole;
+    whole << file.rdbuf();
+    std::string text = whole.str();
+    for (size_t begin; (begin = text.find("/*")) != std::string::npos;)
+        text.replace(begin, text.find("*/", begin) + 2 - begin, " ");
+    return text;
 }
 
-// Bytes of one element of a declaration: pointers, 64-bit numbers, characters, and 32 bits for the
+inline bool has(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+}
+
+// Bytes of one element of a declaration: pointers, 64-bit numbers, characters, 32 bits for the
 // rest.
 inline uint32_t element_size(const std::string& declaration) {
-    if (declaration.find('*') != std::string::npos) return 8;
-    if (std::regex_search(declaration, std::regex("int64_t|double|_fn "))) return 8;
-    return declaration.find("char ") != std::string::npos ? 1 : 4;
+    for (const char* wide : {"*", "int64_t", "double", "_fn "})
+        if (has(declaration, wide)) return 8;
+    return has(declaration, "char ") ? 1 : 4;
+}
+
+inline uint32_t element_count(const std::string& declaration) {
+    const size_t bracket = declaration.find('[');
+    if (bracket == std::string::npos) return 1;
+    return static_cast<uint32_t>(std::stoul(declaration.substr(bracket + 1)));
 }
 
 inline HeaderStruct parse_fields(const std::string& body) {
     HeaderStruct result{{}, 0};
     uint32_t alignment = 4;
-    const std::regex field("[^;]*[A-Za-z_][^;]*;"), array("\\[(\\d+)\\]");
-    for (std::sregex_iterator i(body.begin(), body.end(), field), end; i != end; ++i) {
-        const std::string declaration = i->str();
+    size_t begin = 0;
+    for (size_t end; (end = body.find(';', begin)) != std::string::npos; begin = end + 1) {
+        const std::string declaration = body.substr(begin, end - begin);
         const uint32_t size = element_size(declaration);
-        std::smatch count;
-        const bool many = std::regex_search(declaration, count, array);
         result.size = (result.size + size - 1) / size * size;
-        result.size += size * (many ? static_cast<uint32_t>(std::stoul(count[1])) : 1);
+        result.size += size * element_count(declaration);
         result.boundaries.push_back(result.size);
         alignment = std::max(alignment, size);
     }
@@ -51,15 +63,22 @@ inline HeaderStruct parse_fields(const std::string& body) {
     return result;
 }
 
+inline std::map<std::string, HeaderStruct> parse_header() {
+    std::map<std::string, HeaderStruct> structs;
+    const std::string text = header_without_comments(), key = "typedef struct ";
+    for (size_t at = 0; (at = text.find(key, at)) != std::string::npos;) {
+        at += key.size();
+        const size_t name_end = text.find_first_of(" ;", at);
+        const std::string name = text.substr(at, name_end - at);
+        if (text[name_end + 1] != '{') continue;  // an opaque handle
+        const size_t end = text.find('}', name_end);
+        structs[name] = parse_fields(text.substr(name_end + 2, end - name_end - 2));
+    }
+    return structs;
+}
+
 inline const std::map<std::string, HeaderStruct>& header_structs() {
-    static const auto all = [] {
-        std::map<std::string, HeaderStruct> structs;
-        const std::string text = header_without_comments();
-        const std::regex definition("typedef struct (\\w+) \\{([^}]*)\\}");
-        for (std::sregex_iterator i(text.begin(), text.end(), definition), end; i != end; ++i)
-            structs[(*i)[1]] = parse_fields((*i)[2]);
-        return structs;
-    }();
+    static const auto all = parse_header();
     return all;
 }
 

@@ -20,6 +20,11 @@ inline void* counted_new(std::size_t bytes, std::size_t alignment) {
     return memory;
 }
 
+// Not inlined: gcc would take free() after operator new for a mismatch.
+[[gnu::noinline]] inline void counted_delete(void* memory) noexcept {
+    std::free(memory);
+}
+
 }  // namespace moe_test
 
 void* operator new(std::size_t bytes) {
@@ -28,15 +33,21 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     return moe_test::counted_new(bytes, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return moe_test::counted_new(bytes, alignof(std::max_align_t));
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+    moe_test::counted_delete(memory);
+}
 void operator delete(void* memory) noexcept {
-    std::free(memory);
+    moe_test::counted_delete(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
+    moe_test::counted_delete(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-    std::free(memory);
+    moe_test::counted_delete(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-    std::free(memory);
+    moe_test::counted_delete(memory);
 }
