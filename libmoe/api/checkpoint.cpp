@@ -22,7 +22,7 @@ moe_status moe_checkpoint_open(moe_runtime* runtime, const char* path,
 }
 
 void moe_checkpoint_destroy(moe_checkpoint* checkpoint) noexcept {
-    if (checkpoint && checkpoint->is_alive()) checkpoint->release();
+    if (checkpoint && is_living(checkpoint)) checkpoint->release();
 }
 
 moe_status moe_checkpoint_get_info(const moe_checkpoint* checkpoint,

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "libmoe/base/error.hpp"
+#include "libmoe/base/handle.hpp"
 
 namespace moe {
 
@@ -37,7 +38,7 @@ moe_status guard(Body&& body) noexcept {
 template <class Handle>
 Handle& check_handle(Handle* handle, const char* name) {
     require(handle != nullptr, "{} is NULL", name);
-    require(handle->is_alive(), "{} is not a living {}", name, name);
+    require(is_living(handle), "{} is not a living {}", name, name);
     return *handle;
 }
 

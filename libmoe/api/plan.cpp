@@ -77,7 +77,7 @@ moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
 }
 
 void moe_plan_destroy(moe_plan* plan) noexcept {
-    if (!plan || !plan->is_alive()) return;
+    if (!plan || !is_living(plan)) return;
     RuntimeRef ref(&*plan->runtime);
     destroy_in(ref->memory, plan);
 }

@@ -62,7 +62,7 @@ moe_status moe_runtime_create(const moe_runtime_desc* given, moe_runtime** out_r
 }
 
 void moe_runtime_destroy(moe_runtime* runtime) noexcept {
-    if (runtime && runtime->is_alive()) runtime->release();
+    if (runtime && is_living(runtime)) runtime->release();
 }
 
 moe_status moe_device_count(moe_device_kind kind, int32_t* out_count) noexcept {

@@ -78,7 +78,7 @@ moe_status moe_weights_load_checkpoint(const moe_plan* plan, const moe_checkpoin
 }
 
 void moe_weights_destroy(moe_weights* weights) noexcept {
-    if (!weights || !weights->is_alive()) return;
+    if (!weights || !is_living(weights)) return;
     RuntimeRef ref(&*weights->runtime);
     destroy_in(ref->memory, weights);
 }

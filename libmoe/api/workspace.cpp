@@ -62,7 +62,7 @@ moe_status moe_workspace_create(moe_runtime* runtime, const moe_workspace_desc* 
 }
 
 void moe_workspace_destroy(moe_workspace* workspace) noexcept {
-    if (!workspace || !workspace->is_alive()) return;
+    if (!workspace || !is_living(workspace)) return;
     RuntimeRef ref(&*workspace->runtime);
     destroy_in(ref->memory, workspace);
 }

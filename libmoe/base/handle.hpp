@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace moe {
 
 template <uint64_t word>
 class Tagged {
   public:
-    bool is_alive() const { return tag_ == word; }
+    static constexpr uint64_t tag_word = word;
 
   protected:
     Tagged() = default;
@@ -20,5 +21,14 @@ class Tagged {
   private:
     uint64_t tag_ = word;
 };
+
+// Is this a living handle of its kind? Reads no more than the word, as bytes: a pointer of another kind need not have the alignment
+// of this one.
+template <class Handle>
+bool is_living(const Handle* handle) {
+    uint64_t tag;
+    std::memcpy(&tag, static_cast<const void*>(handle), sizeof tag);
+    return tag == Handle::tag_word;
+}
 
 }  // namespace moe
