@@ -33,7 +33,9 @@ void route_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& ar
              args.logits_row_stride,
              {args.ids, args.ids_type, args.ids_row_stride},
              args.token_ids,
-             args.token_ids_type},
+             args.token_ids_type,
+             args.out_logits,
+             args.out_logits_row_stride},
             first, n);
 }
 
@@ -45,9 +47,6 @@ void publish_routing(Pipeline<Real>& p, const Call& call, const moe_forward_args
     copy_rows(p.team(), b.ids, layer.top_k, args.out_ids, args.out_ids_row_stride, first, n);
     copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride, first,
               n);
-    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS)
-        copy_rows(p.team(), b.logits, layer.n_experts_all(), args.out_logits,
-                  args.out_logits_row_stride, first, n);
     if (args.out_expert_counts)
         p.team().once([&] {
             for (int64_t slot = 0; slot < n * layer.top_k; ++slot)

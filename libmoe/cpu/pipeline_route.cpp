@@ -41,6 +41,11 @@ void Pipeline<Real>::route(const RouteInput& input, int64_t first, int64_t n) {
         prepare_router_input(input, first, n);
         compute_logits(n);
     }
+    if (input.out_logits)
+        team_.for_each(n, [&](int32_t, int64_t t) {
+            std::copy_n(b_.logits + t * n_all, n_all,
+                        input.out_logits + (first + t) * input.out_logits_stride);
+        });
     choose_experts(input, first, n);
 }
 
