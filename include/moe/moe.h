@@ -43,8 +43,8 @@
  *   Graphs     moe_forward, moe_forward_spmd and the stages may be called while a CUDA stream is being captured,
  *              the very first call of a process included; they neither allocate nor synchronise nor read back.
  *              Everything else must be called outside capture.
- *   fork       A CUDA plan, and a CPU plan whose runtime owns threads, cannot be used in a forked child:
- *              MOE_ERROR_FORKED.
+ *   fork       A CUDA plan, and a CPU plan whose runtime has started threads of its own, cannot be used in a forked
+ *              child: MOE_ERROR_FORKED. moe_forward_spmd uses no thread of the runtime and can.
  *   Status     What this version does not implement is declared here all the same and answers
  *              MOE_ERROR_UNSUPPORTED with its own name. README.md has the table.
  */
@@ -844,7 +844,8 @@ typedef enum moe_routing MOE_ENUM_BASE {
 } moe_routing;
 
 typedef enum moe_out_layout MOE_ENUM_BASE {
-    MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent) */
+    MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent). Identity experts are in it, but not in that of
+                             a partial plan: moe_finish adds them */
     MOE_OUT_PER_SLOT = 1, /* [T, k, L]: F_id(v) of every slot, unweighted; skipped slots and those of absent and identity
                              experts are zero */
     MOE_OUT_ROWS = 2,     /* moe_experts: the same rows as in, [n_rows, L]; of token-major input sorted rows */
@@ -1135,7 +1136,8 @@ typedef struct moe_load_options {
     void *progress_user_data;
 } moe_load_options;
 
-/* Loads one layer for a plan, only the bytes of the plan's slice and stages. options may be NULL. */
+/* Loads one layer for a plan, only the bytes of the plan's slice and stages (under MOE_IO_READ whole experts are read, and the
+ * slice of them kept). options may be NULL. */
 MOE_API moe_status MOE_CALL moe_weights_load_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint,
                                                         int32_t layer, const moe_load_options *options,
                                                         moe_weights **out_weights) MOE_NOEXCEPT;

@@ -25,13 +25,15 @@ class CallerRows {
                                  ? first + args_.batch_capacity
                                  : std::clamp<int64_t>(args_.offsets[e + 1], first, args_.n_rows);
         if (!args_.counts) return room;
-        return std::clamp<int64_t>(first + args_.counts[e], first, room);
+        return first + std::clamp<int64_t>(args_.counts[e], 0, room - first);
     }
-    // Slot of a row: -1 for padding; rows without row ids have none.
+    // Slot of a row: -1 for padding; rows without row ids have none. n_tokens bounds slots where tokens are looked up by them.
     int64_t slot(int64_t row) const {
         if (!args_.row_ids) return -1;
         const int64_t slot = args_.row_ids[row];
-        return slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
+        const bool looked_up = args_.in_layout == MOE_IN_TOKENS ||
+                               args_.out_layout != MOE_OUT_ROWS || args_.weights;
+        return !looked_up || slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
     }
     bool is_padding(int64_t row) const { return args_.row_ids && slot(row) < 0; }
 
@@ -40,11 +42,10 @@ class CallerRows {
         const int32_t n_local = call_.setup.slice->n_local;
         int64_t n_bad = 0;
         for (int32_t e = 0; e < n_local; ++e) {
-            if (args_.in_layout == MOE_IN_BATCHED)
-                n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
-            else
+            if (args_.in_layout != MOE_IN_BATCHED)
                 n_bad += args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
                          args_.offsets[e + 1] > args_.n_rows;
+            if (args_.counts) n_bad += args_.counts[e] != end(e) - begin(e);
             if (!args_.row_ids) continue;
             for (int64_t row = begin(e); row < end(e); ++row)
                 n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
@@ -240,7 +241,7 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
         }
         run_listed(p, args);
         if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
-        p.combine(n, membership, false);
+        p.combine(n, membership, from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts);
         p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
     });
 }
@@ -264,7 +265,8 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
     std::fill_n(b.row_slot, n * k, -1);
     for (int64_t row = 0; row < args.n_rows; ++row) {
         const int64_t slot = args.row_ids[row] - first * k;
-        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k)
+        // The first row of a slot counts, as in moe_experts.
+        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k && b.row_slot[slot] < 0)
             b.row_slot[slot] = static_cast<int32_t>(row);
     }
     p.team().for_each(n * k, [&](int32_t, int64_t slot) {
@@ -300,11 +302,19 @@ void experts(const Call& call, const moe_experts_args& args) {
 void combine(const Call& call, const moe_combine_args& args) {
     const Layer& layer = *call.setup.layer;
     const int64_t width = layer.expert_width();
-    const Membership membership = membership_of(call, nullptr);
+    // Rows may come from other slices too.
+    const Membership membership{nullptr, layer.n_experts, layer.n_experts};
     const ActivationRows rows{args.rows, args.rows_row_stride, call.setup.out_type};
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
     const bool identity = layer.n_identity_experts > 0 && !call.setup.partial && args.x;
+    if (args.rows_layout == MOE_IN_SORTED) {
+        const int64_t n_slots = args.n_tokens * layer.top_k;
+        const int64_t n_bad = std::count_if(args.row_ids, args.row_ids + args.n_rows, [&](int32_t id) {
+            return id < -1 || id >= n_slots;
+        });
+        if (n_bad) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+    }
     with_any_pipeline(call, args.n_tokens, [&](auto& p) {
         const auto& b = p.scratch();
         for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {

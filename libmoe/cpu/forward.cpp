@@ -87,7 +87,7 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
     p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
     if (call.setup.partial)
         return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
-    p.finish(n, MOE_FINISH_ALL);
+    p.finish(n, every_finish_part);
     p.store(p.scratch().final, layer.hidden, out, first, n);
 }
 

@@ -55,8 +55,6 @@ class Pipeline {
 
     // x[i] = rows first + i.
     void load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width);
-    // x[r] = row row_target[r].
-    void load_rows(const ActivationRows& rows, int64_t n, int64_t width);
     // ids and weights of tokens first .. first + n.
     void route(const RouteInput& input, int64_t first, int64_t n);
     void take_ids(const IdRows& ids, int64_t first, int64_t n);
@@ -74,15 +72,13 @@ class Pipeline {
     void run_pre_activation(bool input_is_latent);
     // routed = weighted sum of y, tokens whose slots have no row get zero. with_identity: of x.
     void combine(int64_t n, const Membership& membership, bool with_identity);
-    // routed, x -> final, parts of moe_finish.
+    // routed, x -> final: the MOE_FINISH_ bits in parts, which are never 0 for all here.
     void finish(int64_t n, uint32_t parts);
     // final (routed of partial plans) -> rows first + i.
     void store(const Real* from, int64_t width, const OutputRows& out, int64_t first, int64_t n);
 
     const Scratch<Real>& scratch() const { return b_; }
     Team& team() const { return team_; }
-    bool has_part(uint32_t parts, uint32_t part) const { return parts == 0 || (parts & part); }
-
   private:
     const Layer& layer() const { return *setup_.layer; }
     Mlp expert_mlp(int64_t local) const;

@@ -42,6 +42,7 @@ int64_t WeightsLayout::count(moe_role role) const {
 
 int64_t WeightsLayout::place_of_expert(moe_role role, int64_t expert) const {
     if (!is_expert_role(role)) return 0;
+    if (expert < 0 || expert >= layer.n_experts) return -1;
     if (role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish()) return expert;
     return slice.local_of[expert];
 }
@@ -77,8 +78,13 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     const Part p = part(role);
-    return moe::copy_bytes(get_format(formats[role], role_name(role)), p.row, p.rows, p.column,
-                           p.columns);
+    const FormatTraits& traits = get_format(formats[role], role_name(role));
+    const moe_format& format = traits.format;
+    if (format.scale_type == MOE_TYPE_NONE) return moe::copy_bytes(traits, p.rows, 0, p.columns, 0);
+    // The same rows begin elsewhere in a group when they lie in the second half of a fused tensor whose halves are not whole groups.
+    const bool any_phase = layer.role_shape(role).rows % format.group_rows != 0;
+    const int64_t row_phase = any_phase ? format.group_rows - 1 : p.row % format.group_rows;
+    return moe::copy_bytes(traits, p.rows, row_phase, p.columns, p.column % format.group_columns);
 }
 
 uint64_t WeightsLayout::copy_bytes() const {

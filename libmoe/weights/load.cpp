@@ -62,6 +62,7 @@ void add_unmapped(Loader& loader, const LayerTensor& source, Staging& data, Stag
     const bool stack =
         is_expert_role(source.tensor.role) && source.tensor.expert == MOE_ALL_EXPERTS;
     const int64_t n = stack ? source.tensor.n_experts : 1;
+    loader.check(source.tensor);
     for (int64_t e = 0; e < n; ++e) {
         moe_tensor one = source.tensor;
         if (stack) one.expert = static_cast<int32_t>(e);

@@ -9,14 +9,14 @@ namespace moe::cpu {
 
 // Which experts are here.
 struct Membership {
-    const int32_t* local_of;  // [n_experts] local index or -1
+    const int32_t* local_of;  // [n_experts] local index or -1; null: every expert, under its own number
     int32_t n_experts;
     int32_t n_local;
 
     // -1 for absent and identity experts and skipped slots.
     int32_t local(int32_t id) const {
         if (id < 0 || id >= n_experts) return -1;
-        const int32_t local = local_of[id];
+        const int32_t local = local_of ? local_of[id] : id;
         return local < n_local ? local : -1;
     }
 };
