@@ -17,7 +17,11 @@ moe_status moe_checkpoint_open(moe_runtime* runtime, const char* path,
         require(path != nullptr, "path is NULL");
         moe_checkpoint_options options{};
         if (given) options = read_struct(given, "moe_checkpoint_options");
-        *out_checkpoint = moe_checkpoint::open(runtime, path, options);
+        RuntimeRef ref(runtime);
+        *out_checkpoint = moe_checkpoint::open(&*ref, path, options);
+        const moe_checkpoint_info info = (*out_checkpoint)->info();
+        ref->log(MOE_LOG_INFO, "checkpoint {}: {}, {} tensors, {} MoE layers", path, info.family,
+                 info.n_tensors, info.n_layers);
     });
 }
 

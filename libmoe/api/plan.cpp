@@ -86,7 +86,11 @@ moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
         if (runtime) check_handle(runtime, "runtime");
         const PlanDesc whole(desc);
         RuntimeRef ref(runtime);
-        *out_plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
+        moe_plan* plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
+        plan->runtime->log(MOE_LOG_INFO, "plan: cpu, {} threads, experts {}, {} tokens at a time",
+                           plan->setup.n_workers, plan->chosen(MOE_STAGE_EXPERTS).name,
+                           plan->setup.chunk_tokens);
+        *out_plan = plan;
     });
 }
 

@@ -80,10 +80,6 @@ moe_runtime::~moe_runtime() {
     if (pool) moe::destroy_in(memory, pool);
 }
 
-void moe_runtime::log(moe_log_level level, const char* message) const {
-    if (log_level_ != MOE_LOG_OFF && level <= log_level_) log_(level, message, log_user_data_);
-}
-
 void moe_runtime::release() {
     // Only the default can be found again by others, so only its end needs the mutex.
     std::unique_lock lock(moe::default_mutex);

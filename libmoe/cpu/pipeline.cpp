@@ -39,7 +39,9 @@ void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n
 template <class Real>
 void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
     team_.once([&] {
-        dispatch(b_.ids, n * layer().top_k, membership, 1, b_.offsets, nullptr, b_.row_slot);
+        const int32_t k = layer().top_k;
+        dispatch({b_.ids, MOE_TYPE_I32, k}, n, k, layer().n_experts_all(), membership, 1,
+                 {b_.offsets, nullptr, b_.row_slot});
         *b_.n_rows = b_.offsets[membership.n_local];
         for (int64_t r = 0; r < *b_.n_rows; ++r) {
             b_.row_input[r] = b_.row_slot[r] / layer().top_k;

@@ -28,13 +28,6 @@ struct OutputRows {
     std::byte* row(int64_t r) const;
 };
 
-// Ids of tokens in the caller's memory.
-struct IdRows {
-    const void* data;  // null: none
-    moe_type type;
-    int64_t stride;
-};
-
 struct RouteInput {
     moe_routing routing;
     ActivationRows router_input;

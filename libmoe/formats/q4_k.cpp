@@ -57,8 +57,8 @@ void decode_pair(const std::byte* __restrict q, const float (&scale)[2], const f
 }
 
 void decode_block(const std::byte* bytes, float* out) {
-    const float d = f16_to_f32(load<uint16_t>(bytes));
-    const float dmin = f16_to_f32(load<uint16_t>(bytes + 2));
+    const float d = f16_to_float(load<uint16_t>(bytes));
+    const float dmin = f16_to_float(load<uint16_t>(bytes + 2));
     const Levels levels = unpack(bytes + sc_offset);
     for (int j = 0; j < sub_blocks; j += 2) {
         const float scale[2] = {d * levels.scale[j], d * levels.scale[j + 1]};
@@ -82,9 +82,9 @@ uint8_t steps(float value, float unit, float limit) {
 
 // Stores largest / 63 as f16 and returns what it decodes to.
 float encode_unit(float largest, std::byte* place) {
-    const uint16_t code = f32_to_f16(std::min(largest / 63.0f, 65504.0f));
+    const uint16_t code = float_to_f16(std::min(largest / 63.0f, 65504.0f));
     store(place, code);
-    return f16_to_f32(code);
+    return f16_to_float(code);
 }
 
 struct Spans {

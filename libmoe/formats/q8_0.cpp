@@ -13,7 +13,7 @@ constexpr int64_t block = 32;
 constexpr int64_t block_bytes = 34;
 
 void decode_block(const std::byte* __restrict bytes, float* __restrict out) {
-    const float d = f16_to_f32(load<uint16_t>(bytes));
+    const float d = f16_to_float(load<uint16_t>(bytes));
     for (int i = 0; i < block; ++i) {
         out[i] = d * static_cast<float>(load<int8_t>(bytes + 2 + i));
     }
@@ -28,7 +28,7 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
 
 void encode_block(const float* values, std::byte* bytes) {
     const float d = std::min(largest_magnitude(values, block) / 127.0f, 65504.0f);
-    const uint16_t code = f32_to_f16(d);
+    const uint16_t code = float_to_f16(d);
     store(bytes, code);
     const float inverse = code ? 1.0f / d : 0.0f;
     for (int i = 0; i < block; ++i) {
