@@ -234,7 +234,7 @@ class LayerTensors {
     // Element of an unfused role, wherever its tensor has it.
     float at(moe_role role, int64_t expert, int64_t row, int64_t column) const {
         const moe_role fused = fused_of(role);
-        if (!has(fused)) return stack(role).at(expert, row, column);
+        if (fused == role || !has(fused)) return stack(role).at(expert, row, column);
         const bool up = role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS || role == MOE_ROLE_SHARED_UP;
         const bool bias = fused == MOE_ROLE_GATE_UP_BIAS;
         const auto shape = layer.role_shape(role);
