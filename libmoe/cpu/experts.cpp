@@ -25,13 +25,13 @@ class CallerRows {
                                  ? first + args_.batch_capacity
                                  : std::clamp<int64_t>(args_.offsets[e + 1], first, args_.n_rows);
         if (!args_.counts) return room;
-        return std::clamp<int64_t>(first + args_.counts[e], first, room);
+        return first + std::clamp<int64_t>(args_.counts[e], 0, room - first);
     }
     // Slot of a row: -1 for padding; rows without row ids have none.
     int64_t slot(int64_t row) const {
         if (!args_.row_ids) return -1;
         const int64_t slot = args_.row_ids[row];
-        return slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
+        return !uses_tokens() || slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
     }
     bool is_padding(int64_t row) const { return args_.row_ids && slot(row) < 0; }
 
@@ -43,8 +43,8 @@ class CallerRows {
             if (args_.in_layout == MOE_IN_BATCHED)
                 n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
             else
-                n_bad += args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
-                         args_.offsets[e + 1] > args_.n_rows;
+                n_bad += has_bad_offsets(e) ||
+                         (args_.counts && (args_.counts[e] < 0 || args_.counts[e] > end(e) - begin(e)));
             if (!args_.row_ids) continue;
             for (int64_t row = begin(e); row < end(e); ++row)
                 n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
@@ -53,12 +53,23 @@ class CallerRows {
     }
 
   private:
+    bool has_bad_offsets(int32_t e) const {
+        return args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
+               args_.offsets[e + 1] > args_.n_rows;
+    }
+    // Are row ids more than marks of padding? Otherwise n_tokens need not be given.
+    bool uses_tokens() const {
+        return args_.in_layout == MOE_IN_TOKENS || args_.out_layout != MOE_OUT_ROWS ||
+               (call_.setup.layer->weight_on_input && !args_.row_weights);
+    }
+
     const Call& call_;
     const moe_experts_args& args_;
 };
 
 float row_weight(const Call& call, const moe_experts_args& args, int64_t row, int64_t slot) {
     const int32_t k = call.setup.layer->top_k;
+    if (!call.setup.layer->weight_on_input) return 1.0f;
     if (args.row_weights) return args.row_weights[row];
     if (args.weights && slot >= 0)
         return args.weights[slot / k * args.weights_row_stride + slot % k];
