@@ -282,7 +282,8 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     const bool shared = layer.shared_intermediate > 0 && (args.parts & MOE_FINISH_SHARED);
     require(!layer.latent || !args.routed || (args.parts & MOE_FINISH_LATENT),
             "routed is [T, {}] of a latent: parts must have MOE_FINISH_LATENT", layer.latent);
-    if (layer.latent && !args.routed) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
+    // Of nothing LATENT_OUT makes nothing; the down bias is something.
+    if (layer.latent && !args.routed && !bias) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
     check_stride(args.routed_row_stride, layer.expert_width(), "routed_row_stride");
     check_aligned(args.routed, plan.out_type, "routed");
     check_pointer(args.x, some && (shared || identity), "x");
