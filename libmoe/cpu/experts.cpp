@@ -3,6 +3,8 @@
 //
 // Output by token (REDUCED, PER_SLOT) goes chunk of tokens by chunk, with the rows of those tokens picked from the sorted rows; output by
 // row (ROWS) goes chunk of rows by chunk. Stages are never entered by several threads, so lists are made by the calling thread.
+#include <algorithm>
+
 #include "libmoe/cpu/chunks.hpp"
 #include "libmoe/cpu/forward.hpp"
 #include "libmoe/cpu/round.hpp"
@@ -287,6 +289,15 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
     });
 }
 
+// Row ids that are neither a slot of the call nor padding.
+void report_bad_row_ids(const Call& call, const moe_combine_args& args) {
+    const int64_t n_slots = args.n_tokens * call.setup.layer->top_k;
+    const int64_t n_bad = std::count_if(args.row_ids, args.row_ids + args.n_rows, [&](int32_t slot) {
+        return slot < -1 || slot >= n_slots;
+    });
+    if (n_bad) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+}
+
 // Rows have no number of tokens: their chunk is as large as the workspace allows.
 int64_t tokens_that_fit(const Call& call) {
     int64_t tokens = call.setup.chunk_tokens;
@@ -316,6 +327,7 @@ void combine(const Call& call, const moe_combine_args& args) {
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
     const bool identity = layer.n_identity_experts > 0 && !call.setup.partial && args.x;
+    if (args.rows_layout == MOE_IN_SORTED) report_bad_row_ids(call, args);
     with_any_pipeline(call, args.n_tokens, [&](auto& p) {
         const auto& b = p.scratch();
         for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {
