@@ -215,7 +215,9 @@ void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
 void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
     check_stride(args.weights_row_stride, plan.layout.layer.top_k, "weights_row_stride");
     check_pointer(args.weights, args.out_layout == MOE_OUT_REDUCED && args.n_tokens > 0, "weights");
-    if (!plan.layout.layer.weight_on_input || args.row_weights) return;
+    // Output by token has no rows that row_weights could be of, unless rows come in.
+    const bool by_rows = args.in_layout != MOE_IN_TOKENS || args.out_layout == MOE_OUT_ROWS;
+    if (!plan.layout.layer.weight_on_input || (args.row_weights && by_rows)) return;
     require(args.weights != nullptr && (args.in_layout == MOE_IN_TOKENS || args.row_ids),
             "the layer has its weights on the input: give row_weights, or weights and row_ids");
 }

@@ -1,4 +1,6 @@
 // What weights hold for a plan, and the id by which both know that they fit.
+#include <algorithm>
+
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/weights/view.hpp"
@@ -27,6 +29,11 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
         case MOE_ROLE_DOWN_BIAS: return down_bias_in_finish ? MOE_STAGE_FINISH : MOE_STAGE_EXPERTS;
         default: return MOE_STAGE_FINISH;
     }
+}
+
+bool may_be_fused(moe_role role) {
+    return role == MOE_ROLE_GATE || role == MOE_ROLE_UP || role == MOE_ROLE_SHARED_GATE ||
+           role == MOE_ROLE_SHARED_UP;
 }
 
 }  // namespace
@@ -79,12 +86,12 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     const Part p = part(role);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
-    const moe_format& format = traits.format;
-    if (format.scale_type == MOE_TYPE_NONE) return moe::copy_bytes(traits, p.rows, 0, p.columns, 0);
-    // The same rows begin elsewhere in a group when they lie in the second half of a fused tensor whose halves are not whole groups.
-    const bool any_phase = layer.role_shape(role).rows % format.group_rows != 0;
-    const int64_t row_phase = any_phase ? format.group_rows - 1 : p.row % format.group_rows;
-    return moe::copy_bytes(traits, p.rows, row_phase, p.columns, p.column % format.group_columns);
+    const auto bytes_from = [&](int64_t row) {
+        return moe::copy_bytes(traits, row, p.rows, p.column, p.columns);
+    };
+    if (!may_be_fused(role)) return bytes_from(p.row);
+    // The second half of a fused matrix may begin inside a scale group and reach into one more.
+    return std::max(bytes_from(p.row), bytes_from(layer.role_shape(role).rows + p.row));
 }
 
 uint64_t WeightsLayout::copy_bytes() const {

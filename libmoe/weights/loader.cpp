@@ -154,7 +154,7 @@ void Loader::set_matrix(Matrix whole, moe_role role, int64_t place, const char* 
     const uint64_t bytes = weights_.layout.matrix_copy_bytes(role);
     if (request_.ownership != MOE_OWN_BORROW) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
-        matrix = copy_part(matrix, weights_.copies + offsets_[role] + place * bytes, bytes);
+        matrix = copy_part(matrix, weights_.copies + offsets_[role] + place * bytes);
     }
     if (matrix.codebook) matrix.codebook = keep_codebook(matrix);
     weights_.resident.matrices[role][place] = matrix;

@@ -196,18 +196,18 @@ void copy_turned(const Matrix& from, std::byte* to, uint64_t row_bytes) {
 
 }  // namespace
 
-uint64_t copy_bytes(const FormatTraits& traits, int64_t rows, int64_t row_phase, int64_t columns,
-                    int64_t column_phase) {
+uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64_t column,
+                    int64_t columns) {
+    const bool scaled = traits.format.scale_type != MOE_TYPE_NONE;
+    const int64_t row_phase = scaled ? row % traits.format.group_rows : 0;
+    const int64_t column_phase = scaled ? column % traits.format.group_columns : 0;
     const uint64_t data = matrix_bytes(traits, rows, columns).data;
     const uint64_t scales =
         scale_copy_bytes(scale_shape(traits, row_phase, rows, column_phase, columns));
     return align_up(data, copy_alignment) + align_up(scales, copy_alignment);
 }
 
-Matrix copy_part(const Matrix& part, std::byte* to, uint64_t room) {
-    const uint64_t needed = copy_bytes(*part.traits, part.rows, part.scale_row_phase, part.columns,
-                                       part.scale_column_phase);
-    if (needed > room) fail(MOE_ERROR_INTERNAL, "a copy needs {} bytes, {} were set aside", needed, room);
+Matrix copy_part(const Matrix& part, std::byte* to) {
     const MatrixBytes bytes = matrix_bytes(*part.traits, part.rows, part.columns);
     Matrix copy = part;
     copy.data = to;

@@ -15,13 +15,12 @@ Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf hal
 // Rows [row, row + rows), columns [column, column + columns); column is on the format's block grid.
 Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
-// Bytes of a dense copy of a part, codes and scales, each rounded up to copy_alignment. The phases say how far inside a scale group it
-// begins: it keeps the whole group.
+// Bytes of a dense copy of a part, codes and scales, each rounded up to copy_alignment. row and column are where the part begins in its
+// matrix: a part that begins inside a scale group keeps the whole group.
 constexpr uint64_t copy_alignment = 64;
-uint64_t copy_bytes(const FormatTraits& traits, int64_t rows, int64_t row_phase, int64_t columns,
-                    int64_t column_phase);
-// Copies a part densely to `to`, which has `room` bytes (copy_bytes of the part's phases are enough), and returns the view of the copy; a
-// transposed part is turned.
-Matrix copy_part(const Matrix& part, std::byte* to, uint64_t room);
+uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64_t column,
+                    int64_t columns);
+// Copies a part densely to `to` (copy_bytes) and returns the view of the copy; a transposed part is turned.
+Matrix copy_part(const Matrix& part, std::byte* to);
 
 }  // namespace moe
