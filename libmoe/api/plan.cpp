@@ -125,8 +125,10 @@ moe_status moe_plan_device(const moe_plan* plan, moe_device_kind* out_kind, int3
                            const char** out_reason) noexcept {
     return guard([&] {
         check_handle(plan, "plan");
-        check_out(out_kind, "out_kind") = plan->device;
-        check_out(out_index, "out_index") = plan->device_index;
+        check_out(out_kind, "out_kind");
+        check_out(out_index, "out_index");
+        *out_kind = plan->device;
+        *out_index = plan->device_index;
         if (out_reason) *out_reason = plan->device_reason;
     });
 }
