@@ -6,7 +6,7 @@
 #include "libmoe/cpu/ref/dispatch.hpp"
 #include "libmoe/cpu/ref/mlp.hpp"
 #include "libmoe/cpu/scratch.hpp"
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 namespace moe::cpu {
 
