@@ -5,10 +5,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 
 #include "libmoe/cpu/dot.hpp"
+#include "tests/plan/pattern.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe {
@@ -69,9 +69,9 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
     const auto all = candidates_of("f32", MOE_TYPE_F32);
     std::set<std::string> names;
     for (const moe_candidate& one : all) {
-        const std::regex pattern(std::string("(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") + stage_name(one.stage) +
-                                 "(_[a-z0-9]+)?");
-        EXPECT_TRUE(std::regex_match(one.kernel, pattern)) << one.kernel;
+        const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") + stage_name(one.stage) +
+                                    "(_[a-z0-9]+)?$");
+        EXPECT_TRUE(pattern.is_in(one.kernel)) << one.kernel;
         EXPECT_TRUE(names.insert(one.kernel).second) << one.kernel << " is there twice";
     }
     EXPECT_GE(names.size(), 10u);
