@@ -9,17 +9,11 @@
 namespace moe {
 namespace {
 
-void check_tokens(const moe_plan& plan, int64_t n_tokens) {
-    require(n_tokens >= 0 && n_tokens <= plan.max_tokens,
-            "n_tokens is {}, the plan takes 0 to {}", n_tokens, plan.max_tokens);
-}
-
-// A row stride in elements: 0 becomes the width, less than that is an error.
-void check_stride(int64_t& stride, int64_t width, const char* name) {
-    // The upper bound keeps every offset of 2^31 rows inside 64 bits.
-    constexpr int64_t largest = int64_t{1} << 28;
-    require(stride == 0 || (stride >= width && stride <= largest),
-            "{} is {}, a row has {} elements and a stride is at most 2^28", name, stride, width);
+// A row stride in elements: 0 becomes the width, less than that is an error, and so is one by which the last of n rows would lie
+// beyond what an offset in bytes can say.
+void check_stride(int64_t& stride, int64_t width, int64_t n, const char* name) {
+    require(stride == 0 || stride >= width, "{} is {}, a row has {} elements", name, stride, width);
+    require(n <= 1 || stride <= INT64_MAX / 8 / n, "{} is {}, too much for {} rows", name, stride, n);
     if (stride == 0) stride = width;
 }
 
@@ -33,6 +27,13 @@ void check_aligned(const void* pointer, moe_type type, const char* name) {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     require(address % size == 0, "{} is at {:#x}, {} needs a multiple of {}", name, address,
             type_name(type), size);
+}
+
+template <class Args>
+void check_tokens(const moe_plan& plan, const Args& args) {
+    require(args.n_tokens >= 0 && args.n_tokens <= plan.max_tokens,
+            "n_tokens is {}, the plan takes 0 to {}", args.n_tokens, plan.max_tokens);
+    check_aligned(args.n_tokens_device, MOE_TYPE_I32, "n_tokens_device");
 }
 
 void check_index_type(moe_type& type, const char* name) {
@@ -50,6 +51,7 @@ void check_stages(const moe_plan& plan, uint32_t needed) {
 
 void check_expert_map(const moe_plan& plan, const int32_t* map, int32_t n) {
     if (!map) return;
+    check_aligned(map, MOE_TYPE_I32, "expert_map");
     require(n == plan.layout.layer.n_experts, "n_expert_map is {}, the layer has {} experts", n,
             plan.layout.layer.n_experts);
     for (int32_t e = 0; e < n; ++e)
@@ -93,7 +95,7 @@ void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
     const bool some = args.n_tokens > 0;
     if (args.routing != MOE_ROUTING_LOGITS && args.routing != MOE_ROUTING_IDS) args.logits = nullptr;
     check_pointer(args.logits, some && args.routing == MOE_ROUTING_LOGITS, "logits");
-    check_stride(args.logits_row_stride, layer.n_experts_all(), "logits_row_stride");
+    check_stride(args.logits_row_stride, layer.n_experts_all(), args.n_tokens, "logits_row_stride");
     check_aligned(args.logits, MOE_TYPE_F32, "logits");
     const bool from_x = args.routing != MOE_ROUTING_IDS_AND_WEIGHTS && !args.logits;
     require(!from_x || layer.routing.has_router,
@@ -101,19 +103,22 @@ void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
     check_pointer(args.ids, some && given_ids, "ids");
     check_index_type(args.ids_type, "ids_type");
     check_aligned(args.ids, args.ids_type, "ids");
-    check_stride(args.ids_row_stride, layer.top_k, "ids_row_stride");
+    check_stride(args.ids_row_stride, layer.top_k, args.n_tokens, "ids_row_stride");
     const bool hash = layer.routing.selection == MOE_SELECT_HASH && !given_ids;
     check_pointer(args.token_ids, some && hash, "token_ids");
     check_index_type(args.token_ids_type, "token_ids_type");
     check_aligned(args.token_ids, args.token_ids_type, "token_ids");
-    check_stride(args.router_input_row_stride, layer.hidden, "router_input_row_stride");
+    check_stride(args.router_input_row_stride, layer.hidden, args.n_tokens, "router_input_row_stride");
     check_aligned(args.router_input, plan.router_input_type, "router_input");
     require(!from_x || args.router_input || plan.router_input_type == plan.x_type,
             "router_input is NULL, the plan's router_input_type is {} and x is {}",
             type_name(plan.router_input_type), type_name(plan.x_type));
-    check_stride(args.out_ids_row_stride, layer.top_k, "out_ids_row_stride");
-    check_stride(args.out_weights_row_stride, layer.top_k, "out_weights_row_stride");
-    check_stride(args.out_logits_row_stride, layer.n_experts_all(), "out_logits_row_stride");
+    check_stride(args.out_ids_row_stride, layer.top_k, args.n_tokens, "out_ids_row_stride");
+    check_stride(args.out_weights_row_stride, layer.top_k, args.n_tokens, "out_weights_row_stride");
+    check_stride(args.out_logits_row_stride, layer.n_experts_all(), args.n_tokens, "out_logits_row_stride");
+    check_aligned(args.out_ids, MOE_TYPE_I32, "out_ids");
+    check_aligned(args.out_weights, MOE_TYPE_F32, "out_weights");
+    check_aligned(args.out_logits, MOE_TYPE_F32, "out_logits");
 }
 
 // Output by token of partial sums, whole results or slots.
@@ -126,7 +131,7 @@ int64_t token_row(const moe_plan& plan, moe_out_layout layout, int64_t width) {
 moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args* given) {
     moe_forward_args args = read_struct(given, "moe_forward_args");
     const Layer& layer = plan.layout.layer;
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_routing(plan, args, true);
     check_stages(plan, MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE |
                            (plan.partial ? 0 : MOE_STAGE_FINISH) |
@@ -135,13 +140,13 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     const bool some = args.n_tokens > 0;
     check_pointer(args.x, some, "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, layer.hidden, "x_row_stride");
+    check_stride(args.x_row_stride, layer.hidden, args.n_tokens, "x_row_stride");
     if (args.weights_type == MOE_TYPE_NONE) args.weights_type = MOE_TYPE_F32;
     require(args.weights_type >= MOE_TYPE_F32 && args.weights_type <= MOE_TYPE_BF16,
             "weights_type is {}, must be F32, F16 or BF16", type_name(args.weights_type));
     check_pointer(args.weights, some && args.routing == MOE_ROUTING_IDS_AND_WEIGHTS, "weights");
     check_aligned(args.weights, args.weights_type, "weights");
-    check_stride(args.weights_row_stride, layer.top_k, "weights_row_stride");
+    check_stride(args.weights_row_stride, layer.top_k, args.n_tokens, "weights_row_stride");
     check_expert_map(plan, args.expert_map, args.n_expert_map);
     require(args.out_layout == MOE_OUT_REDUCED || args.out_layout == MOE_OUT_PER_SLOT,
             "out_layout is {}, must be REDUCED or PER_SLOT", static_cast<int32_t>(args.out_layout));
@@ -150,22 +155,24 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     const int64_t width = plan.partial ? layer.expert_width() : layer.hidden;
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
-    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), "out_row_stride");
+    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), args.n_tokens,
+                 "out_row_stride");
     check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type},
                 {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
                 args.n_tokens, "x and out");
+    check_aligned(args.out_expert_counts, MOE_TYPE_I64, "out_expert_counts");
     return args;
 }
 
 moe_route_args route_arguments(const moe_plan& plan, const moe_route_args* given) {
     moe_route_args args = read_struct(given, "moe_route_args");
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_ROUTE);
     check_routing(plan, args, false);
     const bool some = args.n_tokens > 0;
     check_pointer(args.x, some && !args.logits && !args.router_input, "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, plan.layout.layer.hidden, "x_row_stride");
+    check_stride(args.x_row_stride, plan.layout.layer.hidden, args.n_tokens, "x_row_stride");
     check_pointer(args.out_ids, some && args.routing != MOE_ROUTING_IDS, "out_ids");
     check_pointer(args.out_weights, some, "out_weights");
     return args;
@@ -174,16 +181,19 @@ moe_route_args route_arguments(const moe_plan& plan, const moe_route_args* given
 moe_dispatch_args dispatch_arguments(const moe_plan& plan, const moe_dispatch_args* given) {
     moe_dispatch_args args = read_struct(given, "moe_dispatch_args");
     const int64_t n_local = plan.layout.slice.n_local;
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_DISPATCH);
     require(args.block_rows >= 0, "block_rows is {}", args.block_rows);
     args.block_rows = std::max(args.block_rows, 1);
     check_pointer(args.ids, args.n_tokens > 0, "ids");
     check_index_type(args.ids_type, "ids_type");
     check_aligned(args.ids, args.ids_type, "ids");
-    check_stride(args.ids_row_stride, plan.layout.layer.top_k, "ids_row_stride");
+    check_stride(args.ids_row_stride, plan.layout.layer.top_k, args.n_tokens, "ids_row_stride");
     check_expert_map(plan, args.expert_map, args.n_expert_map);
     check_pointer(args.out_offsets, true, "out_offsets");
+    check_aligned(args.out_offsets, MOE_TYPE_I64, "out_offsets");
+    check_aligned(args.out_counts, MOE_TYPE_I64, "out_counts");
+    check_aligned(args.out_row_ids, MOE_TYPE_I32, "out_row_ids");
     const int64_t rows =
         args.n_tokens * plan.layout.layer.top_k + n_local * (int64_t{args.block_rows} - 1);
     require(!args.out_row_ids || args.row_capacity >= rows,
@@ -204,17 +214,22 @@ void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
             args.batch_capacity);
     const bool needs_row_ids = args.in_layout == MOE_IN_TOKENS ? by_rows : sorted && !by_rows;
     check_pointer(args.row_ids, needs_row_ids && args.n_rows > 0, "row_ids");
+    check_aligned(args.offsets, MOE_TYPE_I64, "offsets");
+    check_aligned(args.counts, MOE_TYPE_I64, "counts");
+    check_aligned(args.row_ids, MOE_TYPE_I32, "row_ids");
+    check_aligned(args.row_weights, MOE_TYPE_F32, "row_weights");
     if (args.in_layout == MOE_IN_TOKENS && !by_rows) {
         check_pointer(args.ids, args.n_tokens > 0, "ids");
         check_index_type(args.ids_type, "ids_type");
         check_aligned(args.ids, args.ids_type, "ids");
-        check_stride(args.ids_row_stride, plan.layout.layer.top_k, "ids_row_stride");
+        check_stride(args.ids_row_stride, plan.layout.layer.top_k, args.n_tokens, "ids_row_stride");
     }
 }
 
 void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
-    check_stride(args.weights_row_stride, plan.layout.layer.top_k, "weights_row_stride");
+    check_stride(args.weights_row_stride, plan.layout.layer.top_k, args.n_tokens, "weights_row_stride");
     check_pointer(args.weights, args.out_layout == MOE_OUT_REDUCED && args.n_tokens > 0, "weights");
+    check_aligned(args.weights, MOE_TYPE_F32, "weights");
     // Output by token has no rows that row_weights could be of, unless rows come in.
     const bool by_rows = args.in_layout != MOE_IN_TOKENS || args.out_layout == MOE_OUT_ROWS;
     if (!plan.layout.layer.weight_on_input || (args.row_weights && by_rows)) return;
@@ -227,7 +242,7 @@ void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
 moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args* given) {
     moe_experts_args args = read_struct(given, "moe_experts_args");
     const Layer& layer = plan.layout.layer;
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_EXPERTS);
     const auto in = static_cast<int32_t>(args.in_layout), out = static_cast<int32_t>(args.out_layout);
     require(in >= MOE_IN_TOKENS && in <= MOE_IN_BATCHED, "in_layout is {}, not a moe_in_layout", in);
@@ -243,16 +258,19 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
     check_row_weights(plan, args);
     check_expert_map(plan, args.expert_map, args.n_expert_map);
     const bool some = args.n_tokens > 0 || args.n_rows > 0 || args.batch_capacity > 0;
+    const int64_t n_rows = std::max(
+        {args.n_tokens, args.n_rows, plan.layout.slice.n_local * args.batch_capacity});
     check_pointer(args.x, some, "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, args.x_is_latent ? layer.latent : layer.hidden, "x_row_stride");
+    check_stride(args.x_row_stride, args.x_is_latent ? layer.latent : layer.hidden, n_rows, "x_row_stride");
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
     const int64_t features = plan.layout.slice.intermediate_count;
     const int64_t width = !args.stop_before_activation ? layer.expert_width()
                           : layer.activation.gated     ? 2 * features
                                                        : features;
-    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), "out_row_stride");
+    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), n_rows,
+                 "out_row_stride");
     return args;
 }
 
@@ -260,7 +278,7 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
     moe_combine_args args = read_struct(given, "moe_combine_args");
     const Layer& layer = plan.layout.layer;
     const int64_t width = layer.expert_width();
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_COMBINE);
     const bool some = args.n_tokens > 0;
     require(args.rows_layout == MOE_IN_TOKENS || args.rows_layout == MOE_IN_SORTED,
@@ -268,28 +286,31 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
     const bool sorted = args.rows_layout == MOE_IN_SORTED;
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     check_pointer(args.row_ids, sorted && args.n_rows > 0, "row_ids");
+    check_aligned(args.row_ids, MOE_TYPE_I32, "row_ids");
     check_pointer(args.rows, sorted ? args.n_rows > 0 : some, "rows");
     check_aligned(args.rows, plan.out_type, "rows");
-    check_stride(args.rows_row_stride, sorted ? width : layer.top_k * width, "rows_row_stride");
+    check_stride(args.rows_row_stride, sorted ? width : layer.top_k * width,
+                 sorted ? args.n_rows : args.n_tokens, "rows_row_stride");
     check_pointer(args.ids, some, "ids");
     check_index_type(args.ids_type, "ids_type");
     check_aligned(args.ids, args.ids_type, "ids");
-    check_stride(args.ids_row_stride, layer.top_k, "ids_row_stride");
+    check_stride(args.ids_row_stride, layer.top_k, args.n_tokens, "ids_row_stride");
     check_pointer(args.weights, some, "weights");
-    check_stride(args.weights_row_stride, layer.top_k, "weights_row_stride");
+    check_aligned(args.weights, MOE_TYPE_F32, "weights");
+    check_stride(args.weights_row_stride, layer.top_k, args.n_tokens, "weights_row_stride");
     check_pointer(args.x, some && layer.n_identity_experts > 0 && !plan.partial, "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, layer.hidden, "x_row_stride");
+    check_stride(args.x_row_stride, layer.hidden, args.n_tokens, "x_row_stride");
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
-    check_stride(args.out_row_stride, width, "out_row_stride");
+    check_stride(args.out_row_stride, width, args.n_tokens, "out_row_stride");
     return args;
 }
 
 moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* given) {
     moe_finish_args args = read_struct(given, "moe_finish_args");
     const Layer& layer = plan.layout.layer;
-    check_tokens(plan, args.n_tokens);
+    check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_FINISH);
     require((args.parts & ~cpu::every_finish_part) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
     if (args.parts == MOE_FINISH_ALL) args.parts = cpu::every_finish_part;
@@ -302,20 +323,21 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
             "routed is [T, {}] of a latent: parts must have MOE_FINISH_LATENT", layer.latent);
     // Nothing to project. With a down bias there is: the biases alone.
     if (layer.latent && !args.routed && !bias) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
-    check_stride(args.routed_row_stride, layer.expert_width(), "routed_row_stride");
+    check_stride(args.routed_row_stride, layer.expert_width(), args.n_tokens, "routed_row_stride");
     check_aligned(args.routed, plan.out_type, "routed");
     check_pointer(args.x, some && (shared || identity), "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, layer.hidden, "x_row_stride");
+    check_stride(args.x_row_stride, layer.hidden, args.n_tokens, "x_row_stride");
     check_pointer(args.ids, some && (bias || identity), "ids");
     check_index_type(args.ids_type, "ids_type");
     check_aligned(args.ids, args.ids_type, "ids");
-    check_stride(args.ids_row_stride, layer.top_k, "ids_row_stride");
+    check_stride(args.ids_row_stride, layer.top_k, args.n_tokens, "ids_row_stride");
     check_pointer(args.weights, some && args.ids != nullptr, "weights");
-    check_stride(args.weights_row_stride, layer.top_k, "weights_row_stride");
+    check_aligned(args.weights, MOE_TYPE_F32, "weights");
+    check_stride(args.weights_row_stride, layer.top_k, args.n_tokens, "weights_row_stride");
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
-    check_stride(args.out_row_stride, layer.hidden, "out_row_stride");
+    check_stride(args.out_row_stride, layer.hidden, args.n_tokens, "out_row_stride");
     return args;
 }
 

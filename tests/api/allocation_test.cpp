@@ -107,20 +107,17 @@ TEST(OperatorNew, IsNotUsedByWhatHandlesKeep) {
     EXPECT_EQ(count([&] { return moe_plan_create(runtime.get(), &plan_desc, &made.plan); }), 0);
     EXPECT_EQ(count([&] { return moe_weights_load(made.plan, &weights_desc, &made.weights); }), 0);
     const auto workspace = workspace_of(made.plan);
-    EXPECT_EQ(count([&] {
-                  return moe_workspace_create(runtime.get(), &workspace, &made.workspace);
-              }),
-              0);
+    EXPECT_EQ(
+        count([&] { return moe_workspace_create(runtime.get(), &workspace, &made.workspace); }), 0);
     uint8_t key[16];
     EXPECT_EQ(count([&] { return moe_plan_key(runtime.get(), &plan_desc, key); }), 0);
     EXPECT_EQ(count([&] { return moe_supports(runtime.get(), &plan_desc); }), 0);
     moe_runtime* other = nullptr;
     EXPECT_EQ(count([&] { return moe_runtime_create(nullptr, &other); }), 0);
     moe_runtime_destroy(other);
-    EXPECT_EQ(count([&] {
-                  return moe_weights_update(made.weights, weights_desc.tensors[0], nullptr);
-              }),
-              0);
+    EXPECT_EQ(
+        count([&] { return moe_weights_update(made.weights, weights_desc.tensors[0], nullptr); }),
+        0);
 }
 
 // Refuses the first request, then the second, and so on until the call gets all that it wants.
@@ -193,9 +190,8 @@ TEST(OutOfMemory, AtEveryRequestOfWeights) {
     for (const auto ownership : {MOE_OWN_COPY, MOE_OWN_BORROW}) {
         auto desc = layer.tensors.weights_desc();
         desc.ownership = ownership;
-        refuse_each(allocator, [&](Made& made) {
-            return moe_weights_load(plan.get(), &desc, &made.weights);
-        });
+        refuse_each(allocator,
+                    [&](Made& made) { return moe_weights_load(plan.get(), &desc, &made.weights); });
     }
 }
 
@@ -234,13 +230,17 @@ TEST(OutOfMemory, AtEveryRequestOfACheckpoint) {
 // Forward and every stage, once.
 struct Calls {
     Calls(moe_runtime* runtime, const LayerCase& layer, int64_t n)
-        : run(layer, layer.plan_desc(n), runtime), x(layer.x(n)), out(x.size()),
-          slots(x.size() * 3), ids(static_cast<size_t>(n * 3)), row_ids(ids.size()),
-          weights(ids.size()), offsets(7), n_tokens(n) {}
+        : run(layer, layer.plan_desc(n), runtime),
+          x(layer.x(n)),
+          out(x.size()),
+          slots(x.size() * 3),
+          ids(static_cast<size_t>(n * 3)),
+          row_ids(ids.size()),
+          weights(ids.size()),
+          offsets(7),
+          n_tokens(n) {}
 
-    moe_status forward() {
-        return run.forward(forward_args(n_tokens, x.data(), out.data()));
-    }
+    moe_status forward() { return run.forward(forward_args(n_tokens, x.data(), out.data())); }
     moe_status route() {
         auto args = sized<moe_route_args>();
         args.n_tokens = n_tokens;

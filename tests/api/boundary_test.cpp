@@ -126,8 +126,11 @@ TEST(TextOut, PlanExplain) {
 
 struct Handles {
     Handles()
-        : layer(plain_layer(32, 16, 4, 2)), runtime(make_runtime(1)),
-          run(layer, layer.plan_desc(4), runtime.get()), x(layer.x(2)), out(64) {}
+        : layer(plain_layer(32, 16, 4, 2)),
+          runtime(make_runtime(1)),
+          run(layer, layer.plan_desc(4), runtime.get()),
+          x(layer.x(2)),
+          out(64) {}
     LayerCase layer;
     Runtime runtime;
     LayerRun run;

@@ -111,9 +111,9 @@ TEST(PlanCreate, WrongFieldsAreNamed) {
     EXPECT_MOE_ERROR(c.create([&](auto& d) { d.slice = &slice; }), bad, "partial");
     slice.expert_count = 7;
     EXPECT_MOE_ERROR(c.create([&](auto& d) {
-                         d.slice = &slice;
-                         d.partial = 1;
-                     }),
+        d.slice = &slice;
+        d.partial = 1;
+    }),
                      bad, "expert_count");
 }
 
@@ -124,8 +124,8 @@ TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
     for (const auto kind : {MOE_ACTIVATION_QUANTIZATION_FP8, MOE_ACTIVATION_QUANTIZATION_INT8})
         EXPECT_MOE_ERROR(c.create([&](auto& d) { d.activation_quantization = kind; }),
                          MOE_ERROR_UNSUPPORTED, "activation_quantization");
-    EXPECT_MOE_ERROR(c.create([](auto& d) { d.tuning_path = "table.json"; }),
-                     MOE_ERROR_UNSUPPORTED, "tuning_path");
+    EXPECT_MOE_ERROR(c.create([](auto& d) { d.tuning_path = "table.json"; }), MOE_ERROR_UNSUPPORTED,
+                     "tuning_path");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.device = MOE_DEVICE_CUDA; }), MOE_ERROR_NOT_BUILT,
                      "CUDA");
 }
@@ -349,9 +349,9 @@ TEST(KernelFilter, ForcesForbidsAndRefuses) {
     };
     const std::string ref = "cpu_any_f32_experts_ref";
     const std::string best = experts_kernel(c.plan());
-    for (const char* filter : {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref",
-                               " , +cpu_any_f32_experts_ref ,",
-                               "-avx512_dense_f32_experts,-avx2_dense_f32_experts"})
+    for (const char* filter :
+         {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " , +cpu_any_f32_experts_ref ,",
+          "-avx512_dense_f32_experts,-avx2_dense_f32_experts"})
         EXPECT_EQ(experts_kernel(c.plan(filtered(filter))), ref) << filter;
     EXPECT_EQ(experts_kernel(c.plan(filtered(""))), best);
     if (best != ref) {
@@ -407,8 +407,9 @@ TEST(Explain, TextNamesTheKernels) {
         ASSERT_MOE_OK(moe_plan_kernel(plan.get(), stage, 1, &name));
         EXPECT_NE(text.find(name), std::string::npos) << name;
     }
-    EXPECT_MOE_ERROR(moe_plan_explain(plan.get(), static_cast<moe_explain_form>(5), nullptr, 0, &size),
-                     MOE_ERROR_INVALID_ARGUMENT, "form is 5");
+    EXPECT_MOE_ERROR(
+        moe_plan_explain(plan.get(), static_cast<moe_explain_form>(5), nullptr, 0, &size),
+        MOE_ERROR_INVALID_ARGUMENT, "form is 5");
 }
 
 }  // namespace

@@ -164,8 +164,7 @@ void MOE_CALL one_by_one(int32_t n_tasks, moe_task_fn task, void* task_data, voi
     auto& recorder = *static_cast<Recorder*>(user_data);
     ++recorder.calls;
     recorder.n_tasks_max = std::max<int64_t>(recorder.n_tasks_max, n_tasks);
-    for (int32_t i = 0; i < n_tasks; ++i)
-        task(recorder.backwards ? n_tasks - 1 - i : i, task_data);
+    for (int32_t i = 0; i < n_tasks; ++i) task(recorder.backwards ? n_tasks - 1 - i : i, task_data);
 }
 
 TEST(ParallelFor, MayRunTasksOneAfterTheOther) {

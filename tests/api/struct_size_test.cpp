@@ -1,6 +1,6 @@
 // The struct_size rule, for every sized struct that some call takes or fills. A struct in is cut at
-// every field boundary, with zeros beyond the cut, and must do what the whole struct does; a tail of
-// zeros is accepted and any other is not. A struct out gets what fits.
+// every field boundary, with zeros beyond the cut, and must do what the whole struct does; a tail
+// of zeros is accepted and any other is not. A struct out gets what fits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,9 +19,16 @@ constexpr uint32_t tail = 64;
 // All that calls need; made once.
 struct World {
     World()
-        : layer(plain_layer(32, 16, 4, 2)), run(layer, layer.plan_desc(4), make_one_thread()),
-          x(layer.x(2)), logits(8, 0.5f), out(64), rows(4 * 32), ids{0, 1, 2, 3},
-          weights{.5f, .5f, .5f, .5f}, offsets{0, 1, 2, 3, 4}, row_ids{0, 1, 2, 3} {
+        : layer(plain_layer(32, 16, 4, 2)),
+          run(layer, layer.plan_desc(4), make_one_thread()),
+          x(layer.x(2)),
+          logits(8, 0.5f),
+          out(64),
+          rows(4 * 32),
+          ids{0, 1, 2, 3},
+          weights{.5f, .5f, .5f, .5f},
+          offsets{0, 1, 2, 3, 4},
+          row_ids{0, 1, 2, 3} {
         format = sized<moe_format>();
         must(moe_format_by_name("f32", &format), "moe_format_by_name");
         moe::test::mixtral().write(folder);
@@ -68,7 +75,9 @@ class Foreign {
         std::memcpy(bytes_.data(), whole, std::min(known, size));
         set_size(size);
     }
-    void set_size(uint32_t size) { std::memcpy(bytes_.data(), &size, std::min<size_t>(4, bytes_.size())); }
+    void set_size(uint32_t size) {
+        std::memcpy(bytes_.data(), &size, std::min<size_t>(4, bytes_.size()));
+    }
     std::byte* data() { return bytes_.data(); }
     std::byte& operator[](size_t i) { return bytes_[i]; }
 
@@ -302,7 +311,8 @@ std::vector<InStruct> in_structs() {
         [](const moe_checkpoint_options* given) {
             moe_checkpoint* checkpoint = nullptr;
             const auto path = World::get().folder.path();
-            const moe_status status = moe_checkpoint_open(nullptr, path.c_str(), given, &checkpoint);
+            const moe_status status =
+                moe_checkpoint_open(nullptr, path.c_str(), given, &checkpoint);
             moe_checkpoint_destroy(checkpoint);
             return status;
         });
@@ -386,35 +396,39 @@ std::vector<OutStruct> out_structs() {
     World& w = World::get();
     const moe_plan* plan = w.run.plan.get();
     return {
-        out_struct<moe_device_info>("moe_device_info", [](moe_device_info* out) {
-            return moe_device_get_info(MOE_DEVICE_CPU, 0, out);
-        }),
+        out_struct<moe_device_info>(
+            "moe_device_info",
+            [](moe_device_info* out) { return moe_device_get_info(MOE_DEVICE_CPU, 0, out); }),
         out_struct<moe_format>("moe_format",
                                [](moe_format* out) { return moe_format_by_name("kbit4", out); }),
-        out_struct<moe_checkpoint_info>("moe_checkpoint_info", [&w](moe_checkpoint_info* out) {
-            return moe_checkpoint_get_info(w.checkpoint.get(), out);
-        }),
-        out_struct<moe_layer_desc>("moe_layer_desc", [&w](moe_layer_desc* out) {
-            return moe_checkpoint_layer(w.checkpoint.get(), 0, out);
-        }),
-        out_struct<moe_tensor>("moe_tensor", [&w](moe_tensor* out) {
-            return moe_checkpoint_tensor(w.checkpoint.get(), 0, 0, out, &w.format_out);
-        }),
-        out_struct<moe_format_info>("moe_format_info", [&w](moe_format_info* out) {
-            return moe_format_get_info(&w.format, out);
-        }),
-        out_struct<moe_workspace_need>("moe_workspace_need", [plan](moe_workspace_need* out) {
-            return moe_plan_workspace_size(plan, 4, out);
-        }),
-        out_struct<moe_candidate>("moe_candidate", [plan](moe_candidate* out) {
-            return moe_candidates(plan, 0, out);
-        }),
-        out_struct<moe_memory_report>("moe_memory_report", [&w](moe_memory_report* out) {
-            return moe_weights_memory(w.run.weights.get(), out);
-        }),
-        out_struct<moe_workspace_faults>("moe_workspace_faults", [&w](moe_workspace_faults* out) {
-            return moe_workspace_status(w.run.workspace.get(), out);
-        }),
+        out_struct<moe_checkpoint_info>("moe_checkpoint_info",
+                                        [&w](moe_checkpoint_info* out) {
+                                            return moe_checkpoint_get_info(w.checkpoint.get(), out);
+                                        }),
+        out_struct<moe_layer_desc>(
+            "moe_layer_desc",
+            [&w](moe_layer_desc* out) { return moe_checkpoint_layer(w.checkpoint.get(), 0, out); }),
+        out_struct<moe_tensor>("moe_tensor",
+                               [&w](moe_tensor* out) {
+                                   return moe_checkpoint_tensor(w.checkpoint.get(), 0, 0, out,
+                                                                &w.format_out);
+                               }),
+        out_struct<moe_format_info>(
+            "moe_format_info",
+            [&w](moe_format_info* out) { return moe_format_get_info(&w.format, out); }),
+        out_struct<moe_workspace_need>(
+            "moe_workspace_need",
+            [plan](moe_workspace_need* out) { return moe_plan_workspace_size(plan, 4, out); }),
+        out_struct<moe_candidate>(
+            "moe_candidate", [plan](moe_candidate* out) { return moe_candidates(plan, 0, out); }),
+        out_struct<moe_memory_report>(
+            "moe_memory_report",
+            [&w](moe_memory_report* out) { return moe_weights_memory(w.run.weights.get(), out); }),
+        out_struct<moe_workspace_faults>("moe_workspace_faults",
+                                         [&w](moe_workspace_faults* out) {
+                                             return moe_workspace_status(w.run.workspace.get(),
+                                                                         out);
+                                         }),
     };
 }
 

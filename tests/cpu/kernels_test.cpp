@@ -182,7 +182,10 @@ TEST(Dispatch, IsTheNaiveSort) {
                 got.offsets.assign(static_cast<size_t>(membership.n_local) + 1, -9);
                 got.counts.assign(static_cast<size_t>(membership.n_local), -9);
                 got.rows.assign(wanted.rows.size() + 1, -9);
-                dispatch(ids.data(), n_slots, membership, block, got.offsets.data(), got.counts.data(), got.rows.data());
+                const IdRows rows{ids.data(), MOE_TYPE_I32, 1};
+                EXPECT_EQ(dispatch(rows, n_slots, 1, 9, membership, block,
+                                   {got.offsets.data(), got.counts.data(), got.rows.data()}),
+                          0);
                 EXPECT_EQ(got.rows.back(), -9) << "wrote past its rows";
                 got.rows.pop_back();
                 EXPECT_EQ(got.offsets, wanted.offsets);
@@ -194,11 +197,14 @@ TEST(Dispatch, IsTheNaiveSort) {
 TEST(Dispatch, ReadsIdsOfBothWidthsWithStrides) {
     const std::vector<int64_t> wide{0, 4, 99, 3, -1, 99, INT64_MAX, 1, 99, -2, int64_t{1} << 32, 99};
     std::vector<int32_t> out(8, -9);
-    EXPECT_EQ(read_ids(wide.data(), MOE_TYPE_I64, 3, 0, 4, 2, 5, out.data()), 3);
+    const IdRows wide_rows{wide.data(), MOE_TYPE_I64, 3};
+    int64_t n_bad = 0;
+    for (int64_t t = 0; t < 4; ++t) n_bad += wide_rows.read(t, 2, 5, out.data() + 2 * t);
+    EXPECT_EQ(n_bad, 3);
     EXPECT_EQ(out, (std::vector<int32_t>{0, 4, 3, -1, -1, 1, -1, -1}));
     const std::vector<int32_t> narrow{0, 4, 99, 5, -1, 99};
     out.assign(2, -9);
-    EXPECT_EQ(read_ids(narrow.data(), MOE_TYPE_I32, 3, 1, 1, 2, 5, out.data()), 1);
+    EXPECT_EQ((IdRows{narrow.data(), MOE_TYPE_I32, 3}.read(1, 2, 5, out.data())), 1);
     EXPECT_EQ(out, (std::vector<int32_t>{-1, -1}));
 }
 

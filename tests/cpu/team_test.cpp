@@ -1,5 +1,5 @@
 // Teams: every item exactly once, worker numbers that index scratch, whoever the threads are.
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "libmoe/cpu/pool.hpp"
+#include "libmoe/base/pool.hpp"
 
 namespace moe::cpu {
 namespace {

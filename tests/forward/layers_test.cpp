@@ -1,5 +1,5 @@
-// moe_forward against the layer in double precision, over layers that differ in one thing each: what
-// section 4 of moe.h says, term by term.
+// moe_forward against the layer in double precision, over layers that differ in one thing each:
+// what section 4 of moe.h says, term by term.
 #include <gtest/gtest.h>
 
 #include "tests/support/layer_case.hpp"
@@ -96,8 +96,8 @@ std::vector<LayerVariant> routing_layers() {
 
 std::vector<LayerVariant> expert_layers() {
     return {
-        {"biases", with(small,
-                        [](auto& d) { d.has_gate_bias = d.has_up_bias = d.has_down_bias = 1; })},
+        {"biases",
+         with(small, [](auto& d) { d.has_gate_bias = d.has_up_bias = d.has_down_bias = 1; })},
         {"biases_weight_on_input", with(small,
                                         [](auto& d) {
                                             d.has_gate_bias = d.has_up_bias = d.has_down_bias = 1;

@@ -2,8 +2,8 @@
 // request.
 #pragma once
 
-#include <cstdlib>
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>

@@ -25,7 +25,8 @@ inline std::string header_without_comments() {
     return std::regex_replace(text.str(), std::regex("/\\*([^*]|\\*+[^*/])*\\*+/"), " ");
 }
 
-// Bytes of one element of a declaration: pointers, 64-bit numbers, characters, and 32 bits for the rest.
+// Bytes of one element of a declaration: pointers, 64-bit numbers, characters, and 32 bits for the
+// rest.
 inline uint32_t element_size(const std::string& declaration) {
     if (declaration.find('*') != std::string::npos) return 8;
     if (std::regex_search(declaration, std::regex("int64_t|double|_fn "))) return 8;

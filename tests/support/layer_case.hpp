@@ -174,8 +174,8 @@ inline Bytes pack(const Floats& values, moe_type type) {
     const size_t size = type == MOE_TYPE_F32 ? 4 : 2;
     Bytes bytes(values.size() * size);
     for (size_t i = 0; i < values.size(); ++i) {
-        const uint16_t half = type == MOE_TYPE_F16 ? moe::float_to_f16(values[i])
-                                                   : moe::float_to_bf16(values[i]);
+        const uint16_t half =
+            type == MOE_TYPE_F16 ? moe::float_to_f16(values[i]) : moe::float_to_bf16(values[i]);
         const void* from = size == 4 ? static_cast<const void*>(&values[i]) : &half;
         std::memcpy(bytes.data() + i * size, from, size);
     }
