@@ -16,7 +16,10 @@ void check_tokens(const moe_plan& plan, int64_t n_tokens) {
 
 // A row stride in elements: 0 becomes the width, less than that is an error.
 void check_stride(int64_t& stride, int64_t width, const char* name) {
-    require(stride == 0 || stride >= width, "{} is {}, a row has {} elements", name, stride, width);
+    // The upper bound keeps every offset of 2^31 rows inside 64 bits.
+    constexpr int64_t largest = int64_t{1} << 28;
+    require(stride == 0 || (stride >= width && stride <= largest),
+            "{} is {}, a row has {} elements and a stride is at most 2^28", name, stride, width);
     if (stride == 0) stride = width;
 }
 
@@ -55,14 +58,28 @@ void check_expert_map(const moe_plan& plan, const int32_t* map, int32_t n) {
                 plan.layout.slice.n_local);
 }
 
-// Rows [0, n) of stride elements: the two may not share a byte.
-void check_apart(const void* a, int64_t a_stride, moe_type a_type, const void* b, int64_t b_stride,
-                 moe_type b_type, int64_t n, const char* what) {
-    auto bytes = [](moe_type type) { return type == MOE_TYPE_F32 ? 4 : 2; };
-    const auto a_begin = reinterpret_cast<uintptr_t>(a), b_begin = reinterpret_cast<uintptr_t>(b);
-    const uintptr_t a_end = a_begin + n * a_stride * bytes(a_type);
-    const uintptr_t b_end = b_begin + n * b_stride * bytes(b_type);
-    require(a_end <= b_begin || b_end <= a_begin, "{} overlap", what);
+// n rows of width elements, stride elements apart.
+struct Rows {
+    const void* data;
+    int64_t stride;
+    int64_t width;
+    moe_type type;
+
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
+    uintptr_t element() const { return type == MOE_TYPE_F32 ? 4 : 2; }
+    uintptr_t end(int64_t n) const { return begin() + ((n - 1) * stride + width) * element(); }
+};
+
+// The two may not share a byte; columns of one buffer, side by side, do not.
+void check_apart(const Rows& a, const Rows& b, int64_t n, const char* what) {
+    if (n == 0 || a.end(n) <= b.begin() || b.end(n) <= a.begin()) return;
+    const uintptr_t pitch = a.stride * a.element();
+    const uintptr_t distance = b.begin() > a.begin() ? b.begin() - a.begin()
+                                                     : pitch - (a.begin() - b.begin()) % pitch;
+    const uintptr_t offset = distance % pitch;
+    const bool side_by_side = pitch == b.stride * b.element() && offset >= a.width * a.element() &&
+                              offset + b.width * b.element() <= pitch;
+    require(side_by_side, "{} overlap", what);
 }
 
 // What forward and route have in common.
@@ -134,7 +151,8 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), "out_row_stride");
-    check_apart(args.x, args.x_row_stride, plan.x_type, args.out, args.out_row_stride, plan.out_type,
+    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type},
+                {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
                 args.n_tokens, "x and out");
     return args;
 }
@@ -219,6 +237,8 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
             "stop_before_activation: out_layout must be ROWS or PER_SLOT");
     require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
     require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
+    require(in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
+            "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
     check_rows_in(plan, args);
     check_row_weights(plan, args);
     check_expert_map(plan, args.expert_map, args.n_expert_map);
@@ -269,12 +289,10 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
 moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* given) {
     moe_finish_args args = read_struct(given, "moe_finish_args");
     const Layer& layer = plan.layout.layer;
-    constexpr uint32_t known = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_SHARED |
-                               MOE_FINISH_COMBINE | MOE_FINISH_IDENTITY;
     check_tokens(plan, args.n_tokens);
     check_stages(plan, MOE_STAGE_FINISH);
-    require((args.parts & ~known) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
-    if (args.parts == MOE_FINISH_ALL) args.parts = known;
+    require((args.parts & ~cpu::every_finish_part) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
+    if (args.parts == MOE_FINISH_ALL) args.parts = cpu::every_finish_part;
     const bool some = args.n_tokens > 0;
     const bool identity =
         plan.partial && layer.n_identity_experts > 0 && (args.parts & MOE_FINISH_IDENTITY);
@@ -282,7 +300,7 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     const bool shared = layer.shared_intermediate > 0 && (args.parts & MOE_FINISH_SHARED);
     require(!layer.latent || !args.routed || (args.parts & MOE_FINISH_LATENT),
             "routed is [T, {}] of a latent: parts must have MOE_FINISH_LATENT", layer.latent);
-    // Of nothing LATENT_OUT makes nothing; the down bias is something.
+    // Nothing to project. With a down bias there is: the biases alone.
     if (layer.latent && !args.routed && !bias) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
     check_stride(args.routed_row_stride, layer.expert_width(), "routed_row_stride");
     check_aligned(args.routed, plan.out_type, "routed");

@@ -253,7 +253,8 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
         }
         run_listed(p, args);
         if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
-        p.combine(n, membership, false);
+        const bool identity = from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
+        p.combine(n, membership, identity);
         p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
     });
 }
@@ -277,7 +278,8 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
     std::fill_n(b.row_slot, n * k, -1);
     for (int64_t row = 0; row < args.n_rows; ++row) {
         const int64_t slot = args.row_ids[row] - first * k;
-        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k)
+        // The first row of a slot counts, as in moe_experts.
+        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k && b.row_slot[slot] < 0)
             b.row_slot[slot] = static_cast<int32_t>(row);
     }
     p.team().for_each(n * k, [&](int32_t, int64_t slot) {
@@ -322,7 +324,8 @@ void experts(const Call& call, const moe_experts_args& args) {
 void combine(const Call& call, const moe_combine_args& args) {
     const Layer& layer = *call.setup.layer;
     const int64_t width = layer.expert_width();
-    const Membership membership = membership_of(call, nullptr);
+    // Rows may come from other slices too.
+    const Membership membership{nullptr, layer.n_experts, layer.n_experts};
     const ActivationRows rows{args.rows, args.rows_row_stride, call.setup.out_type};
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);

@@ -49,6 +49,7 @@ int64_t WeightsLayout::count(moe_role role) const {
 
 int64_t WeightsLayout::place_of_expert(moe_role role, int64_t expert) const {
     if (!is_expert_role(role)) return 0;
+    if (expert < 0 || expert >= layer.n_experts) return -1;
     if (role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish()) return expert;
     return slice.local_of[expert];
 }

@@ -1,0 +1,518 @@
+// The struct_size rule, for every sized struct that some call takes or fills. A struct in is cut at
+// every field boundary, with zeros beyond the cut, and must do what the whole struct does; a tail of
+// zeros is accepted and any other is not. A struct out gets what fits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "tests/checkpoint/models.hpp"
+#include "tests/support/header_structs.hpp"
+#include "tests/support/layer_case.hpp"
+
+namespace moe_test {
+namespace {
+
+constexpr uint32_t tail = 64;
+
+// All that calls need; made once.
+struct World {
+    World()
+        : layer(plain_layer(32, 16, 4, 2)), run(layer, layer.plan_desc(4), make_one_thread()),
+          x(layer.x(2)), logits(8, 0.5f), out(64), rows(4 * 32), ids{0, 1, 2, 3},
+          weights{.5f, .5f, .5f, .5f}, offsets{0, 1, 2, 3, 4}, row_ids{0, 1, 2, 3} {
+        format = sized<moe_format>();
+        must(moe_format_by_name("f32", &format), "moe_format_by_name");
+        moe::test::mixtral().write(folder);
+        moe_checkpoint* opened = nullptr;
+        must(moe_checkpoint_open(runtime.get(), folder.path().c_str(), nullptr, &opened), "open");
+        checkpoint.reset(opened);
+        const LayerFormats formats(checkpoint.get(), 0);
+        auto desc = sized<moe_layer_desc>();
+        must(moe_checkpoint_layer(checkpoint.get(), 0, &desc), "moe_checkpoint_layer");
+        auto plan_desc = layer.plan_desc(1);
+        plan_desc.layer = &desc;
+        plan_desc.formats = formats.pointers;
+        checkpoint_plan = make_plan(runtime.get(), plan_desc);
+    }
+    moe_runtime* make_one_thread() {
+        if (!runtime) runtime = make_runtime(1);
+        return runtime.get();
+    }
+    static World& get() {
+        static World world;
+        return world;
+    }
+
+    moe::test::Folder folder;
+    Checkpoint checkpoint;
+    Plan checkpoint_plan;
+    Runtime runtime;
+    LayerCase layer;
+    LayerRun run;
+    moe_format format, format_out = sized<moe_format>();
+    Floats x, logits, out, rows;
+    std::vector<int32_t> ids;
+    Floats weights;
+    std::vector<int64_t> offsets;
+    std::vector<int32_t> row_ids;
+};
+
+// A struct as a caller of another version has it: `size` bytes, then a wall of other bytes.
+class Foreign {
+  public:
+    Foreign(const void* whole, uint32_t known, uint32_t size) : bytes_(size + 16) {
+        std::memset(bytes_.data(), 0, size);
+        std::memset(bytes_.data() + size, 0x5A, 16);
+        std::memcpy(bytes_.data(), whole, std::min(known, size));
+        set_size(size);
+    }
+    void set_size(uint32_t size) { std::memcpy(bytes_.data(), &size, std::min<size_t>(4, bytes_.size())); }
+    std::byte* data() { return bytes_.data(); }
+    std::byte& operator[](size_t i) { return bytes_[i]; }
+
+  private:
+    std::vector<std::byte> bytes_;
+};
+
+// Calls with the bytes of one struct; returns the status.
+using Call = std::function<moe_status(const void*)>;
+
+struct InStruct {
+    std::string name;  // of the struct, and where it is used when there are several places
+    std::vector<std::byte> whole;
+    Call call;
+
+    std::string struct_name() const { return name.substr(0, name.find(' ')); }
+};
+
+template <class T, class F>
+void add(std::vector<InStruct>& all, const char* name, const T& whole, F call) {
+    InStruct in{name, std::vector<std::byte>(sizeof(T)), nullptr};
+    std::memcpy(in.whole.data(), &whole, sizeof(T));
+    in.call = [call](const void* bytes) { return call(static_cast<const T*>(bytes)); };
+    all.push_back(std::move(in));
+}
+
+moe_plan_desc plan_desc() {
+    return World::get().layer.plan_desc(4);
+}
+
+moe_status create_plan(const moe_plan_desc* desc) {
+    moe_plan* plan = nullptr;
+    const moe_status status = moe_plan_create(World::get().runtime.get(), desc, &plan);
+    moe_plan_destroy(plan);
+    return status;
+}
+
+moe_status load(const moe_weights_desc* desc) {
+    moe_weights* weights = nullptr;
+    const moe_status status = moe_weights_load(World::get().run.plan.get(), desc, &weights);
+    moe_weights_destroy(weights);
+    return status;
+}
+
+void add_runtime_structs(std::vector<InStruct>& all) {
+    auto create = [](const moe_runtime_desc* desc) {
+        moe_runtime* runtime = nullptr;
+        const moe_status status = moe_runtime_create(desc, &runtime);
+        moe_runtime_destroy(runtime);
+        return status;
+    };
+    auto runtime = sized<moe_runtime_desc>();
+    runtime.n_threads = 2;
+    add(all, "moe_runtime_desc", runtime, create);
+    auto allocator = sized<moe_allocator>();
+    allocator.allocate = [](uint64_t bytes, uint64_t, moe_space, void*, void*) {
+        return std::malloc(bytes);
+    };
+    allocator.release = [](void* memory, uint64_t, uint64_t, moe_space, void*, void*) {
+        std::free(memory);
+    };
+    add(all, "moe_allocator", allocator, [create](const moe_allocator* given) {
+        auto desc = sized<moe_runtime_desc>();
+        desc.n_threads = 1;
+        desc.allocator = given;
+        return create(&desc);
+    });
+}
+
+void add_plan_structs(std::vector<InStruct>& all) {
+    World& w = World::get();
+    add(all, "moe_layer_desc", w.layer.layer.desc, moe_layer_validate);
+    add(all, "moe_layer_desc of a plan", w.layer.layer.desc, [](const moe_layer_desc* layer) {
+        auto desc = plan_desc();
+        desc.layer = layer;
+        return create_plan(&desc);
+    });
+    add(all, "moe_plan_desc", plan_desc(), create_plan);
+    add(all, "moe_plan_desc of moe_supports", plan_desc(),
+        [](const moe_plan_desc* desc) { return moe_supports(nullptr, desc); });
+    add(all, "moe_plan_desc of moe_plan_key", plan_desc(), [](const moe_plan_desc* desc) {
+        uint8_t key[16];
+        return moe_plan_key(nullptr, desc, key);
+    });
+    auto slice = sized<moe_slice>();
+    slice.has_expert_range = 1;
+    slice.expert_count = 2;
+    add(all, "moe_slice", slice, [](const moe_slice* given) {
+        auto desc = plan_desc();
+        desc.partial = 1;
+        desc.slice = given;
+        return create_plan(&desc);
+    });
+    add(all, "moe_format of a plan", w.format, [](const moe_format* format) {
+        auto desc = plan_desc();
+        std::vector<const moe_format*> formats(desc.formats, desc.formats + desc.n_formats);
+        formats[MOE_ROLE_UP] = format;
+        desc.formats = formats.data();
+        return create_plan(&desc);
+    });
+}
+
+void add_format_structs(std::vector<InStruct>& all) {
+    World& w = World::get();
+    add(all, "moe_format", w.format, [](const moe_format* format) {
+        auto info = sized<moe_format_info>();
+        return moe_format_get_info(format, &info);
+    });
+    add(all, "moe_format of moe_format_size", w.format, [](const moe_format* format) {
+        uint64_t data, scales;
+        return moe_format_size(format, 2, 32, &data, &scales);
+    });
+    auto quantize = sized<moe_quantize_args>();
+    quantize.format = &w.format;
+    quantize.source = w.x.data();
+    quantize.rows = 2;
+    quantize.columns = 32;
+    quantize.data = w.out.data();
+    quantize.data_bytes = 256;
+    add(all, "moe_quantize_args", quantize, moe_quantize);
+    auto tensor = sized<moe_tensor>();
+    tensor.role = MOE_ROLE_ROUTER;
+    tensor.format = &w.format;
+    tensor.rows = 2;
+    tensor.columns = 32;
+    tensor.data = w.x.data();
+    tensor.data_bytes = 256;
+    add(all, "moe_tensor", tensor, [](const moe_tensor* given) {
+        return moe_dequantize(given, 0, World::get().out.data(), 64);
+    });
+}
+
+void add_weights_structs(std::vector<InStruct>& all) {
+    World& w = World::get();
+    const moe_weights_desc weights = w.layer.tensors.weights_desc();
+    add(all, "moe_weights_desc", weights, load);
+    add(all, "moe_weights_desc of moe_weights_size", weights, [](const moe_weights_desc* desc) {
+        uint64_t bytes;
+        return moe_weights_size(World::get().run.plan.get(), desc, &bytes);
+    });
+    add(all, "moe_tensor of moe_weights_load", *weights.tensors[0], [](const moe_tensor* tensor) {
+        auto desc = World::get().layer.tensors.weights_desc();
+        std::vector<const moe_tensor*> tensors(desc.tensors, desc.tensors + desc.n_tensors);
+        tensors[0] = tensor;
+        desc.tensors = tensors.data();
+        return load(&desc);
+    });
+    add(all, "moe_tensor of moe_weights_update", *weights.tensors[0], [](const moe_tensor* tensor) {
+        return moe_weights_update(World::get().run.weights.get(), tensor, nullptr);
+    });
+    add(all, "moe_format of a tensor", w.format, [](const moe_format* format) {
+        TensorList list(World::get().layer.tensors.weights_desc());
+        list.find(MOE_ROLE_UP).format = format;
+        const auto desc = list.desc();
+        return load(&desc);
+    });
+    auto workspace = sized<moe_workspace_desc>();
+    workspace.plan = w.run.plan.get();
+    add(all, "moe_workspace_desc", workspace, [](const moe_workspace_desc* desc) {
+        moe_workspace* made = nullptr;
+        const moe_status status = moe_workspace_create(nullptr, desc, &made);
+        moe_workspace_destroy(made);
+        return status;
+    });
+}
+
+void add_stage_structs(std::vector<InStruct>& all) {
+    World& w = World::get();
+    add(all, "moe_forward_args", forward_args(2, w.x.data(), w.out.data()),
+        [](const moe_forward_args* args) { return World::get().run.forward(*args); });
+    add(all, "moe_forward_args of moe_forward_spmd", forward_args(2, w.x.data(), w.out.data()),
+        [](const moe_forward_args* args) {
+            const LayerRun& r = World::get().run;
+            return moe_forward_spmd(r.plan.get(), r.weights.get(), r.workspace.get(), args, 0, 1);
+        });
+    auto route = sized<moe_route_args>();
+    route.n_tokens = 2;
+    route.x = w.x.data();
+    route.out_ids = w.ids.data();
+    route.out_weights = w.weights.data();
+    add(all, "moe_route_args", route, [](const moe_route_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_route(r.plan.get(), r.weights.get(), r.workspace.get(), args);
+    });
+    auto dispatch = sized<moe_dispatch_args>();
+    dispatch.n_tokens = 2;
+    dispatch.ids = w.ids.data();
+    dispatch.out_offsets = w.offsets.data();
+    add(all, "moe_dispatch_args", dispatch, [](const moe_dispatch_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_dispatch(r.plan.get(), r.workspace.get(), args);
+    });
+    auto experts = sized<moe_experts_args>();
+    experts.out_layout = MOE_OUT_PER_SLOT;
+    experts.n_tokens = 2;
+    experts.x = w.x.data();
+    experts.ids = w.ids.data();
+    experts.out = w.rows.data();
+    add(all, "moe_experts_args", experts, [](const moe_experts_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_experts(r.plan.get(), r.weights.get(), r.workspace.get(), args);
+    });
+    auto combine = sized<moe_combine_args>();
+    combine.n_tokens = 2;
+    combine.rows = w.rows.data();
+    combine.ids = w.ids.data();
+    combine.weights = w.weights.data();
+    combine.out = w.out.data();
+    add(all, "moe_combine_args", combine, [](const moe_combine_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_combine(r.plan.get(), r.workspace.get(), args);
+    });
+    auto finish = sized<moe_finish_args>();
+    finish.n_tokens = 2;
+    finish.routed = w.rows.data();
+    finish.out = w.out.data();
+    add(all, "moe_finish_args", finish, [](const moe_finish_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_finish(r.plan.get(), r.weights.get(), r.workspace.get(), args);
+    });
+}
+
+std::vector<InStruct> in_structs() {
+    std::vector<InStruct> all;
+    add_runtime_structs(all);
+    add_plan_structs(all);
+    add_format_structs(all);
+    add_weights_structs(all);
+    add_stage_structs(all);
+    add(all, "moe_checkpoint_options", sized<moe_checkpoint_options>(),
+        [](const moe_checkpoint_options* given) {
+            moe_checkpoint* checkpoint = nullptr;
+            const auto path = World::get().folder.path();
+            const moe_status status = moe_checkpoint_open(nullptr, path.c_str(), given, &checkpoint);
+            moe_checkpoint_destroy(checkpoint);
+            return status;
+        });
+    add(all, "moe_load_options", sized<moe_load_options>(), [](const moe_load_options* given) {
+        World& w = World::get();
+        moe_weights* weights = nullptr;
+        const moe_status status = moe_weights_load_checkpoint(
+            w.checkpoint_plan.get(), w.checkpoint.get(), 0, given, &weights);
+        moe_weights_destroy(weights);
+        return status;
+    });
+    return all;
+}
+
+class StructIn : public testing::TestWithParam<size_t> {
+  protected:
+    InStruct in_ = in_structs()[GetParam()];
+    uint32_t size_ = static_cast<uint32_t>(in_.whole.size());
+};
+
+// What a prefix does is what the whole struct does with zeros where the prefix ends.
+TEST_P(StructIn, SmallerIsZerosBeyond) {
+    SCOPED_TRACE(in_.name);
+    ASSERT_EQ(in_.call(in_.whole.data()), MOE_OK) << moe_last_error();
+    size_t n_accepted = 0;
+    for (uint32_t size : header_structs().at(in_.struct_name()).boundaries) {
+        std::vector<std::byte> zeroed = in_.whole;
+        std::fill(zeroed.begin() + size, zeroed.end(), std::byte{0});
+        const moe_status wanted = in_.call(zeroed.data());
+        const std::string sentence = moe_last_error();
+        Foreign prefix(in_.whole.data(), size_, size);
+        EXPECT_EQ(in_.call(prefix.data()), wanted) << size << ": " << moe_last_error();
+        EXPECT_EQ(moe_last_error(), sentence) << size;
+        EXPECT_NE(wanted, MOE_ERROR_ABI) << size;
+        n_accepted += wanted == MOE_OK;
+    }
+    EXPECT_GE(n_accepted, 1u) << "the whole struct is one of them";
+}
+
+TEST_P(StructIn, LargerMustBeZeroBeyond) {
+    SCOPED_TRACE(in_.name);
+    Foreign zero(in_.whole.data(), size_, size_ + tail);
+    EXPECT_MOE_OK(in_.call(zero.data()));
+    for (uint32_t at : {size_, size_ + 7, size_ + tail - 1}) {
+        Foreign newer(in_.whole.data(), size_, size_ + tail);
+        newer[at] = std::byte{1};
+        EXPECT_MOE_ERROR(in_.call(newer.data()), MOE_ERROR_ABI, in_.struct_name());
+    }
+}
+
+TEST_P(StructIn, SizesThatCannotBeAreRefused) {
+    SCOPED_TRACE(in_.name);
+    for (uint32_t size : {0u, 3u, 70000u, 0xFFFFFFFFu}) {
+        Foreign wrong(in_.whole.data(), size_, size_);
+        wrong.set_size(size);
+        EXPECT_MOE_ERROR(in_.call(wrong.data()), MOE_ERROR_ABI, std::to_string(size));
+    }
+}
+
+std::string in_name(const testing::TestParamInfo<size_t>& info) {
+    std::string name = in_structs()[info.param].name;
+    std::replace(name.begin(), name.end(), ' ', '_');
+    return name;
+}
+INSTANTIATE_TEST_SUITE_P(Every, StructIn, testing::Range(size_t{0}, in_structs().size()), in_name);
+
+// ---- structs out
+
+struct OutStruct {
+    const char* name;
+    uint32_t size;
+    std::function<moe_status(void*)> call;
+};
+
+template <class T, class F>
+OutStruct out_struct(const char* name, F call) {
+    return {name, sizeof(T), [call](void* out) { return call(static_cast<T*>(out)); }};
+}
+
+std::vector<OutStruct> out_structs() {
+    World& w = World::get();
+    const moe_plan* plan = w.run.plan.get();
+    return {
+        out_struct<moe_device_info>("moe_device_info", [](moe_device_info* out) {
+            return moe_device_get_info(MOE_DEVICE_CPU, 0, out);
+        }),
+        out_struct<moe_format>("moe_format",
+                               [](moe_format* out) { return moe_format_by_name("kbit4", out); }),
+        out_struct<moe_checkpoint_info>("moe_checkpoint_info", [&w](moe_checkpoint_info* out) {
+            return moe_checkpoint_get_info(w.checkpoint.get(), out);
+        }),
+        out_struct<moe_layer_desc>("moe_layer_desc", [&w](moe_layer_desc* out) {
+            return moe_checkpoint_layer(w.checkpoint.get(), 0, out);
+        }),
+        out_struct<moe_tensor>("moe_tensor", [&w](moe_tensor* out) {
+            return moe_checkpoint_tensor(w.checkpoint.get(), 0, 0, out, &w.format_out);
+        }),
+        out_struct<moe_format_info>("moe_format_info", [&w](moe_format_info* out) {
+            return moe_format_get_info(&w.format, out);
+        }),
+        out_struct<moe_workspace_need>("moe_workspace_need", [plan](moe_workspace_need* out) {
+            return moe_plan_workspace_size(plan, 4, out);
+        }),
+        out_struct<moe_candidate>("moe_candidate", [plan](moe_candidate* out) {
+            return moe_candidates(plan, 0, out);
+        }),
+        out_struct<moe_memory_report>("moe_memory_report", [&w](moe_memory_report* out) {
+            return moe_weights_memory(w.run.weights.get(), out);
+        }),
+        out_struct<moe_workspace_faults>("moe_workspace_faults", [&w](moe_workspace_faults* out) {
+            return moe_workspace_status(w.run.workspace.get(), out);
+        }),
+    };
+}
+
+class StructOut : public testing::TestWithParam<size_t> {
+  protected:
+    OutStruct out_ = out_structs()[GetParam()];
+
+    std::vector<std::byte> whole() {
+        std::vector<std::byte> bytes(out_.size);
+        std::memcpy(bytes.data(), &out_.size, 4);
+        EXPECT_MOE_OK(out_.call(bytes.data()));
+        return bytes;
+    }
+};
+
+TEST_P(StructOut, SmallerGetsWhatFits) {
+    SCOPED_TRACE(out_.name);
+    const auto full = whole();
+    for (uint32_t size = 4; size <= out_.size; size += 4) {
+        std::vector<std::byte> bytes(size + 16, std::byte{0x5A});
+        std::memcpy(bytes.data(), &size, 4);
+        const std::vector<std::byte> before = bytes;
+        const bool fits = std::all_of(full.begin() + size, full.end(),
+                                      [](std::byte byte) { return byte == std::byte{0}; });
+        EXPECT_EQ(out_.call(bytes.data()), fits ? MOE_OK : MOE_ERROR_ABI) << size;
+        EXPECT_EQ(std::memcmp(bytes.data(), &size, 4), 0) << "struct_size is kept";
+        if (fits)
+            EXPECT_TRUE(std::equal(full.begin() + 4, full.begin() + size, bytes.begin() + 4));
+        else
+            EXPECT_EQ(bytes, before) << "a call that fails writes nothing";
+        EXPECT_TRUE(std::equal(bytes.begin() + size, bytes.end(), before.begin() + size))
+            << "wrote beyond struct_size " << size;
+    }
+}
+
+TEST_P(StructOut, LargerGetsZerosBeyond) {
+    SCOPED_TRACE(out_.name);
+    const auto full = whole();
+    const uint32_t size = out_.size + tail;
+    std::vector<std::byte> bytes(size + 16, std::byte{0x5A});
+    std::memcpy(bytes.data(), &size, 4);
+    EXPECT_MOE_OK(out_.call(bytes.data()));
+    EXPECT_EQ(std::memcmp(bytes.data(), &size, 4), 0) << "struct_size is kept";
+    EXPECT_TRUE(std::equal(full.begin() + 4, full.end(), bytes.begin() + 4));
+    EXPECT_EQ(std::count(bytes.begin() + out_.size, bytes.begin() + size, std::byte{0}), tail);
+    EXPECT_EQ(bytes[size], std::byte{0x5A});
+}
+
+TEST_P(StructOut, SizesThatCannotBeAreRefused) {
+    SCOPED_TRACE(out_.name);
+    for (uint32_t size : {0u, 3u, 70000u}) {
+        std::vector<std::byte> bytes(out_.size);
+        std::memcpy(bytes.data(), &size, 4);
+        const auto before = bytes;
+        EXPECT_MOE_ERROR(out_.call(bytes.data()), MOE_ERROR_ABI, std::to_string(size));
+        EXPECT_EQ(bytes, before);
+    }
+}
+
+std::string out_name(const testing::TestParamInfo<size_t>& info) {
+    return out_structs()[info.param].name;
+}
+INSTANTIATE_TEST_SUITE_P(Every, StructOut, testing::Range(size_t{0}, out_structs().size()),
+                         out_name);
+
+TEST(StructSize, EveryStructOfTheHeaderIsHere) {
+    std::set<std::string> tested;
+    for (const auto& in : in_structs()) {
+        tested.insert(in.struct_name());
+        EXPECT_EQ(in.whole.size(), header_structs().at(in.struct_name()).size) << in.name;
+    }
+    for (const auto& out : out_structs()) {
+        tested.insert(out.name);
+        EXPECT_EQ(out.size, header_structs().at(out.name).size) << out.name;
+    }
+    for (const auto& [name, fields] : header_structs()) {
+        EXPECT_TRUE(tested.count(name)) << name;
+        EXPECT_EQ(fields.boundaries.at(0), 4u) << name << " begins with struct_size";
+    }
+    EXPECT_EQ(tested.size(), header_structs().size());
+}
+
+// What did not fit is not lost: faults are forgotten only when they have been told.
+TEST(StructOut, FaultsThatDoNotFitAreKept) {
+    World& w = World::get();
+    const std::vector<int32_t> ids = {0, 99, 1, 2};
+    auto args = forward_args(2, w.x.data(), w.out.data());
+    args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+    args.ids = ids.data();
+    args.weights = w.weights.data();
+    ASSERT_MOE_OK(w.run.forward(args));
+    moe_workspace_faults small{};
+    small.struct_size = offsetof(moe_workspace_faults, n_skipped);
+    EXPECT_EQ(moe_workspace_status(w.run.workspace.get(), &small), MOE_ERROR_ABI);
+    const auto faults = faults_of(w.run.workspace);
+    EXPECT_EQ(faults.faults, uint32_t{MOE_FAULT_ID_OUT_OF_RANGE});
+    EXPECT_EQ(faults.n_skipped, 1);
+}
+
+}  // namespace
+}  // namespace moe_test
