@@ -159,7 +159,16 @@ TEST(Dot, TransposedAndPackedRowsAreDecoded) {
 struct Sorted {
     std::vector<int64_t> offsets, counts;
     std::vector<int32_t> rows;
+
+    bool operator==(const Sorted&) const = default;
 };
+
+constexpr int32_t n_experts = 7, n_all = 9;  // 7 and 8 are identity experts
+
+int32_t local_of(const Membership& membership, int32_t id) {
+    if (id < 0 || id >= n_experts) return -1;
+    return membership.local_of ? membership.local_of[id] : id;
+}
 
 Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& membership,
                       int32_t block) {
@@ -167,8 +176,7 @@ Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& members
     for (int32_t e = 0; e < membership.n_local; ++e) {
         out.offsets.push_back(static_cast<int64_t>(out.rows.size()));
         for (size_t slot = 0; slot < ids.size(); ++slot)
-            if (ids[slot] >= 0 && ids[slot] < membership.n_experts &&
-                membership.local_of[ids[slot]] == e)
+            if (local_of(membership, ids[slot]) == e)
                 out.rows.push_back(static_cast<int32_t>(slot));
         out.counts.push_back(static_cast<int64_t>(out.rows.size()) - out.offsets.back());
         while (out.rows.size() % static_cast<size_t>(block) != 0) out.rows.push_back(-1);
@@ -177,43 +185,66 @@ Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& members
     return out;
 }
 
+// Ids of n_tokens tokens with two numbers between the tokens that are not theirs.
+void check_dispatch(const std::vector<int32_t>& ids, int32_t top_k, const Membership& membership,
+                    int32_t block) {
+    const auto n_tokens = static_cast<int64_t>(ids.size()) / top_k;
+    std::vector<int32_t> strided;
+    for (size_t slot = 0; slot < ids.size(); ++slot) {
+        strided.push_back(ids[slot]);
+        if ((slot + 1) % static_cast<size_t>(top_k) == 0) strided.insert(strided.end(), {0, 99});
+    }
+    const IdRows rows{strided.data(), MOE_TYPE_I32, top_k + 2};
+    const Sorted wanted = naive_dispatch(ids, membership, block);
+    Sorted got{std::vector<int64_t>(static_cast<size_t>(membership.n_local) + 1, -9),
+               std::vector<int64_t>(static_cast<size_t>(membership.n_local), -9),
+               std::vector<int32_t>(wanted.rows.size() + 1, -9)};
+    const auto n_bad =
+        std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id < -1 || id >= n_all; });
+    EXPECT_EQ(dispatch(rows, n_tokens, top_k, n_all, membership, block,
+                       {got.offsets.data(), got.counts.data(), got.rows.data()}),
+              n_bad);
+    EXPECT_EQ(got.rows.back(), -9) << "wrote past its rows";
+    got.rows.pop_back();
+    EXPECT_EQ(got, wanted) << ids.size() << " slots in blocks of " << block;
+    std::vector<int64_t> offsets(got.offsets.size(), -9);
+    dispatch(rows, n_tokens, top_k, n_all, membership, block, {offsets.data(), nullptr, nullptr});
+    EXPECT_EQ(offsets, wanted.offsets) << "offsets alone";
+}
+
 TEST(Dispatch, IsTheNaiveSort) {
     Random random(17);
-    const std::vector<int32_t> all{0, 1, 2, 3, 4, 5, 6}, odd{-1, 0, -1, 1, -1, 2, -1},
-        turned{3, -1, 2, 0, -1, 1, -1};
+    const std::vector<int32_t> odd{-1, 0, -1, 1, -1, 2, -1}, turned{3, -1, 2, 0, -1, 1, -1};
     const Membership memberships[] = {
-        {all.data(), 7, 7}, {odd.data(), 7, 3}, {turned.data(), 7, 4}};
+        {nullptr, n_experts, 7}, {odd.data(), n_experts, 3}, {turned.data(), n_experts, 4}};
     for (const Membership& membership : memberships)
         for (const int32_t block : {1, 2, 3, 8, 64})
-            for (const int64_t n_slots : {0, 1, 5, 40, 300}) {
-                std::vector<int32_t> ids(static_cast<size_t>(n_slots));
-                // 7 and 8 are identity experts, -1 skips.
-                for (int32_t& id : ids) id = static_cast<int32_t>(random.next() % 10) - 1;
-                const Sorted wanted = naive_dispatch(ids, membership, block);
-                Sorted got;
-                got.offsets.assign(static_cast<size_t>(membership.n_local) + 1, -9);
-                got.counts.assign(static_cast<size_t>(membership.n_local), -9);
-                got.rows.assign(wanted.rows.size() + 1, -9);
-                dispatch(ids.data(), n_slots, membership, block, got.offsets.data(),
-                         got.counts.data(), got.rows.data());
-                EXPECT_EQ(got.rows.back(), -9) << "wrote past its rows";
-                got.rows.pop_back();
-                EXPECT_EQ(got.offsets, wanted.offsets);
-                EXPECT_EQ(got.counts, wanted.counts);
-                EXPECT_EQ(got.rows, wanted.rows);
-            }
+            for (const int32_t top_k : {1, 5})
+                for (const int64_t n_slots : {0, 5, 40, 300}) {
+                    std::vector<int32_t> ids(static_cast<size_t>(n_slots));
+                    // -2 and 9 are out of range, -1 skips.
+                    for (int32_t& id : ids) id = static_cast<int32_t>(random.next() % 12) - 2;
+                    check_dispatch(ids, top_k, membership, block);
+                }
 }
 
 TEST(Dispatch, ReadsIdsOfBothWidthsWithStrides) {
     const std::vector<int64_t> wide{0, 4, 99, 3, -1, 99, INT64_MAX, 1, 99, -2, int64_t{1} << 32,
                                     99};
-    std::vector<int32_t> out(8, -9);
-    EXPECT_EQ(read_ids(wide.data(), MOE_TYPE_I64, 3, 0, 4, 2, 5, out.data()), 3);
-    EXPECT_EQ(out, (std::vector<int32_t>{0, 4, 3, -1, -1, 1, -1, -1}));
+    const IdRows rows{wide.data(), MOE_TYPE_I64, 3};
+    const std::vector<int32_t> wanted{0, 4, 3, -1, -1, 1, -1, -1};
+    const int64_t n_bad[] = {0, 0, 1, 2};
+    for (int64_t t = 0; t < 4; ++t) {
+        int32_t out[2] = {-9, -9};
+        EXPECT_EQ(rows.read(t, 2, 5, out), n_bad[t]);
+        EXPECT_EQ(out[0], wanted[static_cast<size_t>(2 * t)]);
+        EXPECT_EQ(out[1], wanted[static_cast<size_t>(2 * t + 1)]);
+    }
     const std::vector<int32_t> narrow{0, 4, 99, 5, -1, 99};
-    out.assign(2, -9);
-    EXPECT_EQ(read_ids(narrow.data(), MOE_TYPE_I32, 3, 1, 1, 2, 5, out.data()), 1);
-    EXPECT_EQ(out, (std::vector<int32_t>{-1, -1}));
+    int32_t out[2] = {-9, -9};
+    EXPECT_EQ((IdRows{narrow.data(), MOE_TYPE_I32, 3}.read(1, 2, 5, out)), 1);
+    EXPECT_EQ(out[0], -1);
+    EXPECT_EQ(out[1], -1);
 }
 
 Layer layer_for_combine(bool on_input) {
