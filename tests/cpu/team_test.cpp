@@ -1,5 +1,5 @@
 // Teams: every item exactly once, worker numbers that index scratch, whoever the threads are.
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "libmoe/cpu/pool.hpp"
+#include "libmoe/base/pool.hpp"
 
-namespace moe::cpu {
+namespace moe {
 namespace {
 
 const int64_t sizes[] = {1, 2, 3, 7, 16, 64, 257, 1000};
@@ -184,4 +184,4 @@ TEST(Pool, ItemsMayRunSingleItems) {
 }
 
 }  // namespace
-}  // namespace moe::cpu
+}  // namespace moe
