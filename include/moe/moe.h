@@ -972,7 +972,7 @@ typedef struct moe_experts_args {
     int32_t stop_before_activation; /* 1: rows of [gate, up], biases added, 2 i wide (i without a gate) where i is the slice's
                                        part of the intermediate; ROWS or PER_SLOT */
     int64_t n_tokens;             /* T: TOKENS, and REDUCED or PER_SLOT output */
-    const int32_t *n_tokens_device;
+    const int32_t *n_tokens_device; /* output by token only: rows follow offsets and counts */
     const void *x;                /* TOKENS [T, H or L]; SORTED [n_rows, .]; BATCHED [E_local, capacity, .] */
     int64_t x_row_stride;
     int32_t x_is_latent;          /* 1: rows are [L] already, LATENT_IN is not applied */
@@ -989,7 +989,8 @@ typedef struct moe_experts_args {
     const int32_t *row_ids;       /* [n_rows] slots, -1 padding; required for TOKENS with ROWS output (ids are not read) and
                                      for SORTED with output by token */
     const float *row_weights;     /* [n_rows] instead of weights, for WEIGHT_ON_INPUT rows without row ids */
-    int64_t n_rows;               /* SORTED: rows in x; ROWS output: rows in out; row_ids has as many */
+    int64_t n_rows;               /* SORTED: rows in x; ROWS output: rows in out; row_ids and row_weights have as many.
+                                     BATCHED: E_local * batch_capacity when either is given, else not read */
     int64_t batch_capacity;       /* BATCHED: rows per expert */
     void *out;                    /* of the plan's out_type */
     int64_t out_row_stride;       /* row to row; REDUCED, PER_SLOT: token to token */

@@ -212,6 +212,12 @@ void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     require(args.batch_capacity >= 0 && args.batch_capacity <= INT32_MAX, "batch_capacity is {}",
             args.batch_capacity);
+    const int64_t batch_rows = plan.layout.slice.n_local * args.batch_capacity;
+    require(args.in_layout != MOE_IN_BATCHED || !(args.row_ids || args.row_weights) ||
+                args.n_rows == batch_rows,
+            "n_rows is {}, row_ids or row_weights of BATCHED rows are {} (local experts times "
+            "batch_capacity)",
+            args.n_rows, batch_rows);
     const bool needs_row_ids = args.in_layout == MOE_IN_TOKENS ? by_rows : sorted && !by_rows;
     check_pointer(args.row_ids, needs_row_ids && args.n_rows > 0, "row_ids");
     check_aligned(args.offsets, MOE_TYPE_I64, "offsets");

@@ -1,4 +1,5 @@
-// The loops and kernels of the CPU against naive double: dot products of every arithmetic, dispatch, combine, the MLP.
+// The loops and kernels of the CPU against naive double: dot products of every arithmetic,
+// dispatch, combine, the MLP.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -65,7 +66,8 @@ double exact_dot(const std::vector<float>& weight, const Real* x, double* magnit
 
 template <class Real>
 void check_dot(const Named& named, const char* format, int64_t columns, double tolerance) {
-    const UnalignedRow row(test::format_named(format), gaussian(columns, static_cast<uint64_t>(columns)));
+    const UnalignedRow row(test::format_named(format),
+                           gaussian(columns, static_cast<uint64_t>(columns)));
     const Dot<Real> dot = make_dot<Real>(named.arithmetic);
     std::vector<float> scratch(static_cast<size_t>(columns));
     const WeightRow weight = fetch_row(row.matrix(), 0, dot.reads_dense, scratch.data());
@@ -83,8 +85,10 @@ void check_dot(const Named& named, const char* format, int64_t columns, double t
             for (int64_t i = 0; i < n; ++i) {
                 double magnitude;
                 const double wanted = exact_dot(row.values(), rows.row(i), &magnitude);
-                ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(i)]), wanted, tolerance * magnitude)
-                    << named.name << " " << format << " columns " << columns << " row " << i << " of " << n;
+                ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(i)]), wanted,
+                            tolerance * magnitude)
+                    << named.name << " " << format << " columns " << columns << " row " << i
+                    << " of " << n;
             }
             ASSERT_EQ(out.back(), Real{-77}) << "wrote past the rows";
         }
@@ -106,7 +110,8 @@ TEST(Dot, EveryStepOfColumns) {
 TEST(Dot, Float64IsExactToItsType) {
     for (const char* format : {"f32", "f16", "bf16"})
         for (const int64_t columns : {16, 48, 2064})
-            ASSERT_NO_FATAL_FAILURE(check_dot<double>({"f64", Arithmetic::ref_f64}, format, columns, 1e-15));
+            ASSERT_NO_FATAL_FAILURE(
+                check_dot<double>({"f64", Arithmetic::ref_f64}, format, columns, 1e-15));
 }
 
 // Rows alone or beside others: the same bits.
@@ -120,14 +125,16 @@ TEST(Dot, ARowsResultDoesNotDependOnTheOthers) {
         const WeightRow weight = fetch_row(row.matrix(), 0, dot.reads_dense, scratch.data());
         const InputRows<float> rows{input.data(), columns, nullptr};
         dot.rows(weight, columns, rows, 9, together.data());
-        for (int64_t i = 0; i < 9; ++i) dot.rows(weight, columns, rows.from(i), 1, &alone[static_cast<size_t>(i)]);
+        for (int64_t i = 0; i < 9; ++i)
+            dot.rows(weight, columns, rows.from(i), 1, &alone[static_cast<size_t>(i)]);
         EXPECT_EQ(together, alone) << named.name;
     }
 }
 
 TEST(Dot, TransposedAndPackedRowsAreDecoded) {
     for (const char* format : {"bf16", "nvfp4"}) {
-        const TensorStack stack(test::format_named(format), 0, 8, 64, {.transposed = std::string(format) == "bf16"});
+        const TensorStack stack(test::format_named(format), 0, 8, 64,
+                                {.transposed = std::string(format) == "bf16"});
         Matrix matrix;
         matrix.format = stack.format();
         matrix.traits = &test::format_named(format);
@@ -144,21 +151,32 @@ TEST(Dot, TransposedAndPackedRowsAreDecoded) {
         std::vector<float> scratch(64);
         const WeightRow row = fetch_row(matrix, 5, true, scratch.data());
         EXPECT_EQ(row.type, MOE_TYPE_F32) << format;
-        for (int64_t k = 0; k < 64; ++k) EXPECT_EQ(scratch[static_cast<size_t>(k)], stack.at(0, 5, k)) << format;
+        for (int64_t k = 0; k < 64; ++k)
+            EXPECT_EQ(scratch[static_cast<size_t>(k)], stack.at(0, 5, k)) << format;
     }
 }
 
 struct Sorted {
     std::vector<int64_t> offsets, counts;
     std::vector<int32_t> rows;
+
+    bool operator==(const Sorted&) const = default;
 };
 
-Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& membership, int32_t block) {
+constexpr int32_t n_experts = 7, n_all = 9;  // 7 and 8 are identity experts
+
+int32_t local_of(const Membership& membership, int32_t id) {
+    if (id < 0 || id >= n_experts) return -1;
+    return membership.local_of ? membership.local_of[id] : id;
+}
+
+Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& membership,
+                      int32_t block) {
     Sorted out;
     for (int32_t e = 0; e < membership.n_local; ++e) {
         out.offsets.push_back(static_cast<int64_t>(out.rows.size()));
         for (size_t slot = 0; slot < ids.size(); ++slot)
-            if (ids[slot] >= 0 && ids[slot] < membership.n_experts && membership.local_of[ids[slot]] == e)
+            if (local_of(membership, ids[slot]) == e)
                 out.rows.push_back(static_cast<int32_t>(slot));
         out.counts.push_back(static_cast<int64_t>(out.rows.size()) - out.offsets.back());
         while (out.rows.size() % static_cast<size_t>(block) != 0) out.rows.push_back(-1);
@@ -167,45 +185,66 @@ Sorted naive_dispatch(const std::vector<int32_t>& ids, const Membership& members
     return out;
 }
 
+// Ids of n_tokens tokens with two numbers between the tokens that are not theirs.
+void check_dispatch(const std::vector<int32_t>& ids, int32_t top_k, const Membership& membership,
+                    int32_t block) {
+    const auto n_tokens = static_cast<int64_t>(ids.size()) / top_k;
+    std::vector<int32_t> strided;
+    for (size_t slot = 0; slot < ids.size(); ++slot) {
+        strided.push_back(ids[slot]);
+        if ((slot + 1) % static_cast<size_t>(top_k) == 0) strided.insert(strided.end(), {0, 99});
+    }
+    const IdRows rows{strided.data(), MOE_TYPE_I32, top_k + 2};
+    const Sorted wanted = naive_dispatch(ids, membership, block);
+    Sorted got{std::vector<int64_t>(static_cast<size_t>(membership.n_local) + 1, -9),
+               std::vector<int64_t>(static_cast<size_t>(membership.n_local), -9),
+               std::vector<int32_t>(wanted.rows.size() + 1, -9)};
+    const auto n_bad =
+        std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id < -1 || id >= n_all; });
+    EXPECT_EQ(dispatch(rows, n_tokens, top_k, n_all, membership, block,
+                       {got.offsets.data(), got.counts.data(), got.rows.data()}),
+              n_bad);
+    EXPECT_EQ(got.rows.back(), -9) << "wrote past its rows";
+    got.rows.pop_back();
+    EXPECT_EQ(got, wanted) << ids.size() << " slots in blocks of " << block;
+    std::vector<int64_t> offsets(got.offsets.size(), -9);
+    dispatch(rows, n_tokens, top_k, n_all, membership, block, {offsets.data(), nullptr, nullptr});
+    EXPECT_EQ(offsets, wanted.offsets) << "offsets alone";
+}
+
 TEST(Dispatch, IsTheNaiveSort) {
     Random random(17);
-    const std::vector<int32_t> all{0, 1, 2, 3, 4, 5, 6}, odd{-1, 0, -1, 1, -1, 2, -1}, turned{3, -1, 2, 0, -1, 1, -1};
-    const Membership memberships[] = {{all.data(), 7, 7}, {odd.data(), 7, 3}, {turned.data(), 7, 4}};
+    const std::vector<int32_t> odd{-1, 0, -1, 1, -1, 2, -1}, turned{3, -1, 2, 0, -1, 1, -1};
+    const Membership memberships[] = {
+        {nullptr, n_experts, 7}, {odd.data(), n_experts, 3}, {turned.data(), n_experts, 4}};
     for (const Membership& membership : memberships)
         for (const int32_t block : {1, 2, 3, 8, 64})
-            for (const int64_t n_slots : {0, 1, 5, 40, 300}) {
-                std::vector<int32_t> ids(static_cast<size_t>(n_slots));
-                // 7 and 8 are identity experts, -1 skips.
-                for (int32_t& id : ids) id = static_cast<int32_t>(random.next() % 10) - 1;
-                const Sorted wanted = naive_dispatch(ids, membership, block);
-                Sorted got;
-                got.offsets.assign(static_cast<size_t>(membership.n_local) + 1, -9);
-                got.counts.assign(static_cast<size_t>(membership.n_local), -9);
-                got.rows.assign(wanted.rows.size() + 1, -9);
-                const IdRows rows{ids.data(), MOE_TYPE_I32, 1};
-                EXPECT_EQ(dispatch(rows, n_slots, 1, 9, membership, block,
-                                   {got.offsets.data(), got.counts.data(), got.rows.data()}),
-                          0);
-                EXPECT_EQ(got.rows.back(), -9) << "wrote past its rows";
-                got.rows.pop_back();
-                EXPECT_EQ(got.offsets, wanted.offsets);
-                EXPECT_EQ(got.counts, wanted.counts);
-                EXPECT_EQ(got.rows, wanted.rows);
-            }
+            for (const int32_t top_k : {1, 5})
+                for (const int64_t n_slots : {0, 5, 40, 300}) {
+                    std::vector<int32_t> ids(static_cast<size_t>(n_slots));
+                    // -2 and 9 are out of range, -1 skips.
+                    for (int32_t& id : ids) id = static_cast<int32_t>(random.next() % 12) - 2;
+                    check_dispatch(ids, top_k, membership, block);
+                }
 }
 
 TEST(Dispatch, ReadsIdsOfBothWidthsWithStrides) {
-    const std::vector<int64_t> wide{0, 4, 99, 3, -1, 99, INT64_MAX, 1, 99, -2, int64_t{1} << 32, 99};
-    std::vector<int32_t> out(8, -9);
-    const IdRows wide_rows{wide.data(), MOE_TYPE_I64, 3};
-    int64_t n_bad = 0;
-    for (int64_t t = 0; t < 4; ++t) n_bad += wide_rows.read(t, 2, 5, out.data() + 2 * t);
-    EXPECT_EQ(n_bad, 3);
-    EXPECT_EQ(out, (std::vector<int32_t>{0, 4, 3, -1, -1, 1, -1, -1}));
+    const std::vector<int64_t> wide{0, 4, 99, 3, -1, 99, INT64_MAX, 1, 99, -2, int64_t{1} << 32,
+                                    99};
+    const IdRows rows{wide.data(), MOE_TYPE_I64, 3};
+    const std::vector<int32_t> wanted{0, 4, 3, -1, -1, 1, -1, -1};
+    const int64_t n_bad[] = {0, 0, 1, 2};
+    for (int64_t t = 0; t < 4; ++t) {
+        int32_t out[2] = {-9, -9};
+        EXPECT_EQ(rows.read(t, 2, 5, out), n_bad[t]);
+        EXPECT_EQ(out[0], wanted[static_cast<size_t>(2 * t)]);
+        EXPECT_EQ(out[1], wanted[static_cast<size_t>(2 * t + 1)]);
+    }
     const std::vector<int32_t> narrow{0, 4, 99, 5, -1, 99};
-    out.assign(2, -9);
-    EXPECT_EQ((IdRows{narrow.data(), MOE_TYPE_I32, 3}.read(1, 2, 5, out.data())), 1);
-    EXPECT_EQ(out, (std::vector<int32_t>{-1, -1}));
+    int32_t out[2] = {-9, -9};
+    EXPECT_EQ((IdRows{narrow.data(), MOE_TYPE_I32, 3}.read(1, 2, 5, out)), 1);
+    EXPECT_EQ(out[0], -1);
+    EXPECT_EQ(out[1], -1);
 }
 
 Layer layer_for_combine(bool on_input) {
@@ -285,13 +324,18 @@ class MlpCase : public testing::Test {
     MlpCase()
         : gate(test::format_named("f32"), 0, width, columns, {}, 1, 0.125f),
           up(test::format_named("f32"), 0, width, columns, {}, 2, 0.125f),
-          gate_bias(gaussian(width, 3)), up_bias(gaussian(width, 4)),
-          input(gaussian(n * columns, 5)), row_weight(gaussian(n, 6)), index(n) {
-        for (int64_t i = 0; i < n; ++i) index[static_cast<size_t>(i)] = static_cast<int32_t>(i * 37 % n);
+          gate_bias(gaussian(width, 3)),
+          up_bias(gaussian(width, 4)),
+          input(gaussian(n * columns, 5)),
+          row_weight(gaussian(n, 6)),
+          index(n) {
+        for (int64_t i = 0; i < n; ++i)
+            index[static_cast<size_t>(i)] = static_cast<int32_t>(i * 37 % n);
         activation.kind = MOE_ACTIVATION_SILU;
         gate_matrix = matrix(gate);
         up_matrix = matrix(up);
-        mlp = {&gate_matrix, &up_matrix, nullptr, gate_bias.data(), up_bias.data(), nullptr, &activation};
+        mlp = {&gate_matrix,   &up_matrix, nullptr,    gate_bias.data(),
+               up_bias.data(), nullptr,    &activation};
     }
     static Matrix matrix(const TensorStack& stack) {
         Matrix out;
@@ -303,10 +347,12 @@ class MlpCase : public testing::Test {
         out.row_stride = out.columns * 4;
         return out;
     }
-    double pre(const TensorStack& weights, const std::vector<float>& bias, int64_t row, int64_t i) const {
+    double pre(const TensorStack& weights, const std::vector<float>& bias, int64_t row,
+               int64_t i) const {
         double sum = 0;
         for (int64_t k = 0; k < columns; ++k)
-            sum += static_cast<double>(weights.at(0, i, k)) * input[static_cast<size_t>(index[static_cast<size_t>(row)] * columns + k)];
+            sum += static_cast<double>(weights.at(0, i, k)) *
+                   input[static_cast<size_t>(index[static_cast<size_t>(row)] * columns + k)];
         return sum * row_weight[static_cast<size_t>(row)] + bias[static_cast<size_t>(i)];
     }
     template <class Real>
@@ -337,7 +383,8 @@ TEST_F(MlpCase, ActivationMatchesNaiveDouble) {
             const Dot<float> dot = make_dot<float>(named.arithmetic);
             // In two pieces, as two threads would.
             for (const int64_t first : {0, 32})
-                mlp_activate(mlp, dot, rows_of(input), first, first ? width : 32, MOE_TYPE_F32, scratch.data(), h.data(), width);
+                mlp_activate(mlp, dot, rows_of(input), first, first ? width : 32, MOE_TYPE_F32,
+                             scratch.data(), h.data(), width);
             EXPECT_LT(moe_test::worst_row_error(h, wanted, width), 1e-6) << named.name;
         }
     }
@@ -346,9 +393,11 @@ TEST_F(MlpCase, ActivationMatchesNaiveDouble) {
 TEST_F(MlpCase, ActivationsAreRoundedToTheIntermediateType) {
     std::vector<float> exact(n * width), rounded(n * width), scratch(2 * columns);
     const Dot<float> dot = make_dot<float>(Arithmetic::ref_f32);
-    mlp_activate(mlp, dot, rows_of(input), 0, width, MOE_TYPE_F32, scratch.data(), exact.data(), width);
+    mlp_activate(mlp, dot, rows_of(input), 0, width, MOE_TYPE_F32, scratch.data(), exact.data(),
+                 width);
     for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
-        mlp_activate(mlp, dot, rows_of(input), 0, width, type, scratch.data(), rounded.data(), width);
+        mlp_activate(mlp, dot, rows_of(input), 0, width, type, scratch.data(), rounded.data(),
+                     width);
         const float steps = type == MOE_TYPE_BF16 ? 0x1p-8f : 0x1p-11f;
         int n_changed = 0;
         for (size_t i = 0; i < exact.size(); ++i) {
@@ -369,7 +418,8 @@ TEST_F(MlpCase, PreActivationsAreGateThenUp) {
         std::vector<double> out(static_cast<size_t>(n * stride), -9.0);
         const std::vector<double> doubles(input.begin(), input.end());
         std::vector<float> scratch(2 * columns);
-        mlp_pre_activation(mlp, make_dot<double>(Arithmetic::ref_f64), rows_of(doubles), 0, width, scratch.data(), out.data(), stride);
+        mlp_pre_activation(mlp, make_dot<double>(Arithmetic::ref_f64), rows_of(doubles), 0, width,
+                           scratch.data(), out.data(), stride);
         for (int64_t r = 0; r < n; ++r) {
             const double* row = out.data() + r * stride;
             for (int64_t i = 0; i < width; ++i) {
@@ -377,27 +427,35 @@ TEST_F(MlpCase, PreActivationsAreGateThenUp) {
                 if (!gated) continue;
                 ASSERT_NEAR(row[i], pre(gate, gate_bias, r, i), 1e-12);
             }
-            for (int64_t i = row_width; i < stride; ++i) ASSERT_EQ(row[i], -9.0) << "wrote past the row";
+            for (int64_t i = row_width; i < stride; ++i)
+                ASSERT_EQ(row[i], -9.0) << "wrote past the row";
         }
     }
 }
 
 TEST_F(MlpCase, ProjectionsGoWhereTheIndexSays) {
     std::vector<int32_t> places(n);
-    for (int64_t i = 0; i < n; ++i) places[static_cast<size_t>(i)] = static_cast<int32_t>((n - 1 - i) * 2);
+    for (int64_t i = 0; i < n; ++i)
+        places[static_cast<size_t>(i)] = static_cast<int32_t>((n - 1 - i) * 2);
     for (const Named& named : arithmetics())
         for (const bool scattered : {false, true})
-            for (const float* bias : {static_cast<const float*>(nullptr), static_cast<const float*>(up_bias.data())}) {
-                std::vector<float> out(static_cast<size_t>(2 * n * width), -9.0f), wanted(out), scratch(columns);
+            for (const float* bias :
+                 {static_cast<const float*>(nullptr), static_cast<const float*>(up_bias.data())}) {
+                std::vector<float> out(static_cast<size_t>(2 * n * width), -9.0f), wanted(out),
+                    scratch(columns);
                 const InputRows<float> rows{input.data(), columns, nullptr};
-                project(up_matrix, make_dot<float>(named.arithmetic), rows, n, 0, width, scratch.data(), out.data(), width,
-                        scattered ? places.data() : nullptr, bias);
+                project(up_matrix, make_dot<float>(named.arithmetic), rows, n, 0, width,
+                        scratch.data(), out.data(), width, scattered ? places.data() : nullptr,
+                        bias);
                 for (int64_t r = 0; r < n; ++r)
                     for (int64_t i = 0; i < width; ++i) {
                         double sum = bias ? bias[i] : 0.0f;
                         for (int64_t k = 0; k < columns; ++k)
-                            sum += static_cast<double>(up.at(0, i, k)) * input[static_cast<size_t>(r * columns + k)];
-                        wanted[static_cast<size_t>((scattered ? places[static_cast<size_t>(r)] : r) * width + i)] = static_cast<float>(sum);
+                            sum += static_cast<double>(up.at(0, i, k)) *
+                                   input[static_cast<size_t>(r * columns + k)];
+                        wanted[static_cast<size_t>(
+                            (scattered ? places[static_cast<size_t>(r)] : r) * width + i)] =
+                            static_cast<float>(sum);
                     }
                 EXPECT_LT(moe_test::worst_row_error(out, wanted, width), 1e-6) << named.name;
             }

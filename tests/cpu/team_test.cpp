@@ -9,7 +9,7 @@
 
 #include "libmoe/base/pool.hpp"
 
-namespace moe::cpu {
+namespace moe {
 namespace {
 
 const int64_t sizes[] = {1, 2, 3, 7, 16, 64, 257, 1000};
@@ -24,8 +24,8 @@ struct Record {
         : times(static_cast<size_t>(n_items)), in_use(static_cast<size_t>(n_workers)) {}
 
     void take(int32_t worker, int64_t item) {
-        const bool known = worker >= 0 && worker < static_cast<int32_t>(in_use.size()) && item >= 0 &&
-                           item < static_cast<int64_t>(times.size());
+        const bool known = worker >= 0 && worker < static_cast<int32_t>(in_use.size()) &&
+                           item >= 0 && item < static_cast<int64_t>(times.size());
         if (!known) {
             ++errors;
             return;
@@ -86,7 +86,8 @@ TEST(Team, ParallelForOffersItsTasks) {
         }
 }
 
-void run_spmd(int32_t n_threads, int32_t n_workers, const std::function<void(Team&, int32_t)>& body) {
+void run_spmd(int32_t n_threads, int32_t n_workers,
+              const std::function<void(Team&, int32_t)>& body) {
     Rendezvous shared;
     std::vector<std::thread> threads;
     for (int32_t i = 0; i < n_threads; ++i)
@@ -106,7 +107,9 @@ TEST(Team, SpmdSharesItemsAmongThreadsThatEntered) {
             for (const int64_t n : sizes) records.push_back(std::make_unique<Record>(n, n_workers));
             run_spmd(n_threads, n_workers, [&](Team& team, int32_t) {
                 for (size_t i = 0; i < records.size(); ++i)
-                    team.for_each(sizes[i], [&](int32_t worker, int64_t item) { records[i]->take(worker, item); });
+                    team.for_each(sizes[i], [&](int32_t worker, int64_t item) {
+                        records[i]->take(worker, item);
+                    });
             });
             for (const auto& record : records) ASSERT_NO_FATAL_FAILURE(record->expect_each_once());
         }
@@ -155,7 +158,8 @@ TEST(Pool, ManyShortRunsLoseNothing) {
     EXPECT_EQ(sum, 2000 * 15);
 }
 
-// A caller that finds the pool taken works alone; each caller has its own scratch, so workers are counted by caller.
+// A caller that finds the pool taken works alone; each caller has its own scratch, so workers are
+// counted by caller.
 TEST(Pool, ServesTwoCallersAtOnce) {
     Pool pool(*std::pmr::new_delete_resource(), 3);
     const auto caller = [&] {
@@ -180,4 +184,4 @@ TEST(Pool, ItemsMayRunSingleItems) {
 }
 
 }  // namespace
-}  // namespace moe::cpu
+}  // namespace moe

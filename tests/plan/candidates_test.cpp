@@ -42,11 +42,13 @@ moe_status try_plan(const char* format, moe_type intermediate, const char* filte
 std::vector<moe_candidate> candidates_of(const Plan& plan) {
     std::vector<moe_candidate> all;
     auto candidate = sized<moe_candidate>();
-    for (uint32_t i = 0; moe_candidates(plan.get(), i, &candidate) == MOE_OK; ++i) all.push_back(candidate);
+    for (uint32_t i = 0; moe_candidates(plan.get(), i, &candidate) == MOE_OK; ++i)
+        all.push_back(candidate);
     return all;
 }
 
-std::vector<moe_candidate> candidates_of(const char* format, moe_type intermediate, const char* filter = nullptr) {
+std::vector<moe_candidate> candidates_of(const char* format, moe_type intermediate,
+                                         const char* filter = nullptr) {
     Plan plan;
     EXPECT_MOE_OK(try_plan(format, intermediate, filter, plan));
     return plan ? candidates_of(plan) : std::vector<moe_candidate>{};
@@ -69,8 +71,8 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
     const auto all = candidates_of("f32", MOE_TYPE_F32);
     std::set<std::string> names;
     for (const moe_candidate& one : all) {
-        const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") + stage_name(one.stage) +
-                                    "(_[a-z0-9]+)?$");
+        const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
+                                    stage_name(one.stage) + "(_[a-z0-9]+)?$");
         EXPECT_TRUE(pattern.is_in(one.kernel)) << one.kernel;
         EXPECT_TRUE(names.insert(one.kernel).second) << one.kernel << " is there twice";
     }
@@ -101,7 +103,9 @@ TEST(Candidates, ExactlyOneIsChosenForEachStage) {
             const auto all = candidates_of(format, type);
             for (const moe_stage stage : all_stages)
                 EXPECT_EQ(std::count_if(all.begin(), all.end(),
-                                        [&](const moe_candidate& one) { return one.stage == stage && one.chosen; }),
+                                        [&](const moe_candidate& one) {
+                                            return one.stage == stage && one.chosen;
+                                        }),
                           1)
                     << format << " " << stage_name(stage);
             for (const moe_candidate& one : all) {
@@ -116,7 +120,8 @@ TEST(Candidates, TheBestThatAppliesIsChosen) {
                         : cpu::has_avx2() ? "avx2_dense_f32_experts"
                                           : "cpu_any_f32_experts_ref";
     EXPECT_EQ(chosen(candidates_of("bf16", MOE_TYPE_BF16), MOE_STAGE_EXPERTS), dense);
-    EXPECT_EQ(chosen(candidates_of("kbit4", MOE_TYPE_BF16), MOE_STAGE_EXPERTS), "cpu_any_f32_experts_ref");
+    EXPECT_EQ(chosen(candidates_of("kbit4", MOE_TYPE_BF16), MOE_STAGE_EXPERTS),
+              "cpu_any_f32_experts_ref");
     for (const char* format : {"f32", "kbit4"})
         for (const char* stage : {"experts", "combine", "finish"}) {
             const std::string name = std::string("cpu_any_f64_") + stage + "_ref";
@@ -126,19 +131,22 @@ TEST(Candidates, TheBestThatAppliesIsChosen) {
 
 TEST(Candidates, TheFilterForcesAndForbids) {
     const std::string reference = "cpu_any_f32_experts_ref";
-    for (const char* filter : {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " +cpu_any_f32_experts_ref , ,"}) {
+    for (const char* filter :
+         {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " +cpu_any_f32_experts_ref , ,"}) {
         const auto all = candidates_of("f32", MOE_TYPE_F32, filter);
         EXPECT_STREQ(named(all, reference).reason_code, "forced") << filter;
         EXPECT_EQ(chosen(all, MOE_STAGE_EXPERTS), reference);
     }
-    const auto without = candidates_of("f32", MOE_TYPE_F32, "-avx512_dense_f32_experts,-avx2_dense_f32_experts");
+    const auto without =
+        candidates_of("f32", MOE_TYPE_F32, "-avx512_dense_f32_experts,-avx2_dense_f32_experts");
     EXPECT_EQ(chosen(without, MOE_STAGE_EXPERTS), reference);
     Plan plan;
-    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "no_such_kernel", plan), MOE_ERROR_INVALID_ARGUMENT,
-                     "no_such_kernel");
-    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "cpu_any_f64_experts_ref", plan), MOE_ERROR_UNSUPPORTED,
-                     "cpu_any_f64_experts_ref");
-    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "-cpu_any_f32_route_ref", plan), MOE_ERROR_UNSUPPORTED, "route");
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "no_such_kernel", plan),
+                     MOE_ERROR_INVALID_ARGUMENT, "no_such_kernel");
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "cpu_any_f64_experts_ref", plan),
+                     MOE_ERROR_UNSUPPORTED, "cpu_any_f64_experts_ref");
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "-cpu_any_f32_route_ref", plan),
+                     MOE_ERROR_UNSUPPORTED, "route");
 }
 
 nlohmann::json schema() {
@@ -156,7 +164,8 @@ std::map<std::string, std::string> reachable_codes() {
                 if (try_plan(format, type, filter, plan) != MOE_OK) continue;
                 for (const moe_candidate& one : candidates_of(plan)) {
                     const auto [place, is_new] = codes.emplace(one.reason_code, one.reason);
-                    EXPECT_TRUE(is_new || place->second == one.reason) << "two sentences for " << place->first;
+                    EXPECT_TRUE(is_new || place->second == one.reason)
+                        << "two sentences for " << place->first;
                 }
             }
     return codes;
@@ -177,8 +186,10 @@ TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
 
 TEST(Candidates, InstructionSetsAreAskedBeforeAnythingElse) {
     const auto all = candidates_of("nvfp4", MOE_TYPE_F64);
-    EXPECT_STREQ(named(all, "avx512_dense_f32_experts").reason_code, cpu::has_avx512() ? "weight_type" : "isa");
-    EXPECT_STREQ(named(all, "avx2_dense_f32_experts").reason_code, cpu::has_avx2() ? "weight_type" : "isa");
+    EXPECT_STREQ(named(all, "avx512_dense_f32_experts").reason_code,
+                 cpu::has_avx512() ? "weight_type" : "isa");
+    EXPECT_STREQ(named(all, "avx2_dense_f32_experts").reason_code,
+                 cpu::has_avx2() ? "weight_type" : "isa");
 }
 
 TEST(Candidates, PlanKernelAgreesWithTheList) {
@@ -190,8 +201,8 @@ TEST(Candidates, PlanKernelAgreesWithTheList) {
         EXPECT_EQ(name, chosen(candidates_of(plan), stage));
     }
     const char* name = nullptr;
-    EXPECT_MOE_ERROR(moe_plan_kernel(plan.get(), static_cast<moe_stage>(3), 1, &name), MOE_ERROR_INVALID_ARGUMENT,
-                     "stage is 3");
+    EXPECT_MOE_ERROR(moe_plan_kernel(plan.get(), static_cast<moe_stage>(3), 1, &name),
+                     MOE_ERROR_INVALID_ARGUMENT, "stage is 3");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a plan says of itself: golden text for three models, JSON by the schema, chunks, and layout ids.
+// What a plan says of itself: golden text for three models, JSON by the schema, chunks, and layout
+// ids.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,7 +64,8 @@ Runtime four_threads() {
 
 moe_status try_plan(const Question& question, Plan& out) {
     const Runtime runtime = four_threads();
-    moe_format format = test::format_named(question.format).format, router = test::format_named("bf16").format;
+    moe_format format = test::format_named(question.format).format,
+               router = test::format_named("bf16").format;
     format.struct_size = router.struct_size = sizeof format;
     const moe_format* formats[MOE_ROLE_COUNT];
     std::fill(std::begin(formats), std::end(formats), &format);
@@ -101,20 +103,23 @@ std::string explain(const Plan& plan, moe_explain_form form) {
     return text;
 }
 
-// What differs between machines or with every layout version becomes a placeholder: `by_machine` is a pattern of the stages whose
-// kernel depends on the instruction set. Candidates of instruction sets are left out.
+// What differs between machines or with every layout version becomes a placeholder: `by_machine` is
+// a pattern of the stages whose kernel depends on the instruction set. Candidates of instruction
+// sets are left out.
 std::string normalised(const std::string& text, const std::string& by_machine) {
     std::string out;
     std::istringstream lines(text);
     const std::pair<std::string, std::string> rules[] = {
         {"device cpu 0, 4 threads: .*", "device cpu 0, 4 threads: <reason>"},
         {"layout [0-9a-f]{32}", "layout <id>"},
-        {"stage (" + by_machine + "): (avx512_dense|avx2_dense|cpu_any)_f32_[a-z_]+", "stage $1: <by machine>"},
+        {"stage (" + by_machine + "): (avx512_dense|avx2_dense|cpu_any)_f32_[a-z_]+",
+         "stage $1: <by machine>"},
         {"  [-*] cpu_any_f32_(" + by_machine + ")_ref: .*", "  ? cpu_any_f32_$1_ref: <by machine>"},
     };
     for (std::string line; std::getline(lines, line);) {
         if (line.find(" avx") == 3) continue;
-        for (const auto& [pattern, with] : rules) line = test::Pattern(pattern).replaced(line, with);
+        for (const auto& [pattern, with] : rules)
+            line = test::Pattern(pattern).replaced(line, with);
         out += line + "\n";
     }
     return out;
@@ -123,8 +128,10 @@ std::string normalised(const std::string& text, const std::string& by_machine) {
 std::string stage_text(const std::string& stage, bool by_machine) {
     const std::string f32 = "cpu_any_f32_" + stage + "_ref", f64 = "cpu_any_f64_" + stage + "_ref";
     return "stage " + stage + ": " + (by_machine ? "<by machine>" : f32) + "\n" +
-           (by_machine ? "  ? " + f32 + ": <by machine>\n" : "  * " + f32 + ": the first of the list that applies\n") +
-           "  - " + f64 + ": its arithmetic does not match the intermediate type: F64 asks for float64\n";
+           (by_machine ? "  ? " + f32 + ": <by machine>\n"
+                       : "  * " + f32 + ": the first of the list that applies\n") +
+           "  - " + f64 +
+           ": its arithmetic does not match the intermediate type: F64 asks for float64\n";
 }
 
 struct Golden {
@@ -141,20 +148,22 @@ std::string text_of(const Golden& golden) {
            "stage dispatch: cpu_any_f32_dispatch_ref\n"
            "  * cpu_any_f32_dispatch_ref: the first of the list that applies\n" +
            stage_text("experts", golden.experts_by_machine) + stage_text("combine", false) +
-           stage_text("finish", golden.finish_by_machine) + golden.tail + "predicted time: none yet\n";
+           stage_text("finish", golden.finish_by_machine) + golden.tail +
+           "predicted time: none yet\n";
 }
 
 TEST(Explain, Qwen3InBf16) {
-    EXPECT_EQ(normalised(explain(plan_for({qwen3_30b(), "bf16"}), MOE_EXPLAIN_TEXT), "experts|finish"),
-              text_of({"layer hidden 2048 intermediate 768 experts 128 top_k 8 latent 0 shared 0\n"
-                       "slice 128 local experts, intermediate [0, +768)\n",
-                       true, true,
-                       "weights 1208483840 bytes, layout <id>\n"
-                       "  router bf16 x1: 524288 bytes\n"
-                       "  gate bf16 x128: 402653184 bytes\n"
-                       "  up bf16 x128: 402653184 bytes\n"
-                       "  down bf16 x128: 402653184 bytes\n"
-                       "workspace 71751424 bytes for 512 tokens, 512 at a time\n"}));
+    EXPECT_EQ(
+        normalised(explain(plan_for({qwen3_30b(), "bf16"}), MOE_EXPLAIN_TEXT), "experts|finish"),
+        text_of({"layer hidden 2048 intermediate 768 experts 128 top_k 8 latent 0 shared 0\n"
+                 "slice 128 local experts, intermediate [0, +768)\n",
+                 true, true,
+                 "weights 1208483840 bytes, layout <id>\n"
+                 "  router bf16 x1: 524288 bytes\n"
+                 "  gate bf16 x128: 402653184 bytes\n"
+                 "  up bf16 x128: 402653184 bytes\n"
+                 "  down bf16 x128: 402653184 bytes\n"
+                 "workspace 71751424 bytes for 512 tokens, 512 at a time\n"}));
 }
 
 TEST(Explain, MixtralInNvfp4) {
@@ -171,19 +180,21 @@ TEST(Explain, MixtralInNvfp4) {
 }
 
 TEST(Explain, DeepSeekV3InFp8) {
-    EXPECT_EQ(normalised(explain(plan_for({deepseek_v3(), "fp8_128x128", 4096}), MOE_EXPLAIN_TEXT), "none"),
-              text_of({"layer hidden 7168 intermediate 2048 experts 256 top_k 8 latent 0 shared 2048\n"
-                       "slice 256 local experts, intermediate [0, +2048)\n",
-                       false, false,
-                       "weights 11324762624 bytes, layout <id>\n"
-                       "  router bf16 x1: 3670016 bytes\n"
-                       "  gate fp8_128x128 x256: 3759013888 bytes\n"
-                       "  up fp8_128x128 x256: 3759013888 bytes\n"
-                       "  down fp8_128x128 x256: 3759013888 bytes\n"
-                       "  shared_gate fp8_128x128 x1: 14683648 bytes\n"
-                       "  shared_up fp8_128x128 x1: 14683648 bytes\n"
-                       "  shared_down fp8_128x128 x1: 14683648 bytes\n"
-                       "workspace 133983936 bytes for 4096 tokens, 276 at a time\n"}));
+    EXPECT_EQ(
+        normalised(explain(plan_for({deepseek_v3(), "fp8_128x128", 4096}), MOE_EXPLAIN_TEXT),
+                   "none"),
+        text_of({"layer hidden 7168 intermediate 2048 experts 256 top_k 8 latent 0 shared 2048\n"
+                 "slice 256 local experts, intermediate [0, +2048)\n",
+                 false, false,
+                 "weights 11324762624 bytes, layout <id>\n"
+                 "  router bf16 x1: 3670016 bytes\n"
+                 "  gate fp8_128x128 x256: 3759013888 bytes\n"
+                 "  up fp8_128x128 x256: 3759013888 bytes\n"
+                 "  down fp8_128x128 x256: 3759013888 bytes\n"
+                 "  shared_gate fp8_128x128 x1: 14683648 bytes\n"
+                 "  shared_up fp8_128x128 x1: 14683648 bytes\n"
+                 "  shared_down fp8_128x128 x1: 14683648 bytes\n"
+                 "workspace 133983936 bytes for 4096 tokens, 276 at a time\n"}));
 }
 
 // The part of JSON Schema that docs/explain.schema.json uses.
@@ -191,7 +202,8 @@ class Validator {
   public:
     explicit Validator(const nlohmann::json& schema) : root_(schema) {}
 
-    void check(const nlohmann::json& value, const nlohmann::json& rules, const std::string& where) const {
+    void check(const nlohmann::json& value, const nlohmann::json& rules,
+               const std::string& where) const {
         for (const auto& [key, rule] : rules.items()) check_rule(value, key, rule, rules, where);
     }
     bool holds(const nlohmann::json& value, const nlohmann::json& rules) const {
@@ -211,15 +223,16 @@ class Validator {
 
     static bool has_type(const nlohmann::json& value, const std::string& type) {
         return (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||
-               (type == "string" && value.is_string()) || (type == "boolean" && value.is_boolean()) ||
-               (type == "integer" && value.is_number_integer()) || (type == "number" && value.is_number()) ||
-               (type == "null" && value.is_null());
+               (type == "string" && value.is_string()) ||
+               (type == "boolean" && value.is_boolean()) ||
+               (type == "integer" && value.is_number_integer()) ||
+               (type == "number" && value.is_number()) || (type == "null" && value.is_null());
     }
 
     void check_rule(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
                     const nlohmann::json& rules, const std::string& where) const {
-        static const std::set<std::string> without_effect{"$schema", "$id", "title", "$defs", "then", "else",
-                                                          "minContains", "maxContains"};
+        static const std::set<std::string> without_effect{
+            "$schema", "$id", "title", "$defs", "then", "else", "minContains", "maxContains"};
         if (without_effect.count(key)) return;
         if (key == "$ref") {
             const auto path = nlohmann::json::json_pointer(rule.get<std::string>().substr(1));
@@ -232,10 +245,12 @@ class Validator {
                           where, key);
         }
         if (key == "const") return expect(value == rule, where, key);
-        if (key == "enum") return expect(std::count(rule.begin(), rule.end(), value) == 1, where, key);
+        if (key == "enum")
+            return expect(std::count(rule.begin(), rule.end(), value) == 1, where, key);
         if (key == "not") return expect(!holds(value, rule), where, key);
         if (key == "allOf") return check_all(value, rule, where);
-        if (key == "if") return check(value, holds(value, rule) ? rules.at("then") : rules.at("else"), where);
+        if (key == "if")
+            return check(value, holds(value, rule) ? rules.at("then") : rules.at("else"), where);
         if (value.is_object()) return check_object(value, key, rule, rules, where);
         if (value.is_array()) return check_array(value, key, rule, rules, where);
         if (value.is_string()) return check_string(value, key, rule, where);
@@ -243,15 +258,19 @@ class Validator {
         expect(value.is_null(), where, "unknown rule " + key);
     }
 
-    void check_all(const nlohmann::json& value, const nlohmann::json& all, const std::string& where) const {
+    void check_all(const nlohmann::json& value, const nlohmann::json& all,
+                   const std::string& where) const {
         for (const auto& rules : all) check(value, rules, where);
     }
-    void check_object(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
-                      const nlohmann::json& rules, const std::string& where) const {
+    void check_object(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const nlohmann::json& rules,
+                      const std::string& where) const {
         if (key == "required")
-            for (const auto& name : rule) expect(value.contains(name.get<std::string>()), where, "required " + name.dump());
+            for (const auto& name : rule)
+                expect(value.contains(name.get<std::string>()), where, "required " + name.dump());
         else if (key == "additionalProperties")
-            for (const auto& [name, unused] : value.items()) expect(rules["properties"].contains(name), where, "names: " + name);
+            for (const auto& [name, unused] : value.items())
+                expect(rules["properties"].contains(name), where, "names: " + name);
         else if (key == "properties")
             for (const auto& [name, inner] : rule.items()) {
                 if (value.contains(name)) check(value[name], inner, where + "." + name);
@@ -259,26 +278,30 @@ class Validator {
         else
             expect(false, where, "unknown rule " + key);
     }
-    void check_array(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
-                     const nlohmann::json& rules, const std::string& where) const {
+    void check_array(const nlohmann::json& value, const std::string& key,
+                     const nlohmann::json& rule, const nlohmann::json& rules,
+                     const std::string& where) const {
         if (key == "minItems") return expect(value.size() >= rule.get<size_t>(), where, key);
         if (key == "maxItems") return expect(value.size() <= rule.get<size_t>(), where, key);
         if (key == "items")
-            for (size_t i = 0; i < value.size(); ++i) check(value[i], rule, where + "[" + std::to_string(i) + "]");
+            for (size_t i = 0; i < value.size(); ++i)
+                check(value[i], rule, where + "[" + std::to_string(i) + "]");
         else if (key == "contains") {
-            const auto n = std::count_if(value.begin(), value.end(), [&](const auto& one) { return holds(one, rule); });
-            expect(n >= rules.value("minContains", 1) && n <= rules.value("maxContains", INT32_MAX), where, key);
+            const auto n = std::count_if(value.begin(), value.end(),
+                                         [&](const auto& one) { return holds(one, rule); });
+            expect(n >= rules.value("minContains", 1) && n <= rules.value("maxContains", INT32_MAX),
+                   where, key);
         } else
             expect(false, where, "unknown rule " + key);
     }
-    void check_string(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
-                      const std::string& where) const {
+    void check_string(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const std::string& where) const {
         const auto text = value.get<std::string>();
         if (key == "minLength") return expect(text.size() >= rule.get<size_t>(), where, key);
         expect(key == "pattern" && test::Pattern(rule.get<std::string>()).is_in(text), where, key);
     }
-    void check_number(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
-                      const std::string& where) const {
+    void check_number(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const std::string& where) const {
         if (key == "minimum") return expect(value >= rule, where, key);
         if (key == "maximum") return expect(value <= rule, where, key);
         expect(key == "multipleOf" && value.get<int64_t>() % rule.get<int64_t>() == 0, where, key);
@@ -302,11 +325,11 @@ TEST(Explain, JsonFollowsTheSchema) {
     slice.expert_count = 5;
     moe_layer_desc latent = test::plain_layer(64, 48, 8, 2);
     latent.latent = 32;
-    const Question questions[] = {{qwen3_30b(), "bf16"},
-                                  {deepseek_v3(), "fp8_128x128", 17},
-                                  {mixtral(), "q4_k", 3, MOE_TYPE_F16, 0, &slice},
-                                  {latent, "f32", 9, MOE_TYPE_F32, 0, nullptr, MOE_STAGE_EXPERTS,
-                                   "cpu_any_f32_experts_ref"}};
+    const Question questions[] = {
+        {qwen3_30b(), "bf16"},
+        {deepseek_v3(), "fp8_128x128", 17},
+        {mixtral(), "q4_k", 3, MOE_TYPE_F16, 0, &slice},
+        {latent, "f32", 9, MOE_TYPE_F32, 0, nullptr, MOE_STAGE_EXPERTS, "cpu_any_f32_experts_ref"}};
     for (const Question& question : questions) {
         const auto json = nlohmann::json::parse(explain(plan_for(question), MOE_EXPLAIN_JSON));
         Validator(rules).check(json, rules, "explain");
@@ -363,12 +386,13 @@ TEST(Chunks, FitTheBudgetAndAreTheLargestThatDo) {
     }
     EXPECT_EQ(before, 1024) << "the last budget is enough for a full chunk";
     Plan none;
-    EXPECT_MOE_ERROR(try_plan({layer, "bf16", 8, MOE_TYPE_BF16, one - 1}, none), MOE_ERROR_INVALID_ARGUMENT,
-                     "one token needs " + std::to_string(one));
+    EXPECT_MOE_ERROR(try_plan({layer, "bf16", 8, MOE_TYPE_BF16, one - 1}, none),
+                     MOE_ERROR_INVALID_ARGUMENT, "one token needs " + std::to_string(one));
 }
 
 TEST(Chunks, WorkspaceIsMonotoneInTokens) {
-    const Plan plan = plan_for({test::plain_layer(64, 48, 16, 4), "f32", 300, MOE_TYPE_F32, 200000});
+    const Plan plan =
+        plan_for({test::plain_layer(64, 48, 16, 4), "f32", 300, MOE_TYPE_F32, 200000});
     uint64_t before = 0;
     for (int64_t tokens = 0; tokens <= 300; ++tokens) {
         const uint64_t bytes = bytes_for(plan, tokens);
@@ -391,7 +415,9 @@ TEST(Layout, IdDependsOnWhatWeightsHoldAndOnNothingElse) {
     EXPECT_EQ(layout_of({layer, "f32", 7}), id) << "max_tokens";
     EXPECT_EQ(layout_of({layer, "f32", 512, MOE_TYPE_F16}), id) << "types of activations";
     EXPECT_EQ(layout_of({layer, "f32", 512, MOE_TYPE_BF16, 1 << 20}), id) << "workspace";
-    EXPECT_EQ(layout_of({layer, "f32", 512, MOE_TYPE_BF16, 0, nullptr, 0, "cpu_any_f32_experts_ref"}), id) << "kernels";
+    EXPECT_EQ(
+        layout_of({layer, "f32", 512, MOE_TYPE_BF16, 0, nullptr, 0, "cpu_any_f32_experts_ref"}), id)
+        << "kernels";
     moe_layer_desc routed = layer;
     routed.score = MOE_SCORE_SIGMOID;
     routed.top_k = 3;

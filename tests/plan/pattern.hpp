@@ -1,5 +1,5 @@
-// Extended regular expressions by the system's <regex.h>: what gcc 12 makes of std::regex does not compile without warnings under
-// sanitizers.
+// Extended regular expressions by the system's <regex.h>: what gcc 12 makes of std::regex does not
+// compile without warnings under sanitizers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,10 +28,13 @@ class Pattern {
         std::array<regmatch_t, 4> found;
         if (regexec(&compiled_, text.c_str(), found.size(), found.data(), 0) != 0) return text;
         const auto part = [&](const regmatch_t& match) {
-            return text.substr(static_cast<size_t>(match.rm_so), static_cast<size_t>(match.rm_eo - match.rm_so));
+            return text.substr(static_cast<size_t>(match.rm_so),
+                               static_cast<size_t>(match.rm_eo - match.rm_so));
         };
-        if (const size_t group = with.find("$1"); group != std::string::npos) with.replace(group, 2, part(found[1]));
-        return text.substr(0, static_cast<size_t>(found[0].rm_so)) + with + text.substr(static_cast<size_t>(found[0].rm_eo));
+        if (const size_t group = with.find("$1"); group != std::string::npos)
+            with.replace(group, 2, part(found[1]));
+        return text.substr(0, static_cast<size_t>(found[0].rm_so)) + with +
+               text.substr(static_cast<size_t>(found[0].rm_eo));
     }
 
   private:

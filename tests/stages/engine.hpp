@@ -1,5 +1,6 @@
-// A small engine that owns routing, rows and output itself and calls the stages one by one, as the stage tests need it. Activations are
-// float32, so that nothing is rounded between stages and results can be compared to the bit.
+// A small engine that owns routing, rows and output itself and calls the stages one by one, as the
+// stage tests need it. Activations are float32, so that nothing is rounded between stages and
+// results can be compared to the bit.
 #pragma once
 
 #include <limits>
@@ -29,7 +30,11 @@ using Floats = std::vector<float>;
 class Engine {
   public:
     explicit Engine(const moe_layer_desc& desc, const EngineChoices& choices = {})
-        : tensors(desc), T(choices.n_tokens), k(desc.top_k), H(desc.hidden), L(tensors.layer.expert_width()) {
+        : tensors(desc),
+          T(choices.n_tokens),
+          k(desc.top_k),
+          H(desc.hidden),
+          L(tensors.layer.expert_width()) {
         make_handles(choices);
         x = gaussian(T * H, 42);
         ids.assign(slots(), -9);
@@ -102,7 +107,8 @@ class Engine {
         row_ids.resize(static_cast<size_t>(offsets.back()));
     }
 
-    // Arguments of one cell of the layout table, after route and dispatch. Rows that must not be read are poison.
+    // Arguments of one cell of the layout table, after route and dispatch. Rows that must not be
+    // read are poison.
     moe_experts_args experts_args(moe_in_layout in, moe_out_layout out) {
         auto args = moe_test::sized<moe_experts_args>();
         args.in_layout = in;
@@ -127,9 +133,10 @@ class Engine {
     }
     // Output rows of `width`; what is not written stays not_written.
     Floats experts(moe_experts_args args, int64_t width) {
-        const int64_t rows = args.out_layout != MOE_OUT_ROWS     ? args.out_layout == MOE_OUT_REDUCED ? T : T * k
+        const int64_t rows = args.out_layout != MOE_OUT_ROWS
+                                 ? args.out_layout == MOE_OUT_REDUCED ? T : T * k
                              : args.in_layout == MOE_IN_BATCHED ? n_local() * args.batch_capacity
-                                                                 : args.n_rows;
+                                                                : args.n_rows;
         Floats out(static_cast<size_t>(rows * width), not_written);
         args.out = out.data();
         EXPECT_MOE_OK(try_experts(args));
@@ -137,7 +144,8 @@ class Engine {
     }
 
     // Rows by slot, as PER_SLOT gives them, from ROWS output.
-    Floats by_slot(const Floats& rows, const std::vector<int32_t>& slot_of_row, int64_t width) const {
+    Floats by_slot(const Floats& rows, const std::vector<int32_t>& slot_of_row,
+                   int64_t width) const {
         Floats out(slots() * static_cast<size_t>(width), 0.0f);
         for (size_t r = 0; r < slot_of_row.size(); ++r)
             for (int64_t i = 0; i < width; ++i) {
@@ -183,7 +191,8 @@ class Engine {
         args.ids = ids.data();
         args.weights = weights.data();
         args.accumulate = !accumulate_to.empty();
-        Floats out = accumulate_to.empty() ? Floats(static_cast<size_t>(T * H), not_written) : accumulate_to;
+        Floats out =
+            accumulate_to.empty() ? Floats(static_cast<size_t>(T * H), not_written) : accumulate_to;
         args.out = out.data();
         EXPECT_MOE_OK(moe_finish(plan.get(), resident.get(), workspace.get(), &args));
         return out;
@@ -235,7 +244,8 @@ class Engine {
     }
     const float* gather(const std::vector<int32_t>& slot_of_row) {
         gathered_.assign(slot_of_row.size() * static_cast<size_t>(H), poison);
-        for (size_t r = 0; r < slot_of_row.size(); ++r) copy_token(static_cast<int64_t>(r), slot_of_row[r]);
+        for (size_t r = 0; r < slot_of_row.size(); ++r)
+            copy_token(static_cast<int64_t>(r), slot_of_row[r]);
         return gathered_.data();
     }
     void batch(moe_experts_args& args) {
@@ -245,7 +255,8 @@ class Engine {
         for (int64_t e = 0; e < n_local(); ++e)
             for (int64_t i = 0; i < counts[static_cast<size_t>(e)]; ++i) {
                 const auto row = static_cast<size_t>(e * capacity + i);
-                batch_slots_[row] = row_ids[static_cast<size_t>(offsets[static_cast<size_t>(e)] + i)];
+                batch_slots_[row] =
+                    row_ids[static_cast<size_t>(offsets[static_cast<size_t>(e)] + i)];
                 row_weights_[row] = weights[static_cast<size_t>(batch_slots_[row])];
             }
         args.x = gather(batch_slots_);

@@ -1,4 +1,5 @@
-// moe_finish by parts and over slices, accumulation, the device-side number of tokens, and what a stage does with bad rows.
+// moe_finish by parts and over slices, accumulation, the device-side number of tokens, and what a
+// stage does with bad rows.
 #include <gtest/gtest.h>
 
 #include "tests/stages/engine.hpp"
@@ -52,7 +53,8 @@ TEST(Finish, SlicesAddUpToTheLayer) {
         Engine whole(layer_with_everything(latent));
         const Floats wanted = whole.forward();
         const moe_slice first = features(0, 16, 0, 16), second = features(16, 32, 16, 16);
-        Engine a(layer_with_everything(latent), {.slice = &first}), b(layer_with_everything(latent), {.slice = &second});
+        Engine a(layer_with_everything(latent), {.slice = &first}),
+            b(layer_with_everything(latent), {.slice = &second});
         ASSERT_TRUE(same_routing(a, b));
         const Floats routed = sum(a.forward(), b.forward());
         const Floats shared = sum(a.finish({}, MOE_FINISH_SHARED), b.finish({}, MOE_FINISH_SHARED));
@@ -62,7 +64,8 @@ TEST(Finish, SlicesAddUpToTheLayer) {
             got = a.finish(routed, MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_COMBINE);
             for (size_t i = 0; i < got.size(); ++i) got[i] += shared[i] * 0.5f;
         } else {
-            got = a.finish(sum(routed, shared), MOE_FINISH_DOWN_BIAS | MOE_FINISH_COMBINE | MOE_FINISH_IDENTITY);
+            got = a.finish(sum(routed, shared),
+                           MOE_FINISH_DOWN_BIAS | MOE_FINISH_COMBINE | MOE_FINISH_IDENTITY);
         }
         EXPECT_LT(moe_test::worst_row_error(got, wanted, 64), 1e-6) << "latent " << latent;
     }
@@ -77,10 +80,12 @@ TEST(Finish, PartsOneByOneAddUpToTheWhole) {
         const Floats wanted = engine.finish(routed);
         Floats steps = routed;
         if (latent) {
-            steps = engine.finish(routed, MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_COMBINE);
+            steps = engine.finish(routed,
+                                  MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_COMBINE);
             steps = engine.finish({}, MOE_FINISH_SHARED | MOE_FINISH_COMBINE, steps);
         } else {
-            for (const uint32_t part : {MOE_FINISH_DOWN_BIAS, MOE_FINISH_IDENTITY, MOE_FINISH_SHARED, MOE_FINISH_COMBINE}) {
+            for (const uint32_t part : {MOE_FINISH_DOWN_BIAS, MOE_FINISH_IDENTITY,
+                                        MOE_FINISH_SHARED, MOE_FINISH_COMBINE}) {
                 const Floats before = steps;
                 steps = engine.finish(before, part);
                 EXPECT_NE(steps, before) << "part " << part << " does nothing";
@@ -118,26 +123,31 @@ TEST(Finish, LatentSumsNeedTheirProjection) {
     args.x = engine.x.data();
     args.out = out.data();
     args.parts = MOE_FINISH_SHARED;
-    EXPECT_MOE_ERROR(moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
-                     MOE_ERROR_INVALID_ARGUMENT, "MOE_FINISH_LATENT");
+    EXPECT_MOE_ERROR(
+        moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
+        MOE_ERROR_INVALID_ARGUMENT, "MOE_FINISH_LATENT");
     args.parts = 64;
-    EXPECT_MOE_ERROR(moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
-                     MOE_ERROR_INVALID_ARGUMENT, "parts is 0x40");
+    EXPECT_MOE_ERROR(
+        moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
+        MOE_ERROR_INVALID_ARGUMENT, "parts is 0x40");
 }
 
 TEST(Finish, MayWorkInPlace) {
     Engine whole(layer_with_everything(0));
-    Engine engine(layer_with_everything(0), {.max_workspace_bytes = whole.plan->workspace_need(3).host_bytes});
+    Engine engine(layer_with_everything(0),
+                  {.max_workspace_bytes = whole.plan->workspace_need(3).host_bytes});
     ASSERT_LT(engine.plan->setup.chunk_tokens, engine.T);
     engine.route();
     engine.dispatch(1);
-    Floats routed = engine.combine(MOE_IN_TOKENS, engine.experts(engine.experts_args(MOE_IN_TOKENS, MOE_OUT_PER_SLOT), 64));
+    Floats routed = engine.combine(
+        MOE_IN_TOKENS, engine.experts(engine.experts_args(MOE_IN_TOKENS, MOE_OUT_PER_SLOT), 64));
     const Floats wanted = engine.finish(routed);
     auto args = moe_test::sized<moe_finish_args>();
     args.n_tokens = engine.T;
     args.routed = args.out = routed.data();
     args.x = engine.x.data();
-    ASSERT_MOE_OK(moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args));
+    ASSERT_MOE_OK(
+        moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args));
     EXPECT_EQ(routed, wanted);
     EXPECT_EQ(engine.forward(), wanted);
 }
@@ -147,12 +157,16 @@ TEST(Identity, WholePlansAddThemInCombineAndPartialOnesInFinish) {
     Engine whole(desc), partial(desc, {.partial = true});
     const Floats wanted = whole.forward();
     ASSERT_TRUE(same_routing(whole, partial));
-    ASSERT_GT(std::count_if(whole.ids.begin(), whole.ids.end(), [](int32_t id) { return id >= 6; }), 0);
+    ASSERT_GT(std::count_if(whole.ids.begin(), whole.ids.end(), [](int32_t id) { return id >= 6; }),
+              0);
     EXPECT_LT(moe_test::worst_row_error(partial.finish(partial.forward()), wanted, 64), 1e-6);
     partial.dispatch(1);
-    const Floats reduced = partial.experts(partial.experts_args(MOE_IN_SORTED, MOE_OUT_REDUCED), 64);
+    const Floats reduced =
+        partial.experts(partial.experts_args(MOE_IN_SORTED, MOE_OUT_REDUCED), 64);
     EXPECT_EQ(reduced, partial.forward());
-    EXPECT_GT(moe_test::worst_row_error(partial.finish(reduced, 31u & ~MOE_FINISH_IDENTITY), wanted, 64), 1e-2);
+    EXPECT_GT(
+        moe_test::worst_row_error(partial.finish(reduced, 31u & ~MOE_FINISH_IDENTITY), wanted, 64),
+        1e-2);
     // A whole plan's combine asks for x.
     whole.dispatch(1);
     const Floats slots = whole.experts(whole.experts_args(MOE_IN_TOKENS, MOE_OUT_PER_SLOT), 64);
@@ -160,7 +174,8 @@ TEST(Identity, WholePlansAddThemInCombineAndPartialOnesInFinish) {
     Floats out(static_cast<size_t>(whole.T * 64));
     args.out = out.data();
     args.x = nullptr;
-    EXPECT_MOE_ERROR(moe_combine(whole.plan.get(), whole.workspace.get(), &args), MOE_ERROR_INVALID_ARGUMENT, "x is NULL");
+    EXPECT_MOE_ERROR(moe_combine(whole.plan.get(), whole.workspace.get(), &args),
+                     MOE_ERROR_INVALID_ARGUMENT, "x is NULL");
 }
 
 TEST(Stages, AccumulateAddsToWhatIsThere) {
@@ -177,7 +192,8 @@ TEST(Stages, AccumulateAddsToWhatIsThere) {
         ASSERT_MOE_OK(engine.try_experts(args));
         EXPECT_EQ(out, sum(before, plain)) << "in " << in;
     }
-    const Floats slots = engine.experts(engine.experts_args(MOE_IN_TOKENS, MOE_OUT_PER_SLOT), engine.L);
+    const Floats slots =
+        engine.experts(engine.experts_args(MOE_IN_TOKENS, MOE_OUT_PER_SLOT), engine.L);
     Floats out = before;
     auto args = engine.combine_args(MOE_IN_TOKENS, slots);
     args.out = out.data();
@@ -205,13 +221,15 @@ TEST(Stages, TheDeviceSideNumberOfTokensIsRespected) {
         };
         expect_first(engine.forward(), engine.H);
         engine.route();
-        EXPECT_EQ(engine.ids[static_cast<size_t>(true_tokens * engine.k)], -9) << "ids beyond were written";
+        EXPECT_EQ(engine.ids[static_cast<size_t>(true_tokens * engine.k)], -9)
+            << "ids beyond were written";
         engine.dispatch(4);
         for (const int32_t slot : engine.row_ids) EXPECT_LT(slot, true_tokens * engine.k);
         for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED}) {
             const Floats rows = engine.experts(engine.experts_args(in, MOE_OUT_ROWS), engine.L);
             expect_first(engine.finish(engine.combine(MOE_IN_SORTED, rows)), engine.H);
-            const Floats slots = engine.experts(engine.experts_args(in, MOE_OUT_PER_SLOT), engine.L);
+            const Floats slots =
+                engine.experts(engine.experts_args(in, MOE_OUT_PER_SLOT), engine.L);
             EXPECT_EQ(slots[static_cast<size_t>(true_tokens * engine.k * engine.L)], not_written);
             expect_first(engine.finish(engine.combine(MOE_IN_TOKENS, slots)), engine.H);
         }
@@ -225,9 +243,11 @@ TEST(Faults, TokensOutOfRangeAreClamped) {
         const Floats wanted = engine.forward();
         engine.n_tokens_device = &tokens;
         EXPECT_EQ(engine.forward(), tokens < 0 ? Floats(wanted.size(), not_written) : wanted);
-        EXPECT_EQ(engine.faults().faults, static_cast<uint32_t>(MOE_FAULT_TOKENS_OUT_OF_RANGE)) << tokens;
+        EXPECT_EQ(engine.faults().faults, static_cast<uint32_t>(MOE_FAULT_TOKENS_OUT_OF_RANGE))
+            << tokens;
         engine.route();
-        EXPECT_EQ(engine.faults().faults, static_cast<uint32_t>(MOE_FAULT_TOKENS_OUT_OF_RANGE)) << tokens;
+        EXPECT_EQ(engine.faults().faults, static_cast<uint32_t>(MOE_FAULT_TOKENS_OUT_OF_RANGE))
+            << tokens;
         EXPECT_EQ(engine.faults().faults, 0u) << "faults are told once";
     }
 }
@@ -261,7 +281,8 @@ class BadRows : public testing::Test {
         engine.dispatch(4);
     }
     // Runs with the rows as they now are and expects the fault; unskipped rows are as before.
-    void expect_skipped(moe_experts_args args, const Floats& before, int64_t n_skipped, const char* what) {
+    void expect_skipped(moe_experts_args args, const Floats& before, int64_t n_skipped,
+                        const char* what) {
         const Floats got = engine.experts(args, engine.L);
         const auto faults = engine.faults();
         EXPECT_EQ(faults.faults, static_cast<uint32_t>(MOE_FAULT_OFFSETS_OUT_OF_RANGE)) << what;
@@ -303,7 +324,8 @@ TEST_F(BadRows, RowIdsAreSkipped) {
             if (in == MOE_IN_TOKENS && out != MOE_OUT_ROWS) continue;
             const auto row = static_cast<size_t>(engine.offsets[2]);
             for (const int32_t bad : {33, -2, INT32_MAX, INT32_MIN}) {
-                if (in == MOE_IN_SORTED && out == MOE_OUT_ROWS && bad > 0) continue;  // marks of padding only
+                if (in == MOE_IN_SORTED && out == MOE_OUT_ROWS && bad > 0)
+                    continue;  // marks of padding only
                 engine.row_ids[row] = bad;
                 expect_skipped(args, before, 1, "row id");
                 engine.row_ids = good;
@@ -314,7 +336,8 @@ TEST_F(BadRows, RowIdsAreSkipped) {
 TEST_F(BadRows, CountsAreClamped) {
     const auto good = engine.counts;
     auto args = engine.experts_args(MOE_IN_BATCHED, MOE_OUT_ROWS);
-    // Rows beyond the counts are poison: a count that is too large gives rows of NaN there, inside the batch.
+    // Rows beyond the counts are poison: a count that is too large gives rows of NaN there, inside
+    // the batch.
     const Floats before = engine.experts(args, engine.L);
     for (const int64_t bad : {int64_t{-1}, INT64_MIN}) {
         engine.counts[1] = bad;
@@ -368,11 +391,13 @@ TEST_F(BadRows, DispatchNeedsRoom) {
         const int64_t needed = args.row_capacity;
         EXPECT_EQ(needed, engine.T * engine.k + 6 * (std::max(block, 1) - 1));
         args.row_capacity -= 1;
-        EXPECT_MOE_ERROR(moe_dispatch(engine.plan.get(), engine.workspace.get(), &args), MOE_ERROR_INVALID_ARGUMENT,
+        EXPECT_MOE_ERROR(moe_dispatch(engine.plan.get(), engine.workspace.get(), &args),
+                         MOE_ERROR_INVALID_ARGUMENT,
                          "row_capacity is " + std::to_string(needed - 1));
-        EXPECT_MOE_ERROR(moe_dispatch(engine.plan.get(), engine.workspace.get(), &args), MOE_ERROR_INVALID_ARGUMENT,
-                         "may need " + std::to_string(needed));
-        for (const int32_t id : engine.row_ids) ASSERT_EQ(id, -77) << "written by a call that failed";
+        EXPECT_MOE_ERROR(moe_dispatch(engine.plan.get(), engine.workspace.get(), &args),
+                         MOE_ERROR_INVALID_ARGUMENT, "may need " + std::to_string(needed));
+        for (const int32_t id : engine.row_ids)
+            ASSERT_EQ(id, -77) << "written by a call that failed";
         args.row_capacity = needed;
         EXPECT_MOE_OK(moe_dispatch(engine.plan.get(), engine.workspace.get(), &args));
     }

@@ -1,5 +1,5 @@
-// The stage calls against moe_forward, to the bit: every cell of the layout table of moe.h, chunks, weights on the input, latent rows,
-// stopping before the activation.
+// The stage calls against moe_forward, to the bit: every cell of the layout table of moe.h, chunks,
+// weights on the input, latent rows, stopping before the activation.
 #include <gtest/gtest.h>
 
 #include "libmoe/layer/activation.hpp"
@@ -61,8 +61,10 @@ struct NamedLayer {
 };
 
 std::vector<NamedLayer> layers() {
-    return {{"biased", biased_layer()},   {"input_weighted", input_weighted_layer()},
-            {"latent", latent_layer()},   {"ungated", ungated_layer()},
+    return {{"biased", biased_layer()},
+            {"input_weighted", input_weighted_layer()},
+            {"latent", latent_layer()},
+            {"ungated", ungated_layer()},
             {"identity", identity_layer()}};
 }
 
@@ -80,7 +82,8 @@ Floats routed_by(Engine& engine, moe_in_layout in, moe_out_layout out) {
 
 bool adds_identity(const Engine& engine, moe_out_layout out) {
     // Rows and slots are summed by moe_combine, which adds the identity experts of a whole plan.
-    return !engine.tensors.layer.n_identity_experts || engine.plan->partial || out != MOE_OUT_REDUCED;
+    return !engine.tensors.layer.n_identity_experts || engine.plan->partial ||
+           out != MOE_OUT_REDUCED;
 }
 
 void check_all_cells(Engine& engine) {
@@ -96,8 +99,9 @@ void check_all_cells(Engine& engine) {
                 if (!adds_identity(engine, out)) continue;
                 const Floats routed = routed_by(engine, in, out);
                 const Floats got = engine.plan->partial ? routed : engine.finish(routed);
-                EXPECT_EQ(got, wanted) << "block " << block << " in " << in << " out " << out << ", error "
-                                       << moe_test::worst_row_error(got, wanted, static_cast<size_t>(engine.H));
+                EXPECT_EQ(got, wanted)
+                    << "block " << block << " in " << in << " out " << out << ", error "
+                    << moe_test::worst_row_error(got, wanted, static_cast<size_t>(engine.H));
             }
     }
     EXPECT_EQ(engine.faults().faults, 0u);
@@ -156,7 +160,8 @@ TEST(Stages, PartialPlansGiveTheirRoutedSum) {
     features.intermediate_begin = 16;
     features.intermediate_count = 16;
     for (const NamedLayer& layer : layers())
-        for (const moe_slice* slice : {static_cast<const moe_slice*>(nullptr), static_cast<const moe_slice*>(&features)}) {
+        for (const moe_slice* slice :
+             {static_cast<const moe_slice*>(nullptr), static_cast<const moe_slice*>(&features)}) {
             SCOPED_TRACE(layer.name);
             Engine engine(layer.desc, {.slice = slice, .partial = true});
             check_all_cells(engine);
@@ -172,24 +177,28 @@ TEST(Stages, PartialPlansGiveTheirRoutedSum) {
     EXPECT_EQ(routed_by(engine, MOE_IN_BATCHED, MOE_OUT_ROWS), wanted);
 }
 
-// A workspace for fewer tokens than the plan's max_tokens serves calls with as few; rows have no number of tokens at all.
+// A workspace for fewer tokens than the plan's max_tokens serves calls with as few; rows have no
+// number of tokens at all.
 TEST(Stages, SmallerWorkspacesServeSmallerCalls) {
     for (const NamedLayer& layer : layers()) {
         SCOPED_TRACE(layer.name);
         Engine probe(layer.desc, {.n_tokens = 11, .max_tokens = 200});
         ASSERT_LT(bytes_for(probe, 11), bytes_for(probe, 200));
-        Engine engine(layer.desc, {.n_tokens = 11, .max_tokens = 200, .workspace_bytes = bytes_for(probe, 11)});
+        Engine engine(layer.desc,
+                      {.n_tokens = 11, .max_tokens = 200, .workspace_bytes = bytes_for(probe, 11)});
         check_all_cells(engine);
 
         probe.route();
         probe.dispatch(4);
-        Engine least(layer.desc, {.n_tokens = 11, .max_tokens = 200, .workspace_bytes = bytes_for(probe, 1)});
+        Engine least(layer.desc,
+                     {.n_tokens = 11, .max_tokens = 200, .workspace_bytes = bytes_for(probe, 1)});
         auto args = probe.experts_args(MOE_IN_SORTED, MOE_OUT_ROWS);
         const Floats wanted = probe.experts(args, probe.L);
         args.n_tokens = 0;
         Floats row_weights;
         for (const int32_t slot : probe.row_ids)
-            row_weights.push_back(slot < 0 ? test::poison : probe.weights[static_cast<size_t>(slot)]);
+            row_weights.push_back(slot < 0 ? test::poison
+                                           : probe.weights[static_cast<size_t>(slot)]);
         args.row_weights = row_weights.data();
         args.weights = nullptr;
         EXPECT_EQ(least.experts(args, least.L), wanted);
@@ -197,7 +206,8 @@ TEST(Stages, SmallerWorkspacesServeSmallerCalls) {
         args.n_tokens = 2;
         Floats out(wanted.size());
         args.out = out.data();
-        EXPECT_MOE_ERROR(least.try_experts(args), MOE_ERROR_WORKSPACE_TOO_SMALL, std::to_string(bytes_for(probe, 2)));
+        EXPECT_MOE_ERROR(least.try_experts(args), MOE_ERROR_WORKSPACE_TOO_SMALL,
+                         std::to_string(bytes_for(probe, 2)));
     }
 }
 
@@ -254,17 +264,21 @@ TEST(Stages, LatentRowsMayBeGiven) {
         args.x_is_latent = 1;
         args.x = latent.data();
         const Floats got = engine.experts(args, engine.L);
-        EXPECT_LT(moe_test::worst_row_error(got, wanted, static_cast<size_t>(engine.L)), 1e-5) << "out " << out;
+        EXPECT_LT(moe_test::worst_row_error(got, wanted, static_cast<size_t>(engine.L)), 1e-5)
+            << "out " << out;
     }
     Floats rows(static_cast<size_t>(engine.n_rows() * engine.L), test::poison);
     for (int64_t r = 0; r < engine.n_rows(); ++r)
         if (const int32_t slot = engine.row_ids[static_cast<size_t>(r)]; slot >= 0)
-            std::copy_n(latent.data() + slot / engine.k * engine.L, engine.L, rows.data() + r * engine.L);
+            std::copy_n(latent.data() + slot / engine.k * engine.L, engine.L,
+                        rows.data() + r * engine.L);
     auto args = engine.experts_args(MOE_IN_SORTED, MOE_OUT_REDUCED);
     const Floats wanted = engine.experts(args, engine.L);
     args.x_is_latent = 1;
     args.x = rows.data();
-    EXPECT_LT(moe_test::worst_row_error(engine.experts(args, engine.L), wanted, static_cast<size_t>(engine.L)), 1e-5);
+    EXPECT_LT(moe_test::worst_row_error(engine.experts(args, engine.L), wanted,
+                                        static_cast<size_t>(engine.L)),
+              1e-5);
     Engine without(biased_layer());
     args = without.experts_args(MOE_IN_TOKENS, MOE_OUT_REDUCED);
     args.x_is_latent = 1;
@@ -272,7 +286,8 @@ TEST(Stages, LatentRowsMayBeGiven) {
 }
 
 // [gate, up] of one slot in double.
-std::vector<double> pre_activation(const Engine& engine, size_t slot, int64_t first, int64_t count) {
+std::vector<double> pre_activation(const Engine& engine, size_t slot, int64_t first,
+                                   int64_t count) {
     const Layer& layer = engine.tensors.layer;
     const int32_t expert = engine.ids[slot];
     const auto* token = engine.x.data() + static_cast<int64_t>(slot) / engine.k * engine.H;
@@ -282,7 +297,8 @@ std::vector<double> pre_activation(const Engine& engine, size_t slot, int64_t fi
         for (int64_t i = first; i < first + count; ++i) {
             double sum = 0;
             for (int64_t c = 0; c < engine.H; ++c)
-                sum += static_cast<double>(engine.tensors.at(role, expert, i, c)) * token[c] * weight;
+                sum +=
+                    static_cast<double>(engine.tensors.at(role, expert, i, c)) * token[c] * weight;
             out.push_back(sum + (has_bias ? engine.tensors.at(bias, expert, 0, i) : 0.0f));
         }
     };
@@ -295,7 +311,8 @@ Floats all_pre_activations(const Engine& engine) {
     Floats out;
     const Slice& slice = engine.plan->layout.slice;
     for (size_t slot = 0; slot < engine.slots(); ++slot)
-        for (const double value : pre_activation(engine, slot, slice.intermediate_begin, slice.intermediate_count))
+        for (const double value :
+             pre_activation(engine, slot, slice.intermediate_begin, slice.intermediate_count))
             out.push_back(static_cast<float>(value));
     return out;
 }
@@ -306,11 +323,13 @@ TEST(Stages, StoppingBeforeTheActivationGivesGateAndUp) {
     features.intermediate_begin = 16;
     features.intermediate_count = 32;
     for (const moe_layer_desc& desc : {biased_layer(), input_weighted_layer(), ungated_layer()})
-        for (const moe_slice* slice : {static_cast<const moe_slice*>(nullptr), static_cast<const moe_slice*>(&features)}) {
+        for (const moe_slice* slice :
+             {static_cast<const moe_slice*>(nullptr), static_cast<const moe_slice*>(&features)}) {
             Engine engine(desc, {.slice = slice});
             engine.route();
             engine.dispatch(4);
-            const int64_t width = engine.plan->layout.slice.intermediate_count * (desc.is_gated ? 2 : 1);
+            const int64_t width =
+                engine.plan->layout.slice.intermediate_count * (desc.is_gated ? 2 : 1);
             const Floats wanted = all_pre_activations(engine);
             const auto run = [&](moe_in_layout in, moe_out_layout out) {
                 auto args = engine.experts_args(in, out);
@@ -321,12 +340,14 @@ TEST(Stages, StoppingBeforeTheActivationGivesGateAndUp) {
             EXPECT_LT(moe_test::worst_row_error(slots, wanted, static_cast<size_t>(width)), 1e-6);
             EXPECT_EQ(run(MOE_IN_SORTED, MOE_OUT_PER_SLOT), slots);
             for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED})
-                EXPECT_EQ(engine.by_slot(run(in, MOE_OUT_ROWS), engine.row_ids, width), slots) << "in " << in;
+                EXPECT_EQ(engine.by_slot(run(in, MOE_OUT_ROWS), engine.row_ids, width), slots)
+                    << "in " << in;
             const Floats batch = run(MOE_IN_BATCHED, MOE_OUT_ROWS);
             EXPECT_EQ(engine.by_slot(batch, engine.batch_slots(), width), slots);
             auto args = engine.experts_args(MOE_IN_TOKENS, MOE_OUT_REDUCED);
             args.stop_before_activation = 1;
-            EXPECT_MOE_ERROR(engine.try_experts(args), MOE_ERROR_INVALID_ARGUMENT, "stop_before_activation");
+            EXPECT_MOE_ERROR(engine.try_experts(args), MOE_ERROR_INVALID_ARGUMENT,
+                             "stop_before_activation");
         }
 }
 

@@ -1,5 +1,6 @@
-// Random weight tensors in every format, with strides and stacks as callers have them, and whole layers made of them; each knows
-// its decoded values. Buffers have exactly the bytes that moe_tensor says, so that a sanitizer sees a read too many.
+// Random weight tensors in every format, with strides and stacks as callers have them, and whole
+// layers made of them; each knows its decoded values. Buffers have exactly the bytes that
+// moe_tensor says, so that a sanitizer sees a read too many.
 #pragma once
 
 #include <array>
@@ -21,8 +22,8 @@ struct Placing {
     int64_t scale_row_padding = 0;
     int64_t expert_padding = 0;
     bool transposed = false;
-    bool by_table = false;           // pointer tables instead of strides
-    bool one_global_scale = false;   // instead of one per expert
+    bool by_table = false;          // pointer tables instead of strides
+    bool one_global_scale = false;  // instead of one per expert
 };
 
 class TensorStack {
@@ -35,7 +36,8 @@ class TensorStack {
         const int64_t n = std::max<int64_t>(n_experts, 1);
         make_codebook(traits);
         std::vector<Stored> experts;
-        for (int64_t e = 0; e < n; ++e) experts.push_back(make(traits, rows, columns, seed + 977 * e, scale));
+        for (int64_t e = 0; e < n; ++e)
+            experts.push_back(make(traits, rows, columns, seed + 977 * e, scale));
         for (Stored& one : experts) {
             if (placing.one_global_scale) one.global_scale = experts[0].global_scale;
             global_scales_.push_back(one.global_scale);
@@ -59,7 +61,8 @@ class TensorStack {
     }
     // Makes whatever the tensor points to worthless, as a caller may once a copy is taken.
     void scribble() {
-        for (auto* bytes : {&data_, &scales_}) std::fill(bytes->begin(), bytes->end(), std::byte{0x5A});
+        for (auto* bytes : {&data_, &scales_})
+            std::fill(bytes->begin(), bytes->end(), std::byte{0x5A});
         for (auto& own : tables_bytes_) std::fill(own.begin(), own.end(), std::byte{0x5A});
         std::fill(codebook_.begin(), codebook_.end(), 1e9f);
         std::fill(global_scales_.begin(), global_scales_.end(), 1e9f);
@@ -70,7 +73,9 @@ class TensorStack {
         one.expert = expert;
         one.n_experts = 0;
         const auto at = [&](const void* base, const void* const* table, int64_t stride) {
-            return table ? table[expert] : base ? static_cast<const std::byte*>(base) + expert * stride : nullptr;
+            return table  ? table[expert]
+                   : base ? static_cast<const std::byte*>(base) + expert * stride
+                          : nullptr;
         };
         one.data = at(tensor.data, tensor.data_per_expert, data_expert_);
         one.scales = at(tensor.scales, tensor.scales_per_expert, scale_expert_);
@@ -93,7 +98,8 @@ class TensorStack {
             codebook_.push_back(-0.9f + 1.7f * static_cast<float>(i) / static_cast<float>(n - 1));
     }
 
-    Stored make(const FormatTraits& traits, int64_t rows, int64_t columns, uint64_t seed, float scale) {
+    Stored make(const FormatTraits& traits, int64_t rows, int64_t columns, uint64_t seed,
+                float scale) {
         Stored stored(traits, rows, columns);
         stored.codebook = codebook_;
         auto source = gaussian(rows * columns, seed);
@@ -103,7 +109,8 @@ class TensorStack {
     }
 
     // Rows of `row_bytes` from dense to strided memory.
-    static void spread(const std::byte* from, int64_t rows, int64_t row_bytes, int64_t stride, std::byte* to) {
+    static void spread(const std::byte* from, int64_t rows, int64_t row_bytes, int64_t stride,
+                       std::byte* to) {
         for (int64_t r = 0; r < rows; ++r)
             std::memcpy(to + r * stride, from + r * row_bytes, static_cast<size_t>(row_bytes));
     }
@@ -119,9 +126,10 @@ class TensorStack {
         tensor.row_stride = placing_.row_padding ? row_bytes + placing_.row_padding : 0;
         const int64_t stride = row_bytes + placing_.row_padding;
         data_extent_ = static_cast<uint64_t>((rows - 1) * stride + row_bytes);
-        put(experts, data_, data_table_, data_extent_, data_expert_, [&](const Stored& one, std::byte* to) {
-            spread(one.data.data(), rows, row_bytes, stride, to);
-        });
+        put(experts, data_, data_table_, data_extent_, data_expert_,
+            [&](const Stored& one, std::byte* to) {
+                spread(one.data.data(), rows, row_bytes, stride, to);
+            });
     }
 
     void place_scales(std::vector<Stored>& experts) {
@@ -129,17 +137,19 @@ class TensorStack {
         if (first.scales.empty()) return;
         const auto row_bytes = static_cast<int64_t>(first.bytes.scale_row_stride);
         const auto rows = static_cast<int64_t>(first.bytes.scales) / row_bytes;
-        tensor.scale_row_stride = placing_.scale_row_padding ? row_bytes + placing_.scale_row_padding : 0;
+        tensor.scale_row_stride =
+            placing_.scale_row_padding ? row_bytes + placing_.scale_row_padding : 0;
         const int64_t stride = row_bytes + placing_.scale_row_padding;
         scale_extent_ = static_cast<uint64_t>((rows - 1) * stride + row_bytes);
-        put(experts, scales_, scale_table_, scale_extent_, scale_expert_, [&](const Stored& one, std::byte* to) {
-            spread(one.scales.data(), rows, row_bytes, stride, to);
-        });
+        put(experts, scales_, scale_table_, scale_extent_, scale_expert_,
+            [&](const Stored& one, std::byte* to) {
+                spread(one.scales.data(), rows, row_bytes, stride, to);
+            });
     }
 
     template <class Copy>
-    void put(const std::vector<Stored>& experts, std::vector<std::byte>& all, std::vector<const void*>& table,
-             uint64_t extent, int64_t& expert_stride, Copy copy) {
+    void put(const std::vector<Stored>& experts, std::vector<std::byte>& all,
+             std::vector<const void*>& table, uint64_t extent, int64_t& expert_stride, Copy copy) {
         expert_stride = static_cast<int64_t>(extent) + placing_.expert_padding;
         if (placing_.by_table) {
             for (const Stored& one : experts) {
@@ -181,11 +191,13 @@ class TensorStack {
             tensor.scales = scales_.empty() ? nullptr : scales_.data();
             tensor.scale_bytes = scales_.size();
             if (placing_.expert_padding) tensor.expert_stride = data_expert_;
-            if (placing_.expert_padding && tensor.scales) tensor.scale_expert_stride = scale_expert_;
+            if (placing_.expert_padding && tensor.scales)
+                tensor.scale_expert_stride = scale_expert_;
         }
         if (format_.global_scale != MOE_GLOBAL_SCALE_NONE) {
             tensor.global_scale = global_scales_.data();
-            tensor.n_global_scales = placing_.one_global_scale ? 1 : static_cast<int64_t>(global_scales_.size());
+            tensor.n_global_scales =
+                placing_.one_global_scale ? 1 : static_cast<int64_t>(global_scales_.size());
         }
         tensor.codebook = codebook_.empty() ? nullptr : codebook_.data();
         tensor.codebook_bytes = codebook_.size() * sizeof(float);
@@ -209,9 +221,9 @@ inline const FormatTraits& format_named(const char* name) {
 // The formats of a layer's tensors and how they lie, before they are made.
 struct LayerChoices {
     const char* everywhere = "f32";
-    std::map<moe_role, const char*> formats = {};   // of matrices
+    std::map<moe_role, const char*> formats = {};  // of matrices
     std::map<moe_role, Placing> placings = {};
-    moe_gate_up_order fused = MOE_GATE_UP_NONE;     // of gate and up, and their biases
+    moe_gate_up_order fused = MOE_GATE_UP_NONE;  // of gate and up, and their biases
     uint64_t seed = 1;
 };
 
@@ -235,7 +247,8 @@ class LayerTensors {
     float at(moe_role role, int64_t expert, int64_t row, int64_t column) const {
         const moe_role fused = fused_of(role);
         if (fused == role || !has(fused)) return stack(role).at(expert, row, column);
-        const bool up = role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS || role == MOE_ROLE_SHARED_UP;
+        const bool up =
+            role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS || role == MOE_ROLE_SHARED_UP;
         const bool bias = fused == MOE_ROLE_GATE_UP_BIAS;
         const auto shape = layer.role_shape(role);
         const int64_t feature = bias ? column : row, n = bias ? shape.columns : shape.rows;
@@ -249,17 +262,21 @@ class LayerTensors {
     static moe_role fused_of(moe_role role) {
         if (role == MOE_ROLE_GATE || role == MOE_ROLE_UP) return MOE_ROLE_GATE_UP;
         if (role == MOE_ROLE_GATE_BIAS || role == MOE_ROLE_UP_BIAS) return MOE_ROLE_GATE_UP_BIAS;
-        if (role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP) return MOE_ROLE_SHARED_GATE_UP;
+        if (role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP)
+            return MOE_ROLE_SHARED_GATE_UP;
         return role;
     }
     const char* format_of(moe_role role) const {
         const auto own = choices_.formats.find(role);
-        return own != choices_.formats.end() ? own->second : is_matrix_role(role) ? choices_.everywhere : "f32";
+        return own != choices_.formats.end() ? own->second
+               : is_matrix_role(role)        ? choices_.everywhere
+                                             : "f32";
     }
 
     void add(moe_role role) {
-        if (role == MOE_ROLE_HASH_TABLE || role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS ||
-            role == MOE_ROLE_SHARED_GATE_UP || !layer.has_role(role))
+        if (role == MOE_ROLE_HASH_TABLE || role == MOE_ROLE_GATE_UP ||
+            role == MOE_ROLE_GATE_UP_BIAS || role == MOE_ROLE_SHARED_GATE_UP ||
+            !layer.has_role(role))
             return;
         const FormatTraits& traits = format_named(format_of(role));
         const moe_role stored = choices_.fused ? fused_of(role) : role;
@@ -268,10 +285,11 @@ class LayerTensors {
             const bool fused = stored != role, bias = stored == MOE_ROLE_GATE_UP_BIAS;
             const auto placing = choices_.placings.find(stored);
             // Matrices keep the size of what goes through them; vectors are small beside it.
-            const float scale = is_matrix_role(role) ? 1.0f / std::sqrt(static_cast<float>(shape.columns)) : 0.3f;
+            const float scale =
+                is_matrix_role(role) ? 1.0f / std::sqrt(static_cast<float>(shape.columns)) : 0.3f;
             auto stack = std::make_unique<TensorStack>(
-                traits, is_expert_role(role) ? layer.n_experts : 0, shape.rows * (fused && !bias ? 2 : 1),
-                shape.columns * (fused && bias ? 2 : 1),
+                traits, is_expert_role(role) ? layer.n_experts : 0,
+                shape.rows * (fused && !bias ? 2 : 1), shape.columns * (fused && bias ? 2 : 1),
                 placing == choices_.placings.end() ? Placing{} : placing->second,
                 choices_.seed * 7919 + static_cast<uint64_t>(stored) * 131, scale);
             stack->tensor.role = stored;
@@ -286,7 +304,8 @@ class LayerTensors {
 };
 
 // A plain layer to change: gated SiLU experts behind a softmax router.
-inline moe_layer_desc plain_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k) {
+inline moe_layer_desc plain_layer(int32_t hidden, int32_t intermediate, int32_t n_experts,
+                                  int32_t top_k) {
     auto desc = moe_test::sized<moe_layer_desc>();
     desc.hidden = hidden;
     desc.intermediate = intermediate;

@@ -1,4 +1,5 @@
-// Loading: whatever form the tensors come in, the resident matrices and vectors hold exactly the elements of the plan's slice.
+// Loading: whatever form the tensors come in, the resident matrices and vectors hold exactly the
+// elements of the plan's slice.
 #include "libmoe/weights/load.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +87,8 @@ void expect_matrix(const moe_weights& weights, const LayerTensors& layer, moe_ro
 void expect_vector(const moe_weights& weights, const LayerTensors& layer, moe_role role) {
     const WeightsLayout::Part part = weights.layout.part(role);
     const auto& vector = weights.resident.vectors[role];
-    ASSERT_EQ(static_cast<int64_t>(vector.size()), weights.layout.count(role) * part.columns) << role_name(role);
+    ASSERT_EQ(static_cast<int64_t>(vector.size()), weights.layout.count(role) * part.columns)
+        << role_name(role);
     for (size_t i = 0; i < vector.size(); ++i) {
         const auto at = static_cast<int64_t>(i);
         const int64_t expert = expert_at(weights.layout, role, at / part.columns);
@@ -157,7 +159,8 @@ TEST(Load, StacksInEveryFormat) {
     for (const FormatTraits& traits : all_formats()) {
         SCOPED_TRACE(traits.name);
         LayerChoices choices{.everywhere = traits.name};
-        choices.placings[MOE_ROLE_UP] = {.row_padding = 8, .scale_row_padding = 4, .expert_padding = 64};
+        choices.placings[MOE_ROLE_UP] = {
+            .row_padding = 8, .scale_row_padding = 4, .expert_padding = 64};
         choices.placings[MOE_ROLE_DOWN] = {.by_table = true};
         ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
     }
@@ -168,7 +171,8 @@ TEST(Load, ExpertByExpertInAnyOrder) {
     std::vector<moe_tensor> singles;
     for (const moe_tensor* tensor : layer.tensors)
         for (int32_t e = 4; e >= (is_expert_role(tensor->role) ? 0 : 4); --e)
-            singles.push_back(is_expert_role(tensor->role) ? layer.stack(tensor->role).single(e) : *tensor);
+            singles.push_back(is_expert_role(tensor->role) ? layer.stack(tensor->role).single(e)
+                                                           : *tensor);
     std::vector<const moe_tensor*> tensors;
     for (const moe_tensor& tensor : singles) tensors.push_back(&tensor);
     std::reverse(tensors.begin(), tensors.end());
@@ -180,14 +184,16 @@ TEST(Load, ExpertByExpertInAnyOrder) {
 
 TEST(Load, FusedInEveryOrderAndOrientation) {
     for (const auto order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
-        for (const char* format : {"bf16", "f32", "mxfp4", "nvfp4", "q8_0", "q4_k", "kbit4", "fp8_128x128"})
+        for (const char* format :
+             {"bf16", "f32", "mxfp4", "nvfp4", "q8_0", "q4_k", "kbit4", "fp8_128x128"})
             for (const bool transposed : {false, true}) {
                 const FormatTraits& traits = test::format_named(format);
                 if (transposed && !is_plain(traits.format)) continue;
                 if (order == MOE_GATE_UP_INTERLEAVED && traits.format.group_rows > 1) continue;
                 SCOPED_TRACE(std::string(format) + " order " + std::to_string(order));
                 LayerChoices choices{.everywhere = format, .fused = order};
-                choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32, .transposed = transposed};
+                choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32,
+                                                      .transposed = transposed};
                 choices.placings[MOE_ROLE_SHARED_GATE_UP] = {.transposed = transposed};
                 const LayerTensors layer(rich_layer(), choices);
                 ASSERT_TRUE(layer.has(MOE_ROLE_GATE_UP_BIAS));
@@ -195,7 +201,8 @@ TEST(Load, FusedInEveryOrderAndOrientation) {
             }
 }
 
-// The second half of a fused matrix begins inside a group of 128 rows: its copy needs one more row of scales than a half alone.
+// The second half of a fused matrix begins inside a group of 128 rows: its copy needs one more row
+// of scales than a half alone.
 TEST(Load, FusedHalvesThatShareARowOfScales) {
     for (const int32_t intermediate : {96, 80, 160, 352}) {
         moe_layer_desc desc = rich_layer(2048, intermediate);
@@ -216,10 +223,10 @@ TEST(Load, FusedHalvesThatShareARowOfScales) {
 
 TEST(Load, EachMatrixMayHaveItsOwnFormat) {
     LayerChoices choices{.everywhere = "bf16"};
-    choices.formats = {{MOE_ROLE_GATE, "kbit3"}, {MOE_ROLE_UP, "fp8_128x128"}, {MOE_ROLE_DOWN, "q4_k"},
-                       {MOE_ROLE_ROUTER, "f32"}, {MOE_ROLE_SHARED_DOWN, "mxfp4"},
-                       {MOE_ROLE_GATE_BIAS, "bf16"}, {MOE_ROLE_DOWN_BIAS, "f16"},
-                       {MOE_ROLE_ROUTER_NORM, "bf16"}};
+    choices.formats = {{MOE_ROLE_GATE, "kbit3"},        {MOE_ROLE_UP, "fp8_128x128"},
+                       {MOE_ROLE_DOWN, "q4_k"},         {MOE_ROLE_ROUTER, "f32"},
+                       {MOE_ROLE_SHARED_DOWN, "mxfp4"}, {MOE_ROLE_GATE_BIAS, "bf16"},
+                       {MOE_ROLE_DOWN_BIAS, "f16"},     {MOE_ROLE_ROUTER_NORM, "bf16"}};
     ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
     ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(latent_layer(), {.everywhere = "f16"})));
 }
@@ -231,7 +238,8 @@ TEST(Load, SlicesOfExperts) {
     range.expert_count = 2;
     const std::vector<int32_t> odd{-1, 0, -1, 1, -1}, turned{1, -1, 2, -1, 0};
     const moe_slice by_map = odd_experts(odd), by_turned_map = odd_experts(turned);
-    for (const moe_slice* slice : std::initializer_list<const moe_slice*>{&range, &by_map, &by_turned_map})
+    for (const moe_slice* slice :
+         std::initializer_list<const moe_slice*>{&range, &by_map, &by_turned_map})
         for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_INTERLEAVED}) {
             const LayerTensors layer(rich_layer(), {.everywhere = "mxfp4", .fused = order});
             ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.slice = slice}));
@@ -250,7 +258,8 @@ TEST(Load, SlicesOfFeaturesInEveryFormat) {
         slice.shared_count = std::min(step, 128);
         moe_layer_desc desc = rich_layer();
         if (step > 128) desc.shared_intermediate = 0, desc.shared_is_gated = 0;
-        if (step > 128) desc.shared_activation = MOE_ACTIVATION_NONE, desc.has_shared_expert_gate = 0;
+        if (step > 128)
+            desc.shared_activation = MOE_ACTIVATION_NONE, desc.has_shared_expert_gate = 0;
         if (step > 128) slice.has_shared_range = slice.shared_begin = slice.shared_count = 0;
         for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_UP_FIRST}) {
             const LayerTensors layer(desc, {.everywhere = traits.name, .fused = order});
@@ -281,7 +290,8 @@ TEST(Load, StagesTakeTheirTensorsOnly) {
 // Absent experts and roles are never touched: their pointers may lead nowhere.
 TEST(Load, ReadsNothingOfAbsentExperts) {
     LayerChoices choices{.everywhere = "bf16"};
-    for (const auto role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) choices.placings[role] = {.by_table = true};
+    for (const auto role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        choices.placings[role] = {.by_table = true};
     LayerTensors layer(rich_layer(), choices);
     const std::vector<int32_t> odd{-1, 0, -1, 1, -1};
     const moe_slice slice = odd_experts(odd);
@@ -313,7 +323,8 @@ TEST(Load, CopiesStandAlone) {
         uint64_t bytes = 0;
         ASSERT_MOE_OK(moe_weights_size(plan.get(), &weights_desc, &bytes));
         std::vector<std::byte> memory(bytes + 128, std::byte{0xC5});
-        auto* aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(memory.data()), 64));
+        auto* aligned =
+            reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(memory.data()), 64));
         weights_desc.ownership = ownership;
         weights_desc.tensors = tensors.data();
         weights_desc.n_tensors = static_cast<uint32_t>(tensors.size());
@@ -329,7 +340,8 @@ TEST(Load, CopiesStandAlone) {
         ASSERT_NO_FATAL_FAILURE(expect_vector(*weights, layer, MOE_ROLE_DOWN_BIAS));
         for (int64_t e = 0; e < 2; ++e) {
             const Matrix& matrix = weights->resident.matrix(MOE_ROLE_UP, e);
-            EXPECT_EQ(test::decode_all(matrix, *matrix.traits), up.values(e)) << "the codebook is not kept";
+            EXPECT_EQ(test::decode_all(matrix, *matrix.traits), up.values(e))
+                << "the codebook is not kept";
         }
         EXPECT_EQ(weights->codebooks.size(), 1u) << "equal codebooks are kept once";
         EXPECT_EQ(aligned[bytes], std::byte{0xC5});
@@ -346,12 +358,15 @@ TEST(Load, CallersMemoryMustBeEnoughAndAligned) {
     uint64_t bytes = 0;
     ASSERT_MOE_OK(moe_weights_size(plan.get(), &desc, &bytes));
     moe_weights* weights = nullptr;
-    EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_INVALID_ARGUMENT, "memory is NULL");
+    EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_INVALID_ARGUMENT,
+                     "memory is NULL");
     std::vector<std::byte> memory(bytes + 128);
-    auto* aligned = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(memory.data()), 64));
+    auto* aligned =
+        reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(memory.data()), 64));
     desc.memory = aligned + 8;
     desc.memory_bytes = bytes;
-    EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_INVALID_ARGUMENT, "aligned to 64");
+    EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_INVALID_ARGUMENT,
+                     "aligned to 64");
     desc.memory = aligned;
     desc.memory_bytes = bytes - 1;
     EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_INVALID_ARGUMENT,
@@ -372,14 +387,16 @@ TEST(Load, MissingDoubleAndMisshapenTensorsAreNamed) {
         moe_tensor wide = *tensors[i];
         wide.columns += 32;
         tensors[i] = &wide;
-        EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT, name + ": shape is");
+        EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
+                         name + ": shape is");
         tensors.erase(tensors.begin() + static_cast<int64_t>(i));
         EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_NOT_FOUND, "tensor " + name);
     }
     const moe_tensor three = layer.stack(MOE_ROLE_UP).single(3);
     auto tensors = layer.tensors;
     tensors.push_back(&three);
-    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT, "tensor up of expert 3 is given twice");
+    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
+                     "tensor up of expert 3 is given twice");
     const LayerTensors other(rich_layer(), {.everywhere = "f16"});
     EXPECT_MOE_ERROR(try_load(plan, other.tensors, weights), MOE_ERROR_LAYOUT_MISMATCH, "f16");
 }
@@ -407,7 +424,8 @@ TEST(Load, MemoryReportCountsTheSlice) {
     EXPECT_EQ(part.role_bytes[MOE_ROLE_GATE], 2u * 256 * 256 * 2);
     EXPECT_EQ(part.role_bytes[MOE_ROLE_DOWN], 2u * 256 * 256 * 2);
     EXPECT_EQ(part.role_bytes[MOE_ROLE_GATE_BIAS], 2u * 256 * 4);
-    EXPECT_EQ(part.role_bytes[MOE_ROLE_DOWN_BIAS], 5u * 256 * 4) << "finish adds it for every expert";
+    EXPECT_EQ(part.role_bytes[MOE_ROLE_DOWN_BIAS], 5u * 256 * 4)
+        << "finish adds it for every expert";
     EXPECT_EQ(part.role_bytes[MOE_ROLE_SHARED_UP], whole.role_bytes[MOE_ROLE_SHARED_UP]);
     for (const auto* report : {&whole, &part}) {
         uint64_t sum = 0;
@@ -453,17 +471,20 @@ void check_hash_table(moe_type type) {
     EXPECT_TRUE(std::equal(table.begin(), table.end(), weights->resident.hash_table.begin(),
                            weights->resident.hash_table.end()));
     EXPECT_EQ(report_of(weights).role_bytes[MOE_ROLE_HASH_TABLE], 12u * 4);
-    for (const T bad : {T{4}, T{-1}, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()}) {
+    for (const T bad :
+         {T{4}, T{-1}, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()}) {
         table[7] = bad;
         EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
                          "entry 7 is " + std::to_string(bad));
         table[7] = 0;
     }
     tensor.data_bytes -= 1;
-    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT, "hash_table: data has");
+    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
+                     "hash_table: data has");
     tensor.data_bytes += 1;
     format.type = MOE_TYPE_F32;
-    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT, "hash_table: type is f32");
+    EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
+                     "hash_table: type is f32");
     tensors.pop_back();
     EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_NOT_FOUND, "hash_table");
 }

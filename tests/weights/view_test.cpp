@@ -1,4 +1,5 @@
-// Views of tensors, halves, parts and copies in every format: the same elements as the whole, wherever they lie.
+// Views of tensors, halves, parts and copies in every format: the same elements as the whole,
+// wherever they lie.
 #include "libmoe/weights/view.hpp"
 
 #include <gtest/gtest.h>
@@ -26,19 +27,21 @@ std::string sentence_of(const moe_tensor& tensor, int64_t index, moe_status stat
     return "no error";
 }
 
-#define EXPECT_REFUSED(tensor, index, text)                                                     \
-    EXPECT_NE(sentence_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT).find(text), std::string::npos) \
+#define EXPECT_REFUSED(tensor, index, text)                                      \
+    EXPECT_NE(sentence_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT).find(text), \
+              std::string::npos)                                                 \
         << sentence_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT)
 
 std::vector<float> decode(const Matrix& matrix) {
     return test::decode_all(matrix, *matrix.traits);
 }
 
-void expect_same(const std::vector<float>& got, const std::vector<float>& wanted, const std::string& what) {
+void expect_same(const std::vector<float>& got, const std::vector<float>& wanted,
+                 const std::string& what) {
     ASSERT_EQ(got.size(), wanted.size()) << what;
     for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_TRUE(same_float(got[i], wanted[i])) << what << ": element " << i << " is " << got[i]
-                                                   << ", not " << wanted[i];
+        ASSERT_TRUE(same_float(got[i], wanted[i]))
+            << what << ": element " << i << " is " << got[i] << ", not " << wanted[i];
 }
 
 struct Range {
@@ -85,10 +88,12 @@ std::vector<float> decode_copy(const Matrix& part, uint64_t bytes) {
     return decode(copy);
 }
 
-void check_parts(const Matrix& matrix, const std::vector<float>& whole, uint64_t seed, const std::string& what) {
+void check_parts(const Matrix& matrix, const std::vector<float>& whole, uint64_t seed,
+                 const std::string& what) {
     Random random(seed);
     for (int i = 0; i < 12; ++i) {
-        const Range range = i ? random_range(random, matrix) : Range{0, matrix.rows, 0, matrix.columns};
+        const Range range =
+            i ? random_range(random, matrix) : Range{0, matrix.rows, 0, matrix.columns};
         const std::string name = what + " part [" + std::to_string(range.row) + " +" +
                                  std::to_string(range.rows) + ", " + std::to_string(range.column) +
                                  " +" + std::to_string(range.columns) + "]";
@@ -104,8 +109,10 @@ void check_parts(const Matrix& matrix, const std::vector<float>& whole, uint64_t
 
 // Placings that a format can have.
 std::vector<Placing> placings_of(const FormatTraits& traits) {
-    std::vector<Placing> all = {{}, {.row_padding = 64, .scale_row_padding = 12, .expert_padding = 128},
-                                {.by_table = true}, {.row_padding = 4, .by_table = true, .one_global_scale = true},
+    std::vector<Placing> all = {{},
+                                {.row_padding = 64, .scale_row_padding = 12, .expert_padding = 128},
+                                {.by_table = true},
+                                {.row_padding = 4, .by_table = true, .one_global_scale = true},
                                 {.expert_padding = 20, .one_global_scale = true}};
     if (!is_plain(traits.format)) return all;
     all.push_back({.transposed = true});
@@ -139,7 +146,8 @@ TEST_P(ViewOf, WholePartAndCopyHoldTheSameElements) {
     const FormatTraits& traits = *GetParam();
     uint64_t seed = 1;
     for (const Placing& placing : placings_of(traits)) {
-        for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{200, 512}, {17, 256}, {1, 768}}) {
+        for (const auto& [rows, columns] :
+             {std::pair<int64_t, int64_t>{200, 512}, {17, 256}, {1, 768}}) {
             const TensorStack stack(traits, n_experts, rows, columns, placing, ++seed);
             for (int64_t e = 0; e < n_experts; ++e) {
                 const Matrix view = view_of(stack.tensor, e, "tensor");
@@ -147,7 +155,8 @@ TEST_P(ViewOf, WholePartAndCopyHoldTheSameElements) {
                 ASSERT_NO_FATAL_FAILURE(expect_same(decode(view), stack.values(e), what));
                 ASSERT_NO_FATAL_FAILURE(check_parts(view, stack.values(e), seed, what));
                 const Matrix single = view_of(stack.single(static_cast<int32_t>(e)), 0, "tensor");
-                ASSERT_NO_FATAL_FAILURE(expect_same(decode(single), stack.values(e), what + " alone"));
+                ASSERT_NO_FATAL_FAILURE(
+                    expect_same(decode(single), stack.values(e), what + " alone"));
             }
         }
     }
@@ -159,7 +168,8 @@ TEST_P(ViewOf, HalvesOfFusedMatricesHoldTheirRows) {
     for (const Placing& placing : placings_of(traits)) {
         const TensorStack stack(traits, n_experts, 2 * half_rows, 512, placing, 5);
         const Matrix fused = view_of(stack.tensor, 1, "gate_up");
-        for (const auto order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
+        for (const auto order :
+             {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
             for (const auto half : {GateUpHalf::gate, GateUpHalf::up}) {
                 if (order == MOE_GATE_UP_INTERLEAVED && traits.format.group_rows > 1) {
                     EXPECT_THROW(gate_up_half(fused, order, half), Error);
@@ -168,13 +178,14 @@ TEST_P(ViewOf, HalvesOfFusedMatricesHoldTheirRows) {
                 const bool up = half == GateUpHalf::up;
                 std::vector<float> wanted;
                 for (int64_t i = 0; i < half_rows; ++i) {
-                    const int64_t row = order == MOE_GATE_UP_INTERLEAVED ? 2 * i + up
+                    const int64_t row = order == MOE_GATE_UP_INTERLEAVED          ? 2 * i + up
                                         : up == (order == MOE_GATE_UP_GATE_FIRST) ? half_rows + i
                                                                                   : i;
                     for (int64_t k = 0; k < 512; ++k) wanted.push_back(stack.at(1, row, k));
                 }
                 const Matrix matrix = gate_up_half(fused, order, half);
-                const std::string what = std::string(traits.name) + " order " + std::to_string(order);
+                const std::string what =
+                    std::string(traits.name) + " order " + std::to_string(order);
                 ASSERT_NO_FATAL_FAILURE(expect_same(decode(matrix), wanted, what));
                 ASSERT_NO_FATAL_FAILURE(check_parts(matrix, wanted, 11, what));
             }
@@ -186,7 +197,8 @@ TEST_P(ViewOf, PartsOfPartsAreParts) {
     const TensorStack stack(traits, 1, 300, 1024, {}, 9);
     const Matrix whole = view_of(stack.tensor, 0, "tensor");
     const Matrix part = part_of(whole, 45, 240, 256, 768);
-    ASSERT_NO_FATAL_FAILURE(check_parts(part, elements(stack.values(), 1024, {45, 240, 256, 768}), 13, traits.name));
+    ASSERT_NO_FATAL_FAILURE(
+        check_parts(part, elements(stack.values(), 1024, {45, 240, 256, 768}), 13, traits.name));
 }
 
 TEST_P(ViewOf, ByteCountsAreCheckedToTheByte) {
@@ -196,7 +208,8 @@ TEST_P(ViewOf, ByteCountsAreCheckedToTheByte) {
         EXPECT_NO_THROW(view_of(stack.tensor, 2, "tensor"));
         moe_tensor tensor = stack.tensor;
         tensor.data_bytes -= 1;
-        EXPECT_REFUSED(tensor, 2, "tensor gate of expert 2: data has " + std::to_string(tensor.data_bytes));
+        EXPECT_REFUSED(tensor, 2,
+                       "tensor gate of expert 2: data has " + std::to_string(tensor.data_bytes));
         EXPECT_REFUSED(tensor, 2, "need " + std::to_string(tensor.data_bytes + 1));
         tensor = stack.tensor;
         if (!tensor.scale_bytes) continue;
@@ -205,7 +218,8 @@ TEST_P(ViewOf, ByteCountsAreCheckedToTheByte) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_with_given_codebooks()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_with_given_codebooks()),
+                         name_of);
 
 TEST(View, RefusesWhatPointersAndStridesCannotBe) {
     const TensorStack stack(test::format_named("bf16"), n_experts, 8, 64);
