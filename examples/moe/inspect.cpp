@@ -89,7 +89,7 @@ std::string format_words(const LayerRun& run) {
         size_t i = 0;
         while (i < groups.size() && groups[i].first != name) ++i;
         if (i == groups.size()) groups.emplace_back(name, "");
-        groups[i].second += " " + role_name(static_cast<moe_role>(role));
+        groups[i].second += std::string(" ") + moe_role_name(static_cast<moe_role>(role));
     }
     std::string words;
     for (const auto& [name, roles] : groups) words += (words.empty() ? "" : "; ") + name + roles;
@@ -152,7 +152,7 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
     for (size_t role = 0; role < run.source.formats.size(); ++role) {
         const moe_format& format = run.source.formats[role];
         if (format.type == MOE_TYPE_NONE) continue;
-        json["formats"][role_name(static_cast<moe_role>(role))] = format_name(format);
+        json["formats"][moe_role_name(static_cast<moe_role>(role))] = format_name(format);
     }
     if (!run.problem.empty()) json["problem"] = run.problem;
     json["bytes"] = run.bytes;

@@ -4,20 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "moe_cpp.hpp"
 
 namespace moe::cli {
 namespace {
-
-constexpr std::array<const char*, MOE_ROLE_COUNT> role_names = {
-    "none",        "router",      "router_bias",    "selection_bias",
-    "router_norm", "hash_table",  "expert_scale",   "gate",
-    "up",          "down",        "gate_up",        "gate_bias",
-    "up_bias",     "down_bias",   "gate_up_bias",   "shared_gate",
-    "shared_up",   "shared_down", "shared_gate_up", "shared_expert_gate",
-    "latent_in",   "latent_out",  "latent_norm"};
 
 std::string score_words(moe_score score) {
     switch (score) {
@@ -81,11 +72,6 @@ std::string one_range(int32_t first, int32_t last) {
 }
 
 }  // namespace
-
-std::string role_name(moe_role role) {
-    const auto index = static_cast<size_t>(role);
-    return index < role_names.size() ? role_names[index] : fmt::format("role {}", index);
-}
 
 std::string routing_words(const moe_layer_desc& layer) {
     std::string words = score_words(layer.score);

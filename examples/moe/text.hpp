@@ -9,7 +9,6 @@
 
 namespace moe::cli {
 
-std::string role_name(moe_role role);
 // "softmax, top-8, renormalised"; "sigmoid + bias, 8 groups keep 4 (top-2 sum), top-8,
 // renormalised, x2.5".
 std::string routing_words(const moe_layer_desc& layer);

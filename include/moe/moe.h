@@ -11,8 +11,8 @@
  *   4  layer: the mathematics        9  forward, and its stages one by one
  *   5  formats and tensors          10  checkpoints  11  host tools
  *
- * A first program: open a checkpoint (10), take a layer description and its formats from it, make a plan (6),
- * load weights (7), make a workspace (8), call moe_forward (9). examples/forward.c does it in forty lines.
+ * A first program: open a checkpoint (10), make a plan for one of its layers (6), load weights (7), make a
+ * workspace (8), call moe_forward (9). examples/forward.c does it in forty lines.
  *
  * Conventions, true of every declaration below unless it says otherwise
  *
@@ -43,8 +43,8 @@
  *   Graphs     moe_forward, moe_forward_spmd and the stages may be called while a CUDA stream is being captured,
  *              the very first call of a process included; they neither allocate nor synchronise nor read back.
  *              Everything else must be called outside capture.
- *   fork       A CUDA plan, and a CPU plan whose runtime owns threads, cannot be used in a forked child:
- *              MOE_ERROR_FORKED.
+ *   fork       A CUDA plan, and a CPU plan whose runtime has started threads of its own, cannot be used in a forked
+ *              child: MOE_ERROR_FORKED. moe_forward_spmd uses no thread of the runtime and can.
  *   Status     What this version does not implement is declared here all the same and answers
  *              MOE_ERROR_UNSUPPORTED with its own name. README.md has the table.
  */
@@ -192,6 +192,10 @@ typedef enum moe_role MOE_ENUM_BASE {
 } moe_role;
 /* One more than the largest role of this header: the length of arrays indexed by role. */
 #define MOE_ROLE_COUNT 23
+
+/* "gate", "shared_down", "f8_e4m3" and the like, as errors and explanations write them; static; "unknown" for other values. */
+MOE_API const char *MOE_CALL moe_role_name(moe_role role) MOE_NOEXCEPT;
+MOE_API const char *MOE_CALL moe_type_name(moe_type type) MOE_NOEXCEPT;
 
 /* Function of all logits of a token, before selection. */
 typedef enum moe_score MOE_ENUM_BASE {
@@ -369,6 +373,9 @@ MOE_API moe_status MOE_CALL moe_device_get_info(moe_device_kind kind, int32_t in
  *    v  = x, or LATENT_IN x
  *    y  = sum_j w_j F_id_j(v)  in slot order;  y = LATENT_OUT rms(y) LATENT_NORM with a latent
  *    out = combine(y, sigmoid(SHARED_EXPERT_GATE . x) shared_scale shared(x)), rounded once
+ *
+ * A value whose has_ flag, mode or owner is absent must be zero: routed_scale 2.5 with has_routed_scale 0 is an error, and so is
+ * renormalize_eps without renormalize. Nothing that is written down is silently ignored.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct moe_layer_desc {
@@ -597,6 +604,7 @@ typedef struct moe_tensor {
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct moe_plan moe_plan;
+typedef struct moe_checkpoint moe_checkpoint; /* section 10 */
 
 /* The part of a layer that a plan computes: some experts (expert parallelism, CPU/GPU split), some of the
  * intermediate features (tensor parallelism), or both. Anything but the whole needs moe_plan_desc.partial. */
@@ -641,10 +649,12 @@ typedef struct moe_plan_desc {
                                    0: F32 for F32 x, else BF16 */
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
-    const moe_layer_desc *layer; /* required */
+    int32_t checkpoint_layer;   /* decoder layer of checkpoint */
+    const moe_checkpoint *checkpoint; /* where layer and formats come from when they are not given; may be NULL, not kept */
+    const moe_layer_desc *layer; /* NULL: moe_checkpoint_layer of checkpoint; required without one */
     const moe_format *const *formats; /* [n_formats], index = moe_role; the format of every matrix the layer has.
                                    NULL entries: vectors are taken in any of f32 f16 bf16; matrices are required */
-    uint32_t n_formats;
+    uint32_t n_formats;         /* 0: moe_checkpoint_formats of checkpoint */
     int32_t partial;            /* 1: the plan yields the routed sum of its slice and nothing else; moe_finish adds the rest.
                                    That sum is [T, L] with a latent */
     const moe_slice *slice;     /* NULL: the whole layer */
@@ -655,7 +665,8 @@ typedef struct moe_plan_desc {
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
     int32_t unfused;            /* 1: every stage apart, for study */
     const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
-                                   forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason */
+                                   forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
+                                   a name that is no candidate MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version */
 } moe_plan_desc;
 
@@ -821,7 +832,7 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  *
  * Activation pointers are of the plan's device (CPU: host memory) and need no more than the alignment of their type.
  * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x. T = 0 does nothing. Same device,
- * same plan, same input: the same bits. A token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
+ * same plan, same input: the same bits, whatever the number of threads. A token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
@@ -833,8 +844,10 @@ typedef enum moe_routing MOE_ENUM_BASE {
 } moe_routing;
 
 typedef enum moe_out_layout MOE_ENUM_BASE {
-    MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent) */
-    MOE_OUT_PER_SLOT = 1, /* [T, k, L]: F_id(v) of every slot, unweighted; skipped slots are zero */
+    MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent). Identity experts are in it, but not in that of
+                             a partial plan: moe_finish adds them */
+    MOE_OUT_PER_SLOT = 1, /* [T, k, L]: F_id(v) of every slot, unweighted; skipped slots and those of absent and identity
+                             experts are zero */
     MOE_OUT_ROWS = 2,     /* moe_experts: the same rows as in, [n_rows, L]; of token-major input sorted rows */
     MOE_OUT_FORCE_INT32 = 0x7FFFFFFF
 } moe_out_layout;
@@ -866,9 +879,10 @@ typedef struct moe_forward_args {
     int64_t out_row_stride;       /* from token to token; PER_SLOT: default k * L */
     moe_out_layout out_layout;    /* REDUCED or PER_SLOT (partial plans) */
     int32_t accumulate;           /* 1: out += result (REDUCED) */
-    float *out_logits;            /* [T, E_all] or NULL */
+    float *out_logits;            /* [T, E_all] or NULL: before the softcap, so that they can be given back as logits. Not
+                                     written under IDS_AND_WEIGHTS */
     int64_t out_logits_row_stride;
-    int32_t *out_ids;             /* [T, k] global ids or NULL */
+    int32_t *out_ids;             /* [T, k] global ids or NULL; -1 where a slot is skipped */
     int64_t out_ids_row_stride;
     float *out_weights;           /* [T, k] or NULL */
     int64_t out_weights_row_stride;
@@ -876,12 +890,13 @@ typedef struct moe_forward_args {
     void *stream;                 /* CUDA stream; ignored by a CPU plan, whose calls return when done */
 } moe_forward_args;
 
-/* Needs a plan with all stages (moe_plan_desc.stages 0, or those that the routing mode uses). */
+/* Needs a plan with the stages that it runs: all but ROUTE under IDS_AND_WEIGHTS, all but FINISH of a partial plan. */
 MOE_API moe_status MOE_CALL moe_forward(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                         const moe_forward_args *args) MOE_NOEXCEPT;
 
-/* The same, entered by nth threads of the caller with equal arguments but for thread_index in [0, n_threads): they share the
- * work, meet at barriers in the workspace, and all return the same status. CPU plans only. The library makes no thread. */
+/* The same, entered by n_threads threads of the caller with equal arguments but for thread_index in [0, n_threads): they share
+ * the work, meet at barriers in the workspace, and all return the same status. n_threads may be more or less than the
+ * runtime's; threads beyond the runtime's number only wait. CPU plans only. The library makes no thread. */
 MOE_API moe_status MOE_CALL moe_forward_spmd(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                              const moe_forward_args *args, int32_t thread_index,
                                              int32_t n_threads) MOE_NOEXCEPT;
@@ -954,9 +969,10 @@ typedef struct moe_experts_args {
     uint32_t struct_size;
     moe_in_layout in_layout;
     moe_out_layout out_layout;
-    int32_t stop_before_activation; /* 1: rows of [gate, up] (2I; I without a gate), biases added; ROWS or PER_SLOT */
+    int32_t stop_before_activation; /* 1: rows of [gate, up], biases added, 2 i wide (i without a gate) where i is the slice's
+                                       part of the intermediate; ROWS or PER_SLOT */
     int64_t n_tokens;             /* T: TOKENS, and REDUCED or PER_SLOT output */
-    const int32_t *n_tokens_device;
+    const int32_t *n_tokens_device; /* output by token only: rows follow offsets and counts */
     const void *x;                /* TOKENS [T, H or L]; SORTED [n_rows, .]; BATCHED [E_local, capacity, .] */
     int64_t x_row_stride;
     int32_t x_is_latent;          /* 1: rows are [L] already, LATENT_IN is not applied */
@@ -970,9 +986,11 @@ typedef struct moe_experts_args {
     uint32_t reserved;
     const int64_t *offsets;       /* SORTED: [E_local + 1], as moe_dispatch gives; TOKENS with ROWS output: likewise */
     const int64_t *counts;        /* BATCHED, required: [E_local] rows used; SORTED blocked: rows without padding, or NULL */
-    const int32_t *row_ids;       /* [n_rows] slots, -1 padding */
+    const int32_t *row_ids;       /* [n_rows] slots, -1 padding; required for TOKENS with ROWS output (ids are not read) and
+                                     for SORTED with output by token */
     const float *row_weights;     /* [n_rows] instead of weights, for WEIGHT_ON_INPUT rows without row ids */
-    int64_t n_rows;               /* SORTED: rows in x (and out) */
+    int64_t n_rows;               /* SORTED: rows in x; ROWS output: rows in out; row_ids and row_weights have as many.
+                                     BATCHED: E_local * batch_capacity when either is given, else not read */
     int64_t batch_capacity;       /* BATCHED: rows per expert */
     void *out;                    /* of the plan's out_type */
     int64_t out_row_stride;       /* row to row; REDUCED, PER_SLOT: token to token */
@@ -1009,7 +1027,8 @@ typedef struct moe_combine_args {
     void *stream;
 } moe_combine_args;
 
-/* rows -> tokens: the sum over slots j of weight j times row j, in slot order, in float32, rounded once. */
+/* rows -> tokens: the sum over slots j of weight j times row j, in slot order, in float32, rounded once. With weights on the
+ * input the rows are weighted already: they are only added, and weights serve identity experts alone. */
 MOE_API moe_status MOE_CALL moe_combine(const moe_plan *plan, moe_workspace *workspace,
                                         const moe_combine_args *args) MOE_NOEXCEPT;
 
@@ -1043,17 +1062,17 @@ typedef struct moe_finish_args {
     void *stream;
 } moe_finish_args;
 
-/* Routed sum, x -> output: what must be done once, after the sum over slices. With tensor parallelism the down bias belongs to
- * the rank-independent part, so one finish per output, not one per slice. A sliced shared expert: call with parts SHARED and
- * routed NULL on every rank, sum, then finish with the other parts. */
+/* Routed sum, x -> output: what must be done once, after the sum over slices, on one rank or alike on all. The factor of COMBINE
+ * multiplies what this call adds, not what out held under accumulate. DOWN_BIAS adds the biases of all experts, local or not.
+ * routed of a layer with a latent needs LATENT among the parts.
+ * A sliced shared expert: call with SHARED | COMBINE and routed NULL on every rank, sum these outputs over the ranks, then call
+ * once with the other parts and COMBINE, accumulating into that sum. */
 MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                        const moe_finish_args *args) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
  * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file, or a GGUF file (split ones too)
  * --------------------------------------------------------------------------------------------------------- */
-
-typedef struct moe_checkpoint moe_checkpoint;
 
 typedef enum moe_io MOE_ENUM_BASE {
     MOE_IO_MMAP = 0, /* mapped read-only: nothing is read until used. A file truncated meanwhile kills the process (SIGBUS) */
@@ -1118,7 +1137,8 @@ typedef struct moe_load_options {
     void *progress_user_data;
 } moe_load_options;
 
-/* Loads one layer for a plan, only the bytes of the plan's slice and stages. options may be NULL. */
+/* Loads one layer for a plan, only the bytes of the plan's slice and stages (under MOE_IO_READ whole experts are read, and the
+ * slice of them kept). options may be NULL. */
 MOE_API moe_status MOE_CALL moe_weights_load_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint,
                                                         int32_t layer, const moe_load_options *options,
                                                         moe_weights **out_weights) MOE_NOEXCEPT;

@@ -25,6 +25,7 @@
 /* Every function of moe.h, in its order, without the prefix; moe_abi_version stands apart because it is asked first. */
 #define MOE_DL_FUNCTIONS(X)                                                                                     \
     X(version) X(version_string) X(build_info) X(status_name) X(last_error) X(last_error_copy)                  \
+    X(role_name) X(type_name)                                                                                   \
     X(runtime_create) X(runtime_destroy) X(device_count) X(device_get_info)                                     \
     X(layer_validate)                                                                                           \
     X(format_name_at) X(format_by_name) X(format_get_info) X(format_size)                                       \

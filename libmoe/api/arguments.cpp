@@ -60,15 +60,29 @@ void check_expert_map(const moe_plan& plan, const int32_t* map, int32_t n) {
                 plan.layout.slice.n_local);
 }
 
-// The bytes from the first to the last of n rows.
-struct Extent {
-    Extent(const void* data, moe_type type, int64_t n, int64_t stride, int64_t width)
-        : begin(reinterpret_cast<uintptr_t>(data)),
-          end(begin + ((n - 1) * stride + width) * (type == MOE_TYPE_F32 ? 4 : 2)) {}
-    bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
+// n rows of width elements, stride elements apart.
+struct Rows {
+    const void* data;
+    int64_t stride;
+    int64_t width;
+    moe_type type;
 
-    uintptr_t begin, end;
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
+    uintptr_t element() const { return type == MOE_TYPE_F32 ? 4 : 2; }
+    uintptr_t end(int64_t n) const { return begin() + ((n - 1) * stride + width) * element(); }
 };
+
+// The two may not share a byte; columns of one buffer, side by side, do not.
+void check_apart(const Rows& a, const Rows& b, int64_t n, const char* what) {
+    if (n == 0 || a.end(n) <= b.begin() || b.end(n) <= a.begin()) return;
+    const uintptr_t pitch = a.stride * a.element();
+    const uintptr_t distance = b.begin() > a.begin() ? b.begin() - a.begin()
+                                                     : pitch - (a.begin() - b.begin()) % pitch;
+    const uintptr_t offset = distance % pitch;
+    const bool side_by_side = pitch == b.stride * b.element() && offset >= a.width * a.element() &&
+                              offset + b.width * b.element() <= pitch;
+    require(side_by_side, "{} overlap", what);
+}
 
 // What forward and route have in common.
 template <class Args>
@@ -141,11 +155,11 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     const int64_t width = plan.partial ? layer.expert_width() : layer.hidden;
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
-    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), args.n_tokens, "out_row_stride");
-    const Extent x(args.x, plan.x_type, args.n_tokens, args.x_row_stride, layer.hidden);
-    const Extent out(args.out, plan.out_type, args.n_tokens, args.out_row_stride,
-                     token_row(plan, args.out_layout, width));
-    require(!some || !x.overlaps(out), "x and out overlap");
+    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), args.n_tokens,
+                 "out_row_stride");
+    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type},
+                {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
+                args.n_tokens, "x and out");
     check_aligned(args.out_expert_counts, MOE_TYPE_I64, "out_expert_counts");
     return args;
 }
@@ -198,6 +212,12 @@ void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     require(args.batch_capacity >= 0 && args.batch_capacity <= INT32_MAX, "batch_capacity is {}",
             args.batch_capacity);
+    const int64_t batch_rows = plan.layout.slice.n_local * args.batch_capacity;
+    require(args.in_layout != MOE_IN_BATCHED || !(args.row_ids || args.row_weights) ||
+                args.n_rows == batch_rows,
+            "n_rows is {}, row_ids or row_weights of BATCHED rows are {} (local experts times "
+            "batch_capacity)",
+            args.n_rows, batch_rows);
     const bool needs_row_ids = args.in_layout == MOE_IN_TOKENS ? by_rows : sorted && !by_rows;
     check_pointer(args.row_ids, needs_row_ids && args.n_rows > 0, "row_ids");
     check_aligned(args.offsets, MOE_TYPE_I64, "offsets");
@@ -216,7 +236,9 @@ void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
     check_stride(args.weights_row_stride, plan.layout.layer.top_k, args.n_tokens, "weights_row_stride");
     check_pointer(args.weights, args.out_layout == MOE_OUT_REDUCED && args.n_tokens > 0, "weights");
     check_aligned(args.weights, MOE_TYPE_F32, "weights");
-    if (!plan.layout.layer.weight_on_input || args.row_weights) return;
+    // Output by token has no rows that row_weights could be of, unless rows come in.
+    const bool by_rows = args.in_layout != MOE_IN_TOKENS || args.out_layout == MOE_OUT_ROWS;
+    if (!plan.layout.layer.weight_on_input || (args.row_weights && by_rows)) return;
     require(args.weights != nullptr && (args.in_layout == MOE_IN_TOKENS || args.row_ids),
             "the layer has its weights on the input: give row_weights, or weights and row_ids");
 }
@@ -236,6 +258,8 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
             "stop_before_activation: out_layout must be ROWS or PER_SLOT");
     require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
     require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
+    require(in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
+            "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
     check_rows_in(plan, args);
     check_row_weights(plan, args);
     check_expert_map(plan, args.expert_map, args.n_expert_map);
@@ -292,12 +316,10 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
 moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* given) {
     moe_finish_args args = read_struct(given, "moe_finish_args");
     const Layer& layer = plan.layout.layer;
-    constexpr uint32_t known = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT | MOE_FINISH_SHARED |
-                               MOE_FINISH_COMBINE | MOE_FINISH_IDENTITY;
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_FINISH);
-    require((args.parts & ~known) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
-    if (args.parts == MOE_FINISH_ALL) args.parts = known;
+    require((args.parts & ~cpu::every_finish_part) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
+    if (args.parts == MOE_FINISH_ALL) args.parts = cpu::every_finish_part;
     const bool some = args.n_tokens > 0;
     const bool identity =
         plan.partial && layer.n_identity_experts > 0 && (args.parts & MOE_FINISH_IDENTITY);
@@ -305,7 +327,8 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     const bool shared = layer.shared_intermediate > 0 && (args.parts & MOE_FINISH_SHARED);
     require(!layer.latent || !args.routed || (args.parts & MOE_FINISH_LATENT),
             "routed is [T, {}] of a latent: parts must have MOE_FINISH_LATENT", layer.latent);
-    if (layer.latent && !args.routed) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
+    // Nothing to project. With a down bias there is: the biases alone.
+    if (layer.latent && !args.routed && !bias) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
     check_stride(args.routed_row_stride, layer.expert_width(), args.n_tokens, "routed_row_stride");
     check_aligned(args.routed, plan.out_type, "routed");
     check_pointer(args.x, some && (shared || identity), "x");

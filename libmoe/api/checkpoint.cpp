@@ -17,7 +17,11 @@ moe_status moe_checkpoint_open(moe_runtime* runtime, const char* path,
         require(path != nullptr, "path is NULL");
         moe_checkpoint_options options{};
         if (given) options = read_struct(given, "moe_checkpoint_options");
-        *out_checkpoint = moe_checkpoint::open(runtime, path, options);
+        RuntimeRef ref(runtime);
+        *out_checkpoint = moe_checkpoint::open(&*ref, path, options);
+        const moe_checkpoint_info info = (*out_checkpoint)->info();
+        ref->log(MOE_LOG_INFO, "checkpoint {}: {}, {} tensors, {} MoE layers", path, info.family,
+                 info.n_tensors, info.n_layers);
     });
 }
 
@@ -67,9 +71,13 @@ moe_status moe_checkpoint_formats(const moe_checkpoint* checkpoint, int32_t laye
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) pointers[i] = &formats[i];
         checkpoint->formats(layer, pointers, MOE_ROLE_COUNT);
         const moe_format none{};
-        for (uint32_t i = 0; i < n_formats; ++i)
-            if (out_formats[i])
-                write_struct(out_formats[i], i < MOE_ROLE_COUNT ? formats[i] : none, "moe_format");
+        auto for_each = [&](auto use) {
+            for (uint32_t i = 0; i < n_formats; ++i)
+                if (out_formats[i])
+                    use(out_formats[i], i < MOE_ROLE_COUNT ? formats[i] : none, "moe_format");
+        };
+        for_each(check_fits<moe_format>);
+        for_each(write_struct<moe_format>);
     });
 }
 
@@ -85,6 +93,7 @@ moe_status moe_checkpoint_tensor(const moe_checkpoint* checkpoint, int32_t layer
                  tensors.size());
         moe_tensor tensor = tensors[index].tensor;
         tensor.format = out_format;
+        check_fits(out_tensor, tensor, "moe_tensor");
         write_struct(out_format, tensors[index].format, "moe_format");
         write_struct(out_tensor, tensor, "moe_tensor");
     });

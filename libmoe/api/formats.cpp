@@ -3,6 +3,7 @@
 
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
+#include "libmoe/layer/layer.hpp"
 #include "libmoe/weights/view.hpp"
 
 namespace moe {
@@ -42,6 +43,14 @@ const float* codebook_of(const moe_quantize_args& args, const FormatTraits& trai
 }  // namespace moe
 
 using namespace moe;
+
+const char* moe_role_name(moe_role role) noexcept {
+    return role_name(role);
+}
+
+const char* moe_type_name(moe_type type) noexcept {
+    return type_name(type);
+}
 
 const char* moe_format_name_at(uint32_t index) noexcept {
     const auto formats = all_formats();

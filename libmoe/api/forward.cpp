@@ -4,7 +4,7 @@
 #include "libmoe/api/arguments.hpp"
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/workspace.hpp"
-#include "libmoe/cpu/pool.hpp"
+#include "libmoe/base/pool.hpp"
 #include "libmoe/weights/load.hpp"
 
 namespace moe {
@@ -49,7 +49,7 @@ const ResidentWeights& weights_or_none(const moe_weights* weights) {
     return weights ? weights->resident : none;
 }
 
-cpu::Call make_call(cpu::Team& team, const moe_plan& plan, const moe_weights* weights,
+cpu::Call make_call(Team& team, const moe_plan& plan, const moe_weights* weights,
                     moe_workspace& workspace) {
     return {team, plan.setup, weights_or_none(weights), workspace.faults, workspace.memory,
             workspace.bytes};
@@ -60,14 +60,14 @@ template <class Body>
 void with_team(const moe_plan& plan, Body body) {
     const moe_runtime& runtime = *plan.runtime;
     if (runtime.parallel_for) {
-        cpu::ParallelForTeam team(runtime.n_threads, runtime.parallel_for,
+        ParallelForTeam team(runtime.n_threads, runtime.parallel_for,
                                   runtime.parallel_for_user_data);
         body(team);
     } else if (runtime.n_threads == 1) {
-        cpu::SerialTeam team;
+        SerialTeam team;
         body(team);
     } else {
-        cpu::PoolTeam team(*runtime.pool);
+        PoolTeam team(*runtime.pool);
         body(team);
     }
 }
@@ -84,7 +84,7 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
         check_process(*plan);
         check_workspace(*plan, *workspace, args.n_tokens);
         Lease lease(*workspace);
-        with_team(*plan, [&](cpu::Team& team) {
+        with_team(*plan, [&](Team& team) {
             run(make_call(team, *plan, weights, *workspace), args);
         });
     });
@@ -113,7 +113,7 @@ moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights, mo
         check_workspace(*plan, *workspace, args.n_tokens);
         require(thread_index >= 0 && thread_index < n_threads, "thread_index is {}, n_threads is {}",
                 thread_index, n_threads);
-        cpu::SpmdTeam team(workspace->rendezvous, thread_index, n_threads, plan->setup.n_workers);
+        SpmdTeam team(workspace->rendezvous, thread_index, n_threads, plan->setup.n_workers);
         cpu::forward(make_call(team, *plan, weights, *workspace), args);
     });
 }

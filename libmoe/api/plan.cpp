@@ -4,18 +4,34 @@
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/plan_desc.hpp"
 #include "libmoe/api/structs.hpp"
+#include "libmoe/checkpoint/checkpoint.hpp"
 
 namespace moe {
 
 PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_plan_desc")) {
-    require(desc_.layer != nullptr, "moe_plan_desc.layer is NULL");
-    layer_ = read_struct(desc_.layer, "moe_layer_desc");
-    desc_.layer = &layer_;
+    require(desc_.layer || desc_.checkpoint, "moe_plan_desc.layer and checkpoint are both NULL");
+    if (desc_.layer) layer_ = read_struct(desc_.layer, "moe_layer_desc");
     if (desc_.slice) {
         slice_ = read_struct(desc_.slice, "moe_slice");
         desc_.slice = &slice_;
     }
     read_formats();
+    if (desc_.checkpoint) take_from_checkpoint();
+    desc_.layer = &layer_;
+    desc_.formats = format_pointers_;
+    desc_.n_formats = MOE_ROLE_COUNT;
+}
+
+// What the caller left to the checkpoint.
+void PlanDesc::take_from_checkpoint() {
+    const moe_checkpoint& checkpoint = *desc_.checkpoint;
+    check_handle(&checkpoint, "checkpoint");
+    if (!desc_.layer) layer_ = checkpoint.layer_desc(desc_.checkpoint_layer);
+    if (desc_.n_formats) return;
+    moe_format* out[MOE_ROLE_COUNT];
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) out[i] = &formats_[i];
+    checkpoint.formats(desc_.checkpoint_layer, out, MOE_ROLE_COUNT);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) format_pointers_[i] = &formats_[i];
 }
 
 void PlanDesc::read_formats() {
@@ -33,8 +49,6 @@ void PlanDesc::read_formats() {
         formats_[i] = format;
         format_pointers_[i] = &formats_[i];
     }
-    desc_.formats = format_pointers_;
-    desc_.n_formats = MOE_ROLE_COUNT;
 }
 
 namespace {
@@ -72,7 +86,11 @@ moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
         if (runtime) check_handle(runtime, "runtime");
         const PlanDesc whole(desc);
         RuntimeRef ref(runtime);
-        *out_plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
+        moe_plan* plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
+        plan->runtime->log(MOE_LOG_INFO, "plan: cpu, {} threads, experts {}, {} tokens at a time",
+                           plan->setup.n_workers, plan->chosen(MOE_STAGE_EXPERTS).name,
+                           plan->setup.chunk_tokens);
+        *out_plan = plan;
     });
 }
 

@@ -14,6 +14,7 @@ class PlanDesc {
     const moe_plan_desc& get() const { return desc_; }
 
   private:
+    void take_from_checkpoint();
     void read_formats();
 
     moe_plan_desc desc_;

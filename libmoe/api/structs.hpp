@@ -31,14 +31,22 @@ T read_struct(const T* given, const char* name) {
     return whole;
 }
 
-// Zeros beyond what this library knows; fails, writing nothing, when a value that does not fit is not zero.
+// Fails when a value that does not fit is not zero. A call that fills several structs asks for all before it writes one.
 template <class T>
-void write_struct(T* out, const T& whole, const char* name) {
+void check_fits(const T* out, const T& whole, const char* name) {
     const uint32_t size = checked_struct_size(out, name);
     const auto* bytes = reinterpret_cast<const std::byte*>(&whole);
     if (size < sizeof(T) && !is_zero(bytes + size, sizeof(T) - size))
         fail(MOE_ERROR_ABI, "{}.struct_size is {}; this library has a value beyond it, in a struct of {}",
              name, size, sizeof(T));
+}
+
+// Writes as far as the caller's struct reaches, zeros beyond what this library knows.
+template <class T>
+void write_struct(T* out, const T& whole, const char* name) {
+    check_fits(out, whole, name);
+    const uint32_t size = out->struct_size;
+    const auto* bytes = reinterpret_cast<const std::byte*>(&whole);
     auto* to = reinterpret_cast<std::byte*>(out);
     constexpr size_t first = sizeof(uint32_t);  // struct_size stays as it is
     const size_t known = std::min<size_t>(size, sizeof(T));

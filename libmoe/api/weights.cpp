@@ -1,12 +1,27 @@
 // moe_weights_*.
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
-#include "libmoe/api/tensors.hpp"
 #include "libmoe/checkpoint/checkpoint.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "libmoe/weights/load.hpp"
 
 namespace moe {
+namespace {
+
+// A caller's tensors with their formats, read by the struct_size rule.
+class Tensors {
+  public:
+    Tensors(std::pmr::memory_resource& memory, const moe_tensor* const* given, uint32_t n);
+    Tensors(const Tensors&) = delete;  // tensors point to formats
+    Tensors& operator=(const Tensors&) = delete;
+
+    const moe_tensor* const* pointers() const { return pointers_.data(); }
+
+  private:
+    std::pmr::vector<moe_tensor> tensors_;
+    std::pmr::vector<moe_format> formats_;
+    std::pmr::vector<const moe_tensor*> pointers_;
+};
 
 Tensors::Tensors(std::pmr::memory_resource& memory, const moe_tensor* const* given, uint32_t n)
     : tensors_(&memory), formats_(&memory), pointers_(&memory) {
@@ -21,8 +36,6 @@ Tensors::Tensors(std::pmr::memory_resource& memory, const moe_tensor* const* giv
         pointers_.push_back(&tensor);
     }
 }
-
-namespace {
 
 moe_ownership check_ownership(moe_ownership ownership) {
     require(ownership >= MOE_OWN_COPY && ownership <= MOE_OWN_CALLER,

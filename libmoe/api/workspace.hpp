@@ -4,7 +4,7 @@
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/cpu/setup.hpp"
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
     explicit moe_workspace(moe_runtime* shared_runtime) : runtime(shared_runtime) {}
@@ -13,7 +13,7 @@ struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
     moe::Block owned;
     std::byte* memory = nullptr;
     uint64_t bytes = 0;
-    moe::cpu::Rendezvous rendezvous;
+    moe::Rendezvous rendezvous;
     moe::cpu::Faults faults;
     std::atomic<bool> busy{false};
 };

@@ -64,13 +64,16 @@ class Block {
 // Handles live in the resource they are given.
 template <class T, class... Args>
 T* create_in(std::pmr::memory_resource& memory, Args&&... args) {
-    void* place = memory.allocate(sizeof(T), alignof(T));
-    try {
-        return new (place) T(std::forward<Args>(args)...);
-    } catch (...) {
-        memory.deallocate(place, sizeof(T), alignof(T));
-        throw;
-    }
+    struct Place {  // given back when the constructor throws
+        std::pmr::memory_resource& memory;
+        void* bytes = memory.allocate(sizeof(T), alignof(T));
+        ~Place() {
+            if (bytes) memory.deallocate(bytes, sizeof(T), alignof(T));
+        }
+    } place{memory};
+    T* object = new (place.bytes) T(std::forward<Args>(args)...);
+    place.bytes = nullptr;
+    return object;
 }
 
 template <class T>

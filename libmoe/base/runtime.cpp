@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "libmoe/cpu/pool.hpp"
+#include "libmoe/base/pool.hpp"
 
 namespace moe {
 namespace {
@@ -73,15 +73,11 @@ moe_runtime::moe_runtime(const moe_runtime_desc& desc)
       log_level_(desc.log_level == MOE_LOG_DEFAULT ? MOE_LOG_WARNING : desc.log_level) {
     moe::check(desc);
     n_threads = desc.n_threads ? desc.n_threads : moe::usable_cores();
-    if (!parallel_for) pool = moe::create_in<moe::cpu::Pool>(memory, memory, n_threads);
+    if (!parallel_for) pool = moe::create_in<moe::Pool>(memory, memory, n_threads);
 }
 
 moe_runtime::~moe_runtime() {
     if (pool) moe::destroy_in(memory, pool);
-}
-
-void moe_runtime::log(moe_log_level level, const char* message) const {
-    if (log_level_ != MOE_LOG_OFF && level <= log_level_) log_(level, message, log_user_data_);
 }
 
 void moe_runtime::release() {

@@ -7,10 +7,9 @@
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/memory.hpp"
 
-namespace moe::cpu {
+namespace moe {
 class Pool;
-class Team;
-}  // namespace moe::cpu
+}  // namespace moe
 
 struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
   public:
@@ -23,9 +22,15 @@ struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
     int32_t n_threads;
     moe_parallel_for_fn parallel_for;
     void* parallel_for_user_data;
-    moe::cpu::Pool* pool;  // null with the caller's parallel_for
+    moe::Pool* pool;  // null with the caller's parallel_for
 
-    void log(moe_log_level level, const char* message) const;
+    template <class... Args>
+    void log(moe_log_level level, fmt::format_string<Args...> format, Args&&... args) const {
+        if (log_level_ == MOE_LOG_OFF || level > log_level_) return;
+        char line[moe::Error::capacity];
+        *fmt::format_to_n(line, sizeof line - 1, format, std::forward<Args>(args)...).out = '\0';
+        log_(level, line, log_user_data_);
+    }
     void retain() { users_.fetch_add(1, std::memory_order_relaxed); }
     void release();
 

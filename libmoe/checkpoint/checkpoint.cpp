@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
+#include <memory>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/base/memory.hpp"
@@ -147,16 +147,13 @@ const moe::LayerData& moe_checkpoint::layer(int32_t number) const {
 }
 
 moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
-    auto* data = moe::create_in<moe::LayerData>(memory_, memory_);
-    try {
-        moe::LayerBuilder builder(files_, override_, place.prefix, *data);
-        (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
-        builder.finish();
-        return data;
-    } catch (...) {
-        moe::destroy_in(memory_, data);
-        throw;
-    }
+    const auto destroy = [this](moe::LayerData* data) { moe::destroy_in(memory_, data); };
+    std::unique_ptr<moe::LayerData, decltype(destroy)> data(
+        moe::create_in<moe::LayerData>(memory_, memory_), destroy);
+    moe::LayerBuilder builder(files_, override_, place.prefix, *data);
+    (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
+    builder.finish();
+    return data.release();
 }
 
 const moe_layer_desc& moe_checkpoint::layer_desc(int32_t number) const {

@@ -42,8 +42,6 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     // Copies bytes [offset, offset + bytes) of a tensor's data or scales; for either kind of input.
     void read(const moe::FileRange& range, uint64_t offset, uint64_t bytes, void* out) const;
 
-    std::span<const moe::TensorEntry> entries() const { return files_.index.entries(); }
-
     moe_checkpoint(moe_runtime* runtime, const char* path, const moe_checkpoint_options& options);
     ~moe_checkpoint();
     moe_checkpoint(const moe_checkpoint&) = delete;

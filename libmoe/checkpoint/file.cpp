@@ -31,15 +31,13 @@ struct stat status_of(int descriptor, std::string_view path) {
 
 }  // namespace
 
+File::File(std::pmr::memory_resource& memory, std::string_view path) : path_(path, &memory) {}
+
+// Delegates first: what fails afterwards is undone by the destructor.
 File::File(std::pmr::memory_resource& memory, std::string_view path, moe_io io)
-    : path_(path, &memory) {
-    try {
-        open_regular();
-        if (io == MOE_IO_MMAP) map();
-    } catch (...) {
-        close();
-        throw;
-    }
+    : File(memory, path) {
+    open_regular();
+    if (io == MOE_IO_MMAP) map();
 }
 
 File::File(File&& other) noexcept

@@ -31,6 +31,7 @@ class File {
     void read(uint64_t offset, uint64_t bytes, void* out) const;
 
   private:
+    File(std::pmr::memory_resource& memory, std::string_view path);
     void open_regular();
     void map();
     void close() noexcept;

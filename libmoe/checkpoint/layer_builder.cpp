@@ -5,6 +5,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/formats/format.hpp"
 
 namespace moe {
 
@@ -34,6 +35,12 @@ FileRange range_of(const TensorEntry& entry) {
     return {entry.file, entry.offset, entry.bytes};
 }
 
+moe_format named_format(const char* name) {
+    moe_format format = find_format(name)->format;
+    format.struct_size = sizeof format;
+    return format;
+}
+
 moe_format gguf_format(int32_t ggml_id) {
     moe_format format = plain_format(MOE_TYPE_GGUF);
     format.block_id = ggml_id;
@@ -45,25 +52,6 @@ moe_format fp8_format(int32_t group_rows, int32_t group_columns, moe_type scale_
     format.group_rows = group_rows;
     format.group_columns = group_columns;
     format.scale_type = scale_type;
-    return format;
-}
-
-moe_format nvfp4_format() {
-    moe_format format = plain_format(MOE_TYPE_E2M1);
-    format.group_rows = 1;
-    format.group_columns = nvfp4_group;
-    format.scale_type = MOE_TYPE_F8_E4M3;
-    format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
-    return format;
-}
-
-moe_format mxfp4_format() {
-    moe_format format = plain_format(MOE_TYPE_E2M1);
-    format.group_rows = 1;
-    format.group_columns = mxfp4_group;
-    format.scale_type = MOE_TYPE_F8_E8M0;
-    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
     return format;
 }
 
@@ -299,7 +287,7 @@ void LayerBuilder::add_nvfp4(std::string_view name, const TensorEntry& entry,
     }
     check_matrix(scales, wanted, wanted.rows, wanted.columns / nvfp4_group);
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = nvfp4_format();
+    tensor.format = named_format("nvfp4");
     set_scales(tensor, scales);
     read_global_scale(tensor, global, wanted);
     read_input_scale(tensor, name, wanted);
@@ -321,7 +309,7 @@ void LayerBuilder::mxfp4_blocks(std::string_view stem, const Wanted& wanted) {
     check_shape(entry, {out_.desc.n_experts, wanted.rows, groups, mxfp4_group / 2}, false);
     check_shape(scales, {out_.desc.n_experts, wanted.rows, groups}, false);
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = mxfp4_format();
+    tensor.format = named_format("mxfp4");
     set_scales(tensor, scales);
 }
 

@@ -3,6 +3,8 @@
 //
 // Output by token (REDUCED, PER_SLOT) goes chunk of tokens by chunk, with the rows of those tokens picked from the sorted rows; output by
 // row (ROWS) goes chunk of rows by chunk. Stages are never entered by several threads, so lists are made by the calling thread.
+#include <algorithm>
+
 #include "libmoe/cpu/chunks.hpp"
 #include "libmoe/cpu/forward.hpp"
 #include "libmoe/cpu/round.hpp"
@@ -31,7 +33,7 @@ class CallerRows {
     int64_t slot(int64_t row) const {
         if (!args_.row_ids) return -1;
         const int64_t slot = args_.row_ids[row];
-        return slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
+        return !uses_tokens() || slot < args_.n_tokens * call_.setup.layer->top_k ? slot : -1;
     }
     bool is_padding(int64_t row) const { return args_.row_ids && slot(row) < 0; }
 
@@ -43,8 +45,8 @@ class CallerRows {
             if (args_.in_layout == MOE_IN_BATCHED)
                 n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
             else
-                n_bad += args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
-                         args_.offsets[e + 1] > args_.n_rows;
+                n_bad += has_bad_offsets(e) ||
+                         (args_.counts && (args_.counts[e] < 0 || args_.counts[e] > end(e) - begin(e)));
             if (!args_.row_ids) continue;
             for (int64_t row = begin(e); row < end(e); ++row)
                 n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
@@ -53,12 +55,23 @@ class CallerRows {
     }
 
   private:
+    bool has_bad_offsets(int32_t e) const {
+        return args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
+               args_.offsets[e + 1] > args_.n_rows;
+    }
+    // Are row ids more than marks of padding? Otherwise n_tokens need not be given.
+    bool uses_tokens() const {
+        return args_.in_layout == MOE_IN_TOKENS || args_.out_layout != MOE_OUT_ROWS ||
+               (call_.setup.layer->weight_on_input && !args_.row_weights);
+    }
+
     const Call& call_;
     const moe_experts_args& args_;
 };
 
 float row_weight(const Call& call, const moe_experts_args& args, int64_t row, int64_t slot) {
     const int32_t k = call.setup.layer->top_k;
+    if (!call.setup.layer->weight_on_input) return 1.0f;
     if (args.row_weights) return args.row_weights[row];
     if (args.weights && slot >= 0)
         return args.weights[slot / k * args.weights_row_stride + slot % k];
@@ -240,7 +253,8 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
         }
         run_listed(p, args);
         if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
-        p.combine(n, membership, false);
+        const bool identity = from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
+        p.combine(n, membership, identity);
         p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
     });
 }
@@ -264,7 +278,8 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
     std::fill_n(b.row_slot, n * k, -1);
     for (int64_t row = 0; row < args.n_rows; ++row) {
         const int64_t slot = args.row_ids[row] - first * k;
-        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k)
+        // The first row of a slot counts, as in moe_experts.
+        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k && b.row_slot[slot] < 0)
             b.row_slot[slot] = static_cast<int32_t>(row);
     }
     p.team().for_each(n * k, [&](int32_t, int64_t slot) {
@@ -274,6 +289,15 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
         }
         load_activations(rows.type, rows.row(b.row_slot[slot]), width, b.y + slot * width);
     });
+}
+
+// Row ids that are neither a slot of the call nor padding.
+void report_bad_row_ids(const Call& call, const moe_combine_args& args) {
+    const int64_t n_slots = args.n_tokens * call.setup.layer->top_k;
+    const int64_t n_bad = std::count_if(args.row_ids, args.row_ids + args.n_rows, [&](int32_t slot) {
+        return slot < -1 || slot >= n_slots;
+    });
+    if (n_bad) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
 }
 
 // Rows have no number of tokens: their chunk is as large as the workspace allows.
@@ -300,11 +324,13 @@ void experts(const Call& call, const moe_experts_args& args) {
 void combine(const Call& call, const moe_combine_args& args) {
     const Layer& layer = *call.setup.layer;
     const int64_t width = layer.expert_width();
-    const Membership membership = membership_of(call, nullptr);
+    // Rows may come from other slices too.
+    const Membership membership{nullptr, layer.n_experts, layer.n_experts};
     const ActivationRows rows{args.rows, args.rows_row_stride, call.setup.out_type};
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
     const bool identity = layer.n_identity_experts > 0 && !call.setup.partial && args.x;
+    if (args.rows_layout == MOE_IN_SORTED) report_bad_row_ids(call, args);
     with_any_pipeline(call, args.n_tokens, [&](auto& p) {
         const auto& b = p.scratch();
         for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {

@@ -33,7 +33,9 @@ void route_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& ar
              args.logits_row_stride,
              {args.ids, args.ids_type, args.ids_row_stride},
              args.token_ids,
-             args.token_ids_type},
+             args.token_ids_type,
+             args.out_logits,
+             args.out_logits_row_stride},
             first, n);
 }
 
@@ -45,9 +47,6 @@ void publish_routing(Pipeline<Real>& p, const Call& call, const moe_forward_args
     copy_rows(p.team(), b.ids, layer.top_k, args.out_ids, args.out_ids_row_stride, first, n);
     copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride, first,
               n);
-    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS)
-        copy_rows(p.team(), b.logits, layer.n_experts_all(), args.out_logits,
-                  args.out_logits_row_stride, first, n);
     if (args.out_expert_counts)
         p.team().once([&] {
             for (int64_t slot = 0; slot < n * layer.top_k; ++slot)
@@ -88,7 +87,7 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
     p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
     if (call.setup.partial)
         return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
-    p.finish(n, MOE_FINISH_ALL);
+    p.finish(n, every_finish_part);
     p.store(p.scratch().final, layer.hidden, out, first, n);
 }
 
@@ -135,39 +134,14 @@ void route(const Call& call, const moe_route_args& args) {
     });
 }
 
-// Two passes over the caller's ids, so that no scratch grows with T: counts, then places.
 void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
     const Layer& layer = *call.setup.layer;
-    const Membership membership = membership_of(call, args.expert_map);
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
-    const int64_t block = std::max(args.block_rows, 1);
-    int64_t* offsets = args.out_offsets;
-    int32_t ids[64];
-    int64_t n_bad = 0;
-    auto for_each_slot = [&](auto use) {
-        for (int64_t t = 0; t < tokens; ++t) {
-            n_bad += read_ids(args.ids, args.ids_type, args.ids_row_stride, t, 1, layer.top_k,
-                              layer.n_experts_all(), ids);
-            for (int32_t j = 0; j < layer.top_k; ++j)
-                if (const int32_t local = membership.local(ids[j]); local >= 0)
-                    use(local, static_cast<int32_t>(t * layer.top_k + j));
-        }
-    };
-    std::fill_n(offsets, membership.n_local + 1, int64_t{0});
-    for_each_slot([&](int32_t local, int32_t) { ++offsets[local + 1]; });
+    const int64_t n_bad = dispatch({args.ids, args.ids_type, args.ids_row_stride}, tokens,
+                                   layer.top_k, layer.n_experts_all(),
+                                   membership_of(call, args.expert_map), args.block_rows,
+                                   {args.out_offsets, args.out_counts, args.out_row_ids});
     if (n_bad) call.faults.add(MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    if (args.out_counts) std::copy_n(offsets + 1, membership.n_local, args.out_counts);
-    for (int32_t e = 0; e < membership.n_local; ++e)
-        offsets[e + 1] = offsets[e] + divide_up(offsets[e + 1], block) * block;
-    if (!args.out_row_ids) return;
-    std::fill_n(args.out_row_ids, offsets[membership.n_local], -1);
-    for_each_slot([&](int32_t local, int32_t slot) { args.out_row_ids[offsets[local]++] = slot; });
-    int64_t begin = 0;
-    for (int32_t e = 0; e < membership.n_local; ++e) {
-        const int64_t end = begin + divide_up(offsets[e] - begin, block) * block;
-        offsets[e] = begin;
-        begin = end;
-    }
 }
 
 void finish(const Call& call, const moe_finish_args& args) {

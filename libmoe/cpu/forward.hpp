@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libmoe/cpu/setup.hpp"
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 namespace moe::cpu {
 

@@ -37,16 +37,11 @@ void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n
 }
 
 template <class Real>
-void Pipeline<Real>::load_rows(const ActivationRows& rows, int64_t n, int64_t width) {
-    team_.for_each(n, [&](int32_t, int64_t r) {
-        load_activations(rows.type, rows.row(b_.row_target[r]), width, b_.x + r * width);
-    });
-}
-
-template <class Real>
 void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
     team_.once([&] {
-        dispatch(b_.ids, n * layer().top_k, membership, 1, b_.offsets, nullptr, b_.row_slot);
+        const int32_t k = layer().top_k;
+        dispatch({b_.ids, MOE_TYPE_I32, k}, n, k, layer().n_experts_all(), membership, 1,
+                 {b_.offsets, nullptr, b_.row_slot});
         *b_.n_rows = b_.offsets[membership.n_local];
         for (int64_t r = 0; r < *b_.n_rows; ++r) {
             b_.row_input[r] = b_.row_slot[r] / layer().top_k;
@@ -164,8 +159,8 @@ void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_
 template <class Real>
 void Pipeline<Real>::finish(int64_t n, uint32_t parts) {
     add_token_terms(n, parts);
-    if (layer().latent) project_final(n, has_part(parts, MOE_FINISH_LATENT));
-    if (layer().shared_intermediate && has_part(parts, MOE_FINISH_SHARED)) run_shared(n);
+    if (layer().latent) project_final(n, parts & MOE_FINISH_LATENT);
+    if (layer().shared_intermediate && (parts & MOE_FINISH_SHARED)) run_shared(n);
     add_shared(n, parts);
 }
 
@@ -173,10 +168,10 @@ template <class Real>
 void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
     const int32_t k = layer().top_k;
     const int64_t width = layer().expert_width();
-    const bool bias = setup_.down_bias_in_finish && has_part(parts, MOE_FINISH_DOWN_BIAS);
+    const bool bias = setup_.down_bias_in_finish && (parts & MOE_FINISH_DOWN_BIAS);
     const bool identity = setup_.partial && layer().n_identity_experts > 0 &&
-                          has_part(parts, MOE_FINISH_IDENTITY);
-    const bool norm = layer().has_latent_norm && has_part(parts, MOE_FINISH_LATENT);
+                          (parts & MOE_FINISH_IDENTITY);
+    const bool norm = layer().has_latent_norm && (parts & MOE_FINISH_LATENT);
     team_.for_each(bias || identity || norm ? n : 0, [&](int32_t, int64_t t) {
         Real* out = b_.routed + t * width;
         const int32_t* ids = b_.ids + t * k;
@@ -236,8 +231,8 @@ void Pipeline<Real>::run_shared(int64_t n) {
 
 template <class Real>
 void Pipeline<Real>::add_shared(int64_t n, uint32_t parts) {
-    const bool shared = layer().shared_intermediate && has_part(parts, MOE_FINISH_SHARED);
-    const Real combine_scale = has_part(parts, MOE_FINISH_COMBINE) ? layer().combine_scale : 1.0f;
+    const bool shared = layer().shared_intermediate && (parts & MOE_FINISH_SHARED);
+    const Real combine_scale = (parts & MOE_FINISH_COMBINE) ? layer().combine_scale : 1.0f;
     const float* gate = weights_.vector(MOE_ROLE_SHARED_EXPERT_GATE);
     const int64_t hidden = layer().hidden;
     team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {

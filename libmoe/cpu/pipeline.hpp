@@ -6,7 +6,7 @@
 #include "libmoe/cpu/ref/dispatch.hpp"
 #include "libmoe/cpu/ref/mlp.hpp"
 #include "libmoe/cpu/scratch.hpp"
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
 namespace moe::cpu {
 
@@ -28,13 +28,6 @@ struct OutputRows {
     std::byte* row(int64_t r) const;
 };
 
-// Ids of tokens in the caller's memory.
-struct IdRows {
-    const void* data;  // null: none
-    moe_type type;
-    int64_t stride;
-};
-
 struct RouteInput {
     moe_routing routing;
     ActivationRows router_input;
@@ -43,6 +36,8 @@ struct RouteInput {
     IdRows ids;
     const void* token_ids;
     moe_type token_ids_type;
+    float* out_logits;  // as computed or given, before the softcap; or null
+    int64_t out_logits_stride;
 };
 
 template <class Real>
@@ -53,8 +48,6 @@ class Pipeline {
 
     // x[i] = rows first + i.
     void load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width);
-    // x[r] = row row_target[r].
-    void load_rows(const ActivationRows& rows, int64_t n, int64_t width);
     // ids and weights of tokens first .. first + n.
     void route(const RouteInput& input, int64_t first, int64_t n);
     void take_ids(const IdRows& ids, int64_t first, int64_t n);
@@ -72,15 +65,13 @@ class Pipeline {
     void run_pre_activation(bool input_is_latent);
     // routed = weighted sum of y, tokens whose slots have no row get zero. with_identity: of x.
     void combine(int64_t n, const Membership& membership, bool with_identity);
-    // routed, x -> final, parts of moe_finish.
+    // routed, x -> final: the MOE_FINISH_ bits in parts, which are never 0 for all here.
     void finish(int64_t n, uint32_t parts);
     // final (routed of partial plans) -> rows first + i.
     void store(const Real* from, int64_t width, const OutputRows& out, int64_t first, int64_t n);
 
     const Scratch<Real>& scratch() const { return b_; }
     Team& team() const { return team_; }
-    bool has_part(uint32_t parts, uint32_t part) const { return parts == 0 || (parts & part); }
-
   private:
     const Layer& layer() const { return *setup_.layer; }
     Mlp expert_mlp(int64_t local) const;

@@ -41,6 +41,11 @@ void Pipeline<Real>::route(const RouteInput& input, int64_t first, int64_t n) {
         prepare_router_input(input, first, n);
         compute_logits(n);
     }
+    if (input.out_logits)
+        team_.for_each(n, [&](int32_t, int64_t t) {
+            std::copy_n(b_.logits + t * n_all, n_all,
+                        input.out_logits + (first + t) * input.out_logits_stride);
+        });
     choose_experts(input, first, n);
 }
 
@@ -81,8 +86,7 @@ template <class Real>
 const int32_t* Pipeline<Real>::given_ids(const RouteInput& input, int64_t token, int32_t* ids) {
     const int32_t k = layer().top_k;
     if (input.routing == MOE_ROUTING_IDS) {
-        const int64_t bad = read_ids(input.ids.data, input.ids.type, input.ids.stride, token, 1, k,
-                                     layer().n_experts_all(), ids);
+        const int64_t bad = input.ids.read(token, k, layer().n_experts_all(), ids);
         if (bad) faults_.add(MOE_FAULT_ID_OUT_OF_RANGE, bad);
         return ids;
     }
@@ -118,9 +122,11 @@ void Pipeline<Real>::choose_experts(const RouteInput& input, int64_t first, int6
 
 template <class Real>
 void Pipeline<Real>::take_ids(const IdRows& ids, int64_t first, int64_t n) {
+    const int32_t k = layer().top_k;
     team_.once([&] {
-        const int64_t bad = read_ids(ids.data, ids.type, ids.stride, first, n, layer().top_k,
-                                     layer().n_experts_all(), b_.ids);
+        int64_t bad = 0;
+        for (int64_t t = 0; t < n; ++t)
+            bad += ids.read(first + t, k, layer().n_experts_all(), b_.ids + t * k);
         if (bad) faults_.add(MOE_FAULT_ID_OUT_OF_RANGE, bad);
     });
 }

@@ -22,6 +22,16 @@ inline float largest_magnitude(const float* values, int64_t count) {
     return largest;
 }
 
+// count values over their scale to E2M1 codes, even columns in the low nibbles.
+template <int count>
+void encode_e2m1(const float* values, float scale, std::byte* codes) {
+    for (int i = 0; i < count / 2; ++i) {
+        const int low = f32_to_e2m1(values[2 * i] / scale);
+        const int high = f32_to_e2m1(values[2 * i + 1] / scale);
+        store(codes + i, static_cast<uint8_t>(low | high << 4));
+    }
+}
+
 // Infinities and NaN have no code in a block format: fails before anything is written.
 inline void require_finite(const FormatTraits& traits, const float* source, int64_t rows,
                            int64_t columns) {

@@ -1,4 +1,5 @@
-// Element codes: the small floating-point types of weights and scales, to and from float32.
+// Element codes: the 8- and 4-bit floating-point types of weights and scales, to and from float32
+// (16-bit ones are in base/half.hpp).
 // Decoding is exact; encoding rounds to the nearest value, ties to the even code. Every function is
 // inline and free of branches, needs no subnormal arithmetic to decode, and is usable in constant
 // expressions.
@@ -8,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "libmoe/base/half.hpp"
 
 namespace moe {
 
@@ -24,45 +27,6 @@ T load(const std::byte* place) {
 template <class T>
 void store(std::byte* place, T value) {
     std::memcpy(place, &value, sizeof value);
-}
-
-// sign 1, exponent 8 bias 127, mantissa 7.
-constexpr float bf16_to_f32(uint16_t code) {
-    return std::bit_cast<float>(uint32_t{code} << 16);
-}
-
-constexpr uint16_t f32_to_bf16(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    return static_cast<uint16_t>(value == value ? rounded : bits >> 16 | 0x40);
-}
-
-// sign 1, exponent 5 bias 15, mantissa 10, infinity and NaN.
-constexpr float f16_to_f32(uint16_t code) {
-    // Arithmetic on truth values rather than choices: gcc vectorises it at -O2.
-    const uint32_t exponent = code >> 10 & 31u;
-    const uint32_t is_normal = exponent != 0;
-    const uint32_t is_special = exponent == 31;
-    const auto mantissa = static_cast<int32_t>((code & 0x3FFu) | is_normal << 10);
-    const float power = std::bit_cast<float>((exponent + 103 - is_normal) << 23);
-    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(mantissa) * power);
-    const uint32_t sign = (code & 0x8000u) << 16;
-    return std::bit_cast<float>(bits | sign | is_special * 0x7F800000u);
-}
-
-// Overflow gives infinity.
-constexpr uint16_t f32_to_f16(float value) {
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    const uint32_t sign = bits >> 16 & 0x8000u;
-    const uint32_t magnitude = bits & 0x7FFFFFFFu;
-    const float absolute = std::bit_cast<float>(magnitude);
-    // Adding 1/2 leaves the bits from 2^-24 up, rounded by the addition.
-    const uint32_t subnormal = std::bit_cast<uint32_t>((absolute < 0.25f ? absolute : 0) + 0.5f);
-    const uint32_t normal = (magnitude + 0xFFF + (magnitude >> 13 & 1)) >> 13;
-    uint32_t code = absolute < 0x1p-14f ? subnormal - 0x3F000000u : normal - (112u << 10);
-    code = absolute < 65520.0f ? code : 0x7C00u;
-    code = value == value ? code : 0x7E00u;
-    return static_cast<uint16_t>(code | sign);
 }
 
 // sign 1, exponent 4 bias 7, mantissa 3; 0x7F and 0xFF are NaN, no infinity, largest 448.

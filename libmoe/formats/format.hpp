@@ -62,7 +62,4 @@ MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t colum
 // 2^bits values of a built-in codebook; null for CODEBOOK_GIVEN and none.
 const float* builtin_codebook(const moe_format& format);
 
-// Any element type of dense vectors to float32.
-void decode_vector(moe_type type, const std::byte* data, int64_t count, float* out);
-
 }  // namespace moe

@@ -18,15 +18,15 @@ struct F32 {
 struct F16 {
     using Code = uint16_t;
     static constexpr moe_type type = MOE_TYPE_F16;
-    static float decode(Code code) { return f16_to_f32(code); }
-    static Code encode(float value) { return f32_to_f16(value); }
+    static float decode(Code code) { return f16_to_float(code); }
+    static Code encode(float value) { return float_to_f16(value); }
 };
 
 struct Bf16 {
     using Code = uint16_t;
     static constexpr moe_type type = MOE_TYPE_BF16;
-    static float decode(Code code) { return bf16_to_f32(code); }
-    static Code encode(float value) { return f32_to_bf16(value); }
+    static float decode(Code code) { return bf16_to_float(code); }
+    static Code encode(float value) { return float_to_bf16(value); }
 };
 
 // A fixed count lets the compiler vectorise at any optimisation level.
@@ -87,19 +87,5 @@ constexpr FormatTraits dense_entry(const char* name) {
 
 constinit const std::array<FormatTraits, 3> dense_formats = {
     dense_entry<F32>("f32"), dense_entry<F16>("f16"), dense_entry<Bf16>("bf16")};
-
-void decode_vector(moe_type type, const std::byte* data, int64_t count, float* out) {
-    switch (type) {
-        case MOE_TYPE_F32:
-            return decode_contiguous<F32>(data, count, out);
-        case MOE_TYPE_F16:
-            return decode_contiguous<F16>(data, count, out);
-        case MOE_TYPE_BF16:
-            return decode_contiguous<Bf16>(data, count, out);
-        default:
-            fail(MOE_ERROR_UNSUPPORTED,
-                 "a vector of {} elements is not supported: f32, f16 or bf16", type_name(type));
-    }
-}
 
 }  // namespace moe

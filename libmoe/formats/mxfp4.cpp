@@ -37,21 +37,13 @@ uint8_t encode_scale(const float* values) {
     return static_cast<uint8_t>(std::max(exponent - 2, 0));
 }
 
-void encode_group(const float* values, float scale, std::byte* codes) {
-    for (int i = 0; i < group_bytes; ++i) {
-        const int low = f32_to_e2m1(values[2 * i] / scale);
-        const int high = f32_to_e2m1(values[2 * i + 1] / scale);
-        store(codes + i, static_cast<uint8_t>(low | high << 4));
-    }
-}
-
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
     for (int64_t i = 0; i < rows * columns / group; ++i) {
         const uint8_t scale = encode_scale(source + i * group);
         store(target.scales + i, scale);
-        encode_group(source + i * group, e8m0_to_f32(scale), target.data + i * group_bytes);
+        encode_e2m1<group>(source + i * group, e8m0_to_f32(scale), target.data + i * group_bytes);
     }
 }
 

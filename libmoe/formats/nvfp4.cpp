@@ -47,14 +47,6 @@ uint8_t encode_scale(const float* values, float global) {
     return f32_to_e4m3(std::clamp(scale, 0x1p-9f, 448.0f));
 }
 
-void encode_group(const float* values, float scale, std::byte* codes) {
-    for (int i = 0; i < group_bytes; ++i) {
-        const int low = f32_to_e2m1(values[2 * i] / scale);
-        const int high = f32_to_e2m1(values[2 * i + 1] / scale);
-        store(codes + i, static_cast<uint8_t>(low | high << 4));
-    }
-}
-
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
@@ -65,7 +57,7 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
         const float* values = source + i * group;
         const uint8_t scale = encode_scale(values, *target.global_scale);
         store(target.scales + i, scale);
-        encode_group(values, e4m3_to_f32(scale) * *target.global_scale,
+        encode_e2m1<group>(values, e4m3_to_f32(scale) * *target.global_scale,
                      target.data + i * group_bytes);
     }
 }

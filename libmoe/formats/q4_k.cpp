@@ -7,8 +7,7 @@
 //   W[n, k] = d * S * nibble - dmin * M                 exact products, one rounding
 // Encoding: a sub-block spans [min(0, least), largest] in 15 steps; d and dmin are the largest step
 // and minimum over 63, each S, M and nibble rounded to nearest against what decodes.
-#include "libmoe/formats/block.hpp"
-#include "libmoe/formats/entries.hpp"
+#include "libmoe/formats/gguf_block.hpp"
 
 namespace moe {
 namespace {
@@ -57,20 +56,13 @@ void decode_pair(const std::byte* __restrict q, const float (&scale)[2], const f
 }
 
 void decode_block(const std::byte* bytes, float* out) {
-    const float d = f16_to_f32(load<uint16_t>(bytes));
-    const float dmin = f16_to_f32(load<uint16_t>(bytes + 2));
+    const float d = f16_to_float(load<uint16_t>(bytes));
+    const float dmin = f16_to_float(load<uint16_t>(bytes + 2));
     const Levels levels = unpack(bytes + sc_offset);
     for (int j = 0; j < sub_blocks; j += 2) {
         const float scale[2] = {d * levels.scale[j], d * levels.scale[j + 1]};
         const float minimum[2] = {dmin * levels.minimum[j], dmin * levels.minimum[j + 1]};
         decode_pair(bytes + q_offset + j / 2 * sub_block, scale, minimum, out + j * sub_block);
-    }
-}
-
-void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
-    const std::byte* bytes = matrix.data + row * matrix.row_stride + column / block * block_bytes;
-    for (int64_t i = 0; i < count / block; ++i) {
-        decode_block(bytes + i * block_bytes, out + i * block);
     }
 }
 
@@ -82,9 +74,9 @@ uint8_t steps(float value, float unit, float limit) {
 
 // Stores largest / 63 as f16 and returns what it decodes to.
 float encode_unit(float largest, std::byte* place) {
-    const uint16_t code = f32_to_f16(std::min(largest / 63.0f, 65504.0f));
+    const uint16_t code = float_to_f16(std::min(largest / 63.0f, 65504.0f));
     store(place, code);
-    return f16_to_f32(code);
+    return f16_to_float(code);
 }
 
 struct Spans {
@@ -129,29 +121,16 @@ void encode_block(const float* values, std::byte* bytes) {
     encode_nibbles(values, levels, d, dmin, bytes + q_offset);
 }
 
-void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
-            const EncodeTarget& target) {
-    require_finite(traits, source, rows, columns);
-    for (int64_t i = 0; i < rows * columns / block; ++i) {
-        encode_block(source + i * block, target.data + i * block_bytes);
-    }
-}
-
-constexpr moe_format format() {
-    moe_format format = format_of(MOE_TYPE_GGUF);
-    format.block_id = 12;
-    return format;
-}
+struct Q4_K {
+    static constexpr int32_t id = 12;
+    static constexpr int32_t columns = block;
+    static constexpr int32_t bytes = block_bytes;
+    static constexpr auto decode = decode_block;
+    static constexpr auto encode = encode_block;
+};
 
 }  // namespace
 
-constinit const FormatTraits q4_k_format = {.name = "q4_k",
-                                            .format = format(),
-                                            .block_rows = 1,
-                                            .block_columns = block,
-                                            .block_bytes = block_bytes,
-                                            .scale_bytes = 0,
-                                            .decode = decode,
-                                            .encode = encode};
+constinit const FormatTraits q4_k_format = GgufFormat<Q4_K>::traits("q4_k");
 
 }  // namespace moe

@@ -3,8 +3,7 @@
 // Encoding: d = amax / 127, q = w * (1 / d) rounded to the nearest integer, halves away from zero,
 // with d before it is rounded to f16. A d beyond f16 is taken as 65504, one that rounds to zero as
 // zero.
-#include "libmoe/formats/block.hpp"
-#include "libmoe/formats/entries.hpp"
+#include "libmoe/formats/gguf_block.hpp"
 
 namespace moe {
 namespace {
@@ -13,22 +12,15 @@ constexpr int64_t block = 32;
 constexpr int64_t block_bytes = 34;
 
 void decode_block(const std::byte* __restrict bytes, float* __restrict out) {
-    const float d = f16_to_f32(load<uint16_t>(bytes));
+    const float d = f16_to_float(load<uint16_t>(bytes));
     for (int i = 0; i < block; ++i) {
         out[i] = d * static_cast<float>(load<int8_t>(bytes + 2 + i));
     }
 }
 
-void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
-    const std::byte* bytes = matrix.data + row * matrix.row_stride + column / block * block_bytes;
-    for (int64_t i = 0; i < count / block; ++i) {
-        decode_block(bytes + i * block_bytes, out + i * block);
-    }
-}
-
 void encode_block(const float* values, std::byte* bytes) {
     const float d = std::min(largest_magnitude(values, block) / 127.0f, 65504.0f);
-    const uint16_t code = f32_to_f16(d);
+    const uint16_t code = float_to_f16(d);
     store(bytes, code);
     const float inverse = code ? 1.0f / d : 0.0f;
     for (int i = 0; i < block; ++i) {
@@ -37,29 +29,16 @@ void encode_block(const float* values, std::byte* bytes) {
     }
 }
 
-void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
-            const EncodeTarget& target) {
-    require_finite(traits, source, rows, columns);
-    for (int64_t i = 0; i < rows * columns / block; ++i) {
-        encode_block(source + i * block, target.data + i * block_bytes);
-    }
-}
-
-constexpr moe_format format() {
-    moe_format format = format_of(MOE_TYPE_GGUF);
-    format.block_id = 8;
-    return format;
-}
+struct Q8_0 {
+    static constexpr int32_t id = 8;
+    static constexpr int32_t columns = block;
+    static constexpr int32_t bytes = block_bytes;
+    static constexpr auto decode = decode_block;
+    static constexpr auto encode = encode_block;
+};
 
 }  // namespace
 
-constinit const FormatTraits q8_0_format = {.name = "q8_0",
-                                            .format = format(),
-                                            .block_rows = 1,
-                                            .block_columns = block,
-                                            .block_bytes = block_bytes,
-                                            .scale_bytes = 0,
-                                            .decode = decode,
-                                            .encode = encode};
+constinit const FormatTraits q8_0_format = GgufFormat<Q8_0>::traits("q8_0");
 
 }  // namespace moe

@@ -1,4 +1,6 @@
 // What weights hold for a plan, and the id by which both know that they fit.
+#include <algorithm>
+
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/weights/view.hpp"
@@ -29,6 +31,11 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
     }
 }
 
+bool may_be_fused(moe_role role) {
+    return role == MOE_ROLE_GATE || role == MOE_ROLE_UP || role == MOE_ROLE_SHARED_GATE ||
+           role == MOE_ROLE_SHARED_UP;
+}
+
 }  // namespace
 
 bool WeightsLayout::needs(moe_role role) const {
@@ -42,6 +49,7 @@ int64_t WeightsLayout::count(moe_role role) const {
 
 int64_t WeightsLayout::place_of_expert(moe_role role, int64_t expert) const {
     if (!is_expert_role(role)) return 0;
+    if (expert < 0 || expert >= layer.n_experts) return -1;
     if (role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish()) return expert;
     return slice.local_of[expert];
 }
@@ -77,8 +85,13 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     const Part p = part(role);
-    return moe::copy_bytes(get_format(formats[role], role_name(role)), p.row, p.rows, p.column,
-                           p.columns);
+    const FormatTraits& traits = get_format(formats[role], role_name(role));
+    const auto bytes_from = [&](int64_t row) {
+        return moe::copy_bytes(traits, row, p.rows, p.column, p.columns);
+    };
+    if (!may_be_fused(role)) return bytes_from(p.row);
+    // The second half of a fused matrix may begin inside a scale group and reach into one more.
+    return std::max(bytes_from(p.row), bytes_from(layer.role_shape(role).rows + p.row));
 }
 
 uint64_t WeightsLayout::copy_bytes() const {

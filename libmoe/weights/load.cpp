@@ -18,6 +18,14 @@ struct Destroy {
 };
 using NewWeights = std::unique_ptr<moe_weights, Destroy>;
 
+moe_weights* finish_load(const Loader& loader, NewWeights weights) {
+    loader.check_complete();
+    const moe_memory_report report = weights->memory_report();
+    weights->runtime->log(MOE_LOG_INFO, "weights: {} experts, {} bytes copied, {} bytes borrowed",
+                          report.n_local_experts, report.host_bytes, report.borrowed_bytes);
+    return weights.release();
+}
+
 NewWeights make_weights(moe_runtime* runtime, const WeightsLayout& layout,
                         const LoadRequest& request) {
     RuntimeRef ref(runtime);
@@ -62,6 +70,7 @@ void add_unmapped(Loader& loader, const LayerTensor& source, Staging& data, Stag
     const bool stack =
         is_expert_role(source.tensor.role) && source.tensor.expert == MOE_ALL_EXPERTS;
     const int64_t n = stack ? source.tensor.n_experts : 1;
+    loader.check(source.tensor);
     for (int64_t e = 0; e < n; ++e) {
         moe_tensor one = source.tensor;
         if (stack) one.expert = static_cast<int32_t>(e);
@@ -86,8 +95,7 @@ moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
     NewWeights weights = make_weights(runtime, layout, request);
     Loader loader(*weights, request, false);
     for (uint32_t i = 0; i < n_tensors; ++i) loader.add(*tensors[i]);
-    loader.check_complete();
-    return weights.release();
+    return finish_load(loader, std::move(weights));
 }
 
 moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
@@ -106,12 +114,11 @@ moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
         else
             add_unmapped(loader, tensor, data, scales);
     }
-    loader.check_complete();
     if (request.ownership == MOE_OWN_BORROW) {
         checkpoint.retain();
         weights->source = &checkpoint;
     }
-    return weights.release();
+    return finish_load(loader, std::move(weights));
 }
 
 void update_tensor(moe_weights& weights, const moe_tensor& tensor) {

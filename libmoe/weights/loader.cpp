@@ -87,6 +87,9 @@ void Loader::check(const moe_tensor& tensor) const {
     require(!is_fused(tensor.role) || (order >= 1 && order <= 3),
             "tensor {}: gate_up_order is {}, a fused tensor needs one", name, order);
     const Layer& layer = weights_.layout.layer;
+    const auto [first, second] = parts_of(tensor.role);
+    require(layer.has_role(first) || (second != MOE_ROLE_NONE && layer.has_role(second)),
+            "tensor {}: the layer has none", name);
     const Layer::Shape shape = shape_of(layer, tensor.role);
     require(tensor.rows == shape.rows && tensor.columns == shape.columns,
             "tensor {}: shape is [{}, {}], the layer's is [{}, {}]", name, tensor.rows,
@@ -110,11 +113,6 @@ bool Loader::wants(const moe_tensor& tensor, int64_t expert) const {
 }
 
 void Loader::add(const moe_tensor& tensor) {
-    const auto [first, second] = parts_of(tensor.role);
-    const bool known = static_cast<int32_t>(tensor.role) > 0 && tensor.role < MOE_ROLE_COUNT;
-    const Layer& layer = weights_.layout.layer;
-    require(!known || layer.has_role(first) || (second != MOE_ROLE_NONE && layer.has_role(second)),
-            "tensor {}: the layer has none", known ? role_name(tensor.role) : "");
     check(tensor);
     const bool stack = is_expert_role(tensor.role) && tensor.expert == MOE_ALL_EXPERTS;
     if (!stack) {

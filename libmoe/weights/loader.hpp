@@ -14,6 +14,8 @@ class Loader {
 
     // Takes what the layout needs of one tensor. Its pointers must be valid until the weights die under BORROW.
     void add(const moe_tensor& tensor);
+    // Fails unless the layer has such a tensor, of this shape and number of experts.
+    void check(const moe_tensor& tensor) const;
     // Does the layout need any of this tensor?
     bool wants(const moe_tensor& tensor, int64_t expert) const;
     void check_complete() const;
@@ -23,7 +25,6 @@ class Loader {
         char text[96];
     };
     Name name_of(const moe_tensor& tensor, int64_t expert) const;
-    void check(const moe_tensor& tensor) const;
     void add_expert(const moe_tensor& tensor, int64_t index, int64_t expert);
     void add_role(const moe_tensor& tensor, int64_t index, moe_role role, int64_t expert,
                   const char* what);

@@ -42,8 +42,8 @@ double q4_k_value(const std::byte* block, int64_t i) {
     const int scale = j < 4 ? sc(j) & 63 : (sc(j + 4) & 15) + 16 * (sc(j - 4) >> 6);
     const int minimum = j < 4 ? sc(j + 4) & 63 : (sc(j + 4) >> 4) + 16 * (sc(j) >> 6);
     const int byte = load<uint8_t>(block + 16 + 32 * (i / 64) + i % 32);
-    const double d = f16_to_f32(load<uint16_t>(block));
-    const double dmin = f16_to_f32(load<uint16_t>(block + 2));
+    const double d = f16_to_float(load<uint16_t>(block));
+    const double dmin = f16_to_float(load<uint16_t>(block + 2));
     return d * scale * (byte >> 4 * (j & 1) & 15) - dmin * minimum;
 }
 
@@ -58,9 +58,9 @@ double code_value(const Stored& stored, int64_t row, int64_t column) {
         case MOE_TYPE_F32:
             return load<float>(block);
         case MOE_TYPE_F16:
-            return f16_to_f32(load<uint16_t>(block));
+            return f16_to_float(load<uint16_t>(block));
         case MOE_TYPE_BF16:
-            return bf16_to_f32(load<uint16_t>(block));
+            return bf16_to_float(load<uint16_t>(block));
         case MOE_TYPE_F8_E4M3:
             return e4m3_to_f32(load<uint8_t>(block));
         case MOE_TYPE_E2M1:
@@ -71,7 +71,7 @@ double code_value(const Stored& stored, int64_t row, int64_t column) {
             break;
     }
     if (format.block_id == 12) return q4_k_value(block, within);
-    return double(f16_to_f32(load<uint16_t>(block))) * load<int8_t>(block + 2 + within);
+    return double(f16_to_float(load<uint16_t>(block))) * load<int8_t>(block + 2 + within);
 }
 
 // Products of these significands are exact in double.
@@ -101,9 +101,9 @@ Stored random_matrix(const FormatTraits& traits, int64_t rows, int64_t columns) 
     if (traits.format.type == MOE_TYPE_GGUF) {
         const size_t block = static_cast<size_t>(traits.block_bytes);
         for (size_t i = 0; i < stored.data.size() / block; ++i) {
-            store(stored.data.data() + i * block, f32_to_f16(values[2 * i]));
+            store(stored.data.data() + i * block, float_to_f16(values[2 * i]));
             if (block == 144) {
-                store(stored.data.data() + i * block + 2, f32_to_f16(values[2 * i + 1]));
+                store(stored.data.data() + i * block + 2, float_to_f16(values[2 * i + 1]));
             }
         }
     }

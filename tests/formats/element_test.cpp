@@ -94,21 +94,21 @@ TEST(Element, DecodesEveryE2m1) {
 
 TEST(Element, DecodesEveryF16AndBf16) {
     for (int code = 0; code < 65536; ++code) {
-        ASSERT_TRUE(test::same_float(f16_to_f32(uint16_t(code)), float(f16(code)))) << code;
-        const uint32_t bits = std::bit_cast<uint32_t>(bf16_to_f32(uint16_t(code)));
+        ASSERT_TRUE(test::same_float(f16_to_float(uint16_t(code)), float(f16(code)))) << code;
+        const uint32_t bits = std::bit_cast<uint32_t>(bf16_to_float(uint16_t(code)));
         ASSERT_EQ(bits, uint32_t(code) << 16);
     }
 }
 
 TEST(Element, EncodesEveryValueOfAType) {
     for (int code = 0; code < 65536; ++code) {
-        const float half = f16_to_f32(uint16_t(code));
+        const float half = f16_to_float(uint16_t(code));
         if (!std::isnan(half)) {
-            ASSERT_EQ(f32_to_f16(half), code);
+            ASSERT_EQ(float_to_f16(half), code);
         }
-        const float brain = bf16_to_f32(uint16_t(code));
+        const float brain = bf16_to_float(uint16_t(code));
         if (!std::isnan(brain)) {
-            ASSERT_EQ(f32_to_bf16(brain), code);
+            ASSERT_EQ(float_to_bf16(brain), code);
         }
     }
     for (int code = 0; code < 256; ++code) {
@@ -138,9 +138,9 @@ void check_halfways(Encode encode, Decode decode, int last) {
 
 TEST(Element, EncodesHalfwaysToEven) {
     check_halfways(
-        f32_to_f16, [](int code) { return f16(code); }, 0x7BFF);
+        float_to_f16, [](int code) { return f16(code); }, 0x7BFF);
     check_halfways(
-        f32_to_bf16, [](int code) { return bf16_to_f32(uint16_t(code)); }, 0x7F7F);
+        float_to_bf16, [](int code) { return bf16_to_float(uint16_t(code)); }, 0x7F7F);
     check_halfways(f32_to_e4m3, e4m3, 0x7E);
     check_halfways(f32_to_e4m4, e4m4, 0xFF);
     check_halfways(f32_to_e2m1, e2m1, 7);
@@ -162,12 +162,12 @@ TEST(Element, EncodesE2m1TiesByTheTable) {
 }
 
 TEST(Element, EncodesTheEdges) {
-    EXPECT_EQ(f32_to_f16(65519.0f), 0x7BFF);
-    EXPECT_EQ(f32_to_f16(65520.0f), 0x7C00);
-    EXPECT_EQ(f32_to_f16(-INFINITY), 0xFC00);
-    EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(NAN))));
-    EXPECT_EQ(f32_to_bf16(INFINITY), 0x7F80);
-    EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7F800001u)))));
+    EXPECT_EQ(float_to_f16(65519.0f), 0x7BFF);
+    EXPECT_EQ(float_to_f16(65520.0f), 0x7C00);
+    EXPECT_EQ(float_to_f16(-INFINITY), 0xFC00);
+    EXPECT_TRUE(std::isnan(f16_to_float(float_to_f16(NAN))));
+    EXPECT_EQ(float_to_bf16(INFINITY), 0x7F80);
+    EXPECT_TRUE(std::isnan(bf16_to_float(float_to_bf16(std::bit_cast<float>(0x7F800001u)))));
     EXPECT_EQ(f32_to_e4m3(1e30f), 0x7E);
     EXPECT_EQ(f32_to_e4m3(-INFINITY), 0xFE);
     EXPECT_EQ(f32_to_e4m3(NAN) & 0x7F, 0x7F);

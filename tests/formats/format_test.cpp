@@ -198,27 +198,5 @@ TEST(Formats, BytesAndNamesOfElements) {
     EXPECT_STREQ(type_name(moe_type(77)), "unknown");
 }
 
-TEST(Formats, DecodeVectors) {
-    const float f32[3] = {1.5f, -2.0f, 0x1p-140f};
-    const uint16_t f16[3] = {0x3E00, 0xC000, 0x0001};
-    const uint16_t bf16[3] = {0x3FC0, 0xC000, 0x7F80};
-    float out[4] = {0, 0, 0, 42};
-    const auto bytes = [](const auto* values) {
-        return reinterpret_cast<const std::byte*>(values);
-    };
-    decode_vector(MOE_TYPE_F32, bytes(f32), 3, out);
-    EXPECT_EQ(out[2], 0x1p-140f);
-    decode_vector(MOE_TYPE_F16, bytes(f16), 3, out);
-    EXPECT_EQ(out[0], 1.5f);
-    EXPECT_EQ(out[2], 0x1p-24f);
-    decode_vector(MOE_TYPE_BF16, bytes(bf16), 3, out);
-    EXPECT_EQ(out[1], -2.0f);
-    EXPECT_TRUE(std::isinf(out[2]));
-    EXPECT_EQ(out[3], 42.0f);
-    const Error error = error_of([&] { decode_vector(MOE_TYPE_I8, bytes(f32), 3, out); });
-    EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
-    EXPECT_TRUE(mentions(error, "i8")) << error.what();
-}
-
 }  // namespace
 }  // namespace moe

@@ -205,7 +205,7 @@ TEST(Experts, EveryInputAndOutputLayout) {
         for (const int32_t latent : {0, 32, 96}) {
             auto desc = layer_desc();
             desc.latent = latent;
-            if (latent) desc.n_identity_experts = 0;
+            desc.n_identity_experts = 0;
             const StageCase c(desc, block);
             Floats slots = clients::poisoned(T * K * c.width), sum = clients::poisoned(T * c.width);
             ASSERT_MOE_OK(c.experts(c.tokens(MOE_OUT_PER_SLOT, slots)));
@@ -232,6 +232,24 @@ TEST(Experts, EveryInputAndOutputLayout) {
             expect_rows(c, rows);
             EXPECT_EQ(faults_of(c.run.workspace).faults, 0u);
         }
+}
+
+// Reduced output of a whole plan is what experts and combine give together.
+TEST(Experts, ReducedOutputHasTheIdentityExperts) {
+    const StageCase c;
+    Floats sum = clients::poisoned(T * H);
+    ASSERT_MOE_OK(c.experts(c.tokens(MOE_OUT_REDUCED, sum)));
+    clients::Doubles wanted = c.reduced();
+    int n_identity = 0;
+    for (int64_t s = 0; s < T * K; ++s) {
+        if (c.ids[s] < E) continue;
+        ++n_identity;
+        for (int64_t i = 0; i < H; ++i) wanted[s / K * H + i] += c.weights[s] * c.x[s / K * H + i];
+    }
+    ASSERT_GT(n_identity, 0) << "no token went to an identity expert";
+    EXPECT_LE(error_of(sum, wanted, H), f32_tolerance);
+    EXPECT_MOE_ERROR(c.experts(c.sorted(c.sorted_x(), MOE_OUT_REDUCED, sum)),
+                     MOE_ERROR_INVALID_ARGUMENT, "identity experts");
 }
 
 TEST(Experts, BatchedRows) {

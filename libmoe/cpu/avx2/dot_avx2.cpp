@@ -27,10 +27,6 @@ float sum(Vector v) {
     quad = _mm_add_ps(quad, _mm_movehl_ps(quad, quad));
     return _mm_cvtss_f32(_mm_add_ss(quad, _mm_shuffle_ps(quad, quad, 1)));
 }
-const float* row_of(const InputRows<float>& rows, int64_t i) {
-    return rows.input + (rows.index ? rows.index[i] : i) * rows.stride;
-}
-
 #include "libmoe/cpu/simd_dot.inc"
 
 }  // namespace

@@ -23,10 +23,6 @@ Vector load_bf16(const std::byte* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 float sum(Vector v) { return _mm512_reduce_add_ps(v); }
-const float* row_of(const InputRows<float>& rows, int64_t i) {
-    return rows.input + (rows.index ? rows.index[i] : i) * rows.stride;
-}
-
 #include "libmoe/cpu/simd_dot.inc"
 
 }  // namespace

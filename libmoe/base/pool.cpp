@@ -1,9 +1,9 @@
 // The pool. A job is published by raising epoch_; the last thread to leave it raises finished_.
-#include "libmoe/cpu/pool.hpp"
+#include "libmoe/base/pool.hpp"
 
 #include <unistd.h>
 
-namespace moe::cpu {
+namespace moe {
 namespace {
 
 void run_alone(int64_t n_items, ItemFn fn) {
@@ -81,4 +81,4 @@ void Pool::run(int64_t n_items, ItemFn fn) {
     wait_while_equal(finished_, finished);
 }
 
-}  // namespace moe::cpu
+}  // namespace moe

@@ -8,7 +8,7 @@
 
 #include "moe/moe.h"
 
-namespace moe::cpu {
+namespace moe {
 
 // A reference to a callable, without allocation.
 class ItemFn {
@@ -96,4 +96,4 @@ class SpmdTeam final : public Team {
 // Spins briefly, then sleeps, until value differs from old.
 void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old);
 
-}  // namespace moe::cpu
+}  // namespace moe

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
-namespace moe::cpu {
+namespace moe {
 
 class Pool {
   public:
@@ -64,4 +64,4 @@ class PoolTeam final : public Team {
     Pool& pool_;
 };
 
-}  // namespace moe::cpu
+}  // namespace moe

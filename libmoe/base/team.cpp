@@ -1,7 +1,7 @@
 // Item sharing without locks: every worker takes the next item from one counter.
-#include "libmoe/cpu/team.hpp"
+#include "libmoe/base/team.hpp"
 
-namespace moe::cpu {
+namespace moe {
 
 void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
     constexpr int spins = 2000;  // a few microseconds: longer than a step of a small layer
@@ -57,4 +57,4 @@ void SpmdTeam::wait_for_all() {
     wait_while_equal(shared_.generation, generation);
 }
 
-}  // namespace moe::cpu
+}  // namespace moe

@@ -1,0 +1,187 @@
+// Teams: every item exactly once, worker numbers that index scratch, whoever the threads are.
+#include "libmoe/base/team.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "libmoe/base/pool.hpp"
+
+namespace moe {
+namespace {
+
+const int64_t sizes[] = {1, 2, 3, 7, 16, 64, 257, 1000};
+
+// What one run did. Items and workers may be touched by any thread.
+struct Record {
+    std::vector<std::atomic<int>> times;
+    std::vector<std::atomic<int>> in_use;
+    std::atomic<int> errors{0};
+
+    Record(int64_t n_items, int32_t n_workers)
+        : times(static_cast<size_t>(n_items)), in_use(static_cast<size_t>(n_workers)) {}
+
+    void take(int32_t worker, int64_t item) {
+        const bool known = worker >= 0 && worker < static_cast<int32_t>(in_use.size()) &&
+                           item >= 0 && item < static_cast<int64_t>(times.size());
+        if (!known) {
+            ++errors;
+            return;
+        }
+        // Two threads may not be the same worker at the same time.
+        if (in_use[static_cast<size_t>(worker)].fetch_add(1) != 0) ++errors;
+        ++times[static_cast<size_t>(item)];
+        in_use[static_cast<size_t>(worker)].fetch_sub(1);
+    }
+    void expect_each_once() const {
+        EXPECT_EQ(errors, 0);
+        for (size_t i = 0; i < times.size(); ++i) ASSERT_EQ(times[i], 1) << "item " << i;
+    }
+};
+
+void check(Team& team) {
+    for (const int64_t n : sizes) {
+        Record record(n, team.size());
+        team.for_each(n, [&](int32_t worker, int64_t item) { record.take(worker, item); });
+        ASSERT_NO_FATAL_FAILURE(record.expect_each_once()) << n << " items";
+    }
+    int n_calls = 0;
+    team.for_each(0, [&](int32_t, int64_t) { ++n_calls; });
+    EXPECT_EQ(n_calls, 0);
+    for (int i = 0; i < 3; ++i) team.once([&] { ++n_calls; });
+    EXPECT_EQ(n_calls, 3);
+}
+
+TEST(Team, SerialDoesItemsInOrder) {
+    SerialTeam team;
+    EXPECT_EQ(team.size(), 1);
+    check(team);
+    std::vector<int64_t> order;
+    team.for_each(5, [&](int32_t, int64_t item) { order.push_back(item); });
+    EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+}
+
+void in_threads(int32_t n_tasks, moe_task_fn task, void* data, void* calls) {
+    ++*static_cast<int*>(calls);
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < n_tasks; ++i) threads.emplace_back([=] { task(i, data); });
+    for (auto& thread : threads) thread.join();
+}
+
+void backwards(int32_t n_tasks, moe_task_fn task, void* data, void* calls) {
+    ++*static_cast<int*>(calls);
+    for (int32_t i = n_tasks; i-- > 0;) task(i, data);
+}
+
+TEST(Team, ParallelForOffersItsTasks) {
+    for (const auto parallel_for : {in_threads, backwards})
+        for (const int32_t size : {1, 2, 5}) {
+            int calls = 0;
+            ParallelForTeam team(size, parallel_for, &calls);
+            EXPECT_EQ(team.size(), size);
+            check(team);
+            EXPECT_EQ(calls > 0, size > 1) << "one task needs no parallel_for";
+        }
+}
+
+void run_spmd(int32_t n_threads, int32_t n_workers,
+              const std::function<void(Team&, int32_t)>& body) {
+    Rendezvous shared;
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < n_threads; ++i)
+        threads.emplace_back([&, i] {
+            SpmdTeam team(shared, i, n_threads, n_workers);
+            body(team, i);
+        });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(shared.next, 0) << "the meeting place is left as it was found";
+    EXPECT_EQ(shared.arrived, 0);
+}
+
+TEST(Team, SpmdSharesItemsAmongThreadsThatEntered) {
+    for (const int32_t n_threads : {1, 2, 3, 6})
+        for (const int32_t n_workers : {1, 2, 4}) {
+            std::vector<std::unique_ptr<Record>> records;
+            for (const int64_t n : sizes) records.push_back(std::make_unique<Record>(n, n_workers));
+            run_spmd(n_threads, n_workers, [&](Team& team, int32_t) {
+                for (size_t i = 0; i < records.size(); ++i)
+                    team.for_each(sizes[i], [&](int32_t worker, int64_t item) {
+                        records[i]->take(worker, item);
+                    });
+            });
+            for (const auto& record : records) ASSERT_NO_FATAL_FAILURE(record->expect_each_once());
+        }
+}
+
+// What one thread writes in once() all read afterwards, and nobody runs ahead into the next step.
+TEST(Team, SpmdMeetsAfterEveryStep) {
+    constexpr int32_t n_threads = 4, n_steps = 60;
+    int64_t written = -1;
+    std::atomic<int> errors{0};
+    run_spmd(n_threads, 2, [&](Team& team, int32_t) {
+        for (int32_t step = 0; step < n_steps; ++step) {
+            team.once([&] { written = step; });
+            if (written != step) ++errors;
+            team.for_each(16, [&](int32_t, int64_t) { errors += written != step; });
+        }
+    });
+    EXPECT_EQ(errors, 0);
+    EXPECT_EQ(written, n_steps - 1);
+}
+
+TEST(Pool, SharesItemsAmongItsThreads) {
+    for (const int32_t n_threads : {1, 2, 4}) {
+        Pool pool(*std::pmr::new_delete_resource(), n_threads);
+        EXPECT_EQ(pool.n_threads(), n_threads);
+        PoolTeam team(pool);
+        check(team);
+        EXPECT_FALSE(pool.forked());
+    }
+}
+
+TEST(Pool, UnusedItStartsAndJoinsNothing) {
+    Pool pool(*std::pmr::new_delete_resource(), 8);
+    EXPECT_FALSE(pool.forked());
+}
+
+TEST(Pool, ManyShortRunsLoseNothing) {
+    Pool pool(*std::pmr::new_delete_resource(), 3);
+    PoolTeam team(pool);
+    int64_t sum = 0;
+    for (int64_t run = 0; run < 2000; ++run) {
+        std::atomic<int64_t> items{0};
+        team.for_each(5, [&](int32_t, int64_t item) { items += item + 1; });
+        sum += items;
+    }
+    EXPECT_EQ(sum, 2000 * 15);
+}
+
+// A caller that finds the pool taken works alone; each caller has its own scratch, so workers are
+// counted by caller.
+TEST(Pool, ServesTwoCallersAtOnce) {
+    Pool pool(*std::pmr::new_delete_resource(), 3);
+    const auto caller = [&] {
+        PoolTeam team(pool);
+        for (int i = 0; i < 30; ++i) check(team);
+    };
+    std::thread other(caller);
+    caller();
+    other.join();
+}
+
+TEST(Pool, ItemsMayRunSingleItems) {
+    Pool pool(*std::pmr::new_delete_resource(), 3);
+    PoolTeam team(pool);
+    std::atomic<int> outer{0}, inner{0};
+    team.for_each(20, [&](int32_t, int64_t) {
+        ++outer;
+        team.once([&] { ++inner; });
+    });
+    EXPECT_EQ(outer, 20);
+    EXPECT_EQ(inner, 20);
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,209 @@
+// The candidate table and the choice from it: names, order, reasons, filter.
+#include "libmoe/plan/candidates.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "libmoe/cpu/dot.hpp"
+#include "tests/plan/pattern.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe {
+namespace {
+
+using moe_test::Plan;
+using moe_test::sized;
+
+moe_status try_plan(const char* format, moe_type intermediate, const char* filter, Plan& out,
+                    uint32_t stages = 0) {
+    const moe_layer_desc layer = test::plain_layer(64, 64, 4, 2);
+    moe_format one = test::format_named(format).format;
+    one.struct_size = sizeof one;
+    const moe_format* formats[MOE_ROLE_COUNT];
+    std::fill(std::begin(formats), std::end(formats), &one);
+    auto desc = sized<moe_plan_desc>();
+    desc.layer = &layer;
+    desc.x_type = MOE_TYPE_F32;
+    desc.intermediate_type = intermediate;
+    desc.formats = formats;
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.max_tokens = 8;
+    desc.kernel_filter = filter;
+    desc.stages = stages;
+    moe_plan* plan = nullptr;
+    const moe_status status = moe_plan_create(nullptr, &desc, &plan);
+    out.reset(plan);
+    return status;
+}
+
+std::vector<moe_candidate> candidates_of(const Plan& plan) {
+    std::vector<moe_candidate> all;
+    auto candidate = sized<moe_candidate>();
+    for (uint32_t i = 0; moe_candidates(plan.get(), i, &candidate) == MOE_OK; ++i)
+        all.push_back(candidate);
+    return all;
+}
+
+std::vector<moe_candidate> candidates_of(const char* format, moe_type intermediate,
+                                         const char* filter = nullptr) {
+    Plan plan;
+    EXPECT_MOE_OK(try_plan(format, intermediate, filter, plan));
+    return plan ? candidates_of(plan) : std::vector<moe_candidate>{};
+}
+
+const moe_candidate& named(const std::vector<moe_candidate>& all, const std::string& name) {
+    for (const moe_candidate& one : all)
+        if (one.kernel == name) return one;
+    ADD_FAILURE() << "no candidate " << name;
+    return all.front();
+}
+
+std::string chosen(const std::vector<moe_candidate>& all, moe_stage stage) {
+    for (const moe_candidate& one : all)
+        if (one.stage == stage && one.chosen) return one.kernel;
+    return "none";
+}
+
+TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
+    const auto all = candidates_of("f32", MOE_TYPE_F32);
+    std::set<std::string> names;
+    for (const moe_candidate& one : all) {
+        const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
+                                    stage_name(one.stage) + "(_[a-z0-9]+)?$");
+        EXPECT_TRUE(pattern.is_in(one.kernel)) << one.kernel;
+        EXPECT_TRUE(names.insert(one.kernel).second) << one.kernel << " is there twice";
+    }
+    EXPECT_GE(names.size(), 10u);
+}
+
+TEST(Candidates, ReferencesAreLastOfTheirStage) {
+    const auto all = candidates_of("f32", MOE_TYPE_F32);
+    std::map<moe_stage, bool> reference_seen;
+    std::map<moe_stage, std::set<std::string>> references;
+    moe_stage stage = MOE_STAGE_ROUTE;
+    for (const moe_candidate& one : all) {
+        EXPECT_GE(one.stage, stage) << "stages are in order";
+        stage = one.stage;
+        const std::string name = one.kernel;
+        const bool reference = name.size() > 4 && name.compare(name.size() - 4, 4, "_ref") == 0;
+        EXPECT_TRUE(reference || !reference_seen[stage]) << name << " comes after a reference";
+        reference_seen[stage] |= reference;
+        EXPECT_TRUE(!reference || references[stage].insert(name.substr(0, 11)).second)
+            << name << ": one reference for each arithmetic";
+    }
+    for (const moe_stage one : all_stages) EXPECT_TRUE(reference_seen[one]) << stage_name(one);
+}
+
+TEST(Candidates, ExactlyOneIsChosenForEachStage) {
+    for (const char* format : {"f32", "bf16", "nvfp4", "q8_0"})
+        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_F64}) {
+            const auto all = candidates_of(format, type);
+            for (const moe_stage stage : all_stages)
+                EXPECT_EQ(std::count_if(all.begin(), all.end(),
+                                        [&](const moe_candidate& one) {
+                                            return one.stage == stage && one.chosen;
+                                        }),
+                          1)
+                    << format << " " << stage_name(stage);
+            for (const moe_candidate& one : all) {
+                EXPECT_TRUE(one.applicable || !one.chosen) << one.kernel;
+                EXPECT_GT(std::strlen(one.reason), 10u) << one.kernel;
+            }
+        }
+}
+
+TEST(Candidates, TheBestThatAppliesIsChosen) {
+    const char* dense = cpu::has_avx512() ? "avx512_dense_f32_experts"
+                        : cpu::has_avx2() ? "avx2_dense_f32_experts"
+                                          : "cpu_any_f32_experts_ref";
+    EXPECT_EQ(chosen(candidates_of("bf16", MOE_TYPE_BF16), MOE_STAGE_EXPERTS), dense);
+    EXPECT_EQ(chosen(candidates_of("kbit4", MOE_TYPE_BF16), MOE_STAGE_EXPERTS),
+              "cpu_any_f32_experts_ref");
+    for (const char* format : {"f32", "kbit4"})
+        for (const char* stage : {"experts", "combine", "finish"}) {
+            const std::string name = std::string("cpu_any_f64_") + stage + "_ref";
+            EXPECT_EQ(named(candidates_of(format, MOE_TYPE_F64), name).chosen, 1) << format;
+        }
+}
+
+TEST(Candidates, TheFilterForcesAndForbids) {
+    const std::string reference = "cpu_any_f32_experts_ref";
+    for (const char* filter :
+         {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " +cpu_any_f32_experts_ref , ,"}) {
+        const auto all = candidates_of("f32", MOE_TYPE_F32, filter);
+        EXPECT_STREQ(named(all, reference).reason_code, "forced") << filter;
+        EXPECT_EQ(chosen(all, MOE_STAGE_EXPERTS), reference);
+    }
+    const auto without =
+        candidates_of("f32", MOE_TYPE_F32, "-avx512_dense_f32_experts,-avx2_dense_f32_experts");
+    EXPECT_EQ(chosen(without, MOE_STAGE_EXPERTS), reference);
+    Plan plan;
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "no_such_kernel", plan),
+                     MOE_ERROR_INVALID_ARGUMENT, "no_such_kernel");
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "cpu_any_f64_experts_ref", plan),
+                     MOE_ERROR_UNSUPPORTED, "cpu_any_f64_experts_ref");
+    EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "-cpu_any_f32_route_ref", plan),
+                     MOE_ERROR_UNSUPPORTED, "route");
+}
+
+nlohmann::json schema() {
+    std::ifstream file("docs/explain.schema.json");
+    return nlohmann::json::parse(file);
+}
+
+// Codes that plans give on this machine, and the sentence of each.
+std::map<std::string, std::string> reachable_codes() {
+    std::map<std::string, std::string> codes;
+    for (const char* format : {"f32", "nvfp4"})
+        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F64})
+            for (const char* filter : {"", "cpu_any_f32_experts_ref", "-cpu_any_f32_experts_ref"}) {
+                Plan plan;
+                if (try_plan(format, type, filter, plan) != MOE_OK) continue;
+                for (const moe_candidate& one : candidates_of(plan)) {
+                    const auto [place, is_new] = codes.emplace(one.reason_code, one.reason);
+                    EXPECT_TRUE(is_new || place->second == one.reason)
+                        << "two sentences for " << place->first;
+                }
+            }
+    return codes;
+}
+
+TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
+    const auto listed = schema()["$defs"]["candidate"]["properties"]["reason_code"]["enum"];
+    std::set<std::string> in_schema(listed.begin(), listed.end()), reached;
+    EXPECT_EQ(in_schema.size(), listed.size());
+    for (const auto& [code, sentence] : reachable_codes()) {
+        EXPECT_TRUE(in_schema.count(code)) << code;
+        reached.insert(code);
+    }
+    if (cpu::has_avx512()) reached.insert("isa");  // this machine lacks nothing
+    if (!cpu::has_avx2()) reached.insert({"weight_type", "slower", "not_forced", "forbidden"});
+    EXPECT_EQ(reached, in_schema);
+}
+
+TEST(Candidates, InstructionSetsAreAskedBeforeAnythingElse) {
+    const auto all = candidates_of("nvfp4", MOE_TYPE_F64);
+    EXPECT_STREQ(named(all, "avx512_dense_f32_experts").reason_code,
+                 cpu::has_avx512() ? "weight_type" : "isa");
+    EXPECT_STREQ(named(all, "avx2_dense_f32_experts").reason_code,
+                 cpu::has_avx2() ? "weight_type" : "isa");
+}
+
+TEST(Candidates, PlanKernelAgreesWithTheList) {
+    Plan plan;
+    ASSERT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
+    for (const moe_stage stage : all_stages) {
+        const char* name = nullptr;
+        ASSERT_MOE_OK(moe_plan_kernel(plan.get(), stage, 3, &name));
+        EXPECT_EQ(name, chosen(candidates_of(plan), stage));
+    }
+    const char* name = nullptr;
+    EXPECT_MOE_ERROR(moe_plan_kernel(plan.get(), static_cast<moe_stage>(3), 1, &name),
+                     MOE_ERROR_INVALID_ARGUMENT, "stage is 3");
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,453 @@
+// What a plan says of itself: golden text for three models, JSON by the schema, chunks, and layout
+// ids.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "libmoe/plan/plan.hpp"
+#include "tests/plan/pattern.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe {
+namespace {
+
+using moe_test::Plan;
+using moe_test::Runtime;
+using moe_test::sized;
+
+moe_layer_desc qwen3_30b() {
+    return test::plain_layer(2048, 768, 128, 8);
+}
+
+moe_layer_desc mixtral() {
+    return test::plain_layer(4096, 14336, 8, 2);
+}
+
+moe_layer_desc deepseek_v3() {
+    moe_layer_desc desc = test::plain_layer(7168, 2048, 256, 8);
+    desc.score = MOE_SCORE_SIGMOID;
+    desc.has_selection_bias = 1;
+    desc.n_group = 8;
+    desc.topk_group = 4;
+    desc.group_score = MOE_GROUP_SCORE_TOP2_SUM;
+    desc.has_routed_scale = 1;
+    desc.routed_scale = 2.5f;
+    desc.shared_intermediate = 2048;
+    desc.shared_activation = MOE_ACTIVATION_SILU;
+    desc.shared_is_gated = 1;
+    return desc;
+}
+
+struct Question {
+    moe_layer_desc layer;
+    const char* format;
+    int64_t max_tokens = 512;
+    moe_type x_type = MOE_TYPE_BF16;
+    uint64_t max_workspace_bytes = 0;
+    const moe_slice* slice = nullptr;
+    uint32_t stages = 0;
+    const char* filter = nullptr;
+};
+
+// Four threads, whatever the machine has: scratch grows with them.
+Runtime four_threads() {
+    auto desc = sized<moe_runtime_desc>();
+    desc.n_threads = 4;
+    moe_runtime* runtime = nullptr;
+    EXPECT_MOE_OK(moe_runtime_create(&desc, &runtime));
+    return Runtime(runtime);
+}
+
+moe_status try_plan(const Question& question, Plan& out) {
+    const Runtime runtime = four_threads();
+    moe_format format = test::format_named(question.format).format,
+               router = test::format_named("bf16").format;
+    format.struct_size = router.struct_size = sizeof format;
+    const moe_format* formats[MOE_ROLE_COUNT];
+    std::fill(std::begin(formats), std::end(formats), &format);
+    formats[MOE_ROLE_ROUTER] = &router;
+    auto desc = sized<moe_plan_desc>();
+    desc.layer = &question.layer;
+    desc.x_type = question.x_type;
+    desc.formats = formats;
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.max_tokens = question.max_tokens;
+    desc.max_workspace_bytes = question.max_workspace_bytes;
+    desc.slice = question.slice;
+    desc.partial = question.slice != nullptr;
+    desc.stages = question.stages;
+    desc.kernel_filter = question.filter;
+    moe_plan* plan = nullptr;
+    const moe_status status = moe_plan_create(runtime.get(), &desc, &plan);
+    out.reset(plan);
+    return status;
+}
+
+Plan plan_for(const Question& question) {
+    Plan plan;
+    EXPECT_MOE_OK(try_plan(question, plan));
+    return plan;
+}
+
+std::string explain(const Plan& plan, moe_explain_form form) {
+    uint64_t size = 0;
+    EXPECT_MOE_OK(moe_plan_explain(plan.get(), form, nullptr, 0, &size));
+    std::string text(size, '#');
+    EXPECT_MOE_OK(moe_plan_explain(plan.get(), form, text.data(), size, &size));
+    EXPECT_EQ(text.back(), '\0');
+    text.pop_back();
+    return text;
+}
+
+// What differs between machines or with every layout version becomes a placeholder: `by_machine` is
+// a pattern of the stages whose kernel depends on the instruction set. Candidates of instruction
+// sets are left out.
+std::string normalised(const std::string& text, const std::string& by_machine) {
+    std::string out;
+    std::istringstream lines(text);
+    const std::pair<std::string, std::string> rules[] = {
+        {"device cpu 0, 4 threads: .*", "device cpu 0, 4 threads: <reason>"},
+        {"layout [0-9a-f]{32}", "layout <id>"},
+        {"stage (" + by_machine + "): (avx512_dense|avx2_dense|cpu_any)_f32_[a-z_]+",
+         "stage $1: <by machine>"},
+        {"  [-*] cpu_any_f32_(" + by_machine + ")_ref: .*", "  ? cpu_any_f32_$1_ref: <by machine>"},
+    };
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find(" avx") == 3) continue;
+        for (const auto& [pattern, with] : rules)
+            line = test::Pattern(pattern).replaced(line, with);
+        out += line + "\n";
+    }
+    return out;
+}
+
+std::string stage_text(const std::string& stage, bool by_machine) {
+    const std::string f32 = "cpu_any_f32_" + stage + "_ref", f64 = "cpu_any_f64_" + stage + "_ref";
+    return "stage " + stage + ": " + (by_machine ? "<by machine>" : f32) + "\n" +
+           (by_machine ? "  ? " + f32 + ": <by machine>\n"
+                       : "  * " + f32 + ": the first of the list that applies\n") +
+           "  - " + f64 +
+           ": its arithmetic does not match the intermediate type: F64 asks for float64\n";
+}
+
+struct Golden {
+    std::string head;
+    bool experts_by_machine, finish_by_machine;
+    std::string tail;
+};
+
+std::string text_of(const Golden& golden) {
+    return "device cpu 0, 4 threads: <reason>\n" + golden.head +
+           "types x bf16 out bf16 intermediate bf16\n"
+           "stage route: cpu_any_f32_route_ref\n"
+           "  * cpu_any_f32_route_ref: the first of the list that applies\n"
+           "stage dispatch: cpu_any_f32_dispatch_ref\n"
+           "  * cpu_any_f32_dispatch_ref: the first of the list that applies\n" +
+           stage_text("experts", golden.experts_by_machine) + stage_text("combine", false) +
+           stage_text("finish", golden.finish_by_machine) + golden.tail +
+           "predicted time: none yet\n";
+}
+
+TEST(Explain, Qwen3InBf16) {
+    EXPECT_EQ(
+        normalised(explain(plan_for({qwen3_30b(), "bf16"}), MOE_EXPLAIN_TEXT), "experts|finish"),
+        text_of({"layer hidden 2048 intermediate 768 experts 128 top_k 8 latent 0 shared 0\n"
+                 "slice 128 local experts, intermediate [0, +768)\n",
+                 true, true,
+                 "weights 1208483840 bytes, layout <id>\n"
+                 "  router bf16 x1: 524288 bytes\n"
+                 "  gate bf16 x128: 402653184 bytes\n"
+                 "  up bf16 x128: 402653184 bytes\n"
+                 "  down bf16 x128: 402653184 bytes\n"
+                 "workspace 71751424 bytes for 512 tokens, 512 at a time\n"}));
+}
+
+TEST(Explain, MixtralInNvfp4) {
+    EXPECT_EQ(normalised(explain(plan_for({mixtral(), "nvfp4", 64}), MOE_EXPLAIN_TEXT), "finish"),
+              text_of({"layer hidden 4096 intermediate 14336 experts 8 top_k 2 latent 0 shared 0\n"
+                       "slice 8 local experts, intermediate [0, +14336)\n",
+                       false, true,
+                       "weights 792788992 bytes, layout <id>\n"
+                       "  router bf16 x1: 65536 bytes\n"
+                       "  gate nvfp4 x8: 264241152 bytes\n"
+                       "  up nvfp4 x8: 264241152 bytes\n"
+                       "  down nvfp4 x8: 264241152 bytes\n"
+                       "workspace 20387968 bytes for 64 tokens, 64 at a time\n"}));
+}
+
+TEST(Explain, DeepSeekV3InFp8) {
+    EXPECT_EQ(
+        normalised(explain(plan_for({deepseek_v3(), "fp8_128x128", 4096}), MOE_EXPLAIN_TEXT),
+                   "none"),
+        text_of({"layer hidden 7168 intermediate 2048 experts 256 top_k 8 latent 0 shared 2048\n"
+                 "slice 256 local experts, intermediate [0, +2048)\n",
+                 false, false,
+                 "weights 11324762624 bytes, layout <id>\n"
+                 "  router bf16 x1: 3670016 bytes\n"
+                 "  gate fp8_128x128 x256: 3759013888 bytes\n"
+                 "  up fp8_128x128 x256: 3759013888 bytes\n"
+                 "  down fp8_128x128 x256: 3759013888 bytes\n"
+                 "  shared_gate fp8_128x128 x1: 14683648 bytes\n"
+                 "  shared_up fp8_128x128 x1: 14683648 bytes\n"
+                 "  shared_down fp8_128x128 x1: 14683648 bytes\n"
+                 "workspace 133983936 bytes for 4096 tokens, 276 at a time\n"}));
+}
+
+// The part of JSON Schema that docs/explain.schema.json uses.
+class Validator {
+  public:
+    explicit Validator(const nlohmann::json& schema) : root_(schema) {}
+
+    void check(const nlohmann::json& value, const nlohmann::json& rules,
+               const std::string& where) const {
+        for (const auto& [key, rule] : rules.items()) check_rule(value, key, rule, rules, where);
+    }
+    bool holds(const nlohmann::json& value, const nlohmann::json& rules) const {
+        Validator quiet(root_);
+        quiet.n_errors_ = 0;
+        quiet.is_quiet_ = true;
+        quiet.check(value, rules, "");
+        return quiet.n_errors_ == 0;
+    }
+
+  private:
+    void expect(bool holds, const std::string& where, const std::string& key) const {
+        if (holds) return;
+        ++n_errors_;
+        if (!is_quiet_) ADD_FAILURE() << where << " breaks " << key;
+    }
+
+    static bool has_type(const nlohmann::json& value, const std::string& type) {
+        return (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||
+               (type == "string" && value.is_string()) ||
+               (type == "boolean" && value.is_boolean()) ||
+               (type == "integer" && value.is_number_integer()) ||
+               (type == "number" && value.is_number()) || (type == "null" && value.is_null());
+    }
+
+    void check_rule(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
+                    const nlohmann::json& rules, const std::string& where) const {
+        static const std::set<std::string> without_effect{
+            "$schema", "$id", "title", "$defs", "then", "else", "minContains", "maxContains"};
+        if (without_effect.count(key)) return;
+        if (key == "$ref") {
+            const auto path = nlohmann::json::json_pointer(rule.get<std::string>().substr(1));
+            return check(value, root_.at(path), where);
+        }
+        if (key == "type") {
+            const auto types = rule.is_array() ? rule : nlohmann::json::array({rule});
+            return expect(std::any_of(types.begin(), types.end(),
+                                      [&](const auto& type) { return has_type(value, type); }),
+                          where, key);
+        }
+        if (key == "const") return expect(value == rule, where, key);
+        if (key == "enum")
+            return expect(std::count(rule.begin(), rule.end(), value) == 1, where, key);
+        if (key == "not") return expect(!holds(value, rule), where, key);
+        if (key == "allOf") return check_all(value, rule, where);
+        if (key == "if")
+            return check(value, holds(value, rule) ? rules.at("then") : rules.at("else"), where);
+        if (value.is_object()) return check_object(value, key, rule, rules, where);
+        if (value.is_array()) return check_array(value, key, rule, rules, where);
+        if (value.is_string()) return check_string(value, key, rule, where);
+        if (value.is_number()) return check_number(value, key, rule, where);
+        expect(value.is_null(), where, "unknown rule " + key);
+    }
+
+    void check_all(const nlohmann::json& value, const nlohmann::json& all,
+                   const std::string& where) const {
+        for (const auto& rules : all) check(value, rules, where);
+    }
+    void check_object(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const nlohmann::json& rules,
+                      const std::string& where) const {
+        if (key == "required")
+            for (const auto& name : rule)
+                expect(value.contains(name.get<std::string>()), where, "required " + name.dump());
+        else if (key == "additionalProperties")
+            for (const auto& [name, unused] : value.items())
+                expect(rules["properties"].contains(name), where, "names: " + name);
+        else if (key == "properties")
+            for (const auto& [name, inner] : rule.items()) {
+                if (value.contains(name)) check(value[name], inner, where + "." + name);
+            }
+        else
+            expect(false, where, "unknown rule " + key);
+    }
+    void check_array(const nlohmann::json& value, const std::string& key,
+                     const nlohmann::json& rule, const nlohmann::json& rules,
+                     const std::string& where) const {
+        if (key == "minItems") return expect(value.size() >= rule.get<size_t>(), where, key);
+        if (key == "maxItems") return expect(value.size() <= rule.get<size_t>(), where, key);
+        if (key == "items")
+            for (size_t i = 0; i < value.size(); ++i)
+                check(value[i], rule, where + "[" + std::to_string(i) + "]");
+        else if (key == "contains") {
+            const auto n = std::count_if(value.begin(), value.end(),
+                                         [&](const auto& one) { return holds(one, rule); });
+            expect(n >= rules.value("minContains", 1) && n <= rules.value("maxContains", INT32_MAX),
+                   where, key);
+        } else
+            expect(false, where, "unknown rule " + key);
+    }
+    void check_string(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const std::string& where) const {
+        const auto text = value.get<std::string>();
+        if (key == "minLength") return expect(text.size() >= rule.get<size_t>(), where, key);
+        expect(key == "pattern" && test::Pattern(rule.get<std::string>()).is_in(text), where, key);
+    }
+    void check_number(const nlohmann::json& value, const std::string& key,
+                      const nlohmann::json& rule, const std::string& where) const {
+        if (key == "minimum") return expect(value >= rule, where, key);
+        if (key == "maximum") return expect(value <= rule, where, key);
+        expect(key == "multipleOf" && value.get<int64_t>() % rule.get<int64_t>() == 0, where, key);
+    }
+
+    const nlohmann::json& root_;
+    bool is_quiet_ = false;
+    mutable int n_errors_ = 0;
+};
+
+nlohmann::json schema() {
+    std::ifstream file("docs/explain.schema.json");
+    return nlohmann::json::parse(file);
+}
+
+TEST(Explain, JsonFollowsTheSchema) {
+    const auto rules = schema();
+    auto slice = sized<moe_slice>();
+    slice.has_expert_range = 1;
+    slice.expert_begin = 3;
+    slice.expert_count = 5;
+    moe_layer_desc latent = test::plain_layer(64, 48, 8, 2);
+    latent.latent = 32;
+    const Question questions[] = {
+        {qwen3_30b(), "bf16"},
+        {deepseek_v3(), "fp8_128x128", 17},
+        {mixtral(), "q4_k", 3, MOE_TYPE_F16, 0, &slice},
+        {latent, "f32", 9, MOE_TYPE_F32, 0, nullptr, MOE_STAGE_EXPERTS, "cpu_any_f32_experts_ref"}};
+    for (const Question& question : questions) {
+        const auto json = nlohmann::json::parse(explain(plan_for(question), MOE_EXPLAIN_JSON));
+        Validator(rules).check(json, rules, "explain");
+        EXPECT_EQ(json["layer"]["hidden"], question.layer.hidden);
+        EXPECT_EQ(json["workspace"]["max_tokens"], question.max_tokens);
+        EXPECT_EQ(json["device"]["n_threads"], 4);
+        // The validator itself can say no.
+        auto broken = json;
+        broken["stages"][2]["candidates"][0]["reason_code"] = "a guess";
+        EXPECT_FALSE(Validator(rules).holds(broken, rules));
+        broken = json;
+        broken["surprise"] = 1;
+        EXPECT_FALSE(Validator(rules).holds(broken, rules));
+    }
+}
+
+TEST(Explain, JsonAndQueriesAgree) {
+    const Plan plan = plan_for({deepseek_v3(), "fp8_128x128", 100});
+    const auto json = nlohmann::json::parse(explain(plan, MOE_EXPLAIN_JSON));
+    auto need = sized<moe_workspace_need>();
+    ASSERT_MOE_OK(moe_plan_workspace_size(plan.get(), 100, &need));
+    EXPECT_EQ(json["workspace"]["host_bytes"], need.host_bytes);
+    uint64_t bytes = 0, sum = 0;
+    const auto weights = sized<moe_weights_desc>();
+    ASSERT_MOE_OK(moe_weights_size(plan.get(), &weights, &bytes));
+    EXPECT_EQ(json["weights"]["bytes"], bytes);
+    for (const auto& matrix : json["weights"]["matrices"]) sum += matrix["bytes"].get<uint64_t>();
+    EXPECT_EQ(sum, bytes);
+    EXPECT_EQ(json["stages"][2]["kernel"], "cpu_any_f32_experts_ref");
+    EXPECT_EQ(json["predicted_us"], nullptr);
+}
+
+uint64_t bytes_for(const Plan& plan, int64_t tokens) {
+    auto need = sized<moe_workspace_need>();
+    EXPECT_MOE_OK(moe_plan_workspace_size(plan.get(), tokens, &need));
+    return need.host_bytes;
+}
+
+TEST(Chunks, FitTheBudgetAndAreTheLargestThatDo) {
+    const moe_layer_desc layer = test::plain_layer(256, 128, 16, 4);
+    const uint64_t one = bytes_for(plan_for({layer, "bf16", 1}), 1);
+    int64_t before = 0;
+    for (const uint64_t budget : {one, one + 1, 2 * one, 5 * one, 1000 * one}) {
+        const Plan plan = plan_for({layer, "bf16", 2000, MOE_TYPE_BF16, budget});
+        const int64_t chunk = plan->setup.chunk_tokens;
+        EXPECT_LE(bytes_for(plan, 2000), budget);
+        EXPECT_GE(chunk, std::max<int64_t>(before, 1));
+        before = chunk;
+        const Plan larger = plan_for({layer, "bf16", chunk + 1, MOE_TYPE_BF16, UINT64_MAX});
+        EXPECT_EQ(larger->setup.chunk_tokens, std::min<int64_t>(chunk + 1, 1024));
+        if (chunk < 1024) {
+            EXPECT_GT(bytes_for(larger, chunk + 1), budget);
+        }
+    }
+    EXPECT_EQ(before, 1024) << "the last budget is enough for a full chunk";
+    Plan none;
+    EXPECT_MOE_ERROR(try_plan({layer, "bf16", 8, MOE_TYPE_BF16, one - 1}, none),
+                     MOE_ERROR_INVALID_ARGUMENT, "one token needs " + std::to_string(one));
+}
+
+TEST(Chunks, WorkspaceIsMonotoneInTokens) {
+    const Plan plan =
+        plan_for({test::plain_layer(64, 48, 16, 4), "f32", 300, MOE_TYPE_F32, 200000});
+    uint64_t before = 0;
+    for (int64_t tokens = 0; tokens <= 300; ++tokens) {
+        const uint64_t bytes = bytes_for(plan, tokens);
+        EXPECT_GE(bytes, before);
+        EXPECT_LE(bytes, 200000u);
+        before = bytes;
+    }
+    EXPECT_GT(bytes_for(plan, 300), bytes_for(plan, 0));
+}
+
+std::array<uint8_t, 16> layout_of(const Question& question) {
+    std::array<uint8_t, 16> id{};
+    EXPECT_MOE_OK(moe_plan_layout_id(plan_for(question).get(), id.data()));
+    return id;
+}
+
+TEST(Layout, IdDependsOnWhatWeightsHoldAndOnNothingElse) {
+    const moe_layer_desc layer = test::plain_layer(64, 64, 4, 2);
+    const auto id = layout_of({layer, "f32"});
+    EXPECT_EQ(layout_of({layer, "f32", 7}), id) << "max_tokens";
+    EXPECT_EQ(layout_of({layer, "f32", 512, MOE_TYPE_F16}), id) << "types of activations";
+    EXPECT_EQ(layout_of({layer, "f32", 512, MOE_TYPE_BF16, 1 << 20}), id) << "workspace";
+    EXPECT_EQ(
+        layout_of({layer, "f32", 512, MOE_TYPE_BF16, 0, nullptr, 0, "cpu_any_f32_experts_ref"}), id)
+        << "kernels";
+    moe_layer_desc routed = layer;
+    routed.score = MOE_SCORE_SIGMOID;
+    routed.top_k = 3;
+    EXPECT_EQ(layout_of({routed, "f32"}), id) << "mathematics";
+
+    std::set<std::array<uint8_t, 16>> others{id};
+    const auto differs = [&](const Question& question, const char* what) {
+        EXPECT_TRUE(others.insert(layout_of(question)).second) << what;
+    };
+    differs({layer, "bf16"}, "format");
+    differs({layer, "f32", 512, MOE_TYPE_BF16, 0, nullptr, MOE_STAGE_EXPERTS}, "stages");
+    differs({test::plain_layer(96, 64, 4, 2), "f32"}, "hidden");
+    differs({test::plain_layer(64, 80, 4, 2), "f32"}, "intermediate");
+    differs({test::plain_layer(64, 64, 5, 2), "f32"}, "experts");
+    moe_layer_desc biased = layer;
+    biased.has_router_bias = 1;
+    differs({biased, "f32"}, "a bias");
+    auto slice = sized<moe_slice>();
+    slice.has_expert_range = 1;
+    slice.expert_count = 2;
+    differs({layer, "f32", 512, MOE_TYPE_BF16, 0, &slice}, "experts 0 and 1");
+    slice.expert_begin = 2;
+    differs({layer, "f32", 512, MOE_TYPE_BF16, 0, &slice}, "experts 2 and 3");
+    slice = sized<moe_slice>();
+    slice.has_intermediate_range = 1;
+    slice.intermediate_count = 32;
+    differs({layer, "f32", 512, MOE_TYPE_BF16, 0, &slice}, "the first half");
+    slice.intermediate_begin = 32;
+    differs({layer, "f32", 512, MOE_TYPE_BF16, 0, &slice}, "the second half");
+}
+
+}  // namespace
+}  // namespace moe
