@@ -240,7 +240,7 @@ typedef enum moe_weight_on MOE_ENUM_BASE {
 /* How routed sum and shared expert become the output. */
 typedef enum moe_combine_rule MOE_ENUM_BASE {
     MOE_COMBINE_SUM = 0,  /* routed + shared */
-    MOE_COMBINE_MEAN = 1, /* (routed + shared) / 2 */
+    MOE_COMBINE_MEAN = 1, /* (routed + shared) / 2; needs a shared expert */
     MOE_COMBINE_FORCE_INT32 = 0x7FFFFFFF
 } moe_combine_rule;
 
@@ -286,8 +286,8 @@ typedef enum moe_stage MOE_ENUM_BASE {
 typedef struct moe_runtime moe_runtime;
 
 /* Memory by space. Every byte that libmoe keeps in a handle comes from here. What the C++ runtime takes by itself
- * does not: exception objects while an error travels, thread stacks, and the transient buffers of the JSON lexer
- * and of path handling while a checkpoint is opened. Both functions may be called from any thread. */
+ * does not: exception objects while an error travels, thread stacks, the transient buffers of JSON, sorting and path
+ * handling while a checkpoint is opened, and the text of moe_plan_explain while it is built. Both functions may be called from any thread. */
 typedef struct moe_allocator {
     uint32_t struct_size;
     uint32_t reserved;
@@ -863,7 +863,7 @@ typedef struct moe_forward_args {
     int64_t x_scale_row_stride;
     const void *router_input;     /* [T, H] of router_input_type; NULL: x */
     int64_t router_input_row_stride;
-    const float *logits;          /* [T, E_all] float32; LOGITS, or IDS without a router */
+    const float *logits;          /* [T, E_all] float32; LOGITS, or IDS (instead of the router, if there is one) */
     int64_t logits_row_stride;
     const void *ids;              /* [T, k], global ids, -1 skips the slot; IDS, IDS_AND_WEIGHTS */
     moe_type ids_type;            /* I32 or I64; 0: I32 */
@@ -886,7 +886,7 @@ typedef struct moe_forward_args {
     int64_t out_ids_row_stride;
     float *out_weights;           /* [T, k] or NULL */
     int64_t out_weights_row_stride;
-    int64_t *out_expert_counts;   /* [E_all] tokens per global expert (slots not skipped), or NULL */
+    int64_t *out_expert_counts;   /* [E_all] tokens per global expert (slots not skipped), or NULL. Zeros for T = 0 */
     void *stream;                 /* CUDA stream; ignored by a CPU plan, whose calls return when done */
 } moe_forward_args;
 
@@ -896,7 +896,8 @@ MOE_API moe_status MOE_CALL moe_forward(const moe_plan *plan, const moe_weights 
 
 /* The same, entered by n_threads threads of the caller with equal arguments but for thread_index in [0, n_threads): they share
  * the work, meet at barriers in the workspace, and all return the same status. n_threads may be more or less than the
- * runtime's; threads beyond the runtime's number only wait. CPU plans only. The library makes no thread. */
+ * runtime's; threads beyond the runtime's number only wait. A workspace that
+ * another call uses at the same time is not noticed here (no MOE_ERROR_BUSY). CPU plans only. The library makes no thread. */
 MOE_API moe_status MOE_CALL moe_forward_spmd(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                              const moe_forward_args *args, int32_t thread_index,
                                              int32_t n_threads) MOE_NOEXCEPT;

@@ -9,11 +9,12 @@
 namespace moe {
 namespace {
 
-// A row stride in elements: 0 becomes the width, less than that is an error, and so is one by which the last of n rows would lie
-// beyond what an offset in bytes can say.
+// A row stride in elements: 0 becomes the width, less than that is an error, and so is one by which
+// the last of n rows would lie beyond what an offset in bytes can say.
 void check_stride(int64_t& stride, int64_t width, int64_t n, const char* name) {
     require(stride == 0 || stride >= width, "{} is {}, a row has {} elements", name, stride, width);
-    require(n <= 1 || stride <= INT64_MAX / 8 / n, "{} is {}, too much for {} rows", name, stride, n);
+    require(n <= 1 || stride <= INT64_MAX / 8 / n, "{} is {}, too much for {} rows", name, stride,
+            n);
     if (stride == 0) stride = width;
 }
 
@@ -21,9 +22,12 @@ void check_pointer(const void* pointer, bool required, const char* name) {
     require(pointer != nullptr || !required, "{} is NULL", name);
 }
 
-// Elements are loaded one by one as their type: an address between them would be a caller's mistake.
+// Elements are loaded one by one as their type: an address between them would be a caller's
+// mistake.
 void check_aligned(const void* pointer, moe_type type, const char* name) {
-    const uintptr_t size = type == MOE_TYPE_I64 ? 8 : type == MOE_TYPE_F32 || type == MOE_TYPE_I32 ? 4 : 2;
+    const uintptr_t size = type == MOE_TYPE_I64                           ? 8
+                           : type == MOE_TYPE_F32 || type == MOE_TYPE_I32 ? 4
+                                                                          : 2;
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     require(address % size == 0, "{} is at {:#x}, {} needs a multiple of {}", name, address,
             type_name(type), size);
@@ -76,8 +80,8 @@ struct Rows {
 void check_apart(const Rows& a, const Rows& b, int64_t n, const char* what) {
     if (n == 0 || a.end(n) <= b.begin() || b.end(n) <= a.begin()) return;
     const uintptr_t pitch = a.stride * a.element();
-    const uintptr_t distance = b.begin() > a.begin() ? b.begin() - a.begin()
-                                                     : pitch - (a.begin() - b.begin()) % pitch;
+    const uintptr_t distance =
+        b.begin() > a.begin() ? b.begin() - a.begin() : pitch - (a.begin() - b.begin()) % pitch;
     const uintptr_t offset = distance % pitch;
     const bool side_by_side = pitch == b.stride * b.element() && offset >= a.width * a.element() &&
                               offset + b.width * b.element() <= pitch;
@@ -93,7 +97,8 @@ void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
             allow_weights ? ", not a moe_routing" : ", must be COMPUTE, LOGITS or IDS");
     const bool given_ids = args.routing >= MOE_ROUTING_IDS;
     const bool some = args.n_tokens > 0;
-    if (args.routing != MOE_ROUTING_LOGITS && args.routing != MOE_ROUTING_IDS) args.logits = nullptr;
+    if (args.routing != MOE_ROUTING_LOGITS && args.routing != MOE_ROUTING_IDS)
+        args.logits = nullptr;
     check_pointer(args.logits, some && args.routing == MOE_ROUTING_LOGITS, "logits");
     check_stride(args.logits_row_stride, layer.n_experts_all(), args.n_tokens, "logits_row_stride");
     check_aligned(args.logits, MOE_TYPE_F32, "logits");
@@ -108,14 +113,16 @@ void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
     check_pointer(args.token_ids, some && hash, "token_ids");
     check_index_type(args.token_ids_type, "token_ids_type");
     check_aligned(args.token_ids, args.token_ids_type, "token_ids");
-    check_stride(args.router_input_row_stride, layer.hidden, args.n_tokens, "router_input_row_stride");
+    check_stride(args.router_input_row_stride, layer.hidden, args.n_tokens,
+                 "router_input_row_stride");
     check_aligned(args.router_input, plan.router_input_type, "router_input");
     require(!from_x || args.router_input || plan.router_input_type == plan.x_type,
             "router_input is NULL, the plan's router_input_type is {} and x is {}",
             type_name(plan.router_input_type), type_name(plan.x_type));
     check_stride(args.out_ids_row_stride, layer.top_k, args.n_tokens, "out_ids_row_stride");
     check_stride(args.out_weights_row_stride, layer.top_k, args.n_tokens, "out_weights_row_stride");
-    check_stride(args.out_logits_row_stride, layer.n_experts_all(), args.n_tokens, "out_logits_row_stride");
+    check_stride(args.out_logits_row_stride, layer.n_experts_all(), args.n_tokens,
+                 "out_logits_row_stride");
     check_aligned(args.out_ids, MOE_TYPE_I32, "out_ids");
     check_aligned(args.out_weights, MOE_TYPE_F32, "out_weights");
     check_aligned(args.out_logits, MOE_TYPE_F32, "out_logits");
@@ -136,7 +143,8 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_stages(plan, MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE |
                            (plan.partial ? 0 : MOE_STAGE_FINISH) |
                            (args.routing == MOE_ROUTING_IDS_AND_WEIGHTS ? 0 : MOE_STAGE_ROUTE));
-    if (args.x_scales) fail(MOE_ERROR_UNSUPPORTED, "x_scales: fp8 activations are not in this version");
+    if (args.x_scales)
+        fail(MOE_ERROR_UNSUPPORTED, "x_scales: fp8 activations are not in this version");
     const bool some = args.n_tokens > 0;
     check_pointer(args.x, some, "x");
     check_aligned(args.x, plan.x_type, "x");
@@ -157,9 +165,10 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), args.n_tokens,
                  "out_row_stride");
-    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type},
-                {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
-                args.n_tokens, "x and out");
+    check_apart(
+        {args.x, args.x_row_stride, layer.hidden, plan.x_type},
+        {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
+        args.n_tokens, "x and out");
     check_aligned(args.out_expert_counts, MOE_TYPE_I64, "out_expert_counts");
     return args;
 }
@@ -233,7 +242,8 @@ void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
 }
 
 void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
-    check_stride(args.weights_row_stride, plan.layout.layer.top_k, args.n_tokens, "weights_row_stride");
+    check_stride(args.weights_row_stride, plan.layout.layer.top_k, args.n_tokens,
+                 "weights_row_stride");
     check_pointer(args.weights, args.out_layout == MOE_OUT_REDUCED && args.n_tokens > 0, "weights");
     check_aligned(args.weights, MOE_TYPE_F32, "weights");
     // Output by token has no rows that row_weights could be of, unless rows come in.
@@ -250,25 +260,31 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
     const Layer& layer = plan.layout.layer;
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_EXPERTS);
-    const auto in = static_cast<int32_t>(args.in_layout), out = static_cast<int32_t>(args.out_layout);
-    require(in >= MOE_IN_TOKENS && in <= MOE_IN_BATCHED, "in_layout is {}, not a moe_in_layout", in);
-    require(out >= MOE_OUT_REDUCED && out <= MOE_OUT_ROWS, "out_layout is {}, not a moe_out_layout", out);
-    require(in != MOE_IN_BATCHED || out == MOE_OUT_ROWS, "in_layout is BATCHED: out_layout must be ROWS");
+    const auto in = static_cast<int32_t>(args.in_layout),
+               out = static_cast<int32_t>(args.out_layout);
+    require(in >= MOE_IN_TOKENS && in <= MOE_IN_BATCHED, "in_layout is {}, not a moe_in_layout",
+            in);
+    require(out >= MOE_OUT_REDUCED && out <= MOE_OUT_ROWS, "out_layout is {}, not a moe_out_layout",
+            out);
+    require(in != MOE_IN_BATCHED || out == MOE_OUT_ROWS,
+            "in_layout is BATCHED: out_layout must be ROWS");
     require(!args.stop_before_activation || out != MOE_OUT_REDUCED,
             "stop_before_activation: out_layout must be ROWS or PER_SLOT");
     require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
     require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
-    require(in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
-            "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
+    require(
+        in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
+        "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
     check_rows_in(plan, args);
     check_row_weights(plan, args);
     check_expert_map(plan, args.expert_map, args.n_expert_map);
     const bool some = args.n_tokens > 0 || args.n_rows > 0 || args.batch_capacity > 0;
-    const int64_t n_rows = std::max(
-        {args.n_tokens, args.n_rows, plan.layout.slice.n_local * args.batch_capacity});
+    const int64_t n_rows =
+        std::max({args.n_tokens, args.n_rows, plan.layout.slice.n_local * args.batch_capacity});
     check_pointer(args.x, some, "x");
     check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, args.x_is_latent ? layer.latent : layer.hidden, n_rows, "x_row_stride");
+    check_stride(args.x_row_stride, args.x_is_latent ? layer.latent : layer.hidden, n_rows,
+                 "x_row_stride");
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
     const int64_t features = plan.layout.slice.intermediate_count;
@@ -318,7 +334,8 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     const Layer& layer = plan.layout.layer;
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_FINISH);
-    require((args.parts & ~cpu::every_finish_part) == 0, "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
+    require((args.parts & ~cpu::every_finish_part) == 0,
+            "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
     if (args.parts == MOE_FINISH_ALL) args.parts = cpu::every_finish_part;
     const bool some = args.n_tokens > 0;
     const bool identity =

@@ -1,5 +1,5 @@
-// Arguments of forward and the stages: read by the struct_size rule, checked against plan and weights, defaults filled in. What these
-// functions return can be run without another question.
+// Arguments of forward and the stages: read by the struct_size rule, checked against plan and
+// weights, defaults filled in. What these functions return can be run without another question.
 #pragma once
 
 #include "libmoe/plan/plan.hpp"

@@ -33,7 +33,8 @@ bool is_zero(const void* bytes, size_t count) {
     return std::all_of(p, p + count, [](unsigned char byte) { return byte == 0; });
 }
 
-void copy_text(const char* text, size_t length, char* buffer, uint64_t capacity, uint64_t* out_size) {
+void copy_text(const char* text, size_t length, char* buffer, uint64_t capacity,
+               uint64_t* out_size) {
     const uint64_t size = length + 1;
     require(out_size != nullptr || buffer != nullptr, "buffer and out_size are both NULL");
     require(buffer != nullptr || capacity == 0, "buffer is NULL, capacity is {}", capacity);

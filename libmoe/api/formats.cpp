@@ -23,7 +23,8 @@ moe_format_info info_of(const moe_format& format) {
     info.has_encode = traits->encode != nullptr;
     info.bits_per_weight = 8.0 * traits->block_bytes / traits->block_columns;
     if (traits->scale_bytes)
-        info.bits_per_weight += 8.0 * traits->scale_bytes / format.group_rows / format.group_columns;
+        info.bits_per_weight +=
+            8.0 * traits->scale_bytes / format.group_rows / format.group_columns;
     return info;
 }
 
@@ -93,7 +94,8 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
         const moe_quantize_args args = read_struct(given, "moe_quantize_args");
         const moe_format format = read_struct(args.format, "moe_format");
         const FormatTraits& traits = get_format(format, "format");
-        if (!traits.encode) fail(MOE_ERROR_UNSUPPORTED, "format {} is not written by this version", traits.name);
+        if (!traits.encode)
+            fail(MOE_ERROR_UNSUPPORTED, "format {} is not written by this version", traits.name);
         const MatrixBytes bytes = matrix_bytes(traits, args.rows, args.columns);
         require(args.source != nullptr, "source is NULL");
         check_buffer(args.data, args.data_bytes, bytes.data, "data");
@@ -118,7 +120,8 @@ moe_status moe_dequantize(const moe_tensor* given, int64_t expert, float* out,
         check_out(out, "out");
         const Matrix matrix = view_of(tensor, expert, "tensor");
         const auto needed = static_cast<uint64_t>(matrix.rows) * matrix.columns;
-        require(out_elements >= needed, "out_elements is {}, the matrix has {}", out_elements, needed);
+        require(out_elements >= needed, "out_elements is {}, the matrix has {}", out_elements,
+                needed);
         for (int64_t row = 0; row < matrix.rows; ++row)
             matrix.traits->decode(matrix, row, 0, matrix.columns, out + row * matrix.columns);
     });

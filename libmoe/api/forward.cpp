@@ -34,8 +34,8 @@ void check_weights(const moe_plan& plan, const moe_weights* weights) {
 void check_workspace(const moe_plan& plan, const moe_workspace& workspace, int64_t n_tokens) {
     const uint64_t need = plan.workspace_need(n_tokens).host_bytes;
     if (workspace.bytes < need)
-        fail(MOE_ERROR_WORKSPACE_TOO_SMALL, "workspace has {} bytes, {} tokens need {}", workspace.bytes,
-             n_tokens, need);
+        fail(MOE_ERROR_WORKSPACE_TOO_SMALL, "workspace has {} bytes, {} tokens need {}",
+             workspace.bytes, n_tokens, need);
 }
 
 void check_process(const moe_plan& plan) {
@@ -51,8 +51,9 @@ const ResidentWeights& weights_or_none(const moe_weights* weights) {
 
 cpu::Call make_call(Team& team, const moe_plan& plan, const moe_weights* weights,
                     moe_workspace& workspace) {
-    return {team, plan.setup, weights_or_none(weights), workspace.faults, workspace.memory,
-            workspace.bytes};
+    return {
+        team,           plan.setup, weights_or_none(weights), workspace.faults, workspace.memory,
+        workspace.bytes};
 }
 
 // Calls body(team) with the threads of the plan's runtime.
@@ -61,7 +62,7 @@ void with_team(const moe_plan& plan, Body body) {
     const moe_runtime& runtime = *plan.runtime;
     if (runtime.parallel_for) {
         ParallelForTeam team(runtime.n_threads, runtime.parallel_for,
-                                  runtime.parallel_for_user_data);
+                             runtime.parallel_for_user_data);
         body(team);
     } else if (runtime.n_threads == 1) {
         SerialTeam team;
@@ -84,9 +85,8 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
         check_process(*plan);
         check_workspace(*plan, *workspace, args.n_tokens);
         Lease lease(*workspace);
-        with_team(*plan, [&](Team& team) {
-            run(make_call(team, *plan, weights, *workspace), args);
-        });
+        with_team(*plan,
+                  [&](Team& team) { run(make_call(team, *plan, weights, *workspace), args); });
     });
 }
 
@@ -100,19 +100,20 @@ moe_status moe_forward(const moe_plan* plan, const moe_weights* weights, moe_wor
     return run_stage(plan, weights, true, workspace, args, forward_arguments, cpu::forward);
 }
 
-moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
-                            const moe_forward_args* given, int32_t thread_index,
-                            int32_t n_threads) noexcept {
+moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights,
+                            moe_workspace* workspace, const moe_forward_args* given,
+                            int32_t thread_index, int32_t n_threads) noexcept {
     return guard([&] {
-        // Every thread checks the same arguments and so comes to the same status before the first barrier.
+        // Every thread checks the same arguments and so comes to the same status before the first
+        // barrier.
         check_handle(plan, "plan");
         check_handle(workspace, "workspace");
         check_weights(*plan, weights);
         require(n_threads > 0, "n_threads is {}", n_threads);
         const moe_forward_args args = forward_arguments(*plan, given);
         check_workspace(*plan, *workspace, args.n_tokens);
-        require(thread_index >= 0 && thread_index < n_threads, "thread_index is {}, n_threads is {}",
-                thread_index, n_threads);
+        require(thread_index >= 0 && thread_index < n_threads,
+                "thread_index is {}, n_threads is {}", thread_index, n_threads);
         SpmdTeam team(workspace->rendezvous, thread_index, n_threads, plan->setup.n_workers);
         cpu::forward(make_call(team, *plan, weights, *workspace), args);
     });

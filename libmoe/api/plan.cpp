@@ -37,13 +37,14 @@ void PlanDesc::take_from_checkpoint() {
 void PlanDesc::read_formats() {
     require(desc_.n_formats == 0 || desc_.formats != nullptr,
             "moe_plan_desc.formats is NULL, n_formats is {}", desc_.n_formats);
-    // A newer program may know more roles; this library can do without them only where they are not used.
+    // A newer program may know more roles; this library can do without them only where they are not
+    // used.
     for (uint32_t i = 0; i < desc_.n_formats; ++i) {
         if (!desc_.formats[i]) continue;
         const moe_format format = read_struct(desc_.formats[i], "moe_format");
         if (i >= MOE_ROLE_COUNT) {
-            require(format.type == MOE_TYPE_NONE, "formats[{}] is a role that this library does not know",
-                    i);
+            require(format.type == MOE_TYPE_NONE,
+                    "formats[{}] is a role that this library does not know", i);
             continue;
         }
         formats_[i] = format;
@@ -108,7 +109,8 @@ moe_status moe_supports(moe_runtime* runtime, const moe_plan_desc* desc) noexcep
     });
 }
 
-moe_status moe_plan_key(moe_runtime* runtime, const moe_plan_desc* desc, uint8_t out_key[16]) noexcept {
+moe_status moe_plan_key(moe_runtime* runtime, const moe_plan_desc* desc,
+                        uint8_t out_key[16]) noexcept {
     return guard([&] {
         if (runtime) check_handle(runtime, "runtime");
         const PlanDesc whole(desc);
@@ -148,13 +150,14 @@ moe_status moe_plan_kernel(const moe_plan* plan, moe_stage stage, int64_t n_toke
                            const char** out_name) noexcept {
     return guard([&] {
         check_handle(plan, "plan");
-        require(n_tokens >= 0 && n_tokens <= plan->max_tokens, "n_tokens is {}, the plan takes 0 to {}",
-                n_tokens, plan->max_tokens);
+        require(n_tokens >= 0 && n_tokens <= plan->max_tokens,
+                "n_tokens is {}, the plan takes 0 to {}", n_tokens, plan->max_tokens);
         check_out(out_name, "out_name") = plan->chosen(stage).name;
     });
 }
 
-moe_status moe_candidates(const moe_plan* plan, uint32_t index, moe_candidate* out_candidate) noexcept {
+moe_status moe_candidates(const moe_plan* plan, uint32_t index,
+                          moe_candidate* out_candidate) noexcept {
     return guard([&] {
         check_handle(plan, "plan");
         check_out(out_candidate, "out_candidate");
@@ -169,8 +172,8 @@ moe_status moe_plan_explain(const moe_plan* plan, moe_explain_form form, char* b
                             uint64_t capacity, uint64_t* out_size) noexcept {
     return guard([&] {
         check_handle(plan, "plan");
-        require(form == MOE_EXPLAIN_TEXT || form == MOE_EXPLAIN_JSON, "form is {}, not a moe_explain_form",
-                static_cast<int32_t>(form));
+        require(form == MOE_EXPLAIN_TEXT || form == MOE_EXPLAIN_JSON,
+                "form is {}, not a moe_explain_form", static_cast<int32_t>(form));
         const std::string text =
             form == MOE_EXPLAIN_JSON ? explain_json(*plan) : explain_text(*plan);
         copy_text(text.data(), text.size(), buffer, capacity, out_size);

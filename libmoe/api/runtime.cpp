@@ -17,8 +17,8 @@ void copy_name(char* to, size_t capacity, std::string_view text) {
 }
 
 [[noreturn]] void fail_no_cuda(const char* field) {
-    fail(MOE_ERROR_NOT_BUILT, "{} is MOE_DEVICE_CUDA: the CUDA backend is not built into this library",
-         field);
+    fail(MOE_ERROR_NOT_BUILT,
+         "{} is MOE_DEVICE_CUDA: the CUDA backend is not built into this library", field);
 }
 
 void check_kind(moe_device_kind kind) {
@@ -32,8 +32,8 @@ moe_device_info cpu_info() {
     info.struct_size = sizeof info;
     info.kind = MOE_DEVICE_CPU;
     info.n_cores = usable_cores();
-    info.memory_bytes =
-        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+    info.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                        static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
     copy_name(info.name, sizeof info.name, cpu::name().text);
     copy_name(info.features, sizeof info.features, cpu::features().text);
     return info;
@@ -73,7 +73,8 @@ moe_status moe_device_count(moe_device_kind kind, int32_t* out_count) noexcept {
     });
 }
 
-moe_status moe_device_get_info(moe_device_kind kind, int32_t index, moe_device_info* out_info) noexcept {
+moe_status moe_device_get_info(moe_device_kind kind, int32_t index,
+                               moe_device_info* out_info) noexcept {
     return guard([&] {
         check_out(out_info, "out_info");
         check_kind(kind);

@@ -1,5 +1,5 @@
-// The struct_size rule, in one place: what callers pass is read into a whole struct, and what they ask for is written as far as theirs
-// reaches.
+// The struct_size rule, in one place: what callers pass is read into a whole struct, and what they
+// ask for is written as far as theirs reaches.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ constexpr uint32_t largest_struct = 65536;
 uint32_t checked_struct_size(const void* given, const char* name);
 bool is_zero(const void* bytes, size_t count);
 
-// A whole struct: fields that the caller's lacks are zero; fields that this library does not know must be zero.
+// A whole struct: fields that the caller's lacks are zero; fields that this library does not know
+// must be zero.
 template <class T>
 T read_struct(const T* given, const char* name) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -25,20 +26,22 @@ T read_struct(const T* given, const char* name) {
     std::memcpy(&whole, given, std::min<size_t>(size, sizeof(T)));
     const auto* tail = reinterpret_cast<const std::byte*>(given) + sizeof(T);
     if (size > sizeof(T) && !is_zero(tail, size - sizeof(T)))
-        fail(MOE_ERROR_ABI, "{} is {} bytes and not zero beyond the {} that this library knows", name,
-             size, sizeof(T));
+        fail(MOE_ERROR_ABI, "{} is {} bytes and not zero beyond the {} that this library knows",
+             name, size, sizeof(T));
     whole.struct_size = sizeof(T);
     return whole;
 }
 
-// Fails when a value that does not fit is not zero. A call that fills several structs asks for all before it writes one.
+// Fails when a value that does not fit is not zero. A call that fills several structs asks for all
+// before it writes one.
 template <class T>
 void check_fits(const T* out, const T& whole, const char* name) {
     const uint32_t size = checked_struct_size(out, name);
     const auto* bytes = reinterpret_cast<const std::byte*>(&whole);
     if (size < sizeof(T) && !is_zero(bytes + size, sizeof(T) - size))
-        fail(MOE_ERROR_ABI, "{}.struct_size is {}; this library has a value beyond it, in a struct of {}",
-             name, size, sizeof(T));
+        fail(MOE_ERROR_ABI,
+             "{}.struct_size is {}; this library has a value beyond it, in a struct of {}", name,
+             size, sizeof(T));
 }
 
 // Writes as far as the caller's struct reaches, zeros beyond what this library knows.
@@ -55,6 +58,7 @@ void write_struct(T* out, const T& whole, const char* name) {
 }
 
 // The "Text out" rule of the header.
-void copy_text(const char* text, size_t length, char* buffer, uint64_t capacity, uint64_t* out_size);
+void copy_text(const char* text, size_t length, char* buffer, uint64_t capacity,
+               uint64_t* out_size);
 
 }  // namespace moe

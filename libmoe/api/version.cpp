@@ -26,14 +26,16 @@ const char* moe_version_string(void) noexcept {
 }
 
 const char* moe_build_info(void) noexcept {
-    return "version=" MOE_VERSION_TEXT "\nabi=" MOE_TEXT(MOE_ABI_VERSION) "\ncompiler=" __VERSION__
-           "\nbackends=cpu\nisa=" MOE_ISA_TEXT "\n";
+    return "version=" MOE_VERSION_TEXT
+           "\nabi=" MOE_TEXT(MOE_ABI_VERSION) "\ncompiler=" __VERSION__
+                                              "\nbackends=cpu\nisa=" MOE_ISA_TEXT "\n";
 }
 
 const char* moe_status_name(moe_status status) noexcept {
     switch (status) {
 #define MOE_NAME(name) \
-    case name: return #name
+    case name:         \
+        return #name
         MOE_NAME(MOE_OK);
         MOE_NAME(MOE_ERROR_INVALID_ARGUMENT);
         MOE_NAME(MOE_ERROR_OUT_OF_MEMORY);
@@ -53,7 +55,8 @@ const char* moe_status_name(moe_status status) noexcept {
         MOE_NAME(MOE_ERROR_BUFFER_TOO_SMALL);
         MOE_NAME(MOE_ERROR_INTERNAL);
 #undef MOE_NAME
-        default: return "MOE_ERROR_UNKNOWN";
+        default:
+            return "MOE_ERROR_UNKNOWN";
     }
 }
 

@@ -63,7 +63,8 @@ moe_status moe_weights_load(const moe_plan* plan, const moe_weights_desc* given,
         check_handle(plan, "plan");
         check_out(out_weights, "out_weights");
         const moe_weights_desc desc = read_struct(given, "moe_weights_desc");
-        require(desc.memory_space == MOE_SPACE_HOST, "memory_space is {}; a CPU plan takes host memory",
+        require(desc.memory_space == MOE_SPACE_HOST,
+                "memory_space is {}; a CPU plan takes host memory",
                 static_cast<int32_t>(desc.memory_space));
         const LoadRequest request{check_ownership(desc.ownership), desc.memory, desc.memory_bytes,
                                   desc.progress, desc.progress_user_data};
@@ -85,8 +86,7 @@ moe_status moe_weights_load_checkpoint(const moe_plan* plan, const moe_checkpoin
         const LoadRequest request{check_ownership(options.ownership), options.memory,
                                   options.memory_bytes, options.progress,
                                   options.progress_user_data};
-        *out_weights =
-            load_checkpoint(&*plan->runtime, plan->layout, request, *checkpoint, layer);
+        *out_weights = load_checkpoint(&*plan->runtime, plan->layout, request, *checkpoint, layer);
     });
 }
 

@@ -12,21 +12,24 @@ namespace {
 
 void check_device(const moe_workspace_desc& desc) {
     if (desc.device == MOE_DEVICE_CUDA)
-        fail(MOE_ERROR_NOT_BUILT, "device is MOE_DEVICE_CUDA: the CUDA backend is not built into this library");
+        fail(MOE_ERROR_NOT_BUILT,
+             "device is MOE_DEVICE_CUDA: the CUDA backend is not built into this library");
     require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU,
             "device is {}, not a moe_device_kind", static_cast<int32_t>(desc.device));
-    require(desc.device_index == 0, "device_index is {}, there is one CPU device", desc.device_index);
+    require(desc.device_index == 0, "device_index is {}, there is one CPU device",
+            desc.device_index);
     require(desc.device_bytes == 0 && desc.device_memory == nullptr,
             "device_bytes is {}: a CPU workspace has host memory only", desc.device_bytes);
 }
 
 void give_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
     uint64_t bytes = desc.host_bytes;
-    if (bytes == 0 && desc.plan) bytes = desc.plan->workspace_need(desc.plan->max_tokens).host_bytes;
+    if (bytes == 0 && desc.plan)
+        bytes = desc.plan->workspace_need(desc.plan->max_tokens).host_bytes;
     require(bytes > 0, "host_bytes is 0 and there is no plan to size the workspace by");
     const auto address = reinterpret_cast<uintptr_t>(desc.host_memory);
-    require(address % Arena::alignment == 0, "host_memory is at {:#x}, needs a multiple of {}", address,
-            Arena::alignment);
+    require(address % Arena::alignment == 0, "host_memory is at {:#x}, needs a multiple of {}",
+            address, Arena::alignment);
     workspace.bytes = bytes;
     if (desc.host_memory) {
         workspace.memory = static_cast<std::byte*>(desc.host_memory);
@@ -67,7 +70,8 @@ void moe_workspace_destroy(moe_workspace* workspace) noexcept {
     destroy_in(ref->memory, workspace);
 }
 
-moe_status moe_workspace_status(moe_workspace* workspace, moe_workspace_faults* out_faults) noexcept {
+moe_status moe_workspace_status(moe_workspace* workspace,
+                                moe_workspace_faults* out_faults) noexcept {
     return guard([&] {
         check_handle(workspace, "workspace");
         check_out(out_faults, "out_faults");

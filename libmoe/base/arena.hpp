@@ -1,5 +1,5 @@
-// Lays buffers out one after the other in a given block. With a null block it only counts, so that the same code that takes the
-// buffers also says how much memory they need.
+// Lays buffers out one after the other in a given block. With a null block it only counts, so that
+// the same code that takes the buffers also says how much memory they need.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ class Arena {
     template <class T>
     T* take(int64_t count) {
         const uint64_t offset = used_;
-        const uint64_t bytes = checked_multiply(static_cast<uint64_t>(count), sizeof(T), "workspace");
+        const uint64_t bytes =
+            checked_multiply(static_cast<uint64_t>(count), sizeof(T), "workspace");
         used_ = align_up(checked_add(used_, bytes, "workspace"), alignment);
         return block_ ? reinterpret_cast<T*>(block_ + offset) : nullptr;
     }

@@ -1,5 +1,6 @@
-// Errors inside the library: one exception type that carries a moe_status and a sentence in a fixed buffer, so that
-// reporting an error needs no memory of its own. api/guard.hpp turns it into a status at the boundary.
+// Errors inside the library: one exception type that carries a moe_status and a sentence in a fixed
+// buffer, so that reporting an error needs no memory of its own. api/guard.hpp turns it into a
+// status at the boundary.
 #pragma once
 
 #include <exception>
@@ -25,7 +26,8 @@ class Error final : public std::exception {
     char text_[capacity];
 };
 
-// Throws Error with a formatted sentence. The sentence names the field, file or tensor, and the value.
+// Throws Error with a formatted sentence. The sentence names the field, file or tensor, and the
+// value.
 template <class... Args>
 [[noreturn]] void fail(moe_status status, fmt::format_string<Args...> format, Args&&... args) {
     throw Error(status, format, fmt::make_format_args(args...));

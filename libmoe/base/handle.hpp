@@ -1,4 +1,5 @@
-// The word by which an entry point knows a living handle of the right kind from a stale or wrong one.
+// The word by which an entry point knows a living handle of the right kind from a stale or wrong
+// one.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class Tagged {
     uint64_t tag_ = word;
 };
 
-// Is this a living handle of its kind? Reads no more than the word, as bytes: a pointer of another kind need not have the alignment
-// of this one.
+// Is this a living handle of its kind? Reads no more than the word, as bytes: a pointer of another
+// kind need not have the alignment of this one.
 template <class Handle>
 bool is_living(const Handle* handle) {
     uint64_t tag;

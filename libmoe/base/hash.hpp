@@ -1,4 +1,5 @@
-// FNV-1a with 128 bits: keys of plans and layouts. Not for adversaries: equal keys are checked where it matters.
+// FNV-1a with 128 bits: keys of plans and layouts. Not for adversaries: equal keys are checked
+// where it matters.
 #pragma once
 
 #include <array>

@@ -19,8 +19,7 @@ void MOE_CALL host_release(void* memory, uint64_t, uint64_t, moe_space, void*, v
 
 }  // namespace
 
-Memory::Memory()
-    : table_{sizeof(moe_allocator), 0, host_allocate, host_release, nullptr} {}
+Memory::Memory() : table_{sizeof(moe_allocator), 0, host_allocate, host_release, nullptr} {}
 
 void* Memory::allocate_in(moe_space space, uint64_t bytes, uint64_t alignment, void* stream) {
     void* memory = table_.allocate(bytes, alignment, space, stream, table_.user_data);

@@ -1,5 +1,5 @@
-// The caller's allocator, and its host space as a std::pmr resource: every container in a handle uses it, so the hook
-// sees small tables as well as large buffers.
+// The caller's allocator, and its host space as a std::pmr resource: every container in a handle
+// uses it, so the hook sees small tables as well as large buffers.
 #pragma once
 
 #include <memory_resource>
@@ -35,8 +35,10 @@ class Block {
   public:
     Block() = default;
     Block(std::pmr::memory_resource& memory, uint64_t bytes, uint64_t alignment)
-        : memory_(&memory), data_(bytes ? memory.allocate(bytes, alignment) : nullptr),
-          bytes_(bytes), alignment_(alignment) {}
+        : memory_(&memory),
+          data_(bytes ? memory.allocate(bytes, alignment) : nullptr),
+          bytes_(bytes),
+          alignment_(alignment) {}
     Block(Block&& other) noexcept { swap(other); }
     Block& operator=(Block&& other) noexcept {
         Block(std::move(other)).swap(*this);

@@ -1,5 +1,6 @@
-// The library's own CPU threads: started by the first run that can use them, joined by the destructor. One run at a time;
-// a caller that finds the pool taken does its items alone, so callers never wait for each other.
+// The library's own CPU threads: started by the first run that can use them, joined by the
+// destructor. One run at a time; a caller that finds the pool taken does its items alone, so
+// callers never wait for each other.
 #pragma once
 
 #include <pthread.h>
@@ -44,9 +45,9 @@ class Pool {
     const int32_t n_threads_;
     std::pmr::vector<Seat> seats_;  // n_threads - 1, reserved at once: a run allocates nothing
     int32_t n_started_ = 0;
-    std::mutex owner_;        // held by the caller whose job runs
-    std::atomic<pid_t> pid_{0};  // of the process that started the threads
-    std::atomic<uint32_t> epoch_{0};  // a new job
+    std::mutex owner_;                   // held by the caller whose job runs
+    std::atomic<pid_t> pid_{0};          // of the process that started the threads
+    std::atomic<uint32_t> epoch_{0};     // a new job
     std::atomic<uint32_t> finished_{0};  // jobs that every thread has left
     std::atomic<int32_t> active_{0};
     std::atomic<int64_t> next_{0};

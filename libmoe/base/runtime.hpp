@@ -1,5 +1,6 @@
-// The runtime: what plans, checkpoints, weights and workspaces have in common: memory, log, and the CPU threads. Counted by its
-// users; the process default appears with its first user and goes with its last.
+// The runtime: what plans, checkpoints, weights and workspaces have in common: memory, log, and the
+// CPU threads. Counted by its users; the process default appears with its first user and goes with
+// its last.
 #pragma once
 
 #include <atomic>

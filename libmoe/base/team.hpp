@@ -1,6 +1,7 @@
-// How CPU work is shared: a Team runs fn(worker, item) over a range of items and returns when all are done. Three kinds:
-// the runtime's own pool, the caller's parallel_for, and the caller's threads that all entered moe_forward_spmd.
-// Between two runs only one thread may act, through once(); worker numbers are below size() and index scratch memory.
+// How CPU work is shared: a Team runs fn(worker, item) over a range of items and returns when all
+// are done. Three kinds: the runtime's own pool, the caller's parallel_for, and the caller's
+// threads that all entered moe_forward_spmd. Between two runs only one thread may act, through
+// once(); worker numbers are below size() and index scratch memory.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// The two sentences by which readers refuse a broken file: about the file, and about one of its tensors.
+// The two sentences by which readers refuse a broken file: about the file, and about one of its
+// tensors.
 #pragma once
 
 #include "libmoe/base/error.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/checkpoint/cursor.hpp"
 #include "libmoe/checkpoint/corrupt.hpp"
+#include "libmoe/checkpoint/cursor.hpp"
 #include "libmoe/checkpoint/printable.hpp"
 
 namespace moe {
@@ -85,7 +85,8 @@ class Reader {
 
     uint64_t read_length(uint64_t limit, const char* what) {
         const auto length = cursor_.value<uint64_t>(what);
-        if (length > limit) fail_corrupt(source_, "{} of {} bytes is longer than {}", what, length, limit);
+        if (length > limit)
+            fail_corrupt(source_, "{} of {} bytes is longer than {}", what, length, limit);
         return length;
     }
 
@@ -95,7 +96,8 @@ class Reader {
         if (key_.find('\0') != key_.npos) fail_key("holds a NUL");
         const auto type = cursor_.value<uint32_t>("a value type");
         if (type >= value_count) {
-            fail_corrupt(source_, "the key '{}' has the unknown value type {}", printable(key_).text, type);
+            fail_corrupt(source_, "the key '{}' has the unknown value type {}",
+                         printable(key_).text, type);
         }
         if (key_ == alignment_key) return read_alignment(type);
         if (type == value_array) return skip_array();
@@ -106,7 +108,8 @@ class Reader {
         if (type != value_u32) fail_key("is not of type u32");
         const auto alignment = cursor_.value<uint32_t>("the alignment");
         if (!std::has_single_bit(alignment)) {
-            fail_corrupt(source_, "the key '{}' is {}, not a power of two", alignment_key, alignment);
+            fail_corrupt(source_, "the key '{}' is {}, not a power of two", alignment_key,
+                         alignment);
         }
         alignment_ = alignment;
         settings_.add_integer(key_, alignment);
@@ -204,13 +207,15 @@ class Reader {
     void read_shape(TensorEntry& entry) {
         entry.rank = cursor_.value<uint32_t>("a tensor's rank");
         if (entry.rank < 1 || entry.rank > max_rank) {
-            fail_corrupt_tensor(source_, name_, "has {} dimensions, 1 to {} are legal", entry.rank, max_rank);
+            fail_corrupt_tensor(source_, name_, "has {} dimensions, 1 to {} are legal", entry.rank,
+                                max_rank);
         }
         for (uint32_t i = 0; i < entry.rank; ++i) {
             const auto size = cursor_.value<uint64_t>("a tensor's shape");
             if (size == 0) fail_corrupt_tensor(source_, name_, "dimension {} is 0", i);
             if (size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-                fail_corrupt_tensor(source_, name_, "dimension {} is {}, more than 2^63 - 1", i, size);
+                fail_corrupt_tensor(source_, name_, "dimension {} is {}, more than 2^63 - 1", i,
+                                    size);
             }
             entry.shape[entry.rank - 1 - i] =
                 static_cast<int64_t>(size);  // the file has the fastest first
@@ -221,32 +226,39 @@ class Reader {
         const auto columns = static_cast<uint64_t>(entry.shape[entry.rank - 1]);
         const Element& element = *entry.element;
         if (columns % element.block_elements != 0) {
-            fail_corrupt_tensor(source_, name_, "rows of {} elements do not divide into {} blocks of {}", columns,
-                        element.name, element.block_elements);
+            fail_corrupt_tensor(source_, name_,
+                                "rows of {} elements do not divide into {} blocks of {}", columns,
+                                element.name, element.block_elements);
         }
         std::optional<uint64_t> bytes =
             try_multiply(columns / element.block_elements, element.block_bits / 8);
         for (uint32_t i = 0; bytes && i + 1 < entry.rank; ++i) {
             bytes = try_multiply(*bytes, static_cast<uint64_t>(entry.shape[i]));
         }
-        if (!bytes) fail_corrupt_tensor(source_, name_, "the size of shape {} overflows", shape_text(entry.dims()));
+        if (!bytes)
+            fail_corrupt_tensor(source_, name_, "the size of shape {} overflows",
+                                shape_text(entry.dims()));
         return *bytes;
     }
 
     // Tensors follow each other, each padded to the alignment, in the order of their infos.
     void place(const TensorEntry& entry) {
         if (entry.offset % alignment_ != 0) {
-            fail_corrupt_tensor(source_, name_, "the offset {} is not a multiple of the alignment {}", entry.offset,
-                        alignment_);
+            fail_corrupt_tensor(source_, name_,
+                                "the offset {} is not a multiple of the alignment {}", entry.offset,
+                                alignment_);
         }
         if (entry.offset != next_offset_) {
             const char* what = entry.offset < next_offset_ ? "overlaps the tensor before it"
                                                            : "leaves a gap before it";
-            fail_corrupt_tensor(source_, name_, "the offset {} {}, {} is wanted", entry.offset, what, next_offset_);
+            fail_corrupt_tensor(source_, name_, "the offset {} {}, {} is wanted", entry.offset,
+                                what, next_offset_);
         }
         const auto end = try_add(entry.offset, entry.bytes);
         const auto padded = end ? try_add(*end, alignment_ - 1) : end;
-        if (!padded) fail_corrupt_tensor(source_, name_, "the offset {} and {} bytes overflow", entry.offset, entry.bytes);
+        if (!padded)
+            fail_corrupt_tensor(source_, name_, "the offset {} and {} bytes overflow", entry.offset,
+                                entry.bytes);
         next_offset_ = *padded & ~(alignment_ - 1);
     }
 
@@ -258,8 +270,9 @@ class Reader {
         for (TensorEntry& entry : index_.entries_from(first)) {
             if (entry.bytes > data_bytes || entry.offset > data_bytes - entry.bytes) {
                 name_ = entry.name;
-                fail_corrupt_tensor(source_, name_, "{} bytes at {} are outside the data of {} bytes", entry.bytes,
-                            entry.offset, data_bytes);
+                fail_corrupt_tensor(source_, name_,
+                                    "{} bytes at {} are outside the data of {} bytes", entry.bytes,
+                                    entry.offset, data_bytes);
             }
             entry.offset += begin;
         }

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/checkpoint/json.hpp"
 #include "libmoe/checkpoint/corrupt.hpp"
+#include "libmoe/checkpoint/json.hpp"
 #include "libmoe/checkpoint/printable.hpp"
 
 namespace moe {
@@ -92,7 +92,8 @@ class HeaderEvents final : public JsonEvents {
     void begin_key(std::string_view name) {
         if (!seen_.emplace(name).second) {
             if (in_metadata_) fail_metadata("has a key twice");
-            fail_corrupt_tensor(source_, name_, "the field '{}' appears twice", printable(name).text);
+            fail_corrupt_tensor(source_, name_, "the field '{}' appears twice",
+                                printable(name).text);
         }
         if (in_metadata_) return;
         if (seen_.size() > max_unknown_fields)
@@ -115,35 +116,43 @@ class HeaderEvents final : public JsonEvents {
 
     void field_value(const JsonValue& value) {
         if (field_ == Field::Unknown) return;
-        if (field_ != Field::Type) fail_corrupt_tensor(source_, name_, "{} is not an array", field_name());
-        if (value.kind != JsonValue::Kind::Text) fail_corrupt_tensor(source_, name_, "dtype is not a text");
+        if (field_ != Field::Type)
+            fail_corrupt_tensor(source_, name_, "{} is not an array", field_name());
+        if (value.kind != JsonValue::Kind::Text)
+            fail_corrupt_tensor(source_, name_, "dtype is not a text");
         entry_.element = safetensors_element(value.text);
-        if (!entry_.element) fail_corrupt_tensor(source_, name_, "unknown dtype '{}'", printable(value.text).text);
+        if (!entry_.element)
+            fail_corrupt_tensor(source_, name_, "unknown dtype '{}'", printable(value.text).text);
         has_type_ = true;
     }
 
     uint64_t integer(const JsonValue& value) const {
         if (value.kind == JsonValue::Kind::Negative) {
-            fail_corrupt_tensor(source_, name_, "{} has the negative number {}", field_name(), value.negative_integer);
+            fail_corrupt_tensor(source_, name_, "{} has the negative number {}", field_name(),
+                                value.negative_integer);
         }
         if (value.kind != JsonValue::Kind::Unsigned) {
-            fail_corrupt_tensor(source_, name_, "{} has a value that is not an integer", field_name());
+            fail_corrupt_tensor(source_, name_, "{} has a value that is not an integer",
+                                field_name());
         }
         if (value.unsigned_integer > largest_integer) {
-            fail_corrupt_tensor(source_, name_, "{} has {}, more than 2^48", field_name(), value.unsigned_integer);
+            fail_corrupt_tensor(source_, name_, "{} has {}, more than 2^48", field_name(),
+                                value.unsigned_integer);
         }
         return value.unsigned_integer;
     }
 
     void add_dimension(const JsonValue& value) {
         if (entry_.rank == TensorEntry::max_rank) {
-            fail_corrupt_tensor(source_, name_, "has more than {} dimensions", TensorEntry::max_rank);
+            fail_corrupt_tensor(source_, name_, "has more than {} dimensions",
+                                TensorEntry::max_rank);
         }
         entry_.shape[entry_.rank++] = static_cast<int64_t>(integer(value));
     }
 
     void add_offset(const JsonValue& value) {
-        if (n_offsets_ == 2) fail_corrupt_tensor(source_, name_, "data_offsets has more than two numbers");
+        if (n_offsets_ == 2)
+            fail_corrupt_tensor(source_, name_, "data_offsets has more than two numbers");
         offsets_[n_offsets_++] = integer(value);
     }
 
@@ -151,16 +160,21 @@ class HeaderEvents final : public JsonEvents {
         if (!has_type_) fail_corrupt_tensor(source_, name_, "has no dtype");
         if (!has_shape_) fail_corrupt_tensor(source_, name_, "has no shape");
         if (!has_offsets_) fail_corrupt_tensor(source_, name_, "has no data_offsets");
-        if (n_offsets_ != 2) fail_corrupt_tensor(source_, name_, "data_offsets has {} numbers, not two", n_offsets_);
+        if (n_offsets_ != 2)
+            fail_corrupt_tensor(source_, name_, "data_offsets has {} numbers, not two", n_offsets_);
         const auto [begin, end] = offsets_;
         const uint64_t data_bytes = source_.size() - data_begin_;
-        if (begin > end) fail_corrupt_tensor(source_, name_, "data_offsets begin at {}, after their end {}", begin, end);
+        if (begin > end)
+            fail_corrupt_tensor(source_, name_, "data_offsets begin at {}, after their end {}",
+                                begin, end);
         if (end > data_bytes) {
-            fail_corrupt_tensor(source_, name_, "data_offsets end at {}, but the data has {} bytes", end, data_bytes);
+            fail_corrupt_tensor(source_, name_, "data_offsets end at {}, but the data has {} bytes",
+                                end, data_bytes);
         }
         if (end - begin != shape_bytes()) {
-            fail_corrupt_tensor(source_, name_, "data_offsets span {} bytes, but {} of shape {} takes {}", end - begin,
-                        entry_.element->name, shape_text(entry_.dims()), shape_bytes());
+            fail_corrupt_tensor(
+                source_, name_, "data_offsets span {} bytes, but {} of shape {} takes {}",
+                end - begin, entry_.element->name, shape_text(entry_.dims()), shape_bytes());
         }
         entry_.name = name_;
         entry_.file = file_;
@@ -173,11 +187,13 @@ class HeaderEvents final : public JsonEvents {
         std::optional<uint64_t> bits = entry_.element->block_bits;
         for (const int64_t dim : entry_.dims()) {
             bits = try_multiply(*bits, static_cast<uint64_t>(dim));
-            if (!bits) fail_corrupt_tensor(source_, name_, "the size of shape {} overflows", shape_text(entry_.dims()));
+            if (!bits)
+                fail_corrupt_tensor(source_, name_, "the size of shape {} overflows",
+                                    shape_text(entry_.dims()));
         }
         if (*bits % 8 != 0) {
-            fail_corrupt_tensor(source_, name_, "{} of shape {} is not a whole number of bytes", entry_.element->name,
-                        shape_text(entry_.dims()));
+            fail_corrupt_tensor(source_, name_, "{} of shape {} is not a whole number of bytes",
+                                entry_.element->name, shape_text(entry_.dims()));
         }
         return *bits / 8;
     }

@@ -1,4 +1,5 @@
-// What forward and the stages share: the true number of tokens, the walk over chunks, and the choice of Real.
+// What forward and the stages share: the true number of tokens, the walk over chunks, and the
+// choice of Real.
 #pragma once
 
 #include <algorithm>

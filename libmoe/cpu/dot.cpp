@@ -7,7 +7,8 @@
 namespace moe::cpu {
 namespace {
 
-// Sixteen partial sums: more exact than one, and a shape that any compiler vectorises without reordering.
+// Sixteen partial sums: more exact than one, and a shape that any compiler vectorises without
+// reordering.
 template <class Real>
 Real dot(const float* weight, const Real* x, int64_t columns) {
     constexpr int lanes = 16;

@@ -1,5 +1,5 @@
-// Dot products of one weight row with many activation rows: the only arithmetic that differs between the reference and the
-// vectorised kernels.
+// Dot products of one weight row with many activation rows: the only arithmetic that differs
+// between the reference and the vectorised kernels.
 #pragma once
 
 #include "libmoe/cpu/rows.hpp"

@@ -1,8 +1,9 @@
-// moe_experts and moe_combine in every layout: a call becomes chunks of rows, each with where its input comes from and where its output
-// goes.
+// moe_experts and moe_combine in every layout: a call becomes chunks of rows, each with where its
+// input comes from and where its output goes.
 //
-// Output by token (REDUCED, PER_SLOT) goes chunk of tokens by chunk, with the rows of those tokens picked from the sorted rows; output by
-// row (ROWS) goes chunk of rows by chunk. Stages are never entered by several threads, so lists are made by the calling thread.
+// Output by token (REDUCED, PER_SLOT) goes chunk of tokens by chunk, with the rows of those tokens
+// picked from the sorted rows; output by row (ROWS) goes chunk of rows by chunk. Stages are never
+// entered by several threads, so lists are made by the calling thread.
 #include <algorithm>
 
 #include "libmoe/cpu/chunks.hpp"
@@ -45,8 +46,9 @@ class CallerRows {
             if (args_.in_layout == MOE_IN_BATCHED)
                 n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
             else
-                n_bad += has_bad_offsets(e) ||
-                         (args_.counts && (args_.counts[e] < 0 || args_.counts[e] > end(e) - begin(e)));
+                n_bad +=
+                    has_bad_offsets(e) ||
+                    (args_.counts && (args_.counts[e] < 0 || args_.counts[e] > end(e) - begin(e)));
             if (!args_.row_ids) continue;
             for (int64_t row = begin(e); row < end(e); ++row)
                 n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
@@ -90,7 +92,8 @@ void add_row(const Scratch<Real>& b, int64_t index, int64_t row, float weight) {
     b.row_weight[index] = weight;
 }
 
-// Lists the caller's rows of tokens [first, first + n), sorted as they come, as rows of b; their slots count from the chunk's first.
+// Lists the caller's rows of tokens [first, first + n), sorted as they come, as rows of b; their
+// slots count from the chunk's first.
 template <class Real>
 void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args,
                          int64_t first, int64_t n) {
@@ -104,7 +107,8 @@ void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_
         for (int64_t row = rows.begin(e); row < rows.end(e); ++row) {
             const int64_t slot = rows.slot(row);
             const int64_t local = slot - first * k;
-            // A second row for one slot would not fit: it is left out like any other that breaks the rules.
+            // A second row for one slot would not fit: it is left out like any other that breaks
+            // the rules.
             if (slot < 0 || local < 0 || local >= n * k || b.ids[local] >= 0) continue;
             b.ids[local] = call.setup.slice->global_of[e];
             b.row_slot[count] = static_cast<int32_t>(local);
@@ -122,7 +126,8 @@ struct Cursor {
     int64_t row = -1;  // -1: the expert's first
 };
 
-// Lists up to `room` rows from the cursor on; targets are the caller's rows. Returns where to go on.
+// Lists up to `room` rows from the cursor on; targets are the caller's rows. Returns where to go
+// on.
 template <class Real>
 Cursor list_next_rows(const Scratch<Real>& b, const Call& call, const moe_experts_args& args,
                       Cursor cursor, int64_t room) {
@@ -199,7 +204,8 @@ void run_by_rows(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
     }
 }
 
-// Output by token: y, or h before the activation, of every slot of the chunk; a slot without a row is zero.
+// Output by token: y, or h before the activation, of every slot of the chunk; a slot without a row
+// is zero.
 template <class Real>
 void store_slots(Pipeline<Real>& p, const Call& call, const moe_experts_args& args, int64_t first,
                  int64_t n) {
@@ -210,9 +216,8 @@ void store_slots(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
     const int64_t width = stop ? pre_activation_width(call) : call.setup.layer->expert_width();
     const int64_t bytes = width * activation_bytes(out.type);
     auto place = [&](int64_t slot) { return out.row(first + slot / k) + slot % k * bytes; };
-    p.team().for_each(n * k, [&](int32_t, int64_t slot) {
-        std::fill_n(place(slot), bytes, std::byte{0});
-    });
+    p.team().for_each(
+        n * k, [&](int32_t, int64_t slot) { std::fill_n(place(slot), bytes, std::byte{0}); });
     p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
         const int64_t slot = b.row_slot[r];
         const Real* row = stop ? b.h + r * width : b.y + slot * width;
@@ -239,9 +244,9 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
     const Membership membership = membership_of(call, from_tokens ? args.expert_map : nullptr);
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
-    const int64_t chunk =
-        from_tokens ? call.setup.chunk_tokens
-                    : std::max<int64_t>(1, b.n_inputs_max / call.setup.layer->top_k);
+    const int64_t chunk = from_tokens
+                              ? call.setup.chunk_tokens
+                              : std::max<int64_t>(1, b.n_inputs_max / call.setup.layer->top_k);
     for_each_chunk(tokens, chunk, [&](int64_t first, int64_t n) {
         if (from_tokens) {
             list_tokens(p, call, args, membership, first, n);
@@ -253,14 +258,15 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
         }
         run_listed(p, args);
         if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
-        const bool identity = from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
+        const bool identity =
+            from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
         p.combine(n, membership, identity);
         p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
     });
 }
 
-// y of the chunk's slots from rows per slot, or from sorted rows with row ids. Sorted rows need not hold every slot: the ids of slots
-// without a row are struck out.
+// y of the chunk's slots from rows per slot, or from sorted rows with row ids. Sorted rows need not
+// hold every slot: the ids of slots without a row are struck out.
 template <class Real>
 void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const ActivationRows& rows,
                 const Layer& layer, int64_t first, int64_t n) {
@@ -294,9 +300,8 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
 // Row ids that are neither a slot of the call nor padding.
 void report_bad_row_ids(const Call& call, const moe_combine_args& args) {
     const int64_t n_slots = args.n_tokens * call.setup.layer->top_k;
-    const int64_t n_bad = std::count_if(args.row_ids, args.row_ids + args.n_rows, [&](int32_t slot) {
-        return slot < -1 || slot >= n_slots;
-    });
+    const int64_t n_bad = std::count_if(args.row_ids, args.row_ids + args.n_rows,
+                                        [&](int32_t slot) { return slot < -1 || slot >= n_slots; });
     if (n_bad) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
 }
 

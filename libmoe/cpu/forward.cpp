@@ -1,4 +1,5 @@
-// moe_forward, moe_route, moe_dispatch, moe_combine and moe_finish. moe_experts, whose layouts are many, is in experts.cpp.
+// moe_forward, moe_route, moe_dispatch, moe_combine and moe_finish. moe_experts, whose layouts are
+// many, is in experts.cpp.
 #include "libmoe/cpu/forward.hpp"
 
 #include "libmoe/cpu/chunks.hpp"
@@ -45,8 +46,8 @@ void publish_routing(Pipeline<Real>& p, const Call& call, const moe_forward_args
     const Layer& layer = *call.setup.layer;
     const Scratch<Real>& b = p.scratch();
     copy_rows(p.team(), b.ids, layer.top_k, args.out_ids, args.out_ids_row_stride, first, n);
-    copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride, first,
-              n);
+    copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride,
+              first, n);
     if (args.out_expert_counts)
         p.team().once([&] {
             for (int64_t slot = 0; slot < n * layer.top_k; ++slot)
@@ -82,11 +83,9 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
     p.list_token_rows(n, membership);
     if (layer.latent) p.project_latent(n);
     p.run_experts(false);
-    if (args.out_layout == MOE_OUT_PER_SLOT)
-        return store_slots(p, call, membership, out, first, n);
+    if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, membership, out, first, n);
     p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
-    if (call.setup.partial)
-        return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
+    if (call.setup.partial) return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
     p.finish(n, every_finish_part);
     p.store(p.scratch().final, layer.hidden, out, first, n);
 }
@@ -137,10 +136,10 @@ void route(const Call& call, const moe_route_args& args) {
 void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
     const Layer& layer = *call.setup.layer;
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
-    const int64_t n_bad = dispatch({args.ids, args.ids_type, args.ids_row_stride}, tokens,
-                                   layer.top_k, layer.n_experts_all(),
-                                   membership_of(call, args.expert_map), args.block_rows,
-                                   {args.out_offsets, args.out_counts, args.out_row_ids});
+    const int64_t n_bad =
+        dispatch({args.ids, args.ids_type, args.ids_row_stride}, tokens, layer.top_k,
+                 layer.n_experts_all(), membership_of(call, args.expert_map), args.block_rows,
+                 {args.out_offsets, args.out_counts, args.out_row_ids});
     if (n_bad) call.faults.add(MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
 }
 

@@ -1,9 +1,9 @@
-// moe_forward and the stages on the CPU, chunk of tokens by chunk. Arguments have been checked and their defaults filled in
-// (api/arguments.hpp); nothing here fails, allocates or locks.
+// moe_forward and the stages on the CPU, chunk of tokens by chunk. Arguments have been checked and
+// their defaults filled in (api/arguments.hpp); nothing here fails, allocates or locks.
 #pragma once
 
-#include "libmoe/cpu/setup.hpp"
 #include "libmoe/base/team.hpp"
+#include "libmoe/cpu/setup.hpp"
 
 namespace moe::cpu {
 
@@ -12,7 +12,8 @@ struct Call {
     const Setup& setup;
     const ResidentWeights& weights;
     Faults& faults;
-    std::byte* scratch;   // scratch_bytes(setup, n_tokens) at least; moe_experts on rows takes what there is
+    std::byte* scratch;  // scratch_bytes(setup, n_tokens) at least; moe_experts on rows takes what
+                         // there is
     uint64_t scratch_size;
 };
 

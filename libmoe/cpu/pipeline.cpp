@@ -10,7 +10,8 @@
 namespace moe::cpu {
 namespace {
 
-// Output features of one piece of work: enough that taking an item costs nothing beside it, few enough to share one expert.
+// Output features of one piece of work: enough that taking an item costs nothing beside it, few
+// enough to share one expert.
 constexpr int64_t block_features = 32;
 
 }  // namespace
@@ -26,8 +27,13 @@ std::byte* OutputRows::row(int64_t r) const {
 template <class Real>
 Pipeline<Real>::Pipeline(Team& team, const Setup& setup, const ResidentWeights& weights,
                          Faults& faults, const Scratch<Real>& scratch)
-    : team_(team), setup_(setup), weights_(weights), faults_(faults), b_(scratch),
-      experts_dot_(make_dot<Real>(setup.experts)), finish_dot_(make_dot<Real>(setup.finish)) {}
+    : team_(team),
+      setup_(setup),
+      weights_(weights),
+      faults_(faults),
+      b_(scratch),
+      experts_dot_(make_dot<Real>(setup.experts)),
+      finish_dot_(make_dot<Real>(setup.finish)) {}
 
 template <class Real>
 void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width) {
@@ -100,14 +106,16 @@ MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent)
             b_.offsets[local + 1] - first};
 }
 
-// Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that have rows.
+// Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that
+// have rows.
 template <class Real>
 template <class Block>
 void Pipeline<Real>::for_each_expert_block(int64_t features, Block block) {
     const int64_t n_blocks = divide_up(features, block_features);
     team_.for_each(*b_.n_active * n_blocks, [&](int32_t worker, int64_t item) {
         const int64_t first = item % n_blocks * block_features;
-        block(worker, b_.active[item / n_blocks], first, std::min(first + block_features, features));
+        block(worker, b_.active[item / n_blocks], first,
+              std::min(first + block_features, features));
     });
 }
 
@@ -152,7 +160,8 @@ void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_
         Real* out = b_.routed + t * width;
         combine_token(layer(), rows, b_.weights + t * k, out);
         if (with_identity)
-            add_identity_experts(layer(), b_.ids + t * k, b_.weights + t * k, b_.x + t * width, out);
+            add_identity_experts(layer(), b_.ids + t * k, b_.weights + t * k, b_.x + t * width,
+                                 out);
     });
 }
 
@@ -169,8 +178,8 @@ void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
     const int32_t k = layer().top_k;
     const int64_t width = layer().expert_width();
     const bool bias = setup_.down_bias_in_finish && (parts & MOE_FINISH_DOWN_BIAS);
-    const bool identity = setup_.partial && layer().n_identity_experts > 0 &&
-                          (parts & MOE_FINISH_IDENTITY);
+    const bool identity =
+        setup_.partial && layer().n_identity_experts > 0 && (parts & MOE_FINISH_IDENTITY);
     const bool norm = layer().has_latent_norm && (parts & MOE_FINISH_LATENT);
     team_.for_each(bias || identity || norm ? n : 0, [&](int32_t, int64_t t) {
         Real* out = b_.routed + t * width;
@@ -179,7 +188,8 @@ void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
         if (bias) add_down_bias(layer(), weights_.vector(MOE_ROLE_DOWN_BIAS), ids, weights, out);
         if (identity) add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, out);
         if (norm)
-            rms_normalize(out, width, layer().latent_norm_eps, weights_.vector(MOE_ROLE_LATENT_NORM));
+            rms_normalize(out, width, layer().latent_norm_eps,
+                          weights_.vector(MOE_ROLE_LATENT_NORM));
     });
 }
 

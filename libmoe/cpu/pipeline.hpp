@@ -1,12 +1,12 @@
-// The steps of the layer on one chunk of tokens, each shared by the team: load, route, list rows, experts, combine, finish, store. A
-// forward is all of them in order; a stage call is some of them.
+// The steps of the layer on one chunk of tokens, each shared by the team: load, route, list rows,
+// experts, combine, finish, store. A forward is all of them in order; a stage call is some of them.
 #pragma once
 
+#include "libmoe/base/team.hpp"
 #include "libmoe/cpu/dot.hpp"
 #include "libmoe/cpu/ref/dispatch.hpp"
 #include "libmoe/cpu/ref/mlp.hpp"
 #include "libmoe/cpu/scratch.hpp"
-#include "libmoe/base/team.hpp"
 
 namespace moe::cpu {
 
@@ -72,6 +72,7 @@ class Pipeline {
 
     const Scratch<Real>& scratch() const { return b_; }
     Team& team() const { return team_; }
+
   private:
     const Layer& layer() const { return *setup_.layer; }
     Mlp expert_mlp(int64_t local) const;

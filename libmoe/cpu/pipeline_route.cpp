@@ -1,4 +1,5 @@
-// The router's steps: router input, logits, and the choice of experts; or ids and weights that the caller gives.
+// The router's steps: router input, logits, and the choice of experts; or ids and weights that the
+// caller gives.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr int64_t block_experts = 8;
 
-// float64 sums of float32 products, rounded once: the answer that every float32 kernel is compared with.
+// float64 sums of float32 products, rounded once: the answer that every float32 kernel is compared
+// with.
 float exact_dot(const float* a, const float* b, int64_t n) {
     double sums[8]{};
     for (int64_t i = 0; i < n; i += 8)
@@ -58,7 +60,8 @@ void Pipeline<Real>::prepare_router_input(const RouteInput& input, int64_t first
         const auto& rows = input.router_input;
         load_activations(rows.type, rows.row(first + t), hidden, r);
         if (routing.has_router_norm)
-            rms_normalize(r, hidden, routing.router_norm_eps, weights_.vector(MOE_ROLE_ROUTER_NORM));
+            rms_normalize(r, hidden, routing.router_norm_eps,
+                          weights_.vector(MOE_ROLE_ROUTER_NORM));
         if (routing.router_input_scale != 1.0f)
             for (int64_t i = 0; i < hidden; ++i) r[i] *= routing.router_input_scale;
     });
@@ -81,7 +84,8 @@ void Pipeline<Real>::compute_logits(int64_t n) {
     });
 }
 
-// Ids that are not the router's choice: the caller's, or those of the hash table. null when the router chooses.
+// Ids that are not the router's choice: the caller's, or those of the hash table. null when the
+// router chooses.
 template <class Real>
 const int32_t* Pipeline<Real>::given_ids(const RouteInput& input, int64_t token, int32_t* ids) {
     const int32_t k = layer().top_k;
@@ -111,11 +115,10 @@ void Pipeline<Real>::choose_experts(const RouteInput& input, int64_t first, int6
     vectors.n_experts = layer().n_experts;
     team_.for_each(n, [&](int32_t worker, int64_t t) {
         int32_t* ids = b_.ids + t * k;
-        const int32_t bad = route_token(layer().routing, vectors,
-                                        b_.logits + t * layer().n_experts_all(),
-                                        b_.route_scratch + worker * scratch_floats,
-                                        given_ids(input, first + t, ids), setup_.x_type, ids,
-                                        b_.weights + t * k);
+        const int32_t bad =
+            route_token(layer().routing, vectors, b_.logits + t * layer().n_experts_all(),
+                        b_.route_scratch + worker * scratch_floats,
+                        given_ids(input, first + t, ids), setup_.x_type, ids, b_.weights + t * k);
         if (bad) faults_.add(MOE_FAULT_ID_OUT_OF_RANGE, bad);
     });
 }

@@ -1,5 +1,5 @@
-// What a dot-product kernel is given: one weight row and some activation rows. Kept apart from everything else because the files
-// of each instruction set include it.
+// What a dot-product kernel is given: one weight row and some activation rows. Kept apart from
+// everything else because the files of each instruction set include it.
 #pragma once
 
 #include <cstddef>

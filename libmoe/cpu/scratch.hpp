@@ -6,8 +6,8 @@
 
 namespace moe::cpu {
 
-// T tokens of a chunk, k slots each; Real is the type of all activations inside. Row lists: a row is one (token, expert) pair of a
-// local expert; rows are sorted by local expert.
+// T tokens of a chunk, k slots each; Real is the type of all activations inside. Row lists: a row
+// is one (token, expert) pair of a local expert; rows are sorted by local expert.
 template <class Real>
 struct Scratch {
     // memory null: only counts bytes.
@@ -18,28 +18,28 @@ struct Scratch {
     int64_t n_inputs_max;     // rows that x holds: at least one token's slots
     int64_t weight_row_size;  // floats of one decoded weight row
 
-    Real* x;              // [n_inputs_max, H or L]
-    Real* latent;         // [n_inputs_max, L], with a latent
-    float* router_input;  // [T, H]
-    float* logits;        // [T, E_all]
-    float* route_scratch; // [workers, .]
-    int32_t* ids;         // [T, k]
-    float* weights;       // [T, k]
-    int64_t* offsets;     // [E_local + 1] rows of each local expert
-    int32_t* active;      // [E_local] experts that have rows
-    int32_t* row_slot;    // [T * k] slot, or target row, of each row
-    int32_t* row_input;   // [T * k] row of x that feeds each row
-    int64_t* row_target;  // [T * k] row of the caller's buffers, where rows come in or go out
-    float* row_weight;    // [T * k] of weights on the input
-    Real* h;              // [T * k, 2I]
-    Real* y;              // [T * k, L]
-    Real* routed;         // [T, L]
-    Real* final;          // [T, H]; routed itself without a latent
-    Real* shared_h;       // [T, S]
-    Real* shared_y;       // [T, H]
-    float* weight_rows;   // [workers, 2, weight_row_size]
-    int64_t* n_active;    // one number, found by one thread and read by all after a barrier
-    int64_t* n_rows;      // likewise
+    Real* x;               // [n_inputs_max, H or L]
+    Real* latent;          // [n_inputs_max, L], with a latent
+    float* router_input;   // [T, H]
+    float* logits;         // [T, E_all]
+    float* route_scratch;  // [workers, .]
+    int32_t* ids;          // [T, k]
+    float* weights;        // [T, k]
+    int64_t* offsets;      // [E_local + 1] rows of each local expert
+    int32_t* active;       // [E_local] experts that have rows
+    int32_t* row_slot;     // [T * k] slot, or target row, of each row
+    int32_t* row_input;    // [T * k] row of x that feeds each row
+    int64_t* row_target;   // [T * k] row of the caller's buffers, where rows come in or go out
+    float* row_weight;     // [T * k] of weights on the input
+    Real* h;               // [T * k, 2I]
+    Real* y;               // [T * k, L]
+    Real* routed;          // [T, L]
+    Real* final;           // [T, H]; routed itself without a latent
+    Real* shared_h;        // [T, S]
+    Real* shared_y;        // [T, H]
+    float* weight_rows;    // [workers, 2, weight_row_size]
+    int64_t* n_active;     // one number, found by one thread and read by all after a barrier
+    int64_t* n_rows;       // likewise
 
     float* weight_row(int32_t worker) const { return weight_rows + worker * 2 * weight_row_size; }
 };

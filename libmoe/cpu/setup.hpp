@@ -8,7 +8,8 @@
 
 namespace moe::cpu {
 
-// The arithmetic of dot products: plain loops in float32 or float64, or a vectorised one for dense weights in float32.
+// The arithmetic of dot products: plain loops in float32 or float64, or a vectorised one for dense
+// weights in float32.
 enum class Arithmetic : uint8_t { ref_f32, ref_f64, avx2, avx512 };
 
 struct Setup {

@@ -1,5 +1,6 @@
-// The vectorised dot products, one file per instruction set; each is compiled with its own flags and called only where the machine
-// has them. Nothing inline is shared with these files: a shared inline function could be kept in its AVX form for everybody.
+// The vectorised dot products, one file per instruction set; each is compiled with its own flags
+// and called only where the machine has them. Nothing inline is shared with these files: a shared
+// inline function could be kept in its AVX form for everybody.
 #pragma once
 
 #include "libmoe/cpu/rows.hpp"

@@ -150,8 +150,8 @@ int32_t element_bytes(moe_type type) {
 }
 
 bool is_plain(const moe_format& format) {
-    const bool float_type = format.type == MOE_TYPE_F32 || format.type == MOE_TYPE_F16 ||
-                            format.type == MOE_TYPE_BF16;
+    const bool float_type =
+        format.type == MOE_TYPE_F32 || format.type == MOE_TYPE_F16 || format.type == MOE_TYPE_BF16;
     return float_type && format.scale_type == MOE_TYPE_NONE;
 }
 

@@ -1,5 +1,6 @@
-// The table of weight formats: what each is called, how large its blocks are, how a row decodes and how a matrix is
-// encoded. One file per format beside this one defines it; the table in format.cpp names them all.
+// The table of weight formats: what each is called, how large its blocks are, how a row decodes and
+// how a matrix is encoded. One file per format beside this one defines it; the table in format.cpp
+// names them all.
 #pragma once
 
 #include <memory_resource>
@@ -11,20 +12,20 @@ namespace moe {
 
 struct EncodeTarget {
     std::byte* data;
-    std::byte* scales;       // null when the format has none
-    float* global_scale;     // null when the format has none
-    const float* codebook;   // CODEBOOK formats: 2^bits values
+    std::byte* scales;      // null when the format has none
+    float* global_scale;    // null when the format has none
+    const float* codebook;  // CODEBOOK formats: 2^bits values
 };
 
 struct FormatTraits {
     const char* name;
-    moe_format format;     // what find_format compares, struct_size apart
-    int32_t block_rows;    // smallest unit that decodes alone
+    moe_format format;   // what find_format compares, struct_size apart
+    int32_t block_rows;  // smallest unit that decodes alone
     int32_t block_columns;
-    int32_t block_bytes;   // codes of block_columns elements of one row
-    int32_t scale_bytes;   // of one scale; 0: none or inside the block
-    // out[i] = element (row, column + i), i < count, exact in float32 up to one rounding. column and count are multiples of
-    // block_columns (any values when that is 1).
+    int32_t block_bytes;  // codes of block_columns elements of one row
+    int32_t scale_bytes;  // of one scale; 0: none or inside the block
+    // out[i] = element (row, column + i), i < count, exact in float32 up to one rounding. column
+    // and count are multiples of block_columns (any values when that is 1).
     void (*decode)(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out);
     // Dense source [rows, columns]; null when this library does not write the format.
     void (*encode)(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
@@ -36,7 +37,8 @@ std::span<const FormatTraits> all_formats();
 // null when the library does not read it.
 const FormatTraits* find_format(const moe_format& format);
 const FormatTraits* find_format(const char* name);
-// The same, failing with MOE_ERROR_UNSUPPORTED and a description of the format; `what` names whose it is.
+// The same, failing with MOE_ERROR_UNSUPPORTED and a description of the format; `what` names whose
+// it is.
 const FormatTraits& get_format(const moe_format& format, const char* what);
 bool same_format(const moe_format& a, const moe_format& b);
 // A name for any format, known or not, into a fixed buffer.
@@ -51,12 +53,13 @@ bool is_plain(const moe_format& format);
 const char* type_name(moe_type type);
 
 struct MatrixBytes {
-    uint64_t row_stride;        // of dense codes
+    uint64_t row_stride;  // of dense codes
     uint64_t data;
     uint64_t scale_row_stride;  // of dense scales, per row of scale groups
     uint64_t scales;
 };
-// Sizes of one dense matrix; fails with MOE_ERROR_INVALID_ARGUMENT when columns do not fit the block.
+// Sizes of one dense matrix; fails with MOE_ERROR_INVALID_ARGUMENT when columns do not fit the
+// block.
 MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t columns);
 
 // 2^bits values of a built-in codebook; null for CODEBOOK_GIVEN and none.

@@ -1,5 +1,5 @@
-// A ggml block format: rows are runs of blocks that hold codes and scales together. Its file gives the size of a block and how one block
-// decodes and encodes; the rest is the same for all.
+// A ggml block format: rows are runs of blocks that hold codes and scales together. Its file gives
+// the size of a block and how one block decodes and encodes; the rest is the same for all.
 #pragma once
 
 #include "libmoe/formats/block.hpp"
@@ -7,19 +7,20 @@
 
 namespace moe {
 
-// Block: static constexpr int32_t id (ggml type number), columns, bytes; static decode(const std::byte*, float*), encode(const float*,
-// std::byte*).
+// Block: static constexpr int32_t id (ggml type number), columns, bytes; static decode(const
+// std::byte*, float*), encode(const float*, std::byte*).
 template <class Block>
 struct GgufFormat {
-    static void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    static void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
+                       float* out) {
         const std::byte* bytes =
             matrix.data + row * matrix.row_stride + column / Block::columns * Block::bytes;
         for (int64_t i = 0; i < count / Block::columns; ++i)
             Block::decode(bytes + i * Block::bytes, out + i * Block::columns);
     }
 
-    static void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
-                       const EncodeTarget& target) {
+    static void encode(const FormatTraits& traits, const float* source, int64_t rows,
+                       int64_t columns, const EncodeTarget& target) {
         require_finite(traits, source, rows, columns);
         for (int64_t i = 0; i < rows * columns / Block::columns; ++i)
             Block::encode(source + i * Block::columns, target.data + i * Block::bytes);

@@ -1,5 +1,6 @@
-// One weight matrix where it lies: a view that says how to find the code and the scale of element (row, column). It is
-// what the loaders make, the format decoders read and the CPU kernels are given.
+// One weight matrix where it lies: a view that says how to find the code and the scale of element
+// (row, column). It is what the loaders make, the format decoders read and the CPU kernels are
+// given.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +12,11 @@ namespace moe {
 
 struct FormatTraits;
 
-// Logical [rows, columns] = [out, in]. row_stride is from logical row to logical row; column_stride is only used by
-// transposed matrices (dense 16- and 32-bit types), whose elements of a row lie apart. A slice that starts inside a
-// scale group keeps its place by the phases: the scale of (row, column) is
-// scales[(row + scale_row_phase) / group_rows][(column + scale_column_phase) / group_columns].
+// Logical [rows, columns] = [out, in]. row_stride is from logical row to logical row; column_stride
+// is only used by transposed matrices (dense 16- and 32-bit types), whose elements of a row lie
+// apart. A slice that starts inside a scale group keeps its place by the phases: the scale of (row,
+// column) is scales[(row + scale_row_phase) / group_rows][(column + scale_column_phase) /
+// group_columns].
 struct Matrix {
     moe_format format{};
     const FormatTraits* traits = nullptr;  // of format: how to decode
@@ -28,7 +30,7 @@ struct Matrix {
     int64_t scale_row_stride = 0;  // bytes from scale row to scale row
     int32_t scale_row_phase = 0;
     int32_t scale_column_phase = 0;
-    float global_scale = 1.0f;     // multiplied or divided as format.global_scale says
+    float global_scale = 1.0f;  // multiplied or divided as format.global_scale says
 };
 
 }  // namespace moe

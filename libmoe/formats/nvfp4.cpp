@@ -58,7 +58,7 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
         const uint8_t scale = encode_scale(values, *target.global_scale);
         store(target.scales + i, scale);
         encode_e2m1<group>(values, e4m3_to_f32(scale) * *target.global_scale,
-                     target.data + i * group_bytes);
+                           target.data + i * group_bytes);
     }
 }
 

@@ -1,4 +1,5 @@
-// The validated layer: moe_layer_desc with its rules checked and its defaults resolved. Knows no device.
+// The validated layer: moe_layer_desc with its rules checked and its defaults resolved. Knows no
+// device.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@ struct Layer {
     int32_t n_experts = 0;
     int32_t n_identity_experts = 0;
     int32_t top_k = 0;
-    int32_t latent = 0;         // 0: none
+    int32_t latent = 0;               // 0: none
     int32_t shared_intermediate = 0;  // 0: no shared expert
     Routing routing;
     Activation activation;

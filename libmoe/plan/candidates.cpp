@@ -44,8 +44,8 @@ const Reason* dense_simd(const Problem& problem) {
     if (!has_isa()) return &reasons::isa;
     const bool dense =
         stage == MOE_STAGE_EXPERTS
-            ? are_plain(*problem.layout, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
-                                          MOE_ROLE_LATENT_IN})
+            ? are_plain(*problem.layout,
+                        {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_LATENT_IN})
             : are_plain(*problem.layout, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
                                           MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT});
     return dense ? in_f32(problem) : &reasons::weight_type;
@@ -123,8 +123,8 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
     const Wish wish = filter.wish(row.name);
     if (obstacle) {
         if (wish == Wish::force)
-            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, which does not apply: {}", row.name,
-                 obstacle->sentence);
+            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, which does not apply: {}",
+                 row.name, obstacle->sentence);
     } else if (wish == Wish::forbid) {
         candidate.reason = &reasons::forbidden;
     } else if (filter.forces(row.stage) && wish != Wish::force) {
@@ -161,12 +161,18 @@ std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
 
 const char* stage_name(moe_stage stage) {
     switch (stage) {
-        case MOE_STAGE_ROUTE: return "route";
-        case MOE_STAGE_DISPATCH: return "dispatch";
-        case MOE_STAGE_EXPERTS: return "experts";
-        case MOE_STAGE_COMBINE: return "combine";
-        case MOE_STAGE_FINISH: return "finish";
-        default: return "unknown";
+        case MOE_STAGE_ROUTE:
+            return "route";
+        case MOE_STAGE_DISPATCH:
+            return "dispatch";
+        case MOE_STAGE_EXPERTS:
+            return "experts";
+        case MOE_STAGE_COMBINE:
+            return "combine";
+        case MOE_STAGE_FINISH:
+            return "finish";
+        default:
+            return "unknown";
     }
 }
 

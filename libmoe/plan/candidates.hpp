@@ -1,5 +1,5 @@
-// The ordered candidate tables: for each stage the kernels that could run it, best first, and why each is or is not used. This is the
-// only place that names kernels.
+// The ordered candidate tables: for each stage the kernels that could run it, best first, and why
+// each is or is not used. This is the only place that names kernels.
 #pragma once
 
 #include <memory_resource>
@@ -26,7 +26,8 @@ inline constexpr Reason not_forced{"not_forced", "applies, but kernel_filter for
 inline constexpr Reason isa{"isa", "this machine or build lacks its instruction set"};
 inline constexpr Reason weight_type{"weight_type", "it reads f32, f16 and bf16 weights only"};
 inline constexpr Reason intermediate_type{
-    "intermediate_type", "its arithmetic does not match the intermediate type: F64 asks for float64"};
+    "intermediate_type",
+    "its arithmetic does not match the intermediate type: F64 asks for float64"};
 }  // namespace reasons
 
 // The question that candidates answer.
@@ -44,8 +45,9 @@ struct Candidate {
     const Reason* reason;
 };
 
-// All candidates of the CPU with one chosen per stage. filter may be null. Fails with MOE_ERROR_INVALID_ARGUMENT for a name that does
-// not exist, MOE_ERROR_UNSUPPORTED when a forced one does not apply or nothing is left.
+// All candidates of the CPU with one chosen per stage. filter may be null. Fails with
+// MOE_ERROR_INVALID_ARGUMENT for a name that does not exist, MOE_ERROR_UNSUPPORTED when a forced
+// one does not apply or nothing is left.
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
                                               const Problem& problem, const char* filter);
 

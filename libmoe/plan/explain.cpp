@@ -129,9 +129,8 @@ std::string explain_text(const moe_plan& plan) {
     const Json& device = json["device"];
     const Json& types = json["types"];
     const Json& workspace = json["workspace"];
-    std::string text = fmt::format(
-        "device cpu {}, {} threads: {}\n", plan.device_index, plan.setup.n_workers,
-        device["reason"].get<std::string>());
+    std::string text = fmt::format("device cpu {}, {} threads: {}\n", plan.device_index,
+                                   plan.setup.n_workers, device["reason"].get<std::string>());
     text += fmt::format("layer hidden {} intermediate {} experts {} top_k {} latent {} shared {}\n",
                         plan.layout.layer.hidden, plan.layout.layer.intermediate,
                         plan.layout.layer.n_experts, plan.layout.layer.top_k,
@@ -142,7 +141,8 @@ std::string explain_text(const moe_plan& plan) {
     text += fmt::format("types x {} out {} intermediate {}\n", types["x"].get<std::string>(),
                         types["out"].get<std::string>(), types["intermediate"].get<std::string>());
     for (const Json& stage : json["stages"]) append_stage(text, stage);
-    text += fmt::format("weights {} bytes, layout {}\n", plan.layout.copy_bytes(), hex(plan.layout.id));
+    text +=
+        fmt::format("weights {} bytes, layout {}\n", plan.layout.copy_bytes(), hex(plan.layout.id));
     for (const Json& matrix : json["weights"]["matrices"])
         text += fmt::format("  {} {} x{}: {} bytes\n", matrix["role"].get<std::string>(),
                             matrix["format"].get<std::string>(), matrix["count"].get<int64_t>(),

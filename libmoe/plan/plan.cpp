@@ -11,7 +11,8 @@ namespace moe {
 namespace {
 
 constexpr uint32_t every_stage = 31;
-// Scratch that a plan takes unless told otherwise: room for hundreds of tokens of the largest layers.
+// Scratch that a plan takes unless told otherwise: room for hundreds of tokens of the largest
+// layers.
 constexpr uint64_t usual_workspace = uint64_t{128} << 20;
 constexpr int64_t largest_chunk = 1024;
 
@@ -22,7 +23,8 @@ bool is_activation_type(moe_type type) {
 moe_type type_or(const char* field, moe_type given, moe_type fallback, bool f64_too) {
     const moe_type type = given == MOE_TYPE_NONE ? fallback : given;
     require(is_activation_type(type) || (f64_too && type == MOE_TYPE_F64),
-            "{} is {}, must be F32, F16 or BF16{}", field, type_name(type), f64_too ? " or F64" : "");
+            "{} is {}, must be F32, F16 or BF16{}", field, type_name(type),
+            f64_too ? " or F64" : "");
     return type;
 }
 
@@ -64,23 +66,24 @@ void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
     }
 }
 
-// Steps of the intermediate on which every format can be cut. Scale groups are no obstacle: views keep their phase.
+// Steps of the intermediate on which every format can be cut. Scale groups are no obstacle: views
+// keep their phase.
 RangeGrid grid_of(const WeightsLayout& layout, moe_role gate, moe_role up, moe_role down) {
     RangeGrid grid;
     for (const moe_role role : {gate, up})
         if (const FormatTraits* traits = find_format(layout.formats[role]))
-            grid.rows = std::max<int64_t>(grid.rows, traits->format.scale_type == MOE_TYPE_NONE
-                                                         ? traits->block_rows
-                                                         : 1);
+            grid.rows = std::max<int64_t>(
+                grid.rows, traits->format.scale_type == MOE_TYPE_NONE ? traits->block_rows : 1);
     if (const FormatTraits* traits = find_format(layout.formats[down]))
         grid.columns = std::max<int64_t>(grid.columns, traits->block_columns);
     return grid;
 }
 
-void take_slice(WeightsLayout& layout, const moe_plan_desc& desc, std::pmr::memory_resource& memory) {
-    const SliceGrid grid{grid_of(layout, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN),
-                         grid_of(layout, MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
-                                 MOE_ROLE_SHARED_DOWN)};
+void take_slice(WeightsLayout& layout, const moe_plan_desc& desc,
+                std::pmr::memory_resource& memory) {
+    const SliceGrid grid{
+        grid_of(layout, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN),
+        grid_of(layout, MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN)};
     layout.slice = make_slice(memory, layout.layer, desc.slice, grid);
     require(layout.slice.whole() || desc.partial,
             "partial is 0, but slice is a part of the layer: its sum needs moe_finish");
@@ -94,10 +97,12 @@ void take_stages(WeightsLayout& layout, const moe_plan_desc& desc) {
 
 void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
     constexpr const char* no_cuda = "the CUDA backend is not built into this library";
-    if (desc.device == MOE_DEVICE_CUDA) fail(MOE_ERROR_NOT_BUILT, "device MOE_DEVICE_CUDA: {}", no_cuda);
+    if (desc.device == MOE_DEVICE_CUDA)
+        fail(MOE_ERROR_NOT_BUILT, "device MOE_DEVICE_CUDA: {}", no_cuda);
     require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU,
             "device is {}, not a moe_device_kind", static_cast<int32_t>(desc.device));
-    require(desc.device_index == 0, "device_index is {}, there is one CPU device", desc.device_index);
+    require(desc.device_index == 0, "device_index is {}, there is one CPU device",
+            desc.device_index);
     plan.device = MOE_DEVICE_CPU;
     plan.device_reason = desc.device == MOE_DEVICE_CPU ? "asked for" : no_cuda;
 }
@@ -114,8 +119,8 @@ void choose_types(moe_plan& plan, const moe_plan_desc& desc) {
 }
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
-    plan.candidates = choose_candidates(plan.runtime->memory, {&plan.layout, plan.intermediate_type},
-                                        desc.kernel_filter);
+    plan.candidates = choose_candidates(plan.runtime->memory,
+                                        {&plan.layout, plan.intermediate_type}, desc.kernel_filter);
     cpu::Setup& setup = plan.setup;
     setup.layer = &plan.layout.layer;
     setup.slice = &plan.layout.slice;
@@ -132,8 +137,7 @@ void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
 
 // The most tokens at a time whose scratch fits.
 void choose_chunk(moe_plan& plan) {
-    const uint64_t budget =
-        plan.max_workspace_bytes ? plan.max_workspace_bytes : usual_workspace;
+    const uint64_t budget = plan.max_workspace_bytes ? plan.max_workspace_bytes : usual_workspace;
     auto need = [&](int64_t tokens) {
         plan.setup.chunk_tokens = tokens;
         return plan.workspace_need(tokens).host_bytes;
@@ -151,7 +155,8 @@ void choose_chunk(moe_plan& plan) {
 
 std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
     Hash128 hash;
-    hash.add_text("libmoe.plan").add_text({reinterpret_cast<const char*>(plan.layout.id.data()), 16});
+    hash.add_text("libmoe.plan")
+        .add_text({reinterpret_cast<const char*>(plan.layout.id.data()), 16});
     moe_layer_desc layer = plan.layout.layer.desc;
     layer.struct_size = 0;
     hash.add_text({reinterpret_cast<const char*>(&layer), sizeof layer});
@@ -179,7 +184,8 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     check_supported(desc);
     choose_device(*this, desc);
     layout.device = device;
-    // The slice decides where the down bias goes, the formats decide where a slice may cut: whole first, then cut.
+    // The slice decides where the down bias goes, the formats decide where a slice may cut: whole
+    // first, then cut.
     take_stages(layout, desc);
     take_formats(layout, desc);
     take_slice(layout, desc, runtime->memory);

@@ -1,4 +1,5 @@
-// The plan: every decision about a layer, made once and immutable. Builds and is tested without a device.
+// The plan: every decision about a layer, made once and immutable. Builds and is tested without a
+// device.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     bool batch_invariant = false;
     bool unfused = false;
     int64_t max_tokens = 0;
-    uint64_t max_workspace_bytes = 0;  // 0: the plan's own choice
+    uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
     moe::cpu::Setup setup{};
     std::array<uint8_t, 16> key{};
@@ -37,7 +38,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
 
 namespace moe {
 
-// Sentences, or JSON that docs/explain.schema.json describes. Made with the C++ runtime's own memory, for the duration of the call.
+// Sentences, or JSON that docs/explain.schema.json describes. Made with the C++ runtime's own
+// memory, for the duration of the call.
 std::string explain_text(const moe_plan& plan);
 std::string explain_json(const moe_plan& plan);
 

@@ -19,15 +19,19 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
         case MOE_ROLE_SELECTION_BIAS:
         case MOE_ROLE_ROUTER_NORM:
         case MOE_ROLE_HASH_TABLE:
-        case MOE_ROLE_EXPERT_SCALE: return MOE_STAGE_ROUTE;
+        case MOE_ROLE_EXPERT_SCALE:
+            return MOE_STAGE_ROUTE;
         case MOE_ROLE_GATE:
         case MOE_ROLE_UP:
         case MOE_ROLE_DOWN:
         case MOE_ROLE_GATE_BIAS:
         case MOE_ROLE_UP_BIAS:
-        case MOE_ROLE_LATENT_IN: return MOE_STAGE_EXPERTS;
-        case MOE_ROLE_DOWN_BIAS: return down_bias_in_finish ? MOE_STAGE_FINISH : MOE_STAGE_EXPERTS;
-        default: return MOE_STAGE_FINISH;
+        case MOE_ROLE_LATENT_IN:
+            return MOE_STAGE_EXPERTS;
+        case MOE_ROLE_DOWN_BIAS:
+            return down_bias_in_finish ? MOE_STAGE_FINISH : MOE_STAGE_EXPERTS;
+        default:
+            return MOE_STAGE_FINISH;
     }
 }
 
@@ -78,7 +82,8 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
             part.column = slice.shared_begin;
             part.columns = slice.shared_count;
             break;
-        default: break;
+        default:
+            break;
     }
     return part;
 }
@@ -100,7 +105,8 @@ uint64_t WeightsLayout::copy_bytes() const {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) || !needs(role)) continue;
         const auto n = static_cast<uint64_t>(count(role));
-        total = checked_add(total, checked_multiply(n, matrix_copy_bytes(role), "weights"), "weights");
+        total =
+            checked_add(total, checked_multiply(n, matrix_copy_bytes(role), "weights"), "weights");
     }
     return total;
 }

@@ -38,8 +38,8 @@ NewWeights make_weights(moe_runtime* runtime, const WeightsLayout& layout,
         weights->copies = weights->owned.data();
         return weights;
     }
-    require(bytes == 0 || request.memory != nullptr, "memory is NULL, MOE_OWN_CALLER needs {} bytes",
-            bytes);
+    require(bytes == 0 || request.memory != nullptr,
+            "memory is NULL, MOE_OWN_CALLER needs {} bytes", bytes);
     require(reinterpret_cast<uintptr_t>(request.memory) % copy_alignment == 0,
             "memory is not aligned to {} bytes", copy_alignment);
     require(request.memory_bytes >= bytes, "memory_bytes is {}, these weights need {}",
@@ -78,7 +78,8 @@ void add_unmapped(Loader& loader, const LayerTensor& source, Staging& data, Stag
         one.data_bytes = source.data.bytes / n;
         one.data = data.read(source.data, e * one.data_bytes, one.data_bytes);
         one.scale_bytes = source.scales.bytes / n;
-        if (one.scale_bytes) one.scales = scales.read(source.scales, e * one.scale_bytes, one.scale_bytes);
+        if (one.scale_bytes)
+            one.scales = scales.read(source.scales, e * one.scale_bytes, one.scale_bytes);
         if (stack && one.n_global_scales > 1) {
             one.global_scale += e;
             one.n_global_scales = 1;
@@ -107,7 +108,8 @@ moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
     const auto tensors = checkpoint.tensors(layer);
     NewWeights weights = make_weights(runtime, layout, request);
     Loader loader(*weights, request, false);
-    Staging data(checkpoint, weights->runtime->memory), scales(checkpoint, weights->runtime->memory);
+    Staging data(checkpoint, weights->runtime->memory),
+        scales(checkpoint, weights->runtime->memory);
     for (const LayerTensor& tensor : tensors) {
         if (mapped)
             loader.add(tensor.tensor);
@@ -131,7 +133,9 @@ void update_tensor(moe_weights& weights, const moe_tensor& tensor) {
 }  // namespace moe
 
 moe_weights::moe_weights(moe_runtime* shared_runtime, const moe::WeightsLayout& plan_layout)
-    : runtime(shared_runtime), layout(runtime->memory, plan_layout), resident(&runtime->memory),
+    : runtime(shared_runtime),
+      layout(runtime->memory, plan_layout),
+      resident(&runtime->memory),
       codebooks(&runtime->memory) {}
 
 moe_weights::~moe_weights() {

@@ -17,10 +17,10 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe::WeightsLayout layout;
     moe::ResidentWeights resident;
     moe_ownership ownership = MOE_OWN_COPY;
-    moe::Block owned;                 // COPY: all matrices
-    std::byte* copies = nullptr;      // COPY, CALLER: where they begin
+    moe::Block owned;                                   // COPY: all matrices
+    std::byte* copies = nullptr;                        // COPY, CALLER: where they begin
     std::pmr::deque<std::array<float, 256>> codebooks;  // given ones, one of each
-    const moe_checkpoint* source = nullptr;  // borrowed from: counted
+    const moe_checkpoint* source = nullptr;             // borrowed from: counted
 
     moe_memory_report memory_report() const;
 };

@@ -17,10 +17,14 @@ bool is_fused(moe_role role) {
 // The two roles of a fused one; the role itself, and NONE, otherwise.
 std::pair<moe_role, moe_role> parts_of(moe_role role) {
     switch (role) {
-        case MOE_ROLE_GATE_UP: return {MOE_ROLE_GATE, MOE_ROLE_UP};
-        case MOE_ROLE_GATE_UP_BIAS: return {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS};
-        case MOE_ROLE_SHARED_GATE_UP: return {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP};
-        default: return {role, MOE_ROLE_NONE};
+        case MOE_ROLE_GATE_UP:
+            return {MOE_ROLE_GATE, MOE_ROLE_UP};
+        case MOE_ROLE_GATE_UP_BIAS:
+            return {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS};
+        case MOE_ROLE_SHARED_GATE_UP:
+            return {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP};
+        default:
+            return {role, MOE_ROLE_NONE};
     }
 }
 
@@ -47,8 +51,11 @@ int64_t fused_column(moe_gate_up_order order, bool up, int64_t i, int64_t n) {
 }  // namespace
 
 Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing)
-    : weights_(weights), request_(request), replacing_(replacing),
-      seen_(&weights.runtime->memory), row_(&weights.runtime->memory) {
+    : weights_(weights),
+      request_(request),
+      replacing_(replacing),
+      seen_(&weights.runtime->memory),
+      row_(&weights.runtime->memory) {
     const WeightsLayout& layout = weights.layout;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
@@ -64,13 +71,13 @@ Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing)
 
 Loader::Name Loader::name_of(const moe_tensor& tensor, int64_t expert) const {
     Name name;
-    char* end = is_expert_role(tensor.role)
-                    ? fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {} of expert {}",
-                                       role_name(tensor.role), expert)
-                          .out
-                    : fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {}",
-                                       role_name(tensor.role))
-                          .out;
+    char* end =
+        is_expert_role(tensor.role)
+            ? fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {} of expert {}",
+                               role_name(tensor.role), expert)
+                  .out
+            : fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {}", role_name(tensor.role))
+                  .out;
     *end = '\0';
     return name;
 }
@@ -99,7 +106,8 @@ void Loader::check(const moe_tensor& tensor) const {
     require(stack || (tensor.expert >= 0 && tensor.expert < layer.n_experts),
             "tensor {}: expert is {}, the layer has {}", name, tensor.expert, layer.n_experts);
     require(!stack || tensor.n_experts == layer.n_experts,
-            "tensor {}: n_experts is {}, the layer has {}", name, tensor.n_experts, layer.n_experts);
+            "tensor {}: n_experts is {}, the layer has {}", name, tensor.n_experts,
+            layer.n_experts);
 }
 
 bool Loader::wants(const moe_tensor& tensor, int64_t expert) const {
@@ -127,6 +135,9 @@ void Loader::add(const moe_tensor& tensor) {
 void Loader::add_expert(const moe_tensor& tensor, int64_t index, int64_t expert) {
     const Name name = name_of(tensor, expert);
     const auto [first, second] = parts_of(tensor.role);
+    // Both halves of a fused tensor are taken, or neither.
+    if (second != MOE_ROLE_NONE && weights_.layout.needs(second))
+        check_format(*tensor.format, second, name.text);
     add_role(tensor, index, first, expert, name.text);
     if (second != MOE_ROLE_NONE) add_role(tensor, index, second, expert, name.text);
 }
@@ -181,8 +192,8 @@ void Loader::set_vector(const moe_tensor& tensor, int64_t index, moe_role role, 
 
 void Loader::set_hash_table(const moe_tensor& tensor) {
     const moe_type type = tensor.format->type;
-    require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64, "tensor hash_table: type is {}, not i32 or i64",
-            type_name(type));
+    require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64,
+            "tensor hash_table: type is {}, not i32 or i64", type_name(type));
     const int64_t size = type == MOE_TYPE_I64 ? 8 : 4;
     const auto n = static_cast<uint64_t>(tensor.rows) * tensor.columns;
     require(tensor.data != nullptr, "tensor hash_table: data is NULL");
@@ -207,8 +218,8 @@ void Loader::set_hash_table(const moe_tensor& tensor) {
 void Loader::check_format(const moe_format& format, moe_role role, const char* what) const {
     const moe_format& wanted = weights_.layout.formats[role];
     if (wanted.type == MOE_TYPE_NONE || same_format(wanted, format)) return;
-    fail(MOE_ERROR_LAYOUT_MISMATCH, "{} is {}, the plan has {} as {}", what, format_name(format).text,
-         role_name(role), format_name(wanted).text);
+    fail(MOE_ERROR_LAYOUT_MISMATCH, "{} is {}, the plan has {} as {}", what,
+         format_name(format).text, role_name(role), format_name(wanted).text);
 }
 
 // A given codebook is small and often shared by all experts: one copy of each is kept.
@@ -244,7 +255,8 @@ void Loader::check_complete() const {
         const int64_t place = missing - seen.begin();
         const bool by_local = is_expert_role(role) &&
                               static_cast<int64_t>(seen.size()) == weights_.layout.slice.n_local;
-        if (!is_expert_role(role)) fail(MOE_ERROR_NOT_FOUND, "tensor {} is missing", role_name(role));
+        if (!is_expert_role(role))
+            fail(MOE_ERROR_NOT_FOUND, "tensor {} is missing", role_name(role));
         fail(MOE_ERROR_NOT_FOUND, "tensor {} of expert {} is missing", role_name(role),
              by_local ? weights_.layout.slice.global_of[place] : place);
     }

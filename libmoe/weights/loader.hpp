@@ -1,4 +1,5 @@
-// One load: takes tensors in any order, puts each where the layout wants it, and at the end names what is missing.
+// One load: takes tensors in any order, puts each where the layout wants it, and at the end names
+// what is missing.
 #pragma once
 
 #include "libmoe/base/fmt.hpp"
@@ -12,7 +13,8 @@ class Loader {
     // replacing: tensors may come again, as in an update.
     Loader(moe_weights& weights, const LoadRequest& request, bool replacing);
 
-    // Takes what the layout needs of one tensor. Its pointers must be valid until the weights die under BORROW.
+    // Takes what the layout needs of one tensor. Its pointers must be valid until the weights die
+    // under BORROW.
     void add(const moe_tensor& tensor);
     // Fails unless the layer has such a tensor, of this shape and number of experts.
     void check(const moe_tensor& tensor) const;
@@ -41,7 +43,7 @@ class Loader {
     const LoadRequest& request_;
     bool replacing_;
     RoleTable<uint8_t> seen_;
-    std::pmr::vector<float> row_;  // a decoded fused bias
+    std::pmr::vector<float> row_;       // a decoded fused bias
     uint64_t offsets_[MOE_ROLE_COUNT];  // of each role's copies
     uint64_t done_ = 0;
     uint64_t total_ = 0;

@@ -1,4 +1,5 @@
-// View arithmetic. Everything is in bytes from the first element; signs and sizes are checked before a pointer moves.
+// View arithmetic. Everything is in bytes from the first element; signs and sizes are checked
+// before a pointer moves.
 #include "libmoe/weights/view.hpp"
 
 #include <algorithm>
@@ -69,16 +70,17 @@ void set_scales(Matrix& matrix, const moe_tensor& tensor, int64_t index, const c
     const uint64_t stride =
         stride_or_dense(tensor.scale_row_stride, bytes.scale_row_stride, "scale_row_stride", what);
     const int64_t scale_rows = divide_up(tensor.rows, matrix.format.group_rows);
-    matrix.scales = locate({"scales", tensor.scales, tensor.scales_per_expert, tensor.scale_bytes,
-                            tensor.scale_expert_stride,
-                            extent(scale_rows, stride, bytes.scale_row_stride, what)},
-                           index, what);
+    matrix.scales = locate(
+        {"scales", tensor.scales, tensor.scales_per_expert, tensor.scale_bytes,
+         tensor.scale_expert_stride, extent(scale_rows, stride, bytes.scale_row_stride, what)},
+        index, what);
     matrix.scale_row_stride = static_cast<int64_t>(stride);
 }
 
 void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
     if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
-        require(tensor.global_scale != nullptr, "{}: global_scale is NULL, its format has one", what);
+        require(tensor.global_scale != nullptr, "{}: global_scale is NULL, its format has one",
+                what);
         require(tensor.n_global_scales == 1 || index < tensor.n_global_scales,
                 "{}: n_global_scales is {}, must be 1 or one per expert", what,
                 tensor.n_global_scales);

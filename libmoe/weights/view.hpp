@@ -1,11 +1,13 @@
-// Views of weight matrices: from a caller's tensor to the part that a plan needs, and compact copies of such parts.
+// Views of weight matrices: from a caller's tensor to the part that a plan needs, and compact
+// copies of such parts.
 #pragma once
 
 #include "libmoe/formats/format.hpp"
 
 namespace moe {
 
-// Expert `index` of the stack (0 of a single matrix), whole; checks pointers, strides and byte counts. `what` names it in errors.
+// Expert `index` of the stack (0 of a single matrix), whole; checks pointers, strides and byte
+// counts. `what` names it in errors.
 Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what);
 
 enum class GateUpHalf { gate, up };
@@ -15,12 +17,14 @@ Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf hal
 // Rows [row, row + rows), columns [column, column + columns); column is on the format's block grid.
 Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
-// Bytes of a dense copy of a part, codes and scales, each rounded up to copy_alignment. row and column are where the part begins in its
-// matrix: a part that begins inside a scale group keeps the whole group.
+// Bytes of a dense copy of a part, codes and scales, each rounded up to copy_alignment. row and
+// column are where the part begins in its matrix: a part that begins inside a scale group keeps the
+// whole group.
 constexpr uint64_t copy_alignment = 64;
 uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64_t column,
                     int64_t columns);
-// Copies a part densely to `to` (copy_bytes) and returns the view of the copy; a transposed part is turned.
+// Copies a part densely to `to` (copy_bytes) and returns the view of the copy; a transposed part is
+// turned.
 Matrix copy_part(const Matrix& part, std::byte* to);
 
 }  // namespace moe

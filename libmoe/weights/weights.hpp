@@ -1,5 +1,6 @@
-// The tensors of one layer as kernels find them: a Matrix per weight matrix (of every local expert) and float32 vectors for all that is
-// small. WeightsLayout says what must be there; a plan and the weights made with it have equal layouts.
+// The tensors of one layer as kernels find them: a Matrix per weight matrix (of every local expert)
+// and float32 vectors for all that is small. WeightsLayout says what must be there; a plan and the
+// weights made with it have equal layouts.
 #pragma once
 
 #include <array>
@@ -29,7 +30,8 @@ struct WeightsLayout {
 
     // Must weights hold this role? GATE_UP roles are never asked.
     bool needs(moe_role role) const;
-    // The down bias is added by the experts stage, or once by finish when the intermediate is sliced.
+    // The down bias is added by the experts stage, or once by finish when the intermediate is
+    // sliced.
     bool down_bias_in_finish() const { return layer.has_down_bias && !slice.whole_intermediate; }
     // How many tensors of a role the weights hold: one, or one per expert.
     int64_t count(moe_role role) const;
@@ -72,7 +74,8 @@ struct ResidentWeights {
 
     // By role: one Matrix, or one per local expert; empty when the layout does not need the role.
     RoleTable<Matrix> matrices;
-    // Expert vectors lie one after the other by local expert (the down bias of finish: by global expert).
+    // Expert vectors lie one after the other by local expert (the down bias of finish: by global
+    // expert).
     RoleTable<float> vectors;
     std::pmr::vector<int32_t> hash_table;
 

@@ -258,9 +258,8 @@ TEST(Handle, LivesUntilTheLastReferenceAndGivesEverythingBack) {
     checkpoint->release();
     EXPECT_EQ(memory.bytes, of_runtime);
     folder.write("b.safetensors", "broken");
-    EXPECT_EQ(
-        failure_of([&] { moe_checkpoint::open(runtime, folder.path().c_str(), {}); }).status,
-        MOE_ERROR_CORRUPT_FILE);
+    EXPECT_EQ(failure_of([&] { moe_checkpoint::open(runtime, folder.path().c_str(), {}); }).status,
+              MOE_ERROR_CORRUPT_FILE);
     EXPECT_EQ(memory.bytes, of_runtime);
     moe_runtime_destroy(runtime);
     EXPECT_EQ(memory.bytes, 0);

@@ -1,5 +1,6 @@
-// libmoe against the tools that wrote the checkpoints: every fixture is opened, planned, loaded and run through moe.h, and its ids,
-// weights and output are compared with what the tool's own code gave (tests/oracle/README.md).
+// libmoe against the tools that wrote the checkpoints: every fixture is opened, planned, loaded and
+// run through moe.h, and its ids, weights and output are compared with what the tool's own code
+// gave (tests/oracle/README.md).
 #include <nlohmann/json.hpp>
 
 #include "tests/support/api.hpp"
@@ -38,9 +39,9 @@ std::string path_of(const std::string& name) {
 
 // GGUF block types that this version does not decode: the plan must say so by name.
 bool is_outside(const Case& c) {
-    for (const char* name : {"gguf_qwen3moe_legacy", "gguf_qwen3moe_q5_q6_iq4nl",
-                             "gguf_qwen3moe_q2_q3_q5_1", "gguf_qwen3moe_nvfp4_iq4xs",
-                             "gguf_gpt_oss_mxfp4"})
+    for (const char* name :
+         {"gguf_qwen3moe_legacy", "gguf_qwen3moe_q5_q6_iq4nl", "gguf_qwen3moe_q2_q3_q5_1",
+          "gguf_qwen3moe_nvfp4_iq4xs", "gguf_gpt_oss_mxfp4"})
         if (c.name == name) return true;
     return false;
 }
@@ -51,7 +52,8 @@ class Oracle : public testing::TestWithParam<Case> {
         auto options = sized<moe_checkpoint_options>();
         options.io = io;
         moe_checkpoint* opened = nullptr;
-        ASSERT_MOE_OK(moe_checkpoint_open(nullptr, path_of(GetParam().name).c_str(), &options, &opened));
+        ASSERT_MOE_OK(
+            moe_checkpoint_open(nullptr, path_of(GetParam().name).c_str(), &options, &opened));
         checkpoint.reset(opened);
     }
     moe_status plan_with(moe_type x_type, moe_type intermediate, const LayerFormats& formats) {

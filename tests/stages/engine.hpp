@@ -264,7 +264,7 @@ class Engine {
         args.weights = nullptr;
         args.offsets = nullptr;
         args.row_ids = nullptr;
-        args.n_rows = 0;
+        args.n_rows = n_local() * capacity;
         args.counts = counts.data();
         args.batch_capacity = capacity;
         if (tensors.layer.weight_on_input) args.row_weights = row_weights_.data();

@@ -1,4 +1,5 @@
-// moe.h for tests: handles that end themselves, structs with their size set, calls that must succeed, and the one measure of error.
+// moe.h for tests: handles that end themselves, structs with their size set, calls that must
+// succeed, and the one measure of error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,14 +36,15 @@ T sized() {
 #define EXPECT_MOE_OK(call) EXPECT_EQ((call), MOE_OK) << moe_last_error()
 #define ASSERT_MOE_OK(call) ASSERT_EQ((call), MOE_OK) << moe_last_error()
 // The call fails with this status and its sentence contains this text.
-#define EXPECT_MOE_ERROR(call, status, text)                                          \
-    do {                                                                              \
-        EXPECT_EQ((call), (status)) << moe_last_error();                              \
-        EXPECT_NE(std::string(moe_last_error()).find(text), std::string::npos)        \
-            << "the sentence is: " << moe_last_error();                               \
+#define EXPECT_MOE_ERROR(call, status, text)                                   \
+    do {                                                                       \
+        EXPECT_EQ((call), (status)) << moe_last_error();                       \
+        EXPECT_NE(std::string(moe_last_error()).find(text), std::string::npos) \
+            << "the sentence is: " << moe_last_error();                        \
     } while (0)
 
-// Largest relative L2 error over the rows of [n, width]. Rows of zeros in `wanted` must be zero. NaN is never small.
+// Largest relative L2 error over the rows of [n, width]. Rows of zeros in `wanted` must be zero.
+// NaN is never small.
 template <class T>
 double worst_row_error(const std::vector<T>& got, const std::vector<T>& wanted, size_t width) {
     if (got.size() != wanted.size() || wanted.empty()) return INFINITY;

@@ -1,4 +1,5 @@
-// Reads the .npy files that the oracle script writes: version 1, little-endian, C order, float32 or int32.
+// Reads the .npy files that the oracle script writes: version 1, little-endian, C order, float32 or
+// int32.
 #pragma once
 
 #include <cstdint>

@@ -10,11 +10,21 @@ namespace {
 using Vector = __m256;
 constexpr int lanes = 8;
 
-Vector zero() { return _mm256_setzero_ps(); }
-Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
-Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
-Vector load_x(const float* x) { return _mm256_loadu_ps(x); }
-Vector load_f32(const std::byte* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+Vector zero() {
+    return _mm256_setzero_ps();
+}
+Vector add(Vector a, Vector b) {
+    return _mm256_add_ps(a, b);
+}
+Vector multiply_add(Vector a, Vector b, Vector c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+Vector load_x(const float* x) {
+    return _mm256_loadu_ps(x);
+}
+Vector load_f32(const std::byte* p) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+}
 Vector load_f16(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }

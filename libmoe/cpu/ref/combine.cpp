@@ -18,8 +18,8 @@ void combine_token(const Layer& layer, const Real* const* rows, const float* wei
 }
 
 template <class Real>
-void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights, const Real* x,
-                          Real* out) {
+void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights,
+                          const Real* x, Real* out) {
     for (int32_t j = 0; j < layer.top_k; ++j) {
         if (ids[j] < layer.n_experts) continue;
         const Real weight = weights[j];
@@ -48,10 +48,10 @@ void rms_normalize(Real* v, int64_t n, float eps, const float* weight) {
         v[i] = v[i] * scale * (weight ? static_cast<Real>(weight[i]) : Real{1});
 }
 
-#define MOE_INSTANTIATE(Real)                                                                    \
-    template void combine_token(const Layer&, const Real* const*, const float*, Real*);          \
-    template void add_identity_experts(const Layer&, const int32_t*, const float*, const Real*,  \
-                                       Real*);                                                   \
+#define MOE_INSTANTIATE(Real)                                                                     \
+    template void combine_token(const Layer&, const Real* const*, const float*, Real*);           \
+    template void add_identity_experts(const Layer&, const int32_t*, const float*, const Real*,   \
+                                       Real*);                                                    \
     template void add_down_bias(const Layer&, const float*, const int32_t*, const float*, Real*); \
     template void rms_normalize(Real*, int64_t, float, const float*);
 MOE_INSTANTIATE(float)

@@ -5,14 +5,15 @@
 
 namespace moe::cpu {
 
-// out[width] = sum_j w_j rows_j, j ascending; with the weight on the input the sum is plain. A slot without a row (null) adds nothing.
+// out[width] = sum_j w_j rows_j, j ascending; with the weight on the input the sum is plain. A slot
+// without a row (null) adds nothing.
 template <class Real>
 void combine_token(const Layer& layer, const Real* const* rows, const float* weights, Real* out);
 
 // out += sum_j w_j x over the identity experts among ids.
 template <class Real>
-void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights, const Real* x,
-                          Real* out);
+void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights,
+                          const Real* x, Real* out);
 
 // out += sum_j w_j bias[id_j], bias [E, width].
 template <class Real>

@@ -12,7 +12,8 @@ int64_t round_up(int64_t rows, int64_t block_rows) {
     return divide_up(rows, block_rows) * block_rows;
 }
 
-// use(local expert, slot) for every slot of a local expert, slots ascending. Returns how many ids were out of range.
+// use(local expert, slot) for every slot of a local expert, slots ascending. Returns how many ids
+// were out of range.
 template <class Use>
 int64_t for_each_slot(const IdRows& ids, int64_t n_tokens, int32_t top_k, int32_t n_all,
                       const Membership& membership, Use use) {
@@ -47,9 +48,8 @@ int64_t dispatch(const IdRows& ids, int64_t n_tokens, int32_t top_k, int32_t n_a
     const int32_t n_local = membership.n_local;
     int64_t* offsets = out.offsets;
     std::fill_n(offsets, n_local + 1, int64_t{0});
-    const int64_t n_bad =
-        for_each_slot(ids, n_tokens, top_k, n_all, membership,
-                      [&](int32_t local, int32_t) { ++offsets[local + 1]; });
+    const int64_t n_bad = for_each_slot(ids, n_tokens, top_k, n_all, membership,
+                                        [&](int32_t local, int32_t) { ++offsets[local + 1]; });
     if (out.counts) std::copy_n(offsets + 1, n_local, out.counts);
     for (int32_t e = 0; e < n_local; ++e)
         offsets[e + 1] = offsets[e] + round_up(offsets[e + 1], block_rows);

@@ -22,7 +22,8 @@ struct Membership {
     }
 };
 
-// Ids of tokens in the caller's memory, [T, top_k] with a stride; those outside [-1, n_all) read as -1.
+// Ids of tokens in the caller's memory, [T, top_k] with a stride; those outside [-1, n_all) read as
+// -1.
 struct IdRows {
     const void* data;  // null: none
     moe_type type;
@@ -38,8 +39,8 @@ struct DispatchOutput {
     int32_t* row_slot;  // [offsets[n_local]], -1 in padding rows; may be null
 };
 
-// Every expert's rows start on a multiple of block_rows; slots ascend inside an expert. The ids are read twice, so no memory grows with
-// T. Returns how many ids were out of range.
+// Every expert's rows start on a multiple of block_rows; slots ascend inside an expert. The ids are
+// read twice, so no memory grows with T. Returns how many ids were out of range.
 int64_t dispatch(const IdRows& ids, int64_t n_tokens, int32_t top_k, int32_t n_all,
                  const Membership& membership, int64_t block_rows, const DispatchOutput& out);
 

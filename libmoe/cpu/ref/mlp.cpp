@@ -1,4 +1,5 @@
-// The MLP loops. Rows are taken in tiles so that the dot products of one weight row fit a small array.
+// The MLP loops. Rows are taken in tiles so that the dot products of one weight row fit a small
+// array.
 #include "libmoe/cpu/ref/mlp.hpp"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ struct Feature {
     Real gate_bias, up_bias;
 
     Feature(const Mlp& mlp, bool reads_dense, int64_t i, float* scratch)
-        : gate{}, up(fetch_row(*mlp.up, i, reads_dense, scratch)),
+        : gate{},
+          up(fetch_row(*mlp.up, i, reads_dense, scratch)),
           gate_bias(mlp.gate_bias ? mlp.gate_bias[i] : 0.0f),
           up_bias(mlp.up_bias ? mlp.up_bias[i] : 0.0f) {
         if (mlp.gate) gate = fetch_row(*mlp.gate, i, reads_dense, scratch + mlp.up->columns);
@@ -45,7 +47,8 @@ void for_each_row(const Mlp& mlp, const Dot<Real>& dot, const MlpInput<Real>& in
         const int64_t n = std::min(tile_rows, input.n - first);
         linear_tile(dot, feature.up, feature.up_bias, mlp.up->columns, input, first, n, up);
         if (mlp.gate)
-            linear_tile(dot, feature.gate, feature.gate_bias, mlp.up->columns, input, first, n, gate);
+            linear_tile(dot, feature.gate, feature.gate_bias, mlp.up->columns, input, first, n,
+                        gate);
         for (int64_t r = 0; r < n; ++r) use(first + r, gate[r], up[r]);
     }
 }
@@ -90,12 +93,12 @@ void project(const Matrix& matrix, const Dot<Real>& dot, const InputRows<Real>& 
     }
 }
 
-#define MOE_INSTANTIATE(Real)                                                                     \
-    template void mlp_activate(const Mlp&, const Dot<Real>&, const MlpInput<Real>&, int64_t,      \
-                               int64_t, moe_type, float*, Real*, int64_t);                        \
+#define MOE_INSTANTIATE(Real)                                                                      \
+    template void mlp_activate(const Mlp&, const Dot<Real>&, const MlpInput<Real>&, int64_t,       \
+                               int64_t, moe_type, float*, Real*, int64_t);                         \
     template void mlp_pre_activation(const Mlp&, const Dot<Real>&, const MlpInput<Real>&, int64_t, \
-                                     int64_t, float*, Real*, int64_t);                            \
-    template void project(const Matrix&, const Dot<Real>&, const InputRows<Real>&, int64_t,       \
+                                     int64_t, float*, Real*, int64_t);                             \
+    template void project(const Matrix&, const Dot<Real>&, const InputRows<Real>&, int64_t,        \
                           int64_t, int64_t, float*, Real*, int64_t, const int32_t*, const float*);
 MOE_INSTANTIATE(float)
 MOE_INSTANTIATE(double)
