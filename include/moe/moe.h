@@ -533,7 +533,7 @@ typedef struct moe_format_info {
  * q8_0 q4_k. moe_format_name_at enumerates them: static string, NULL past the end. */
 MOE_API const char *MOE_CALL moe_format_name_at(uint32_t index) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_format_by_name(const char *name, moe_format *out_format) MOE_NOEXCEPT;
-/* A format that is legal but has no name gets a made-up one and has_decode 0. */
+/* A format without a name of its own gets a made-up one; has_decode says whether this version reads it. */
 MOE_API moe_status MOE_CALL moe_format_get_info(const moe_format *format, moe_format_info *out_info) MOE_NOEXCEPT;
 /* Bytes of one dense matrix of rows x columns. MOE_ERROR_INVALID_ARGUMENT if the format cannot hold that shape. */
 MOE_API moe_status MOE_CALL moe_format_size(const moe_format *format, int64_t rows, int64_t columns,
@@ -1072,7 +1072,8 @@ MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *
                                        const moe_finish_args *args) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
- * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file, or a GGUF file (split ones too)
+ * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file beside its config.json, a GGUF file
+ *     (any part of a split one), or a folder that holds one GGUF model
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_io MOE_ENUM_BASE {

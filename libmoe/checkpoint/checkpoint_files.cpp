@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t largest_config = uint64_t{16} << 20;
 constexpr uint64_t largest_index = uint64_t{256} << 20;
+constexpr const char* config_name = "config.json";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 std::string join(std::string_view folder, std::string_view name) {
@@ -85,6 +86,37 @@ std::optional<SplitName> parse_split_name(std::string_view path) {
     return SplitName{std::string(path.substr(0, path.size() - tail)), *part - 1, *n_parts};
 }
 
+// Paths of the files in a folder whose names end so, in order.
+std::vector<std::string> files_in(std::string_view folder, std::string_view extension) {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (fs::directory_iterator it(fs::path(folder), error), end; !error && it != end;
+         it.increment(error)) {
+        if (it->path().extension() == extension) paths.push_back(it->path().string());
+    }
+    if (error) fail(MOE_ERROR_IO, "{}: {}", printable(folder).text, error.message());
+    std::sort(paths.begin(), paths.end());
+    return paths;
+}
+
+// The one GGUF model of a folder without a config.json, by its first part; none if there is no
+// GGUF.
+std::optional<std::string> gguf_in(std::string_view folder) {
+    const std::vector<std::string> paths = files_in(folder, ".gguf");
+    if (paths.empty()) return std::nullopt;
+    const auto split = parse_split_name(paths.front());
+    const bool one_model = paths.size() == 1 ||
+                           (split && std::all_of(paths.begin(), paths.end(), [&](const auto& path) {
+                                const auto part = parse_split_name(path);
+                                return part && part->stem == split->stem;
+                            }));
+    if (!one_model) {
+        fail(MOE_ERROR_INVALID_ARGUMENT, "{}: holds {} GGUF files, give one of them",
+             printable(folder).text, paths.size());
+    }
+    return paths.front();
+}
+
 }  // namespace
 
 CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path,
@@ -105,6 +137,9 @@ uint64_t CheckpointFiles::total_bytes() const {
 }
 
 void CheckpointFiles::open_folder(std::string_view folder) {
+    if (!exists(join(folder, config_name))) {
+        if (const auto gguf = gguf_in(folder)) return open_one(*gguf);
+    }
     read_config(folder);
     const std::string path = join(folder, index_name);
     if (exists(path)) {
@@ -127,18 +162,11 @@ void CheckpointFiles::open_shards(std::string_view folder, std::string_view inde
 }
 
 void CheckpointFiles::open_all_in(std::string_view folder) {
-    std::vector<std::string> paths;
-    std::error_code error;
-    for (fs::directory_iterator it(fs::path(folder), error), end; !error && it != end;
-         it.increment(error)) {
-        if (it->path().extension() == ".safetensors") paths.push_back(it->path().string());
-    }
-    if (error) fail(MOE_ERROR_IO, "{}: {}", printable(folder).text, error.message());
+    const std::vector<std::string> paths = files_in(folder, ".safetensors");
     if (paths.empty()) {
         fail(MOE_ERROR_NOT_FOUND, "{}: has neither {} nor a .safetensors file",
              printable(folder).text, index_name);
     }
-    std::sort(paths.begin(), paths.end());
     files.reserve(paths.size());
     for (const std::string& path : paths) {
         files.emplace_back(memory, path, io);
@@ -160,10 +188,10 @@ void CheckpointFiles::open_one(std::string_view path) {
 }
 
 void CheckpointFiles::read_config(std::string_view folder) {
-    const std::string path = join(folder, "config.json");
+    const std::string path = join(folder, config_name);
     if (!exists(path)) {
-        fail(MOE_ERROR_NOT_FOUND, "{}: there is no config.json, which safetensors need",
-             printable(folder).text);
+        fail(MOE_ERROR_NOT_FOUND, "{}: there is no {}, which safetensors need",
+             printable(folder).text, config_name);
     }
     read_settings_json(read_whole(memory, path, largest_config), "config.json", settings);
     // Models that see or hear keep the language model's values apart.

@@ -324,6 +324,21 @@ TEST(GgufSplit, OpensFromAnyPart) {
     }
 }
 
+TEST(GgufSplit, OpensTheFolderThatHoldsOneModel) {
+    const Folder folder;
+    const Parts parts;
+    ASSERT_EQ(parts.failure(folder).text, "");
+    EXPECT_EQ(open_path(folder.path())->info().n_files, 2);
+    folder.write("other.gguf", "GGUF");
+    const Failure two = failure_of([&] { open_path(folder.path()); });
+    EXPECT_EQ(two.status, MOE_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(two.text.find("holds 3 GGUF files"), std::string::npos) << two.text;
+    std::filesystem::remove(folder.path("other.gguf"));
+    std::filesystem::remove(folder.path("m-00002-of-00002.gguf"));
+    const Failure missing = failure_of([&] { open_path(folder.path()); });
+    EXPECT_NE(missing.text.find("m-00002-of-00002.gguf"), std::string::npos) << missing.text;
+}
+
 TEST(GgufSplit, RefusesPartsThatDoNotFit) {
     const Folder folder;
     const auto expect = [&](const Parts& parts, moe_status status, const char* text) {
