@@ -512,7 +512,7 @@ typedef struct moe_format {
     moe_zero_point zero_point;
     moe_packing packing;
     moe_codebook codebook;
-    int32_t block_id;       /* GGUF: the ggml type number (Q8_0 is 8, Q4_K is 12) */
+    int32_t block_id;       /* GGUF: the ggml type number (Q8_0 is 8, Q4_K is 12, MXFP4 is 39) */
     int32_t act_order;      /* 1: columns are permuted, moe_tensor.permutation */
     int32_t nested_scales;  /* 1: scales are 8-bit codes with scales of their own (bitsandbytes) */
     int32_t pre_quant_scale;/* 1: activations are multiplied by moe_tensor.pre_quant_scale first */
@@ -530,7 +530,7 @@ typedef struct moe_format_info {
 } moe_format_info;
 
 /* Named formats: f32 f16 bf16 fp8_128x128 nvfp4 mxfp4 kbit2 .. kbit5 (E4M4 absmax) kbit2_f32 .. kbit5_f32
- * q8_0 q4_k. moe_format_name_at enumerates them: static string, NULL past the end. */
+ * q8_0 q4_k mxfp4_gguf. moe_format_name_at enumerates them: static string, NULL past the end. */
 MOE_API const char *MOE_CALL moe_format_name_at(uint32_t index) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_format_by_name(const char *name, moe_format *out_format) MOE_NOEXCEPT;
 /* A format without a name of its own gets a made-up one; has_decode says whether this version reads it. */

@@ -22,6 +22,13 @@ inline float largest_magnitude(const float* values, int64_t count) {
     return largest;
 }
 
+// The OCP rule for a block of E2M1 codes: floor(log2 amax) - 2 + 127, at least 0.
+inline uint8_t encode_e8m0_scale(const float* values, int64_t count) {
+    const uint32_t bits = std::bit_cast<uint32_t>(largest_magnitude(values, count));
+    const int exponent = static_cast<int>(bits >> 23);  // floor(log2) + 127, 0 for subnormals
+    return static_cast<uint8_t>(std::max(exponent - 2, 0));
+}
+
 // count values over their scale to E2M1 codes, even columns in the low nibbles.
 template <int count>
 void encode_e2m1(const float* values, float scale, std::byte* codes) {

@@ -26,6 +26,7 @@ extern const std::array<FormatTraits, 8> kbit_formats;
 extern const std::array<FormatTraits, 8> kbit_given_formats;
 extern const FormatTraits q8_0_format;
 extern const FormatTraits q4_k_format;
+extern const FormatTraits mxfp4_gguf_format;
 
 // Values of the normal-float codebook of 2 to 5 bits, else null.
 const float* normal_float_codebook(int32_t bits);

@@ -12,8 +12,8 @@ namespace moe {
 namespace {
 
 // Formats with a public name come first, in the order of moe.h.
-constexpr size_t named_count = 16;
-constexpr size_t format_count = 26;
+constexpr size_t named_count = 17;
+constexpr size_t format_count = 27;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -25,6 +25,7 @@ Table make_table() {
     next = std::copy(kbit_formats.begin(), kbit_formats.end(), next);
     *next++ = q8_0_format;
     *next++ = q4_k_format;
+    *next++ = mxfp4_gguf_format;
     next = std::copy(kbit_given_formats.begin(), kbit_given_formats.end(), next);
     *next++ = fp8_128x128_e8m0_format;
     *next++ = nvfp4_divide_format;

@@ -31,17 +31,11 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
     }
 }
 
-uint8_t encode_scale(const float* values) {
-    const uint32_t bits = std::bit_cast<uint32_t>(largest_magnitude(values, group));
-    const int exponent = static_cast<int>(bits >> 23);  // floor(log2) + 127, 0 for subnormals
-    return static_cast<uint8_t>(std::max(exponent - 2, 0));
-}
-
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
     for (int64_t i = 0; i < rows * columns / group; ++i) {
-        const uint8_t scale = encode_scale(source + i * group);
+        const uint8_t scale = encode_e8m0_scale(source + i * group, group);
         store(target.scales + i, scale);
         encode_e2m1<group>(source + i * group, e8m0_to_f32(scale), target.data + i * group_bytes);
     }

@@ -47,6 +47,13 @@ double q4_k_value(const std::byte* block, int64_t i) {
     return d * scale * (byte >> 4 * (j & 1) & 15) - dmin * minimum;
 }
 
+double mxfp4_gguf_value(const std::byte* block, int64_t i) {
+    const int exponent = load<uint8_t>(block);
+    if (exponent == 255) return NAN;
+    const int byte = load<uint8_t>(block + 1 + i % 16);
+    return std::ldexp(double(e2m1_to_f32(uint8_t(byte >> 4 * (i / 16)))), exponent - 127);
+}
+
 // Value of a code, before scales.
 double code_value(const Stored& stored, int64_t row, int64_t column) {
     const moe_format& format = stored.traits->format;
@@ -71,6 +78,7 @@ double code_value(const Stored& stored, int64_t row, int64_t column) {
             break;
     }
     if (format.block_id == 12) return q4_k_value(block, within);
+    if (format.block_id == 39) return mxfp4_gguf_value(block, within);
     return double(f16_to_float(load<uint16_t>(block))) * load<int8_t>(block + 2 + within);
 }
 

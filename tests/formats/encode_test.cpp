@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, EncodeError,
                                          Expected{"kbit3_f32", 0.1775},
                                          Expected{"kbit4_f32", 0.0870},
                                          Expected{"kbit5_f32", 0.0484}, Expected{"q8_0", 0.0054},
-                                         Expected{"q4_k", 0.0712}),
+                                         Expected{"mxfp4_gguf", 0.1142}, Expected{"q4_k", 0.0712}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(EncodeError, IsThatOfTheFormat) {

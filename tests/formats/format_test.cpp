@@ -27,9 +27,10 @@ bool mentions(const Error& error, const std::string& text) {
 }
 
 TEST(Formats, HaveTheNamesOfTheHeaderInItsOrder) {
-    const char* names[] = {
-        "f32",   "f16",   "bf16",      "fp8_128x128", "nvfp4",     "mxfp4",     "kbit2", "kbit3",
-        "kbit4", "kbit5", "kbit2_f32", "kbit3_f32",   "kbit4_f32", "kbit5_f32", "q8_0",  "q4_k"};
+    const char* names[] = {"f32",       "f16",       "bf16",      "fp8_128x128", "nvfp4",
+                           "mxfp4",     "kbit2",     "kbit3",     "kbit4",       "kbit5",
+                           "kbit2_f32", "kbit3_f32", "kbit4_f32", "kbit5_f32",   "q8_0",
+                           "q4_k",      "mxfp4_gguf"};
     ASSERT_EQ(all_formats().size(), std::size(names));
     for (size_t i = 0; i < std::size(names); ++i) EXPECT_STREQ(all_formats()[i].name, names[i]);
 }

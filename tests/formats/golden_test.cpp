@@ -57,6 +57,23 @@ TEST(Golden, Q4K) {
     EXPECT_EQ(values.back(), 48.5f);
 }
 
+// Byte i of the block is 37 i + 11, then e = 0x80.
+TEST(Golden, Mxfp4Gguf) {
+    const FormatTraits& traits = *find_format("mxfp4_gguf");
+    test::Stored stored(traits, 1, traits.block_columns);
+    for (size_t i = 0; i < stored.data.size(); ++i) stored.data[i] = std::byte(37 * i + 11);
+    store<uint8_t>(stored.data.data(), 0x80);
+    const std::vector<float> values = test::decode_all(stored);
+    const Sums sums = sums_of(values);
+    EXPECT_EQ(sums.plain, 25);
+    EXPECT_EQ(sums.by_index, 613);
+    EXPECT_EQ(sums.absolute, 151);
+    EXPECT_EQ(values[0], 0);
+    EXPECT_EQ(values[1], 6);
+    EXPECT_EQ(values[16], 3);
+    EXPECT_EQ(values.back(), 6);
+}
+
 constexpr uint32_t plane_words[5] = {0x55555555, 0x33333333, 0xF0F0F0F0, 0xA55AA55A, 0xC663399C};
 
 // Codes (7 l + 3) mod 2^bits, both ways.

@@ -39,9 +39,8 @@ std::string path_of(const std::string& name) {
 
 // GGUF block types that this version does not decode: the plan must say so by name.
 bool is_outside(const Case& c) {
-    for (const char* name :
-         {"gguf_qwen3moe_legacy", "gguf_qwen3moe_q5_q6_iq4nl", "gguf_qwen3moe_q2_q3_q5_1",
-          "gguf_qwen3moe_nvfp4_iq4xs", "gguf_gpt_oss_mxfp4"})
+    for (const char* name : {"gguf_qwen3moe_legacy", "gguf_qwen3moe_q5_q6_iq4nl",
+                             "gguf_qwen3moe_q2_q3_q5_1", "gguf_qwen3moe_nvfp4_iq4xs"})
         if (c.name == name) return true;
     return false;
 }
