@@ -216,7 +216,7 @@ moe_workspace_need moe_plan::workspace_need(int64_t n_tokens) const {
     moe_workspace_need need{};
     need.struct_size = sizeof need;
     need.alignment = moe::Arena::alignment;
-    // The chunk serves moe_experts in row layouts too, whose number of rows is not known here.
+    // One token at least: the row layouts of moe_experts have no number of tokens.
     need.host_bytes = moe::cpu::scratch_bytes(setup, std::max<int64_t>(n_tokens, 1));
     return need;
 }
