@@ -45,8 +45,6 @@ void check(const moe_runtime_desc& desc) {
     require(desc.log_level >= MOE_LOG_DEFAULT && desc.log_level <= MOE_LOG_OFF,
             "moe_runtime_desc.log_level is {}, not a moe_log_level",
             static_cast<int32_t>(desc.log_level));
-    require(!desc.allocator || (desc.allocator->allocate && desc.allocator->release),
-            "moe_allocator.allocate and release are required");
 }
 
 }  // namespace

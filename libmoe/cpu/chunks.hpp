@@ -6,6 +6,7 @@
 
 #include "libmoe/cpu/forward.hpp"
 #include "libmoe/cpu/pipeline.hpp"
+#include "libmoe/cpu/round.hpp"
 
 namespace moe::cpu {
 
@@ -39,6 +40,21 @@ void with_any_pipeline(const Call& call, int64_t n_tokens, Body body) {
         with_pipeline<double>(call, n_tokens, body);
     else
         with_pipeline<float>(call, n_tokens, body);
+}
+
+// Output per slot, [n, k, width]: row_of(r) for every row of the list; slots without a row are
+// zero.
+template <class Real, class RowOf>
+void store_slots(Pipeline<Real>& p, int32_t k, int64_t width, const OutputRows& out, int64_t first,
+                 int64_t n, RowOf row_of) {
+    const Scratch<Real>& b = p.scratch();
+    const int64_t bytes = width * activation_bytes(out.type);
+    auto place = [&](int64_t slot) { return out.row(first + slot / k) + slot % k * bytes; };
+    p.team().for_each(
+        n * k, [&](int32_t, int64_t slot) { std::fill_n(place(slot), bytes, std::byte{0}); });
+    p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
+        store_activations(out.type, row_of(r), width, false, place(b.row_slot[r]));
+    });
 }
 
 // body(first, count) for chunks of at most `chunk`.

@@ -204,25 +204,16 @@ void run_by_rows(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
     }
 }
 
-// Output by token: y, or h before the activation, of every slot of the chunk; a slot without a row
-// is zero.
+// Output by token: y, or h before the activation, of every slot of the chunk.
 template <class Real>
-void store_slots(Pipeline<Real>& p, const Call& call, const moe_experts_args& args, int64_t first,
-                 int64_t n) {
+void store_by_slot(Pipeline<Real>& p, const Call& call, const moe_experts_args& args, int64_t first,
+                   int64_t n) {
     const Scratch<Real>& b = p.scratch();
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, false};
-    const int32_t k = call.setup.layer->top_k;
     const bool stop = args.stop_before_activation != 0;
     const int64_t width = stop ? pre_activation_width(call) : call.setup.layer->expert_width();
-    const int64_t bytes = width * activation_bytes(out.type);
-    auto place = [&](int64_t slot) { return out.row(first + slot / k) + slot % k * bytes; };
-    p.team().for_each(
-        n * k, [&](int32_t, int64_t slot) { std::fill_n(place(slot), bytes, std::byte{0}); });
-    p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
-        const int64_t slot = b.row_slot[r];
-        const Real* row = stop ? b.h + r * width : b.y + slot * width;
-        store_activations(out.type, row, width, false, place(slot));
-    });
+    store_slots(p, call.setup.layer->top_k, width, out, first, n,
+                [&](int64_t r) { return stop ? b.h + r * width : b.y + b.row_slot[r] * width; });
 }
 
 template <class Real>
@@ -257,7 +248,7 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
                 p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
         }
         run_listed(p, args);
-        if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, args, first, n);
+        if (args.out_layout == MOE_OUT_PER_SLOT) return store_by_slot(p, call, args, first, n);
         const bool identity =
             from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
         p.combine(n, membership, identity);

@@ -17,58 +17,48 @@ void copy_rows(Team& team, const T* from, int64_t width, T* to, int64_t stride, 
     });
 }
 
-template <class Real>
-void route_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& args, int64_t first,
-                 int64_t n) {
-    if (args.routing == MOE_ROUTING_IDS_AND_WEIGHTS) {
-        p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
-        p.take_weights(args.weights, args.weights_type, args.weights_row_stride, first, n);
-        return;
-    }
+// moe_forward_args and moe_route_args name alike what the router takes.
+template <class Args>
+RouteInput route_input(const Call& call, const Args& args) {
     const ActivationRows x{args.x, args.x_row_stride, call.setup.x_type};
     const ActivationRows given{args.router_input, args.router_input_row_stride,
                                call.setup.router_input_type};
-    p.route({args.routing,
-             args.router_input ? given : x,
-             args.logits,
-             args.logits_row_stride,
-             {args.ids, args.ids_type, args.ids_row_stride},
-             args.token_ids,
-             args.token_ids_type,
-             args.out_logits,
-             args.out_logits_row_stride},
-            first, n);
+    return {args.routing,
+            args.router_input ? given : x,
+            args.logits,
+            args.logits_row_stride,
+            {args.ids, args.ids_type, args.ids_row_stride},
+            args.token_ids,
+            args.token_ids_type,
+            args.out_logits,
+            args.out_logits_row_stride};
+}
+
+// And what it gives.
+template <class Real, class Args>
+void publish_routing(Pipeline<Real>& p, int32_t k, const Args& args, int64_t first, int64_t n) {
+    const Scratch<Real>& b = p.scratch();
+    copy_rows(p.team(), b.ids, k, args.out_ids, args.out_ids_row_stride, first, n);
+    copy_rows(p.team(), b.weights, k, args.out_weights, args.out_weights_row_stride, first, n);
 }
 
 template <class Real>
-void publish_routing(Pipeline<Real>& p, const Call& call, const moe_forward_args& args,
-                     int64_t first, int64_t n) {
-    const Layer& layer = *call.setup.layer;
+void route_or_take(Pipeline<Real>& p, const Call& call, const moe_forward_args& args, int64_t first,
+                   int64_t n) {
+    const int32_t k = call.setup.layer->top_k;
     const Scratch<Real>& b = p.scratch();
-    copy_rows(p.team(), b.ids, layer.top_k, args.out_ids, args.out_ids_row_stride, first, n);
-    copy_rows(p.team(), b.weights, layer.top_k, args.out_weights, args.out_weights_row_stride,
-              first, n);
+    if (args.routing == MOE_ROUTING_IDS_AND_WEIGHTS) {
+        p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
+        p.take_weights(args.weights, args.weights_type, args.weights_row_stride, first, n);
+    } else {
+        p.route(route_input(call, args), first, n);
+    }
+    publish_routing(p, k, args, first, n);
     if (args.out_expert_counts)
         p.team().once([&] {
-            for (int64_t slot = 0; slot < n * layer.top_k; ++slot)
+            for (int64_t slot = 0; slot < n * k; ++slot)
                 if (b.ids[slot] >= 0) ++args.out_expert_counts[b.ids[slot]];
         });
-}
-
-// y of every slot to rows of k * L; slots without a row are zero.
-template <class Real>
-void store_slots(Pipeline<Real>& p, const Call& call, const Membership& membership,
-                 const OutputRows& out, int64_t first, int64_t n) {
-    const int32_t k = call.setup.layer->top_k;
-    const int64_t width = call.setup.layer->expert_width();
-    const Scratch<Real>& b = p.scratch();
-    p.team().for_each(n * k, [&](int32_t, int64_t slot) {
-        std::byte* to = out.row(first + slot / k) + slot % k * width * activation_bytes(out.type);
-        if (membership.local(b.ids[slot]) < 0)
-            std::fill_n(to, width * activation_bytes(out.type), std::byte{0});
-        else
-            store_activations(out.type, b.y + slot * width, width, false, to);
-    });
 }
 
 template <class Real>
@@ -78,12 +68,16 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
     const Membership membership = membership_of(call, args.expert_map);
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
     p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
-    route_chunk(p, call, args, first, n);
-    publish_routing(p, call, args, first, n);
+    route_or_take(p, call, args, first, n);
     p.list_token_rows(n, membership);
     if (layer.latent) p.project_latent(n);
     p.run_experts(false);
-    if (args.out_layout == MOE_OUT_PER_SLOT) return store_slots(p, call, membership, out, first, n);
+    if (args.out_layout == MOE_OUT_PER_SLOT) {
+        const auto& b = p.scratch();
+        const int64_t width = layer.expert_width();
+        return store_slots(p, layer.top_k, width, out, first, n,
+                           [&](int64_t r) { return b.y + b.row_slot[r] * width; });
+    }
     p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
     if (call.setup.partial) return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
     p.finish(n, every_finish_part);
@@ -105,30 +99,11 @@ void forward(const Call& call, const moe_forward_args& args) {
 }
 
 void route(const Call& call, const moe_route_args& args) {
-    moe_forward_args as_forward{};
-    as_forward.routing = args.routing;
-    as_forward.x = args.x;
-    as_forward.x_row_stride = args.x_row_stride;
-    as_forward.router_input = args.router_input;
-    as_forward.router_input_row_stride = args.router_input_row_stride;
-    as_forward.logits = args.logits;
-    as_forward.logits_row_stride = args.logits_row_stride;
-    as_forward.ids = args.ids;
-    as_forward.ids_type = args.ids_type;
-    as_forward.ids_row_stride = args.ids_row_stride;
-    as_forward.token_ids = args.token_ids;
-    as_forward.token_ids_type = args.token_ids_type;
-    as_forward.out_ids = args.out_ids;
-    as_forward.out_ids_row_stride = args.out_ids_row_stride;
-    as_forward.out_weights = args.out_weights;
-    as_forward.out_weights_row_stride = args.out_weights_row_stride;
-    as_forward.out_logits = args.out_logits;
-    as_forward.out_logits_row_stride = args.out_logits_row_stride;
     const int64_t tokens = true_tokens(call, args.n_tokens, args.n_tokens_device);
     with_any_pipeline(call, args.n_tokens, [&](auto& p) {
         for_each_chunk(tokens, call.setup.chunk_tokens, [&](int64_t first, int64_t n) {
-            route_chunk(p, call, as_forward, first, n);
-            publish_routing(p, call, as_forward, first, n);
+            p.route(route_input(call, args), first, n);
+            publish_routing(p, call.setup.layer->top_k, args, first, n);
         });
     });
 }

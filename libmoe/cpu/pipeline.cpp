@@ -53,18 +53,16 @@ void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
             b_.row_input[r] = b_.row_slot[r] / layer().top_k;
             b_.row_weight[r] = b_.weights[b_.row_slot[r]];
         }
+        count_active();
     });
-    count_active();
 }
 
 template <class Real>
 void Pipeline<Real>::count_active() {
-    team_.once([&] {
-        int64_t count = 0;
-        for (int32_t e = 0; e < setup_.slice->n_local; ++e)
-            if (b_.offsets[e + 1] > b_.offsets[e]) b_.active[count++] = e;
-        *b_.n_active = count;
-    });
+    int64_t count = 0;
+    for (int32_t e = 0; e < setup_.slice->n_local; ++e)
+        if (b_.offsets[e + 1] > b_.offsets[e]) b_.active[count++] = e;
+    *b_.n_active = count;
 }
 
 template <class Real>

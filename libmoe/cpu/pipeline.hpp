@@ -55,7 +55,8 @@ class Pipeline {
 
     // Rows of tokens: every slot of a local expert; row_slot is the slot, row_input the token.
     void list_token_rows(int64_t n, const Membership& membership);
-    // After row_slot, row_input, offsets and n_rows have been written inside once().
+    // After row_slot, row_input, offsets and n_rows have been written, by the thread that wrote
+    // them.
     void count_active();
     // latent = LATENT_IN x, for n rows of x; the experts read it from then on.
     void project_latent(int64_t n);
