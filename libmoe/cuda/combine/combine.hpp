@@ -1,0 +1,79 @@
+// The combine stage, and the vector parts of finish.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/router/router.hpp"
+#include "libmoe/cuda/rows.hpp"
+
+namespace moe::cuda {
+
+// out[t] = round(scale * (sum_j w_j y[place[t k + j]] + sum_j w_j x[t] over identity experts
+//                + sum_j w_j down_bias[id_j] + routed[t] + shared_scale sigmoid(gate[t]) shared[t])) (+ out[t])
+// in slot order and float32; every term is optional. Tokens beyond the true number are not written.
+struct CombineInput {
+    const void* y;              // rows, or null
+    moe_type y_type;
+    int64_t y_stride;
+    const int32_t* place;       // [T k] row of y or -1; null: row t k + j
+    bool weighted;              // true: y is multiplied by its weight (not with weights on the input)
+    const int32_t* ids;         // [T, k] dense, -1: skipped
+    const float* weights;       // [T, k] dense
+    int32_t top_k;
+    int32_t n_experts;          // ids from here on are identity experts
+    int32_t n_experts_all;
+    const void* x;              // identity experts; null: they add nothing
+    moe_type x_type;
+    int64_t x_stride;
+    const float* down_bias;     // [n_experts][width] by global id, or null
+    const void* routed;         // a sum made before, or null
+    moe_type routed_type;
+    int64_t routed_stride;
+    const void* shared;         // or null
+    moe_type shared_type;
+    int64_t shared_stride;
+    const float* shared_gate;   // [T] the gate's dot product before the sigmoid, or null
+    float shared_scale;
+    float scale;                // of the combine rule
+    int32_t width;
+};
+
+struct CombineOutput {
+    void* data;
+    moe_type type;
+    int64_t stride;
+    bool accumulate;
+};
+
+void run_combine(const DeviceFacts& device, const CombineInput& input, const TokenCount& tokens,
+                 const CombineOutput& output, cudaStream_t stream);
+
+// out[t, j] = y[place[t k + j]] for every slot, zero where there is none: the per-slot layout.
+// out slot (t, j) begins at t * out_stride + j * width.
+void run_store_slots(const DeviceFacts& device, const void* y, moe_type y_type, int64_t y_stride,
+                     const int32_t* place, int32_t top_k, int32_t width, const TokenCount& tokens,
+                     void* out, moe_type out_type, int64_t out_stride, cudaStream_t stream);
+
+// out[t] = rms(in[t]) * weight, in float32; weight null: one. in and out may be the same.
+struct NormInput {
+    const void* in;
+    moe_type in_type;
+    int64_t in_stride;
+    const float* weight;
+    float eps;
+    float scale;                // multiplies the result
+    bool normalize;             // false: only scale and weight
+    int32_t width;
+};
+void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_type out_type,
+              int64_t out_stride, cudaStream_t stream);
+
+// gate[t] = x[t] . row, row float32 [width].
+void run_dot_rows(const void* x, moe_type x_type, int64_t x_stride, const float* row, int32_t width,
+                  const TokenCount& tokens, float* gate, cudaStream_t stream);
+
+void prepare_combine();
+
+}  // namespace moe::cuda

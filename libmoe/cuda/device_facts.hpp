@@ -1,0 +1,20 @@
+// What kernels and their launchers need to know of a device.
+#pragma once
+
+#include <cstdint>
+
+namespace moe::cuda {
+
+struct DeviceFacts {
+    int32_t index = 0;
+    int32_t major = 0;  // compute capability
+    int32_t minor = 0;
+    int32_t n_sms = 0;
+    int32_t shared_bytes = 0;  // of one block, opted in
+    uint64_t memory_bytes = 0;
+    uint64_t l2_bytes = 0;
+
+    bool is_hopper() const { return major == 9 && minor == 0; }
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,84 @@
+// The dispatch stage: from expert ids to rows sorted by expert, and the tiles that cover them, all on
+// the device and in a fixed order: experts ascending, slots ascending inside an expert.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/router/router.hpp"
+#include "libmoe/cuda/rows.hpp"
+
+namespace moe::cuda {
+
+// Scratch of one chunk of tokens.
+uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local);
+
+struct SortInput {
+    const int32_t* ids;        // [T, k] dense global ids; -1, absent and identity experts: no row
+    const int32_t* local_of;   // [n_ids] device; global expert -> local, -1 absent (values outside
+                               // [-1, n_local) count as absent and are a fault)
+    int32_t n_ids;
+    int32_t top_k;
+    int32_t n_local;
+    std::byte* scratch;
+};
+
+// Fills rows.begin, count, slot (-1 in the padding), place, tiles, n_tiles.
+void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
+              const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream);
+
+// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer.
+void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const Rows& rows,
+                     const TileRule& rule, cudaStream_t stream);
+
+// The caller's sorted or batched rows (moe_experts_args): offsets and counts are clamped, what breaks
+// the rules is a fault and has no row. row_ids (or null) become rows.slot; with rows.place not null
+// the first row of a slot is its place (n_slots of them).
+struct CallerRowsInput {
+    const int64_t* offsets;    // [n_local + 1], or null: batched
+    const int64_t* counts;     // [n_local], or null
+    int64_t batch_capacity;
+    const int32_t* row_ids;    // [n_rows] or null
+    int64_t n_rows;
+    int64_t n_slots;           // bound of row ids; 0: row ids mark padding only
+    int32_t n_local;
+};
+void run_take_rows(const DeviceFacts& device, const CallerRowsInput& input, const Rows& rows,
+                   const TileRule& rule, FaultWords* faults, cudaStream_t stream);
+
+// moe_dispatch: the same sort with the caller's block size and 64-bit outputs.
+struct DispatchOutput {
+    int64_t* offsets;          // [n_local + 1]
+    int64_t* counts;           // [n_local] or null
+    int32_t* row_ids;          // [row_capacity], -1 in the padding
+    int64_t row_capacity;
+    int32_t block_rows;
+};
+void run_dispatch(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
+                  const DispatchOutput& output, FaultWords* faults, cudaStream_t stream);
+
+// Tokens per global expert, added to counts [E_all] (zeroed by the first chunk of a call).
+void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
+                       const TokenCount& tokens, bool zero_first, int64_t* counts,
+                       cudaStream_t stream);
+
+// Reports *n_device outside [0, n] as a fault, once per call.
+void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
+
+// Rows of x into token blocks (experts/experts.hpp, grouped): row r is x row slot[r] / divisor, zero
+// where slot is negative. Rows up to the last one used are written, padding included.
+struct GatherInput {
+    const void* x;
+    moe_type x_type;
+    int64_t x_stride;
+    int32_t width;             // columns, a multiple of 64
+    int32_t divisor;
+    bool by_slot;              // false: row r is x row r
+};
+void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
+                std::byte* blocks, cudaStream_t stream);
+
+void prepare_dispatch();
+
+}  // namespace moe::cuda

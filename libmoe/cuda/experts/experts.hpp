@@ -1,0 +1,95 @@
+// The kernel families of the experts stage. Each launch is one kernel on `stream`; its grid depends
+// on the host's numbers alone. Nothing here allocates or synchronises.
+#pragma once
+
+#include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/experts/product.hpp"
+
+namespace moe::cuda {
+
+// generic.cu: any packed type but f32, any shape, any architecture, on mma.sync.m16n8k16 with
+// 16-bit operands and float32 sums. Operand type: BF16, or F16 (weights and inputs must fit).
+constexpr TileRule generic_tiles{64, 8};
+void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
+                 cudaStream_t stream);
+
+// exact.cu: any packed type and shape in float32 on the ordinary cores: products and sums of float32
+// x and decoded weights, nothing rounded before the output. Slow.
+constexpr TileRule exact_tiles{16, 1};
+void run_exact(const DeviceFacts& device, const Product& product, cudaStream_t stream);
+
+// activate.cu: out[r] = act(gate row, up row) for rows [n_rows][2 n] of float32 that an epilogue
+// gate_and_up (or two linear ones) wrote; ungated: rows [n]. Rows are those of the tiles.
+struct ActivateRows {
+    const float* in;
+    int64_t in_stride;
+    int32_t n_features;
+    Activation activation;
+    DeviceRows out;
+    moe_type round_to;
+    const Tile* tiles;
+    const int32_t* n_tiles;
+    int32_t max_tiles;
+};
+void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStream_t stream);
+
+// grouped.cu (sm_90): gate+up or down for many rows on wgmma; weights from registers in packed
+// order, tokens from shared memory. Input and, of gate+up, output are token blocks: block b of 64
+// columns is [capacity][64] 16-bit values, 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e
+// lies at 16 j + 8 h + 2 t + e, and the 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
+constexpr TileRule grouped_tiles{256, 8};
+struct GroupedProduct {
+    PackedMatrix weights;
+    Epilogue epilogue;          // linear, activation, gated
+    Activation activation;
+    const float* bias;          // as in Product
+    const float* up_bias;
+    int64_t bias_stride;
+    const float* row_weight;
+    const int32_t* row_slot;
+    const std::byte* in;        // token blocks of bfloat16
+    std::byte* out;             // linear: rows [capacity][out_stride]; else token blocks of bfloat16
+    moe_type out_type;          // linear: BF16 or F32
+    int64_t out_stride;
+    int32_t capacity;           // rows of the blocks, a multiple of row_alignment
+    const Tile* tiles;          // width is one of the widths of the family, see grouped_width
+    const int32_t* n_tiles;
+    int32_t max_tiles;
+};
+bool grouped_supports(PackedType type);
+void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
+
+// one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory: two
+// kernels, the second launched dependently. Shapes: k of both matrices a multiple of 64.
+struct OneToken {
+    PackedMatrix gate_up;       // joint (gated) or of up alone
+    PackedMatrix down;
+    Activation activation;
+    const float* gate_bias;     // [n_local][intermediate], null: none; of a layer without gate unused
+    const float* up_bias;
+    const float* down_bias;     // [n_local][width]
+    bool weight_on_input;       // weights multiply the products of gate and up instead of the sum
+    int32_t n_slots;            // k
+    const int32_t* ids;         // [k] global ids; out of range or absent: no part
+    const int32_t* local_of;    // [n_ids] local expert or -1
+    int32_t n_ids;
+    const float* weights;       // [k]
+    const void* x;              // [k of gate_up]
+    moe_type x_type;
+    void* h;                    // [n_slots][intermediate] bfloat16, scratch
+    void* out;                  // [width]
+    moe_type out_type;
+    bool accumulate;
+};
+bool one_token_supports(PackedType type);
+void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream);
+
+// Sets attributes of every kernel of the family and loads it, so that a first launch may be
+// captured.
+void prepare_generic();
+void prepare_exact();
+void prepare_activate();
+void prepare_grouped();
+void prepare_one_token();
+
+}  // namespace moe::cuda

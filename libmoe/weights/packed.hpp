@@ -1,0 +1,161 @@
+// The packed layout, version 1: how a weight matrix lies in device memory, to the byte. It is the
+// order of the A operand of mma.m16n8k16, so that a lane's fragment of 16 output rows is one vector
+// load; docs/layout.md has the pictures. Host and device agree on it by this header alone.
+//
+// A matrix [rows, k] is cut into tiles of 16 rows. A tile of a joint gate and up matrix holds eight
+// gate rows (0 to 7) and the eight up rows of the same features (8 to 15). A tile is a sequence of
+// blocks along k: blocks of 64 k, then one of 32 if bit 5 of k is set, then one of 16 if bit 4 is.
+// A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g + t
+// of a warp (g = 0..7, t = 0..3) owns rows g and g + 8 and the 4 n contiguous values of k
+//     k = k0 + 4 n t + 4 j + p,   j = step 0..n-1, p = 0..3
+// so step j of the mma takes from lane t the pairs (p = 0, 1) as its columns 2t, 2t+1 and (2, 3) as
+// 2t+8, 2t+9: one permutation of k inside a block, the same for every type. Register a of a step
+// (a = 0..3) is row half a & 1 and pair a >> 1; its low half is the even p.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define MOE_HOST_DEVICE __host__ __device__
+#elif !defined(MOE_HOST_DEVICE)
+#define MOE_HOST_DEVICE
+#endif
+
+namespace moe {
+
+constexpr uint32_t packed_layout_version = 1;
+
+// Codes with their scale scheme. Kinds of scales, per row and group of k:
+//   nvfp4   one byte per 16: exponent 5 bits, mantissa 3, value 2^(e-10) (1 + m/8); a zero scale is
+//           zero codes. Holds every positive e4m3 value exactly.
+//   mxfp4   one byte per 32: 2^(byte-127) relative to the largest of the matrix, which goes into the
+//           global scale; byte 0: zero codes.
+//   kbit    one byte per 32 in E4M4 (bias 11); kbit*_f32: one float32 per 32
+//   e4m3    float32 per 8 rows and 32 k (a source group of 128 x 128 is repeated)
+//   q8_0    float16 per 32
+//   q4_k    ggml's 16-byte head (d, dmin, 6-bit scales and minima) per 256
+enum class PackedType : int32_t {
+    none,
+    f32,
+    f16,
+    bf16,
+    e4m3,
+    nvfp4,
+    mxfp4,
+    kbit2,
+    kbit3,
+    kbit4,
+    kbit5,
+    kbit2_f32,
+    kbit3_f32,
+    kbit4_f32,
+    kbit5_f32,
+    q8_0,
+    q4_k,
+};
+
+// Bits of a code.
+MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
+    switch (type) {
+        case PackedType::f32:
+            return 32;
+        case PackedType::f16:
+        case PackedType::bf16:
+            return 16;
+        case PackedType::e4m3:
+        case PackedType::q8_0:
+            return 8;
+        case PackedType::kbit2:
+        case PackedType::kbit2_f32:
+            return 2;
+        case PackedType::kbit3:
+        case PackedType::kbit3_f32:
+            return 3;
+        case PackedType::kbit5:
+        case PackedType::kbit5_f32:
+            return 5;
+        default:
+            return 4;
+    }
+}
+
+// Bytes of the codes of a block of n steps: 16 rows x 16 n.
+MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
+    return 32 * n * code_bits(type);
+}
+
+// Bytes of the scales that follow the codes. Those of q4_k follow every fourth block: see below.
+MOE_HOST_DEVICE constexpr int32_t block_scale_bytes(PackedType type, int32_t n) {
+    switch (type) {
+        case PackedType::nvfp4:
+            return 16 * n;
+        case PackedType::mxfp4:
+        case PackedType::kbit2:
+        case PackedType::kbit3:
+        case PackedType::kbit4:
+        case PackedType::kbit5:
+            return 8 * n;
+        case PackedType::kbit2_f32:
+        case PackedType::kbit3_f32:
+        case PackedType::kbit4_f32:
+        case PackedType::kbit5_f32:
+            return 32 * n;
+        case PackedType::q8_0:
+            return 16 * n;
+        case PackedType::e4m3:
+            return 16;
+        case PackedType::q4_k:
+            return 64;
+        default:
+            return 0;
+    }
+}
+
+MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
+    return block_code_bytes(type, n) + block_scale_bytes(type, n);
+}
+
+// Bytes of one tile: 16 rows of all k. Every block begins on a multiple of 16 bytes.
+MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
+    return k / 64 * block_bytes(type, 4) + (k & 32 ? block_bytes(type, 2) : 0) +
+           (k & 16 ? block_bytes(type, 1) : 0);
+}
+
+// Where the block that begins at k0 has its codes and scales, in bytes from its tile. q4_k keeps
+// ggml's blocks of 256 k together: the codes of four blocks (2,048 bytes), then 16 heads of 16
+// bytes, row after row, which all four share.
+struct BlockPlace {
+    int64_t codes;
+    int64_t scales;
+};
+MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k0, int32_t n) {
+    if (type == PackedType::q4_k) {
+        const int64_t super = k0 / 256 * 2304;
+        return {super + k0 % 256 / 64 * 512, super + 2048};
+    }
+    const int64_t full = k0 / 64 * block_bytes(type, 4);
+    const int64_t codes = full + (n == 1 && (k0 & 32) ? block_bytes(type, 2) : 0);
+    return {codes, codes + block_code_bytes(type, n)};
+}
+
+// Steps of the block that begins at k0 of a matrix of k columns; 0 past the end.
+MOE_HOST_DEVICE constexpr int32_t steps_of_block(int64_t k0, int64_t k) {
+    const int64_t left = k - k0;
+    return left >= 64 ? 4 : left >= 32 ? 2 : left >= 16 ? 1 : 0;
+}
+
+// One matrix per expert, as kernels take it.
+struct PackedMatrix {
+    const std::byte* data;      // expert 0, tile 0; aligned to 128 bytes
+    int64_t expert_stride;      // bytes
+    const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
+    const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
+    PackedType type;
+    int32_t n_tiles;            // of 16 rows
+    int32_t k;                  // columns, a multiple of 16
+
+    MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
+};
+
+}  // namespace moe
