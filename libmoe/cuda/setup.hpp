@@ -1,0 +1,45 @@
+// What the CUDA backend needs to know of a plan.
+#pragma once
+
+#include <cstdint>
+
+#include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/weights/device_weights.hpp"
+
+namespace moe::cuda {
+
+// The kernel families of products, of the routed experts and of finish.
+enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, one_token };
+
+// Families by number of tokens: one_token where it is chosen and T is 1, else `many` from
+// grouped_from tokens on, else `few`.
+struct Families {
+    bool one_token = false;
+    Family few = Family::exact;
+    Family many = Family::exact;
+    int64_t many_from = 1;
+
+    Family at(int64_t n_tokens) const {
+        return one_token && n_tokens == 1 ? Family::one_token : n_tokens >= many_from ? many : few;
+    }
+};
+
+struct Setup {
+    DeviceFacts device;
+    const Layer* layer = nullptr;
+    const Slice* slice = nullptr;
+    bool down_bias_in_finish = false;
+    bool partial = false;
+    bool unfused = false;
+    bool is_joint = false;
+    bool is_shared_joint = false;
+    moe_type x_type = MOE_TYPE_NONE;
+    moe_type router_input_type = MOE_TYPE_NONE;
+    moe_type out_type = MOE_TYPE_NONE;
+    moe_type intermediate_type = MOE_TYPE_NONE;
+    Families experts;
+    Families finish;
+    int64_t chunk_tokens = 0;
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,58 @@
+// The tensors of one layer in device memory, as CUDA kernels take them: matrices packed (packed.hpp),
+// everything small in float32, the router dense as it came. All pointers are of the device.
+#pragma once
+
+#include <array>
+
+#include "libmoe/weights/packed.hpp"
+#include "libmoe/weights/weights.hpp"
+
+namespace moe {
+
+struct DeviceWeights {
+    // By role; data null where the layout needs none. Of a joint gate and up matrix (joint[] below)
+    // the entry of GATE (SHARED_GATE) is the joint one and that of UP (SHARED_UP) is empty.
+    std::array<PackedMatrix, MOE_ROLE_COUNT> matrices{};
+    bool is_joint = false;         // GATE and UP share tiles: gated layers whose packed types agree
+    bool is_shared_joint = false;  // SHARED_GATE and SHARED_UP
+    const void* router = nullptr;  // [E_all, H] dense, of router_type
+    moe_type router_type = MOE_TYPE_NONE;
+    // By role; as ResidentWeights::vectors. SHARED_EXPERT_GATE is among them.
+    std::array<const float*, MOE_ROLE_COUNT> vectors{};
+    const int32_t* hash_table = nullptr;
+    const int32_t* local_of = nullptr;  // [E]: the slice's map from global to local experts, -1 absent
+};
+
+// The packed type a source format is lowered to; none when it has no lowering.
+PackedType packed_type_of(const moe_format& format);
+
+// Where every matrix and vector of a layout goes in one block of device memory.
+struct DevicePlacement {
+    struct Place {
+        uint64_t offset = 0;         // of expert 0, a multiple of 128
+        uint64_t expert_stride = 0;  // bytes
+        uint64_t globals = 0;        // offset of [count][2] floats, 0: none
+        uint64_t codebooks = 0;      // offset of [count][2][32] floats, 0: none
+        int64_t count = 0;
+        int32_t n_tiles = 0;
+        int32_t k = 0;
+        PackedType type = PackedType::none;
+    };
+    std::array<Place, MOE_ROLE_COUNT> matrices{};
+    std::array<uint64_t, MOE_ROLE_COUNT> vectors{};  // offset, where the layout has the vector
+    uint64_t router = 0;
+    uint64_t hash_table = 0;
+    uint64_t local_of = 0;
+    bool is_joint = false;
+    bool is_shared_joint = false;
+    uint64_t bytes = 0;
+
+    // Pointers into a block at `base`.
+    DeviceWeights resolve(const WeightsLayout& layout, std::byte* base) const;
+};
+
+// Fails with MOE_ERROR_UNSUPPORTED for a format without a packed type, and with
+// MOE_ERROR_INVALID_ARGUMENT where a slice cannot be packed, naming the nearest legal one.
+DevicePlacement place_on_device(const WeightsLayout& layout);
+
+}  // namespace moe
