@@ -4,12 +4,13 @@
 
 #include <cmath>
 
+#include "libmoe/base/host_device.hpp"
 #include "libmoe/layer/layer.hpp"
 
 namespace moe {
 
 template <class Real>
-Real logistic(Real x) {
+MOE_HOST_DEVICE Real logistic(Real x) {
     if (x >= Real(0)) return Real(1) / (Real(1) + std::exp(-x));
     const Real e = std::exp(x);
     return e / (Real(1) + e);
@@ -17,24 +18,24 @@ Real logistic(Real x) {
 
 // min and clamp that keep NaN.
 template <class Real>
-Real at_most(Real value, Real limit) {
+MOE_HOST_DEVICE Real at_most(Real value, Real limit) {
     return value > limit ? limit : value;
 }
 
 template <class Real>
-Real clamp_to(Real value, Real limit) {
+MOE_HOST_DEVICE Real clamp_to(Real value, Real limit) {
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
 // value * factor where a factor that has vanished wins over any value, infinities too.
 template <class Real>
-Real damped(Real value, Real factor) {
+MOE_HOST_DEVICE Real damped(Real value, Real factor) {
     return factor == Real(0) && !std::isnan(value) ? Real(0) : value * factor;
 }
 
 // g/2 (1 + tanh y) is g s(2y), which does not cancel for negative y.
 template <class Real>
-Real gelu_tanh(Real g) {
+MOE_HOST_DEVICE Real gelu_tanh(Real g) {
     const Real root = Real(0.79788456080286535587989211986876L);  // sqrt(2/pi)
     const Real y = root * g * (Real(1) + Real(0.044715L) * g * g);
     return damped(g, logistic(Real(2) * y));
@@ -42,14 +43,14 @@ Real gelu_tanh(Real g) {
 
 // 1 + erf(x) is erfc(-x), which does not cancel either.
 template <class Real>
-Real gelu_erf(Real g) {
+MOE_HOST_DEVICE Real gelu_erf(Real g) {
     const Real root = Real(0.70710678118654752440084436210485L);  // 1/sqrt(2)
     return damped(g, Real(0.5) * std::erfc(-g * root));
 }
 
 // act(g): the factor that depends on the gate alone.
 template <class Real>
-Real activate_gate(const Activation& activation, Real g) {
+MOE_HOST_DEVICE Real activate_gate(const Activation& activation, Real g) {
     switch (activation.kind) {
         case MOE_ACTIVATION_SILU:
             return damped(g, logistic(Real(activation.alpha) * g));
@@ -72,7 +73,7 @@ Real activate_gate(const Activation& activation, Real g) {
 
 // The factor that depends on up alone.
 template <class Real>
-Real activate_up(const Activation& activation, Real u) {
+MOE_HOST_DEVICE Real activate_up(const Activation& activation, Real u) {
     const Real clamped = clamp_to(u, Real(activation.up_limit));
     if (activation.kind == MOE_ACTIVATION_SITU) {
         const Real beta = Real(activation.situ_beta_up);
@@ -83,7 +84,7 @@ Real activate_up(const Activation& activation, Real u) {
 
 // Without a gate matrix `gate` is ignored and up takes its part.
 template <class Real>
-Real activate(const Activation& activation, Real gate, Real up) {
+MOE_HOST_DEVICE Real activate(const Activation& activation, Real gate, Real up) {
     const Real g = at_most(activation.gated ? gate : up, Real(activation.gate_limit));
     const Real acted = at_most(activate_gate(activation, g), Real(activation.post_limit));
     return activation.gated ? acted * activate_up(activation, up) : acted;

@@ -16,11 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define MOE_HOST_DEVICE __host__ __device__
-#elif !defined(MOE_HOST_DEVICE)
-#define MOE_HOST_DEVICE
-#endif
+#include "libmoe/base/host_device.hpp"
 
 namespace moe {
 
