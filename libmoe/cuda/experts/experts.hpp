@@ -4,6 +4,7 @@
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/experts/product.hpp"
+#include "libmoe/cuda/faults.hpp"
 
 namespace moe::cuda {
 
@@ -73,6 +74,8 @@ struct OneToken {
     const int32_t* ids;         // [k] global ids; out of range or absent: no part
     const int32_t* local_of;    // [n_ids] local expert or -1
     int32_t n_ids;
+    int32_t n_ids_all;          // ids from n_ids on up to here are identity experts: no part, no fault
+    FaultWords* faults;         // ids outside [-1, n_ids_all) are reported, once per call
     const float* weights;       // [k]
     const void* x;              // [k of gate_up]
     moe_type x_type;
