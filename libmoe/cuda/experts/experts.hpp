@@ -1,4 +1,4 @@
-// The kernel families of the experts stage. Each launch is one kernel on `stream`; its grid depends
+// The kernel families of the experts stage; which packed types grouped and one_token read says backend.hpp. Each launch is one kernel on `stream`; its grid depends
 // on the host's numbers alone. Nothing here allocates or synchronises.
 #pragma once
 
@@ -57,7 +57,6 @@ struct GroupedProduct {
     const int32_t* n_tiles;
     int32_t max_tiles;
 };
-bool grouped_supports(PackedType type);
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
 // one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory: two
@@ -84,7 +83,6 @@ struct OneToken {
     moe_type out_type;
     bool accumulate;
 };
-bool one_token_supports(PackedType type);
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream);
 
 // Sets attributes of every kernel of the family and loads it, so that a first launch may be
