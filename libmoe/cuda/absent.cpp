@@ -58,6 +58,14 @@ void synchronize(void*) {
     fail_absent("synchronize");
 }
 
+bool grouped_supports(PackedType) {
+    return false;
+}
+
+bool one_token_supports(PackedType) {
+    return false;
+}
+
 void prepare(const Setup&) {
     fail_absent("moe_plan_create");
 }
