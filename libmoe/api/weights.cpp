@@ -73,8 +73,12 @@ moe_status moe_weights_load(const moe_plan* plan, const moe_weights_desc* given,
         check_out(out_weights, "out_weights");
         const moe_weights_desc desc = read_struct(given, "moe_weights_desc");
         check_space(*plan, desc);
-        const LoadRequest request{check_ownership(desc.ownership), desc.memory, desc.memory_bytes,
-                                  desc.stream, desc.progress, desc.progress_user_data};
+        const LoadRequest request{check_ownership(desc.ownership),
+                                  desc.memory,
+                                  desc.memory_bytes,
+                                  desc.stream,
+                                  desc.progress,
+                                  desc.progress_user_data};
         const Tensors tensors(plan->runtime->memory, desc.tensors, desc.n_tensors);
         *out_weights = load_tensors(&*plan->runtime, plan->layout, request, tensors.pointers(),
                                     desc.n_tensors);
@@ -90,8 +94,11 @@ moe_status moe_weights_load_checkpoint(const moe_plan* plan, const moe_checkpoin
         check_out(out_weights, "out_weights");
         moe_load_options options{};
         if (given) options = read_struct(given, "moe_load_options");
-        const LoadRequest request{check_ownership(options.ownership), options.memory,
-                                  options.memory_bytes, options.stream, options.progress,
+        const LoadRequest request{check_ownership(options.ownership),
+                                  options.memory,
+                                  options.memory_bytes,
+                                  options.stream,
+                                  options.progress,
                                   options.progress_user_data};
         *out_weights = load_checkpoint(&*plan->runtime, plan->layout, request, *checkpoint, layer);
     });

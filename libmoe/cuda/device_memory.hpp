@@ -32,8 +32,8 @@ class DeviceMemory {
     uint64_t bytes() const { return bytes_; }
 
   private:
-    // Another device may be current: addresses are unique, so that is no obstacle. In a forked child
-    // the memory is not ours.
+    // Another device may be current: addresses are unique, so that is no obstacle. In a forked
+    // child the memory is not ours.
     void release() noexcept {
         try {
             const UseDevice use(device_index_);

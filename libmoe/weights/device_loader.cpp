@@ -159,9 +159,8 @@ void DeviceLoader::pack_batch(Team& team, moe_role role, int64_t place, int64_t 
     if (replacing_) read_back(role, place, to);
     FirstFailure failure;
     team.for_each(n, [&](int32_t, int64_t i) {
-        failure.run(i, [&] {
-            pack_place(role, place + i, to + static_cast<uint64_t>(i) * stride);
-        });
+        failure.run(i,
+                    [&] { pack_place(role, place + i, to + static_cast<uint64_t>(i) * stride); });
     });
     failure.rethrow();
     const uint64_t bytes = static_cast<uint64_t>(n) * stride;
@@ -236,8 +235,8 @@ void DeviceLoader::write_constants(moe_role role, int64_t place, int64_t n) {
     const auto write_half = [&](uint64_t offset, const auto& table, int half) {
         if (table.empty()) return;
         const auto size = sizeof table[0][0];
-        block_.write(offset + (2 * static_cast<uint64_t>(place) + half) * size,
-                     &table[place][half], size);
+        block_.write(offset + (2 * static_cast<uint64_t>(place) + half) * size, &table[place][half],
+                     size);
     };
     const moe_role second = replacing_ ? second_of(role) : MOE_ROLE_NONE;
     if (second == MOE_ROLE_NONE) {

@@ -11,8 +11,8 @@ namespace moe {
 
 class DeviceLoader final : private MatrixTaker {
   public:
-    // staging: twice staging_each bytes, see staging_bytes. replacing: an update of weights that are
-    // loaded already.
+    // staging: twice staging_each bytes, see staging_bytes. replacing: an update of weights that
+    // are loaded already.
     DeviceLoader(moe_weights& weights, const LoadRequest& request, DeviceBlock& block,
                  std::byte* staging, uint64_t staging_each, bool replacing);
     DeviceLoader(const DeviceLoader&) = delete;  // loader refers to it

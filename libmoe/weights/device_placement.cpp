@@ -89,8 +89,8 @@ class Placer {
         const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
         require(begin % grid == 0,
                 "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",
-                role_name(role), begin, format_name(layout_.formats[role]).text, grid,
-                below, std::min(below + grid, layout_.layer.role_shape(role).columns));
+                role_name(role), begin, format_name(layout_.formats[role]).text, grid, below,
+                std::min(below + grid, layout_.layer.role_shape(role).columns));
     }
 
     void place_matrix(moe_role role) {
@@ -113,10 +113,10 @@ class Placer {
         const moe_format& format = layout_.formats[MOE_ROLE_ROUTER];
         const Layer::Shape shape = layout_.layer.role_shape(MOE_ROLE_ROUTER);
         out_.router_type = is_plain(format) ? format.type : MOE_TYPE_F32;
-        out_.router_bytes = Cursor::round_up(checked_multiply(
-            checked_multiply(static_cast<uint64_t>(shape.rows),
-                             static_cast<uint64_t>(shape.columns), "router"),
-            static_cast<uint64_t>(element_bytes(out_.router_type)), "router"));
+        out_.router_bytes = Cursor::round_up(
+            checked_multiply(checked_multiply(static_cast<uint64_t>(shape.rows),
+                                              static_cast<uint64_t>(shape.columns), "router"),
+                             static_cast<uint64_t>(element_bytes(out_.router_type)), "router"));
         out_.router = cursor_.take(1, out_.router_bytes);
     }
 
@@ -162,9 +162,12 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const Place& place = matrices[i];
         if (place.type == PackedType::none) continue;
-        weights.matrices[i] = {base + place.offset,      static_cast<int64_t>(place.expert_stride),
-                               floats(place.globals),    floats(place.codebooks),
-                               place.type,               place.n_tiles,
+        weights.matrices[i] = {base + place.offset,
+                               static_cast<int64_t>(place.expert_stride),
+                               floats(place.globals),
+                               floats(place.codebooks),
+                               place.type,
+                               place.n_tiles,
                                place.k};
     }
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {

@@ -1,5 +1,6 @@
-// The tensors of one layer in device memory, as CUDA kernels take them: matrices packed (packed.hpp),
-// everything small in float32, the router dense as it came. All pointers are of the device.
+// The tensors of one layer in device memory, as CUDA kernels take them: matrices packed
+// (packed.hpp), everything small in float32, the router dense as it came. All pointers are of the
+// device.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ struct DeviceWeights {
     // By role; as ResidentWeights::vectors. SHARED_EXPERT_GATE is among them.
     std::array<const float*, MOE_ROLE_COUNT> vectors{};
     const int32_t* hash_table = nullptr;
-    const int32_t* local_of = nullptr;  // [E]: the slice's map from global to local experts, -1 absent
+    const int32_t* local_of =
+        nullptr;  // [E]: the slice's map from global to local experts, -1 absent
 };
 
 // The packed type a source format is lowered to; none when it has no lowering.
@@ -53,8 +55,7 @@ struct DevicePlacement {
 
     // Is this the second half of a joint matrix, whose place is that of the first?
     bool is_second_half(moe_role role) const {
-        return (role == MOE_ROLE_UP && is_joint) ||
-               (role == MOE_ROLE_SHARED_UP && is_shared_joint);
+        return (role == MOE_ROLE_UP && is_joint) || (role == MOE_ROLE_SHARED_UP && is_shared_joint);
     }
     // The role under which its matrix lies.
     moe_role leader(moe_role role) const {
@@ -62,7 +63,7 @@ struct DevicePlacement {
         return role == MOE_ROLE_UP ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
     }
     bool is_joint_role(moe_role role) const {
-        return role == MOE_ROLE_GATE || role == MOE_ROLE_UP ? is_joint
+        return role == MOE_ROLE_GATE || role == MOE_ROLE_UP                 ? is_joint
                : role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP ? is_shared_joint
                                                                             : false;
     }

@@ -113,7 +113,8 @@ moe_memory_report moe_weights::memory_report() const {
         const uint64_t vector_bytes = resident.vectors[role].size() * sizeof(float);
         uint64_t role_matrices = 0;
         if (moe::is_matrix_role(role) && layout.needs(role))
-            role_matrices = static_cast<uint64_t>(layout.count(role)) * layout.matrix_copy_bytes(role);
+            role_matrices =
+                static_cast<uint64_t>(layout.count(role)) * layout.matrix_copy_bytes(role);
         report.role_bytes[i] = role_matrices + vector_bytes;
         report.host_bytes += vector_bytes;
         matrix_bytes += role_matrices;

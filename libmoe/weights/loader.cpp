@@ -65,8 +65,7 @@ void Progress::add(uint64_t bytes) {
         fail(MOE_ERROR_CANCELLED, "loading was cancelled after {} of {} bytes", done_, total);
 }
 
-Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing,
-               MatrixTaker* taker)
+Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing, MatrixTaker* taker)
     : weights_(weights),
       request_(request),
       taker_(taker),
@@ -92,8 +91,8 @@ void Loader::check(const moe_tensor& tensor) const {
     const char* name = role_name(tensor.role);
     require(tensor.format != nullptr, "tensor {}: format is NULL", name);
     const bool on_host = tensor.space == MOE_SPACE_HOST || tensor.space == MOE_SPACE_PINNED;
-    require(on_host || (taker_ && tensor.space == MOE_SPACE_DEVICE),
-            "tensor {}: space is {}{}", name, static_cast<int32_t>(tensor.space),
+    require(on_host || (taker_ && tensor.space == MOE_SPACE_DEVICE), "tensor {}: space is {}{}",
+            name, static_cast<int32_t>(tensor.space),
             taker_ ? ", not a moe_space" : "; a CPU plan reads host memory");
     const auto order = static_cast<int32_t>(tensor.gate_up_order);
     require(!is_fused(tensor.role) || (order >= 1 && order <= 3),
