@@ -288,16 +288,23 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     unfused = desc.unfused != 0;
     choose_kernels(*this, desc);
     choose_chunk(*this);
-    if (is_cuda()) {
-        local_of_ = DeviceBlock(runtime->memory, device_index,
-                                layout.slice.local_of.size() * sizeof(int32_t));
-        local_of_.write(layout.slice.local_of.data());
-        cuda.local_of = reinterpret_cast<const int32_t*>(local_of_.data());
-        cuda::UseDevice use(device_index);
-        cuda::prepare(cuda);
-    }
+    if (is_cuda()) go_to_device();
     layout.id = layout.make_id();
     key = make_key(*this, desc.kernel_filter);
+}
+
+// What the plan keeps on its device: the slice's map of experts, and the kernels themselves.
+void moe_plan::go_to_device() {
+    using namespace moe;
+    const auto& local_of = layout.slice.local_of;
+    const uint64_t bytes = local_of.size() * sizeof(int32_t);
+    local_of_ = cuda::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
+                                   DevicePlacement::alignment, device_index, nullptr);
+    const cuda::UseDevice use(device_index);
+    cuda::upload(local_of_.data(), local_of.data(), bytes, nullptr);
+    cuda::synchronize(nullptr);
+    cuda.local_of = reinterpret_cast<const int32_t*>(local_of_.data());
+    cuda::prepare(cuda);
 }
 
 const moe::Candidate& moe_plan::chosen(moe_stage stage, int64_t n_tokens) const {

@@ -6,7 +6,7 @@
 
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/cpu/setup.hpp"
-#include "libmoe/cuda/device_block.hpp"
+#include "libmoe/cuda/device_memory.hpp"
 #include "libmoe/plan/candidates.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -40,7 +40,9 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     moe_workspace_need workspace_need(int64_t n_tokens) const;
 
   private:
-    moe::DeviceBlock local_of_;  // cuda.local_of
+    void go_to_device();
+
+    moe::cuda::DeviceMemory local_of_;  // cuda.local_of
 };
 
 namespace moe {
