@@ -16,8 +16,8 @@ struct CodeGrid {
     alignas(64) Code at[tile_rows][block_columns];
 };
 
-// Writes the codes of a block at `to`: the bits of the given rows and no others. Of a half, the other
-// rows of the grid are zeros. Code is of the type's width: uint8_t up to 8 bits.
+// Writes the codes of a block at `to`: the bits of the given rows and no others. Of a half, the
+// other rows of the grid are zeros. Code is of the type's width: uint8_t up to 8 bits.
 template <class Code>
 using PlaceCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
 
