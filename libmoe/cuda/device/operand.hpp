@@ -10,8 +10,8 @@
 #include "libmoe/base/half.hpp"
 #include "libmoe/base/host_device.hpp"
 
-// gcc does not know the pragma.
-#if defined(__CUDACC__)
+// Only the compiler of device code knows the pragma.
+#if defined(__CUDA_ARCH__)
 #define MOE_UNROLL _Pragma("unroll")
 #else
 #define MOE_UNROLL
