@@ -3,42 +3,14 @@
 // that stores of one token lie side by side.
 #pragma once
 
-#include "libmoe/cuda/device/elements.cuh"
+#include "libmoe/cuda/device/work.cuh"
 #include "libmoe/layer/activation.hpp"
 
 namespace moe::cuda {
 
-// Weight tiles (of 16 rows) that a block of threads works on at a time.
-constexpr int tiles_of_group = 8;
 // Floats from token to token of the sums; the four more let the lanes of an mma's result, two
 // tokens apart, write to different banks.
 constexpr int sum_stride = 16 * tiles_of_group + 4;
-
-// What a group of threads keeps of the rows of its tile.
-template <int max_rows>
-struct TileRows {
-    int64_t in[max_rows];   // first element, -1: a row of zeros
-    int64_t out[max_rows];  // likewise, -1: not stored
-    float weight[max_rows];
-};
-
-// Rows from n_rows on count as absent.
-template <int max_rows>
-__device__ inline void find_rows(const Product& product, const Tile& tile,
-                                 TileRows<max_rows>& rows) {
-    const int i = static_cast<int>(threadIdx.x);
-    if (i >= max_rows) return;
-    const int32_t r = tile.row + i;
-    const bool present = i < tile.n_rows;
-    rows.in[i] = present ? row_offset(product.in, r) : -1;
-    rows.out[i] = present ? row_offset(product.out, r) : -1;
-    float weight = 1.0f;
-    if (present && product.row_weight) {
-        const int32_t slot = product.row_slot ? product.row_slot[r] : r;
-        weight = slot < 0 ? 0.0f : product.row_weight[slot];
-    }
-    rows.weight[i] = weight;
-}
 
 // The global scales of an expert, rows 0 to 7 and 8 to 15 of its tiles.
 __device__ inline float global_scale(const PackedMatrix& weights, int32_t expert, int half) {

@@ -46,13 +46,10 @@ struct Shared {
     float codebook[64];
 };
 
-// One (token tile, group of weight tiles) pair.
-struct Work {
-    Tile tile;
-    int32_t first_tile;      // of the group
-    const std::byte* codes;  // of the warp's weight tile; null: none
-    int n_fragments;         // of eight tokens
-};
+// Of eight tokens.
+__device__ int n_fragments_of(const Work& work) {
+    return (work.tile.n_rows + 7) / 8;
+}
 
 struct Lane {
     int warp = static_cast<int>(threadIdx.x) / 32;
@@ -88,7 +85,7 @@ __device__ void fetch_weights(const Call& call, const Work& work, int64_t k0, st
 __device__ void copy_tokens(const Call& call, const Work& work, const Shared& shared, int64_t k0,
                             int chunks, std::byte* tokens) {
     const auto* in = static_cast<const uint16_t*>(call.product.in.data);
-    const int n = 8 * work.n_fragments * 8;
+    const int n = 8 * n_fragments_of(work) * 8;
     for (int i = static_cast<int>(threadIdx.x); i < n; i += n_threads) {
         const int row = i / 8;
         const int chunk = i % 8;
@@ -108,7 +105,7 @@ __device__ void convert_tokens(const Call& call, const Work& work, const Shared&
     const Lane lane;
     if (lane.id >= 4 * chunks) return;
 #pragma unroll 4
-    for (int row = lane.warp; row < 8 * work.n_fragments; row += tiles_of_group) {
+    for (int row = lane.warp; row < 8 * n_fragments_of(work); row += tiles_of_group) {
         const int64_t offset = shared.rows.in[row];
         FloatPair value = {0.0f, 0.0f};
         if (offset >= 0) {
@@ -208,7 +205,7 @@ __device__ void multiply_blocks(const Call& call, const Work& work, const Shared
             uint32_t a[16];
             decode_block<operand>(weights.type, tokens + token_bytes + lane.warp * call.slot_bytes,
                                   shared.codebook, block, lane.id, a);
-            multiply_block<operand>(a, tokens, work.n_fragments, lane, sums);
+            multiply_block<operand>(a, tokens, n_fragments_of(work), lane, sums);
         }
         stage = stage + 1 == call.n_stages ? 0 : stage + 1;
         filled = filled + 1 == call.n_stages ? 0 : filled + 1;
@@ -252,7 +249,7 @@ __device__ void multiply_short(const Call& call, const Work& work, const Shared&
         const int byte = 8 * (n * lane.t + step);
 #pragma unroll
         for (int i = 0; i < fragments; ++i) {
-            if (i >= work.n_fragments) continue;
+            if (i >= n_fragments_of(work)) continue;
             uint32_t b[2];
             load_words<2>(tokens + token_place(8 * i + lane.g, byte / 16) + byte % 16, b);
             mma_16x8x16<operand>(sums[i], a, b);
@@ -274,35 +271,14 @@ __device__ void store_sums(const float (&sums)[fragments][4], int n_fragments, f
     }
 }
 
-__device__ Work take_work(const Product& product, int64_t item, int n_groups) {
-    const PackedMatrix& weights = product.weights;
-    Work work;
-    work.tile = product.tiles[item / n_groups];
-    work.first_tile = static_cast<int32_t>(item % n_groups) * tiles_of_group;
-    const int32_t tile = work.first_tile + Lane().warp;
-    work.codes = nullptr;
-    if (tile < weights.n_tiles) {
-        work.codes =
-            weights.data + work.tile.expert * weights.expert_stride + tile * weights.tile_stride();
-    }
-    work.n_fragments = (work.tile.n_rows + 7) / 8;
-    return work;
-}
-
-__device__ void load_codebook(const PackedMatrix& weights, int32_t expert, float (&codebook)[64]) {
-    const int i = static_cast<int>(threadIdx.x);
-    if (i < 64 && weights.codebook) codebook[i] = weights.codebook[int64_t{64} * expert + i];
-}
-
 template <Operand operand>
 __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_constant__ Call call) {
     extern __shared__ __align__(128) std::byte stages[];
     __shared__ Shared shared;
     const Product& product = call.product;
-    const int n_groups = (product.weights.n_tiles + tiles_of_group - 1) / tiles_of_group;
-    const int64_t n_items = int64_t{*product.n_tiles} * n_groups;
+    const int64_t n_items = int64_t{*product.n_tiles} * groups_of_tiles(product.weights);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
-        const Work work = take_work(product, item, n_groups);
+        const Work work = take_work(product, item);
         find_rows(product, work.tile, shared.rows);
         load_codebook(product.weights, work.tile.expert, shared.codebook);
         __syncthreads();
@@ -315,7 +291,7 @@ __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_con
             k0 += 16 * n;
         }
         auto* tile_sums = reinterpret_cast<float*>(stages);
-        store_sums(sums, work.n_fragments, tile_sums);
+        store_sums(sums, n_fragments_of(work), tile_sums);
         __syncthreads();
         finish_tile(product, work.tile, shared.rows, work.first_tile, tile_sums,
                     post_scale(product.weights.type, operand));
@@ -343,8 +319,7 @@ static_assert(dynamic_bytes / (token_bytes + tiles_of_group * 2048) >= 4);
 
 void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
                  cudaStream_t stream) {
-    const int64_t n_groups = (product.weights.n_tiles + tiles_of_group - 1) / tiles_of_group;
-    const int64_t n_items = product.max_tiles * n_groups;
+    const int64_t n_items = int64_t{product.max_tiles} * groups_of_tiles(product.weights);
     if (n_items == 0) return;
     const Call call = make_call(product, operand);
     const int64_t resident = 2 * int64_t{device.n_sms};
