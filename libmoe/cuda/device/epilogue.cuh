@@ -70,7 +70,7 @@ __device__ inline float finish_feature(const Product& product, const Feature& fe
 // visible.
 template <int max_rows>
 __device__ inline void finish_tile(const Product& product, const Tile& tile,
-                                   const TileRows<max_rows>& rows, int32_t first_tile,
+                                   const RowPlaces<max_rows>& rows, int32_t first_tile,
                                    const float* sums, float scale) {
     const int width =
         product.epilogue == Epilogue::gated ? 8 * tiles_of_group : 16 * tiles_of_group;

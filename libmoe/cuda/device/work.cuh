@@ -35,9 +35,9 @@ __device__ inline Work take_work(const Product& product, int64_t item) {
     return work;
 }
 
-// What a group of threads keeps of the rows of its tile.
+// What a block of threads keeps of the rows of its tile.
 template <int max_rows>
-struct TileRows {
+struct RowPlaces {
     int64_t in[max_rows];   // first element, -1: a row of zeros
     int64_t out[max_rows];  // likewise, -1: not stored
     float weight[max_rows];
@@ -46,7 +46,7 @@ struct TileRows {
 // Rows from n_rows on count as absent.
 template <int max_rows>
 __device__ inline void find_rows(const Product& product, const Tile& tile,
-                                 TileRows<max_rows>& rows) {
+                                 RowPlaces<max_rows>& rows) {
     const int i = static_cast<int>(threadIdx.x);
     if (i >= max_rows) return;
     const int32_t r = tile.row + i;

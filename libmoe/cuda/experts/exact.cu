@@ -23,7 +23,7 @@ constexpr int max_rows = exact_tiles.max_rows;
 constexpr int blocks_per_sm = 2;
 
 struct Shared {
-    TileRows<max_rows> rows;
+    RowPlaces<max_rows> rows;
     float codebook[64];
     alignas(16) float tokens[max_rows][64];
     float sums[max_rows * sum_stride];

@@ -42,7 +42,7 @@ struct Call {
 };
 
 struct Shared {
-    TileRows<max_rows> rows;
+    RowPlaces<max_rows> rows;
     float codebook[64];
 };
 
