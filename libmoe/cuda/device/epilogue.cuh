@@ -28,30 +28,35 @@ struct Feature {
     int64_t out;  // column of the output
 };
 
-// Output number f of the group whose first tile is first_tile.
+// Column of the sums of output number f of a group. Joint tiles: eight gate rows, eight up rows;
+// the outputs of gate_and_up are those of gate, then those of up.
+__device__ inline int feature_column(Epilogue epilogue, int f) {
+    if (epilogue == Epilogue::linear || epilogue == Epilogue::activation) return f;
+    const int half = f / (8 * tiles_of_group);
+    const int j = f % (8 * tiles_of_group);
+    return j / 8 * 16 + j % 8 + 8 * half;
+}
+
+// The feature of a column of the group whose first tile is first_tile, which the matrix must have.
 __device__ inline Feature find_feature(const Product& product, int32_t expert, int32_t first_tile,
-                                       int f, float scale) {
+                                       int column, float scale) {
     const int64_t biases = expert * product.bias_stride;
     const auto bias = [&](const float* of, int64_t i) { return of ? of[biases + i] : 0.0f; };
     const float low = global_scale(product.weights, expert, 0) * scale;
     const float high = global_scale(product.weights, expert, 1) * scale;
+    const int half = column >> 3 & 1;
+    const float own = half ? high : low;
     if (product.epilogue == Epilogue::linear || product.epilogue == Epilogue::activation) {
-        const int64_t i = int64_t{first_tile} * 16 + f;
-        return {f, f & 8 ? high : low, bias(product.bias, i), 0.0f, 0.0f, i};
+        const int64_t i = int64_t{first_tile} * 16 + column;
+        return {column, own, bias(product.bias, i), 0.0f, 0.0f, i};
     }
-    const int half = f / (8 * tiles_of_group);  // of gate_and_up
-    const int j = f % (8 * tiles_of_group);
-    const int64_t i = int64_t{first_tile} * 8 + j;
-    const int column = j / 8 * 16 + j % 8;
+    const int64_t i = int64_t{first_tile + column / 16} * 8 + column % 8;
     if (product.epilogue == Epilogue::gated) {
         return {column, low, bias(product.bias, i), high, bias(product.up_bias, i), i};
     }
-    return {column + 8 * half,
-            half ? high : low,
-            bias(half ? product.up_bias : product.bias, i),
-            0.0f,
-            0.0f,
-            half * int64_t{product.weights.n_tiles} * 8 + i};
+    const int64_t n_features = int64_t{product.weights.n_tiles} * 8;
+    return {column, own,  bias(half ? product.up_bias : product.bias, i),
+            0.0f,   0.0f, half * n_features + i};
 }
 
 __device__ inline float finish_feature(const Product& product, const Feature& feature,
@@ -75,8 +80,9 @@ __device__ inline void finish_tile(const Product& product, const Tile& tile,
     const int width =
         product.epilogue == Epilogue::gated ? 8 * tiles_of_group : 16 * tiles_of_group;
     const int thread = static_cast<int>(threadIdx.x);
-    const Feature feature = find_feature(product, tile.expert, first_tile, thread % width, scale);
-    if (first_tile + feature.column / 16 >= product.weights.n_tiles) return;
+    const int column = feature_column(product.epilogue, thread % width);
+    if (first_tile + column / 16 >= product.weights.n_tiles) return;
+    const Feature feature = find_feature(product, tile.expert, first_tile, column, scale);
     void* out = const_cast<void*>(product.out.data);
     const int step = static_cast<int>(blockDim.x) / width;
 #pragma unroll 1
