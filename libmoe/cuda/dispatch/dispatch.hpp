@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/experts/product.hpp"
 #include "libmoe/cuda/faults.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/rows.hpp"
@@ -17,7 +18,7 @@ uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local);
 struct SortInput {
     const int32_t* ids;        // [T, k] dense global ids; -1, absent and identity experts: no row
     const int32_t* local_of;   // [n_ids] device; global expert -> local, -1 absent (values outside
-                               // [-1, n_local) count as absent and are a fault)
+                               // [-1, n_local) count as absent and are a fault); null: ids are local
     int32_t n_ids;
     int32_t top_k;
     int32_t n_local;
@@ -31,21 +32,6 @@ void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCoun
 // One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer.
 void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const Rows& rows,
                      const TileRule& rule, cudaStream_t stream);
-
-// The caller's sorted or batched rows (moe_experts_args): offsets and counts are clamped, what breaks
-// the rules is a fault and has no row. row_ids (or null) become rows.slot; with rows.place not null
-// the first row of a slot is its place (n_slots of them).
-struct CallerRowsInput {
-    const int64_t* offsets;    // [n_local + 1], or null: batched
-    const int64_t* counts;     // [n_local], or null
-    int64_t batch_capacity;
-    const int32_t* row_ids;    // [n_rows] or null
-    int64_t n_rows;
-    int64_t n_slots;           // bound of row ids; 0: row ids mark padding only
-    int32_t n_local;
-};
-void run_take_rows(const DeviceFacts& device, const CallerRowsInput& input, const Rows& rows,
-                   const TileRule& rule, FaultWords* faults, cudaStream_t stream);
 
 // moe_dispatch: the same sort with the caller's block size and 64-bit outputs.
 struct DispatchOutput {
@@ -66,15 +52,12 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Rows of x into token blocks (experts/experts.hpp, grouped): row r is x row slot[r] / divisor, zero
-// where slot is negative. Rows up to the last one used are written, padding included.
+// Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of `in`
+// that its index and divisor say (DeviceRows), zero where the index is negative. Rows up to the last
+// one used are written, padding included. width: columns, a multiple of 64.
 struct GatherInput {
-    const void* x;
-    moe_type x_type;
-    int64_t x_stride;
-    int32_t width;             // columns, a multiple of 64
-    int32_t divisor;
-    bool by_slot;              // false: row r is x row r
+    DeviceRows in;
+    int32_t width;
 };
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);
