@@ -17,7 +17,7 @@ uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local);
 struct SortInput {
     const int32_t* ids;        // [T, k] dense global ids; -1, absent and identity experts: no row
     const int32_t* local_of;   // [n_ids] device; global expert -> local, -1 absent (values outside
-                               // [-1, n_local) count as absent and are a fault)
+                               // [-1, n_local) count as absent and are a fault); null: ids are local
     int32_t n_ids;
     int32_t top_k;
     int32_t n_local;
@@ -28,24 +28,10 @@ struct SortInput {
 void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
               const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream);
 
-// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer.
+// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer. Slot and
+// place of token t are t.
 void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const Rows& rows,
                      const TileRule& rule, cudaStream_t stream);
-
-// The caller's sorted or batched rows (moe_experts_args): offsets and counts are clamped, what breaks
-// the rules is a fault and has no row. row_ids (or null) become rows.slot; with rows.place not null
-// the first row of a slot is its place (n_slots of them).
-struct CallerRowsInput {
-    const int64_t* offsets;    // [n_local + 1], or null: batched
-    const int64_t* counts;     // [n_local], or null
-    int64_t batch_capacity;
-    const int32_t* row_ids;    // [n_rows] or null
-    int64_t n_rows;
-    int64_t n_slots;           // bound of row ids; 0: row ids mark padding only
-    int32_t n_local;
-};
-void run_take_rows(const DeviceFacts& device, const CallerRowsInput& input, const Rows& rows,
-                   const TileRule& rule, FaultWords* faults, cudaStream_t stream);
 
 // moe_dispatch: the same sort with the caller's block size and 64-bit outputs.
 struct DispatchOutput {
@@ -74,11 +60,13 @@ struct GatherInput {
     int64_t x_stride;
     int32_t width;             // columns, a multiple of 64
     int32_t divisor;
-    bool by_slot;              // false: row r is x row r
+    bool by_slot;              // false: row r is x row r, zero where slot is negative
 };
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);
 
 void prepare_dispatch();
+void prepare_sort();  // the parts of it in sort.cu and gather.cu
+void prepare_gather();
 
 }  // namespace moe::cuda
