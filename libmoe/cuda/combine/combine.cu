@@ -136,8 +136,7 @@ __global__ void __launch_bounds__(n_threads)
     const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
     if (t >= true_tokens(tokens)) return;
     read_slots(in, t, slots);
-    const int64_t column =
-        (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
+    const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
     if (column >= in.width) return;
     float sum[n] = {};
     add_rows<y_type>(in, slots, column, sum);
@@ -156,7 +155,7 @@ struct CopyInput {
     const int32_t* place;  // [T k]; null: row t k + j
     int32_t top_k;
     int32_t width;
-    bool zero_missing;     // slots without a row: zero, or not written
+    bool zero_missing;  // slots without a row: zero, or not written
 };
 
 template <int n>
@@ -164,8 +163,7 @@ __global__ void __launch_bounds__(n_threads)
     copy_rows(CopyInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
     const auto slot = static_cast<int64_t>(blockIdx.x / column_blocks);
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * in.top_k) return;
-    const int64_t column =
-        (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
+    const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
     const int64_t row = in.place ? in.place[slot] : slot;
     if (column >= in.width || (row < 0 && !in.zero_missing)) return;
     float values[n] = {};

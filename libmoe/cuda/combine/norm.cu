@@ -1,9 +1,9 @@
-// One pass over a row that ends in one number: the RMS norm of a token, and its product with a fixed
-// row. A block per token; thread i takes packets of n columns i, i + 256, ... (n = 8, or 1 where
-// 16-byte accesses are not possible), sums in float32, warps added in order.
+// One pass over a row that ends in one number: the RMS norm of a token, and its product with a
+// fixed row. A block per token; thread i takes packets of n columns i, i + 256, ... (n = 8, or 1
+// where 16-byte accesses are not possible), sums in float32, warps added in order.
 //
-// The norm reads its row twice, the second time from the cache; each thread writes the columns that it
-// alone reads, after the sum, so out may be in.
+// The norm reads its row twice, the second time from the cache; each thread writes the columns that
+// it alone reads, after the sum, so out may be in.
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/element.cuh"
@@ -59,8 +59,7 @@ struct DotInput {
 };
 
 template <int n>
-__global__ void __launch_bounds__(n_threads)
-    dot_rows(DotInput in, TokenCount tokens, float* out) {
+__global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount tokens, float* out) {
     __shared__ float partial[n_threads / 32];
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;

@@ -1,14 +1,15 @@
-// Rows of x into token blocks of bfloat16, the operand of the grouped kernels (experts/experts.hpp).
+// Rows of x into token blocks of bfloat16, the operand of the grouped kernels
+// (experts/experts.hpp).
 //
-// Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h of
-// row r lies at chunk c ^ (r & 7) and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
+// Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
+// of row r lies at chunk c ^ (r & 7) and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
 //
 // A warp takes four rows and up to four blocks; eight lanes a row. Per block:
 //   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7: the pairs of t for chunks 4 u .. 4 u + 3
 //   2. the four lanes with one u transpose their 4 x 4 pairs, which gives lane (t, u) chunk 4 u + t
 //   3. the eight lanes store 128 contiguous bytes
-// Rows beyond the last one used (rounded up to row_alignment) are left alone. capacity is a multiple
-// of row_alignment.
+// Rows beyond the last one used (rounded up to row_alignment) are left alone. capacity is a
+// multiple of row_alignment.
 #include <algorithm>
 
 #include "libmoe/cuda/device/element.cuh"
@@ -42,13 +43,12 @@ __device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packet
         load_values(input.x, input.x_type, index, v);
     else
         for (int i = 0; i < 8; i++) v[i] = load_value(input.x, input.x_type, index + i);
-    for (int i = 0; i < 4; i++)
-        pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], MOE_TYPE_BF16);
+    for (int i = 0; i < 4; i++) pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], MOE_TYPE_BF16);
     return pairs;
 }
 
-// Between lanes whose t differs in one bit, `apart` lanes from each other: the upper lane's `low` for
-// the lower lane's `high`.
+// Between lanes whose t differs in one bit, `apart` lanes from each other: the upper lane's `low`
+// for the lower lane's `high`.
 __device__ void exchange(uint32_t& low, uint32_t& high, int apart) {
     const bool is_upper = lane_index() & apart;
     const uint32_t got = __shfl_xor_sync(every_lane, is_upper ? low : high, apart);
@@ -97,16 +97,16 @@ __global__ void __launch_bounds__(n_threads)
         for (int32_t i = 0; i < blocks_at_once; i++) {
             pairs[i] = {};
             if (from >= 0 && first + i < n_blocks)
-                pairs[i] = load_pairs(input, from * input.x_stride + (first + i) * 64 + 8 * q,
-                                      packets);
+                pairs[i] =
+                    load_pairs(input, from * input.x_stride + (first + i) * 64 + 8 * q, packets);
         }
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {
             transpose(pairs[i]);
             if (first + i >= n_blocks) continue;
             const int64_t row = int64_t{first + i} * rows.capacity + r;
-            *reinterpret_cast<uint4*>(blocks + row * 128 + (chunk ^ (r & 7)) * 16) = make_uint4(
-                pairs[i].at[0], pairs[i].at[1], pairs[i].at[2], pairs[i].at[3]);
+            *reinterpret_cast<uint4*>(blocks + row * 128 + (chunk ^ (r & 7)) * 16) =
+                make_uint4(pairs[i].at[0], pairs[i].at[1], pairs[i].at[2], pairs[i].at[3]);
         }
     }
 }

@@ -1,8 +1,9 @@
 // A stable counting sort of slots by local expert, without atomics whose order would show: the same
 // ids give the same rows.
 //
-// Shapes: ids [T, k] dense, n_slots = T k below 2^31, n_local up to 4096. Slots of tokens beyond the
-// true number, and those without a local expert, have no row. Experts begin on a multiple of `align`.
+// Shapes: ids [T, k] dense, n_slots = T k below 2^31, n_local up to 4096. Slots of tokens beyond
+// the true number, and those without a local expert, have no row. Experts begin on a multiple of
+// `align`.
 //
 // Up to small_slots slots, one block (sort_small):
 //   1. count the slots of each expert in shared memory
@@ -149,18 +150,17 @@ __device__ void store_tiles(const SortTarget& target, const int32_t* counts,
     const int32_t n = n_tiles < target.max_tiles ? n_tiles : target.max_tiles;
     for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x)) {
         const int32_t e = expert_of_tile(first_tile, n_local, i);
-        target.tiles[i] =
-            cut_tile(target.rule, e, target.begin[e], counts[e], i - first_tile[e]);
+        target.tiles[i] = cut_tile(target.rule, e, target.begin[e], counts[e], i - first_tile[e]);
     }
     if (threadIdx.x == 0) *target.n_tiles = n;
 }
 
-// From counts to begin, count and tiles. Each thread looks after neighbouring experts. Begins of this
-// block's experts may be read by all its threads afterwards.
+// From counts to begin, count and tiles. Each thread looks after neighbouring experts. Begins of
+// this block's experts may be read by all its threads afterwards.
 __device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts,
                                 int32_t* first_tile) {
-    const int32_t each = (n_local + static_cast<int32_t>(blockDim.x) - 1) /
-                         static_cast<int32_t>(blockDim.x);
+    const int32_t each =
+        (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
     const int32_t first = static_cast<int32_t>(threadIdx.x) * each;
     const int32_t end = first + each < n_local ? first + each : n_local;
     Sums own{};
@@ -202,8 +202,7 @@ __device__ int32_t take_turn(const Ranked& r, int32_t* cursor) {
     return before;
 }
 
-__device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t before,
-                           int32_t end) {
+__device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t before, int32_t end) {
     if (r.slot >= end) return;
     const int64_t row = r.expert < 0 ? -1 : first_row(target, r.expert) + before + r.rank;
     const bool fits = row >= 0 && row < target.capacity;
@@ -286,9 +285,9 @@ __global__ void __launch_bounds__(most_threads)
 
 struct Runs {
     int32_t n;
-    int32_t slots;     // of a run
-    int32_t* counts;   // [n_local][n]
-    int32_t* totals;   // [n_local]
+    int32_t slots;    // of a run
+    int32_t* counts;  // [n_local][n]
+    int32_t* totals;  // [n_local]
 };
 
 __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
@@ -343,8 +342,8 @@ __global__ void __launch_bounds__(most_threads)
     __syncthreads();
     const int32_t n_slots = true_slots(input, tokens);
     place_slots(input, slots_of_run(runs, n_slots), target, cursor);
-    fill_padding(target, input.n_local, runs.totals,
-                 int64_t{blockIdx.x} * blockDim.x + threadIdx.x, int64_t{gridDim.x} * blockDim.x);
+    fill_padding(target, input.n_local, runs.totals, int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                 int64_t{gridDim.x} * blockDim.x);
     const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
     clear_places(target, all.first > n_slots ? all.first : n_slots, all.end);
 }

@@ -24,12 +24,11 @@ MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, in
     const auto size = static_cast<int32_t>(round_up_to(even, rule.granule));
     const int32_t first = index * size;
     const int32_t n_rows = count - first < size ? count - first : size;
-    return {expert, begin + first, n_rows,
-            static_cast<int32_t>(round_up_to(n_rows, rule.granule))};
+    return {expert, begin + first, n_rows, static_cast<int32_t>(round_up_to(n_rows, rule.granule))};
 }
 
-// Last expert whose first tile is at or before `tile`: first[e] ascends, experts without tiles share
-// the value of the next one.
+// Last expert whose first tile is at or before `tile`: first[e] ascends, experts without tiles
+// share the value of the next one.
 MOE_HOST_DEVICE inline int32_t expert_of_tile(const int32_t* first, int32_t n_experts,
                                               int32_t tile) {
     int32_t low = 0;

@@ -1,5 +1,6 @@
 // Small kernels around the sort: rows that are the tokens themselves, tokens per expert, and the
-// check of the number of tokens. A thread per token, slot or tile; nothing is shared but the counts.
+// check of the number of tokens. A thread per token, slot or tile; nothing is shared but the
+// counts.
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
@@ -72,8 +73,7 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
            tokens, reinterpret_cast<unsigned long long*>(counts));
 }
 
-void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults,
-                      cudaStream_t stream) {
+void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream) {
     launch("check_tokens", check_tokens, 1, 1, 0, stream, n_device, n, faults);
 }
 

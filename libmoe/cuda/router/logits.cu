@@ -1,5 +1,5 @@
-// Router logits: the normalised input if there is a norm, then the product with the router's weights,
-// here for up to few_tokens tokens.
+// Router logits: the normalised input if there is a norm, then the product with the router's
+// weights, here for up to few_tokens tokens.
 //
 // few_logits: a block of 8 warps takes two experts and up to n tokens (n = 1, 4, 8), so that the
 // weights come from all multiprocessors and each is read once per n tokens.
@@ -84,8 +84,7 @@ __global__ void __launch_bounds__(n_threads) few_logits(FewInput in, TokenCount 
     if (i >= experts_at_once * n || e >= in.n_experts_all || t >= n_tokens) return;
     float total = 0.0f;
     for (int32_t w = 0; w < n_warps; w++) total += partial[w][i];
-    in.logits[int64_t{t} * in.n_experts_all + e] =
-        total * in.scale + (in.bias ? in.bias[e] : 0.0f);
+    in.logits[int64_t{t} * in.n_experts_all + e] = total * in.scale + (in.bias ? in.bias[e] : 0.0f);
 }
 
 using FewKernel = void (*)(FewInput, TokenCount);
@@ -104,14 +103,13 @@ FewKernel few_kernel(bool wide_x, bool wide_w, int32_t n) {
 
 void run_few_logits(const RouterProduct& p, const TokenCount& tokens, cudaStream_t stream) {
     const int32_t n = tokens.n <= 1 ? 1 : tokens.n <= 4 ? 4 : 8;
-    const FewInput input{
-        {p.x, p.x_type, p.x_stride, takes_packets(p.x, p.x_stride)},
-        {p.weights, p.weights_type, p.hidden, takes_packets(p.weights, p.hidden)},
-        p.bias,
-        p.scale,
-        p.hidden,
-        p.n_experts_all,
-        p.logits};
+    const FewInput input{{p.x, p.x_type, p.x_stride, takes_packets(p.x, p.x_stride)},
+                         {p.weights, p.weights_type, p.hidden, takes_packets(p.weights, p.hidden)},
+                         p.bias,
+                         p.scale,
+                         p.hidden,
+                         p.n_experts_all,
+                         p.logits};
     const int64_t n_pairs = (p.n_experts_all + experts_at_once - 1) / experts_at_once;
     launch("few_logits", few_kernel(p.x_type == MOE_TYPE_F32, p.weights_type == MOE_TYPE_F32, n),
            n_pairs * ((tokens.n + n - 1) / n), n_threads, 0, stream, input, tokens);
@@ -125,17 +123,15 @@ uint64_t norm_bytes(const LogitsInput& input, int64_t n_tokens) {
 
 uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens) {
     return norm_bytes(input, n_tokens) +
-           (n_tokens > few_tokens
-                ? tiled_scratch_bytes(n_tokens, input.n_experts_all, input.hidden)
-                : 0);
+           (n_tokens > few_tokens ? tiled_scratch_bytes(n_tokens, input.n_experts_all, input.hidden)
+                                  : 0);
 }
 
 void run_logits(const DeviceFacts&, const LogitsInput& input, const TokenCount& tokens,
                 std::byte* scratch, float* logits, cudaStream_t stream) {
-    RouterProduct product{input.rows,         input.type,    input.stride,
-                          input.weights,      input.weights_type, input.bias,
-                          input.input_scale,  input.hidden,  input.n_experts_all,
-                          logits};
+    RouterProduct product{input.rows,          input.type, input.stride,      input.weights,
+                          input.weights_type,  input.bias, input.input_scale, input.hidden,
+                          input.n_experts_all, logits};
     if (input.has_norm) {
         run_norm({input.rows, input.type, input.stride, input.norm_weight, input.norm_eps,
                   input.input_scale, true, input.hidden},

@@ -12,7 +12,7 @@ struct RouterProduct {
     int64_t x_stride;
     const void* weights;
     moe_type weights_type;
-    const float* bias;   // or null
+    const float* bias;  // or null
     float scale;
     int32_t hidden;
     int32_t n_experts_all;

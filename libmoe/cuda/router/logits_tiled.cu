@@ -1,12 +1,14 @@
 // Router logits of many tokens: a float32 matrix product on the ordinary cores, whatever the types.
 //
-// A block of 128 threads computes 128 tokens x 64 experts, a thread 8 x 8 of them: tokens 4 y .. and
-// 64 + 4 y .., experts 4 x .. and 32 + 4 x .., where x = thread % 8, y = thread / 8. Where there are
-// fewer tiles than the device has room for, k is split over n_splits blocks, whose sums go to scratch
-// [n_splits][T][E] and are added in order by add_splits.
+// A block of 128 threads computes 128 tokens x 64 experts, a thread 8 x 8 of them: tokens 4 y ..
+// and 64 + 4 y .., experts 4 x .. and 32 + 4 x .., where x = thread % 8, y = thread / 8. Where
+// there are fewer tiles than the device has room for, k is split over n_splits blocks, whose sums
+// go to scratch [n_splits][T][E] and are added in order by add_splits.
 //
-// tiled_logits, per step of 16 k, two buffers in shared memory, [16][128] of x and [16][64] of weights:
-//   1. registers: 16 columns of token `thread`, 8 columns of expert `thread % 64`, for the next step
+// tiled_logits, per step of 16 k, two buffers in shared memory, [16][128] of x and [16][64] of
+// weights:
+//   1. registers: 16 columns of token `thread`, 8 columns of expert `thread % 64`, for the next
+//   step
 //   2. 16 x 64 fmas on the current buffer
 //   3. registers, as float32, to the other buffer; barrier
 // Tokens and experts past the end are computed as copies of the last one and not stored.
@@ -26,7 +28,7 @@ constexpr int32_t tile_experts = 64;
 constexpr int32_t depth = 16;
 constexpr int32_t wanted_blocks = 384;  // about three on each multiprocessor of a large device
 constexpr int32_t most_splits = 32;
-constexpr int32_t fewest_steps = 8;     // of a split
+constexpr int32_t fewest_steps = 8;  // of a split
 
 // How the product is cut. No split is empty.
 struct Cut {
@@ -61,7 +63,7 @@ struct TiledInput {
     float* partial;  // null: one split
 };
 
-struct Tiles {
+struct alignas(16) Tiles {
     float x[2][depth][tile_tokens];
     float w[2][depth][tile_experts];
 };
@@ -89,8 +91,7 @@ struct Fetched {
         w.decode(in.weights.type, v);
         const int32_t first = 8 * static_cast<int32_t>(threadIdx.x / tile_experts);
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            tiles.w[buffer][first + i][threadIdx.x % tile_experts] = v[i];
+        for (int i = 0; i < 8; i++) tiles.w[buffer][first + i][threadIdx.x % tile_experts] = v[i];
     }
 };
 
@@ -146,10 +147,9 @@ __device__ void store_tile(const TiledInput& in, int64_t split_tokens, int32_t f
 
 template <bool wide_x, bool wide_w>
 __global__ void __launch_bounds__(n_threads, 3) tiled_logits(TiledInput in, TokenCount tokens) {
-    __shared__ __align__(16) Tiles tiles;
+    __shared__ Tiles tiles;
     const Cut cut = in.cut;
-    const auto first_expert =
-        static_cast<int32_t>(blockIdx.x % cut.expert_tiles) * tile_experts;
+    const auto first_expert = static_cast<int32_t>(blockIdx.x % cut.expert_tiles) * tile_experts;
     const auto rest = static_cast<int32_t>(blockIdx.x / cut.expert_tiles);
     const int32_t split = rest % cut.n_splits;
     const int32_t first_token = rest / cut.n_splits * tile_tokens;
@@ -195,8 +195,8 @@ TiledKernel tiled_kernel(bool wide_x, bool wide_w) {
 
 }  // namespace
 
-// With fewer than wanted_blocks tiles there are less than twice as many blocks; with more, one split.
-// The bound does not fall as n_tokens grows, the exact need would.
+// With fewer than wanted_blocks tiles there are less than twice as many blocks; with more, one
+// split. The bound does not fall as n_tokens grows, the exact need would.
 uint64_t tiled_scratch_bytes(int64_t n_tokens, int32_t n_experts_all, int32_t hidden) {
     const int64_t splits = std::min(most_splits, std::max(hidden / depth / fewest_steps, 1));
     const int64_t expert_tiles = (n_experts_all + tile_experts - 1) / tile_experts;
@@ -228,8 +228,7 @@ void run_tiled_logits(const RouterProduct& p, const TokenCount& tokens, std::byt
 
 void prepare_tiled_logits() {
     for (const bool wide_x : {false, true}) {
-        for (const bool wide_w : {false, true})
-            load("tiled_logits", tiled_kernel(wide_x, wide_w));
+        for (const bool wide_w : {false, true}) load("tiled_logits", tiled_kernel(wide_x, wide_w));
     }
     load("add_splits", add_splits);
 }

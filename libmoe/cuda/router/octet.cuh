@@ -1,5 +1,5 @@
-// Eight neighbouring values of a row of the router's operands, as they lie in memory, then as float32.
-// Whether they take two or four bytes each is fixed by the kernel, F16 or BF16 is not.
+// Eight neighbouring values of a row of the router's operands, as they lie in memory, then as
+// float32. Whether they take two or four bytes each is fixed by the kernel, F16 or BF16 is not.
 #pragma once
 
 #include "libmoe/cuda/device/element.cuh"
@@ -25,7 +25,8 @@ struct Octet {
             packet.load(element_at(rows.data, rows.type, index));
             for (int i = 0; i < (is_wide ? 8 : 4); i++) word[i] = packet.word[i];
         } else if constexpr (is_wide) {
-            for (int i = 0; i < 8; i++) word[i] = static_cast<const uint32_t*>(rows.data)[index + i];
+            for (int i = 0; i < 8; i++)
+                word[i] = static_cast<const uint32_t*>(rows.data)[index + i];
         } else {
             const auto* halves = static_cast<const uint16_t*>(rows.data) + index;
             for (int i = 0; i < 4; i++)

@@ -19,8 +19,8 @@ MOE_HOST_DEVICE inline bool comes_after(float key, int32_t index, const Place& p
 }
 
 // The first of keys[first], keys[first + step], ... after `last`.
-MOE_HOST_DEVICE inline Place next_of_lane(const float* keys, int32_t n, int32_t first,
-                                          int32_t step, const Place& last) {
+MOE_HOST_DEVICE inline Place next_of_lane(const float* keys, int32_t n, int32_t first, int32_t step,
+                                          const Place& last) {
     Place best{-infinity, -1};
     for (int32_t i = first; i < n; i += step) {
         const float key = keys[i];
@@ -45,8 +45,8 @@ class WarpOrder {
         const uint32_t rank = own_.index < 0 ? 0 : rank_of(own_.key);
         const uint32_t top = __reduce_max_sync(every_lane, rank);
         const bool wins = rank == top && own_.index >= 0;
-        const uint32_t first = __reduce_min_sync(
-            every_lane, wins ? static_cast<uint32_t>(own_.index) : 0xFFFFFFFFu);
+        const uint32_t first =
+            __reduce_min_sync(every_lane, wins ? static_cast<uint32_t>(own_.index) : 0xFFFFFFFFu);
         const auto index = static_cast<int32_t>(first);
         if (index >= 0 && index == own_.index)
             own_ = next_of_lane(keys_, n_, lane_index(), 32, own_);

@@ -1,9 +1,9 @@
-// Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions and
-// sums in the same order, so that ids and weights are the same to the bit.
+// Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions
+// and sums in the same order, so that ids and weights are the same to the bit.
 //
-// Shapes: logits [T, n], n = n_experts_all up to 8192, k up to 64. In a warp lane l owns the experts
-// l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores [n]; keys
-// [n] where a bias or groups make them differ from scores; a score per group.
+// Shapes: logits [T, n], n = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
+// experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
+// [n]; keys [n] where a bias or groups make them differ from scores; a score per group.
 //
 // 1. logits: published, rounded, capped, sanitised, into scores
 // 2. scores in place, unless the rule looks at the logits themselves
@@ -301,8 +301,8 @@ __global__ void __launch_bounds__(most_warps * 32)
 
     Slots<int32_t> ids;
     if (input.given_ids)
-        ids = take_ids(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r,
-                       faults);
+        ids =
+            take_ids(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r, faults);
     else if (r.selection == MOE_SELECT_HASH)
         ids = look_up_ids(input, t, faults);
     else if (on_logits)
