@@ -150,7 +150,7 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
                        {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
         const CombineOutput out =
             output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
-        run_store_rows(results.data, results.type, results.width, scratch.rows.place, n,
+        run_store_rows(setup.device, results.data, results.type, results.width, scratch.rows.place, n,
                        static_cast<int32_t>(results.width), out.data, out.type, out.stride,
                        p.stream());
     }

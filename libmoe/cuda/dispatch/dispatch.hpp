@@ -29,7 +29,8 @@ struct SortInput {
 void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
               const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream);
 
-// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer.
+// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer. Slot and
+// place of token t are t.
 void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const Rows& rows,
                      const TileRule& rule, cudaStream_t stream);
 
@@ -63,5 +64,7 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
                 std::byte* blocks, cudaStream_t stream);
 
 void prepare_dispatch();
+void prepare_sort();  // the parts of it in sort.cu and gather.cu
+void prepare_gather();
 
 }  // namespace moe::cuda

@@ -1,0 +1,252 @@
+// Rows back to tokens: the weighted sum over a token's slots with all that is added to it, and the
+// copy of rows to slots.
+//
+// A block takes one token and 128 x n neighbouring columns, n = 8 where every pointer and stride
+// allows 16-byte accesses, else 1.
+//   1. threads j < k put row, weight and expert of slot j into shared memory
+//   2. rows of y in slot order, several loads at a time on their way, each added by one fma
+//   3. identity experts, down biases, the sum made before, the shared expert, in this order
+//   4. scale, add what out holds, one rounding
+// out may be `routed` itself: a thread reads its columns before it writes them.
+#include "libmoe/cuda/combine/combine.hpp"
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/runtime/launch.cuh"
+#include "libmoe/layer/routing_math.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int n_threads = 128;
+constexpr int32_t most_slots = 64;
+constexpr int32_t most_at_once = 8;
+
+// What a block knows of its token.
+struct TokenSlots {
+    int64_t row[most_slots + most_at_once];  // where its row of y begins, in elements; -1: none
+    float row_weight[most_slots + most_at_once];
+    float identity_weight[most_slots];
+    bool is_identity[most_slots];
+    int32_t biased_expert[most_slots];  // -1: none
+};
+
+__device__ void read_slot(const CombineInput& in, int32_t t, int32_t j, TokenSlots& slots) {
+    const int64_t slot = static_cast<int64_t>(t) * in.top_k + j;
+    const int32_t id = in.ids ? in.ids[slot] : -1;
+    const float weight = in.weights ? in.weights[slot] : 1.0f;
+    const bool is_routed = id >= 0 && id < in.n_experts;
+    const int64_t place = in.place ? in.place[slot] : 0;
+    const int64_t row =
+        in.place ? place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
+    slots.row[j] = in.y && place >= 0 && (is_routed || !in.ids) ? row : -1;
+    slots.row_weight[j] = in.weighted ? weight : 1.0f;
+    slots.identity_weight[j] = weight;
+    slots.is_identity[j] = in.x && id >= in.n_experts && id < in.n_experts_all;
+    slots.biased_expert[j] = in.down_bias && is_routed ? id : -1;
+}
+
+// All slots of token t; ends with a barrier.
+__device__ void read_slots(const CombineInput& in, int32_t t, TokenSlots& slots) {
+    const auto j = static_cast<int32_t>(threadIdx.x);
+    if (j < in.top_k)
+        read_slot(in, t, j, slots);
+    else if (j < in.top_k + most_at_once)
+        slots.row[j] = -1;
+    __syncthreads();
+}
+
+template <int n>
+__device__ void add_scaled(float (&sum)[n], float factor, const float (&values)[n]) {
+#pragma unroll
+    for (int i = 0; i < n; i++) sum[i] = fmaf(factor, values[i], sum[i]);
+}
+
+template <moe_type y_type, int n>
+__device__ void add_rows(const CombineInput& in, const TokenSlots& slots, int64_t column,
+                         float (&sum)[n]) {
+    constexpr int32_t at_once = y_type == MOE_TYPE_F32 && n > 1 ? most_at_once / 2 : most_at_once;
+    for (int32_t j = 0; j < in.top_k; j += at_once) {
+        Packet<y_type, n> packet[at_once];
+#pragma unroll
+        for (int32_t i = 0; i < at_once; i++) {
+            const int64_t row = slots.row[j + i];
+            if (row >= 0) packet[i].load(element_at(in.y, y_type, row + column));
+        }
+#pragma unroll
+        for (int32_t i = 0; i < at_once; i++) {
+            if (slots.row[j + i] < 0) continue;
+            const float weight = slots.row_weight[j + i];
+#pragma unroll
+            for (int c = 0; c < n; c++) sum[c] = fmaf(weight, packet[i].value(c), sum[c]);
+        }
+    }
+}
+
+template <int n>
+__device__ void add_identity(const CombineInput& in, const TokenSlots& slots, int32_t t,
+                             int64_t column, float (&sum)[n]) {
+    if (!in.x) return;
+    float x[n];
+    load_values(in.x, in.x_type, t * in.x_stride + column, x);
+    for (int32_t j = 0; j < in.top_k; j++)
+        if (slots.is_identity[j]) add_scaled(sum, slots.identity_weight[j], x);
+}
+
+template <int n>
+__device__ void add_bias(const CombineInput& in, const TokenSlots& slots, int64_t column,
+                         float (&sum)[n]) {
+    if (!in.down_bias) return;
+    for (int32_t j = 0; j < in.top_k; j++) {
+        const int64_t expert = slots.biased_expert[j];
+        if (expert < 0) continue;
+        float bias[n];
+        load_values(in.down_bias, MOE_TYPE_F32, expert * in.width + column, bias);
+        add_scaled(sum, slots.row_weight[j], bias);
+    }
+}
+
+template <int n>
+__device__ void add_sums(const CombineInput& in, int32_t t, int64_t column, float (&sum)[n]) {
+    float values[n];
+    if (in.routed) {
+        load_values(in.routed, in.routed_type, t * in.routed_stride + column, values);
+        add_scaled(sum, 1.0f, values);
+    }
+    if (in.shared) {
+        const float gate = in.shared_gate ? routing_math::sigmoid(in.shared_gate[t]) : 1.0f;
+        load_values(in.shared, in.shared_type, t * in.shared_stride + column, values);
+        add_scaled(sum, in.shared_scale * gate, values);
+    }
+}
+
+template <int n>
+__device__ void store_sum(const CombineInput& in, const CombineOutput& out, int32_t t,
+                          int64_t column, float (&sum)[n]) {
+    const int64_t index = t * out.stride + column;
+    float before[n] = {};
+    if (out.accumulate) load_values(out.data, out.type, index, before);
+#pragma unroll
+    for (int i = 0; i < n; i++) sum[i] = before[i] + in.scale * sum[i];
+    store_values(out.data, out.type, index, sum);
+}
+
+template <moe_type y_type, int n>
+__global__ void __launch_bounds__(n_threads)
+    combine_slots(CombineInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
+    __shared__ TokenSlots slots;
+    const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
+    if (t >= true_tokens(tokens)) return;
+    read_slots(in, t, slots);
+    const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
+    if (column >= in.width) return;
+    float sum[n] = {};
+    add_rows<y_type>(in, slots, column, sum);
+    add_identity(in, slots, t, column, sum);
+    add_bias(in, slots, column, sum);
+    add_sums(in, t, column, sum);
+    store_sum(in, out, t, column, sum);
+}
+
+// ---- copies
+
+struct CopyInput {
+    const void* y;
+    moe_type y_type;
+    int64_t y_stride;
+    const int32_t* place;  // [T k]; null: row t k + j
+    int32_t top_k;
+    int32_t width;
+    bool zero_missing;  // slots without a row: zero, or not written
+};
+
+template <int n>
+__global__ void __launch_bounds__(n_threads)
+    copy_rows(CopyInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
+    const auto slot = static_cast<int64_t>(blockIdx.x / column_blocks);
+    if (slot >= static_cast<int64_t>(true_tokens(tokens)) * in.top_k) return;
+    const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
+    const int64_t row = in.place ? in.place[slot] : slot;
+    if (column >= in.width || (row < 0 && !in.zero_missing)) return;
+    float values[n] = {};
+    if (row >= 0) load_values(in.y, in.y_type, row * in.y_stride + column, values);
+    const int64_t index = slot / in.top_k * out.stride + slot % in.top_k * in.width + column;
+    store_values(out.data, out.type, index, values);
+}
+
+// ---- host
+
+bool takes_packets_or_null(const void* data, int64_t stride) {
+    return !data || takes_packets(data, stride);
+}
+
+bool all_take_packets(const CombineInput& in, const CombineOutput& out) {
+    return takes_packets_or_null(in.y, in.y_stride) && in.y_token_stride % 8 == 0 &&
+           takes_packets_or_null(in.x, in.x_stride) &&
+           takes_packets_or_null(in.down_bias, in.width) &&
+           takes_packets_or_null(in.routed, in.routed_stride) &&
+           takes_packets_or_null(in.shared, in.shared_stride) &&
+           takes_packets(out.data, out.stride) && in.width % 8 == 0;
+}
+
+int32_t column_blocks_of(int32_t width, bool packets) {
+    const int32_t columns = n_threads * (packets ? 8 : 1);
+    return (width + columns - 1) / columns;
+}
+
+using CombineKernel = void (*)(CombineInput, TokenCount, CombineOutput, int32_t);
+
+template <int n>
+CombineKernel combine_kernel(moe_type y_type) {
+    if (y_type == MOE_TYPE_F32) return combine_slots<MOE_TYPE_F32, n>;
+    if (y_type == MOE_TYPE_F16) return combine_slots<MOE_TYPE_F16, n>;
+    return combine_slots<MOE_TYPE_BF16, n>;
+}
+
+void copy(const CopyInput& in, const TokenCount& tokens, const CombineOutput& out,
+          cudaStream_t stream) {
+    const bool packets = takes_packets(in.y, in.y_stride) && takes_packets(out.data, out.stride) &&
+                         in.width % 8 == 0;
+    const int32_t column_blocks = column_blocks_of(in.width, packets);
+    launch("copy_rows", packets ? copy_rows<8> : copy_rows<1>,
+           int64_t{tokens.n} * in.top_k * column_blocks, n_threads, 0, stream, in, tokens, out,
+           column_blocks);
+}
+
+}  // namespace
+
+void run_combine(const DeviceFacts&, const CombineInput& input, const TokenCount& tokens,
+                 const CombineOutput& output, cudaStream_t stream) {
+    const bool packets = all_take_packets(input, output);
+    const int32_t column_blocks = column_blocks_of(input.width, packets);
+    launch("combine_slots",
+           packets ? combine_kernel<8>(input.y_type) : combine_kernel<1>(input.y_type),
+           int64_t{tokens.n} * column_blocks, n_threads, 0, stream, input, tokens, output,
+           column_blocks);
+}
+
+void run_store_slots(const DeviceFacts&, const void* y, moe_type y_type, int64_t y_stride,
+                     const int32_t* place, int32_t top_k, int32_t width, const TokenCount& tokens,
+                     void* out, moe_type out_type, int64_t out_stride, cudaStream_t stream) {
+    copy({y, y_type, y_stride, place, top_k, width, true}, tokens,
+         {out, out_type, out_stride, false}, stream);
+}
+
+void run_store_rows(const DeviceFacts&, const void* y, moe_type y_type, int64_t y_stride,
+                    const int32_t* place, int32_t n_rows, int32_t width, void* out,
+                    moe_type out_type, int64_t out_stride, cudaStream_t stream) {
+    copy({y, y_type, y_stride, place, 1, width, false}, {n_rows, nullptr, 0},
+         {out, out_type, out_stride, false}, stream);
+}
+
+void prepare_combine() {
+    for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
+        load("combine_slots", combine_kernel<8>(type));
+        load("combine_slots", combine_kernel<1>(type));
+    }
+    load("copy_rows", copy_rows<8>);
+    load("copy_rows", copy_rows<1>);
+    prepare_norm();
+}
+
+}  // namespace moe::cuda

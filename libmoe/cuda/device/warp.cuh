@@ -1,0 +1,46 @@
+// Sums and maxima over a warp and a block, in a fixed order.
+#pragma once
+
+#include <cstdint>
+
+#include "libmoe/layer/routing_math.hpp"
+
+namespace moe::cuda {
+
+constexpr unsigned every_lane = 0xFFFFFFFFu;
+
+__device__ inline int32_t lane_index() {
+    return static_cast<int32_t>(threadIdx.x % 32);
+}
+
+__device__ inline int32_t warp_index() {
+    return static_cast<int32_t>(threadIdx.x / 32);
+}
+
+// The second half of routing_math::sum_in_lanes: lanes 16, 8, 4, 2 and 1 apart. Every lane gets it.
+__device__ inline float warp_sum(float value) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2)
+        value = routing_math::add(value, __shfl_xor_sync(every_lane, value, apart));
+    return value;
+}
+
+// Of values without NaN.
+__device__ inline float warp_max(float value) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2)
+        value = fmaxf(value, __shfl_xor_sync(every_lane, value, apart));
+    return value;
+}
+
+// Warps in order; every thread gets it. partial: one float per warp in shared memory.
+__device__ inline float block_sum(float value, float* partial) {
+    const float own = warp_sum(value);
+    if (lane_index() == 0) partial[warp_index()] = own;
+    __syncthreads();
+    float sum = 0.0f;
+    for (int w = 0; w < static_cast<int>(blockDim.x / 32); w++) sum += partial[w];
+    return sum;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,129 @@
+// Rows of x into token blocks of bfloat16, the operand of the grouped kernels
+// (experts/experts.hpp).
+//
+// Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
+// of row r lies at chunk c ^ (r & 7) and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
+//
+// A warp takes four rows and up to four blocks; eight lanes a row. Per block:
+//   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7: the pairs of t for chunks 4 u .. 4 u + 3
+//   2. the four lanes with one u transpose their 4 x 4 pairs, which gives lane (t, u) chunk 4 u + t
+//   3. the eight lanes store 128 contiguous bytes
+// Rows beyond the last one used (rounded up to row_alignment) are left alone. capacity is a
+// multiple of row_alignment.
+#include <algorithm>
+
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/device/warp.cuh"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/runtime/launch.cuh"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int n_threads = 256;
+constexpr int32_t rows_at_once = 4;
+constexpr int32_t blocks_at_once = 4;
+
+// Four pairs of bfloat16.
+struct Pairs {
+    uint32_t at[4];
+};
+
+__device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packets) {
+    Pairs pairs;
+    if (packets && input.in.type == MOE_TYPE_BF16) {
+        Packet<MOE_TYPE_BF16, 8> raw;
+        raw.load(element_at(input.in.data, MOE_TYPE_BF16, index));
+        for (int i = 0; i < 4; i++) pairs.at[i] = raw.word[i];
+        return pairs;
+    }
+    float v[8];
+    if (packets)
+        load_values(input.in.data, input.in.type, index, v);
+    else
+        for (int i = 0; i < 8; i++) v[i] = load_value(input.in.data, input.in.type, index + i);
+    for (int i = 0; i < 4; i++) pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], MOE_TYPE_BF16);
+    return pairs;
+}
+
+// Between lanes whose t differs in one bit, `apart` lanes from each other: the upper lane's `low`
+// for the lower lane's `high`.
+__device__ void exchange(uint32_t& low, uint32_t& high, int apart) {
+    const bool is_upper = lane_index() & apart;
+    const uint32_t got = __shfl_xor_sync(every_lane, is_upper ? low : high, apart);
+    if (is_upper)
+        low = got;
+    else
+        high = got;
+}
+
+// at[i] of lane t becomes at[t] of lane i, lanes 2 apart.
+__device__ void transpose(Pairs& p) {
+    exchange(p.at[0], p.at[1], 2);
+    exchange(p.at[2], p.at[3], 2);
+    exchange(p.at[0], p.at[2], 4);
+    exchange(p.at[1], p.at[3], 4);
+}
+
+__device__ int32_t rows_used(const Rows& rows) {
+    const int32_t last = rows.n_experts - 1;
+    const int64_t used = round_up_to(int64_t{rows.begin[last]} + rows.count[last], row_alignment);
+    return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
+}
+
+// Row of the input for row r, -1: zeros.
+__device__ int32_t source_row(const GatherInput& input, const Rows& rows, int32_t r) {
+    if (!input.in.index) return rows.slot[r] < 0 ? -1 : r;
+    const int32_t index = input.in.index[r];
+    return index < 0 ? -1 : index / input.in.divisor;
+}
+
+__global__ void __launch_bounds__(n_threads)
+    gather_rows(GatherInput input, Rows rows, bool packets, std::byte* blocks) {
+    const int32_t n_blocks = input.width / 64;
+    const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;
+    const int64_t n_items = int64_t{rows_used(rows) / rows_at_once} * n_groups;
+    const int64_t n_warps = int64_t{gridDim.x} * (n_threads / 32);
+    const int32_t q = lane_index() % 8;
+    const int32_t chunk = 4 * (q % 2) + q / 2;
+    for (int64_t item = int64_t{blockIdx.x} * (n_threads / 32) + warp_index(); item < n_items;
+         item += n_warps) {
+        const auto r = static_cast<int32_t>(item / n_groups) * rows_at_once + lane_index() / 8;
+        const auto first = static_cast<int32_t>(item % n_groups) * blocks_at_once;
+        const int32_t from = source_row(input, rows, r);
+        Pairs pairs[blocks_at_once];
+#pragma unroll
+        for (int32_t i = 0; i < blocks_at_once; i++) {
+            pairs[i] = {};
+            if (from >= 0 && first + i < n_blocks)
+                pairs[i] =
+                    load_pairs(input, from * input.in.stride + (first + i) * 64 + 8 * q, packets);
+        }
+#pragma unroll
+        for (int32_t i = 0; i < blocks_at_once; i++) {
+            transpose(pairs[i]);
+            if (first + i >= n_blocks) continue;
+            const int64_t row = int64_t{first + i} * rows.capacity + r;
+            *reinterpret_cast<uint4*>(blocks + row * 128 + (chunk ^ (r & 7)) * 16) =
+                make_uint4(pairs[i].at[0], pairs[i].at[1], pairs[i].at[2], pairs[i].at[3]);
+        }
+    }
+}
+
+}  // namespace
+
+void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
+                std::byte* blocks, cudaStream_t stream) {
+    const int64_t groups = (input.width / 64 + blocks_at_once - 1) / blocks_at_once;
+    const int64_t items = int64_t{rows.capacity} / rows_at_once * groups;
+    const int64_t n_blocks = (items + n_threads / 32 - 1) / (n_threads / 32);
+    launch("gather_rows", gather_rows, std::min<int64_t>(n_blocks, 8 * device.n_sms), n_threads, 0,
+           stream, input, rows, takes_packets(input.in.data, input.in.stride), blocks);
+}
+
+void prepare_gather() {
+    load("gather_rows", gather_rows);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,429 @@
+// A stable counting sort of slots by local expert, without atomics whose order would show: the same
+// ids give the same rows.
+//
+// Shapes: ids [T, k] dense, n_slots = T k below 2^31, n_local up to 4096. Slots of tokens beyond
+// the true number, and those without a local expert, have no row. Experts begin on a multiple of
+// `align`.
+//
+// Up to small_slots slots, one block (sort_small):
+//   1. count the slots of each expert in shared memory
+//   2. scan: first row and first tile of each expert, the tiles themselves
+//   3. place: warps take turns in the order of their slots; inside a warp the lanes with one expert
+//      find each other by match_any, so a slot's rank is what earlier turns left in the expert's
+//      cursor plus the number of lower lanes with its expert
+//   4. fill the padding with -1
+// More slots, cut into runs of run_slots (few blocks, so that the matrix of counts stays small):
+//   1. count_runs: counts [n_local][n_runs]
+//   2. scan_runs: a warp per expert turns its counts into those of the runs before, and sums them
+//   3. place_experts: one block, step 2 above
+//   4. place_runs: a block per run, steps 3 and 4 above with cursors that start at the run's counts
+// Shared memory, int32: counts [n_local], then first tiles or cursors [n_local].
+#include <algorithm>
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/warp.cuh"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/runtime/launch.cuh"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int32_t most_threads = 1024;
+constexpr int32_t small_slots = 4096;
+constexpr int32_t most_local = 4096;
+constexpr int32_t most_runs = 256;
+constexpr int32_t turn_groups = 4;  // groups of 32 slots that a warp takes in one turn
+
+// Either rows for the experts' kernels (begin, count, slot, place, tiles) or the public outputs of
+// dispatch (offsets, counts, slot).
+struct SortTarget {
+    int32_t* begin;
+    int32_t* count;
+    int32_t* place;
+    Tile* tiles;
+    int32_t* n_tiles;
+    int64_t* offsets;
+    int64_t* counts;
+    int32_t* slot;
+    int64_t capacity;
+    int64_t align;
+    int32_t max_tiles;
+    TileRule rule;
+};
+
+struct Slice32 {
+    int32_t first, end;
+};
+
+__device__ int64_t first_row(const SortTarget& target, int32_t e) {
+    return target.offsets ? target.offsets[e] : target.begin[e];
+}
+
+// -1: no row.
+__device__ int32_t local_expert(const SortInput& input, int32_t slot, bool& is_bad) {
+    is_bad = false;
+    const int32_t id = input.ids[slot];
+    if (id < 0 || id >= input.n_ids) return -1;
+    const int32_t local = input.local_of ? input.local_of[id] : id;
+    if (local >= 0 && local < input.n_local) return local;
+    is_bad = local != -1;
+    return -1;
+}
+
+__device__ int32_t local_expert(const SortInput& input, int32_t slot) {
+    bool is_bad;
+    return local_expert(input, slot, is_bad);
+}
+
+__device__ void fill(int32_t* values, int32_t n, int32_t value) {
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x))
+        values[i] = value;
+}
+
+// counts, zero before, of the slots; ends with a barrier.
+__device__ void count_slots(const SortInput& input, Slice32 slots, int32_t* counts,
+                            FaultWords* faults) {
+    int32_t n_bad = 0;
+    for (int64_t s = slots.first + int64_t{threadIdx.x}; s < slots.end; s += blockDim.x) {
+        bool is_bad;
+        const int32_t e = local_expert(input, static_cast<int32_t>(s), is_bad);
+        if (e >= 0) atomicAdd(&counts[e], 1);
+        n_bad += is_bad;
+    }
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    __syncthreads();
+}
+
+// ---- scan
+
+struct Sums {
+    int64_t rows;
+    int32_t tiles;
+};
+
+__device__ Sums operator+(const Sums& a, const Sums& b) {
+    return {a.rows + b.rows, a.tiles + b.tiles};
+}
+
+// Sums of the lower lanes.
+__device__ Sums before_in_warp(const Sums& own) {
+    Sums up_to = own;
+#pragma unroll
+    for (int apart = 1; apart < 32; apart *= 2) {
+        const Sums lower{__shfl_up_sync(every_lane, up_to.rows, apart),
+                         __shfl_up_sync(every_lane, up_to.tiles, apart)};
+        if (lane_index() >= apart) up_to = up_to + lower;
+    }
+    return {up_to.rows - own.rows, up_to.tiles - own.tiles};
+}
+
+// Sums of the lower threads; total of all.
+__device__ Sums before_in_block(const Sums& own, Sums& total) {
+    __shared__ Sums of_warp[most_threads / 32];
+    const Sums in_warp = before_in_warp(own);
+    if (lane_index() == 31) of_warp[warp_index()] = in_warp + own;
+    __syncthreads();
+    Sums lower{};
+    total = {};
+    for (int32_t w = 0; w < static_cast<int32_t>(blockDim.x / 32); w++) {
+        if (w == warp_index()) lower = total;
+        total = total + of_warp[w];
+    }
+    return lower + in_warp;
+}
+
+__device__ Sums sums_of_expert(const SortTarget& target, int32_t count) {
+    return {round_up_to(count, target.align),
+            target.tiles ? tiles_of_expert(target.rule, count) : 0};
+}
+
+__device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin, int32_t count) {
+    if (target.begin) target.begin[e] = static_cast<int32_t>(begin);
+    if (target.count) target.count[e] = count;
+    if (target.offsets) target.offsets[e] = begin;
+    if (target.counts) target.counts[e] = count;
+}
+
+__device__ void store_tiles(const SortTarget& target, const int32_t* counts,
+                            const int32_t* first_tile, int32_t n_local, int32_t n_tiles) {
+    const int32_t n = n_tiles < target.max_tiles ? n_tiles : target.max_tiles;
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x)) {
+        const int32_t e = expert_of_tile(first_tile, n_local, i);
+        target.tiles[i] = cut_tile(target.rule, e, target.begin[e], counts[e], i - first_tile[e]);
+    }
+    if (threadIdx.x == 0) *target.n_tiles = n;
+}
+
+// From counts to begin, count and tiles. Each thread looks after neighbouring experts. Begins of
+// this block's experts may be read by all its threads afterwards.
+__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts,
+                                int32_t* first_tile) {
+    const int32_t each =
+        (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
+    const int32_t first = static_cast<int32_t>(threadIdx.x) * each;
+    const int32_t end = first + each < n_local ? first + each : n_local;
+    Sums own{};
+    for (int32_t e = first; e < end; e++) own = own + sums_of_expert(target, counts[e]);
+    Sums total;
+    Sums at = before_in_block(own, total);
+    for (int32_t e = first; e < end; e++) {
+        store_expert(target, e, at.rows, counts[e]);
+        first_tile[e] = at.tiles;
+        at = at + sums_of_expert(target, counts[e]);
+    }
+    if (target.offsets && threadIdx.x == 0) target.offsets[n_local] = total.rows;
+    __syncthreads();
+    if (target.tiles) store_tiles(target, counts, first_tile, n_local, total.tiles);
+}
+
+// ---- place
+
+struct Ranked {
+    int32_t slot;
+    int32_t expert;  // -1: no row
+    int32_t rank;    // among the lanes of the warp with this expert
+    int32_t n_same;
+};
+
+__device__ Ranked rank_in_warp(const SortInput& input, int32_t slot, int32_t end) {
+    const int32_t e = slot < end ? local_expert(input, slot) : -1;
+    const unsigned same = __match_any_sync(every_lane, e);
+    const unsigned lower = same & ((1u << lane_index()) - 1u);
+    return {slot, e, __popc(lower), __popc(same)};
+}
+
+// The expert's cursor, advanced by the warp's slots; answers what it was.
+__device__ int32_t take_turn(const Ranked& r, int32_t* cursor) {
+    const int32_t before = r.expert >= 0 ? cursor[r.expert] : 0;
+    __syncwarp();
+    if (r.expert >= 0 && r.rank == 0) cursor[r.expert] = before + r.n_same;
+    __syncwarp();
+    return before;
+}
+
+__device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t before, int32_t end) {
+    if (r.slot >= end) return;
+    const int64_t row = r.expert < 0 ? -1 : first_row(target, r.expert) + before + r.rank;
+    const bool fits = row >= 0 && row < target.capacity;
+    if (fits) target.slot[row] = r.slot;
+    if (target.place) target.place[r.slot] = fits ? static_cast<int32_t>(row) : -1;
+}
+
+// Rows of slots, in turns: the warps of the block in order, each turn_groups times 32 slots.
+__device__ void place_slots(const SortInput& input, Slice32 slots, const SortTarget& target,
+                            int32_t* cursor) {
+    constexpr int32_t turn_slots = 32 * turn_groups;
+    const auto n_warps = static_cast<int32_t>(blockDim.x / 32);
+    for (int64_t base = slots.first; base < slots.end; base += n_warps * turn_slots) {
+        const int64_t own = base + warp_index() * turn_slots;
+        Ranked ranked[turn_groups];
+        int32_t before[turn_groups] = {};
+#pragma unroll
+        for (int32_t g = 0; g < turn_groups; g++) {
+            const int64_t slot = own + 32 * g + lane_index();
+            ranked[g] = rank_in_warp(
+                input, static_cast<int32_t>(slot < slots.end ? slot : slots.end), slots.end);
+        }
+        const int64_t left = (slots.end - base + turn_slots - 1) / turn_slots;
+        for (int32_t turn = 0; turn < (left < n_warps ? left : n_warps); turn++) {
+            if (turn == warp_index()) {
+#pragma unroll
+                for (int32_t g = 0; g < turn_groups; g++) before[g] = take_turn(ranked[g], cursor);
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int32_t g = 0; g < turn_groups; g++)
+            store_slot(target, ranked[g], before[g], slots.end);
+    }
+}
+
+// Slots beyond the true tokens.
+__device__ void clear_places(const SortTarget& target, int64_t first, int64_t end) {
+    if (!target.place) return;
+    for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) target.place[s] = -1;
+}
+
+// Entry i of all the padding that there could be: align - 1 entries for each expert.
+__device__ void fill_padding(const SortTarget& target, int32_t n_local, const int32_t* counts,
+                             int64_t first, int64_t step) {
+    if (target.align < 2) return;
+    const int64_t most = target.align - 1;
+    for (int64_t i = first; i < n_local * most; i += step) {
+        const auto e = static_cast<int32_t>(i / most);
+        const int64_t row = counts[e] + i % most;
+        if (row >= round_up_to(counts[e], target.align)) continue;
+        const int64_t at = first_row(target, e) + row;
+        if (at < target.capacity) target.slot[at] = -1;
+    }
+}
+
+// ---- kernels
+
+__device__ int32_t true_slots(const SortInput& input, const TokenCount& tokens) {
+    return true_tokens(tokens) * input.top_k;
+}
+
+__global__ void __launch_bounds__(most_threads)
+    sort_small(SortInput input, TokenCount tokens, SortTarget target, FaultWords* faults) {
+    extern __shared__ int32_t shared[];
+    int32_t* counts = shared;
+    int32_t* cursor = shared + input.n_local;
+    const Slice32 slots{0, true_slots(input, tokens)};
+    fill(counts, input.n_local, 0);
+    __syncthreads();
+    count_slots(input, slots, counts, faults);
+    lay_out_experts(target, input.n_local, counts, cursor);
+    __syncthreads();
+    fill(cursor, input.n_local, 0);
+    __syncthreads();
+    place_slots(input, slots, target, cursor);
+    fill_padding(target, input.n_local, counts, threadIdx.x, blockDim.x);
+    clear_places(target, slots.end, int64_t{tokens.n} * input.top_k);
+}
+
+struct Runs {
+    int32_t n;
+    int32_t slots;    // of a run
+    int32_t* counts;  // [n_local][n]
+    int32_t* totals;  // [n_local]
+};
+
+__device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
+    const int64_t first = int64_t{blockIdx.x} * runs.slots;
+    const int64_t end = first + runs.slots;
+    return {static_cast<int32_t>(first < n_slots ? first : n_slots),
+            static_cast<int32_t>(end < n_slots ? end : n_slots)};
+}
+
+__global__ void __launch_bounds__(most_threads)
+    count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
+    extern __shared__ int32_t counts[];
+    fill(counts, input.n_local, 0);
+    __syncthreads();
+    count_slots(input, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
+         e += static_cast<int32_t>(blockDim.x))
+        runs.counts[int64_t{e} * runs.n + blockIdx.x] = counts[e];
+}
+
+__global__ void scan_runs(Runs runs, int32_t n_local) {
+    const auto e = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
+    if (e >= n_local) return;
+    int32_t* counts = runs.counts + int64_t{e} * runs.n;
+    int64_t total = 0;
+    for (int32_t base = 0; base < runs.n; base += 32) {
+        const int32_t r = base + lane_index();
+        const int64_t own = r < runs.n ? counts[r] : 0;
+        const int64_t before = total + before_in_warp({own, 0}).rows;
+        if (r < runs.n) counts[r] = static_cast<int32_t>(before);
+        total = __shfl_sync(every_lane, before + own, 31);
+    }
+    if (lane_index() == 0) runs.totals[e] = static_cast<int32_t>(total);
+}
+
+__global__ void __launch_bounds__(most_threads)
+    place_experts(Runs runs, int32_t n_local, SortTarget target) {
+    extern __shared__ int32_t shared[];
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
+         e += static_cast<int32_t>(blockDim.x))
+        shared[e] = runs.totals[e];
+    __syncthreads();
+    lay_out_experts(target, n_local, shared, shared + n_local);
+}
+
+__global__ void __launch_bounds__(most_threads)
+    place_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
+    extern __shared__ int32_t cursor[];
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
+         e += static_cast<int32_t>(blockDim.x))
+        cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];
+    __syncthreads();
+    const int32_t n_slots = true_slots(input, tokens);
+    place_slots(input, slots_of_run(runs, n_slots), target, cursor);
+    fill_padding(target, input.n_local, runs.totals, int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                 int64_t{gridDim.x} * blockDim.x);
+    const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
+    clear_places(target, all.first > n_slots ? all.first : n_slots, all.end);
+}
+
+// ---- host
+
+Runs cut_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
+    const int64_t even = (n_slots + most_runs - 1) / most_runs;
+    Runs runs{};
+    runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, 2048), 1024));
+    runs.n = static_cast<int32_t>((n_slots + runs.slots - 1) / runs.slots);
+    runs.totals = reinterpret_cast<int32_t*>(scratch);
+    runs.counts = runs.totals + n_local;
+    return runs;
+}
+
+void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
+               FaultWords* faults, cudaStream_t stream) {
+    const int32_t n_local = input.n_local;
+    const Runs runs = cut_runs(int64_t{tokens.n} * input.top_k, n_local, input.scratch);
+    const size_t bytes = static_cast<size_t>(n_local) * 4;
+    launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
+           faults);
+    launch("scan_runs", scan_runs, (n_local + 3) / 4, 128, 0, stream, runs, n_local);
+    launch("place_experts", place_experts, 1, most_threads, 2 * bytes, stream, runs, n_local,
+           target);
+    launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
+           target);
+}
+
+void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
+          FaultWords* faults, cudaStream_t stream) {
+    const int64_t n_slots = int64_t{tokens.n} * input.top_k;
+    if (n_slots > small_slots) return sort_runs(input, tokens, target, faults, stream);
+    const bool is_tiny = n_slots <= 512 && input.n_local <= 512;
+    launch("sort_small", sort_small, 1, is_tiny ? 256 : most_threads,
+           static_cast<size_t>(input.n_local) * 8, stream, input, tokens, target, faults);
+}
+
+}  // namespace
+
+uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
+    if (n_slots <= small_slots) return 0;
+    const Runs runs = cut_runs(n_slots, n_local, nullptr);
+    return static_cast<uint64_t>(n_local) * (static_cast<uint64_t>(runs.n) + 1) * 4;
+}
+
+void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
+              const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream) {
+    SortTarget target{};
+    target.begin = rows.begin;
+    target.count = rows.count;
+    target.place = rows.place;
+    target.tiles = rows.tiles;
+    target.n_tiles = rows.n_tiles;
+    target.slot = rows.slot;
+    target.capacity = rows.capacity;
+    target.align = row_alignment;
+    target.max_tiles = rows.max_tiles;
+    target.rule = rule;
+    sort(input, tokens, target, faults, stream);
+}
+
+void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
+                  const DispatchOutput& output, FaultWords* faults, cudaStream_t stream) {
+    SortTarget target{};
+    target.offsets = output.offsets;
+    target.counts = output.counts;
+    target.slot = output.row_ids;
+    target.capacity = output.row_capacity;
+    target.align = std::max(output.block_rows, 1);
+    sort(input, tokens, target, faults, stream);
+}
+
+void prepare_sort() {
+    load("sort_small", sort_small, 2 * most_local * 4);
+    load("count_runs", count_runs);
+    load("scan_runs", scan_runs);
+    load("place_experts", place_experts);
+    load("place_runs", place_runs);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,46 @@
+// How the rows of an expert are cut into tiles, and where rows and tiles of an expert begin: plain
+// arithmetic for the host and the device.
+#pragma once
+
+#include "libmoe/base/host_device.hpp"
+#include "libmoe/cuda/rows.hpp"
+
+namespace moe::cuda {
+
+MOE_HOST_DEVICE constexpr int64_t round_up_to(int64_t value, int64_t step) {
+    return (value + step - 1) / step * step;
+}
+
+MOE_HOST_DEVICE constexpr int32_t tiles_of_expert(const TileRule& rule, int32_t count) {
+    return static_cast<int32_t>((int64_t{count} + rule.max_rows - 1) / rule.max_rows);
+}
+
+// Tile `index` of an expert whose `count` rows start at `begin`. max_rows is a multiple of the
+// granule, so that no tile is larger than it and none is empty.
+MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, int32_t begin,
+                                        int32_t count, int32_t index) {
+    const int32_t n_tiles = tiles_of_expert(rule, count);
+    const int64_t even = (int64_t{count} + n_tiles - 1) / n_tiles;
+    const auto size = static_cast<int32_t>(round_up_to(even, rule.granule));
+    const int32_t first = index * size;
+    const int32_t n_rows = count - first < size ? count - first : size;
+    return {expert, begin + first, n_rows, static_cast<int32_t>(round_up_to(n_rows, rule.granule))};
+}
+
+// Last expert whose first tile is at or before `tile`: first[e] ascends, experts without tiles
+// share the value of the next one.
+MOE_HOST_DEVICE inline int32_t expert_of_tile(const int32_t* first, int32_t n_experts,
+                                              int32_t tile) {
+    int32_t low = 0;
+    int32_t high = n_experts;
+    while (high - low > 1) {
+        const int32_t middle = (low + high) / 2;
+        if (first[middle] <= tile)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,62 @@
+// The order of selection, "largest key first, then lowest index", walked by one warp: lane l looks
+// after the keys l, l + 32, ... Keys hold no NaN.
+#pragma once
+
+#include "libmoe/cuda/device/warp.cuh"
+
+namespace moe::cuda {
+
+constexpr float infinity = __builtin_huge_valf();
+
+// A place in the order; index -1: past the end.
+struct Place {
+    float key = infinity;
+    int32_t index = -1;
+};
+
+MOE_HOST_DEVICE inline bool comes_after(float key, int32_t index, const Place& place) {
+    return key < place.key || (key == place.key && index > place.index);
+}
+
+// The first of keys[first], keys[first + step], ... after `last`.
+MOE_HOST_DEVICE inline Place next_of_lane(const float* keys, int32_t n, int32_t first, int32_t step,
+                                          const Place& last) {
+    Place best{-infinity, -1};
+    for (int32_t i = first; i < n; i += step) {
+        const float key = keys[i];
+        if (comes_after(key, i, last) && (best.index < 0 || key > best.key)) best = {key, i};
+    }
+    return best;
+}
+
+// Grows with the key, alike for both zeros, never 0.
+MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
+    const uint32_t bits = routing_math::to_bits(key == 0.0f ? 0.0f : key);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+// Gives the places one after the other, to every lane.
+class WarpOrder {
+  public:
+    __device__ WarpOrder(const float* keys, int32_t n)
+        : keys_(keys), n_(n), own_(next_of_lane(keys, n, lane_index(), 32, Place{})) {}
+
+    __device__ int32_t next() {
+        const uint32_t rank = own_.index < 0 ? 0 : rank_of(own_.key);
+        const uint32_t top = __reduce_max_sync(every_lane, rank);
+        const bool wins = rank == top && own_.index >= 0;
+        const uint32_t first =
+            __reduce_min_sync(every_lane, wins ? static_cast<uint32_t>(own_.index) : 0xFFFFFFFFu);
+        const auto index = static_cast<int32_t>(first);
+        if (index >= 0 && index == own_.index)
+            own_ = next_of_lane(keys_, n_, lane_index(), 32, own_);
+        return index;
+    }
+
+  private:
+    const float* keys_;
+    int32_t n_;
+    Place own_;
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,370 @@
+// Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions
+// and sums in the same order, so that ids and weights are the same to the bit.
+//
+// Shapes: logits [T, n], n = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
+// experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
+// [n]; keys [n] where a bias or groups make them differ from scores; a score per group.
+//
+// 1. logits: published, rounded, capped, sanitised, into scores
+// 2. scores in place, unless the rule looks at the logits themselves
+// 3. ids: given, from the hash table, or the first k in the order of keys
+// 4. weights: score of each id, post score, renormalisation, scales; published
+// Warps know nothing of each other: no block barrier anywhere.
+#include <algorithm>
+
+#include "libmoe/base/half.hpp"
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/router/order.cuh"
+#include "libmoe/cuda/runtime/launch.cuh"
+
+namespace moe::cuda {
+namespace {
+
+using namespace routing_math;
+
+constexpr int32_t most_warps = 8;
+constexpr int32_t usual_shared_bytes = 48 * 1024;
+constexpr int32_t most_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
+
+// A value for each of the two slots of a lane: j = lane and lane + 32.
+template <class T>
+struct Slots {
+    T at[2];
+};
+
+struct WarpMemory {
+    float* scores;
+    float* keys;  // may be scores
+    float* group_scores;
+};
+
+__host__ __device__ bool has_own_keys(const SelectInput& input) {
+    return input.selection_bias || input.routing.n_group > 1;
+}
+
+__host__ __device__ int32_t warp_floats(const SelectInput& input) {
+    const Routing& r = input.routing;
+    return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
+}
+
+__device__ WarpMemory memory_of_warp(const SelectInput& input, float* shared) {
+    float* scores = shared + warp_index() * warp_floats(input);
+    float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
+    return {scores, keys, keys + input.routing.n_experts_all};
+}
+
+// ---- logits and scores
+
+__device__ void take_logits(const SelectInput& input, const SelectOutput& output, int32_t t,
+                            float* scores) {
+    const Routing& r = input.routing;
+    const float* logits = input.logits + t * input.logits_stride;
+    float* published = output.out_logits;
+    if (published) published += t * output.out_logits_stride;
+    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
+        float z = logits[i];
+        if (published) published[i] = z;
+        if (r.round_logits) z = round_to_type(z, input.round_to);
+        if (r.logit_softcap > 0.0f) z = softcap(z, r.logit_softcap);
+        scores[i] = finite_logit(z);
+    }
+}
+
+__device__ void softmax(int32_t n, float* values) {
+    float top = -largest;
+    for (int32_t i = lane_index(); i < n; i += 32) top = fmaxf(top, values[i]);
+    top = warp_max(top);
+    float sum = 0.0f;
+    for (int32_t i = lane_index(); i < n; i += 32) {
+        values[i] = exponential(subtract(values[i], top));
+        sum = add(sum, values[i]);
+    }
+    sum = warp_sum(sum);
+    for (int32_t i = lane_index(); i < n; i += 32) values[i] = divide(values[i], sum);
+}
+
+__device__ float score_of(moe_score score, float z) {
+    if (score == MOE_SCORE_SIGMOID) return sigmoid(z);
+    if (score == MOE_SCORE_SQRT_SOFTPLUS) return sqrt_softplus(z);
+    return z;
+}
+
+__device__ void apply_scores(moe_score score, int32_t n, float* scores) {
+    if (score == MOE_SCORE_SOFTMAX) return softmax(n, scores);
+    if (score == MOE_SCORE_NONE) return;
+    for (int32_t i = lane_index(); i < n; i += 32) scores[i] = score_of(score, scores[i]);
+}
+
+// ---- selection
+
+__device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
+    const float* bias = input.selection_bias;
+    for (int32_t i = lane_index(); i < input.routing.n_experts_all; i += 32) {
+        const float score = memory.scores[i];
+        memory.keys[i] = finite_logit(bias ? add(score, bias[i]) : score);
+    }
+    __syncwarp();
+}
+
+// One lane's group. Only the two largest values matter, so lanes may start at different places,
+// which keeps them on different banks.
+__device__ float group_score(moe_group_score rule, const float* keys, int32_t n) {
+    float first = -infinity;
+    float second = -infinity;
+    for (int32_t step = 0, i = lane_index() % n; step < n; step++) {
+        const float key = keys[i];
+        second = key > first ? first : key > second ? key : second;
+        first = key > first ? key : first;
+        i = i + 1 == n ? 0 : i + 1;
+    }
+    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(first, second) : first;
+}
+
+// Keys of the experts outside the best topk_group groups become -inf.
+__device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
+    const int32_t size = r.n_experts_all / r.n_group;
+    for (int32_t g = lane_index(); g < r.n_group; g += 32)
+        memory.group_scores[g] = group_score(r.group_score, memory.keys + g * size, size);
+    __syncwarp();
+    WarpOrder order(memory.group_scores, r.n_group);
+    Place last;
+    for (int32_t i = 0; i < r.topk_group; i++) last.index = order.next();
+    last.key = memory.group_scores[last.index];
+    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
+        const int32_t g = i / size;
+        if (comes_after(memory.group_scores[g], g, last)) memory.keys[i] = -infinity;
+    }
+}
+
+__device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
+    Slots<int32_t> ids{{-1, -1}};
+    WarpOrder order(keys, n);
+    for (int32_t j = 0; j < k; j++) {
+        const int32_t index = order.next();
+        if (j % 32 == lane_index()) ids.at[j / 32] = index;
+    }
+    return ids;
+}
+
+__device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory) {
+    const Routing& r = input.routing;
+    if (memory.keys != memory.scores) make_keys(input, memory);
+    if (r.n_group > 1) limit_groups(r, memory);
+    return first_k(memory.keys, r.n_experts_all, r.top_k);
+}
+
+// ---- ids that are not chosen here
+
+__device__ int64_t id_at(const void* ids, moe_type type, int64_t index) {
+    return type == MOE_TYPE_I64 ? static_cast<const int64_t*>(ids)[index]
+                                : static_cast<const int32_t*>(ids)[index];
+}
+
+// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
+__device__ int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
+    if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
+    if (id != -1) n_bad++;
+    return -1;
+}
+
+__device__ Slots<int32_t> take_ids(const void* ids, moe_type type, int64_t first, const Routing& r,
+                                   FaultWords* faults) {
+    Slots<int32_t> taken{{-1, -1}};
+    int32_t n_bad = 0;
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        const int32_t j = lane_index() + 32 * h;
+        if (j < r.top_k)
+            taken.at[h] = checked_id(id_at(ids, type, first + j), r.n_experts_all, n_bad);
+    }
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    return taken;
+}
+
+__device__ Slots<int32_t> look_up_ids(const SelectInput& input, int32_t t, FaultWords* faults) {
+    const Routing& r = input.routing;
+    const int64_t id = id_at(input.token_ids, input.token_ids_type, t);
+    if (id >= 0 && id < r.hash_vocabulary)
+        return take_ids(input.hash_table, MOE_TYPE_I32, id * r.top_k, r, faults);
+    if (lane_index() == 0) report_fault(faults, MOE_FAULT_TOKEN_ID_OUT_OF_RANGE, r.top_k);
+    return {{-1, -1}};
+}
+
+// ---- weights
+
+// Softmax weight of expert `chosen` among those whose logit is within the jitter of its own;
+// `excluded` (or -1) is out.
+__device__ float sparsemixer_weight(const float* z, int32_t n, float jitter, int32_t chosen,
+                                    int32_t excluded) {
+    if (chosen < 0) return 0.0f;
+    const float threshold = z[chosen];
+    const auto kept = [&](int32_t i) {
+        const float size = fabsf(z[i]);
+        const float distance =
+            divide(subtract(threshold, z[i]), size < threshold ? threshold : size);
+        return i == chosen || (i != excluded && !(distance > multiply(2.0f, jitter)));
+    };
+    float top = threshold;
+    for (int32_t i = lane_index(); i < n; i += 32)
+        if (kept(i)) top = fmaxf(top, z[i]);
+    top = warp_max(top);
+    float sum = 0.0f;
+    for (int32_t i = lane_index(); i < n; i += 32)
+        sum = add(sum, kept(i) ? exponential(subtract(z[i], top)) : 0.0f);
+    return divide(exponential(subtract(threshold, top)), warp_sum(sum));
+}
+
+__device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logits,
+                                            const Slots<int32_t>& ids) {
+    const int32_t first = __shfl_sync(every_lane, ids.at[0], 0);
+    const int32_t second = __shfl_sync(every_lane, ids.at[0], 1);
+    const int32_t n = r.n_experts_all;
+    const float w0 = sparsemixer_weight(logits, n, r.sparsemixer_jitter, first, -1);
+    const float w1 = sparsemixer_weight(logits, n, r.sparsemixer_jitter, second, first);
+    return {{lane_index() == 0 ? w0 : w1, 0.0f}};
+}
+
+// Slots beyond k hold id -1 and weight 0 and add nothing.
+__device__ float sum_of_slots(const Slots<float>& weights) {
+    return warp_sum(add(add(0.0f, weights.at[0]), weights.at[1]));
+}
+
+__device__ void post_softmax(const Slots<int32_t>& ids, Slots<float>& weights) {
+    float top = -largest;
+    for (int32_t h = 0; h < 2; h++)
+        if (ids.at[h] >= 0) top = fmaxf(top, weights.at[h]);
+    top = warp_max(top);
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : exponential(subtract(weights.at[h], top));
+    const float sum = sum_of_slots(weights);
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : divide(weights.at[h], sum);
+}
+
+__device__ Slots<float> score_weights(const Routing& r, const float* scores,
+                                      const Slots<int32_t>& ids) {
+    Slots<float> weights;
+    for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
+    if (r.post_score == MOE_SCORE_SOFTMAX) {
+        post_softmax(ids, weights);
+        return weights;
+    }
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : score_of(r.post_score, weights.at[h]);
+    return weights;
+}
+
+__device__ void renormalize(const Routing& r, Slots<float>& weights) {
+    if (r.renormalize == MOE_RENORMALIZE_NONE) return;
+    const float sum = sum_of_slots(weights);
+    const float eps = r.renormalize_eps;
+    const float clamped = sum < eps ? eps : sum;
+    const float divisor = r.renormalize == MOE_RENORMALIZE_SUM_ADD ? add(sum, eps) : clamped;
+    for (int32_t h = 0; h < 2; h++) {
+        const float quotient = divide(weights.at[h], divisor);
+        weights.at[h] = quotient != quotient ? 0.0f : quotient;
+    }
+}
+
+__device__ float scaled(const SelectInput& input, int32_t id, float weight) {
+    if (id < 0) return 0.0f;
+    weight = multiply(weight, input.routing.routed_scale);
+    if (input.expert_scale && id < input.n_experts)
+        weight = multiply(weight, input.expert_scale[id]);
+    return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
+}
+
+__device__ void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j, int32_t id,
+                        float weight) {
+    const int64_t slot = static_cast<int64_t>(t) * k + j;
+    output.ids[slot] = id;
+    output.weights[slot] = weight;
+    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
+    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
+}
+
+// ---- the kernels
+
+__global__ void __launch_bounds__(most_warps * 32)
+    select_experts(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults) {
+    extern __shared__ float shared[];
+    const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
+    if (t >= true_tokens(tokens)) return;
+    const Routing& r = input.routing;
+    const WarpMemory memory = memory_of_warp(input, shared);
+    const bool on_logits = r.selection == MOE_SELECT_SPARSEMIXER;
+
+    take_logits(input, output, t, memory.scores);
+    if (!on_logits) apply_scores(r.score, r.n_experts_all, memory.scores);
+    __syncwarp();
+
+    Slots<int32_t> ids;
+    if (input.given_ids)
+        ids =
+            take_ids(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r, faults);
+    else if (r.selection == MOE_SELECT_HASH)
+        ids = look_up_ids(input, t, faults);
+    else if (on_logits)
+        ids = first_k(memory.scores, r.n_experts_all, r.top_k);
+    else
+        ids = select_top_k(input, memory);
+
+    Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
+                                     : score_weights(r, memory.scores, ids);
+    for (int32_t h = 0; h < 2; h++)
+        if (lane_index() + 32 * h >= r.top_k) weights.at[h] = 0.0f;
+    renormalize(r, weights);
+    for (int32_t h = 0; h < 2; h++) {
+        const int32_t j = lane_index() + 32 * h;
+        if (j < r.top_k)
+            publish(output, r.top_k, t, j, ids.at[h], scaled(input, ids.at[h], weights.at[h]));
+    }
+}
+
+// Given ids and weights, a thread per slot.
+__global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput output,
+                           FaultWords* faults) {
+    const int32_t k = given.top_k;
+    const int64_t slot = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (slot >= static_cast<int64_t>(true_tokens(tokens)) * k) return;
+    const auto t = static_cast<int32_t>(slot / k);
+    const auto j = static_cast<int32_t>(slot % k);
+    int32_t n_bad = 0;
+    const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
+                                  given.n_experts_all, n_bad);
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    const bool has_weight = given.weights && !n_bad;
+    publish(output, k, t, j, id,
+            has_weight ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
+                       : 0.0f);
+}
+
+}  // namespace
+
+// Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
+void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
+                const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+    const int64_t bytes = int64_t{warp_floats(input)} * 4;
+    const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
+    const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
+    const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
+    launch("select_experts", select_experts, (tokens.n + warps - 1) / warps,
+           static_cast<int>(warps * 32), static_cast<size_t>(warps * bytes), stream, input, tokens,
+           output, faults);
+}
+
+void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
+                      const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+    constexpr int n_threads = 256;
+    const int64_t n_slots = int64_t{tokens.n} * given.top_k;
+    launch("take_slots", take_slots, (n_slots + n_threads - 1) / n_threads, n_threads, 0, stream,
+           given, tokens, output, faults);
+}
+
+void prepare_select() {
+    load("select_experts", select_experts, most_shared_bytes);
+    load("take_slots", take_slots);
+}
+
+}  // namespace moe::cuda
