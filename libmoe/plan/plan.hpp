@@ -6,6 +6,7 @@
 
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/cpu/setup.hpp"
+#include "libmoe/cuda/setup.hpp"
 #include "libmoe/plan/candidates.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -30,8 +31,10 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
     moe::cpu::Setup setup{};
+    moe::cuda::Setup cuda{};
     std::array<uint8_t, 16> key{};
 
+    bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
     const moe::Candidate& chosen(moe_stage stage) const;
     moe_workspace_need workspace_need(int64_t n_tokens) const;
 };
