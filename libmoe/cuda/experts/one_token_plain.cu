@@ -1,0 +1,12 @@
+// The one-token kernels of types whose codes are floats of 8 or 16 bits. Contracts:
+// one_token_gate_up.cuh, one_token_down.cuh.
+#include "libmoe/cuda/experts/one_token_kernels.cuh"
+
+namespace moe::cuda {
+
+OneTokenKernels one_token_plain(PackedType type) {
+    if (type == PackedType::bf16) return one_token_kernels<RawBf16>();
+    return {};
+}
+
+}  // namespace moe::cuda
