@@ -126,15 +126,26 @@ struct RawNvfp4 : RawType<PackedType::nvfp4> {
     static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
                                                float (&sum)[2]) {
         const uint32_t q = words.scales;  // bytes: group, row half
-        sum[0] = fmaf(c[0], scale(q << 20), sum[0]);
-        sum[1] = fmaf(c[2], scale(q << 12), sum[1]);
-        sum[0] = fmaf(c[1], scale(q << 4), sum[0]);
-        sum[1] = fmaf(c[3], scale(q >> 4), sum[1]);
+        sum[0] = fmaf(c[0], scale<0>(q), sum[0]);
+        sum[1] = fmaf(c[2], scale<1>(q), sum[1]);
+        sum[0] = fmaf(c[1], scale<2>(q), sum[0]);
+        sum[1] = fmaf(c[3], scale<3>(q), sum[1]);
     }
 
   private:
-    static __device__ __forceinline__ float scale(uint32_t shifted) {
-        return __uint_as_float((shifted & 0x0FF00000u) | 0x40000000u);
+    // Multiplication shifts: it does not wait for the units that the codes are busy with.
+    template <int byte>
+    static __device__ __forceinline__ float scale(uint32_t bytes) {
+        uint32_t bits;
+        if constexpr (byte < 3)
+            asm("mad.lo.u32 %0, %1, %2, %3;"
+                : "=r"(bits)
+                : "r"(bytes & 0xFFu << 8 * byte), "n"(1u << (20 - 8 * byte)), "r"(0x40000000u));
+        else
+            asm("mad.hi.u32 %0, %1, %2, %3;"
+                : "=r"(bits)
+                : "r"(bytes & 0xFF000000u), "n"(1u << 28), "r"(0x40000000u));
+        return __uint_as_float(bits);
     }
 };
 

@@ -157,7 +157,6 @@ __global__ void __launch_bounds__(1024, 1)
     for (int32_t i = thread; rank == 0 && i < n_outputs; i += n_threads)
         biases[i] = bias_sum(call, table, n_slots, 16 * first_tile + i);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
-    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
     wait_for_previous_kernel();
 
@@ -167,11 +166,14 @@ __global__ void __launch_bounds__(1024, 1)
         const int32_t h_block = units.h_block(pass);
         const int32_t n_h = 64 * (units.h_block(pass_end) - h_block);
         if (pass != first_unit) __syncthreads();
-        const VectorLoad<2> h(static_cast<const __nv_bfloat16*>(call.h) + 64 * h_block,
-                              MOE_TYPE_BF16, n_h);
-        h.template store<typename Raw::Operand>(base + cut.shared.x,
-                                                power_of_two(Raw::x_exponent));
+        const __nv_bfloat16* h = static_cast<const __nv_bfloat16*>(call.h) + 64 * h_block;
+#pragma unroll 1
+        for (int32_t piece = thread; piece < n_h / 8; piece += n_threads)
+            store_piece<typename Raw::Operand>(base + cut.shared.x, piece,
+                                               load_global_16(piece_at(h, piece)), MOE_TYPE_BF16,
+                                               power_of_two(Raw::x_exponent));
         __syncthreads();
+        const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
         for (int32_t tile = first_tile; tile < end_tile; ++tile) {
             float total[2] = {};
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {

@@ -107,6 +107,7 @@ struct VectorLoad {
 #pragma unroll
         for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
             if (piece < n_pieces) store_piece<Operand>(to, piece, held[i], type, factor);
+#pragma unroll 1
         for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
             store_piece<Operand>(to, piece, load_global_16(piece_at(from, piece)), type, factor);
     }
