@@ -7,8 +7,8 @@
 //
 // Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start while
 // the kernel before it ends. Weights stream through rings of shared memory, one for each warp; scales
-// are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts
-// the work; this file launches.
+// are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work; this file
+// launches.
 #include "libmoe/cuda/experts/one_token_call.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 
@@ -20,7 +20,8 @@ OneTokenSlots slots_of(const OneToken& call) {
 }
 
 OneTokenKernels kernels_of(PackedType type) {
-    for (const auto find : {one_token_plain, one_token_fp4}) {
+    for (const auto find : {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32,
+                            one_token_gguf}) {
         const OneTokenKernels kernels = find(type);
         if (kernels.gate_up) return kernels;
     }

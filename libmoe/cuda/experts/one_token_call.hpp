@@ -18,11 +18,20 @@ struct OneTokenShared {
     int32_t factors = 0;   // down: [64][2] float32
     int32_t biases = 0;    // down: weighted biases of the outputs, float32
     int32_t partial = 0;   // down: sums of the other block of the cluster, float32
+    int32_t codebooks = 0; // per slot that the block meets, codebook_bytes
     int32_t maxima = 0;    // [32] float32
     int32_t barriers = 0;  // per warp and stage
     int32_t ring = 0;
     int32_t total = 0;
 };
+
+// Bytes of the look-up tables of one expert (raw_fragment_kbit.cuh): of pairs of codes up to three
+// bits, of single codes above.
+MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
+    if (type < PackedType::kbit2 || type > PackedType::kbit5_f32) return 0;
+    const int32_t bits = code_bits(type);
+    return bits <= 3 ? 2 * 4 << 2 * bits : 2 * 2 * 32;
+}
 
 // A stage of a warp's ring holds one chunk: up to chunk_grains grains of a tile.
 struct OneTokenCut {
@@ -97,5 +106,8 @@ struct OneTokenKernels {
 };
 OneTokenKernels one_token_plain(PackedType type);  // one_token_plain.cu: bf16, f16, e4m3
 OneTokenKernels one_token_fp4(PackedType type);    // one_token_fp4.cu: nvfp4, mxfp4
+OneTokenKernels one_token_kbit(PackedType type);
+OneTokenKernels one_token_kbit_f32(PackedType type);
+OneTokenKernels one_token_gguf(PackedType type);   // q8_0, q4_k
 
 }  // namespace moe::cuda

@@ -72,6 +72,8 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     cut.shared.sums = plan.take(64 * cut.n_warps *
                                 (block_slabs > group_slabs ? 2 * group_slabs : block_slabs));
     cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
+    const int32_t block_slots = std::min(call.n_slots, (block_slabs - 1) / matrix.n_tiles + 2);
+    cut.shared.codebooks = plan.take(block_slots * codebook_bytes(matrix.type));
     cut.shared.maxima = plan.take(128);
     place_ring(cut, plan, cut.chunk_grains * grain_bytes, block_slabs * cut.n_chunks,
                tuning.shared_bytes);
@@ -103,6 +105,7 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     cut.shared.factors = plan.take(8 * most_one_token_slots);
     cut.shared.biases = plan.take(64 * n_tiles);
     cut.shared.partial = plan.take(cut.cluster > 1 ? 64 * n_tiles : 0);
+    cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
     cut.shared.maxima = plan.take(128);
     place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
                n_tiles * divide_up(n_units, cut.n_warps), tuning.shared_bytes);

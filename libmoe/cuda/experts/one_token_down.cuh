@@ -102,6 +102,14 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
     store_as<__half>(call, output, value);
 }
 
+// n elements of h as operands; returns the power of two that the sums lack.
+template <class Raw>
+__device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
+                                         uint32_t to, float* maxima) {
+    const VectorLoad<1> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
+    return store_operands<Raw>(h, to, maxima);
+}
+
 template <class Raw>
 __global__ void __launch_bounds__(1024, 1)
     one_token_down(const __grid_constant__ OneTokenDown call) {
@@ -158,6 +166,7 @@ __global__ void __launch_bounds__(1024, 1)
         biases[i] = bias_sum(call, table, n_slots, 16 * first_tile + i);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
+    store_codebooks<Raw>(call.matrix, table, 0, n_slots, shared + cut.shared.codebooks);
     wait_for_previous_kernel();
 
     int32_t pass = first_unit;
@@ -166,12 +175,8 @@ __global__ void __launch_bounds__(1024, 1)
         const int32_t h_block = units.h_block(pass);
         const int32_t n_h = 64 * (units.h_block(pass_end) - h_block);
         if (pass != first_unit) __syncthreads();
-        const __nv_bfloat16* h = static_cast<const __nv_bfloat16*>(call.h) + 64 * h_block;
-#pragma unroll 1
-        for (int32_t piece = thread; piece < n_h / 8; piece += n_threads)
-            store_piece<typename Raw::Operand>(base + cut.shared.x, piece,
-                                               load_global_16(piece_at(h, piece)), MOE_TYPE_BF16,
-                                               power_of_two(Raw::x_exponent));
+        const float rescale = store_h<Raw>(call, 64 * h_block, n_h, base + cut.shared.x,
+                                           reinterpret_cast<float*>(shared + cut.shared.maxima));
         __syncthreads();
         const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
         for (int32_t tile = first_tile; tile < end_tile; ++tile) {
@@ -180,7 +185,10 @@ __global__ void __launch_bounds__(1024, 1)
                 const uint32_t at = ring.wait();
                 float sum[2] = {};
                 add_chunk<Raw, 1>(at, units.grains(units.chunk(unit)) * Raw::grain,
-                                  units.h_block(unit) - h_block, places, lane, sum);
+                                  units.h_block(unit) - h_block, places, lane,
+                                  base + cut.shared.codebooks +
+                                      units.slot(unit) * codebook_bytes(Raw::type),
+                                  sum);
                 __syncwarp();
                 if (copies.is_valid()) {
                     if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
@@ -188,8 +196,8 @@ __global__ void __launch_bounds__(1024, 1)
                 }
                 ring.next();
                 const float* factor = factors + 2 * units.slot(unit);
-                total[0] = fmaf(sum[0], factor[0], total[0]);
-                total[1] = fmaf(sum[1], factor[1], total[1]);
+                total[0] = fmaf(sum[0] * rescale, factor[0], total[0]);
+                total[1] = fmaf(sum[1] * rescale, factor[1], total[1]);
             }
             add_quad(total);
             float* to = sums + 16 * ((tile - first_tile) * cut.n_warps + warp) + (lane >> 2);

@@ -6,6 +6,7 @@ namespace moe::cuda {
 
 OneTokenKernels one_token_fp4(PackedType type) {
     if (type == PackedType::nvfp4) return one_token_kernels<RawNvfp4>();
+    if (type == PackedType::mxfp4) return one_token_kernels<RawMxfp4>();
     return {};
 }
 

@@ -124,7 +124,11 @@ __global__ void __launch_bounds__(640, 1)
     if (first + (thread >> 4) < last)
         finish = row_finish(call, table, first + (thread >> 4), row, Raw::leftover);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
-    x.template store<typename Raw::Operand>(base + cut.shared.x, power_of_two(Raw::x_exponent));
+    const int32_t first_slot = first / call.matrix.n_tiles;
+    const int32_t end_slot = first < last ? (last - 1) / call.matrix.n_tiles + 1 : first_slot;
+    store_codebooks<Raw>(call.matrix, table, first_slot, end_slot, shared + cut.shared.codebooks);
+    const float rescale = store_operands<Raw>(
+        x, base + cut.shared.x, reinterpret_cast<float*>(shared + cut.shared.maxima));
     __syncthreads();
 
     const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
@@ -136,11 +140,14 @@ __global__ void __launch_bounds__(640, 1)
         const int32_t group_end = min(group + group_slabs, last);
         for (int32_t slab = group; slab < group_end; ++slab) {
             float sum[2] = {};
+            uint32_t codebook = base + cut.shared.codebooks;
+            if constexpr (Raw::has_codebook)
+                codebook += (slab / call.matrix.n_tiles - first_slot) * codebook_bytes(Raw::type);
             for (int32_t chunk = 0; chunk < n_chunks; ++chunk, ++item) {
                 const uint32_t at = ring.wait();
                 add_chunk<Raw, 2>(at, chunks.grains(chunk) * Raw::grain,
                                   (first_grain + chunk * cut.chunk_grains) * Raw::grain, places,
-                                  lane, sum);
+                                  lane, codebook, sum);
                 __syncwarp();
                 if (item < n_items && lane == 0) chunks.fill(ring, ring.stage(), item);
                 ring.next();
@@ -148,8 +155,8 @@ __global__ void __launch_bounds__(640, 1)
             add_quad(sum);
             float* to = sums + 16 * ((slab - group) * cut.n_warps + warp) + (lane >> 2);
             if ((lane & 3) == 0) {
-                to[0] = sum[0];
-                to[8] = sum[1];
+                to[0] = sum[0] * rescale;
+                to[8] = sum[1] * rescale;
             }
         }
         __syncthreads();

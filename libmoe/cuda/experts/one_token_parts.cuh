@@ -79,6 +79,18 @@ __device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const ui
                                         Operand::pair(v[3].x * factor, v[3].y * factor)});
 }
 
+__device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type type) {
+    float largest = 0.0f;
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 v = type == MOE_TYPE_F32 ? float2{__uint_as_float(words[i]), 0.0f}
+                                              : two_values(words[i], type);
+        largest = fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y)));
+    }
+    return largest;
+}
+
 __device__ __forceinline__ const std::byte* piece_at(const void* from, int32_t piece) {
     return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(piece);
 }
@@ -101,6 +113,20 @@ struct VectorLoad {
         }
     }
 
+    // The largest magnitude among this thread's pieces.
+    __device__ __forceinline__ float maximum() const {
+        float largest = 0.0f;
+        int32_t piece = static_cast<int32_t>(threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
+            if (piece < n_pieces) largest = fmaxf(largest, largest_of_piece(held[i], type));
+#pragma unroll 1
+        for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
+            largest = fmaxf(largest,
+                            largest_of_piece(load_global_16(piece_at(from, piece)), type));
+        return largest;
+    }
+
     template <class Operand>
     __device__ __forceinline__ void store(uint32_t to, float factor) const {
         int32_t piece = static_cast<int32_t>(threadIdx.x);
@@ -116,6 +142,52 @@ struct VectorLoad {
 // 2^exponent.
 __device__ __forceinline__ float power_of_two(int32_t exponent) {
     return __int_as_float((exponent + 127) << 23);
+}
+
+// The exponent that brings the largest magnitude of all threads to [2^14, 2^15). maxima: one float32
+// per warp; a block barrier lies between two uses of them.
+__device__ __forceinline__ int32_t rebase_exponent(float largest, float* maxima) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, distance));
+    if ((threadIdx.x & 31) == 0) maxima[threadIdx.x >> 5] = largest;
+    __syncthreads();
+    for (uint32_t warp = 0; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, maxima[warp]);
+    const int32_t exponent = 141 - static_cast<int32_t>(__float_as_uint(largest) >> 23);
+    return max(-126, min(exponent, 126));
+}
+
+// Stores a vector as operands; returns the power of two that the sums lack. A block barrier must
+// follow, and must have come after the last use of what lies there.
+template <class Raw, int n_held>
+__device__ __forceinline__ float store_operands(const VectorLoad<n_held>& vector, uint32_t to,
+                                                float* maxima) {
+    if constexpr (!Raw::Operand::rebased) {
+        vector.template store<typename Raw::Operand>(to, power_of_two(Raw::x_exponent));
+        return 1.0f;
+    } else {
+        const int32_t exponent = rebase_exponent(vector.maximum(), maxima);
+        vector.template store<typename Raw::Operand>(to, power_of_two(exponent));
+        return power_of_two(-exponent);
+    }
+}
+
+// ---- codebooks
+
+// The look-up tables of slots [begin, end) of the list. A block barrier must follow.
+template <class Raw>
+__device__ __forceinline__ void store_codebooks(const PackedMatrix& matrix, const int32_t* slots,
+                                                int32_t begin, int32_t end, unsigned char* to) {
+    if constexpr (Raw::has_codebook) {
+        constexpr int32_t entries = 2 * Raw::entries;
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < (end - begin) * entries;
+             i += static_cast<int32_t>(blockDim.x)) {
+            const int64_t expert = slot_expert(slots[begin + i / entries]);
+            std::byte* table = reinterpret_cast<std::byte*>(to) +
+                               i / entries * codebook_bytes(Raw::type);
+            Raw::store_entry(table, i % entries, matrix.codebook + 64 * expert);
+        }
+    }
 }
 
 // ---- product
@@ -141,10 +213,11 @@ struct OperandPlaces {
 template <class Raw, int n>
 __device__ __forceinline__ void add_blocks(uint32_t chunk, int32_t block, int32_t x_block,
                                            const OperandPlaces& places, int32_t lane,
-                                           float (&sum)[2]) {
+                                           uint32_t table, float (&sum)[2]) {
     typename Raw::template Words<n> words;
     Raw::load(words, chunk, block, lane);
     float c[2][4] = {};
+    float x[4] = {};
 #pragma unroll
     for (int i = 0; i < n; ++i) {
         const uint32_t at = places.first[i] + x_block * places.stride[i];
@@ -154,26 +227,31 @@ __device__ __forceinline__ void add_blocks(uint32_t chunk, int32_t block, int32_
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             uint32_t a[4];
-            Raw::step(words, 4 * i + j, a);
+            Raw::step(words, 4 * i + j, table, a);
             Raw::Operand::multiply(c[j & 1], a, b[2 * j], b[2 * j + 1]);
+            if constexpr (Raw::ones != 0)
+                Raw::Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, b[2 * j],
+                                       b[2 * j + 1]);
         }
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) c[0][i] += c[1][i];
-    Raw::add(words, c[0], sum);
+    if constexpr (Raw::ones != 0) Raw::add(words, c[0], x, sum);
+    else Raw::add(words, c[0], sum);
 }
 
 // Adds the product of a chunk of n_blocks with x from x_block on.
 template <class Raw, int unroll>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t n_blocks, int32_t x_block,
                                           const OperandPlaces& places, int32_t lane,
-                                          float (&sum)[2]) {
+                                          uint32_t table, float (&sum)[2]) {
     int32_t block = 0;
 #pragma unroll unroll
     for (; block + Raw::span <= n_blocks; block += Raw::span)
-        add_blocks<Raw, Raw::span>(chunk, block, x_block + block, places, lane, sum);
+        add_blocks<Raw, Raw::span>(chunk, block, x_block + block, places, lane, table, sum);
     if constexpr (Raw::span == 2 && Raw::grain == 1)
-        if (block < n_blocks) add_blocks<Raw, 1>(chunk, block, x_block + block, places, lane, sum);
+        if (block < n_blocks)
+            add_blocks<Raw, 1>(chunk, block, x_block + block, places, lane, table, sum);
 }
 
 // The sums of a quad of lanes.

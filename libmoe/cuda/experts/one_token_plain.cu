@@ -6,6 +6,8 @@ namespace moe::cuda {
 
 OneTokenKernels one_token_plain(PackedType type) {
     if (type == PackedType::bf16) return one_token_kernels<RawBf16>();
+    if (type == PackedType::f16) return one_token_kernels<RawF16>();
+    if (type == PackedType::e4m3) return one_token_kernels<RawE4m3>();
     return {};
 }
 
