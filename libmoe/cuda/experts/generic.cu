@@ -142,7 +142,7 @@ __device__ void multiply_fragment(const uint32_t (&a)[16], const std::byte* toke
     load_tokens(tokens, fragment, lane, b);
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-        mma_16x8x16<operand>(sums, a + 4 * step, b + 2 * step);
+        mma_16x8x16<operand>(sums, a + 4 * step, b[2 * step], b[2 * step + 1]);
     }
 }
 
@@ -252,7 +252,7 @@ __device__ void multiply_short(const Call& call, const Work& work, const Shared&
             if (i >= n_fragments_of(work)) continue;
             uint32_t b[2];
             load_words<2>(tokens + token_place(8 * i + lane.g, byte / 16) + byte % 16, b);
-            mma_16x8x16<operand>(sums[i], a, b);
+            mma_16x8x16<operand>(sums[i], a, b[0], b[1]);
         }
     }
     __syncthreads();
