@@ -16,7 +16,8 @@ namespace moe::cuda {
 namespace {
 
 OneTokenSlots slots_of(const OneToken& call) {
-    return {call.ids, call.local_of, call.weights, call.n_slots, call.n_ids};
+    return {call.ids,   call.local_of,  call.weights, call.n_slots,
+            call.n_ids, call.n_ids_all, call.n_local, call.faults};
 }
 
 OneTokenKernels kernels_of(PackedType type) {

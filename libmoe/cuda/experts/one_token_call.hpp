@@ -52,6 +52,9 @@ struct OneTokenSlots {
     const float* weights;
     int32_t n_slots;
     int32_t n_ids;
+    int32_t n_ids_all;
+    int32_t n_local;
+    FaultWords* faults;
 };
 
 struct OneTokenGateUp {

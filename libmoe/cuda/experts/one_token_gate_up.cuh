@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(640, 1)
     const int32_t n_items = (last - first) * n_chunks;
     if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, lane);
     let_next_kernel_start();
+    if (block == 0 && warp == 0) report_bad_ids(call.slots, ids);
 
     const int32_t row = thread & 15;
     RowFinish finish{};

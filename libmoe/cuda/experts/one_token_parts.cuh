@@ -2,6 +2,7 @@
 // in shared memory, and the product of a chunk with it.
 #pragma once
 
+#include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
 #include "libmoe/cuda/experts/one_token_call.hpp"
 
@@ -23,7 +24,17 @@ __device__ __forceinline__ SlotIds load_ids(const OneTokenSlots& slots, int32_t 
 
 __device__ __forceinline__ int32_t local_expert(const OneTokenSlots& slots, int32_t id) {
     if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(slots.n_ids)) return -1;
-    return slots.local_of ? load_global(slots.local_of + id) : id;
+    const int32_t local = slots.local_of ? load_global(slots.local_of + id) : id;
+    return local < slots.n_local ? local : -1;
+}
+
+// Ids that are neither experts nor -1, by one warp of the call.
+__device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const SlotIds& ids) {
+    const auto is_bad = [&](int32_t id) { return id < -1 || id >= slots.n_ids_all; };
+    const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
+                      __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
+    if (n_bad > 0 && threadIdx.x == 0)
+        report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
 }
 
 // Local expert and slot in one number.
