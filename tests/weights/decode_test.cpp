@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmoe/cuda/device/decode.hpp"
+#include "libmoe/weights/pack.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -26,31 +27,42 @@ uint16_t random_f16(std::mt19937& random) {
     return float_to_f16(std::uniform_real_distribution<float>(-0.01f, 0.01f)(random));
 }
 
-// A tile of 256 columns with codes and scales that a real matrix may have.
+// Columns with which a tile of the type has every block that it can have.
+int32_t most_varied_columns(PackedType type) {
+    if (type == PackedType::q4_k) return 512;
+    const bool has_groups_of_32 = code_bits(type) < 16 && scale_group(type) == 32;
+    return 256 + 32 + (has_groups_of_32 && type != PackedType::e4m3 ? 0 : 16);
+}
+
+// A tile with codes and scales that a real matrix may have.
 struct RandomTile {
     PackedType type;
+    int32_t k;
     std::vector<uint32_t> words;
     float codebook[64];
 
-    RandomTile(PackedType of, uint32_t seed) : type(of), words(tile_bytes(of, 256) / 4) {
+    RandomTile(PackedType of, uint32_t seed)
+        : type(of), k(most_varied_columns(of)), words(tile_bytes(of, k) / 4) {
         std::mt19937 random(seed);
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         for (float& value : codebook) value = uniform(random);
         for (uint32_t& word : words) word = static_cast<uint32_t>(random());
-        for (int64_t k0 = 0; k0 < 256; k0 += 64) fill_block(random, place_of_block(type, k0, 4));
+        for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, k); k0 += 16 * n) {
+            fill_block(random, place_of_block(type, k0, n), n);
+        }
     }
     std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
 
-    void fill_block(std::mt19937& random, BlockPlace place) {
+    void fill_block(std::mt19937& random, BlockPlace place, int32_t n) {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         std::byte* codes = at(place.codes);
         std::byte* scales = at(place.scales);
-        for (int i = 0; i < block_code_bytes(type, 4); ++i) {
+        for (int i = 0; i < block_code_bytes(type, n); ++i) {
             if (type == PackedType::e4m3 && (codes[i] & std::byte{0x7F}) == std::byte{0x7F}) {
                 codes[i] = std::byte{0x7E};
             }
         }
-        for (int i = 0; i < 1024; ++i) {
+        for (int i = 0; i < 256 * n; ++i) {
             const float value = uniform(random);
             const uint16_t f16 = random_f16(random);
             if (type == PackedType::f32) std::memcpy(codes + 4 * i, &value, 4);
@@ -58,15 +70,15 @@ struct RandomTile {
             const uint16_t bf16 = float_to_bf16(value);
             if (type == PackedType::bf16) std::memcpy(codes + 2 * i, &bf16, 2);
         }
-        for (int i = 0; has_float_scales(type) && i < block_scale_bytes(type, 4) / 4; ++i) {
+        for (int i = 0; has_float_scales(type) && i < block_scale_bytes(type, n) / 4; ++i) {
             const float value = uniform(random);
             std::memcpy(scales + 4 * i, &value, 4);
         }
-        for (int i = 0; type == PackedType::q8_0 && i < 32; ++i) {
+        for (int i = 0; type == PackedType::q8_0 && i < 8 * n; ++i) {
             const uint16_t f16 = random_f16(random);
             std::memcpy(scales + 2 * i, &f16, 2);
         }
-        for (int i = 0; type == PackedType::mxfp4 && i < 32; ++i) {
+        for (int i = 0; type == PackedType::mxfp4 && i < 8 * n; ++i) {
             scales[i] = static_cast<std::byte>(110 + random() % 18);
         }
         for (int i = 0; type == PackedType::q4_k && i < 32; ++i) {
@@ -129,6 +141,35 @@ void expect_operands(RandomTile& tile) {
                 }
             }
         }
+    }
+}
+
+// Every value of a tile, read bit by bit, is what unpack() says.
+void expect_unpacked(RandomTile& tile, int half) {
+    std::vector<float> unpacked(16 * static_cast<size_t>(tile.k));
+    unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k, 1.0f, tile.codebook + 32 * half,
+           unpacked.data());
+    for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, tile.k); k0 += 16 * n) {
+        const BlockPlace place = place_of_block(tile.type, k0, n);
+        for (int i = 0; i < 32 * 8 * n; ++i) {
+            const int lane = i / (8 * n);
+            const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
+            if ((at.reg & 1) != half) continue;
+            const float value = packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
+                                             tile.codebook, k0, n, lane, at);
+            const int64_t row = lane / 4 + 8 * half;
+            const int64_t k = k0 + 4 * n * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
+            ASSERT_EQ(value, unpacked[static_cast<size_t>(row * tile.k + k)])
+                << "type " << static_cast<int>(tile.type) << " row " << row << " k " << k;
+        }
+    }
+}
+
+TEST(decode, the_layout_read_bit_by_bit_is_what_unpack_gives) {
+    for (const PackedType type : all_types) {
+        RandomTile tile(type, 9);
+        expect_unpacked(tile, 0);
+        expect_unpacked(tile, 1);
     }
 }
 

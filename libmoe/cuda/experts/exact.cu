@@ -13,7 +13,7 @@
 #include "libmoe/cuda/device/decode.hpp"
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
-#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
@@ -158,18 +158,13 @@ __global__ void __launch_bounds__(n_threads, blocks_per_sm)
 
 void run_exact(const DeviceFacts& device, const Product& product, cudaStream_t stream) {
     const int64_t n_items = int64_t{product.max_tiles} * groups_of_tiles(product.weights);
-    if (n_items == 0) return;
     const int64_t resident = blocks_per_sm * int64_t{device.n_sms};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = static_cast<unsigned>(n_items < resident ? n_items : resident);
-    config.blockDim = n_threads;
-    config.stream = stream;
-    check(cudaLaunchKernelEx(&config, exact_product, product), "launch of the exact product");
+    launch("exact product", exact_product, n_items < resident ? n_items : resident, n_threads, 0,
+           stream, product);
 }
 
 void prepare_exact() {
-    cudaFuncAttributes attributes;
-    check(cudaFuncGetAttributes(&attributes, exact_product), "loading the exact product");
+    load("exact product", exact_product);
 }
 
 }  // namespace moe::cuda

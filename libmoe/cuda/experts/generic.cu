@@ -19,7 +19,7 @@
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
-#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
@@ -320,27 +320,16 @@ static_assert(dynamic_bytes / (token_bytes + tiles_of_group * 2048) >= 4);
 void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
                  cudaStream_t stream) {
     const int64_t n_items = int64_t{product.max_tiles} * groups_of_tiles(product.weights);
-    if (n_items == 0) return;
-    const Call call = make_call(product, operand);
     const int64_t resident = 2 * int64_t{device.n_sms};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = static_cast<unsigned>(n_items < resident ? n_items : resident);
-    config.blockDim = n_threads;
-    config.dynamicSmemBytes = dynamic_bytes;
-    config.stream = stream;
     const auto kernel =
         operand == MOE_TYPE_F16 ? generic_product<Operand::f16> : generic_product<Operand::bf16>;
-    check(cudaLaunchKernelEx(&config, kernel, call), "launch of the generic product");
+    launch("generic product", kernel, n_items < resident ? n_items : resident, n_threads,
+           dynamic_bytes, stream, make_call(product, operand));
 }
 
 void prepare_generic() {
-    for (const auto kernel : {generic_product<Operand::bf16>, generic_product<Operand::f16>}) {
-        cudaFuncAttributes attributes;
-        check(cudaFuncGetAttributes(&attributes, kernel), "loading the generic product");
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   dynamic_bytes),
-              "shared memory of the generic product");
-    }
+    load("generic product", generic_product<Operand::bf16>, dynamic_bytes);
+    load("generic product", generic_product<Operand::f16>, dynamic_bytes);
 }
 
 }  // namespace moe::cuda
