@@ -22,5 +22,9 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/moeConfigVersion.cm
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moeConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/moeConfigVersion.cmake
         DESTINATION ${package_dir})
 
+set(moe_private_libraries "-lstdc++ -lm -pthread")
+if(MOE_CUDA)
+  set(moe_private_libraries "-lcudart_static -ldl -lrt ${moe_private_libraries}")
+endif()
 configure_file(moe.pc.in moe.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/moe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

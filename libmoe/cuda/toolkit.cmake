@@ -1,8 +1,9 @@
 # The CUDA compiler and what is linked of its toolkit: the static runtime, nothing else. Included by the top CMakeLists.txt
 # when MOE_CUDA is ON.
-set(CMAKE_CUDA_ARCHITECTURES ${MOE_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_ARCHITECTURES OFF)  # CMake 3.25 refuses "100f" when it tests the compiler, and passes it on later
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # moe_cudart below, whichever language links
 enable_language(CUDA)
+set(CMAKE_CUDA_ARCHITECTURES ${MOE_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_STANDARD 20)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

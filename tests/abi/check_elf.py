@@ -10,6 +10,7 @@ import subprocess
 
 ALLOWED_NEEDED = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 NEWEST_GLIBC = (2, 36)
+LARGEST = 60 << 20
 
 
 def readelf(option, library):
@@ -47,10 +48,29 @@ def check_exports(library, header, node):
             yield f"{name}: {kind} {binding}, expected a global function of version {node}"
 
 
+def needed(library):
+    return re.findall(r"\(NEEDED\).*\[(.*?)\]", readelf("--dynamic", library))
+
+
 def check_needed(library):
-    for name in re.findall(r"\(NEEDED\).*\[(.*?)\]", readelf("--dynamic", library)):
+    for name in needed(library):
         if name not in ALLOWED_NEEDED:
             yield f"needs {name}, which is not libc, libm or the loader"
+
+
+def check_no_cuda_needed(library):
+    """Whatever it was linked with: a machine without CUDA must be able to load it."""
+    for name in needed(library):
+        if re.match(r"lib(cu|nv|nccl)", name):
+            yield f"needs {name}: a library of CUDA"
+
+
+def check_size(library):
+    """Bytes of the file that are loaded, debug information left out."""
+    sizes = re.findall(r"^\s+LOAD\s+\S+\s+\S+\s+\S+\s+(0x[0-9a-f]+)", readelf("--program-headers", library), flags=re.M)
+    loaded = sum(int(size, 16) for size in sizes)
+    if not 0 < loaded <= LARGEST:
+        yield f"has {loaded} bytes to load, more than {LARGEST} or none"
 
 
 def check_glibc(library):
@@ -85,7 +105,7 @@ def main():
 
     node = "LIBMOE_" + ".".join(args.version.split(".")[:2])
     problems = [*check_exports(args.library, args.header, node), *check_name(args.library, args.version),
-                *check_segments(args.library)]
+                *check_segments(args.library), *check_no_cuda_needed(args.library), *check_size(args.library)]
     if not args.shared_runtime:
         problems += [*check_needed(args.library), *check_glibc(args.library)]
     for problem in problems:
