@@ -734,8 +734,9 @@ typedef struct moe_weights moe_weights;
 
 typedef enum moe_ownership MOE_ENUM_BASE {
     MOE_OWN_COPY = 0,   /* the bytes of the slice are copied into memory of the allocator */
-    MOE_OWN_BORROW = 1, /* not of packed weights (CUDA plans): MOE_ERROR_UNSUPPORTED. Matrices are read where they lie and must stay there, unchanged, until moe_weights_destroy.
-                           Vectors (biases, norms, scales of experts) are small and are copied all the same */
+    MOE_OWN_BORROW = 1, /* matrices are read where they lie and must stay there, unchanged, until moe_weights_destroy.
+                           Vectors (biases, norms, scales of experts) are small and are copied all the same. Not for
+                           packed weights (CUDA plans), which are a copy: MOE_ERROR_UNSUPPORTED */
     MOE_OWN_CALLER = 2, /* as COPY, into memory that the caller gives and frees after moe_weights_destroy */
     MOE_OWN_FORCE_INT32 = 0x7FFFFFFF
 } moe_ownership;
