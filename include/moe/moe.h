@@ -735,7 +735,8 @@ typedef struct moe_weights moe_weights;
 typedef enum moe_ownership MOE_ENUM_BASE {
     MOE_OWN_COPY = 0,   /* the bytes of the slice are copied into memory of the allocator */
     MOE_OWN_BORROW = 1, /* matrices are read where they lie and must stay there, unchanged, until moe_weights_destroy.
-                           Vectors (biases, norms, scales of experts) are small and are copied all the same */
+                           Vectors (biases, norms, scales of experts) are small and are copied all the same. Not for
+                           packed weights (CUDA plans), which are a copy: MOE_ERROR_UNSUPPORTED */
     MOE_OWN_CALLER = 2, /* as COPY, into memory that the caller gives and frees after moe_weights_destroy */
     MOE_OWN_FORCE_INT32 = 0x7FFFFFFF
 } moe_ownership;
@@ -746,14 +747,14 @@ typedef struct moe_weights_desc {
     const moe_tensor *const *tensors; /* [n_tensors], any order; each role and expert of the slice once */
     uint32_t n_tensors;
     moe_space memory_space;    /* CALLER: space of memory */
-    void *memory;              /* CALLER: at least moe_weights_size bytes, 64-byte aligned */
+    void *memory;              /* CALLER: at least moe_weights_size bytes, 64-byte aligned, on a device 128 */
     uint64_t memory_bytes;
     void *stream;              /* device weights: copies are ordered on it; the call returns when they are done */
     moe_progress_fn progress;  /* may be NULL */
     void *progress_user_data;
 } moe_weights_desc;
 
-/* Bytes that MOE_OWN_COPY and MOE_OWN_CALLER take for the matrices of these tensors. */
+/* Bytes that MOE_OWN_COPY and MOE_OWN_CALLER take for the matrices of these tensors; on a device, for everything. */
 MOE_API moe_status MOE_CALL moe_weights_size(const moe_plan *plan, const moe_weights_desc *desc,
                                              uint64_t *out_bytes) MOE_NOEXCEPT;
 /* A missing, double or misshapen tensor is named in the error; a format other than the plan's is

@@ -20,6 +20,9 @@ void choose_device(moe_workspace& workspace, const moe_workspace_desc& desc) {
     workspace.device = desc.device                         ? desc.device
                        : desc.plan && desc.plan->is_cuda() ? MOE_DEVICE_CUDA
                                                            : MOE_DEVICE_CPU;
+    if (workspace.device == MOE_DEVICE_CUDA && !cuda::is_built())
+        fail(MOE_ERROR_NOT_BUILT,
+             "device is MOE_DEVICE_CUDA: the CUDA backend is not built into this library");
     const bool of_plan = desc.device == MOE_DEVICE_AUTO && desc.plan != nullptr;
     workspace.device_index = of_plan ? desc.plan->device_index : desc.device_index;
     if (!desc.plan) return;

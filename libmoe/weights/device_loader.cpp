@@ -3,6 +3,7 @@
 #include "libmoe/weights/device_loader.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <mutex>
 
@@ -192,9 +193,15 @@ void DeviceLoader::read_back(moe_role role, int64_t place, std::byte* to) {
 
 void DeviceLoader::pack_place(moe_role role, int64_t place, std::byte* to) {
     const moe_role second = second_of(role);
-    if (second == MOE_ROLE_NONE) return pack_source(role, place, TileRows::all, to);
-    if (sources_[role][place].is_taken) pack_source(role, place, TileRows::first_half, to);
-    if (sources_[second][place].is_taken) pack_source(second, place, TileRows::second_half, to);
+    const bool joint = second != MOE_ROLE_NONE;
+    const bool has_first = sources_[role][place].is_taken;
+    const bool has_second = joint && sources_[second][place].is_taken;
+    // Bytes that no code fills are the same every time.
+    if (!joint || (has_first && has_second))
+        std::memset(to, 0, placement_.matrices[role].expert_stride);
+    if (!joint) return pack_source(role, place, TileRows::all, to);
+    if (has_first) pack_source(role, place, TileRows::first_half, to);
+    if (has_second) pack_source(second, place, TileRows::second_half, to);
 }
 
 void DeviceLoader::pack_source(moe_role role, int64_t place, TileRows rows, std::byte* to) {
@@ -257,6 +264,7 @@ void DeviceLoader::pack_router() {
     bring_to_host(MOE_ROLE_ROUTER, 0);
     const Matrix& matrix = source.matrix;
     std::byte* to = staging_.buffer();
+    std::memset(to, 0, placement_.router_bytes);
     if (is_plain(matrix.format)) {
         copy_part(matrix, to);
     } else {

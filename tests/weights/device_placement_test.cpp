@@ -1,0 +1,201 @@
+// The arithmetic of a block of packed weights: nothing overlaps, everything is aligned, the sizes
+// are what the formats promise, and ids tell layouts apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/weights/host_block.hpp"
+#include "tests/weights/layers.hpp"
+
+namespace moe {
+namespace {
+
+using moe_test::Plan;
+using moe_test::sized;
+using test::LayerChoices;
+using test::LayerTensors;
+using test::make_plan;
+using test::packed_layout;
+using test::plain_layer;
+using test::PlanChoices;
+using test::rich_layer;
+
+struct Range {
+    uint64_t begin, bytes;
+};
+
+// Everything that a placement places.
+std::vector<Range> ranges_of(const WeightsLayout& layout, const DevicePlacement& placement) {
+    std::vector<Range> ranges;
+    for (const auto& place : placement.matrices) {
+        const auto count = static_cast<uint64_t>(place.count);
+        if (place.type == PackedType::none) continue;
+        for (uint64_t e = 0; e < count; ++e)
+            ranges.push_back(
+                {place.offset + e * place.expert_stride,
+                 static_cast<uint64_t>(place.n_tiles * tile_bytes(place.type, place.k))});
+        if (place.globals) ranges.push_back({place.globals, count * 8});
+        if (place.codebooks) ranges.push_back({place.codebooks, count * 256});
+    }
+    if (placement.router_type != MOE_TYPE_NONE)
+        ranges.push_back({placement.router, placement.router_bytes});
+    for (int i = 1; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
+        ranges.push_back(
+            {placement.vectors[i], static_cast<uint64_t>(layout.count(role)) * 4 *
+                                       static_cast<uint64_t>(layout.part(role).columns)});
+    }
+    ranges.push_back({placement.local_of, layout.slice.local_of.size() * 4});
+    return ranges;
+}
+
+void expect_apart(const WeightsLayout& layout) {
+    const DevicePlacement placement = place_on_device(layout);
+    auto ranges = ranges_of(layout, placement);
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    uint64_t end = 0;
+    for (const Range& range : ranges) {
+        EXPECT_EQ(range.begin % 128, 0u);
+        EXPECT_GE(range.begin, end);
+        EXPECT_LT(range.begin - end, 128u) << "bytes that are nobody's";
+        EXPECT_GT(range.bytes, 0u);
+        end = range.begin + range.bytes;
+    }
+    EXPECT_LE(end, placement.bytes);
+    EXPECT_LT(placement.bytes - end, 128u);
+    EXPECT_EQ(layout.copy_bytes(), placement.bytes);
+}
+
+TEST(DevicePlacement, NothingOverlapsInAnyFormat) {
+    for (const FormatTraits& traits : all_formats())
+        for (const bool gated : {true, false}) {
+            SCOPED_TRACE(traits.name);
+            moe_layer_desc desc = rich_layer(256, 256);
+            desc.is_gated = gated;
+            desc.has_gate_bias = gated;
+            if (!gated) desc.activation = MOE_ACTIVATION_RELU2;
+            const LayerTensors layer(desc, {.everywhere = traits.name});
+            const Plan plan = make_plan(layer);
+            ASSERT_TRUE(plan);
+            const WeightsLayout layout = packed_layout(*plan);
+            expect_apart(layout);
+            const DevicePlacement placement = place_on_device(layout);
+            EXPECT_EQ(placement.is_joint, gated);
+            EXPECT_TRUE(placement.is_shared_joint);
+            const auto& tiles = placement.matrices[gated ? MOE_ROLE_GATE : MOE_ROLE_UP];
+            EXPECT_EQ(tiles.n_tiles, gated ? 32 : 16);
+            EXPECT_EQ(tiles.k, 256);
+            EXPECT_EQ(placement.matrices[MOE_ROLE_DOWN].n_tiles, 16);
+            EXPECT_EQ(placement.matrices[MOE_ROLE_SHARED_GATE].count, 1);
+        }
+}
+
+TEST(DevicePlacement, GateAndUpAreApartWhereTheirTypesDiffer) {
+    const LayerTensors layer(rich_layer(256, 256),
+                             {.everywhere = "bf16", .formats = {{MOE_ROLE_GATE, "mxfp4"}}});
+    const Plan plan = make_plan(layer);
+    const WeightsLayout layout = packed_layout(*plan);
+    expect_apart(layout);
+    const DevicePlacement placement = place_on_device(layout);
+    EXPECT_FALSE(placement.is_joint);
+    EXPECT_TRUE(placement.is_shared_joint);
+    for (const auto role : {MOE_ROLE_GATE, MOE_ROLE_UP})
+        EXPECT_EQ(placement.matrices[role].n_tiles, 16);
+    std::byte base[1];
+    const DeviceWeights weights = placement.resolve(layout, base);
+    EXPECT_NE(weights.matrices[MOE_ROLE_GATE].global_scale, nullptr);
+    EXPECT_EQ(weights.matrices[MOE_ROLE_UP].global_scale, nullptr);
+    EXPECT_NE(weights.matrices[MOE_ROLE_UP].data, nullptr);
+    EXPECT_EQ(weights.matrices[MOE_ROLE_SHARED_UP].data, nullptr);
+}
+
+TEST(DevicePlacement, SlicesTakeTheirPart) {
+    const LayerTensors layer(rich_layer(256, 512), {.everywhere = "bf16"});
+    auto slice = sized<moe_slice>();
+    slice.has_expert_range = slice.has_intermediate_range = 1;
+    slice.expert_begin = 1;
+    slice.expert_count = 3;
+    slice.intermediate_begin = 48;
+    slice.intermediate_count = 80;
+    const Plan plan = make_plan(layer, {.slice = &slice});
+    const WeightsLayout layout = packed_layout(*plan);
+    expect_apart(layout);
+    const DevicePlacement placement = place_on_device(layout);
+    const auto &up = placement.matrices[MOE_ROLE_GATE], &down = placement.matrices[MOE_ROLE_DOWN];
+    EXPECT_EQ(up.count, 3);
+    EXPECT_EQ(up.n_tiles, 10);
+    EXPECT_EQ(down.k, 80);
+    EXPECT_EQ(up.expert_stride, 2u * 80 * 256 * 2);
+    EXPECT_EQ(down.expert_stride, 80u * 256 * 2);
+}
+
+// Scales of fp8 are packed for 32 columns; a view may begin anywhere, packed weights may not.
+TEST(DevicePlacement, SlicesOffTheGridNameTheNearest) {
+    const LayerTensors layer(plain_layer(256, 512, 4, 2), {.everywhere = "fp8_128x128"});
+    auto slice = sized<moe_slice>();
+    slice.has_intermediate_range = 1;
+    slice.intermediate_begin = 48;
+    slice.intermediate_count = 64;
+    const Plan plan = make_plan(layer, {.slice = &slice});
+    ASSERT_TRUE(plan);
+    try {
+        place_on_device(packed_layout(*plan));
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), MOE_ERROR_INVALID_ARGUMENT);
+        EXPECT_NE(std::string(error.what()).find("48"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("32 and 64"), std::string::npos) << error.what();
+    }
+}
+
+TEST(DevicePlacement, AFormatThatCannotBePackedIsNamed) {
+    const LayerTensors layer(plain_layer(256, 256, 4, 2), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    WeightsLayout layout = packed_layout(*plan);
+    layout.formats[MOE_ROLE_DOWN].type = MOE_TYPE_F8_E5M2;
+    try {
+        place_on_device(layout);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
+        EXPECT_NE(std::string(error.what()).find("down of f8_e5m2"), std::string::npos)
+            << error.what();
+    }
+}
+
+// At most 1.02 times the bytes of the source and a megabyte, in every format.
+TEST(DevicePlacement, PackedWeightsAreNoLargerThanTheirSource) {
+    for (const FormatTraits& traits : all_formats()) {
+        SCOPED_TRACE(traits.name);
+        // Sizes alone: a layer of this size has no tensors here.
+        Layer big = make_layer(plain_layer(4096, 2048, 64, 2));
+        WeightsLayout layout(*std::pmr::new_delete_resource());
+        layout.layer = big;
+        layout.slice = make_slice(*std::pmr::new_delete_resource(), big, nullptr, {});
+        layout.stages = 31;
+        for (const auto role : {MOE_ROLE_ROUTER, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+            layout.formats[role] =
+                role == MOE_ROLE_ROUTER ? test::format_named("bf16").format : traits.format;
+        const uint64_t source = layout.copy_bytes();
+        layout.residency = MOE_RESIDENCY_PACKED;
+        const uint64_t packed = layout.copy_bytes();
+        EXPECT_LE(static_cast<double>(packed), 1.02 * static_cast<double>(source) + (1 << 20));
+        EXPECT_GT(static_cast<double>(packed), 0.95 * static_cast<double>(source));
+    }
+}
+
+TEST(DevicePlacement, IdsTellLayoutsApart) {
+    const LayerTensors layer(plain_layer(256, 256, 4, 2), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    WeightsLayout layout = packed_layout(*plan);
+    EXPECT_NE(layout.id, plan->layout.id);
+    layout.device_index = 3;
+    EXPECT_EQ(layout.make_id(), layout.id) << "any device of a kind takes the same bytes";
+    const LayerTensors other(plain_layer(256, 256, 4, 2), {.everywhere = "f16"});
+    EXPECT_NE(packed_layout(*make_plan(other)).id, layout.id);
+}
+
+}  // namespace
+}  // namespace moe
