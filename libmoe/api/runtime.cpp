@@ -6,6 +6,7 @@
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
 #include "libmoe/cpu/features.hpp"
+#include "libmoe/cuda/backend.hpp"
 
 namespace moe {
 namespace {
@@ -16,18 +17,13 @@ void copy_name(char* to, size_t capacity, std::string_view text) {
     to[n] = '\0';
 }
 
-[[noreturn]] void fail_no_cuda(const char* field) {
-    fail(MOE_ERROR_NOT_BUILT,
-         "{} is MOE_DEVICE_CUDA: the CUDA backend is not built into this library", field);
-}
-
 void check_kind(moe_device_kind kind) {
-    if (kind == MOE_DEVICE_CUDA) fail_no_cuda("kind");
-    require(kind == MOE_DEVICE_CPU, "kind is {}, must be MOE_DEVICE_CPU or MOE_DEVICE_CUDA",
-            static_cast<int32_t>(kind));
+    require(kind == MOE_DEVICE_CPU || kind == MOE_DEVICE_CUDA,
+            "kind is {}, must be MOE_DEVICE_CPU or MOE_DEVICE_CUDA", static_cast<int32_t>(kind));
 }
 
-moe_device_info cpu_info() {
+moe_device_info cpu_info(int32_t index) {
+    require(index == 0, "index is {}, there is one CPU device", index);
     moe_device_info info{};
     info.struct_size = sizeof info;
     info.kind = MOE_DEVICE_CPU;
@@ -69,7 +65,7 @@ moe_status moe_device_count(moe_device_kind kind, int32_t* out_count) noexcept {
     return guard([&] {
         check_out(out_count, "out_count");
         check_kind(kind);
-        *out_count = 1;
+        *out_count = kind == MOE_DEVICE_CUDA ? cuda::device_count() : 1;
     });
 }
 
@@ -78,7 +74,8 @@ moe_status moe_device_get_info(moe_device_kind kind, int32_t index,
     return guard([&] {
         check_out(out_info, "out_info");
         check_kind(kind);
-        require(index == 0, "index is {}, there is one CPU device", index);
-        write_struct(out_info, cpu_info(), "moe_device_info");
+        const moe_device_info info =
+            kind == MOE_DEVICE_CUDA ? cuda::device_info(index) : cpu_info(index);
+        write_struct(out_info, info, "moe_device_info");
     });
 }

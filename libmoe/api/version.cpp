@@ -13,6 +13,13 @@
 #define MOE_ISA_TEXT "none"
 #endif
 
+// CUDA's come from the build: MOE_CUDA_ARCHITECTURES is "sm_80 sm_90a ...".
+#if defined(MOE_CUDA_ARCHITECTURES)
+#define MOE_BACKENDS_TEXT "cpu cuda\ncuda_architectures=" MOE_CUDA_ARCHITECTURES
+#else
+#define MOE_BACKENDS_TEXT "cpu"
+#endif
+
 uint32_t moe_version(void) noexcept {
     return MOE_VERSION_NUMBER;
 }
@@ -28,7 +35,8 @@ const char* moe_version_string(void) noexcept {
 const char* moe_build_info(void) noexcept {
     return "version=" MOE_VERSION_TEXT
            "\nabi=" MOE_TEXT(MOE_ABI_VERSION) "\ncompiler=" __VERSION__
-                                              "\nbackends=cpu\nisa=" MOE_ISA_TEXT "\n";
+                                              "\nbackends=" MOE_BACKENDS_TEXT "\nisa=" MOE_ISA_TEXT
+                                              "\n";
 }
 
 const char* moe_status_name(moe_status status) noexcept {

@@ -43,6 +43,15 @@ moe_ownership check_ownership(moe_ownership ownership) {
     return ownership;
 }
 
+void check_space(const moe_plan& plan, const moe_weights_desc& desc) {
+    const auto space = static_cast<int32_t>(desc.memory_space);
+    if (!plan.layout.is_packed())
+        return require(desc.memory_space == MOE_SPACE_HOST,
+                       "memory_space is {}; a CPU plan takes host memory", space);
+    require(desc.ownership != MOE_OWN_CALLER || desc.memory_space == MOE_SPACE_DEVICE,
+            "memory_space is {}; a CUDA plan takes device memory", space);
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -63,11 +72,13 @@ moe_status moe_weights_load(const moe_plan* plan, const moe_weights_desc* given,
         check_handle(plan, "plan");
         check_out(out_weights, "out_weights");
         const moe_weights_desc desc = read_struct(given, "moe_weights_desc");
-        require(desc.memory_space == MOE_SPACE_HOST,
-                "memory_space is {}; a CPU plan takes host memory",
-                static_cast<int32_t>(desc.memory_space));
-        const LoadRequest request{check_ownership(desc.ownership), desc.memory, desc.memory_bytes,
-                                  desc.progress, desc.progress_user_data};
+        check_space(*plan, desc);
+        const LoadRequest request{check_ownership(desc.ownership),
+                                  desc.memory,
+                                  desc.memory_bytes,
+                                  desc.stream,
+                                  desc.progress,
+                                  desc.progress_user_data};
         const Tensors tensors(plan->runtime->memory, desc.tensors, desc.n_tensors);
         *out_weights = load_tensors(&*plan->runtime, plan->layout, request, tensors.pointers(),
                                     desc.n_tensors);
@@ -83,8 +94,11 @@ moe_status moe_weights_load_checkpoint(const moe_plan* plan, const moe_checkpoin
         check_out(out_weights, "out_weights");
         moe_load_options options{};
         if (given) options = read_struct(given, "moe_load_options");
-        const LoadRequest request{check_ownership(options.ownership), options.memory,
-                                  options.memory_bytes, options.progress,
+        const LoadRequest request{check_ownership(options.ownership),
+                                  options.memory,
+                                  options.memory_bytes,
+                                  options.stream,
+                                  options.progress,
                                   options.progress_user_data};
         *out_weights = load_checkpoint(&*plan->runtime, plan->layout, request, *checkpoint, layer);
     });
@@ -96,11 +110,12 @@ void moe_weights_destroy(moe_weights* weights) noexcept {
     destroy_in(ref->memory, weights);
 }
 
-moe_status moe_weights_update(moe_weights* weights, const moe_tensor* tensor, void*) noexcept {
+moe_status moe_weights_update(moe_weights* weights, const moe_tensor* tensor,
+                              void* stream) noexcept {
     return guard([&] {
         check_handle(weights, "weights");
         const Tensors one(weights->runtime->memory, &tensor, 1);
-        update_tensor(*weights, *one.pointers()[0]);
+        update_tensor(*weights, *one.pointers()[0], stream);
     });
 }
 

@@ -6,20 +6,32 @@
 namespace moe {
 namespace {
 
-void* MOE_CALL host_allocate(uint64_t bytes, uint64_t alignment, moe_space space, void*, void*) {
-    if (space != MOE_SPACE_HOST) return nullptr;
+// What every allocation of the CUDA runtime is aligned to.
+constexpr uint64_t device_alignment = 256;
+
+void* MOE_CALL allocate_anywhere(uint64_t bytes, uint64_t alignment, moe_space space, void*,
+                                 void*) {
+    if (space != MOE_SPACE_HOST) {
+        if (alignment > device_alignment)
+            fail(MOE_ERROR_INTERNAL, "an alignment of {} was asked of device memory, it has {}",
+                 alignment, device_alignment);
+        return allocate_for_device(space, bytes);
+    }
     if (alignment < sizeof(void*)) alignment = sizeof(void*);
     void* memory = nullptr;
     return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
 }
 
-void MOE_CALL host_release(void* memory, uint64_t, uint64_t, moe_space, void*, void*) {
-    std::free(memory);
+void MOE_CALL release_anywhere(void* memory, uint64_t, uint64_t, moe_space space, void*, void*) {
+    if (space == MOE_SPACE_HOST)
+        std::free(memory);
+    else
+        release_for_device(space, memory);
 }
 
 }  // namespace
 
-Memory::Memory() : table_{sizeof(moe_allocator), 0, host_allocate, host_release, nullptr} {}
+Memory::Memory() : table_{sizeof(moe_allocator), 0, allocate_anywhere, release_anywhere, nullptr} {}
 
 void* Memory::allocate_in(moe_space space, uint64_t bytes, uint64_t alignment, void* stream) {
     void* memory = table_.allocate(bytes, alignment, space, stream, table_.user_data);

@@ -10,9 +10,14 @@
 
 namespace moe {
 
+// The default allocator in the spaces PINNED and DEVICE. Defined by api/device_memory.cpp, because
+// base knows no device. The first fails as the device's backend does.
+void* allocate_for_device(moe_space space, uint64_t bytes);
+void release_for_device(moe_space space, void* memory) noexcept;
+
 class Memory final : public std::pmr::memory_resource {
   public:
-    Memory();  // malloc
+    Memory();  // malloc, and the device's backend
     explicit Memory(const moe_allocator& allocator) : table_(allocator) {}
 
     // Fails with MOE_ERROR_OUT_OF_MEMORY.

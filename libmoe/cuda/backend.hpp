@@ -47,6 +47,10 @@ void synchronize(void* stream);
 // Loads every kernel that the setup can launch and sets its attributes.
 void prepare(const Setup& setup);
 
+// Can the family read weights of the type?
+bool grouped_supports(PackedType type);
+bool one_token_supports(PackedType type);
+
 struct Call {
     const Setup& setup;
     const DeviceWeights& weights;

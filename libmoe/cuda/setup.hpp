@@ -28,6 +28,7 @@ struct Setup {
     DeviceFacts device;
     const Layer* layer = nullptr;
     const Slice* slice = nullptr;
+    const int32_t* local_of = nullptr;  // slice->local_of on the device, the plan's
     bool down_bias_in_finish = false;
     bool partial = false;
     bool unfused = false;

@@ -2,24 +2,33 @@
 #include "libmoe/plan/candidates.hpp"
 
 #include <algorithm>
-#include <initializer_list>
+#include <span>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/cpu/dot.hpp"
+#include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace moe {
 namespace {
 
 using cpu::Arithmetic;
+using cuda::Family;
 using Check = const Reason* (*)(const Problem&);  // null: applies
 
 struct Row {
     const char* name;
     moe_stage stage;
-    Arithmetic arithmetic;
     Check check;
+    Arithmetic arithmetic = Arithmetic::ref_f32;
+    Family family = Family::exact;
+    Tokens tokens = Tokens::any;
 };
+
+constexpr moe_role expert_matrices[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
+constexpr moe_role dense_matrices[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
+                                       MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_IN,
+                                       MOE_ROLE_LATENT_OUT};
 
 const Reason* always(const Problem&) {
     return nullptr;
@@ -33,50 +42,152 @@ const Reason* in_f64(const Problem& problem) {
     return problem.intermediate_type == MOE_TYPE_F64 ? nullptr : &reasons::intermediate_type;
 }
 
-bool are_plain(const WeightsLayout& layout, std::initializer_list<moe_role> roles) {
+// Does what holds of a format hold of every matrix that the layout needs?
+template <class Holds>
+bool all_matrices(const Problem& problem, std::span<const moe_role> roles, Holds holds) {
     return std::all_of(roles.begin(), roles.end(), [&](moe_role role) {
-        return !layout.needs(role) || is_plain(layout.formats[role]);
+        return !problem.layout->needs(role) || holds(problem.layout->formats[role]);
     });
 }
+
+// --- CPU --------------------------------------------------------------------------------------
 
 template <bool (*has_isa)(), moe_stage stage>
 const Reason* dense_simd(const Problem& problem) {
     if (!has_isa()) return &reasons::isa;
-    const bool dense =
-        stage == MOE_STAGE_EXPERTS
-            ? are_plain(*problem.layout,
-                        {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_LATENT_IN})
-            : are_plain(*problem.layout, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
-                                          MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT});
+    static constexpr moe_role experts[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
+                                           MOE_ROLE_LATENT_IN};
+    static constexpr moe_role finish[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
+                                          MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT};
+    const bool dense = stage == MOE_STAGE_EXPERTS ? all_matrices(problem, experts, is_plain)
+                                                  : all_matrices(problem, finish, is_plain);
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
 // <arch>_<weight>_<activation>_<stage>[_variant]; dense is f32, f16 and bf16. Best first.
-constexpr Row table[] = {
-    {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, Arithmetic::ref_f32, always},
-    {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, Arithmetic::ref_f32, always},
-    {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, Arithmetic::avx512,
-     dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>},
-    {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, Arithmetic::avx2,
-     dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>},
-    {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, Arithmetic::ref_f32, in_f32},
-    {"cpu_any_f64_experts_ref", MOE_STAGE_EXPERTS, Arithmetic::ref_f64, in_f64},
-    {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, Arithmetic::ref_f32, in_f32},
-    {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, Arithmetic::ref_f64, in_f64},
-    {"avx512_dense_f32_finish", MOE_STAGE_FINISH, Arithmetic::avx512,
-     dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>},
-    {"avx2_dense_f32_finish", MOE_STAGE_FINISH, Arithmetic::avx2,
-     dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>},
-    {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, Arithmetic::ref_f32, in_f32},
-    {"cpu_any_f64_finish_ref", MOE_STAGE_FINISH, Arithmetic::ref_f64, in_f64},
+constexpr Row cpu_table[] = {
+    {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, always},
+    {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, always},
+    {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
+     Arithmetic::avx512},
+    {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
+     Arithmetic::avx2},
+    {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, in_f32},
+    {"cpu_any_f64_experts_ref", MOE_STAGE_EXPERTS, in_f64, Arithmetic::ref_f64},
+    {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, in_f32},
+    {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, in_f64, Arithmetic::ref_f64},
+    {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
+     Arithmetic::avx512},
+    {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
+     Arithmetic::avx2},
+    {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, in_f32},
+    {"cpu_any_f64_finish_ref", MOE_STAGE_FINISH, in_f64, Arithmetic::ref_f64},
 };
+
+// --- CUDA -------------------------------------------------------------------------------------
+
+// Families of 16-bit operands: nothing in the problem is wider.
+template <moe_stage stage>
+const Reason* in_16_bits(const Problem& problem) {
+    if (problem.x_type == MOE_TYPE_F32) return &reasons::x_type;
+    if (problem.intermediate_type == MOE_TYPE_F32) return &reasons::intermediate_type;
+    const auto is_narrow = [](const moe_format& f) { return f.type != MOE_TYPE_F32; };
+    const bool narrow = stage == MOE_STAGE_EXPERTS
+                            ? all_matrices(problem, expert_matrices, is_narrow)
+                            : all_matrices(problem, dense_matrices, is_narrow);
+    return narrow ? nullptr : &reasons::weight_type;
+}
+
+// float16 operands where both x and the intermediate are float16; e8m0 scales exceed its range.
+template <moe_stage stage>
+const Reason* in_f16(const Problem& problem) {
+    if (problem.x_type != MOE_TYPE_F16) return &reasons::x_type;
+    if (problem.intermediate_type != MOE_TYPE_F16) return &reasons::intermediate_type;
+    const auto fits = [](const moe_format& f) {
+        return f.type == MOE_TYPE_F16 || f.type == MOE_TYPE_E2M1 || f.type == MOE_TYPE_CODEBOOK ||
+               (f.type == MOE_TYPE_GGUF && packed_type_of(f) != PackedType::mxfp4);
+    };
+    const bool fit = stage == MOE_STAGE_EXPERTS ? all_matrices(problem, expert_matrices, fits)
+                                                : all_matrices(problem, dense_matrices, fits);
+    return fit ? nullptr : &reasons::weight_type;
+}
+
+const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
+    const Layer& layer = problem.layout->layer;
+    const Slice& slice = problem.layout->slice;
+    if (!problem.cuda->device.is_hopper()) return &reasons::architecture;
+    if (problem.unfused) return &reasons::unfused;
+    if (is_gated && !is_joint) return &reasons::gate_up_types;
+    const bool on_grid = layer.hidden % 64 == 0 && layer.latent % 64 == 0 &&
+                         slice.intermediate_count % 64 == 0 && slice.shared_count % 64 == 0;
+    return on_grid ? nullptr : &reasons::shape;
+}
+
+template <moe_stage stage, bool (*reads)(PackedType)>
+const Reason* on_hopper_in_bf16(const Problem& problem) {
+    const bool experts = stage == MOE_STAGE_EXPERTS;
+    const Layer& layer = problem.layout->layer;
+    if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
+    if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
+    const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
+    const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
+                                  : all_matrices(problem, dense_matrices, is_read);
+    if (!all_read) return &reasons::weight_type;
+    return experts ? on_hopper(problem, problem.cuda->is_joint, layer.activation.gated)
+                   : on_hopper(problem, problem.cuda->is_shared_joint,
+                               layer.shared_intermediate && layer.shared_activation.gated);
+}
+
+constexpr Row cuda_table[] = {
+    {.name = "cuda_any_f32_route", .stage = MOE_STAGE_ROUTE, .check = in_f32},
+    {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
+    {.name = "sm90_any_bf16_experts_one_token",
+     .stage = MOE_STAGE_EXPERTS,
+     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports>,
+     .family = Family::one_token,
+     .tokens = Tokens::one},
+    {.name = "sm90_any_bf16_experts_grouped",
+     .stage = MOE_STAGE_EXPERTS,
+     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports>,
+     .family = Family::grouped},
+    {.name = "cuda_any_f16_experts_generic",
+     .stage = MOE_STAGE_EXPERTS,
+     .check = in_f16<MOE_STAGE_EXPERTS>,
+     .family = Family::generic_f16},
+    {.name = "cuda_any_bf16_experts_generic",
+     .stage = MOE_STAGE_EXPERTS,
+     .check = in_16_bits<MOE_STAGE_EXPERTS>,
+     .family = Family::generic_bf16},
+    {.name = "cuda_any_f32_experts_exact", .stage = MOE_STAGE_EXPERTS, .check = in_f32},
+    {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
+    {.name = "sm90_any_bf16_finish_grouped",
+     .stage = MOE_STAGE_FINISH,
+     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports>,
+     .family = Family::grouped},
+    {.name = "cuda_any_f16_finish_generic",
+     .stage = MOE_STAGE_FINISH,
+     .check = in_f16<MOE_STAGE_FINISH>,
+     .family = Family::generic_f16},
+    {.name = "cuda_any_bf16_finish_generic",
+     .stage = MOE_STAGE_FINISH,
+     .check = in_16_bits<MOE_STAGE_FINISH>,
+     .family = Family::generic_bf16},
+    {.name = "cuda_any_f32_finish_exact", .stage = MOE_STAGE_FINISH, .check = in_f32},
+};
+
+std::span<const Row> table_of(const Problem& problem) {
+    if (problem.cuda) return cuda_table;
+    return cpu_table;
+}
 
 // What kernel_filter says of one name.
 enum class Wish { none, force, forbid };
 
 class Filter {
   public:
-    explicit Filter(const char* text) : text_(text ? text : "") { for_each(check_name); }
+    Filter(std::span<const Row> table, const char* text) : table_(table), text_(text ? text : "") {
+        for_each([&](std::string_view name, Wish) { check_name(name); });
+    }
 
     Wish wish(std::string_view name) const {
         Wish wish = Wish::none;
@@ -85,17 +196,20 @@ class Filter {
         });
         return wish;
     }
-    bool forces(moe_stage stage) const {
-        return std::any_of(std::begin(table), std::end(table), [&](const Row& row) {
-            return row.stage == stage && wish(row.name) == Wish::force;
+    // Is a row forced that takes any number of tokens, or this one's?
+    bool forces_another(const Row& row) const {
+        return std::any_of(table_.begin(), table_.end(), [&](const Row& other) {
+            return other.stage == row.stage && wish(other.name) == Wish::force &&
+                   (other.tokens == Tokens::any || other.tokens == row.tokens);
         });
     }
 
   private:
-    static void check_name(std::string_view name, Wish) {
-        const bool known = std::any_of(std::begin(table), std::end(table),
+    void check_name(std::string_view name) const {
+        const bool known = std::any_of(table_.begin(), table_.end(),
                                        [&](const Row& row) { return name == row.name; });
-        require(known, "kernel_filter names {}, which is not a candidate of the CPU", name);
+        require(known, "kernel_filter names {}, which is not a candidate of the plan's device",
+                name);
     }
     template <class Use>
     void for_each(Use use) const {
@@ -113,13 +227,15 @@ class Filter {
         }
     }
 
+    std::span<const Row> table_;
     std::string_view text_;
 };
 
 // Judges one row; is_open says that no better one of its stage was taken.
 Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bool is_open) {
     const Reason* obstacle = row.check(problem);
-    Candidate candidate{row.name, row.stage, row.arithmetic, obstacle == nullptr, false, obstacle};
+    Candidate candidate{row.name,   row.stage,           row.tokens, row.arithmetic,
+                        row.family, obstacle == nullptr, false,      obstacle};
     const Wish wish = filter.wish(row.name);
     if (obstacle) {
         if (wish == Wish::force)
@@ -127,7 +243,7 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
                  row.name, obstacle->sentence);
     } else if (wish == Wish::forbid) {
         candidate.reason = &reasons::forbidden;
-    } else if (filter.forces(row.stage) && wish != Wish::force) {
+    } else if (wish != Wish::force && filter.forces_another(row)) {
         candidate.reason = &reasons::not_forced;
     } else {
         candidate.is_chosen = is_open;
@@ -142,17 +258,19 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
 
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
                                               const Problem& problem, const char* filter_text) {
-    const Filter filter(filter_text);
+    const std::span<const Row> table = table_of(problem);
+    const Filter filter(table, filter_text);
     std::pmr::vector<Candidate> all(&memory);
-    all.reserve(std::size(table));
+    all.reserve(table.size());
     for (const moe_stage stage : all_stages) {
-        bool is_open = true;
+        bool is_open[2] = {true, true};  // for any number of tokens, for one
         for (const Row& row : table) {
             if (row.stage != stage) continue;
-            all.push_back(judge(row, problem, filter, is_open));
-            if (all.back().is_chosen) is_open = false;
+            const bool for_one = row.tokens == Tokens::one;
+            all.push_back(judge(row, problem, filter, is_open[for_one] && is_open[0]));
+            if (all.back().is_chosen) is_open[for_one] = false;
         }
-        if (is_open)
+        if (is_open[0])
             fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",
                  stage_name(stage));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "libmoe/cpu/setup.hpp"
+#include "libmoe/cuda/setup.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {
@@ -24,28 +25,43 @@ inline constexpr Reason slower{"slower", "applies, but one before it is expected
 inline constexpr Reason forbidden{"forbidden", "forbidden by kernel_filter"};
 inline constexpr Reason not_forced{"not_forced", "applies, but kernel_filter forces another"};
 inline constexpr Reason isa{"isa", "this machine or build lacks its instruction set"};
-inline constexpr Reason weight_type{"weight_type", "it reads f32, f16 and bf16 weights only"};
+inline constexpr Reason weight_type{"weight_type", "it does not read weights of these formats"};
 inline constexpr Reason intermediate_type{
     "intermediate_type",
-    "its arithmetic does not match the intermediate type: F64 asks for float64"};
+    "its arithmetic does not match the intermediate type: F64 asks for float64, F32 for float32, "
+    "F16 for float16"};
+inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
+inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
+inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
+inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
+inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
 }  // namespace reasons
 
 // The question that candidates answer.
 struct Problem {
     const WeightsLayout* layout;
+    moe_type x_type;
     moe_type intermediate_type;
+    bool unfused;
+    const cuda::Setup* cuda;  // device facts and joint flags; null: a CPU plan
 };
+
+// Numbers of tokens that a candidate is for.
+enum class Tokens : uint8_t { any, one };
 
 struct Candidate {
     const char* name;
     moe_stage stage;
-    cpu::Arithmetic arithmetic;
+    Tokens tokens;
+    cpu::Arithmetic arithmetic;  // of CPU candidates
+    cuda::Family family;         // of CUDA candidates
     bool applicable;
     bool is_chosen;
     const Reason* reason;
 };
 
-// All candidates of the CPU with one chosen per stage. filter may be null. Fails with
+// All candidates of the problem's device; one is chosen per stage for any number of tokens, and where
+// a better one for one token applies, that one too. filter may be null. Fails with
 // MOE_ERROR_INVALID_ARGUMENT for a name that does not exist, MOE_ERROR_UNSUPPORTED when a forced
 // one does not apply or nothing is left.
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,

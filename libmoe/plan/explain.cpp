@@ -55,7 +55,8 @@ Json weights_json(const WeightsLayout& layout) {
                          {"count", count},
                          {"bytes", bytes * count}});
     }
-    return {{"residency", "source"},
+    const bool packed = layout.residency == MOE_RESIDENCY_PACKED;
+    return {{"residency", packed ? "packed" : "source"},
             {"layout_id", hex(layout.id)},
             {"bytes", layout.copy_bytes()},
             {"matrices", roles}};
@@ -87,7 +88,7 @@ Json workspace_json(const moe_plan& plan) {
             {"device_bytes", need.device_bytes},
             {"alignment", need.alignment},
             {"max_tokens", plan.max_tokens},
-            {"chunk_tokens", plan.setup.chunk_tokens}};
+            {"chunk_tokens", plan.chunk_tokens()}};
 }
 
 Json to_json(const moe_plan& plan) {
@@ -95,10 +96,10 @@ Json to_json(const moe_plan& plan) {
             {"version", moe_version_string()},
             {"key", hex(plan.key)},
             {"device",
-             {{"kind", "cpu"},
+             {{"kind", plan.is_cuda() ? "cuda" : "cpu"},
               {"index", plan.device_index},
               {"reason", plan.device_reason},
-              {"n_threads", plan.setup.n_workers}}},
+              {"n_threads", plan.is_cuda() ? 0 : plan.setup.n_workers}}},
             {"layer", layer_json(plan.layout.layer)},
             {"slice", slice_json(plan)},
             {"types", types_json(plan)},
@@ -129,8 +130,10 @@ std::string explain_text(const moe_plan& plan) {
     const Json& device = json["device"];
     const Json& types = json["types"];
     const Json& workspace = json["workspace"];
-    std::string text = fmt::format("device cpu {}, {} threads: {}\n", plan.device_index,
-                                   plan.setup.n_workers, device["reason"].get<std::string>());
+    std::string text = fmt::format("device {} {}, {} threads: {}\n",
+                                   device["kind"].get<std::string>(), plan.device_index,
+                                   device["n_threads"].get<int32_t>(),
+                                   device["reason"].get<std::string>());
     text += fmt::format("layer hidden {} intermediate {} experts {} top_k {} latent {} shared {}\n",
                         plan.layout.layer.hidden, plan.layout.layer.intermediate,
                         plan.layout.layer.n_experts, plan.layout.layer.top_k,
@@ -148,8 +151,8 @@ std::string explain_text(const moe_plan& plan) {
                             matrix["format"].get<std::string>(), matrix["count"].get<int64_t>(),
                             matrix["bytes"].get<uint64_t>());
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
-                        workspace["host_bytes"].get<uint64_t>(), plan.max_tokens,
-                        plan.setup.chunk_tokens);
+                        workspace[plan.is_cuda() ? "device_bytes" : "host_bytes"].get<uint64_t>(),
+                        plan.max_tokens, plan.chunk_tokens());
     text += "predicted time: none yet\n";
     return text;
 }

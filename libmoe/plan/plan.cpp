@@ -5,15 +5,17 @@
 
 #include "libmoe/base/arena.hpp"
 #include "libmoe/base/hash.hpp"
+#include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace moe {
 namespace {
 
 constexpr uint32_t every_stage = 31;
-// Scratch that a plan takes unless told otherwise: room for hundreds of tokens of the largest
-// layers.
+// Scratch that a plan takes unless told otherwise: on the CPU room for hundreds of tokens of the
+// largest layers, on a GPU for thousands, since every chunk reads the weights again.
 constexpr uint64_t usual_workspace = uint64_t{128} << 20;
+constexpr uint64_t usual_device_workspace = uint64_t{3} << 29;
 constexpr int64_t largest_chunk = 1024;
 
 bool is_activation_type(moe_type type) {
@@ -30,9 +32,7 @@ moe_type type_or(const char* field, moe_type given, moe_type fallback, bool f64_
 
 // What is legal and declared, but not in this version.
 void check_supported(const moe_plan_desc& desc) {
-    if (desc.residency == MOE_RESIDENCY_PACKED)
-        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_PACKED is not in this version");
-    require(desc.residency == MOE_RESIDENCY_AUTO || desc.residency == MOE_RESIDENCY_SOURCE,
+    require(desc.residency >= MOE_RESIDENCY_AUTO && desc.residency <= MOE_RESIDENCY_SOURCE,
             "residency is {}, not a moe_residency", static_cast<int32_t>(desc.residency));
     if (desc.activation_quantization != MOE_ACTIVATION_QUANTIZATION_NONE)
         fail(MOE_ERROR_UNSUPPORTED, "activation_quantization {} is not in this version",
@@ -95,16 +95,60 @@ void take_stages(WeightsLayout& layout, const moe_plan_desc& desc) {
     layout.stages = desc.stages ? desc.stages : every_stage;
 }
 
-void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
-    constexpr const char* no_cuda = "the CUDA backend is not built into this library";
-    if (desc.device == MOE_DEVICE_CUDA)
-        fail(MOE_ERROR_NOT_BUILT, "device MOE_DEVICE_CUDA: {}", no_cuda);
-    require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU,
-            "device is {}, not a moe_device_kind", static_cast<int32_t>(desc.device));
+// Why AUTO cannot take a CUDA device, or null. Looks at the device last.
+const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts) {
+    if (!cuda::is_built()) return "the CUDA backend is not built into this library";
+    if (desc.intermediate_type == MOE_TYPE_F64) return "float64 is for the CPU";
+    if (desc.residency == MOE_RESIDENCY_SOURCE) return "SOURCE residency is for the CPU";
+    for (uint32_t i = 0; i < desc.n_formats; ++i)
+        if (desc.formats[i] && is_matrix_role(static_cast<moe_role>(i)) &&
+            desc.formats[i]->type != MOE_TYPE_NONE &&
+            packed_type_of(*desc.formats[i]) == PackedType::none)
+            return "a weight format has no packed type";
+    try {
+        facts = cuda::device_facts(desc.device_index);
+    } catch (const Error&) {
+        return "there is no CUDA device, or no driver";
+    }
+    return nullptr;
+}
+
+void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     require(desc.device_index == 0, "device_index is {}, there is one CPU device",
             desc.device_index);
+    if (desc.residency == MOE_RESIDENCY_PACKED)
+        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_PACKED is for CUDA in this version");
     plan.device = MOE_DEVICE_CPU;
-    plan.device_reason = desc.device == MOE_DEVICE_CPU ? "asked for" : no_cuda;
+    plan.device_reason = reason;
+    plan.layout.residency = MOE_RESIDENCY_SOURCE;
+}
+
+void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
+    if (desc.residency == MOE_RESIDENCY_SOURCE)
+        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
+    plan.device = MOE_DEVICE_CUDA;
+    plan.device_index = desc.device_index;
+    plan.device_reason = reason;
+    plan.layout.residency = MOE_RESIDENCY_PACKED;
+    plan.layout.device_index = desc.device_index;
+}
+
+void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
+    switch (desc.device) {
+        case MOE_DEVICE_CPU:
+            return use_cpu(plan, desc, "asked for");
+        case MOE_DEVICE_CUDA:
+            plan.cuda.device = cuda::device_facts(desc.device_index);
+            return use_cuda(plan, desc, "asked for");
+        case MOE_DEVICE_AUTO: {
+            const char* obstacle = obstacle_to_cuda(desc, plan.cuda.device);
+            if (obstacle) return use_cpu(plan, desc, obstacle);
+            return use_cuda(plan, desc, "a CUDA device is there and can run the layer");
+        }
+        default:
+            fail(MOE_ERROR_INVALID_ARGUMENT, "device is {}, not a moe_device_kind",
+                 static_cast<int32_t>(desc.device));
+    }
 }
 
 void choose_types(moe_plan& plan, const moe_plan_desc& desc) {
@@ -118,9 +162,7 @@ void choose_types(moe_plan& plan, const moe_plan_desc& desc) {
                 plan.x_type == MOE_TYPE_F32 ? MOE_TYPE_F32 : MOE_TYPE_BF16, true);
 }
 
-void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
-    plan.candidates = choose_candidates(plan.runtime->memory,
-                                        {&plan.layout, plan.intermediate_type}, desc.kernel_filter);
+void fill_cpu_setup(moe_plan& plan) {
     cpu::Setup& setup = plan.setup;
     setup.layer = &plan.layout.layer;
     setup.slice = &plan.layout.slice;
@@ -130,27 +172,72 @@ void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     setup.router_input_type = plan.router_input_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
-    setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
-    setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
     setup.n_workers = plan.runtime->n_threads;
+}
+
+void fill_cuda_setup(moe_plan& plan) {
+    cuda::Setup& setup = plan.cuda;
+    const DevicePlacement placement = place_on_device(plan.layout);
+    setup.layer = &plan.layout.layer;
+    setup.slice = &plan.layout.slice;
+    setup.down_bias_in_finish = plan.layout.down_bias_in_finish();
+    setup.partial = plan.partial;
+    setup.unfused = plan.unfused;
+    setup.is_joint = placement.is_joint;
+    setup.is_shared_joint = placement.is_shared_joint;
+    setup.x_type = plan.x_type;
+    setup.router_input_type = plan.router_input_type;
+    setup.out_type = plan.out_type;
+    setup.intermediate_type = plan.intermediate_type;
+}
+
+cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
+    cuda::Families families;
+    families.one_token = plan.chosen(stage, 1).family == cuda::Family::one_token;
+    families.few = families.many = plan.chosen(stage).family;
+    return families;
+}
+
+void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
+    if (plan.is_cuda())
+        fill_cuda_setup(plan);
+    else
+        fill_cpu_setup(plan);
+    const Problem problem{&plan.layout, plan.x_type, plan.intermediate_type, plan.unfused,
+                          plan.is_cuda() ? &plan.cuda : nullptr};
+    plan.candidates = choose_candidates(plan.runtime->memory, problem, desc.kernel_filter);
+    if (plan.is_cuda()) {
+        plan.cuda.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
+        plan.cuda.finish = chosen_families(plan, MOE_STAGE_FINISH);
+    } else {
+        plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
+        plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
+    }
 }
 
 // The most tokens at a time whose scratch fits.
 void choose_chunk(moe_plan& plan) {
-    const uint64_t budget = plan.max_workspace_bytes ? plan.max_workspace_bytes : usual_workspace;
+    const uint64_t usual = plan.is_cuda() ? usual_device_workspace : usual_workspace;
+    const uint64_t budget = plan.max_workspace_bytes ? plan.max_workspace_bytes : usual;
+    int64_t& chunk = plan.is_cuda() ? plan.cuda.chunk_tokens : plan.setup.chunk_tokens;
     auto need = [&](int64_t tokens) {
-        plan.setup.chunk_tokens = tokens;
-        return plan.workspace_need(tokens).host_bytes;
+        chunk = tokens;
+        const moe_workspace_need need = plan.workspace_need(tokens);
+        return plan.is_cuda() ? need.device_bytes : need.host_bytes;
     };
     const uint64_t least = need(1);
     require(!plan.max_workspace_bytes || least <= budget,
             "max_workspace_bytes is {}, one token needs {}", budget, least);
-    int64_t fits = 1, too_many = std::min(plan.max_tokens, largest_chunk) + 1;
+    const int64_t most =
+        plan.is_cuda() ? plan.max_tokens : std::min(plan.max_tokens, largest_chunk);
+    int64_t fits = 1, too_many = most + 1;
     while (too_many - fits > 1) {
         const int64_t middle = fits + (too_many - fits) / 2;
         (need(middle) <= budget ? fits : too_many) = middle;
     }
-    plan.setup.chunk_tokens = fits;
+    // Chunks of equal size: the last one is not a remainder.
+    const int64_t n_chunks = (plan.max_tokens + fits - 1) / fits;
+    chunk = plan.is_cuda() ? (plan.max_tokens + n_chunks - 1) / n_chunks : fits;
 }
 
 std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
@@ -201,13 +288,33 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     unfused = desc.unfused != 0;
     choose_kernels(*this, desc);
     choose_chunk(*this);
+    if (is_cuda()) go_to_device();
     layout.id = layout.make_id();
     key = make_key(*this, desc.kernel_filter);
 }
 
-const moe::Candidate& moe_plan::chosen(moe_stage stage) const {
-    for (const auto& candidate : candidates)
-        if (candidate.stage == stage && candidate.is_chosen) return candidate;
+// What the plan keeps on its device: the slice's map of experts, and the kernels themselves.
+void moe_plan::go_to_device() {
+    using namespace moe;
+    const auto& local_of = layout.slice.local_of;
+    const uint64_t bytes = local_of.size() * sizeof(int32_t);
+    local_of_ = cuda::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
+                                   DevicePlacement::alignment, device_index, nullptr);
+    const cuda::UseDevice use(device_index);
+    cuda::upload(local_of_.data(), local_of.data(), bytes, nullptr);
+    cuda::synchronize(nullptr);
+    cuda.local_of = reinterpret_cast<const int32_t*>(local_of_.data());
+    cuda::prepare(cuda);
+}
+
+const moe::Candidate& moe_plan::chosen(moe_stage stage, int64_t n_tokens) const {
+    const moe::Candidate* found = nullptr;
+    for (const auto& candidate : candidates) {
+        if (candidate.stage != stage || !candidate.is_chosen) continue;
+        if (candidate.tokens == moe::Tokens::any) found = &candidate;
+        if (candidate.tokens == moe::Tokens::one && n_tokens == 1) return candidate;
+    }
+    if (found) return *found;
     moe::fail(MOE_ERROR_INVALID_ARGUMENT, "stage is {}, not a moe_stage",
               static_cast<int32_t>(stage));
 }
@@ -215,8 +322,14 @@ const moe::Candidate& moe_plan::chosen(moe_stage stage) const {
 moe_workspace_need moe_plan::workspace_need(int64_t n_tokens) const {
     moe_workspace_need need{};
     need.struct_size = sizeof need;
-    need.alignment = moe::Arena::alignment;
     // One token at least: the row layouts of moe_experts have no number of tokens.
-    need.host_bytes = moe::cpu::scratch_bytes(setup, std::max<int64_t>(n_tokens, 1));
+    const int64_t tokens = std::max<int64_t>(n_tokens, 1);
+    if (is_cuda()) {
+        need.alignment = 256;
+        need.device_bytes = moe::cuda::scratch_bytes(cuda, tokens);
+    } else {
+        need.alignment = moe::Arena::alignment;
+        need.host_bytes = moe::cpu::scratch_bytes(setup, tokens);
+    }
     return need;
 }

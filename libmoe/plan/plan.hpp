@@ -6,6 +6,7 @@
 
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/cpu/setup.hpp"
+#include "libmoe/cuda/device_memory.hpp"
 #include "libmoe/plan/candidates.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -29,11 +30,19 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     int64_t max_tokens = 0;
     uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
-    moe::cpu::Setup setup{};
+    moe::cpu::Setup setup{};   // of a CPU plan
+    moe::cuda::Setup cuda{};   // of a CUDA plan
     std::array<uint8_t, 16> key{};
 
-    const moe::Candidate& chosen(moe_stage stage) const;
+    bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
+    int64_t chunk_tokens() const { return is_cuda() ? cuda.chunk_tokens : setup.chunk_tokens; }
+    const moe::Candidate& chosen(moe_stage stage, int64_t n_tokens = 2) const;
     moe_workspace_need workspace_need(int64_t n_tokens) const;
+
+  private:
+    void go_to_device();
+
+    moe::cuda::DeviceMemory local_of_;  // cuda.local_of
 };
 
 namespace moe {

@@ -1,5 +1,6 @@
-// The tensors of one layer in device memory, as CUDA kernels take them: matrices packed (packed.hpp),
-// everything small in float32, the router dense as it came. All pointers are of the device.
+// The tensors of one layer in device memory, as CUDA kernels take them: matrices packed
+// (packed.hpp), everything small in float32, the router dense as it came. All pointers are of the
+// device.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ struct DeviceWeights {
     // By role; as ResidentWeights::vectors. SHARED_EXPERT_GATE is among them.
     std::array<const float*, MOE_ROLE_COUNT> vectors{};
     const int32_t* hash_table = nullptr;
-    const int32_t* local_of = nullptr;  // [E]: the slice's map from global to local experts, -1 absent
+    const int32_t* local_of =
+        nullptr;  // [E]: the slice's map from global to local experts, -1 absent
 };
 
 // The packed type a source format is lowered to; none when it has no lowering.
@@ -28,6 +30,8 @@ PackedType packed_type_of(const moe_format& format);
 
 // Where every matrix and vector of a layout goes in one block of device memory.
 struct DevicePlacement {
+    static constexpr uint64_t alignment = 128;  // of the block and of everything in it
+
     struct Place {
         uint64_t offset = 0;         // of expert 0, a multiple of 128
         uint64_t expert_stride = 0;  // bytes
@@ -41,11 +45,34 @@ struct DevicePlacement {
     std::array<Place, MOE_ROLE_COUNT> matrices{};
     std::array<uint64_t, MOE_ROLE_COUNT> vectors{};  // offset, where the layout has the vector
     uint64_t router = 0;
+    moe_type router_type = MOE_TYPE_NONE;  // NONE: no router
+    uint64_t router_bytes = 0;
     uint64_t hash_table = 0;
     uint64_t local_of = 0;
     bool is_joint = false;
     bool is_shared_joint = false;
     uint64_t bytes = 0;
+
+    // Is this the second half of a joint matrix, whose place is that of the first?
+    bool is_second_half(moe_role role) const {
+        return (role == MOE_ROLE_UP && is_joint) || (role == MOE_ROLE_SHARED_UP && is_shared_joint);
+    }
+    // The role under which its matrix lies.
+    moe_role leader(moe_role role) const {
+        if (!is_second_half(role)) return role;
+        return role == MOE_ROLE_UP ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
+    }
+    bool is_joint_role(moe_role role) const {
+        return role == MOE_ROLE_GATE || role == MOE_ROLE_UP                 ? is_joint
+               : role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP ? is_shared_joint
+                                                                            : false;
+    }
+    // Of one matrix of the role; a joint one counts half for either.
+    uint64_t matrix_bytes(moe_role role) const {
+        if (role == MOE_ROLE_ROUTER) return router_bytes;
+        const uint64_t stride = matrices[leader(role)].expert_stride;
+        return is_joint_role(role) ? stride / 2 : stride;
+    }
 
     // Pointers into a block at `base`.
     DeviceWeights resolve(const WeightsLayout& layout, std::byte* base) const;

@@ -3,6 +3,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
+#include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/view.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -89,6 +90,7 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 }
 
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
+    if (is_packed()) return place_on_device(*this).matrix_bytes(role);
     const Part p = part(role);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
     const auto bytes_from = [&](int64_t row) {
@@ -100,6 +102,7 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
 }
 
 uint64_t WeightsLayout::copy_bytes() const {
+    if (is_packed()) return place_on_device(*this).bytes;
     uint64_t total = 0;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
@@ -115,6 +118,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id() const {
     Hash128 hash;
     hash.add_text("libmoe.layout").add(layout_version);
     hash.add(static_cast<int32_t>(device)).add(static_cast<int32_t>(residency)).add(stages);
+    if (is_packed()) hash.add(packed_layout_version);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         if (!needs(role)) continue;

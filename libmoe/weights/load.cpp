@@ -1,22 +1,12 @@
 // The three ways into a weights handle, and what it says of its memory.
 #include "libmoe/weights/load.hpp"
 
-#include <memory>
-
-#include "libmoe/checkpoint/checkpoint.hpp"
+#include "libmoe/weights/checkpoint_reader.hpp"
+#include "libmoe/weights/device_load.hpp"
 #include "libmoe/weights/loader.hpp"
 
 namespace moe {
 namespace {
-
-// Frees a half-made handle when loading fails.
-struct Destroy {
-    void operator()(moe_weights* weights) const {
-        RuntimeRef runtime(&*weights->runtime);
-        destroy_in(runtime->memory, weights);
-    }
-};
-using NewWeights = std::unique_ptr<moe_weights, Destroy>;
 
 moe_weights* finish_load(const Loader& loader, NewWeights weights) {
     loader.check_complete();
@@ -29,8 +19,7 @@ moe_weights* finish_load(const Loader& loader, NewWeights weights) {
 NewWeights make_weights(moe_runtime* runtime, const WeightsLayout& layout,
                         const LoadRequest& request) {
     RuntimeRef ref(runtime);
-    NewWeights weights(create_in<moe_weights>(ref->memory, &*ref, layout));
-    weights->ownership = request.ownership;
+    NewWeights weights = new_weights(*ref, layout, request);
     if (request.ownership == MOE_OWN_BORROW) return weights;
     const uint64_t bytes = weights->layout.copy_bytes();
     if (request.ownership == MOE_OWN_COPY) {
@@ -48,44 +37,11 @@ NewWeights make_weights(moe_runtime* runtime, const WeightsLayout& layout,
     return weights;
 }
 
-// A range of a file, read into memory that lives until the next one.
-class Staging {
-  public:
-    Staging(const moe_checkpoint& checkpoint, std::pmr::memory_resource& memory)
-        : checkpoint_(checkpoint), bytes_(&memory) {}
-
-    const std::byte* read(const FileRange& range, uint64_t offset, uint64_t bytes) {
-        bytes_.resize(bytes);
-        checkpoint_.read(range, offset, bytes, bytes_.data());
-        return bytes_.data();
-    }
-
-  private:
-    const moe_checkpoint& checkpoint_;
-    std::pmr::vector<std::byte> bytes_;
-};
-
 // Reads a tensor that is not mapped, expert by expert, and only experts that are wanted.
-void add_unmapped(Loader& loader, const LayerTensor& source, Staging& data, Staging& scales) {
-    const bool stack =
-        is_expert_role(source.tensor.role) && source.tensor.expert == MOE_ALL_EXPERTS;
-    const int64_t n = stack ? source.tensor.n_experts : 1;
+void add_unmapped(Loader& loader, const LayerTensor& source, CheckpointReader& reader) {
     loader.check(source.tensor);
-    for (int64_t e = 0; e < n; ++e) {
-        moe_tensor one = source.tensor;
-        if (stack) one.expert = static_cast<int32_t>(e);
-        if (!loader.wants(one, is_expert_role(one.role) ? one.expert : 0)) continue;
-        one.data_bytes = source.data.bytes / n;
-        one.data = data.read(source.data, e * one.data_bytes, one.data_bytes);
-        one.scale_bytes = source.scales.bytes / n;
-        if (one.scale_bytes)
-            one.scales = scales.read(source.scales, e * one.scale_bytes, one.scale_bytes);
-        if (stack && one.n_global_scales > 1) {
-            one.global_scale += e;
-            one.n_global_scales = 1;
-        }
-        loader.add(one);
-    }
+    for (int64_t i = 0; i < CheckpointReader::count(source); ++i)
+        if (loader.wants(CheckpointReader::describe(source, i))) loader.add(reader.read(source, i));
 }
 
 }  // namespace
@@ -93,6 +49,8 @@ void add_unmapped(Loader& loader, const LayerTensor& source, Staging& data, Stag
 moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
                           const LoadRequest& request, const moe_tensor* const* tensors,
                           uint32_t n_tensors) {
+    if (layout.is_packed())
+        return load_device_tensors(runtime, layout, request, tensors, n_tensors);
     NewWeights weights = make_weights(runtime, layout, request);
     Loader loader(*weights, request, false);
     for (uint32_t i = 0; i < n_tensors; ++i) loader.add(*tensors[i]);
@@ -102,19 +60,20 @@ moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
 moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
                              const LoadRequest& request, const moe_checkpoint& checkpoint,
                              int32_t layer) {
+    if (layout.is_packed())
+        return load_device_checkpoint(runtime, layout, request, checkpoint, layer);
     const bool mapped = checkpoint.is_mapped();
     require(mapped || request.ownership != MOE_OWN_BORROW,
             "ownership is MOE_OWN_BORROW, but the checkpoint was opened with MOE_IO_READ");
     const auto tensors = checkpoint.tensors(layer);
     NewWeights weights = make_weights(runtime, layout, request);
     Loader loader(*weights, request, false);
-    Staging data(checkpoint, weights->runtime->memory),
-        scales(checkpoint, weights->runtime->memory);
+    CheckpointReader reader(checkpoint, weights->runtime->memory);
     for (const LayerTensor& tensor : tensors) {
         if (mapped)
             loader.add(tensor.tensor);
         else
-            add_unmapped(loader, tensor, data, scales);
+            add_unmapped(loader, tensor, reader);
     }
     if (request.ownership == MOE_OWN_BORROW) {
         checkpoint.retain();
@@ -123,7 +82,8 @@ moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
     return finish_load(loader, std::move(weights));
 }
 
-void update_tensor(moe_weights& weights, const moe_tensor& tensor) {
+void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream) {
+    if (weights.layout.is_packed()) return update_device_tensor(weights, tensor, stream);
     LoadRequest request;
     request.ownership = weights.ownership;
     Loader loader(weights, request, true);
@@ -150,17 +110,21 @@ moe_memory_report moe_weights::memory_report() const {
     uint64_t matrix_bytes = 0;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        const auto& matrices = resident.matrices[role];
         const uint64_t vector_bytes = resident.vectors[role].size() * sizeof(float);
-        const uint64_t role_matrices =
-            matrices.empty() ? 0 : matrices.size() * layout.matrix_copy_bytes(role);
+        uint64_t role_matrices = 0;
+        if (moe::is_matrix_role(role) && layout.needs(role))
+            role_matrices =
+                static_cast<uint64_t>(layout.count(role)) * layout.matrix_copy_bytes(role);
         report.role_bytes[i] = role_matrices + vector_bytes;
         report.host_bytes += vector_bytes;
         matrix_bytes += role_matrices;
-        report.bookkeeping_bytes += matrices.size() * sizeof(moe::Matrix);
+        report.bookkeeping_bytes += resident.matrices[role].size() * sizeof(moe::Matrix);
     }
     report.role_bytes[MOE_ROLE_HASH_TABLE] = resident.hash_table.size() * sizeof(int32_t);
     report.host_bytes += report.role_bytes[MOE_ROLE_HASH_TABLE];
-    (ownership == MOE_OWN_BORROW ? report.borrowed_bytes : report.host_bytes) += matrix_bytes;
+    if (layout.is_packed())
+        report.device_bytes = placement.bytes;
+    else
+        (ownership == MOE_OWN_BORROW ? report.borrowed_bytes : report.host_bytes) += matrix_bytes;
     return report;
 }

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
+#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/weights.hpp"
 
 struct moe_weights : moe::Tagged<0x4D4F457765696768> {
@@ -22,6 +25,12 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     std::pmr::deque<std::array<float, 256>> codebooks;  // given ones, one of each
     const moe_checkpoint* source = nullptr;             // borrowed from: counted
 
+    // Packed layouts only: resident has the vectors, for updates, and no matrices.
+    moe::DevicePlacement placement;
+    moe::cuda::DeviceMemory device_memory;  // COPY
+    std::byte* device_block = nullptr;      // COPY, CALLER
+    moe::DeviceWeights device;
+
     moe_memory_report memory_report() const;
 };
 
@@ -32,9 +41,26 @@ struct LoadRequest {
     moe_ownership ownership = MOE_OWN_COPY;
     void* memory = nullptr;  // CALLER
     uint64_t memory_bytes = 0;
+    void* stream = nullptr;  // of a device
     moe_progress_fn progress = nullptr;
     void* progress_user_data = nullptr;
 };
+
+// Frees a half-made handle when loading fails.
+struct DestroyWeights {
+    void operator()(moe_weights* weights) const {
+        RuntimeRef runtime(&*weights->runtime);
+        destroy_in(runtime->memory, weights);
+    }
+};
+using NewWeights = std::unique_ptr<moe_weights, DestroyWeights>;
+
+inline NewWeights new_weights(moe_runtime& runtime, const WeightsLayout& layout,
+                              const LoadRequest& request) {
+    NewWeights weights(create_in<moe_weights>(runtime.memory, &runtime, layout));
+    weights->ownership = request.ownership;
+    return weights;
+}
 
 moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
                           const LoadRequest& request, const moe_tensor* const* tensors,
@@ -42,7 +68,7 @@ moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
 moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
                              const LoadRequest& request, const moe_checkpoint& checkpoint,
                              int32_t layer);
-// Replaces what one tensor holds.
-void update_tensor(moe_weights& weights, const moe_tensor& tensor);
+// Replaces what one tensor holds. stream is of the weights' device.
+void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream);
 
 }  // namespace moe

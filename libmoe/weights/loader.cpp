@@ -14,20 +14,6 @@ bool is_fused(moe_role role) {
            role == MOE_ROLE_SHARED_GATE_UP;
 }
 
-// The two roles of a fused one; the role itself, and NONE, otherwise.
-std::pair<moe_role, moe_role> parts_of(moe_role role) {
-    switch (role) {
-        case MOE_ROLE_GATE_UP:
-            return {MOE_ROLE_GATE, MOE_ROLE_UP};
-        case MOE_ROLE_GATE_UP_BIAS:
-            return {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS};
-        case MOE_ROLE_SHARED_GATE_UP:
-            return {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP};
-        default:
-            return {role, MOE_ROLE_NONE};
-    }
-}
-
 Layer::Shape shape_of(const Layer& layer, moe_role role) {
     const auto [first, second] = parts_of(role);
     Layer::Shape shape = layer.role_shape(first);
@@ -50,36 +36,53 @@ int64_t fused_column(moe_gate_up_order order, bool up, int64_t i, int64_t n) {
 
 }  // namespace
 
-Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing)
+std::pair<moe_role, moe_role> parts_of(moe_role role) {
+    switch (role) {
+        case MOE_ROLE_GATE_UP:
+            return {MOE_ROLE_GATE, MOE_ROLE_UP};
+        case MOE_ROLE_GATE_UP_BIAS:
+            return {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS};
+        case MOE_ROLE_SHARED_GATE_UP:
+            return {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP};
+        default:
+            return {role, MOE_ROLE_NONE};
+    }
+}
+
+TensorName::TensorName(moe_role role, int64_t expert) {
+    const char* name = role_name(role);
+    char* end =
+        is_expert_role(role)
+            ? fmt::format_to_n(text, sizeof text - 1, "tensor {} of expert {}", name, expert).out
+            : fmt::format_to_n(text, sizeof text - 1, "tensor {}", name).out;
+    *end = '\0';
+}
+
+void Progress::add(uint64_t bytes) {
+    done_ += bytes;
+    if (!request_.progress) return;
+    if (request_.progress(done_, total, request_.progress_user_data) != 0)
+        fail(MOE_ERROR_CANCELLED, "loading was cancelled after {} of {} bytes", done_, total);
+}
+
+Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing, MatrixTaker* taker)
     : weights_(weights),
       request_(request),
-      replacing_(replacing),
+      taker_(taker),
+      progress_(request),
       seen_(&weights.runtime->memory),
       row_(&weights.runtime->memory) {
     const WeightsLayout& layout = weights.layout;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        offsets_[i] = total_;
+        offsets_[i] = progress_.total;
         if (!layout.needs(role)) continue;
         const int64_t count = layout.count(role);
         seen_[role].resize(count);
-        if (!is_matrix_role(role)) continue;
+        if (!is_matrix_role(role) || taker) continue;
         if (!replacing) weights.resident.matrices[role].resize(count);
-        total_ += count * layout.matrix_copy_bytes(role);
+        progress_.total += count * layout.matrix_copy_bytes(role);
     }
-}
-
-Loader::Name Loader::name_of(const moe_tensor& tensor, int64_t expert) const {
-    Name name;
-    char* end =
-        is_expert_role(tensor.role)
-            ? fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {} of expert {}",
-                               role_name(tensor.role), expert)
-                  .out
-            : fmt::format_to_n(name.text, sizeof name.text - 1, "tensor {}", role_name(tensor.role))
-                  .out;
-    *end = '\0';
-    return name;
 }
 
 void Loader::check(const moe_tensor& tensor) const {
@@ -87,9 +90,10 @@ void Loader::check(const moe_tensor& tensor) const {
     require(role > 0 && role < MOE_ROLE_COUNT, "moe_tensor.role is {}, not a moe_role", role);
     const char* name = role_name(tensor.role);
     require(tensor.format != nullptr, "tensor {}: format is NULL", name);
-    require(tensor.space == MOE_SPACE_HOST || tensor.space == MOE_SPACE_PINNED,
-            "tensor {}: space is {}; a CPU plan reads host memory", name,
-            static_cast<int32_t>(tensor.space));
+    const bool on_host = tensor.space == MOE_SPACE_HOST || tensor.space == MOE_SPACE_PINNED;
+    require(on_host || (taker_ && tensor.space == MOE_SPACE_DEVICE), "tensor {}: space is {}{}",
+            name, static_cast<int32_t>(tensor.space),
+            taker_ ? ", not a moe_space" : "; a CPU plan reads host memory");
     const auto order = static_cast<int32_t>(tensor.gate_up_order);
     require(!is_fused(tensor.role) || (order >= 1 && order <= 3),
             "tensor {}: gate_up_order is {}, a fused tensor needs one", name, order);
@@ -133,7 +137,7 @@ void Loader::add(const moe_tensor& tensor) {
 }
 
 void Loader::add_expert(const moe_tensor& tensor, int64_t index, int64_t expert) {
-    const Name name = name_of(tensor, expert);
+    const TensorName name(tensor.role, expert);
     const auto [first, second] = parts_of(tensor.role);
     // Both halves of a fused tensor are taken, or neither.
     if (second != MOE_ROLE_NONE && weights_.layout.needs(second))
@@ -156,12 +160,14 @@ void Loader::add_role(const moe_tensor& tensor, int64_t index, moe_role role, in
     if (is_fused(tensor.role))
         whole = gate_up_half(whole, tensor.gate_up_order,
                              is_up(role) ? GateUpHalf::up : GateUpHalf::gate);
-    set_matrix(whole, role, place, what);
+    set_matrix(tensor, whole, role, place, what);
 }
 
-void Loader::set_matrix(Matrix whole, moe_role role, int64_t place, const char* what) {
+void Loader::set_matrix(const moe_tensor& tensor, Matrix whole, moe_role role, int64_t place,
+                        const char* what) {
     const WeightsLayout::Part p = weights_.layout.part(role);
     Matrix matrix = part_of(whole, p.row, p.rows, p.column, p.columns);
+    if (taker_) return taker_->take(matrix, role, place, tensor.space);
     const uint64_t bytes = weights_.layout.matrix_copy_bytes(role);
     if (request_.ownership != MOE_OWN_BORROW) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
@@ -169,13 +175,14 @@ void Loader::set_matrix(Matrix whole, moe_role role, int64_t place, const char* 
     }
     if (matrix.codebook) matrix.codebook = keep_codebook(matrix);
     weights_.resident.matrices[role][place] = matrix;
-    report(bytes);
+    progress_.add(bytes);
 }
 
 void Loader::set_vector(const moe_tensor& tensor, int64_t index, moe_role role, int64_t place,
                         const char* what) {
     const WeightsLayout::Part p = weights_.layout.part(role);
-    const Matrix source = view_of(tensor, index, what);
+    Matrix source = view_of(tensor, index, what);
+    if (tensor.space == MOE_SPACE_DEVICE) source = taker_->to_host(source);
     row_.resize(tensor.columns);
     source.traits->decode(source, 0, 0, tensor.columns, row_.data());
     auto& vector = weights_.resident.vectors[role];
@@ -194,6 +201,8 @@ void Loader::set_hash_table(const moe_tensor& tensor) {
     const moe_type type = tensor.format->type;
     require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64,
             "tensor hash_table: type is {}, not i32 or i64", type_name(type));
+    if (tensor.space == MOE_SPACE_DEVICE)
+        fail(MOE_ERROR_UNSUPPORTED, "tensor hash_table: space is DEVICE, must be HOST or PINNED");
     const int64_t size = type == MOE_TYPE_I64 ? 8 : 4;
     const auto n = static_cast<uint64_t>(tensor.rows) * tensor.columns;
     require(tensor.data != nullptr, "tensor hash_table: data is NULL");
@@ -237,13 +246,6 @@ void Loader::mark(moe_role role, int64_t place, const char* what) {
     uint8_t& seen = seen_[role][place];
     require(!seen, "{} is given twice", what);
     seen = 1;
-}
-
-void Loader::report(uint64_t bytes) {
-    done_ += bytes;
-    if (!request_.progress || replacing_) return;
-    if (request_.progress(done_, total_, request_.progress_user_data) != 0)
-        fail(MOE_ERROR_CANCELLED, "loading was cancelled after {} of {} bytes", done_, total_);
 }
 
 void Loader::check_complete() const {

@@ -209,6 +209,20 @@ uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64
     return align_up(data, copy_alignment) + align_up(scales, copy_alignment);
 }
 
+Extent extent_of(const Matrix& matrix) {
+    const int64_t size = element_bytes(matrix.format.type);
+    const int64_t row = matrix.column_stride ? (matrix.columns - 1) * matrix.column_stride + size
+                                             : matrix.columns / matrix.traits->block_columns *
+                                                   int64_t{matrix.traits->block_bytes};
+    Extent extent{static_cast<uint64_t>((matrix.rows - 1) * matrix.row_stride + row), 0};
+    if (!matrix.scales) return extent;
+    const ScaleShape shape = scale_shape(*matrix.traits, matrix.scale_row_phase, matrix.rows,
+                                         matrix.scale_column_phase, matrix.columns);
+    extent.scales =
+        static_cast<uint64_t>((shape.rows - 1) * matrix.scale_row_stride) + shape.row_bytes;
+    return extent;
+}
+
 Matrix copy_part(const Matrix& part, std::byte* to) {
     const MatrixBytes bytes = matrix_bytes(*part.traits, part.rows, part.columns);
     Matrix copy = part;

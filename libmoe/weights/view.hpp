@@ -27,4 +27,11 @@ uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64
 // turned.
 Matrix copy_part(const Matrix& part, std::byte* to);
 
+// Bytes from the first to the last of a view's codes, and of its scales (0: none).
+struct Extent {
+    uint64_t data;
+    uint64_t scales;
+};
+Extent extent_of(const Matrix& matrix);
+
 }  // namespace moe

@@ -25,9 +25,12 @@ struct WeightsLayout {
     uint32_t stages = 0;  // moe_stage bits
     moe_residency residency = MOE_RESIDENCY_SOURCE;
     moe_device_kind device = MOE_DEVICE_CPU;
+    int32_t device_index = 0;                          // not part of the id
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 
+    // In tiles of device memory (packed.hpp) instead of the format and layout of the tensors.
+    bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
     // Must weights hold this role? GATE_UP roles are never asked.
     bool needs(moe_role role) const;
     // The down bias is added by the experts stage, or once by finish when the intermediate is
@@ -43,8 +46,9 @@ struct WeightsLayout {
     };
     // Part of the role's tensor (of one expert) that the slice needs.
     Part part(moe_role role) const;
-    // Bytes of a copy of one matrix of the role, codes and scales, aligned.
+    // Bytes of a copy of one matrix of the role, codes and scales, aligned. Packed: of its tiles.
     uint64_t matrix_copy_bytes(moe_role role) const;
+    // Packed: of everything, vectors too.
     uint64_t copy_bytes() const;
 
     std::array<uint8_t, 16> make_id() const;

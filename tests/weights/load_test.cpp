@@ -7,7 +7,7 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "libmoe/weights/view.hpp"
-#include "tests/support/matrices.hpp"
+#include "tests/weights/layers.hpp"
 
 namespace moe {
 namespace {
@@ -15,30 +15,15 @@ namespace {
 using moe_test::Plan;
 using moe_test::sized;
 using moe_test::Weights;
+using test::expert_at;
 using test::LayerChoices;
 using test::LayerTensors;
+using test::make_plan;
+using test::odd_experts;
 using test::plain_layer;
+using test::PlanChoices;
+using test::rich_layer;
 using test::same_float;
-
-struct PlanChoices {
-    const moe_slice* slice = nullptr;
-    uint32_t stages = 0;
-};
-
-Plan make_plan(const LayerTensors& layer, const PlanChoices& choices = {}) {
-    auto desc = sized<moe_plan_desc>();
-    desc.layer = &layer.layer.desc;
-    desc.x_type = MOE_TYPE_F32;
-    desc.formats = layer.formats;
-    desc.n_formats = MOE_ROLE_COUNT;
-    desc.slice = choices.slice;
-    desc.partial = choices.slice != nullptr;
-    desc.stages = choices.stages;
-    desc.max_tokens = 4;
-    moe_plan* plan = nullptr;
-    EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
-    return Plan(plan);
-}
 
 moe_status try_load(const Plan& plan, const std::vector<const moe_tensor*>& tensors, Weights& out,
                     moe_ownership ownership = MOE_OWN_COPY) {
@@ -57,13 +42,6 @@ Weights load(const Plan& plan, const std::vector<const moe_tensor*>& tensors,
     Weights weights;
     EXPECT_MOE_OK(try_load(plan, tensors, weights, ownership));
     return weights;
-}
-
-// Global expert whose tensor lies at a place of the role.
-int64_t expert_at(const WeightsLayout& layout, moe_role role, int64_t place) {
-    if (!is_expert_role(role)) return 0;
-    if (role == MOE_ROLE_DOWN_BIAS && layout.down_bias_in_finish()) return place;
-    return layout.slice.global_of[static_cast<size_t>(place)];
 }
 
 void expect_matrix(const moe_weights& weights, const LayerTensors& layer, moe_role role) {
@@ -127,32 +105,12 @@ void expect_loads(const LayerTensors& layer, const PlanChoices& choices = {}) {
     }
 }
 
-moe_layer_desc rich_layer(int32_t hidden = 256, int32_t intermediate = 512) {
-    moe_layer_desc desc = plain_layer(hidden, intermediate, 5, 2);
-    desc.has_router_bias = desc.has_selection_bias = desc.has_expert_scale = 1;
-    desc.has_router_norm = desc.has_router_norm_weight = 1;
-    desc.router_norm_eps = 1e-6f;
-    desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
-    desc.shared_intermediate = 256;
-    desc.shared_activation = MOE_ACTIVATION_SILU;
-    desc.shared_is_gated = 1;
-    desc.has_shared_expert_gate = 1;
-    return desc;
-}
-
 moe_layer_desc latent_layer() {
     moe_layer_desc desc = plain_layer(64, 48, 4, 2);
     desc.latent = 32;
     desc.has_latent_norm = 1;
     desc.latent_norm_eps = 1e-5f;
     return desc;
-}
-
-moe_slice odd_experts(const std::vector<int32_t>& map) {
-    auto slice = sized<moe_slice>();
-    slice.expert_to_local = map.data();
-    slice.n_expert_to_local = static_cast<int32_t>(map.size());
-    return slice;
 }
 
 TEST(Load, StacksInEveryFormat) {

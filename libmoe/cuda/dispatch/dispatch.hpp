@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/experts/product.hpp"
 #include "libmoe/cuda/faults.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/rows.hpp"
@@ -52,15 +53,12 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Rows of x into token blocks (experts/experts.hpp, grouped): row r is x row slot[r] / divisor, zero
-// where slot is negative. Rows up to the last one used are written, padding included.
+// Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of `in`
+// that its index and divisor say (DeviceRows), zero where the index or rows.slot is negative. Rows up
+// to the last one used are written, padding included. width: columns, a multiple of 64.
 struct GatherInput {
-    const void* x;
-    moe_type x_type;
-    int64_t x_stride;
-    int32_t width;             // columns, a multiple of 64
-    int32_t divisor;
-    bool by_slot;              // false: row r is x row r, zero where slot is negative
+    DeviceRows in;
+    int32_t width;
 };
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// Rows of x into token blocks of bfloat16, the operand of the grouped kernels
+// Rows into token blocks of bfloat16, the operand of the grouped kernels
 // (experts/experts.hpp).
 //
 // Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
@@ -32,17 +32,17 @@ struct Pairs {
 
 __device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packets) {
     Pairs pairs;
-    if (packets && input.x_type == MOE_TYPE_BF16) {
+    if (packets && input.in.type == MOE_TYPE_BF16) {
         Packet<MOE_TYPE_BF16, 8> raw;
-        raw.load(element_at(input.x, MOE_TYPE_BF16, index));
+        raw.load(element_at(input.in.data, MOE_TYPE_BF16, index));
         for (int i = 0; i < 4; i++) pairs.at[i] = raw.word[i];
         return pairs;
     }
     float v[8];
     if (packets)
-        load_values(input.x, input.x_type, index, v);
+        load_values(input.in.data, input.in.type, index, v);
     else
-        for (int i = 0; i < 8; i++) v[i] = load_value(input.x, input.x_type, index + i);
+        for (int i = 0; i < 8; i++) v[i] = load_value(input.in.data, input.in.type, index + i);
     for (int i = 0; i < 4; i++) pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], MOE_TYPE_BF16);
     return pairs;
 }
@@ -72,11 +72,11 @@ __device__ int32_t rows_used(const Rows& rows) {
     return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
 }
 
-// Row of x for row r, -1: zeros.
+// Row of the input for row r, -1: zeros. Padding has no row even where there is no index.
 __device__ int32_t source_row(const GatherInput& input, const Rows& rows, int32_t r) {
-    const int32_t slot = rows.slot ? rows.slot[r] : r;
-    if (slot < 0) return -1;
-    return input.by_slot ? slot / input.divisor : r;
+    if (rows.slot[r] < 0) return -1;
+    const int32_t row = input.in.index ? input.in.index[r] : r;
+    return row < 0 ? -1 : row / input.in.divisor;
 }
 
 __global__ void __launch_bounds__(n_threads)
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(n_threads)
             pairs[i] = {};
             if (from >= 0 && first + i < n_blocks)
                 pairs[i] =
-                    load_pairs(input, from * input.x_stride + (first + i) * 64 + 8 * q, packets);
+                    load_pairs(input, from * input.in.stride + (first + i) * 64 + 8 * q, packets);
         }
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {
@@ -119,7 +119,7 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
     const int64_t items = int64_t{rows.capacity} / rows_at_once * groups;
     const int64_t n_blocks = (items + n_threads / 32 - 1) / (n_threads / 32);
     launch("gather_rows", gather_rows, std::min<int64_t>(n_blocks, 8 * device.n_sms), n_threads, 0,
-           stream, input, rows, takes_packets(input.x, input.x_stride), blocks);
+           stream, input, rows, takes_packets(input.in.data, input.in.stride), blocks);
 }
 
 void prepare_gather() {

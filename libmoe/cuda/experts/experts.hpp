@@ -1,9 +1,10 @@
-// The kernel families of the experts stage. Each launch is one kernel on `stream`; its grid depends
+// The kernel families of the experts stage; which packed types grouped and one_token read says backend.hpp. Each launch is one kernel on `stream`; its grid depends
 // on the host's numbers alone. Nothing here allocates or synchronises.
 #pragma once
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/experts/product.hpp"
+#include "libmoe/cuda/faults.hpp"
 
 namespace moe::cuda {
 
@@ -56,7 +57,6 @@ struct GroupedProduct {
     const int32_t* n_tiles;
     int32_t max_tiles;
 };
-bool grouped_supports(PackedType type);
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
 // one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory: two
@@ -73,6 +73,8 @@ struct OneToken {
     const int32_t* ids;         // [k] global ids; out of range or absent: no part
     const int32_t* local_of;    // [n_ids] local expert or -1
     int32_t n_ids;
+    int32_t n_ids_all;          // ids from n_ids on up to here are identity experts: no part, no fault
+    FaultWords* faults;         // ids outside [-1, n_ids_all) are reported, once per call
     const float* weights;       // [k]
     const void* x;              // [k of gate_up]
     moe_type x_type;
@@ -81,7 +83,6 @@ struct OneToken {
     moe_type out_type;
     bool accumulate;
 };
-bool one_token_supports(PackedType type);
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream);
 
 // Sets attributes of every kernel of the family and loads it, so that a first launch may be

@@ -1,0 +1,116 @@
+// The tables.
+#include "bench/cases.hpp"
+
+#include <cstring>
+
+namespace moe::bench {
+namespace {
+
+constexpr Model models[] = {
+    {"qwen3next", 2048, 512, 512, 10, 512, false, false},
+    {"qwen3-30b", 2048, 768, 128, 8, 0, false, false},
+    {"mixtral", 4096, 14336, 8, 2, 0, false, false},
+    {"dsv3", 7168, 2048, 256, 8, 2048, false, true},
+    {"gpt-oss-120b", 2880, 2880, 128, 4, 0, true, false},
+};
+constexpr const char* formats[] = {"bf16",  "fp8_128x128", "nvfp4", "mxfp4", "kbit2",
+                                   "kbit3", "kbit4",       "q8_0",  "q4_k"};
+constexpr int64_t token_counts[] = {1, 2, 8, 32, 512, 8192};
+
+// Blocks of 256 columns do not fit 2880.
+bool fits(const Model& model, const char* format) {
+    return std::strcmp(format, "q4_k") != 0 ||
+           (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
+}
+
+}  // namespace
+
+std::string Case::name() const {
+    char skew[16];
+    std::snprintf(skew, sizeof skew, "%.1f", zipf);
+    return std::string(model->name) + "/" + format + "/" + (mode == Mode::ids ? "ids" : "layer") +
+           "/T" + std::to_string(n_tokens) + "/" + (zipf > 0 ? std::string("zipf") + skew : "uniform");
+}
+
+const Model* find_model(const std::string& name) {
+    for (const Model& model : models)
+        if (name == model.name) return &model;
+    return nullptr;
+}
+
+moe_layer_desc layer_of(const Model& model, Mode mode) {
+    moe_layer_desc layer{};
+    layer.struct_size = sizeof layer;
+    layer.hidden = model.hidden;
+    layer.intermediate = model.intermediate;
+    layer.n_experts = model.n_experts;
+    layer.top_k = model.top_k;
+    layer.has_router = 1;
+    layer.score = MOE_SCORE_SOFTMAX;
+    layer.renormalize = MOE_RENORMALIZE_SUM_ADD;
+    layer.activation = MOE_ACTIVATION_SILU;
+    layer.is_gated = 1;
+    if (model.is_sigmoid) {
+        layer.score = MOE_SCORE_SIGMOID;
+        layer.has_selection_bias = 1;
+        layer.n_group = 8;
+        layer.topk_group = 4;
+        layer.group_score = MOE_GROUP_SCORE_TOP2_SUM;
+        layer.has_routed_scale = 1;
+        layer.routed_scale = 2.5f;
+    }
+    if (model.has_biases) {
+        layer.has_router_bias = 1;
+        layer.has_gate_bias = layer.has_up_bias = layer.has_down_bias = 1;
+        layer.has_activation_alpha = 1;
+        layer.activation_alpha = 1.702f;
+        layer.activation_up_offset = 1.0f;
+        layer.has_gate_limit = layer.has_up_limit = 1;
+        layer.gate_limit = layer.up_limit = 7.0f;
+    }
+    if (mode == Mode::layer && model.shared_intermediate) {
+        layer.shared_intermediate = model.shared_intermediate;
+        layer.shared_activation = MOE_ACTIVATION_SILU;
+        layer.shared_is_gated = 1;
+        layer.has_shared_expert_gate = !model.is_sigmoid;
+    }
+    return layer;
+}
+
+std::vector<Case> all_cases() {
+    std::vector<Case> cases;
+    for (const Model& model : models)
+        for (const char* format : formats)
+            for (const int64_t n : token_counts)
+                for (const double zipf : {0.0, 1.2})
+                    if (fits(model, format))
+                        for (const Mode mode : {Mode::ids, Mode::layer})
+                            if (mode == Mode::layer || zipf == 0.0)
+                                cases.push_back({&model, format, mode, n, zipf});
+    return cases;
+}
+
+std::vector<Case> quick_cases() {
+    std::vector<Case> cases;
+    auto add = [&](const char* model, const char* format, Mode mode, double zipf,
+                   std::initializer_list<int64_t> counts) {
+        for (const int64_t n : counts) cases.push_back({find_model(model), format, mode, n, zipf});
+    };
+    add("qwen3next", "nvfp4", Mode::ids, 0, {1, 2, 8, 32, 512, 8192});
+    add("qwen3next", "nvfp4", Mode::layer, 1.2, {1, 8, 512});
+    add("qwen3next", "bf16", Mode::ids, 0, {1, 8, 8192});
+    add("qwen3next", "kbit2", Mode::ids, 0, {1, 32});
+    add("qwen3-30b", "bf16", Mode::layer, 0, {1, 32, 512, 8192});
+    add("qwen3-30b", "nvfp4", Mode::layer, 0, {1, 8192});
+    add("qwen3-30b", "q4_k", Mode::ids, 0, {1, 32, 8192});
+    add("mixtral", "bf16", Mode::layer, 0, {1, 8, 512, 8192});
+    add("mixtral", "nvfp4", Mode::layer, 0, {1, 8, 512, 8192});
+    add("mixtral", "kbit3", Mode::ids, 0, {1, 8192});
+    add("mixtral", "fp8_128x128", Mode::ids, 0, {1, 8192});
+    add("dsv3", "nvfp4", Mode::ids, 0, {1, 8, 512});
+    add("dsv3", "fp8_128x128", Mode::layer, 1.2, {1, 32});
+    add("gpt-oss-120b", "mxfp4", Mode::layer, 0, {1, 8, 8192});
+    return cases;
+}
+
+}  // namespace moe::bench

@@ -1,0 +1,43 @@
+// What is measured: layers of real models, in every format, for few and many tokens, with even and
+// skewed routing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "moe/moe.h"
+
+namespace moe::bench {
+
+struct Model {
+    const char* name;
+    int32_t hidden;
+    int32_t intermediate;
+    int32_t n_experts;
+    int32_t top_k;
+    int32_t shared_intermediate;
+    bool has_biases;  // gpt-oss: biases and its clamped activation
+    bool is_sigmoid;  // DeepSeek-V3: sigmoid scores, selection bias, groups
+};
+
+// Where a call begins: at expert ids and weights, or at x (router and shared expert included).
+enum class Mode { ids, layer };
+
+struct Case {
+    const Model* model;
+    std::string format;
+    Mode mode;
+    int64_t n_tokens;
+    double zipf;  // exponent of the expert's popularity; 0: uniform
+
+    std::string name() const;
+};
+
+const Model* find_model(const std::string& name);
+moe_layer_desc layer_of(const Model& model, Mode mode);
+// Every case, and those that --quick runs.
+std::vector<Case> all_cases();
+std::vector<Case> quick_cases();
+
+}  // namespace moe::bench

@@ -1,0 +1,98 @@
+// Device memory, and the time of calls replayed as a graph.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace moe::bench {
+
+inline void check_cuda(cudaError_t error, const char* what) {
+    if (error != cudaSuccess)
+        throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+class DeviceBuffer {
+  public:
+    DeviceBuffer() = default;
+    explicit DeviceBuffer(int64_t bytes) {
+        check_cuda(cudaMalloc(&data_, static_cast<size_t>(std::max<int64_t>(bytes, 16))),
+                   "cudaMalloc");
+    }
+    DeviceBuffer(DeviceBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+    DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+        std::swap(data_, other.data_);
+        return *this;
+    }
+    ~DeviceBuffer() { cudaFree(data_); }
+
+    void* data() const { return data_; }
+    template <class T>
+    static DeviceBuffer of(const std::vector<T>& values) {
+        DeviceBuffer buffer(static_cast<int64_t>(values.size() * sizeof(T)));
+        check_cuda(cudaMemcpy(buffer.data_, values.data(), values.size() * sizeof(T),
+                              cudaMemcpyHostToDevice),
+                   "cudaMemcpy");
+        return buffer;
+    }
+
+  private:
+    void* data_ = nullptr;
+};
+
+inline int multiprocessors() {
+    int device = 0, count = 0;
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+               "cudaDeviceGetAttribute");
+    return count;
+}
+
+// Random bytes; the seed says which.
+void fill_random(void* data, int64_t bytes, uint32_t seed);
+
+struct Timing {
+    double median_us;  // of one call
+    double lowest_us;
+    double highest_us;
+};
+
+// call(i, stream) for i in [0, n_calls) is captured into one graph, which is replayed.
+template <class Call>
+Timing time_calls(Call call, int n_calls, int n_replays) {
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    check_cuda(cudaEventCreate(&begin), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&end), "cudaEventCreate");
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin capture");
+    for (int i = 0; i < n_calls; ++i) call(i, stream);
+    check_cuda(cudaStreamEndCapture(stream, &graph), "end capture");
+    check_cuda(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    std::vector<double> times;
+    for (int i = 0; i < n_replays + 2; ++i) {
+        check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
+        check_cuda(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+        check_cuda(cudaEventRecord(end, stream), "cudaEventRecord");
+        check_cuda(cudaStreamSynchronize(stream), "replay");
+        float ms = 0;
+        check_cuda(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+        if (i >= 2) times.push_back(ms * 1000.0 / n_calls);
+    }
+    std::sort(times.begin(), times.end());
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    cudaStreamDestroy(stream);
+    return {times[times.size() / 2], times.front(), times.back()};
+}
+
+}  // namespace moe::bench

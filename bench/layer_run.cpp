@@ -1,0 +1,194 @@
+// Weight sets rotate so that the L2 never holds what a call reads: several sets where they are small,
+// and other experts in every call.
+#include "bench/layer_run.hpp"
+
+#include <cstring>
+
+#include "bench/routing.hpp"
+#include "bench/weights.hpp"
+#include "libmoe/plan/plan.hpp"
+#include "libmoe/weights/load.hpp"
+
+namespace moe::bench {
+namespace {
+
+void check(moe_status status) {
+    if (status != MOE_OK) throw std::runtime_error(moe_last_error());
+}
+
+struct Formats {
+    moe_format by_role[MOE_ROLE_COUNT]{};
+    const moe_format* pointers[MOE_ROLE_COUNT]{};
+
+    void set(moe_role role, const char* name) {
+        by_role[role].struct_size = sizeof(moe_format);
+        check(moe_format_by_name(name, &by_role[role]));
+        pointers[role] = &by_role[role];
+    }
+};
+
+Formats formats_of(const Model& model, const std::string& format, Mode mode) {
+    Formats formats;
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        formats.set(role, format.c_str());
+    if (mode == Mode::layer && model.shared_intermediate)
+        for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
+            formats.set(role, format.c_str());
+    formats.set(MOE_ROLE_ROUTER, "bf16");
+    return formats;
+}
+
+struct DestroyPlan {
+    void operator()(moe_plan* plan) const { moe_plan_destroy(plan); }
+};
+struct DestroyWorkspace {
+    void operator()(moe_workspace* workspace) const { moe_workspace_destroy(workspace); }
+};
+
+// A handle on weights in `block`, as if they had been loaded there.
+NewWeights weights_in(const moe_plan& plan, const DevicePlacement& placement, std::byte* block) {
+    LoadRequest request;
+    request.ownership = MOE_OWN_CALLER;
+    NewWeights weights = new_weights(*plan.runtime, plan.layout, request);
+    weights->placement = placement;
+    weights->device_block = block;
+    weights->device = placement.resolve(plan.layout, block);
+    return weights;
+}
+
+int sets_for(uint64_t bytes) {
+    constexpr uint64_t enough = uint64_t{2} << 30;
+    return static_cast<int>(std::clamp<uint64_t>(enough / std::max<uint64_t>(bytes, 1), 1, 6));
+}
+
+int calls_for(int64_t n_tokens) {
+    return n_tokens <= 32 ? 24 : n_tokens <= 512 ? 8 : 3;
+}
+
+}  // namespace
+
+struct LayerRun::State {
+    const Model* model;
+    Mode mode;
+    std::unique_ptr<moe_plan, DestroyPlan> plan;
+    std::unique_ptr<moe_workspace, DestroyWorkspace> workspace;
+    std::vector<DeviceBuffer> blocks;
+    std::vector<NewWeights> sets;
+    DeviceBuffer x, out, ids, weights;
+    int64_t max_tokens;
+    uint64_t expert_bytes = 0;  // of one routed expert
+    uint64_t other_bytes = 0;   // router and shared expert
+};
+
+LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int64_t max_tokens,
+                   const std::string& kernel_filter)
+    : state_(std::make_unique<State>()) {
+    State& s = *state_;
+    s.model = &model;
+    s.mode = mode;
+    s.max_tokens = max_tokens;
+    const moe_layer_desc layer = layer_of(model, mode);
+    const Formats formats = formats_of(model, format, mode);
+    moe_plan_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.device = MOE_DEVICE_CUDA;
+    desc.x_type = MOE_TYPE_BF16;
+    desc.layer = &layer;
+    desc.formats = formats.pointers;
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.max_tokens = max_tokens;
+    desc.kernel_filter = kernel_filter.empty() ? nullptr : kernel_filter.c_str();
+    moe_plan* plan = nullptr;
+    check(moe_plan_create(nullptr, &desc, &plan));
+    s.plan.reset(plan);
+
+    const DevicePlacement placement = place_on_device(plan->layout);
+    const int n_sets = sets_for(placement.bytes);
+    for (int i = 0; i < n_sets; ++i) {
+        s.blocks.emplace_back(static_cast<int64_t>(placement.bytes));
+        auto* block = static_cast<std::byte*>(s.blocks.back().data());
+        fill_weights(plan->layout, placement, block, 1000u * (i + 1));
+        s.sets.push_back(weights_in(*plan, placement, block));
+    }
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const DevicePlacement::Place& place = placement.matrices[i];
+        if (place.type == PackedType::none) continue;
+        const uint64_t bytes = static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);
+        (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.other_bytes) += bytes;
+    }
+    s.other_bytes += uint64_t{2} * layer.n_experts * layer.hidden;
+
+    moe_workspace_desc room{};
+    room.struct_size = sizeof room;
+    room.plan = plan;
+    moe_workspace* workspace = nullptr;
+    check(moe_workspace_create(nullptr, &room, &workspace));
+    s.workspace.reset(workspace);
+    s.x = DeviceBuffer(max_tokens * layer.hidden * 2);
+    s.out = DeviceBuffer(max_tokens * layer.hidden * 2);
+    fill_bf16(s.x.data(), max_tokens * layer.hidden, 7);
+}
+
+LayerRun::~LayerRun() = default;
+
+Result LayerRun::run(const Case& what, const Limits& limits) {
+    State& s = *state_;
+    const Model& model = *s.model;
+    const int n_calls = calls_for(what.n_tokens);
+    const int64_t n_slots = what.n_tokens * model.top_k;
+    Router router(model.n_experts, model.top_k, what.zipf, 17);
+    std::vector<int32_t> ids;
+    double distinct = 0;
+    for (int i = 0; i < n_calls; ++i) {
+        const std::vector<int32_t> one = router.ids(what.n_tokens);
+        distinct += count_distinct(one, model.n_experts);
+        ids.insert(ids.end(), one.begin(), one.end());
+    }
+    distinct /= n_calls;
+    s.ids = DeviceBuffer::of(ids);
+    s.weights = DeviceBuffer(n_slots * 4);
+    fill_f32(s.weights.data(), n_slots, 1.0f, 3);
+
+    const auto call = [&](int i, cudaStream_t stream) {
+        moe_forward_args args{};
+        args.struct_size = sizeof args;
+        args.n_tokens = what.n_tokens;
+        args.x = s.x.data();
+        args.out = s.out.data();
+        args.stream = stream;
+        const bool given = what.mode == Mode::ids || what.zipf > 0;
+        if (given) args.ids = static_cast<int32_t*>(s.ids.data()) + i * n_slots;
+        if (what.mode == Mode::ids) {
+            args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+            args.weights = s.weights.data();
+        } else {
+            args.routing = given ? MOE_ROUTING_IDS : MOE_ROUTING_COMPUTE;
+        }
+        check(moe_forward(s.plan.get(), s.sets[i % s.sets.size()].get(), s.workspace.get(), &args));
+    };
+    Result result{};
+    result.what = what;
+    result.n_calls = n_calls;
+    result.n_sets = static_cast<int>(s.sets.size());
+    result.time = time_calls(call, n_calls, what.n_tokens > 512 ? 7 : 15);
+    const char* kernel = "";
+    check(moe_plan_kernel(s.plan.get(), MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
+    result.kernel = kernel;
+    const bool layer = what.mode == Mode::layer;
+    result.bytes = distinct * s.expert_bytes + (layer ? s.other_bytes : 0);
+    const double per_token = double(model.top_k) * model.intermediate +
+                             (layer ? model.shared_intermediate : 0);
+    result.flops = 6.0 * what.n_tokens * per_token * model.hidden +
+                   (layer ? 2.0 * what.n_tokens * model.hidden * model.n_experts : 0.0);
+    const double read_us = read_floor_us(limits.reads, result.bytes);
+    const double compute_us =
+        limits.dense_tflops > 0 ? result.flops / limits.dense_tflops / 1e6 : 0.0;
+    result.floor_us = std::max(read_us, compute_us);
+    moe_workspace_need need{};
+    need.struct_size = sizeof need;
+    check(moe_plan_workspace_size(s.plan.get(), what.n_tokens, &need));
+    result.workspace_bytes = static_cast<double>(need.device_bytes);
+    return result;
+}
+
+}  // namespace moe::bench

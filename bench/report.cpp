@@ -1,0 +1,87 @@
+// One line per case; one JSON object per run.
+#include "bench/report.hpp"
+
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace moe::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rate(double amount, const Result& result) {
+    return amount / result.time.median_us / 1e6;
+}
+
+Json device_json() {
+    int device = 0, driver = 0, runtime = 0, clock = 0;
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, device);
+    return {{"name", properties.name},
+            {"multiprocessors", properties.multiProcessorCount},
+            {"l2_bytes", properties.l2CacheSize},
+            {"memory_bytes", properties.totalGlobalMem},
+            {"clock_khz_max", clock},
+            {"driver_cuda", driver},
+            {"runtime_cuda", runtime}};
+}
+
+Json result_json(const Result& r) {
+    return {{"case", r.what.name()},
+            {"model", r.what.model->name},
+            {"format", r.what.format},
+            {"mode", r.what.mode == Mode::ids ? "ids" : "layer"},
+            {"n_tokens", r.what.n_tokens},
+            {"zipf", r.what.zipf},
+            {"kernel", r.kernel},
+            {"us", r.time.median_us},
+            {"us_lowest", r.time.lowest_us},
+            {"us_highest", r.time.highest_us},
+            {"floor_us", r.floor_us},
+            {"times_floor", r.time.median_us / r.floor_us},
+            {"weight_bytes", r.bytes},
+            {"tb_per_s", rate(r.bytes, r)},
+            {"flops", r.flops},
+            {"tflops", rate(r.flops, r)},
+            {"workspace_bytes", r.workspace_bytes},
+            {"n_sets", r.n_sets},
+            {"n_calls", r.n_calls}};
+}
+
+}  // namespace
+
+void print_heading() {
+    std::printf("%-44s %10s %9s %7s %7s %7s  %s\n", "case", "us", "floor", "x floor", "TB/s",
+                "TFLOP/s", "experts kernel");
+}
+
+void print_row(const Result& r) {
+    std::printf("%-44s %10.2f %9.2f %7.2f %7.2f %7.0f  %s\n", r.what.name().c_str(),
+                r.time.median_us, r.floor_us, r.time.median_us / r.floor_us, rate(r.bytes, r),
+                rate(r.flops, r), r.kernel.c_str());
+    std::fflush(stdout);
+}
+
+void write_json(const std::string& path, const std::string& commit, const Limits& limits,
+                const std::vector<Result>& results, const std::vector<std::string>& failures) {
+    Json reads = Json::array(), rows = Json::array();
+    for (const ReadPoint& point : limits.reads)
+        reads.push_back({{"bytes", point.bytes}, {"us", point.us}});
+    for (const Result& result : results) rows.push_back(result_json(result));
+    char date[32];
+    const std::time_t now = std::time(nullptr);
+    std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+    const Json json = {{"schema", "libmoe.bench.1"}, {"commit", commit},
+                       {"date", date},               {"version", moe_version_string()},
+                       {"device", device_json()},    {"read_floor", reads},
+                       {"dense_tflops", limits.dense_tflops},
+                       {"results", rows},            {"failures", failures}};
+    std::ofstream(path) << json.dump(1) << '\n';
+}
+
+}  // namespace moe::bench

@@ -1,0 +1,26 @@
+// Expert ids for measuring: k distinct experts per token, expert popularity rank^-a over a seeded
+// random order of the experts (Gumbel top-k), a = 0 for uniform.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace moe::bench {
+
+class Router {
+  public:
+    Router(int32_t n_experts, int32_t top_k, double zipf, uint32_t seed);
+    // [n_tokens, k]
+    std::vector<int32_t> ids(int64_t n_tokens);
+
+  private:
+    std::vector<double> log_popularity_;
+    int32_t top_k_;
+    std::mt19937 random_;
+};
+
+// Number of different experts in a list of ids.
+int32_t count_distinct(const std::vector<int32_t>& ids, int32_t n_experts);
+
+}  // namespace moe::bench

@@ -1,0 +1,183 @@
+// One thread per 16 bytes of a matrix: codes are random bits (dense types: random values), bytes that
+// belong to scales are drawn from a narrow range of their type.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "bench/device.hpp"
+#include "bench/weights.hpp"
+#include "libmoe/formats/format.hpp"
+
+namespace moe::bench {
+namespace {
+
+constexpr int n_threads = 256;
+
+// A permutation of 32 bits with good mixing (the finaliser of MurmurHash3).
+__host__ __device__ uint32_t mix(uint32_t x) {
+    x ^= x >> 16;
+    x *= 0x85EBCA6Bu;
+    x ^= x >> 13;
+    x *= 0xC2B2AE35u;
+    return x ^ x >> 16;
+}
+
+__device__ uint32_t random_word(uint64_t index, uint32_t seed) {
+    return mix(static_cast<uint32_t>(index) ^ mix(static_cast<uint32_t>(index >> 32) + seed));
+}
+
+// Uniform in [-1, 1), times scale.
+__device__ float random_value(uint64_t index, uint32_t seed, float scale) {
+    return (static_cast<float>(random_word(index, seed)) * 0x1p-31f - 1.0f) * scale;
+}
+
+__device__ uint32_t pair_of(float a, float b, bool is_bf16) {
+    if (is_bf16) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+        return *reinterpret_cast<const uint32_t*>(&pair);
+    }
+    const __half2 pair = __floats2half2_rn(a, b);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ uint32_t code_word(PackedType type, uint64_t word, uint32_t seed) {
+    constexpr float scale = 0.05f;
+    switch (type) {
+        case PackedType::f32:
+            return __float_as_uint(random_value(word, seed, scale));
+        case PackedType::f16:
+        case PackedType::bf16:
+            return pair_of(random_value(2 * word, seed, scale),
+                           random_value(2 * word + 1, seed, scale), type == PackedType::bf16);
+        case PackedType::e4m3:
+            return random_word(word, seed) & 0xBFBFBFBFu;  // below 2: never NaN
+        default:
+            return random_word(word, seed);
+    }
+}
+
+__device__ uint32_t four_bytes(uint32_t random, uint32_t base, uint32_t mask) {
+    return (random & mask * 0x01010101u) + base * 0x01010101u;
+}
+
+__device__ uint32_t scale_word(PackedType type, uint64_t word, int in_head, uint32_t seed) {
+    const uint32_t random = random_word(word, ~seed);
+    switch (type) {
+        case PackedType::nvfp4:
+            return four_bytes(random, 0x28, 7);  // about 1/32 ... exponent 5 of bias 10
+        case PackedType::mxfp4:
+            return four_bytes(random, 121, 1);
+        case PackedType::e4m3:
+            return __float_as_uint(0.05f + 0.01f * random_value(word, seed, 1.0f));
+        case PackedType::q8_0:
+            return pair_of(0.0004f, 0.0005f, false);
+        case PackedType::q4_k:
+            return in_head == 0 ? pair_of(0.0002f, 0.0002f, false) : random;
+        case PackedType::kbit2_f32:
+        case PackedType::kbit3_f32:
+        case PackedType::kbit4_f32:
+        case PackedType::kbit5_f32:
+            return __float_as_uint(0.05f + 0.01f * random_value(word, seed, 1.0f));
+        default:
+            return four_bytes(random, 0x70, 15);  // E4M4, about 1/16
+    }
+}
+
+__global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_all, int64_t k,
+                            int64_t tiles_per_expert, int64_t expert_stride, uint32_t seed) {
+    const int64_t tile_size = tile_bytes(type, k), words = tile_size / 4;
+    const int64_t total = n_tiles_all * words;
+    const bool is_q4_k = type == PackedType::q4_k;
+    // Codes and scales alternate with the block (super block) they belong to.
+    const int32_t unit = (is_q4_k ? 4 : 1) * block_bytes(type, 4);
+    const int32_t codes = (is_q4_k ? 4 : 1) * block_code_bytes(type, 4);
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < total;
+         i += static_cast<int64_t>(gridDim.x) * n_threads) {
+        const int64_t tile = i / words, byte = i % words * 4;
+        const auto in_unit = static_cast<int32_t>(byte % unit);
+        std::byte* to = data + tile / tiles_per_expert * expert_stride +
+                        tile % tiles_per_expert * tile_size + byte;
+        *reinterpret_cast<uint32_t*>(to) =
+            in_unit < codes ? code_word(type, i, seed)
+                            : scale_word(type, i, (in_unit - codes) % 16, seed);
+    }
+}
+
+__global__ void fill_floats(float* data, int64_t n, float scale, float offset, uint32_t seed) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
+         i += static_cast<int64_t>(gridDim.x) * n_threads)
+        data[i] = offset + random_value(i, seed, scale);
+}
+
+__global__ void fill_pairs(uint32_t* data, int64_t n, uint32_t seed) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
+         i += static_cast<int64_t>(gridDim.x) * n_threads)
+        data[i] = pair_of(random_value(2 * i, seed, 1.0f), random_value(2 * i + 1, seed, 1.0f), true);
+}
+
+__global__ void fill_words(uint32_t* data, int64_t n, uint32_t seed) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
+         i += static_cast<int64_t>(gridDim.x) * n_threads)
+        data[i] = random_word(i, seed);
+}
+
+int grid() {
+    return multiprocessors() * 8;
+}
+
+void upload(std::byte* to, const std::vector<float>& values) {
+    check_cuda(cudaMemcpy(to, values.data(), values.size() * 4, cudaMemcpyHostToDevice), "upload");
+}
+
+void fill_tables(const DevicePlacement::Place& place, const moe_format& format, std::byte* block) {
+    if (place.globals) upload(block + place.globals, std::vector<float>(2 * place.count, 1.0f));
+    if (!place.codebooks) return;
+    const float* book = builtin_codebook(format);
+    std::vector<float> books;
+    for (int64_t i = 0; i < 2 * place.count; ++i)
+        for (int code = 0; code < 32; ++code)
+            books.push_back(code < 1 << format.bits ? book[code] : 0.0f);
+    upload(block + place.codebooks, books);
+}
+
+}  // namespace
+
+void fill_random(void* data, int64_t bytes, uint32_t seed) {
+    fill_words<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), bytes / 4, seed);
+}
+
+void fill_bf16(void* data, int64_t count, uint32_t seed) {
+    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, seed);
+}
+
+void fill_f32(void* data, int64_t count, float scale, uint32_t seed) {
+    fill_floats<<<grid(), n_threads>>>(static_cast<float*>(data), count, scale, 0.0f, seed);
+}
+
+void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement, std::byte* block,
+                  uint32_t seed) {
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        const DevicePlacement::Place& place = placement.matrices[i];
+        if (place.type != PackedType::none) {
+            fill_matrix<<<grid(), n_threads>>>(
+                block + place.offset, place.type, place.count * place.n_tiles, place.k,
+                place.n_tiles, static_cast<int64_t>(place.expert_stride), seed + i);
+            fill_tables(place, layout.formats[i], block);
+        }
+        if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
+        const int64_t count = layout.count(role) * layout.part(role).columns;
+        fill_f32(block + placement.vectors[i], count, 0.1f, seed + 100 + i);
+    }
+    if (layout.needs(MOE_ROLE_ROUTER)) {
+        const Layer::Shape shape = layout.layer.role_shape(MOE_ROLE_ROUTER);
+        fill_pairs<<<grid(), n_threads>>>(reinterpret_cast<uint32_t*>(block + placement.router),
+                                          shape.rows * shape.columns / 2, seed + 50);
+    }
+    check_cuda(cudaMemcpy(block + placement.local_of, layout.slice.local_of.data(),
+                          layout.slice.local_of.size() * 4, cudaMemcpyHostToDevice),
+               "local_of");
+    check_cuda(cudaDeviceSynchronize(), "fill_weights");
+}
+
+}  // namespace moe::bench

@@ -1,0 +1,101 @@
+// The backend's door in a build without CUDA: nobody is in.
+#include "libmoe/cuda/backend.hpp"
+
+namespace moe::cuda {
+namespace {
+
+[[noreturn]] void fail_absent(const char* what) {
+    fail(MOE_ERROR_NOT_BUILT, "{}: the CUDA backend is not built into this library", what);
+}
+
+}  // namespace
+
+bool is_built() {
+    return false;
+}
+
+const char* architectures() {
+    return "";
+}
+
+int32_t device_count() {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+moe_device_info device_info(int32_t) {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+DeviceFacts device_facts(int32_t) {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+UseDevice::UseDevice(int32_t) {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+UseDevice::~UseDevice() = default;
+
+void* allocate(moe_space space, uint64_t) {
+    fail_absent(space == MOE_SPACE_PINNED ? "MOE_SPACE_PINNED" : "MOE_SPACE_DEVICE");
+}
+
+void release(moe_space, void*) noexcept {}
+
+void upload(void*, const void*, uint64_t, void*) {
+    fail_absent("upload");
+}
+
+void download(void*, const void*, uint64_t, void*) {
+    fail_absent("download");
+}
+
+void fill_zero(void*, uint64_t, void*) {
+    fail_absent("fill_zero");
+}
+
+void synchronize(void*) {
+    fail_absent("synchronize");
+}
+
+bool grouped_supports(PackedType) {
+    return false;
+}
+
+bool one_token_supports(PackedType) {
+    return false;
+}
+
+void prepare(const Setup&) {
+    fail_absent("moe_plan_create");
+}
+
+uint64_t scratch_bytes(const Setup&, int64_t) {
+    fail_absent("moe_plan_workspace_size");
+}
+
+void forward(const Call&, const moe_forward_args&) {
+    fail_absent("moe_forward");
+}
+
+void route(const Call&, const moe_route_args&) {
+    fail_absent("moe_route");
+}
+
+void dispatch_rows(const Call&, const moe_dispatch_args&) {
+    fail_absent("moe_dispatch");
+}
+
+void experts(const Call&, const moe_experts_args&) {
+    fail_absent("moe_experts");
+}
+
+void combine(const Call&, const moe_combine_args&) {
+    fail_absent("moe_combine");
+}
+
+void finish(const Call&, const moe_finish_args&) {
+    fail_absent("moe_finish");
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,236 @@
+// moe_experts and moe_combine in every layout. Rows that the caller sorted become slots with an expert
+// each (dispatch/caller_rows), are sorted again as the kernels want them, and their results go back to
+// the caller's places. Output by token goes chunk of tokens by chunk, output by row chunk of rows by
+// chunk.
+#include <algorithm>
+
+#include "libmoe/cuda/chunks.hpp"
+#include "libmoe/cuda/one_token.hpp"
+
+namespace moe::cuda {
+namespace {
+
+int64_t pre_activation_width(const Setup& setup) {
+    const int64_t features = setup.slice->intermediate_count;
+    return setup.layer->activation.gated ? 2 * features : features;
+}
+
+CallerRows caller_rows(const Setup& setup, const moe_experts_args& args) {
+    const bool uses_tokens = args.in_layout == MOE_IN_TOKENS || args.out_layout != MOE_OUT_ROWS ||
+                             (setup.layer->weight_on_input && !args.row_weights);
+    const bool batched = args.in_layout == MOE_IN_BATCHED;
+    CallerRows rows{};
+    rows.offsets = batched ? nullptr : args.offsets;
+    rows.counts = args.counts;
+    rows.batch_capacity = args.batch_capacity;
+    rows.row_ids = args.row_ids;
+    rows.n_rows = batched ? setup.slice->n_local * args.batch_capacity : args.n_rows;
+    rows.n_slots = uses_tokens && args.n_tokens > 0 ? args.n_tokens * setup.layer->top_k : 0;
+    rows.n_local = setup.slice->n_local;
+    return rows;
+}
+
+// Experts, input rows and input weights of the slots of a window.
+void take_caller_rows(Pipeline& p, const Call& call, const moe_experts_args& args,
+                      const SlotWindow& window) {
+    const Scratch& b = p.scratch();
+    const int32_t k = call.setup.layer->top_k;
+    SlotsOut out{};
+    out.ids = b.ids;
+    out.source = b.source;
+    out.token_divisor = args.in_layout == MOE_IN_TOKENS ? k : 0;
+    out.weights = call.setup.layer->weight_on_input ? b.weights : nullptr;
+    out.row_weights = args.row_weights;
+    out.given_weights = args.weights;
+    out.given_stride = args.weights_row_stride;
+    out.top_k = k;
+    run_rows_to_slots(caller_rows(call.setup, args), window, b.keys, out, window.first == 0,
+                      call.faults, p.stream());
+    p.sort_local(window.n);
+}
+
+// Results of the chunk's slots, as float32 or y, to rows or slots of the caller.
+struct SlotResults {
+    const void* data;
+    moe_type type;
+    int64_t width;
+};
+
+SlotResults run_listed(Pipeline& p, const Call& call, const moe_experts_args& args,
+                       const Pipeline::ExpertInput& input) {
+    if (!args.stop_before_activation) {
+        p.run_experts(input);
+        return {p.scratch().wide, p.y_type(), call.setup.layer->expert_width()};
+    }
+    auto* out = reinterpret_cast<float*>(p.scratch().wide);
+    p.run_pre_activation(input, out);
+    return {out, MOE_TYPE_F32, pre_activation_width(call.setup)};
+}
+
+// TOKENS by ids.
+void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_args& args,
+                             int64_t first) {
+    const Setup& setup = call.setup;
+    const Layer& layer = *setup.layer;
+    const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+    const CombineOutput out =
+        output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
+    GivenRouting given = given_ids(call, args, first);
+    given.weights = offset(args.weights, first * args.weights_row_stride);
+    given.weights_type = MOE_TYPE_F32;
+    given.weights_stride = args.weights_row_stride;
+    p.take_routing(given, {});
+    const bool identity = !setup.partial && layer.n_identity_experts > 0;
+    const Pipeline::Sum sum{true, {}, x, 0, identity};
+    if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
+        takes_one_token(call, args.n_tokens_device, p))
+        return run_one_token(p, call, x, args.expert_map, sum, out);
+    p.sort(args.expert_map);
+    const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
+    if (args.out_layout == MOE_OUT_REDUCED) return p.store_sum(sum, out);
+    run_store_slots(setup.device, results.data, results.type, results.width, p.scratch().rows.place,
+                    layer.top_k, static_cast<int32_t>(results.width), p.tokens(), out.data,
+                    out.type, out.stride, p.stream());
+}
+
+// The caller's weights beside the ids that the chunk's rows gave.
+void take_weights_of_slots(Pipeline& p, const Call& call, const moe_experts_args& args,
+                           int64_t first) {
+    GivenRouting given{};
+    given.ids = p.scratch().ids;
+    given.ids_type = MOE_TYPE_I32;
+    given.ids_stride = call.setup.layer->top_k;
+    given.weights = offset(args.weights, first * args.weights_row_stride);
+    given.weights_type = MOE_TYPE_F32;
+    given.weights_stride = args.weights_row_stride;
+    given.top_k = call.setup.layer->top_k;
+    given.n_experts_all = call.setup.layer->n_experts_all();
+    p.take_routing(given, {});
+}
+
+// SORTED rows, output by token.
+void experts_chunk_of_slots(Pipeline& p, const Call& call, const moe_experts_args& args,
+                            int64_t first) {
+    const Setup& setup = call.setup;
+    const int32_t k = setup.layer->top_k;
+    const CombineOutput out =
+        output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
+    take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
+    const SlotResults results =
+        run_listed(p, call, args,
+                   {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+    if (args.out_layout == MOE_OUT_PER_SLOT)
+        return run_store_slots(setup.device, results.data, results.type, results.width,
+                               p.scratch().rows.place, k, static_cast<int32_t>(results.width),
+                               p.tokens(), out.data, out.type, out.stride, p.stream());
+    if (!setup.layer->weight_on_input) take_weights_of_slots(p, call, args, first);
+    p.store_sum({true, {}, {}, 0, false}, out);
+}
+
+// Rows have no number of tokens: their chunk is as large as the workspace allows.
+int64_t tokens_that_fit(const Call& call) {
+    int64_t tokens = call.setup.chunk_tokens;
+    while (tokens > 1 && scratch_bytes(call.setup, tokens) > call.scratch_size) tokens /= 2;
+    return tokens;
+}
+
+// ROWS: slot s of a window is the caller's row first + s.
+void experts_by_rows(const Call& call, const moe_experts_args& args) {
+    const Setup& setup = call.setup;
+    const int32_t k = setup.layer->top_k;
+    const int64_t n_rows = caller_rows(setup, args).n_rows;
+    const Scratch scratch(setup, tokens_that_fit(call), call.scratch);
+    const int64_t room = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
+    for (int64_t first = 0; first < n_rows; first += room) {
+        const auto n = static_cast<int32_t>(std::min(room, n_rows - first));
+        Pipeline p(call, scratch, {(n + k - 1) / k, nullptr, 0});
+        take_caller_rows(p, call, args, {true, first, n});
+        const SlotResults results =
+            run_listed(p, call, args,
+                       {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+        const CombineOutput out =
+            output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
+        run_store_rows(results.data, results.type, results.width, scratch.rows.place, n,
+                       static_cast<int32_t>(results.width), out.data, out.type, out.stride,
+                       p.stream());
+    }
+}
+
+// Rows per slot, or sorted rows by their row ids.
+CombineInput combine_input(Pipeline& p, const Call& call, const moe_combine_args& args,
+                           int64_t first) {
+    const Layer& layer = *call.setup.layer;
+    const Scratch& b = p.scratch();
+    const int32_t width = layer.expert_width();
+    CombineInput input{};
+    input.y = args.rows;
+    input.y_type = call.setup.out_type;
+    input.weighted = !layer.weight_on_input;
+    input.ids = b.ids;
+    input.weights = b.weights;
+    input.top_k = layer.top_k;
+    input.n_experts = layer.n_experts;
+    input.n_experts_all = layer.n_experts_all();
+    input.scale = 1.0f;
+    input.width = width;
+    if (args.rows_layout == MOE_IN_TOKENS) {
+        input.y = offset_activations(args.rows, input.y_type, first * args.rows_row_stride);
+        input.y_stride = width;
+        input.y_token_stride = args.rows_row_stride;
+        return input;
+    }
+    input.y_stride = args.rows_row_stride;
+    input.place = b.source;
+    CallerRows rows{};
+    rows.batch_capacity = args.n_rows;
+    rows.row_ids = args.row_ids;
+    rows.n_rows = args.n_rows;
+    rows.n_slots = args.n_tokens * layer.top_k;
+    rows.n_local = 1;
+    SlotsOut out{};
+    out.source = b.source;
+    run_rows_to_slots(rows, {false, first * layer.top_k, p.tokens().n * layer.top_k}, b.keys, out,
+                      first == 0, call.faults, p.stream());
+    return input;
+}
+
+}  // namespace
+
+void experts(const Call& call, const moe_experts_args& args) {
+    if (args.out_layout == MOE_OUT_ROWS) return experts_by_rows(call, args);
+    check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
+    for_each_chunk(
+        call, args.n_tokens, args.n_tokens_device,
+        [&](Pipeline& p, int64_t first) {
+            if (args.in_layout == MOE_IN_TOKENS)
+                experts_chunk_of_tokens(p, call, args, first);
+            else
+                experts_chunk_of_slots(p, call, args, first);
+        },
+        args.stop_before_activation != 0);
+}
+
+void combine(const Call& call, const moe_combine_args& args) {
+    const Setup& setup = call.setup;
+    const Layer& layer = *setup.layer;
+    check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+        GivenRouting given = given_ids(call, args, first);
+        given.weights = offset(args.weights, first * args.weights_row_stride);
+        given.weights_type = MOE_TYPE_F32;
+        given.weights_stride = args.weights_row_stride;
+        p.take_routing(given, {});
+        CombineInput input = combine_input(p, call, args, first);
+        if (layer.n_identity_experts > 0 && !setup.partial && args.x) {
+            const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+            input.x = x.data;
+            input.x_type = x.type;
+            input.x_stride = x.stride;
+        }
+        const CombineOutput out = output_from(
+            {args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
+        run_combine(setup.device, input, p.tokens(), out, p.stream());
+    });
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,136 @@
+// moe_forward, moe_route, moe_dispatch, moe_combine and moe_finish. moe_experts, whose layouts are
+// many, is in experts_stage.cpp.
+#include <algorithm>
+
+#include "libmoe/cuda/chunks.hpp"
+#include "libmoe/cuda/one_token.hpp"
+
+namespace moe::cuda {
+namespace {
+
+// moe_forward_args and moe_route_args name alike what the router takes and gives.
+template <class Args>
+RouteArguments route_arguments(const Setup& setup, const Args& args, int64_t first) {
+    const Activations x{args.x, setup.x_type, args.x_row_stride};
+    const Activations given{args.router_input, setup.router_input_type,
+                            args.router_input_row_stride};
+    RouteArguments route{};
+    route.routing = args.routing;
+    route.router_input = (args.router_input ? given : x).from(first);
+    route.logits = offset(args.logits, first * args.logits_row_stride);
+    route.logits_stride = args.logits_row_stride;
+    route.ids = offset_ids(args.ids, args.ids_type, first * args.ids_row_stride);
+    route.ids_type = args.ids_type;
+    route.ids_stride = args.ids_row_stride;
+    route.token_ids = offset_ids(args.token_ids, args.token_ids_type, first);
+    route.token_ids_type = args.token_ids_type;
+    route.out_ids = offset(args.out_ids, first * args.out_ids_row_stride);
+    route.out_ids_stride = args.out_ids_row_stride;
+    route.out_weights = offset(args.out_weights, first * args.out_weights_row_stride);
+    route.out_weights_stride = args.out_weights_row_stride;
+    route.out_logits = offset(args.out_logits, first * args.out_logits_row_stride);
+    route.out_logits_stride = args.out_logits_row_stride;
+    return route;
+}
+
+void route_or_take(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first) {
+    const RouteArguments route = route_arguments(call.setup, args, first);
+    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS) return p.route(route);
+    GivenRouting given = given_ids(call, args, first);
+    given.weights = offset_activations(args.weights, args.weights_type,
+                                       first * args.weights_row_stride);
+    given.weights_type = args.weights_type;
+    given.weights_stride = args.weights_row_stride;
+    p.take_routing(given, route);
+}
+
+void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first) {
+    const Setup& setup = call.setup;
+    const Layer& layer = *setup.layer;
+    const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+    const CombineOutput out =
+        output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
+    route_or_take(p, call, args, first);
+    if (args.out_expert_counts)
+        run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(), false,
+                          args.out_expert_counts, p.stream());
+    const bool identity = !setup.partial && layer.n_identity_experts > 0;
+    const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
+    if (args.out_layout == MOE_OUT_REDUCED && takes_one_token(call, args.n_tokens_device, p))
+        return run_one_token(p, call, x, args.expert_map, sum, out);
+    p.sort(args.expert_map);
+    p.run_experts({x, false, false});
+    if (args.out_layout == MOE_OUT_PER_SLOT)
+        return run_store_slots(setup.device, p.scratch().wide, p.y_type(), layer.expert_width(),
+                               p.scratch().rows.place, layer.top_k, layer.expert_width(),
+                               p.tokens(), out.data, out.type, out.stride, p.stream());
+    p.store_sum(sum, out);
+}
+
+}  // namespace
+
+void forward(const Call& call, const moe_forward_args& args) {
+    const auto stream = static_cast<cudaStream_t>(call.stream);
+    if (args.out_expert_counts)
+        fill_zero(args.out_expert_counts,
+                  static_cast<uint64_t>(call.setup.layer->n_experts_all()) * sizeof(int64_t),
+                  call.stream);
+    if (forward_one_token(call, args)) return;
+    check_tokens(call, args, stream);
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+        forward_chunk(p, call, args, first);
+    });
+}
+
+void route(const Call& call, const moe_route_args& args) {
+    check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+        p.route(route_arguments(call.setup, args, first));
+    });
+}
+
+void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
+    const auto stream = static_cast<cudaStream_t>(call.stream);
+    const Layer& layer = *call.setup.layer;
+    check_tokens(call, args, stream);
+    // The whole call at once: its scratch is ids and counts, which a workspace always has room for.
+    const DispatchScratch scratch(call.setup, args.n_tokens, call.scratch);
+    const TokenCount tokens{static_cast<int32_t>(args.n_tokens), args.n_tokens_device, 0};
+    SelectOutput ids{};
+    ids.ids = scratch.ids;
+    ids.weights = scratch.weights;
+    run_take_routing(given_ids(call, args, 0), tokens, ids, call.faults, stream);
+    const SortInput input{scratch.ids,
+                          args.expert_map ? args.expert_map : call.setup.local_of,
+                          layer.n_experts,
+                          layer.top_k,
+                          call.setup.slice->n_local,
+                          scratch.sort};
+    const DispatchOutput output{args.out_offsets, args.out_counts, args.out_row_ids,
+                                args.row_capacity, args.block_rows};
+    run_dispatch(call.setup.device, input, tokens, output, call.faults, stream);
+}
+
+void finish(const Call& call, const moe_finish_args& args) {
+    const Setup& setup = call.setup;
+    check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+        if (args.ids) {
+            GivenRouting given = given_ids(call, args, first);
+            given.weights = offset(args.weights, first * args.weights_row_stride);
+            given.weights_type = MOE_TYPE_F32;
+            given.weights_stride = args.weights_row_stride;
+            p.take_routing(given, {});
+        }
+        const Activations routed{args.routed, setup.out_type, args.routed_row_stride};
+        const Activations x{args.x, setup.x_type, args.x_row_stride};
+        const bool identity = setup.partial && setup.layer->n_identity_experts > 0 &&
+                              (args.parts & MOE_FINISH_IDENTITY);
+        p.store_sum({false, routed.from(first), x.from(first), args.parts, identity},
+                    output_from({args.out, setup.out_type, args.out_row_stride,
+                                 args.accumulate != 0},
+                                first));
+    });
+}
+
+}  // namespace moe::cuda

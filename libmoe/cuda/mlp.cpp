@@ -1,0 +1,173 @@
+// Which launches a family makes of a projection and of an MLP.
+#include "libmoe/cuda/mlp.hpp"
+
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/scratch.hpp"
+
+namespace moe::cuda {
+namespace {
+
+void run_product(const Launch& launch, Family family, const Product& product) {
+    if (family == Family::exact)
+        run_exact(launch.device, product, launch.stream);
+    else
+        run_generic(launch.device, product, operand_type(family), launch.stream);
+}
+
+Product make_product(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+    Product product{};
+    product.weights = matrix;
+    product.epilogue = epilogue;
+    product.tiles = rows.tiles;
+    product.n_tiles = rows.n_tiles;
+    product.max_tiles = rows.max_tiles;
+    product.round_to = MOE_TYPE_NONE;
+    return product;
+}
+
+GroupedProduct make_grouped(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+    GroupedProduct product{};
+    product.weights = matrix;
+    product.epilogue = epilogue;
+    product.capacity = rows.capacity;
+    product.tiles = rows.tiles;
+    product.n_tiles = rows.n_tiles;
+    product.max_tiles = rows.max_tiles;
+    return product;
+}
+
+Epilogue first_epilogue(const Mlp& mlp) {
+    return mlp.gate ? Epilogue::gated : Epilogue::activation;
+}
+
+const PackedMatrix& first_matrix(const Mlp& mlp) {
+    return mlp.gate ? *mlp.gate : *mlp.up;
+}
+
+// Rows of 16-bit or float32 values, dense, by sorted row.
+DeviceRows dense_rows(const void* data, moe_type type, int64_t width) {
+    return {data, type, width, nullptr, 1};
+}
+
+void gather(const Launch& launch, const DeviceRows& in, int32_t width, const Rows& rows,
+            std::byte* blocks) {
+    run_gather(launch.device, {in, width}, rows, blocks, launch.stream);
+}
+
+void set_bias(Product& product, const Mlp& mlp) {
+    product.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
+    product.up_bias = mlp.gate ? mlp.up_bias : nullptr;
+    product.bias_stride = mlp.features;
+    product.row_weight = mlp.row_weight;
+    product.row_slot = mlp.rows.slot;
+}
+
+void run_down(const Launch& launch, Family family, const Mlp& mlp) {
+    const moe_type type = operand_type(family);
+    Product down = make_product(*mlp.down, Epilogue::linear, mlp.rows);
+    down.bias = mlp.down_bias;
+    down.bias_stride = mlp.width;
+    down.in = dense_rows(mlp.h, type, mlp.features);
+    down.out = dense_rows(mlp.y, type, mlp.width);
+    run_product(launch, family, down);
+}
+
+void run_split(const Launch& launch, Family family, const Mlp& mlp) {
+    run_pre_activation(launch, family, mlp, mlp.pre);
+    ActivateRows rows{};
+    rows.in = mlp.pre;
+    rows.n_features = static_cast<int32_t>(mlp.features);
+    rows.in_stride = mlp.gate ? 2 * mlp.features : mlp.features;
+    rows.activation = mlp.activation;
+    rows.out = dense_rows(mlp.h, operand_type(family), mlp.features);
+    rows.round_to = mlp.intermediate_type;
+    rows.tiles = mlp.rows.tiles;
+    rows.n_tiles = mlp.rows.n_tiles;
+    rows.max_tiles = mlp.rows.max_tiles;
+    run_activate(launch.device, rows, launch.stream);
+}
+
+void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
+    Product first = make_product(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    first.activation = mlp.activation;
+    set_bias(first, mlp);
+    first.in = mlp.in;
+    first.out = dense_rows(mlp.h, operand_type(family), mlp.features);
+    first.round_to = mlp.intermediate_type;
+    run_product(launch, family, first);
+}
+
+void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
+    gather(launch, mlp.in, first_matrix(mlp).k, mlp.rows, mlp.blocks);
+    GroupedProduct first = make_grouped(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    first.activation = mlp.activation;
+    first.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
+    first.up_bias = mlp.gate ? mlp.up_bias : nullptr;
+    first.bias_stride = mlp.features;
+    first.row_weight = mlp.row_weight;
+    first.row_slot = mlp.rows.slot;
+    first.in = mlp.blocks;
+    first.out = mlp.h;
+    run_grouped(launch.device, first, launch.stream);
+
+    GroupedProduct down = make_grouped(*mlp.down, Epilogue::linear, mlp.rows);
+    down.bias = mlp.down_bias;
+    down.bias_stride = mlp.width;
+    down.in = mlp.h;
+    down.out = mlp.y;
+    down.out_type = MOE_TYPE_BF16;
+    down.out_stride = mlp.width;
+    run_grouped(launch.device, down, launch.stream);
+}
+
+}  // namespace
+
+void run_projection(const Launch& launch, Family family, const Projection& p) {
+    if (family == Family::grouped) {
+        gather(launch, p.in, p.matrix.k, p.rows, p.blocks);
+        GroupedProduct product = make_grouped(p.matrix, Epilogue::linear, p.rows);
+        product.bias = p.bias;
+        product.bias_stride = int64_t{16} * p.matrix.n_tiles;
+        product.in = p.blocks;
+        product.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
+        product.out_type = p.out.type;
+        product.out_stride = p.out.stride;
+        return run_grouped(launch.device, product, launch.stream);
+    }
+    Product product = make_product(p.matrix, Epilogue::linear, p.rows);
+    product.bias = p.bias;
+    product.bias_stride = int64_t{16} * p.matrix.n_tiles;
+    product.in = p.in;
+    product.out = p.out;
+    run_product(launch, family, product);
+}
+
+void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
+    if (family == Family::grouped) return run_grouped_mlp(launch, mlp);
+    if (mlp.pre)
+        run_split(launch, family, mlp);
+    else
+        run_fused(launch, family, mlp);
+    run_down(launch, family, mlp);
+}
+
+void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, float* out) {
+    const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
+    auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
+                   const float* up_bias, float* to) {
+        Product product = make_product(matrix, epilogue, mlp.rows);
+        set_bias(product, mlp);
+        product.bias = bias;
+        product.up_bias = up_bias;
+        product.in = mlp.in;
+        product.out = dense_rows(to, MOE_TYPE_F32, stride);
+        run_product(launch, family, product);
+    };
+    if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
+    if (mlp.is_joint)
+        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
+    run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, out);
+    run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out + mlp.features);
+}
+
+}  // namespace moe::cuda

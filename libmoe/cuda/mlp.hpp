@@ -1,0 +1,55 @@
+// A matrix, or gate, up and down, applied to rows by one kernel family: the launches of the experts
+// stage, of the shared expert and of the latent projections.
+#pragma once
+
+#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/setup.hpp"
+
+namespace moe::cuda {
+
+// Where the launches go.
+struct Launch {
+    const DeviceFacts& device;
+    cudaStream_t stream;
+};
+
+// W v for all rows, plus bias.
+struct Projection {
+    PackedMatrix matrix;
+    const float* bias;     // [experts][rows of the matrix] or null
+    DeviceRows in;
+    DeviceRows out;        // by sorted row
+    std::byte* blocks;     // token blocks of the input (grouped only)
+    Rows rows;
+};
+void run_projection(const Launch& launch, Family family, const Projection& projection);
+
+// down(act(gate v, up v)).
+struct Mlp {
+    const PackedMatrix* gate;     // joint with up when is_joint; null: no gate
+    const PackedMatrix* up;       // not joint
+    const PackedMatrix* down;
+    bool is_joint;
+    Activation activation;
+    const float* gate_bias;
+    const float* up_bias;
+    const float* down_bias;
+    int64_t features;             // of the slice
+    int64_t width;                // rows of down
+    moe_type intermediate_type;   // act(gate, up) is rounded to it
+
+    DeviceRows in;
+    const float* row_weight;      // weights on the input: by slot; null: none
+    Rows rows;
+    std::byte* blocks;            // token blocks of the input; may share memory with y
+    std::byte* h;
+    float* pre;                   // [rows][2 features]; null: gate, up and activation are one kernel
+    std::byte* y;                 // [row capacity][width] of operand_type(family)
+};
+void run_mlp(const Launch& launch, Family family, const Mlp& mlp);
+
+// Gate and up with their biases, before the activation, in float32: out [rows][2 features], gate
+// first ([rows][features] without a gate), by sorted row.
+void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, float* out);
+
+}  // namespace moe::cuda

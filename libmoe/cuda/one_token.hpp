@@ -1,0 +1,19 @@
+// The path of a single token: from ids and weights to the routed sum in two kernels.
+#pragma once
+
+#include "libmoe/cuda/pipeline.hpp"
+
+namespace moe::cuda {
+
+// Does the chunk go this way? Its number of tokens must be known to the host.
+bool takes_one_token(const Call& call, const int32_t* n_tokens_device, const Pipeline& pipeline);
+
+// Routed sum of the pipeline's ids and weights, then what `sum` adds to it, to out.
+void run_one_token(Pipeline& pipeline, const Call& call, const Activations& x,
+                   const int32_t* expert_map, Pipeline::Sum sum, const CombineOutput& out);
+
+// The whole forward straight from the caller's ids and weights, where nothing stands between them
+// and the kernels; false: not this call.
+bool forward_one_token(const Call& call, const moe_forward_args& args);
+
+}  // namespace moe::cuda

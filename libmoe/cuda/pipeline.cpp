@@ -1,0 +1,286 @@
+// Steps of the pipeline. Every decision here follows from the plan and the host's numbers.
+#include "libmoe/cuda/pipeline.hpp"
+
+namespace moe::cuda {
+namespace {
+
+// Families work on many rows at a time; one_token is chosen before there is a pipeline.
+Family family_for(const Families& families, int64_t n_tokens) {
+    return n_tokens >= families.many_from ? families.many : families.few;
+}
+
+DeviceRows rows_of(const Activations& a) {
+    return {a.data, a.type, a.stride, nullptr, 1};
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Call& call, const Scratch& scratch, const TokenCount& tokens)
+    : setup_(call.setup),
+      weights_(call.weights),
+      faults_(call.faults),
+      b_(scratch),
+      tokens_(tokens),
+      launch_{call.setup.device, static_cast<cudaStream_t>(call.stream)},
+      family_(family_for(call.setup.experts, tokens.n)),
+      dense_family_(family_for(call.setup.finish, tokens.n)),
+      n_slots_(tokens.n * call.setup.layer->top_k) {}
+
+LogitsInput Pipeline::logits_input(const Activations& rows) const {
+    const Routing& routing = layer().routing;
+    LogitsInput input{};
+    input.rows = rows.data;
+    input.type = rows.type;
+    input.stride = rows.stride;
+    input.weights = weights_.router;
+    input.weights_type = weights_.router_type;
+    input.bias = vector(MOE_ROLE_ROUTER_BIAS);
+    input.norm_weight = vector(MOE_ROLE_ROUTER_NORM);
+    input.has_norm = routing.has_router_norm;
+    input.norm_eps = routing.router_norm_eps;
+    input.input_scale = routing.router_input_scale;
+    input.hidden = layer().hidden;
+    input.n_experts_all = layer().n_experts_all();
+    return input;
+}
+
+void Pipeline::route(const RouteArguments& args) {
+    const float* logits = args.logits;
+    int64_t stride = args.logits_stride;
+    if (!logits) {
+        run_logits(launch_.device, logits_input(args.router_input), tokens_, b_.logits_scratch,
+                   b_.logits, stream());
+        logits = b_.logits;
+        stride = layer().n_experts_all();
+    }
+    SelectInput input{};
+    input.routing = layer().routing;
+    input.n_experts = layer().n_experts;
+    input.selection_bias = vector(MOE_ROLE_SELECTION_BIAS);
+    input.expert_scale = vector(MOE_ROLE_EXPERT_SCALE);
+    input.logits = logits;
+    input.logits_stride = stride;
+    input.given_ids = args.routing == MOE_ROUTING_IDS ? args.ids : nullptr;
+    input.given_ids_type = args.ids_type;
+    input.given_ids_stride = args.ids_stride;
+    input.hash_table = weights_.hash_table;
+    input.token_ids = args.token_ids;
+    input.token_ids_type = args.token_ids_type;
+    input.round_to = setup_.x_type;
+    const SelectOutput output{b_.ids,
+                              b_.weights,
+                              args.out_ids,
+                              args.out_ids_stride,
+                              args.out_weights,
+                              args.out_weights_stride,
+                              args.out_logits,
+                              args.out_logits_stride};
+    run_select(launch_.device, input, tokens_, output, faults_, stream());
+}
+
+void Pipeline::take_routing(const GivenRouting& given, const RouteArguments& published) {
+    const SelectOutput output{b_.ids,
+                              b_.weights,
+                              published.out_ids,
+                              published.out_ids_stride,
+                              published.out_weights,
+                              published.out_weights_stride,
+                              nullptr,
+                              0};
+    run_take_routing(given, tokens_, output, faults_, stream());
+}
+
+void Pipeline::sort(const int32_t* expert_map) {
+    const SortInput input{b_.ids,
+                          expert_map ? expert_map : setup_.local_of,
+                          layer().n_experts,
+                          layer().top_k,
+                          setup_.slice->n_local,
+                          b_.sort_scratch};
+    run_sort(launch_.device, input, tokens_, b_.rows, tiles_of(family_), faults_, stream());
+}
+
+void Pipeline::sort_local(int32_t n_slots) {
+    n_slots_ = n_slots;
+    const int32_t n_local = setup_.slice->n_local;
+    const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch};
+    run_sort(launch_.device, input, {n_slots, nullptr, 0}, b_.rows, tiles_of(family_), faults_,
+             stream());
+    run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
+}
+
+void Pipeline::list_tokens() {
+    if (tokens_listed_) return;
+    run_list_tokens(launch_.device, tokens_, b_.token_rows, tiles_of(dense_family_), stream());
+    tokens_listed_ = true;
+}
+
+// Rows of tokens, or of slots that have a row of their own.
+void Pipeline::project_latent(const ExpertInput& input) {
+    const TokenCount slots{n_slots_, nullptr, 0};
+    run_list_tokens(launch_.device, input.by_source ? slots : tokens_, b_.token_rows,
+                    tiles_of(dense_family_), stream());
+    tokens_listed_ = !input.by_source;
+    Projection projection{};
+    projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
+    projection.in = rows_of(input.rows);
+    projection.in.index = input.by_source ? b_.source : nullptr;
+    projection.out = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+    projection.blocks = b_.token_blocks;
+    projection.rows = b_.token_rows;
+    run_projection(launch_, dense_family_, projection);
+}
+
+DeviceRows Pipeline::expert_rows(const ExpertInput& input) {
+    const bool projected = layer().latent && !input.is_latent;
+    DeviceRows rows = rows_of(input.rows);
+    if (projected)
+        rows = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+    rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
+    rows.divisor = input.by_source ? 1 : layer().top_k;
+    return rows;
+}
+
+Mlp Pipeline::expert_mlp(const ExpertInput& input) {
+    Mlp mlp{};
+    const auto& matrices = weights_.matrices;
+    mlp.gate = layer().activation.gated ? &matrices[MOE_ROLE_GATE] : nullptr;
+    mlp.up = &matrices[MOE_ROLE_UP];
+    mlp.down = &matrices[MOE_ROLE_DOWN];
+    mlp.is_joint = weights_.is_joint;
+    mlp.activation = layer().activation;
+    mlp.gate_bias = vector(MOE_ROLE_GATE_BIAS);
+    mlp.up_bias = vector(MOE_ROLE_UP_BIAS);
+    mlp.down_bias = setup_.down_bias_in_finish ? nullptr : vector(MOE_ROLE_DOWN_BIAS);
+    mlp.features = setup_.slice->intermediate_count;
+    mlp.width = layer().expert_width();
+    mlp.intermediate_type = setup_.intermediate_type;
+    mlp.in = expert_rows(input);
+    mlp.row_weight = layer().weight_on_input ? b_.weights : nullptr;
+    mlp.rows = b_.rows;
+    mlp.blocks = b_.wide;
+    mlp.h = b_.h;
+    mlp.pre = b_.pre_activation;
+    mlp.y = b_.wide;
+    return mlp;
+}
+
+void Pipeline::run_experts(const ExpertInput& input) {
+    if (layer().latent && !input.is_latent) project_latent(input);
+    run_mlp(launch_, family_, expert_mlp(input));
+}
+
+void Pipeline::run_pre_activation(const ExpertInput& input, float* out) {
+    if (layer().latent && !input.is_latent) project_latent(input);
+    const Family family = family_ == Family::grouped ? Family::generic_bf16 : family_;
+    cuda::run_pre_activation(launch_, family, expert_mlp(input), out);
+}
+
+Mlp Pipeline::shared_mlp(const Activations& x) const {
+    Mlp mlp{};
+    const auto& matrices = weights_.matrices;
+    mlp.gate = layer().shared_activation.gated ? &matrices[MOE_ROLE_SHARED_GATE] : nullptr;
+    mlp.up = &matrices[MOE_ROLE_SHARED_UP];
+    mlp.down = &matrices[MOE_ROLE_SHARED_DOWN];
+    mlp.is_joint = weights_.is_shared_joint;
+    mlp.activation = layer().shared_activation;
+    mlp.features = setup_.slice->shared_count;
+    mlp.width = layer().hidden;
+    mlp.intermediate_type = setup_.intermediate_type;
+    mlp.in = rows_of(x);
+    mlp.rows = b_.token_rows;
+    mlp.blocks = b_.token_blocks;
+    mlp.h = b_.shared_h;
+    mlp.pre = b_.shared_pre;
+    mlp.y = b_.shared_y;
+    return mlp;
+}
+
+void Pipeline::run_shared(const Activations& x) {
+    list_tokens();
+    run_mlp(launch_, dense_family_, shared_mlp(x));
+    if (!layer().has_shared_expert_gate) return;
+    run_dot_rows(x.data, x.type, x.stride, vector(MOE_ROLE_SHARED_EXPERT_GATE), layer().hidden,
+                 tokens_, b_.shared_gate, stream());
+}
+
+// The terms of width L: y, identity experts, down biases, a sum made before.
+CombineInput Pipeline::combine_input(const Sum& sum) const {
+    CombineInput input{};
+    const int32_t width = layer().expert_width();
+    if (sum.has_y) {
+        input.y = b_.wide;
+        input.y_type = y_type();
+        input.y_stride = width;
+        input.place = b_.rows.place;
+    }
+    input.weighted = !layer().weight_on_input;
+    input.ids = b_.ids;
+    input.weights = b_.weights;
+    input.top_k = layer().top_k;
+    input.n_experts = layer().n_experts;
+    input.n_experts_all = layer().n_experts_all();
+    if (sum.identity) {
+        input.x = sum.x.data;
+        input.x_type = sum.x.type;
+        input.x_stride = sum.x.stride;
+    }
+    if (setup_.down_bias_in_finish && (sum.parts & MOE_FINISH_DOWN_BIAS))
+        input.down_bias = vector(MOE_ROLE_DOWN_BIAS);
+    input.routed = sum.routed.data;
+    input.routed_type = sum.routed.type;
+    input.routed_stride = sum.routed.stride;
+    input.scale = 1.0f;
+    input.width = width;
+    return input;
+}
+
+void Pipeline::add_shared(CombineInput& input, uint32_t parts) const {
+    if (parts & MOE_FINISH_COMBINE) input.scale = layer().combine_scale;
+    if (!layer().shared_intermediate || !(parts & MOE_FINISH_SHARED)) return;
+    input.shared = b_.shared_y;
+    input.shared_type = operand_type(dense_family_);
+    input.shared_stride = layer().hidden;
+    input.shared_gate = layer().has_shared_expert_gate ? b_.shared_gate : nullptr;
+    input.shared_scale = layer().shared_scale;
+}
+
+// Around the sum in the latent width: norm, LATENT_OUT, and only then what has the hidden width.
+void Pipeline::store_latent_sum(const Sum& sum, const CombineOutput& out) {
+    CombineInput last{};
+    last.top_k = layer().top_k;
+    last.scale = 1.0f;
+    last.width = layer().hidden;
+    if (sum.parts & MOE_FINISH_LATENT) {
+        const int64_t latent = layer().latent;
+        run_combine(launch_.device, combine_input(sum), tokens_,
+                    {b_.routed, MOE_TYPE_F32, latent, false}, stream());
+        if (layer().has_latent_norm)
+            run_norm({b_.routed, MOE_TYPE_F32, latent, vector(MOE_ROLE_LATENT_NORM),
+                      layer().latent_norm_eps, 1.0f, true, layer().latent},
+                     tokens_, b_.routed, MOE_TYPE_F32, latent, stream());
+        list_tokens();
+        Projection projection{};
+        projection.matrix = weights_.matrices[MOE_ROLE_LATENT_OUT];
+        projection.in = {b_.routed, MOE_TYPE_F32, latent, nullptr, 1};
+        projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
+        projection.blocks = b_.token_blocks;
+        projection.rows = b_.token_rows;
+        run_projection(launch_, dense_family_, projection);
+        last.routed = b_.projected;
+        last.routed_type = MOE_TYPE_F32;
+        last.routed_stride = layer().hidden;
+    }
+    add_shared(last, sum.parts);
+    run_combine(launch_.device, last, tokens_, out, stream());
+}
+
+void Pipeline::store_sum(const Sum& sum, const CombineOutput& out) {
+    if (layer().shared_intermediate && (sum.parts & MOE_FINISH_SHARED)) run_shared(sum.x);
+    if (layer().latent && sum.parts) return store_latent_sum(sum, out);
+    CombineInput input = combine_input(sum);
+    add_shared(input, sum.parts);
+    run_combine(launch_.device, input, tokens_, out, stream());
+}
+
+}  // namespace moe::cuda

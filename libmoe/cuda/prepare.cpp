@@ -1,0 +1,34 @@
+// Every kernel that a plan may launch is loaded when the plan is made, so that the first forward of a
+// process can be captured.
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/combine/combine.hpp"
+#include "libmoe/cuda/dispatch/caller_rows.hpp"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/router/router.hpp"
+
+namespace moe::cuda {
+namespace {
+
+bool uses(const Setup& setup, Family family) {
+    for (const Families& families : {setup.experts, setup.finish})
+        if (families.few == family || families.many == family) return true;
+    return false;
+}
+
+}  // namespace
+
+void prepare(const Setup& setup) {
+    prepare_router();
+    prepare_dispatch();
+    prepare_caller_rows();
+    prepare_combine();
+    prepare_activate();
+    // Rows that stop before the activation are generic work whatever the family.
+    prepare_generic();
+    if (uses(setup, Family::exact)) prepare_exact();
+    if (uses(setup, Family::grouped)) prepare_grouped();
+    if (setup.experts.one_token) prepare_one_token();
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,31 @@
+// CUDA's errors as statuses of libmoe.
+#include "libmoe/cuda/runtime/check.hpp"
+
+#include "libmoe/base/error.hpp"
+
+namespace moe::cuda {
+namespace {
+
+moe_status status_of(cudaError_t error) {
+    switch (error) {
+        case cudaErrorMemoryAllocation:
+            return MOE_ERROR_OUT_OF_MEMORY;
+        case cudaErrorNoDevice:
+        case cudaErrorInsufficientDriver:
+        case cudaErrorStubLibrary:
+        case cudaErrorSystemDriverMismatch:
+        case cudaErrorSystemNotReady:
+        case cudaErrorCompatNotSupportedOnDevice:
+            return MOE_ERROR_NO_DEVICE;
+        default:
+            return MOE_ERROR_DEVICE;
+    }
+}
+
+}  // namespace
+
+void fail_cuda(cudaError_t error, const char* what) {
+    fail(status_of(error), "{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+}  // namespace moe::cuda

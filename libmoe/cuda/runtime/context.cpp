@@ -1,0 +1,70 @@
+// UseDevice: the caller's context where there is one, the device's primary context otherwise. Asks
+// the driver only what is legal while a stream is captured, and never calls cudaSetDevice, whose
+// effect would outlast the call.
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/runtime/driver.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int32_t max_devices = 256;
+
+// Retained at the first use and kept: retaining it for every call would make and destroy it.
+CUcontext primary_context(CUdevice device, int32_t index) {
+    static std::array<std::atomic<CUcontext>, max_devices> kept{};
+    static std::mutex mutex;
+    if (CUcontext context = kept[index].load(std::memory_order_acquire)) return context;
+    std::lock_guard lock(mutex);
+    CUcontext context = kept[index].load(std::memory_order_relaxed);
+    if (!context) {
+        check(driver().retain_primary(&context, device), "cuDevicePrimaryCtxRetain");
+        kept[index].store(context, std::memory_order_release);
+    }
+    return context;
+}
+
+CUdevice device_at(int32_t index) {
+    CUdevice device = 0;
+    const CUresult error = index >= 0 && index < max_devices ? driver().device_get(&device, index)
+                                                             : CUDA_ERROR_INVALID_DEVICE;
+    if (error == CUDA_ERROR_INVALID_DEVICE)
+        fail(MOE_ERROR_INVALID_ARGUMENT, "there is no CUDA device {}", index);
+    check(error, "cuDeviceGet");
+    return device;
+}
+
+void check_is_of(CUdevice device, int32_t index) {
+    CUdevice current = 0;
+    check(driver().get_device(&current), "cuCtxGetDevice");
+    if (current != device)
+        fail(MOE_ERROR_INVALID_ARGUMENT,
+             "the CUDA context current on this thread is of device {}, the call is for device {}",
+             current, index);
+}
+
+}  // namespace
+
+UseDevice::UseDevice(int32_t index) {
+    check_not_forked();
+    const CUdevice device = device_at(index);
+    note_use();
+    CUcontext current = nullptr;
+    check(driver().get_current(&current), "cuCtxGetCurrent");
+    if (current) {
+        check_is_of(device, index);
+        return;
+    }
+    check(driver().push(primary_context(device, index)), "cuCtxPushCurrent");
+    pushed_ = true;
+}
+
+UseDevice::~UseDevice() {
+    CUcontext popped = nullptr;
+    if (pushed_) driver().pop(&popped);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,71 @@
+// What devices there are. None of this makes a context.
+#include <algorithm>
+#include <cstring>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/driver.hpp"
+
+namespace moe::cuda {
+namespace {
+
+cudaDeviceProp properties(int32_t index) {
+    const int32_t count = device_count();
+    require(index >= 0 && index < count, "index is {}, CUDA devices are 0 to {}", index, count - 1);
+    cudaDeviceProp found{};
+    check(cudaGetDeviceProperties(&found, index), "cudaGetDeviceProperties");
+    return found;
+}
+
+}  // namespace
+
+bool is_built() {
+    return true;
+}
+
+const char* architectures() {
+    return MOE_CUDA_ARCHITECTURES;
+}
+
+int32_t device_count() {
+    check_not_forked();
+    int count = 0, version = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess && cudaDriverGetVersion(&version) == cudaSuccess && version == 0)
+        fail(MOE_ERROR_NO_DEVICE, "no CUDA driver (libcuda.so.1) on this machine: {}: {}",
+             cudaGetErrorName(error), cudaGetErrorString(error));
+    check(error, "cudaGetDeviceCount");
+    if (count == 0) fail_cuda(cudaErrorNoDevice, "cudaGetDeviceCount");
+    note_use();
+    return count;
+}
+
+moe_device_info device_info(int32_t index) {
+    const cudaDeviceProp found = properties(index);
+    moe_device_info info{};
+    info.struct_size = sizeof info;
+    info.kind = MOE_DEVICE_CUDA;
+    info.index = index;
+    info.n_cores = found.multiProcessorCount;
+    info.memory_bytes = found.totalGlobalMem;
+    info.arch_major = found.major;
+    info.arch_minor = found.minor;
+    std::memcpy(info.name, found.name,
+                std::min(strnlen(found.name, sizeof found.name), sizeof info.name - 1));
+    return info;
+}
+
+DeviceFacts device_facts(int32_t index) {
+    const cudaDeviceProp found = properties(index);
+    DeviceFacts facts;
+    facts.index = index;
+    facts.major = found.major;
+    facts.minor = found.minor;
+    facts.n_sms = found.multiProcessorCount;
+    facts.shared_bytes = static_cast<int32_t>(found.sharedMemPerBlockOptin);
+    facts.memory_bytes = found.totalGlobalMem;
+    facts.l2_bytes = static_cast<uint64_t>(found.l2CacheSize);
+    return facts;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,149 @@
+// Sizes of the buffers.
+#include "libmoe/cuda/scratch.hpp"
+
+#include <algorithm>
+
+#include "libmoe/base/arena.hpp"
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/experts/experts.hpp"
+
+namespace moe::cuda {
+namespace {
+
+int64_t padded(int64_t rows) {
+    return (rows + row_alignment - 1) / row_alignment * row_alignment;
+}
+
+// The most that any family which the plan may use needs.
+int64_t operand_bytes(const Families& families) {
+    return std::max(element_size(operand_type(families.few)),
+                    element_size(operand_type(families.many)));
+}
+
+int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_experts) {
+    return std::max(most_tiles(tiles_of(families.few), n_slots, n_experts),
+                    most_tiles(tiles_of(families.many), n_slots, n_experts));
+}
+
+Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,
+               int32_t n_experts) {
+    Rows rows{};
+    rows.n_experts = n_experts;
+    rows.capacity = static_cast<int32_t>(capacity);
+    rows.max_tiles = tiles_needed(families, n_slots, n_experts);
+    rows.begin = arena.take<int32_t>(n_experts);
+    rows.count = arena.take<int32_t>(n_experts);
+    rows.slot = arena.take<int32_t>(capacity);
+    rows.place = arena.take<int32_t>(n_slots);
+    rows.tiles = arena.take<Tile>(rows.max_tiles);
+    rows.n_tiles = arena.take<int32_t>(1);
+    return rows;
+}
+
+int64_t router_bytes(const Layer& layer, int64_t n_tokens) {
+    LogitsInput input{};
+    input.has_norm = layer.routing.has_router_norm;
+    input.hidden = layer.hidden;
+    input.n_experts_all = layer.n_experts_all();
+    return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
+}
+
+}  // namespace
+
+moe_type operand_type(Family family) {
+    switch (family) {
+        case Family::exact:
+            return MOE_TYPE_F32;
+        case Family::generic_f16:
+            return MOE_TYPE_F16;
+        default:
+            return MOE_TYPE_BF16;
+    }
+}
+
+int64_t element_size(moe_type type) {
+    return type == MOE_TYPE_F32 ? 4 : 2;
+}
+
+TileRule tiles_of(Family family) {
+    switch (family) {
+        case Family::exact:
+            return exact_tiles;
+        case Family::grouped:
+            return grouped_tiles;
+        default:
+            return generic_tiles;
+    }
+}
+
+int64_t pre_activation_bytes(const Setup& setup, int64_t n_tokens) {
+    const int64_t width =
+        (setup.layer->activation.gated ? 2 : 1) * setup.slice->intermediate_count;
+    return most_rows(n_tokens * setup.layer->top_k, setup.slice->n_local) * width * 4;
+}
+
+Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
+    const Layer& layer = *setup.layer;
+    const Slice& slice = *setup.slice;
+    const int64_t n = std::min(std::max<int64_t>(n_tokens, 1), setup.chunk_tokens);
+    const int64_t n_slots = n * layer.top_k;
+    const int64_t width = layer.expert_width();
+    const int64_t operand = operand_bytes(setup.experts);
+    const int64_t finish_operand = operand_bytes(setup.finish);
+    Arena arena(block);
+    chunk_tokens = n;
+    row_capacity = most_rows(n_slots, slice.n_local);
+    logits = arena.take<float>(n * layer.n_experts_all());
+    logits_scratch = arena.take<std::byte>(router_bytes(layer, n));
+    ids = arena.take<int32_t>(n_slots);
+    weights = arena.take<float>(n_slots);
+    sort_scratch =
+        arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, slice.n_local)));
+    rows = take_rows(arena, setup.experts, n_slots, row_capacity, slice.n_local);
+    keys = arena.take<unsigned long long>(n_slots);
+    source = arena.take<int32_t>(n_slots);
+    in_row = arena.take<int32_t>(row_capacity);
+    wide_bytes = static_cast<uint64_t>(std::max(row_capacity * width * operand,
+                                                pre_activation_bytes(setup, 1)));
+    wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
+    h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
+    const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_joint);
+    pre_activation =
+        has_pre ? arena.take<float>(2 * row_capacity * slice.intermediate_count) : nullptr;
+
+    // Rows that the caller sorted go through LATENT_IN one by one.
+    const int64_t dense_rows = layer.latent ? n_slots : layer.shared_intermediate ? n : 0;
+    const int64_t token_capacity = padded(n);
+    token_rows = take_rows(arena, setup.finish, dense_rows, padded(dense_rows), 1);
+    latent = arena.take<std::byte>(n_slots * layer.latent * finish_operand);
+    routed = arena.take<float>(n * width);
+    projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);
+    const int64_t shared = layer.shared_intermediate ? slice.shared_count : 0;
+    const bool shared_pre_needed =
+        setup.unfused || (layer.shared_activation.gated && !setup.is_shared_joint);
+    token_blocks =
+        arena.take<std::byte>(padded(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
+    shared_h = arena.take<std::byte>(token_capacity * shared * finish_operand);
+    shared_y = arena.take<std::byte>(shared ? token_capacity * layer.hidden * finish_operand : 0);
+    shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;
+    shared_gate = arena.take<float>(layer.has_shared_expert_gate ? n : 0);
+    bytes = arena.used();
+}
+
+DispatchScratch::DispatchScratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
+    const int64_t n_slots = n_tokens * setup.layer->top_k;
+    Arena arena(block);
+    ids = arena.take<int32_t>(n_slots);
+    weights = arena.take<float>(n_slots);
+    sort = arena.take<std::byte>(
+        static_cast<int64_t>(sort_scratch_bytes(n_slots, setup.slice->n_local)));
+    bytes = arena.used();
+}
+
+uint64_t scratch_bytes(const Setup& setup, int64_t n_tokens) {
+    return std::max(Scratch(setup, n_tokens, nullptr).bytes,
+                    DispatchScratch(setup, n_tokens, nullptr).bytes);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,60 @@
+// The buffers of one chunk of tokens in the workspace's device memory. The constructor that takes them
+// with a null block says how much memory they need.
+#pragma once
+
+#include "libmoe/cuda/rows.hpp"
+#include "libmoe/cuda/setup.hpp"
+
+namespace moe::cuda {
+
+struct Scratch {
+    // For calls of n_tokens tokens: buffers hold a chunk of them.
+    Scratch(const Setup& setup, int64_t n_tokens, std::byte* block);
+
+    int64_t chunk_tokens;  // most tokens at a time
+    int64_t row_capacity;  // most rows of experts at a time, padded
+
+    float* logits;               // [chunk][E_all]
+    std::byte* logits_scratch;
+    int32_t* ids;                // [chunk][k]
+    float* weights;              // [chunk][k]
+    std::byte* sort_scratch;
+    Rows rows;                   // of the routed experts
+    Rows token_rows;             // of the layer's dense matrices: one "expert", row = token or slot
+    unsigned long long* keys;    // [chunk * k]
+    int32_t* source;             // [chunk * k]: input row of a slot that the caller sorted
+    int32_t* in_row;             // [row_capacity]: row of the input
+    std::byte* wide;             // token blocks of the input, later the rows y: never both alive
+    uint64_t wide_bytes;         // also holds the pre-activations of one token at least
+    std::byte* h;                // [row_capacity][intermediate]
+    float* pre_activation;       // [row_capacity][2 intermediate], unfused plans
+    std::byte* latent;           // [chunk * k][latent]
+    float* routed;               // [chunk][width], where the routed sum is not the last step
+    float* projected;            // [chunk][hidden] = LATENT_OUT of it
+    std::byte* token_blocks;     // input of a dense matrix as token blocks
+    std::byte* shared_h;
+    std::byte* shared_y;         // [chunk][hidden]
+    float* shared_pre;           // [chunk][2 shared_intermediate], unfused plans
+    float* shared_gate;          // [chunk]
+    uint64_t bytes;
+};
+
+// Bytes of the float32 gate and up sums of n_tokens tokens before the activation.
+int64_t pre_activation_bytes(const Setup& setup, int64_t n_tokens);
+
+// moe_dispatch works on all tokens of a call at once.
+struct DispatchScratch {
+    DispatchScratch(const Setup& setup, int64_t n_tokens, std::byte* block);
+
+    int32_t* ids;
+    float* weights;
+    std::byte* sort;
+    uint64_t bytes;
+};
+
+// Type in which a family keeps h, y and what else is 16 bits wide in it.
+moe_type operand_type(Family family);
+int64_t element_size(moe_type type);
+TileRule tiles_of(Family family);
+
+}  // namespace moe::cuda

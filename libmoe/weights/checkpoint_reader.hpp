@@ -1,0 +1,55 @@
+// Tensors of a checkpoint that is not mapped, read expert by expert.
+#pragma once
+
+#include "libmoe/checkpoint/checkpoint.hpp"
+
+namespace moe {
+
+// One tensor's place in memory, until the next is read.
+class CheckpointReader {
+  public:
+    CheckpointReader(const moe_checkpoint& checkpoint, std::pmr::memory_resource& memory)
+        : checkpoint_(checkpoint), data_(&memory), scales_(&memory) {}
+
+    // How many there are to read.
+    static int64_t count(const LayerTensor& source) {
+        return is_stack(source.tensor) ? source.tensor.n_experts : 1;
+    }
+    // The index-th without its bytes: what the loader needs to say whether it wants it.
+    static moe_tensor describe(const LayerTensor& source, int64_t index) {
+        moe_tensor one = source.tensor;
+        if (is_stack(one)) one.expert = static_cast<int32_t>(index);
+        return one;
+    }
+    moe_tensor read(const LayerTensor& source, int64_t index) {
+        const auto n = static_cast<uint64_t>(count(source)), i = static_cast<uint64_t>(index);
+        moe_tensor one = describe(source, index);
+        one.data_bytes = source.data.bytes / n;
+        one.data = read(source.data, i * one.data_bytes, one.data_bytes, data_);
+        one.scale_bytes = source.scales.bytes / n;
+        if (one.scale_bytes)
+            one.scales = read(source.scales, i * one.scale_bytes, one.scale_bytes, scales_);
+        if (is_stack(source.tensor) && one.n_global_scales > 1) {
+            one.global_scale += index;
+            one.n_global_scales = 1;
+        }
+        return one;
+    }
+
+    static bool is_stack(const moe_tensor& tensor) {
+        return is_expert_role(tensor.role) && tensor.expert == MOE_ALL_EXPERTS;
+    }
+
+  private:
+    const std::byte* read(const FileRange& range, uint64_t offset, uint64_t bytes,
+                          std::pmr::vector<std::byte>& to) {
+        to.resize(bytes);
+        checkpoint_.read(range, offset, bytes, to.data());
+        return to.data();
+    }
+
+    const moe_checkpoint& checkpoint_;
+    std::pmr::vector<std::byte> data_, scales_;
+};
+
+}  // namespace moe

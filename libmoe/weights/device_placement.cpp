@@ -1,0 +1,186 @@
+// Where packed weights lie in their block: first the matrices, one role after the other, expert
+// after expert; then the router; then all that is small. Everything begins on 128 bytes.
+#include <algorithm>
+
+#include "libmoe/base/checked.hpp"
+#include "libmoe/formats/format.hpp"
+#include "libmoe/weights/device_weights.hpp"
+
+namespace moe {
+namespace {
+
+bool has_global_scale(PackedType type) {
+    return type == PackedType::nvfp4 || type == PackedType::mxfp4;
+}
+
+bool has_codebook(PackedType type) {
+    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
+}
+
+// Columns on which the scale groups of a type can begin.
+int64_t column_grid(PackedType type) {
+    switch (type) {
+        case PackedType::f32:
+        case PackedType::f16:
+        case PackedType::bf16:
+        case PackedType::nvfp4:
+            return 16;
+        case PackedType::q4_k:
+            return 256;
+        default:
+            return 32;
+    }
+}
+
+// Hands out the bytes of the block.
+class Cursor {
+  public:
+    uint64_t take(uint64_t count, uint64_t bytes) {
+        const uint64_t offset = used_;
+        used_ = round_up(checked_add(used_, checked_multiply(count, bytes, what), what));
+        return offset;
+    }
+    static uint64_t round_up(uint64_t bytes) {
+        checked_add(bytes, DevicePlacement::alignment, what);
+        return align_up(bytes, DevicePlacement::alignment);
+    }
+    uint64_t used() const { return used_; }
+
+  private:
+    static constexpr const char* what = "packed weights";
+    uint64_t used_ = 0;
+};
+
+class Placer {
+  public:
+    explicit Placer(const WeightsLayout& layout) : layout_(layout) {}
+
+    DevicePlacement place() {
+        out_.is_joint = are_joint(MOE_ROLE_GATE, MOE_ROLE_UP);
+        out_.is_shared_joint = are_joint(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            if (is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role))
+                place_matrix(role);
+        }
+        if (layout_.needs(MOE_ROLE_ROUTER)) place_router();
+        place_small();
+        out_.bytes = cursor_.used();
+        return out_;
+    }
+
+  private:
+    PackedType type_of(moe_role role) const { return packed_type_of(layout_.formats[role]); }
+
+    bool are_joint(moe_role gate, moe_role up) const {
+        return layout_.needs(gate) && layout_.needs(up) && type_of(gate) == type_of(up);
+    }
+
+    void check(moe_role role, PackedType type) const {
+        if (type == PackedType::none)
+            fail(MOE_ERROR_UNSUPPORTED, "formats[{}]: {} of {} cannot be packed for a device",
+                 static_cast<int32_t>(role), role_name(role),
+                 format_name(layout_.formats[role]).text);
+        const WeightsLayout::Part part = layout_.part(role);
+        const int64_t step = out_.is_joint_role(role) ? 8 : 16;
+        require(part.rows % step == 0 && part.columns % 16 == 0,
+                "{}: [{}, {}] cannot be packed, rows go by {} and columns by 16", role_name(role),
+                part.rows, part.columns, step);
+        const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
+        require(begin % grid == 0,
+                "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",
+                role_name(role), begin, format_name(layout_.formats[role]).text, grid, below,
+                std::min(below + grid, layout_.layer.role_shape(role).columns));
+    }
+
+    void place_matrix(moe_role role) {
+        const PackedType type = type_of(role);
+        check(role, type);
+        if (out_.is_second_half(role)) return;
+        const WeightsLayout::Part part = layout_.part(role);
+        DevicePlacement::Place& place = out_.matrices[role];
+        place.type = type;
+        place.count = layout_.count(role);
+        place.n_tiles = static_cast<int32_t>(part.rows / (out_.is_joint_role(role) ? 8 : 16));
+        place.k = static_cast<int32_t>(part.columns);
+        place.expert_stride = Cursor::round_up(
+            checked_multiply(static_cast<uint64_t>(place.n_tiles),
+                             static_cast<uint64_t>(tile_bytes(type, place.k)), role_name(role)));
+        place.offset = cursor_.take(static_cast<uint64_t>(place.count), place.expert_stride);
+    }
+
+    void place_router() {
+        const moe_format& format = layout_.formats[MOE_ROLE_ROUTER];
+        const Layer::Shape shape = layout_.layer.role_shape(MOE_ROLE_ROUTER);
+        out_.router_type = is_plain(format) ? format.type : MOE_TYPE_F32;
+        out_.router_bytes = Cursor::round_up(
+            checked_multiply(checked_multiply(static_cast<uint64_t>(shape.rows),
+                                              static_cast<uint64_t>(shape.columns), "router"),
+                             static_cast<uint64_t>(element_bytes(out_.router_type)), "router"));
+        out_.router = cursor_.take(1, out_.router_bytes);
+    }
+
+    void place_small() {
+        for (DevicePlacement::Place& place : out_.matrices) {
+            const auto count = static_cast<uint64_t>(place.count);
+            if (has_global_scale(place.type)) place.globals = cursor_.take(count, 2 * 4);
+            if (has_codebook(place.type)) place.codebooks = cursor_.take(count, 2 * 32 * 4);
+        }
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout_.needs(role))
+                continue;
+            const auto columns = static_cast<uint64_t>(layout_.part(role).columns);
+            out_.vectors[i] = cursor_.take(static_cast<uint64_t>(layout_.count(role)), 4 * columns);
+        }
+        if (layout_.needs(MOE_ROLE_HASH_TABLE)) {
+            const Layer::Shape shape = layout_.layer.role_shape(MOE_ROLE_HASH_TABLE);
+            out_.hash_table = cursor_.take(static_cast<uint64_t>(shape.rows),
+                                           4 * static_cast<uint64_t>(shape.columns));
+        }
+        out_.local_of = cursor_.take(layout_.slice.local_of.size(), 4);
+    }
+
+    const WeightsLayout& layout_;
+    DevicePlacement out_;
+    Cursor cursor_;
+};
+
+}  // namespace
+
+DevicePlacement place_on_device(const WeightsLayout& layout) {
+    return Placer(layout).place();
+}
+
+DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* base) const {
+    const auto floats = [&](uint64_t offset) {
+        return offset ? reinterpret_cast<const float*>(base + offset) : nullptr;
+    };
+    DeviceWeights weights;
+    weights.is_joint = is_joint;
+    weights.is_shared_joint = is_shared_joint;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const Place& place = matrices[i];
+        if (place.type == PackedType::none) continue;
+        weights.matrices[i] = {base + place.offset,
+                               static_cast<int64_t>(place.expert_stride),
+                               floats(place.globals),
+                               floats(place.codebooks),
+                               place.type,
+                               place.n_tiles,
+                               place.k};
+    }
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (!is_matrix_role(role) && role != MOE_ROLE_HASH_TABLE && layout.needs(role))
+            weights.vectors[i] = reinterpret_cast<const float*>(base + vectors[i]);
+    }
+    weights.router_type = router_type;
+    if (router_type != MOE_TYPE_NONE) weights.router = base + router;
+    if (layout.needs(MOE_ROLE_HASH_TABLE))
+        weights.hash_table = reinterpret_cast<const int32_t*>(base + hash_table);
+    weights.local_of = reinterpret_cast<const int32_t*>(base + local_of);
+    return weights;
+}
+
+}  // namespace moe

@@ -1,0 +1,288 @@
+// Placing of codes. Up to 5 bits a step of a lane is first a "nibble word": the low four bits of
+// the code of register a, half e in nibble a + 4 e; every narrower or scattered form follows from
+// it.
+#include "libmoe/weights/packed_codes.hpp"
+
+#include <array>
+
+#include "libmoe/formats/element.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int32_t lanes = 32;
+
+// The four codes p = 0..3 of a step, as bytes, in the rows g and g + 8 of a lane.
+struct StepBytes {
+    uint32_t low;
+    uint32_t high;
+};
+
+template <int32_t n>
+StepBytes step_bytes(const CodeGrid<uint8_t>& codes, int32_t lane, int32_t j) {
+    const int32_t g = lane >> 2;
+    const int32_t k = 4 * n * (lane & 3) + 4 * j;
+    StepBytes step;
+    std::memcpy(&step.low, &codes.at[g][k], 4);
+    std::memcpy(&step.high, &codes.at[g + 8][k], 4);
+    return step;
+}
+
+constexpr uint32_t swap_middle_bytes(uint32_t x) {
+    return (x & 0xFF0000FFu) | (x >> 8 & 0xFF00u) | (x << 8 & 0xFF0000u);
+}
+
+// Bytes of at most 15 to the nibble word: p = 0..3 go to nibbles 0, 4, 2, 6, the upper row to the
+// next ones.
+constexpr uint32_t nibble_word(StepBytes step) {
+    return swap_middle_bytes(step.low) | swap_middle_bytes(step.high) << 4;
+}
+
+constexpr uint32_t low_nibbles(StepBytes step) {
+    return nibble_word({step.low & 0x0F0F0F0Fu, step.high & 0x0F0F0F0Fu});
+}
+
+// Bit 4 of every code as bit 0 of its nibble.
+constexpr uint32_t fifth_bits(StepBytes step) {
+    return nibble_word({step.low >> 4 & 0x01010101u, step.high >> 4 & 0x01010101u});
+}
+
+// Two bits per nibble to 16 bits: nibble a + 4 e to bits 4 a + 2 e and the next.
+constexpr uint16_t squeeze(uint32_t pairs) {
+    return static_cast<uint16_t>((pairs & 0x3333u) | (pairs >> 16 & 0x3333u) << 2);
+}
+
+// Bits of the E2M1 code of each register in half 0 of a word; bit 0 of the code first. Bit 19 is
+// bit 3 of the other half.
+constexpr int32_t e2m1_bits[4][4] = {{6, 7, 8, 15}, {0, 1, 2, 9}, {10, 11, 12, 19}, {4, 5, 14, 13}};
+
+constexpr uint32_t scatter_e2m1(uint32_t nibbles) {
+    uint32_t word = 0;
+    for (int32_t i = 0; i < 32; ++i) {
+        const int32_t bit = e2m1_bits[i / 4 % 4][i % 4] + i / 16 * 16;
+        word |= (nibbles >> i & 1u) << bit % 32;
+    }
+    return word;
+}
+
+struct E2m1Scatter {
+    uint32_t of[4][256];
+
+    constexpr E2m1Scatter() : of() {
+        for (uint32_t byte = 0; byte < 4; ++byte)
+            for (uint32_t value = 0; value < 256; ++value)
+                of[byte][value] = scatter_e2m1(value << (8 * byte));
+    }
+    uint32_t operator()(uint32_t word) const {
+        return of[0][word & 255] | of[1][word >> 8 & 255] | of[2][word >> 16 & 255] |
+               of[3][word >> 24];
+    }
+};
+constexpr E2m1Scatter e2m1_scatter;
+
+template <int32_t n>
+void place_e2m1(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane)
+        for (int32_t j = 0; j < n; ++j)
+            store(to + 4 * (n * lane + j),
+                  e2m1_scatter(nibble_word(step_bytes<n>(codes, lane, j))));
+}
+
+template <int32_t n>
+void place_4(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane)
+        for (int32_t j = 0; j < n; ++j)
+            store(to + 4 * (n * lane + j), low_nibbles(step_bytes<n>(codes, lane, j)));
+}
+
+template <int32_t n>
+void place_2(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane)
+        for (int32_t j = 0; j < n; j += 2) {
+            const uint32_t even = nibble_word(step_bytes<n>(codes, lane, j));
+            const uint32_t odd = nibble_word(step_bytes<n>(codes, lane, j + 1));
+            store(to + 2 * (n * lane + j), even | odd << 2);
+        }
+}
+
+void place_3_of_4(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane) {
+        const uint32_t last = nibble_word(step_bytes<4>(codes, lane, 3));
+        std::byte* const places[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
+        for (int32_t i = 0; i < 3; ++i) {
+            const uint32_t word = nibble_word(step_bytes<4>(codes, lane, i));
+            store(places[i], word | (last >> i & 0x11111111u) << 3);
+        }
+    }
+}
+
+void place_3_of_2(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane) {
+        const uint32_t first = nibble_word(step_bytes<2>(codes, lane, 0));
+        const uint32_t last = nibble_word(step_bytes<2>(codes, lane, 1));
+        store(to + 4 * lane, first | (last & 0x11111111u) << 3);
+        store(to + 128 + 2 * lane, squeeze(last >> 1));
+    }
+}
+
+template <int32_t n>
+void place_5(const CodeGrid<uint8_t>& codes, std::byte* to) {
+    for (int32_t lane = 0; lane < lanes; ++lane) {
+        uint32_t high = 0;
+        for (int32_t j = 0; j < n; ++j) {
+            const StepBytes step = step_bytes<n>(codes, lane, j);
+            store(to + 4 * (n * lane + j), low_nibbles(step));
+            high |= fifth_bits(step) << j;
+        }
+        if constexpr (n == 4) store(to + 512 + 4 * lane, high);
+        if constexpr (n == 2) store(to + 256 + 2 * lane, squeeze(high));
+    }
+}
+
+// Codes of whole bytes: a step of a lane is the pairs p = 0, 1 of both rows, then p = 2, 3.
+template <class Code, int32_t n>
+void place_whole(const CodeGrid<Code>& codes, std::byte* to) {
+    constexpr int32_t pair = 2 * sizeof(Code);
+    constexpr int32_t part = 4 * pair * n < 16 ? 4 * pair * n : 16;
+    for (int32_t lane = 0; lane < lanes; ++lane)
+        for (int32_t i = 0; i < 4 * n; ++i) {  // register i % 4 of step i / 4
+            const Code* from =
+                &codes.at[(lane >> 2) + 8 * (i & 1)][4 * n * (lane & 3) + 2 * (i >> 1)];
+            const int32_t byte = i * pair;
+            std::memcpy(to + byte / part * part * lanes + part * lane + byte % part, from, pair);
+        }
+}
+
+// The entry for n of functions for 1, 2 and 4 steps.
+template <class Code>
+PlaceCodes<Code> choose(int32_t n, PlaceCodes<Code> one, PlaceCodes<Code> two,
+                        PlaceCodes<Code> four) {
+    return n == 4 ? four : n == 2 ? two : one;
+}
+
+// The byte o of a lane of a block, where lanes have `bytes` bytes.
+constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
+    int32_t begin = 0;
+    int32_t size = 16;
+    for (;; begin += size) {
+        while (bytes - begin < size) size /= 2;
+        if (o < begin + size) return lanes * begin + size * lane + o - begin;
+    }
+}
+
+// A lane's bytes as the formulas of packed.hpp speak of them.
+struct LaneBits {
+    const std::byte* codes;
+    int32_t bytes;
+    int32_t lane;
+
+    uint32_t word(int32_t o) const { return load<uint32_t>(codes + place_of_byte(bytes, lane, o)); }
+    uint32_t half_word(int32_t o) const {
+        return load<uint16_t>(codes + place_of_byte(bytes, lane, o));
+    }
+};
+
+struct CodeIndex {
+    int32_t j, a, e;
+    int32_t nibble() const { return 4 * (a + 4 * e); }
+    int32_t pair() const { return 4 * a + 2 * e; }
+};
+
+uint32_t take_e2m1(const LaneBits& lane, CodeIndex at) {
+    const uint32_t word = lane.word(4 * at.j);
+    uint32_t code = 0;
+    for (int32_t b = 0; b < 4; ++b)
+        code |= (word >> (e2m1_bits[at.a][b] + 16 * at.e) % 32 & 1u) << b;
+    return code;
+}
+
+uint32_t take_3(const LaneBits& lane, int32_t n, CodeIndex at) {
+    if (at.j < n - 1) return lane.word(4 * at.j) >> at.nibble() & 7u;
+    if (n == 2)
+        return (lane.word(0) >> (at.nibble() + 3) & 1u) | (lane.half_word(4) >> at.pair() & 3u)
+                                                              << 1;
+    uint32_t code = 0;
+    for (int32_t i = 0; i < 3; ++i) code |= (lane.word(4 * i) >> (at.nibble() + 3) & 1u) << i;
+    return code;
+}
+
+uint32_t take_5(const LaneBits& lane, int32_t n, CodeIndex at) {
+    const uint32_t low = lane.word(4 * at.j) >> at.nibble() & 15u;
+    const uint32_t high =
+        n == 4 ? lane.word(16) >> (at.nibble() + at.j) : lane.half_word(8) >> (at.pair() + at.j);
+    return low | (high & 1u) << 4;
+}
+
+uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
+    const int32_t c = 8 * at.j + 2 * at.a + at.e;
+    uint32_t code = 0;
+    std::memcpy(&code, lane.codes + place_of_byte(lane.bytes, lane.lane, c * code_bytes),
+                static_cast<size_t>(code_bytes));
+    return code;
+}
+
+}  // namespace
+
+template <>
+PlaceCodes<uint8_t> place_codes_of(PackedType type, int32_t n) {
+    switch (type) {
+        case PackedType::e4m3:
+        case PackedType::q8_0:
+            return choose<uint8_t>(n, place_whole<uint8_t, 1>, place_whole<uint8_t, 2>,
+                                   place_whole<uint8_t, 4>);
+        case PackedType::nvfp4:
+        case PackedType::mxfp4:
+            return choose<uint8_t>(n, place_e2m1<1>, place_e2m1<2>, place_e2m1<4>);
+        case PackedType::kbit4:
+        case PackedType::kbit4_f32:
+        case PackedType::q4_k:
+            return choose<uint8_t>(n, nullptr, place_4<2>, place_4<4>);
+        case PackedType::kbit2:
+        case PackedType::kbit2_f32:
+            return choose<uint8_t>(n, nullptr, place_2<2>, place_2<4>);
+        case PackedType::kbit3:
+        case PackedType::kbit3_f32:
+            return choose<uint8_t>(n, nullptr, place_3_of_2, place_3_of_4);
+        case PackedType::kbit5:
+        case PackedType::kbit5_f32:
+            return choose<uint8_t>(n, nullptr, place_5<2>, place_5<4>);
+        default:
+            return nullptr;
+    }
+}
+
+template <>
+PlaceCodes<uint16_t> place_codes_of(PackedType, int32_t n) {
+    return choose<uint16_t>(n, place_whole<uint16_t, 1>, place_whole<uint16_t, 2>,
+                            place_whole<uint16_t, 4>);
+}
+
+template <>
+PlaceCodes<uint32_t> place_codes_of(PackedType, int32_t n) {
+    return choose<uint32_t>(n, place_whole<uint32_t, 1>, place_whole<uint32_t, 2>,
+                            place_whole<uint32_t, 4>);
+}
+
+uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row,
+                   int32_t column) {
+    const int32_t t = column / (4 * n);
+    const int32_t p = column % 4;
+    const LaneBits lane{codes, n * code_bits(type), 4 * (row % 8) + t};
+    const CodeIndex at{column % (4 * n) / 4, row / 8 + 2 * (p >> 1), p & 1};
+    switch (code_bits(type)) {
+        case 2:
+            return lane.word(4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u;
+        case 3:
+            return take_3(lane, n, at);
+        case 4: {
+            const bool is_e2m1 = type == PackedType::nvfp4 || type == PackedType::mxfp4;
+            return is_e2m1 ? take_e2m1(lane, at) : lane.word(4 * at.j) >> at.nibble() & 15u;
+        }
+        case 5:
+            return take_5(lane, n, at);
+        default:
+            return take_whole(lane, code_bits(type) / 8, at);
+    }
+}
+
+}  // namespace moe

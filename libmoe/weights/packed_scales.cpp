@@ -1,0 +1,214 @@
+// Lowering of scales. A NaN scale is refused in every type: no code would say so afterwards.
+#include "libmoe/weights/packed_scales.hpp"
+
+#include <cmath>
+
+#include "libmoe/formats/block.hpp"
+#include "libmoe/weights/source_codes.hpp"
+
+namespace moe {
+namespace {
+
+[[noreturn]] void fail_nan(const ScaleSource& source, int64_t row, int64_t column) {
+    fail(MOE_ERROR_UNSUPPORTED, "{}: the scale of row {}, column {} is NaN", source.what, row,
+         column);
+}
+
+const std::byte* scale_at(const Matrix& matrix, int64_t row, int64_t column) {
+    const moe_format& format = matrix.format;
+    const int32_t bytes = format.scale_type == MOE_TYPE_F32 ? 4 : 1;
+    return scale_row(matrix, row, format.group_rows) +
+           (column + matrix.scale_column_phase) / format.group_columns * bytes;
+}
+
+// An E4M3 scale as it is packed; its codes become (code ^ flip) & keep.
+struct Nvfp4Scale {
+    uint8_t byte;
+    uint8_t flip;
+    uint8_t keep;
+    bool is_nan;
+};
+
+constexpr uint8_t rebias_e4m3(uint8_t magnitude) {
+    if (magnitude >= 8) return static_cast<uint8_t>(magnitude + (3 << 3));
+    const int32_t exponent = std::bit_width(magnitude) - 1;  // m 2^-9 = 2^(exponent-9) (1 + ...)
+    return static_cast<uint8_t>((exponent + 1) << 3 | ((magnitude << (3 - exponent)) & 7));
+}
+
+struct Nvfp4Scales {
+    Nvfp4Scale of[256];
+
+    constexpr Nvfp4Scales() : of() {
+        for (int32_t code = 0; code < 256; ++code) {
+            const auto magnitude = static_cast<uint8_t>(code & 0x7F);
+            of[code] = {.byte = magnitude ? rebias_e4m3(magnitude) : uint8_t{0},
+                        .flip = static_cast<uint8_t>(code >> 7 << 3),
+                        .keep = static_cast<uint8_t>(magnitude ? 15 : 8),
+                        .is_nan = magnitude == 0x7F};
+        }
+    }
+};
+constexpr Nvfp4Scales nvfp4_scales;
+
+void change_codes(uint8_t* codes, int32_t count, uint8_t flip, uint8_t keep) {
+    constexpr uint64_t every = 0x0101010101010101u;
+    for (int32_t i = 0; i < count; i += 8) {
+        uint64_t eight;
+        std::memcpy(&eight, codes + i, 8);
+        eight = (eight ^ every * flip) & every * keep;
+        std::memcpy(codes + i, &eight, 8);
+    }
+}
+
+// One row of scales on its way: group by group.
+struct Row {
+    const ScaleSource& source;
+    int64_t row;
+    int64_t column;
+    int32_t n;
+    int32_t tile_row;
+    uint8_t* codes;
+    std::byte* scales;
+
+    int32_t groups(int32_t size) const { return 16 * n / size; }
+    const std::byte* from(int64_t group_column) const {
+        return scale_at(source.matrix, row, group_column);
+    }
+};
+
+void lower_nvfp4(const Row& row) {
+    const std::byte* from = row.from(row.column);
+    for (int32_t s = 0; s < row.n; ++s) {
+        const Nvfp4Scale& scale = nvfp4_scales.of[load<uint8_t>(from + s)];
+        if (scale.is_nan) fail_nan(row.source, row.row, row.column + 16 * s);
+        store(row.scales + scale_place(row.tile_row, s, row.n), scale.byte);
+        if (scale.flip || scale.keep != 15)
+            change_codes(row.codes + 16 * s, 16, scale.flip, scale.keep);
+    }
+}
+
+uint8_t e8m0_at(const Matrix& matrix, int64_t row, int64_t column) {
+    return load<uint8_t>(matrix.scales ? scale_at(matrix, row, column)
+                                       : gguf_block(matrix, row, column, 32, 17));
+}
+
+void lower_mxfp4(const Row& row) {
+    for (int32_t s = 0; s < row.groups(32); ++s) {
+        const int32_t exponent = e8m0_at(row.source.matrix, row.row, row.column + 32 * s);
+        const int32_t relative = std::max(exponent - row.source.largest_exponent + 127, 0);
+        store(row.scales + scale_place(row.tile_row, s, row.groups(32)),
+              static_cast<uint8_t>(relative));
+        if (relative == 0) change_codes(row.codes + 32 * s, 32, 0, 8);
+    }
+}
+
+void copy_e4m4(const Row& row) {
+    const std::byte* from = row.from(row.column);
+    for (int32_t s = 0; s < row.groups(32); ++s)
+        row.scales[scale_place(row.tile_row, s, row.groups(32))] = from[s];
+}
+
+void copy_f32(const Row& row) {
+    const std::byte* from = row.from(row.column);
+    for (int32_t s = 0; s < row.groups(32); ++s) {
+        const float scale = load<float>(from + 4 * s);
+        if (std::isnan(scale)) fail_nan(row.source, row.row, row.column + 32 * s);
+        store(row.scales + 4 * scale_place(row.tile_row, s, row.groups(32)), scale);
+    }
+}
+
+bool is_f16_nan(const std::byte* place) {
+    return (load<uint16_t>(place) & 0x7FFFu) > 0x7C00u;
+}
+
+void copy_q8_0(const Row& row) {
+    for (int32_t s = 0; s < row.groups(32); ++s) {
+        const int64_t column = row.column + 32 * s;
+        const std::byte* d = gguf_block(row.source.matrix, row.row, column, 32, 34);
+        if (is_f16_nan(d)) fail_nan(row.source, row.row, column);
+        std::memcpy(row.scales + 2 * scale_place(row.tile_row, s, row.groups(32)), d, 2);
+    }
+}
+
+// The head of 256 columns, once for their four blocks.
+void copy_q4_k(const Row& row) {
+    if (row.column % 256) return;
+    const std::byte* head = gguf_block(row.source.matrix, row.row, row.column, 256, 144);
+    if (is_f16_nan(head) || is_f16_nan(head + 2)) fail_nan(row.source, row.row, row.column);
+    std::memcpy(row.scales + 16 * row.tile_row, head, 16);
+}
+
+// Two groups of 32 columns by 8 rows; a block of one group holds it twice.
+void lower_e4m3(const Row& row) {
+    if (row.tile_row % 8) return;
+    const bool is_e8m0 = row.source.matrix.format.scale_type == MOE_TYPE_F8_E8M0;
+    for (int32_t s = 0; s < 2; ++s) {
+        const int64_t column = row.column + (row.n == 4 ? 32 * s : 0);
+        const std::byte* from = row.from(column);
+        const float scale = is_e8m0 ? e8m0_to_f32(load<uint8_t>(from)) : load<float>(from);
+        if (std::isnan(scale)) fail_nan(row.source, row.row, column);
+        store(row.scales + 4 * (2 * s + row.tile_row / 8), scale);
+    }
+}
+
+// Groups of `group` that begin `phase` before 0 must meet [0, count) on multiples of `step` only.
+void check_axis(int32_t phase, int32_t group, int64_t count, int32_t step, const char* axis,
+                const char* what) {
+    if (phase % step == 0 || phase + count <= group) return;
+    fail(
+        MOE_ERROR_UNSUPPORTED,
+        "{}: begins at {} {} of a scale group of {}, the packed layout needs a multiple of {}: the "
+        "nearest are {} and {}",
+        what, axis, phase, group, step, phase / step * step, (phase / step + 1) * step);
+}
+
+}  // namespace
+
+void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
+    if (!source.scales) return;
+    const moe_format& format = source.format;
+    const bool is_e4m3 = type == PackedType::e4m3;
+    check_axis(source.scale_row_phase, format.group_rows, source.rows, is_e4m3 ? 8 : 1, "row",
+               what);
+    check_axis(source.scale_column_phase, format.group_columns, source.columns,
+               is_e4m3 ? 32 : format.group_columns, "column", what);
+}
+
+int32_t largest_exponent(const Matrix& source, const char* what) {
+    int32_t largest = 0;
+    for (int64_t row = 0; row < source.rows; ++row)
+        for (int64_t column = 0; column < source.columns; column += 32)
+            largest = std::max<int32_t>(largest, e8m0_at(source, row, column));
+    if (largest < 255) return largest;
+    for (int64_t row = 0; row < source.rows; ++row)
+        for (int64_t column = 0; column < source.columns; column += 32)
+            if (e8m0_at(source, row, column) == 255)
+                fail_nan({source, PackedType::mxfp4, what}, row, column);
+    return largest;
+}
+
+void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
+                  int32_t tile_row, uint8_t* codes, std::byte* scales) {
+    const Row one{source, row, column, n, tile_row, codes, scales};
+    switch (source.type) {
+        case PackedType::e4m3:
+            return lower_e4m3(one);
+        case PackedType::nvfp4:
+            return lower_nvfp4(one);
+        case PackedType::mxfp4:
+            return lower_mxfp4(one);
+        case PackedType::q8_0:
+            return copy_q8_0(one);
+        case PackedType::q4_k:
+            return copy_q4_k(one);
+        case PackedType::kbit2:
+        case PackedType::kbit3:
+        case PackedType::kbit4:
+        case PackedType::kbit5:
+            return copy_e4m4(one);
+        default:
+            return copy_f32(one);
+    }
+}
+
+}  // namespace moe

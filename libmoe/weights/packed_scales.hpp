@@ -1,0 +1,41 @@
+// Scales of a source matrix to those of its packed type: which form they take, where they go in a
+// block, and what the codes must change for it (a negative scale flips their signs, a zero scale
+// takes their magnitude).
+#pragma once
+
+#include <bit>
+
+#include "libmoe/formats/matrix.hpp"
+#include "libmoe/weights/packed_codes.hpp"
+
+namespace moe {
+
+// What the scales of a block are made from.
+struct ScaleSource {
+    const Matrix& matrix;
+    PackedType type;
+    const char* what;
+    int32_t largest_exponent = 0;  // mxfp4: of the matrix
+};
+
+// Fails where the groups of the source do not fall on those of the packed type.
+void check_scale_grid(const Matrix& source, PackedType type, const char* what);
+
+// The largest E8M0 scale of an mxfp4 matrix; fails for a NaN.
+int32_t largest_exponent(const Matrix& source, const char* what);
+
+// One row of a block: the scales of source row `row` and columns [column, column + 16 n) to the
+// places of tile row `tile_row` in the scales of the block, and the row's codes as they need it.
+void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
+                  int32_t tile_row, uint8_t* codes, std::byte* scales);
+
+// Where the scale of a row and a group is among those of a block, in elements of the type's scales.
+constexpr int32_t scale_place(int32_t tile_row, int32_t group, int32_t groups) {
+    return (tile_row % 8 * groups + group) * 2 + tile_row / 8;
+}
+
+constexpr float nvfp4_scale(uint8_t byte) {
+    return std::bit_cast<float>((uint32_t{byte} << 20) + (117u << 23));
+}
+
+}  // namespace moe

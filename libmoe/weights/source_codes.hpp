@@ -1,0 +1,32 @@
+// Codes of a source matrix as plain numbers, a few rows and up to 64 columns at a time: the packing
+// of each format undone, nothing decoded.
+#pragma once
+
+#include "libmoe/formats/matrix.hpp"
+#include "libmoe/weights/packed_codes.hpp"
+
+namespace moe {
+
+struct SourceBlock {
+    int64_t row;
+    int32_t rows;  // at most 16
+    int64_t column;
+    int32_t columns;  // 16, 32 or 64
+};
+
+// Puts code (block.row + r, block.column + c) into to[r][c].
+template <class Code>
+using ReadCodes = void (*)(const Matrix& source, const SourceBlock& block,
+                           Code (*to)[block_columns]);
+
+// Of a format with a packed type.
+template <class Code>
+ReadCodes<Code> read_codes_of(const moe_format& format);
+
+// The block of a GGUF row that holds a column.
+inline const std::byte* gguf_block(const Matrix& source, int64_t row, int64_t column,
+                                   int32_t columns, int32_t bytes) {
+    return source.data + row * source.row_stride + column / columns * bytes;
+}
+
+}  // namespace moe

@@ -1,0 +1,369 @@
+// Loading packed weights, with host memory in the place of a device's: whatever form the tensors
+// come in, every expert unpacks to the source's values, and every vector and map is there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "libmoe/base/checked.hpp"
+#include "tests/weights/host_block.hpp"
+#include "tests/weights/layers.hpp"
+
+namespace moe {
+namespace {
+
+using moe_test::Plan;
+using moe_test::sized;
+using test::expert_at;
+using test::LayerChoices;
+using test::LayerTensors;
+using test::make_plan;
+using test::odd_experts;
+using test::PackedWeights;
+using test::plain_layer;
+using test::PlanChoices;
+using test::rich_layer;
+
+// One rounding where a global scale divides; nothing else may differ.
+void expect_close(float got, float wanted, const std::string& what) {
+    ASSERT_LE(std::abs(got - wanted), std::abs(wanted) * 0x1p-22f) << what << ": " << wanted;
+}
+
+void expect_matrix(const PackedWeights& packed, const LayerTensors& layer, moe_role role,
+                   int64_t place) {
+    const WeightsLayout::Part part = packed.handle.layout.part(role);
+    const int64_t expert = expert_at(packed.handle.layout, role, place);
+    const auto got = packed.values(role, place);
+    double norm = 0;
+    for (int64_t r = 0; r < part.rows; ++r)
+        for (int64_t k = 0; k < part.columns; ++k) {
+            const float wanted = layer.at(role, expert, part.row + r, part.column + k);
+            norm += std::abs(wanted);
+            ASSERT_NO_FATAL_FAILURE(
+                expect_close(got[static_cast<size_t>(r * part.columns + k)], wanted,
+                             std::string(role_name(role)) + " of expert " + std::to_string(expert) +
+                                 " [" + std::to_string(r) + ", " + std::to_string(k) + "]"));
+        }
+    ASSERT_GT(norm, 0) << "a source of zeros proves nothing";
+}
+
+void expect_vector(const PackedWeights& packed, const LayerTensors& layer, moe_role role) {
+    const WeightsLayout::Part part = packed.handle.layout.part(role);
+    const float* vector = packed.handle.device.vectors[role];
+    ASSERT_NE(vector, nullptr) << role_name(role);
+    for (int64_t i = 0; i < packed.handle.layout.count(role) * part.columns; ++i)
+        ASSERT_EQ(vector[i], layer.at(role, expert_at(packed.handle.layout, role, i / part.columns),
+                                      0, part.column + i % part.columns))
+            << role_name(role) << " [" << i << "]";
+}
+
+void expect_packed(const PackedWeights& packed, const LayerTensors& layer) {
+    const WeightsLayout& layout = packed.handle.layout;
+    int n_matrices = 0;
+    for (int i = 1; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (role == MOE_ROLE_HASH_TABLE) continue;
+        if (!layout.needs(role)) {
+            EXPECT_EQ(packed.handle.device.vectors[i], nullptr) << role_name(role);
+            EXPECT_EQ(packed.handle.device.matrices[i].data, nullptr) << role_name(role);
+        } else if (is_matrix_role(role)) {
+            for (int64_t place = 0; place < layout.count(role); ++place, ++n_matrices)
+                ASSERT_NO_FATAL_FAILURE(expect_matrix(packed, layer, role, place));
+        } else {
+            ASSERT_NO_FATAL_FAILURE(expect_vector(packed, layer, role));
+        }
+    }
+    EXPECT_GT(n_matrices, 0);
+    EXPECT_TRUE(std::equal(layout.slice.local_of.begin(), layout.slice.local_of.end(),
+                           packed.handle.device.local_of));
+}
+
+void expect_loads(const LayerTensors& layer, const PlanChoices& choices = {}) {
+    const Plan plan = make_plan(layer, choices);
+    ASSERT_TRUE(plan);
+    for (const bool batched : {true, false}) {
+        PackedWeights packed(*plan);
+        ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors, batched));
+        ASSERT_NO_FATAL_FAILURE(expect_packed(packed, layer));
+    }
+}
+
+template <class F>
+void expect_fails(F f, moe_status status, const std::string& text) {
+    try {
+        f();
+        FAIL() << "no error with " << text;
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), status) << error.what();
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+}
+
+TEST(DeviceLoad, StacksInEveryFormat) {
+    for (const FormatTraits& traits : all_formats()) {
+        SCOPED_TRACE(traits.name);
+        LayerChoices choices{.everywhere = traits.name};
+        choices.placings[MOE_ROLE_UP] = {
+            .row_padding = 8, .scale_row_padding = 4, .expert_padding = 64};
+        choices.placings[MOE_ROLE_DOWN] = {.by_table = true};
+        ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+    }
+}
+
+TEST(DeviceLoad, ExpertByExpertInAnyOrder) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "nvfp4"});
+    std::vector<moe_tensor> singles;
+    for (const moe_tensor* tensor : layer.tensors)
+        for (int32_t e = 4; e >= (is_expert_role(tensor->role) ? 0 : 4); --e)
+            singles.push_back(is_expert_role(tensor->role) ? layer.stack(tensor->role).single(e)
+                                                           : *tensor);
+    std::vector<const moe_tensor*> tensors;
+    for (const moe_tensor& tensor : singles) tensors.push_back(&tensor);
+    std::rotate(tensors.begin(), tensors.begin() + 7, tensors.end());
+    const Plan plan = make_plan(layer);
+    PackedWeights packed(*plan);
+    ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
+    expect_packed(packed, layer);
+}
+
+TEST(DeviceLoad, FusedInEveryOrderAndOrientation) {
+    for (const auto order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
+        for (const char* format :
+             {"bf16", "f32", "mxfp4", "nvfp4", "q8_0", "q4_k", "kbit4", "fp8_128x128"})
+            for (const bool transposed : {false, true}) {
+                const FormatTraits& traits = test::format_named(format);
+                if (transposed && !is_plain(traits.format)) continue;
+                if (order == MOE_GATE_UP_INTERLEAVED && traits.format.group_rows > 1) continue;
+                SCOPED_TRACE(std::string(format) + " order " + std::to_string(order));
+                LayerChoices choices{.everywhere = format, .fused = order};
+                choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32,
+                                                      .transposed = transposed};
+                choices.placings[MOE_ROLE_SHARED_GATE_UP] = {.transposed = transposed};
+                ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+            }
+}
+
+// Gate and up of one type share their tiles, others do not; the router may be quantised.
+TEST(DeviceLoad, EachMatrixMayHaveItsOwnFormat) {
+    LayerChoices choices{.everywhere = "bf16"};
+    choices.formats = {{MOE_ROLE_GATE, "f16"},
+                       {MOE_ROLE_UP, "f32"},
+                       {MOE_ROLE_ROUTER, "f32"},
+                       {MOE_ROLE_DOWN_BIAS, "f16"},
+                       {MOE_ROLE_ROUTER_NORM, "bf16"}};
+    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+    choices.formats = {{MOE_ROLE_GATE, "kbit3"},
+                       {MOE_ROLE_UP, "fp8_128x128"},
+                       {MOE_ROLE_DOWN, "q4_k"},
+                       {MOE_ROLE_ROUTER, "q8_0"},
+                       {MOE_ROLE_SHARED_DOWN, "mxfp4"}};
+    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+}
+
+TEST(DeviceLoad, LayersWithoutGateAndWithALatent) {
+    moe_layer_desc desc = plain_layer(64, 80, 3, 2);
+    desc.is_gated = 0;
+    desc.activation = MOE_ACTIVATION_GELU_TANH;
+    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(desc, {.everywhere = "bf16"})));
+    desc = plain_layer(64, 48, 4, 2);
+    desc.latent = 32;
+    desc.has_latent_norm = 1;
+    desc.latent_norm_eps = 1e-5f;
+    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(desc, {.everywhere = "f16"})));
+}
+
+TEST(DeviceLoad, SlicesOfExperts) {
+    auto range = sized<moe_slice>();
+    range.has_expert_range = 1;
+    range.expert_begin = 2;
+    range.expert_count = 2;
+    const std::vector<int32_t> odd{-1, 0, -1, 1, -1}, turned{1, -1, 2, -1, 0};
+    const moe_slice by_map = odd_experts(odd), by_turned_map = odd_experts(turned);
+    for (const moe_slice* slice :
+         std::initializer_list<const moe_slice*>{&range, &by_map, &by_turned_map})
+        for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_INTERLEAVED})
+            for (const char* format : {"bf16", "mxfp4"}) {
+                const LayerTensors layer(rich_layer(), {.everywhere = format, .fused = order});
+                ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.slice = slice}));
+            }
+}
+
+TEST(DeviceLoad, SlicesOfFeaturesInEveryFormat) {
+    for (const FormatTraits& traits : all_formats()) {
+        SCOPED_TRACE(traits.name);
+        const int32_t step = std::max(32, traits.block_columns);
+        auto slice = sized<moe_slice>();
+        slice.has_intermediate_range = 1;
+        slice.intermediate_begin = step;
+        slice.intermediate_count = step == 32 ? 48 : 512 - step;
+        if (traits.block_columns == 32) slice.intermediate_count = 96;
+        for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_UP_FIRST}) {
+            const LayerTensors layer(rich_layer(), {.everywhere = traits.name, .fused = order});
+            ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.slice = &slice}));
+        }
+    }
+}
+
+TEST(DeviceLoad, StagesTakeTheirTensorsOnly) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
+    for (const uint32_t stages : {1u, 4u, 16u, 5u, 20u}) {
+        SCOPED_TRACE(stages);
+        ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.stages = stages}));
+    }
+}
+
+TEST(DeviceLoad, TensorsInDeviceMemoryAreFetched) {
+    for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_INTERLEAVED})
+        for (const char* format : {"bf16", "nvfp4"}) {
+            const LayerTensors layer(rich_layer(), {.everywhere = format, .fused = order});
+            std::vector<moe_tensor> copies;
+            for (const moe_tensor* tensor : layer.tensors) copies.push_back(*tensor);
+            std::vector<const moe_tensor*> tensors;
+            for (moe_tensor& tensor : copies) {
+                tensor.space = MOE_SPACE_DEVICE;
+                tensors.push_back(&tensor);
+            }
+            const Plan plan = make_plan(layer);
+            PackedWeights packed(*plan);
+            ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
+            EXPECT_GT(packed.block.n_fetches, 0);
+            ASSERT_NO_FATAL_FAILURE(expect_packed(packed, layer));
+        }
+}
+
+// Every role and expert in turn is replaced alone, and nothing else changes.
+void expect_updates(const LayerTensors& before, const LayerTensors& after) {
+    const Plan plan = make_plan(before);
+    for (const moe_tensor* tensor : after.tensors) {
+        PackedWeights packed(*plan);
+        ASSERT_NO_FATAL_FAILURE(packed.load(before.tensors));
+        const bool expert_role = is_expert_role(tensor->role);
+        const moe_tensor one = expert_role ? after.stack(tensor->role).single(3) : *tensor;
+        ASSERT_NO_FATAL_FAILURE(packed.update(one));
+        const auto [first, second] = parts_of(tensor->role);
+        for (int i = 1; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            if (role == MOE_ROLE_HASH_TABLE || !packed.handle.layout.needs(role)) continue;
+            const bool touched = role == first || role == second;
+            if (!is_matrix_role(role)) {
+                if (touched && expert_role) continue;
+                ASSERT_NO_FATAL_FAILURE(expect_vector(packed, touched ? after : before, role));
+                continue;
+            }
+            for (int64_t place = 0; place < packed.handle.layout.count(role); ++place) {
+                const bool is_new = touched && (!expert_role || place == 3);
+                SCOPED_TRACE(std::string("update of ") + role_name(tensor->role));
+                ASSERT_NO_FATAL_FAILURE(
+                    expect_matrix(packed, is_new ? after : before, role, place));
+            }
+        }
+    }
+}
+
+TEST(DeviceLoad, UpdatesOfOneExpertAndOfOneHalf) {
+    for (const char* format : {"bf16", "nvfp4", "mxfp4", "kbit3", "q8_0", "q4_k", "fp8_128x128"})
+        for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_GATE_FIRST}) {
+            SCOPED_TRACE(format);
+            const LayerChoices old{.everywhere = format, .fused = order, .seed = 1};
+            const LayerChoices fresh{.everywhere = format, .fused = order, .seed = 2};
+            ASSERT_NO_FATAL_FAILURE(
+                expect_updates(LayerTensors(rich_layer(), old), LayerTensors(rich_layer(), fresh)));
+        }
+}
+
+TEST(DeviceLoad, UpdatesOfOneVectorOfAnExpert) {
+    const LayerTensors before(rich_layer(), {.everywhere = "bf16", .seed = 1});
+    const LayerTensors after(rich_layer(), {.everywhere = "bf16", .seed = 2});
+    const Plan plan = make_plan(before);
+    PackedWeights packed(*plan);
+    packed.load(before.tensors);
+    packed.update(after.stack(MOE_ROLE_UP_BIAS).single(3));
+    const float* bias = packed.handle.device.vectors[MOE_ROLE_UP_BIAS];
+    for (int64_t e = 0; e < 5; ++e)
+        for (int64_t i = 0; i < 512; ++i)
+            ASSERT_EQ(bias[e * 512 + i], (e == 3 ? after : before).at(MOE_ROLE_UP_BIAS, e, 0, i));
+}
+
+TEST(DeviceLoad, MissingAndDoubleTensorsAreNamed) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    for (size_t i = 0; i < layer.tensors.size(); ++i) {
+        PackedWeights packed(*plan);
+        auto tensors = layer.tensors;
+        const std::string name = role_name(tensors[i]->role);
+        tensors.push_back(tensors[i]);
+        expect_fails([&] { packed.load(tensors); }, MOE_ERROR_INVALID_ARGUMENT, name);
+        tensors.pop_back();
+        tensors.erase(tensors.begin() + static_cast<int64_t>(i));
+        expect_fails([&] { packed.load(tensors); }, MOE_ERROR_NOT_FOUND, "tensor " + name);
+    }
+}
+
+// The thread that packs cannot throw; the caller is told all the same.
+TEST(DeviceLoad, ASourceThatCannotBePackedIsNamed) {
+    LayerTensors layer(plain_layer(64, 64, 4, 2), {.everywhere = "mxfp4"});
+    const moe_tensor& down = layer.stack(MOE_ROLE_DOWN).tensor;
+    auto* scales = const_cast<uint8_t*>(static_cast<const uint8_t*>(down.scales));
+    scales[down.scale_bytes / 4 * 2 + 5] = 0xFF;  // NaN
+    const Plan plan = make_plan(layer);
+    PackedWeights packed(*plan);
+    expect_fails([&] { packed.load(layer.tensors); }, MOE_ERROR_UNSUPPORTED,
+                 "tensor down of expert 2");
+}
+
+struct Told {
+    std::vector<uint64_t> done;
+    uint64_t total = 0;
+    size_t stop_after = SIZE_MAX;
+};
+
+TEST(DeviceLoad, ProgressEndsAtTheTotalAndMayCancel) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    Told told;
+    LoadRequest request;
+    request.progress_user_data = &told;
+    request.progress = [](uint64_t done, uint64_t total, void* user_data) -> int32_t {
+        auto& told = *static_cast<Told*>(user_data);
+        told.done.push_back(done);
+        told.total = total;
+        return told.done.size() >= told.stop_after;
+    };
+    const auto feed = [&](DeviceLoader& loader) {
+        for (const moe_tensor* tensor : layer.tensors) loader.loader.add(*tensor);
+        loader.pack();
+    };
+    PackedWeights packed(*plan);
+    packed.load(request, false, feed);
+    EXPECT_EQ(told.total, packed.handle.layout.copy_bytes());
+    EXPECT_EQ(told.done.back(), told.total);
+    EXPECT_TRUE(std::is_sorted(told.done.begin(), told.done.end()));
+    told = {{}, 0, 3};
+    expect_fails([&] { packed.load(request, false, feed); }, MOE_ERROR_CANCELLED, "cancelled");
+    EXPECT_EQ(told.done.size(), 3u);
+}
+
+TEST(DeviceLoad, MemoryReport) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    PackedWeights packed(*plan);
+    packed.load(layer.tensors);
+    const moe_memory_report report = packed.handle.memory_report();
+    EXPECT_EQ(report.device_bytes, packed.handle.layout.copy_bytes());
+    EXPECT_EQ(report.borrowed_bytes + report.pinned_bytes, 0u);
+    EXPECT_EQ(report.role_bytes[MOE_ROLE_GATE], 5u * 512 * 256 * 2);
+    EXPECT_EQ(report.role_bytes[MOE_ROLE_UP], 5u * 512 * 256 * 2);
+    EXPECT_EQ(report.role_bytes[MOE_ROLE_DOWN], 5u * 512 * 256 * 2);
+    EXPECT_EQ(report.role_bytes[MOE_ROLE_ROUTER], align_up(5u * 256 * 2, 128));
+    EXPECT_EQ(report.role_bytes[MOE_ROLE_UP_BIAS], 5u * 512 * 4);
+    uint64_t vectors = 0, sum = 0;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        sum += report.role_bytes[i];
+        if (!is_matrix_role(static_cast<moe_role>(i))) vectors += report.role_bytes[i];
+    }
+    EXPECT_EQ(report.host_bytes, vectors) << "vectors are kept for updates";
+    EXPECT_LE(sum, report.device_bytes);
+    EXPECT_GT(sum, report.device_bytes - 8192) << "what has no role is small";
+}
+
+}  // namespace
+}  // namespace moe

@@ -1,0 +1,56 @@
+// Layers, plans and slices that the tests of loading share.
+#pragma once
+
+#include "libmoe/weights/weights.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe::test {
+
+struct PlanChoices {
+    const moe_slice* slice = nullptr;
+    uint32_t stages = 0;
+};
+
+inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& choices = {}) {
+    auto desc = moe_test::sized<moe_plan_desc>();
+    desc.layer = &layer.layer.desc;
+    desc.x_type = MOE_TYPE_F32;
+    desc.formats = layer.formats;
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.slice = choices.slice;
+    desc.partial = choices.slice != nullptr;
+    desc.stages = choices.stages;
+    desc.max_tokens = 4;
+    moe_plan* plan = nullptr;
+    EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
+    return moe_test::Plan(plan);
+}
+
+// Global expert whose tensor lies at a place of the role.
+inline int64_t expert_at(const WeightsLayout& layout, moe_role role, int64_t place) {
+    if (!is_expert_role(role)) return 0;
+    if (role == MOE_ROLE_DOWN_BIAS && layout.down_bias_in_finish()) return place;
+    return layout.slice.global_of[static_cast<size_t>(place)];
+}
+
+inline moe_layer_desc rich_layer(int32_t hidden = 256, int32_t intermediate = 512) {
+    moe_layer_desc desc = plain_layer(hidden, intermediate, 5, 2);
+    desc.has_router_bias = desc.has_selection_bias = desc.has_expert_scale = 1;
+    desc.has_router_norm = desc.has_router_norm_weight = 1;
+    desc.router_norm_eps = 1e-6f;
+    desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
+    desc.shared_intermediate = 256;
+    desc.shared_activation = MOE_ACTIVATION_SILU;
+    desc.shared_is_gated = 1;
+    desc.has_shared_expert_gate = 1;
+    return desc;
+}
+
+inline moe_slice odd_experts(const std::vector<int32_t>& map) {
+    auto slice = moe_test::sized<moe_slice>();
+    slice.expert_to_local = map.data();
+    slice.n_expert_to_local = static_cast<int32_t>(map.size());
+    return slice;
+}
+
+}  // namespace moe::test
