@@ -58,6 +58,7 @@ void check_expert_map(const moe_plan& plan, const int32_t* map, int32_t n) {
     check_aligned(map, MOE_TYPE_I32, "expert_map");
     require(n == plan.layout.layer.n_experts, "n_expert_map is {}, the layer has {} experts", n,
             plan.layout.layer.n_experts);
+    if (plan.is_cuda()) return;  // it lies on the device, whose kernels skip what is out of range
     for (int32_t e = 0; e < n; ++e)
         require(map[e] >= -1 && map[e] < plan.layout.slice.n_local,
                 "expert_map[{}] is {}, the slice has {} local experts", e, map[e],

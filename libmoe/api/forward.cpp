@@ -4,7 +4,8 @@
 #include "libmoe/api/arguments.hpp"
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/workspace.hpp"
-#include "libmoe/base/pool.hpp"
+#include "libmoe/base/runtime_team.hpp"
+#include "libmoe/plan/plan.hpp"
 #include "libmoe/weights/load.hpp"
 
 namespace moe {
@@ -29,10 +30,18 @@ void check_weights(const moe_plan& plan, const moe_weights* weights) {
     check_handle(weights, "weights");
     if (plan.layout.id != weights->layout.id)
         fail(MOE_ERROR_LAYOUT_MISMATCH, "weights were loaded for another layout than the plan's");
+    require(weights->layout.device_index == plan.layout.device_index,
+            "weights are on device {}, the plan is for device {}", weights->layout.device_index,
+            plan.layout.device_index);
 }
 
 void check_workspace(const moe_plan& plan, const moe_workspace& workspace, int64_t n_tokens) {
-    const uint64_t need = plan.workspace_need(n_tokens).host_bytes;
+    require(workspace.device == plan.device && workspace.device_index == plan.device_index,
+            "workspace is of device {} and index {}, the plan of device {} and index {}",
+            static_cast<int32_t>(workspace.device), workspace.device_index,
+            static_cast<int32_t>(plan.device), plan.device_index);
+    const moe_workspace_need all = plan.workspace_need(n_tokens);
+    const uint64_t need = plan.is_cuda() ? all.device_bytes : all.host_bytes;
     if (workspace.bytes < need)
         fail(MOE_ERROR_WORKSPACE_TOO_SMALL, "workspace has {} bytes, {} tokens need {}",
              workspace.bytes, n_tokens, need);
@@ -56,27 +65,22 @@ cpu::Call make_call(Team& team, const moe_plan& plan, const moe_weights* weights
         workspace.bytes};
 }
 
-// Calls body(team) with the threads of the plan's runtime.
-template <class Body>
-void with_team(const moe_plan& plan, Body body) {
-    const moe_runtime& runtime = *plan.runtime;
-    if (runtime.parallel_for) {
-        ParallelForTeam team(runtime.n_threads, runtime.parallel_for,
-                             runtime.parallel_for_user_data);
-        body(team);
-    } else if (runtime.n_threads == 1) {
-        SerialTeam team;
-        body(team);
-    } else {
-        PoolTeam team(*runtime.pool);
-        body(team);
-    }
+cuda::Call make_cuda_call(const moe_plan& plan, const moe_weights* weights,
+                          moe_workspace& workspace, void* stream) {
+    static const DeviceWeights none;
+    return {plan.cuda,
+            weights ? weights->device : none,
+            workspace.fault_words,
+            workspace.memory,
+            workspace.bytes,
+            stream};
 }
 
-// What every stage call does: arguments, workspace, threads.
-template <class Args, class Check, class Run>
+// What every stage call does: arguments, workspace, and the device's way to run it.
+template <class Args, class Check, class Cpu, class Cuda>
 moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool needs_weights,
-                     moe_workspace* workspace, const Args* given, Check check, Run run) noexcept {
+                     moe_workspace* workspace, const Args* given, Check check, Cpu run_cpu,
+                     Cuda run_cuda) noexcept {
     return guard([&] {
         check_handle(plan, "plan");
         check_handle(workspace, "workspace");
@@ -85,8 +89,12 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
         check_process(*plan);
         check_workspace(*plan, *workspace, args.n_tokens);
         Lease lease(*workspace);
-        with_team(*plan,
-                  [&](Team& team) { run(make_call(team, *plan, weights, *workspace), args); });
+        if (plan->is_cuda()) {
+            const cuda::UseDevice use(plan->device_index);
+            return run_cuda(make_cuda_call(*plan, weights, *workspace, args.stream), args);
+        }
+        with_team(*plan->runtime,
+                  [&](Team& team) { run_cpu(make_call(team, *plan, weights, *workspace), args); });
     });
 }
 
@@ -97,7 +105,8 @@ using namespace moe;
 
 moe_status moe_forward(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
                        const moe_forward_args* args) noexcept {
-    return run_stage(plan, weights, true, workspace, args, forward_arguments, cpu::forward);
+    return run_stage(plan, weights, true, workspace, args, forward_arguments, cpu::forward,
+                     cuda::forward);
 }
 
 moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights,
@@ -108,6 +117,9 @@ moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights,
         // barrier.
         check_handle(plan, "plan");
         check_handle(workspace, "workspace");
+        if (plan->is_cuda())
+            fail(MOE_ERROR_UNSUPPORTED,
+                 "moe_forward_spmd is for CPU plans: a CUDA plan takes moe_forward on a stream");
         check_weights(*plan, weights);
         require(n_threads > 0, "n_threads is {}", n_threads);
         const moe_forward_args args = forward_arguments(*plan, given);
@@ -121,25 +133,30 @@ moe_status moe_forward_spmd(const moe_plan* plan, const moe_weights* weights,
 
 moe_status moe_route(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
                      const moe_route_args* args) noexcept {
-    return run_stage(plan, weights, true, workspace, args, route_arguments, cpu::route);
+    return run_stage(plan, weights, true, workspace, args, route_arguments, cpu::route,
+                     cuda::route);
 }
 
 moe_status moe_dispatch(const moe_plan* plan, moe_workspace* workspace,
                         const moe_dispatch_args* args) noexcept {
-    return run_stage(plan, nullptr, false, workspace, args, dispatch_arguments, cpu::dispatch_rows);
+    return run_stage(plan, nullptr, false, workspace, args, dispatch_arguments, cpu::dispatch_rows,
+                     cuda::dispatch_rows);
 }
 
 moe_status moe_experts(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
                        const moe_experts_args* args) noexcept {
-    return run_stage(plan, weights, true, workspace, args, experts_arguments, cpu::experts);
+    return run_stage(plan, weights, true, workspace, args, experts_arguments, cpu::experts,
+                     cuda::experts);
 }
 
 moe_status moe_combine(const moe_plan* plan, moe_workspace* workspace,
                        const moe_combine_args* args) noexcept {
-    return run_stage(plan, nullptr, false, workspace, args, combine_arguments, cpu::combine);
+    return run_stage(plan, nullptr, false, workspace, args, combine_arguments, cpu::combine,
+                     cuda::combine);
 }
 
 moe_status moe_finish(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
                       const moe_finish_args* args) noexcept {
-    return run_stage(plan, weights, true, workspace, args, finish_arguments, cpu::finish);
+    return run_stage(plan, weights, true, workspace, args, finish_arguments, cpu::finish,
+                     cuda::finish);
 }

@@ -10,19 +10,35 @@
 namespace moe {
 namespace {
 
-void check_device(const moe_workspace_desc& desc) {
-    if (desc.device == MOE_DEVICE_CUDA)
-        fail(MOE_ERROR_NOT_BUILT,
-             "device is MOE_DEVICE_CUDA: the CUDA backend is not built into this library");
-    require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU,
+// Of CUDA's allocations, and of what a caller gives instead.
+constexpr uint64_t device_alignment = 256;
+
+void choose_device(moe_workspace& workspace, const moe_workspace_desc& desc) {
+    require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU ||
+                desc.device == MOE_DEVICE_CUDA,
             "device is {}, not a moe_device_kind", static_cast<int32_t>(desc.device));
+    workspace.device = desc.device                         ? desc.device
+                       : desc.plan && desc.plan->is_cuda() ? MOE_DEVICE_CUDA
+                                                           : MOE_DEVICE_CPU;
+    const bool of_plan = desc.device == MOE_DEVICE_AUTO && desc.plan != nullptr;
+    workspace.device_index = of_plan ? desc.plan->device_index : desc.device_index;
+    if (!desc.plan) return;
+    require(
+        desc.plan->device == workspace.device && desc.plan->device_index == workspace.device_index,
+        "device is {} and device_index {}, the plan is for device {} and index {}",
+        static_cast<int32_t>(workspace.device), workspace.device_index,
+        static_cast<int32_t>(desc.plan->device), desc.plan->device_index);
+}
+
+void check_host_only(const moe_workspace_desc& desc) {
     require(desc.device_index == 0, "device_index is {}, there is one CPU device",
             desc.device_index);
     require(desc.device_bytes == 0 && desc.device_memory == nullptr,
             "device_bytes is {}: a CPU workspace has host memory only", desc.device_bytes);
 }
 
-void give_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
+void give_host_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
+    check_host_only(desc);
     uint64_t bytes = desc.host_bytes;
     if (bytes == 0 && desc.plan)
         bytes = desc.plan->workspace_need(desc.plan->max_tokens).host_bytes;
@@ -39,6 +55,55 @@ void give_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
     workspace.memory = workspace.owned.data();
 }
 
+void make_header(moe_workspace& workspace, void* stream) {
+    workspace.header =
+        cuda::DeviceMemory(workspace.runtime->memory, MOE_SPACE_PINNED, sizeof(cuda::FaultWords),
+                           alignof(cuda::FaultWords), workspace.device_index, stream);
+    workspace.fault_words = new (workspace.header.data()) cuda::FaultWords{};
+}
+
+// Host memory that is given is not needed and not used.
+void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
+    const cuda::UseDevice use(workspace.device_index);
+    uint64_t bytes = desc.device_bytes;
+    if (bytes == 0 && desc.plan)
+        bytes = desc.plan->workspace_need(desc.plan->max_tokens).device_bytes;
+    require(bytes > 0, "device_bytes is 0 and there is no plan to size the workspace by");
+    const auto address = reinterpret_cast<uintptr_t>(desc.device_memory);
+    require(address % device_alignment == 0, "device_memory is at {:#x}, needs a multiple of {}",
+            address, device_alignment);
+    make_header(workspace, desc.stream);
+    workspace.bytes = bytes;
+    if (desc.device_memory) {
+        workspace.memory = static_cast<std::byte*>(desc.device_memory);
+        return;
+    }
+    workspace.device_memory =
+        cuda::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, device_alignment,
+                           workspace.device_index, desc.stream);
+    workspace.memory = workspace.device_memory.data();
+}
+
+void give_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
+    choose_device(workspace, desc);
+    if (workspace.device == MOE_DEVICE_CUDA)
+        give_device_memory(workspace, desc);
+    else
+        give_host_memory(workspace, desc);
+}
+
+// Tells and then forgets what was told, no more: a device may add to it meanwhile.
+template <class Bits, class Skipped>
+void tell_faults(Bits& bits, Skipped& n_skipped, moe_workspace_faults* out) {
+    moe_workspace_faults faults{};
+    faults.struct_size = sizeof faults;
+    faults.faults = bits.load();
+    faults.n_skipped = static_cast<int64_t>(n_skipped.load());
+    write_struct(out, faults, "moe_workspace_faults");
+    bits.fetch_and(~faults.faults);
+    n_skipped.fetch_sub(faults.n_skipped);
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -51,7 +116,6 @@ moe_status moe_workspace_create(moe_runtime* runtime, const moe_workspace_desc* 
         if (runtime) check_handle(runtime, "runtime");
         const moe_workspace_desc desc = read_struct(given, "moe_workspace_desc");
         if (desc.plan) check_handle(desc.plan, "plan");
-        check_device(desc);
         RuntimeRef ref(runtime);
         moe_workspace* workspace = create_in<moe_workspace>(ref->memory, &*ref);
         try {
@@ -75,13 +139,11 @@ moe_status moe_workspace_status(moe_workspace* workspace,
     return guard([&] {
         check_handle(workspace, "workspace");
         check_out(out_faults, "out_faults");
-        moe_workspace_faults faults{};
-        faults.struct_size = sizeof faults;
-        faults.faults = workspace->faults.bits.load();
-        faults.n_skipped = workspace->faults.n_skipped.load();
-        write_struct(out_faults, faults, "moe_workspace_faults");
-        // Only what was told is forgotten.
-        workspace->faults.bits.fetch_and(~faults.faults);
-        workspace->faults.n_skipped.fetch_sub(faults.n_skipped);
+        if (cuda::FaultWords* words = workspace->fault_words) {
+            std::atomic_ref bits(words->bits);
+            std::atomic_ref n_skipped(words->n_skipped);
+            return tell_faults(bits, n_skipped, out_faults);
+        }
+        tell_faults(workspace->faults.bits, workspace->faults.n_skipped, out_faults);
     });
 }

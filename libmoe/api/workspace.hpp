@@ -6,15 +6,23 @@
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/base/team.hpp"
 #include "libmoe/cpu/setup.hpp"
+#include "libmoe/cuda/device_memory.hpp"
 
 struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
     explicit moe_workspace(moe_runtime* shared_runtime) : runtime(shared_runtime) {}
 
     moe::RuntimeRef runtime;
+    moe_device_kind device = MOE_DEVICE_CPU;
     moe::Block owned;
-    std::byte* memory = nullptr;
+    std::byte* memory = nullptr;  // of the device
     uint64_t bytes = 0;
     moe::Rendezvous rendezvous;
     moe::cpu::Faults faults;
     std::atomic<bool> busy{false};
+
+    // A CUDA workspace's.
+    int32_t device_index = 0;
+    moe::cuda::DeviceMemory device_memory;  // unless the caller gave it
+    moe::cuda::DeviceMemory header;         // pinned: FaultWords
+    moe::cuda::FaultWords* fault_words = nullptr;
 };

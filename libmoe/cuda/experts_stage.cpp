@@ -83,7 +83,7 @@ void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_ar
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_one_token(call, args.n_tokens_device, p))
+        takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
         return run_one_token(p, call, x, args.expert_map, sum, out);
     p.sort(args.expert_map);
     const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
@@ -150,7 +150,7 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
                        {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
         const CombineOutput out =
             output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
-        run_store_rows(results.data, results.type, results.width, scratch.rows.place, n,
+        run_store_rows(setup.device, results.data, results.type, results.width, scratch.rows.place, n,
                        static_cast<int32_t>(results.width), out.data, out.type, out.stride,
                        p.stream());
     }

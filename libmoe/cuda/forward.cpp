@@ -56,7 +56,7 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
-    if (args.out_layout == MOE_OUT_REDUCED && takes_one_token(call, args.n_tokens_device, p))
+    if (args.out_layout == MOE_OUT_REDUCED && takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
         return run_one_token(p, call, x, args.expert_map, sum, out);
     p.sort(args.expert_map);
     p.run_experts({x, false, false});

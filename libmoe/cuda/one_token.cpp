@@ -33,14 +33,16 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
     one.h = scratch.h;
     one.faults = call.faults;
     one.n_ids_all = layer.n_experts_all();
+    one.n_local = call.setup.slice->n_local;
     return one;
 }
 
 }  // namespace
 
-bool takes_one_token(const Call& call, const int32_t* n_tokens_device, const Pipeline& pipeline) {
-    return call.setup.experts.one_token && !n_tokens_device && pipeline.tokens().n == 1 &&
-           !call.setup.layer->latent;
+bool takes_one_token(const Call& call, const void* x, int64_t n_tokens,
+                     const int32_t* n_tokens_device) {
+    return call.setup.experts.one_token && n_tokens == 1 && !n_tokens_device &&
+           !call.setup.layer->latent && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 }
 
 void run_one_token(Pipeline& p, const Call& call, const Activations& x, const int32_t* expert_map,
@@ -62,11 +64,12 @@ void run_one_token(Pipeline& p, const Call& call, const Activations& x, const in
 
 bool forward_one_token(const Call& call, const moe_forward_args& args) {
     const Setup& setup = call.setup;
-    const bool plain = args.routing == MOE_ROUTING_IDS_AND_WEIGHTS && args.n_tokens == 1 &&
-                       !args.n_tokens_device && args.ids_type == MOE_TYPE_I32 &&
-                       args.weights_type == MOE_TYPE_F32 && !args.out_ids && !args.out_weights &&
-                       !args.out_expert_counts && args.out_layout == MOE_OUT_REDUCED;
-    if (!plain || !setup.experts.one_token || setup.layer->latent || !sum_is_all(setup))
+    const bool plain = args.routing == MOE_ROUTING_IDS_AND_WEIGHTS &&
+                       args.ids_type == MOE_TYPE_I32 && args.weights_type == MOE_TYPE_F32 &&
+                       !args.out_ids && !args.out_weights && !args.out_expert_counts &&
+                       args.out_layout == MOE_OUT_REDUCED;
+    if (!plain || !takes_one_token(call, args.x, args.n_tokens, args.n_tokens_device) ||
+        !sum_is_all(setup))
         return false;
     const Scratch scratch(setup, 1, call.scratch);
     OneToken one = make_call(call, scratch, {args.x, setup.x_type, args.x_row_stride});

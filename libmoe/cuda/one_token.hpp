@@ -5,8 +5,9 @@
 
 namespace moe::cuda {
 
-// Does the chunk go this way? Its number of tokens must be known to the host.
-bool takes_one_token(const Call& call, const int32_t* n_tokens_device, const Pipeline& pipeline);
+// Does a chunk of n_tokens tokens go this way? Their true number must be known to the host.
+bool takes_one_token(const Call& call, const void* x, int64_t n_tokens,
+                     const int32_t* n_tokens_device);
 
 // Routed sum of the pipeline's ids and weights, then what `sum` adds to it, to out.
 void run_one_token(Pipeline& pipeline, const Call& call, const Activations& x,

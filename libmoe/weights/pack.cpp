@@ -1,6 +1,5 @@
 // pack(): tile by tile and block by block, codes are read out of the source's packing into a grid,
-// scales are lowered, and the grid is placed. A half of joint tiles is placed beside the matrix and
-// merged by a mask, so that the other half keeps its bits.
+// scales are lowered, and the grid is placed.
 #include "libmoe/weights/pack.hpp"
 
 #include <cmath>
@@ -14,8 +13,6 @@
 
 namespace moe {
 namespace {
-
-constexpr int32_t max_block_bytes = block_code_bytes(PackedType::f32, 4);
 
 PackedType kbit_type_of(const moe_format& format) {
     const auto first =
@@ -36,23 +33,14 @@ PackedType gguf_type_of(int32_t block_id) {
     }
 }
 
-// Masked bytes of `from` over those at `to`; bytes is a multiple of 16.
-void merge(const std::byte* from, const std::byte* mask, int32_t bytes, std::byte* to) {
-    for (int32_t i = 0; i < bytes; i += 8) {
-        const auto kept = load<uint64_t>(to + i) & ~load<uint64_t>(mask + i);
-        store(to + i, kept | load<uint64_t>(from + i));
-    }
-}
-
 struct Job {
     const Matrix& source;
     PackedType type;
     TileRows half;
     ScaleSource scales;
 
-    bool is_half() const { return half != TileRows::all; }
     int32_t first_row() const { return half == TileRows::second_half ? 8 : 0; }
-    int32_t n_rows() const { return is_half() ? 8 : tile_rows; }
+    int32_t n_rows() const { return half == TileRows::all ? tile_rows : 8; }
 };
 
 template <class Code>
@@ -63,8 +51,6 @@ class Packer {
 
     void pack(std::byte* to) {
         const int64_t k = job_.source.columns;
-        if (job_.is_half())
-            for (const int32_t n : {4, 2, 1}) make_mask(n);
         for (int64_t row = 0; row < job_.source.rows; row += job_.n_rows()) {
             for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k))
                 pack_block(row, k0, steps_of_block(k0, k), to);
@@ -81,31 +67,12 @@ class Packer {
             for (int32_t r = 0; r < job_.n_rows(); ++r)
                 lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
                              tile + place.scales);
-        put(n, tile + place.codes);
-    }
-
-    void put(int32_t n, std::byte* to) {
-        const PlaceCodes<Code> place = place_codes_of<Code>(job_.type, n);
-        if (!job_.is_half()) return place(grid_, to);
-        alignas(64) std::byte block[max_block_bytes];
-        place(grid_, block);
-        merge(block, mask_[n / 2], block_code_bytes(job_.type, n), to);
-    }
-
-    // The bits of the half's own rows: those that codes of ones set.
-    void make_mask(int32_t n) {
-        CodeGrid<Code> ones{};
-        const uint64_t largest = (uint64_t{1} << code_bits(job_.type)) - 1;
-        for (int32_t r = 0; r < 8; ++r)
-            for (Code& code : ones.at[job_.first_row() + r]) code = static_cast<Code>(largest);
-        const PlaceCodes<Code> place = place_codes_of<Code>(job_.type, n);
-        if (place) place(ones, mask_[n / 2]);
+        place_codes_of<Code>(job_.type, n)(grid_, job_.half, tile + place.codes);
     }
 
     const Job& job_;
     ReadCodes<Code> read_;
     CodeGrid<Code> grid_;
-    alignas(64) std::byte mask_[3][max_block_bytes];  // by steps: 1, 2, 4
 };
 
 void check(const Matrix& source, PackedType type, TileRows rows, const char* what) {

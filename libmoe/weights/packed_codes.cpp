@@ -80,72 +80,103 @@ struct E2m1Scatter {
 };
 constexpr E2m1Scatter e2m1_scatter;
 
+// Words of the rows that are placed; the bits of `kept` stay as they are at their place. Memory
+// whose rows are all written is not read.
+struct WordMask {
+    uint32_t kept;
+
+    // Nibbles of register a belong to row half a & 1.
+    static WordMask of(TileRows rows) {
+        return {rows == TileRows::all          ? 0
+                : rows == TileRows::first_half ? 0xF0F0F0F0u
+                                               : 0x0F0F0F0Fu};
+    }
+    void store_word(std::byte* to, uint32_t word) const {
+        store(to, kept ? word | (load<uint32_t>(to) & kept) : word);
+    }
+    // 16 bits of two per nibble, squeezed.
+    void store_pairs(std::byte* to, uint32_t pairs) const {
+        const uint16_t half_word = squeeze(pairs);
+        const uint16_t kept_pairs = squeeze(kept);
+        const auto old = static_cast<uint16_t>(kept ? load<uint16_t>(to) & kept_pairs : 0);
+        store(to, static_cast<uint16_t>(half_word | old));
+    }
+};
+
 template <int32_t n>
-void place_e2m1(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask{e2m1_scatter(WordMask::of(rows).kept)};
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t j = 0; j < n; ++j)
-            store(to + 4 * (n * lane + j),
-                  e2m1_scatter(nibble_word(step_bytes<n>(codes, lane, j))));
+            mask.store_word(to + 4 * (n * lane + j),
+                            e2m1_scatter(nibble_word(step_bytes<n>(codes, lane, j))));
 }
 
 template <int32_t n>
-void place_4(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t j = 0; j < n; ++j)
-            store(to + 4 * (n * lane + j), low_nibbles(step_bytes<n>(codes, lane, j)));
+            mask.store_word(to + 4 * (n * lane + j), nibble_word(step_bytes<n>(codes, lane, j)));
 }
 
 template <int32_t n>
-void place_2(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t j = 0; j < n; j += 2) {
             const uint32_t even = nibble_word(step_bytes<n>(codes, lane, j));
             const uint32_t odd = nibble_word(step_bytes<n>(codes, lane, j + 1));
-            store(to + 2 * (n * lane + j), even | odd << 2);
+            mask.store_word(to + 2 * (n * lane + j), even | odd << 2);
         }
 }
 
-void place_3_of_4(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const uint32_t last = nibble_word(step_bytes<4>(codes, lane, 3));
         std::byte* const places[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
         for (int32_t i = 0; i < 3; ++i) {
             const uint32_t word = nibble_word(step_bytes<4>(codes, lane, i));
-            store(places[i], word | (last >> i & 0x11111111u) << 3);
+            mask.store_word(places[i], word | (last >> i & 0x11111111u) << 3);
         }
     }
 }
 
-void place_3_of_2(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const uint32_t first = nibble_word(step_bytes<2>(codes, lane, 0));
         const uint32_t last = nibble_word(step_bytes<2>(codes, lane, 1));
-        store(to + 4 * lane, first | (last & 0x11111111u) << 3);
-        store(to + 128 + 2 * lane, squeeze(last >> 1));
+        mask.store_word(to + 4 * lane, first | (last & 0x11111111u) << 3);
+        mask.store_pairs(to + 128 + 2 * lane, last >> 1);
     }
 }
 
 template <int32_t n>
-void place_5(const CodeGrid<uint8_t>& codes, std::byte* to) {
+void place_5(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         uint32_t high = 0;
         for (int32_t j = 0; j < n; ++j) {
             const StepBytes step = step_bytes<n>(codes, lane, j);
-            store(to + 4 * (n * lane + j), low_nibbles(step));
+            mask.store_word(to + 4 * (n * lane + j), low_nibbles(step));
             high |= fifth_bits(step) << j;
         }
-        if constexpr (n == 4) store(to + 512 + 4 * lane, high);
-        if constexpr (n == 2) store(to + 256 + 2 * lane, squeeze(high));
+        if constexpr (n == 4) mask.store_word(to + 512 + 4 * lane, high);
+        if constexpr (n == 2) mask.store_pairs(to + 256 + 2 * lane, high);
     }
 }
 
 // Codes of whole bytes: a step of a lane is the pairs p = 0, 1 of both rows, then p = 2, 3.
 template <class Code, int32_t n>
-void place_whole(const CodeGrid<Code>& codes, std::byte* to) {
+void place_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t pair = 2 * sizeof(Code);
     constexpr int32_t part = 4 * pair * n < 16 ? 4 * pair * n : 16;
+    const int32_t first = rows == TileRows::second_half;
+    const int32_t apart = rows == TileRows::all ? 1 : 2;
     for (int32_t lane = 0; lane < lanes; ++lane)
-        for (int32_t i = 0; i < 4 * n; ++i) {  // register i % 4 of step i / 4
+        for (int32_t i = first; i < 4 * n; i += apart) {  // register i % 4 of step i / 4
             const Code* from =
                 &codes.at[(lane >> 2) + 8 * (i & 1)][4 * n * (lane & 3) + 2 * (i >> 1)];
             const int32_t byte = i * pair;

@@ -3,7 +3,7 @@
 // the header, so that one checks the other.
 #pragma once
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/weights/pack.hpp"
 
 namespace moe {
 
@@ -16,9 +16,10 @@ struct CodeGrid {
     alignas(64) Code at[tile_rows][block_columns];
 };
 
-// Writes block_code_bytes(type, n) bytes. Code is of the type's width: uint8_t up to 8 bits.
+// Writes the codes of a block at `to`: the bits of the given rows and no others. Of a half, the
+// other rows of the grid are zeros. Code is of the type's width: uint8_t up to 8 bits.
 template <class Code>
-using PlaceCodes = void (*)(const CodeGrid<Code>& codes, std::byte* to);
+using PlaceCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
 
 // null for a block that the type cannot have.
 template <class Code>

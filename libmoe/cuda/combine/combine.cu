@@ -24,25 +24,22 @@ constexpr int32_t most_at_once = 8;
 
 // What a block knows of its token.
 struct TokenSlots {
-    int64_t first[most_slots + most_at_once];  // element of y where the row begins, -1: none
+    int64_t row[most_slots + most_at_once];  // where its row of y begins, in elements; -1: none
     float row_weight[most_slots + most_at_once];
     float identity_weight[most_slots];
     bool is_identity[most_slots];
     int32_t biased_expert[most_slots];  // -1: none
 };
 
-__device__ int64_t first_element(const CombineInput& in, int32_t t, int32_t j) {
-    if (!in.place) return t * in.y_token_stride + j * in.y_stride;
-    const int32_t row = in.place[static_cast<int64_t>(t) * in.top_k + j];
-    return row < 0 ? -1 : row * in.y_stride;
-}
-
 __device__ void read_slot(const CombineInput& in, int32_t t, int32_t j, TokenSlots& slots) {
     const int64_t slot = static_cast<int64_t>(t) * in.top_k + j;
     const int32_t id = in.ids ? in.ids[slot] : -1;
     const float weight = in.weights ? in.weights[slot] : 1.0f;
     const bool is_routed = id >= 0 && id < in.n_experts;
-    slots.first[j] = in.y && (is_routed || !in.ids) ? first_element(in, t, j) : -1;
+    const int64_t place = in.place ? in.place[slot] : 0;
+    const int64_t row =
+        in.place ? place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
+    slots.row[j] = in.y && place >= 0 && (is_routed || !in.ids) ? row : -1;
     slots.row_weight[j] = in.weighted ? weight : 1.0f;
     slots.identity_weight[j] = weight;
     slots.is_identity[j] = in.x && id >= in.n_experts && id < in.n_experts_all;
@@ -55,7 +52,7 @@ __device__ void read_slots(const CombineInput& in, int32_t t, TokenSlots& slots)
     if (j < in.top_k)
         read_slot(in, t, j, slots);
     else if (j < in.top_k + most_at_once)
-        slots.first[j] = -1;
+        slots.row[j] = -1;
     __syncthreads();
 }
 
@@ -73,12 +70,12 @@ __device__ void add_rows(const CombineInput& in, const TokenSlots& slots, int64_
         Packet<y_type, n> packet[at_once];
 #pragma unroll
         for (int32_t i = 0; i < at_once; i++) {
-            const int64_t first = slots.first[j + i];
-            if (first >= 0) packet[i].load(element_at(in.y, y_type, first + column));
+            const int64_t row = slots.row[j + i];
+            if (row >= 0) packet[i].load(element_at(in.y, y_type, row + column));
         }
 #pragma unroll
         for (int32_t i = 0; i < at_once; i++) {
-            if (slots.first[j + i] < 0) continue;
+            if (slots.row[j + i] < 0) continue;
             const float weight = slots.row_weight[j + i];
 #pragma unroll
             for (int c = 0; c < n; c++) sum[c] = fmaf(weight, packet[i].value(c), sum[c]);
@@ -184,7 +181,7 @@ bool takes_packets_or_null(const void* data, int64_t stride) {
 }
 
 bool all_take_packets(const CombineInput& in, const CombineOutput& out) {
-    return takes_packets_or_null(in.y, in.y_stride) && (in.place || in.y_token_stride % 8 == 0) &&
+    return takes_packets_or_null(in.y, in.y_stride) && in.y_token_stride % 8 == 0 &&
            takes_packets_or_null(in.x, in.x_stride) &&
            takes_packets_or_null(in.down_bias, in.width) &&
            takes_packets_or_null(in.routed, in.routed_stride) &&
@@ -235,10 +232,10 @@ void run_store_slots(const DeviceFacts&, const void* y, moe_type y_type, int64_t
          {out, out_type, out_stride, false}, stream);
 }
 
-void run_store_rows(const void* y, moe_type y_type, int64_t y_stride, const int32_t* place,
-                    int32_t n, int32_t width, void* out, moe_type out_type, int64_t out_stride,
-                    cudaStream_t stream) {
-    copy({y, y_type, y_stride, place, 1, width, false}, {n, nullptr, 0},
+void run_store_rows(const DeviceFacts&, const void* y, moe_type y_type, int64_t y_stride,
+                    const int32_t* place, int32_t n_rows, int32_t width, void* out,
+                    moe_type out_type, int64_t out_stride, cudaStream_t stream) {
+    copy({y, y_type, y_stride, place, 1, width, false}, {n_rows, nullptr, 0},
          {out, out_type, out_stride, false}, stream);
 }
 

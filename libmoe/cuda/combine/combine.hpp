@@ -57,10 +57,10 @@ void run_store_slots(const DeviceFacts& device, const void* y, moe_type y_type, 
                      const int32_t* place, int32_t top_k, int32_t width, const TokenCount& tokens,
                      void* out, moe_type out_type, int64_t out_stride, cudaStream_t stream);
 
-// out[i] = y[place[i]] for n rows; those without a place are left as they are.
-void run_store_rows(const void* y, moe_type y_type, int64_t y_stride, const int32_t* place,
-                    int32_t n, int32_t width, void* out, moe_type out_type, int64_t out_stride,
-                    cudaStream_t stream);
+// out[r] = y[place[r]] for r < n_rows; rows without a place are not written.
+void run_store_rows(const DeviceFacts& device, const void* y, moe_type y_type, int64_t y_stride,
+                    const int32_t* place, int32_t n_rows, int32_t width, void* out,
+                    moe_type out_type, int64_t out_stride, cudaStream_t stream);
 
 // out[t] = rms(in[t]) * weight, in float32; weight null: one. in and out may be the same.
 struct NormInput {

@@ -3,7 +3,7 @@
 // 2. unpack: keys to experts, rows and weights.
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 
-#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "moe/moe.h"
 
@@ -13,19 +13,15 @@ namespace {
 constexpr int n_threads = 256;
 constexpr unsigned long long no_row = ~0ull;
 
-__device__ int64_t clamp(int64_t value, int64_t low, int64_t high) {
-    return value < low ? low : value > high ? high : value;
-}
-
 __device__ int64_t first_row(const CallerRows& rows, int32_t e) {
-    return rows.offsets ? clamp(rows.offsets[e], 0, rows.n_rows) : e * rows.batch_capacity;
+    return rows.offsets ? clamp_to_range(rows.offsets[e], 0, rows.n_rows) : e * rows.batch_capacity;
 }
 
 __device__ int64_t end_row(const CallerRows& rows, int32_t e) {
     const int64_t first = first_row(rows, e);
-    const int64_t room = rows.offsets ? clamp(rows.offsets[e + 1], first, rows.n_rows)
+    const int64_t room = rows.offsets ? clamp_to_range(rows.offsets[e + 1], first, rows.n_rows)
                                       : first + rows.batch_capacity;
-    return rows.counts ? first + clamp(rows.counts[e], 0, room - first) : room;
+    return rows.counts ? first + clamp_to_range(rows.counts[e], 0, room - first) : room;
 }
 
 __device__ bool breaks_rules(const CallerRows& rows, int32_t e) {
@@ -40,12 +36,6 @@ __device__ bool breaks_rules(const CallerRows& rows, int32_t e) {
 __device__ int64_t slot_of(const CallerRows& rows, int64_t row) {
     const int64_t slot = rows.row_ids[row];
     return slot < 0 || (rows.n_slots && slot >= rows.n_slots) ? -1 : slot;
-}
-
-__device__ void report(FaultWords* faults, unsigned long long n) {
-    if (n == 0) return;
-    atomicOr_system(&faults->bits, static_cast<uint32_t>(MOE_FAULT_OFFSETS_OUT_OF_RANGE));
-    atomicAdd_system(&faults->n_skipped, n);
 }
 
 __global__ void mark_rows(CallerRows rows, SlotWindow window, unsigned long long* keys,
@@ -63,7 +53,7 @@ __global__ void mark_rows(CallerRows rows, SlotWindow window, unsigned long long
         if (place < 0 || place >= window.n) continue;
         atomicMin(&keys[place], static_cast<unsigned long long>(e) << 32 | static_cast<uint32_t>(row));
     }
-    report(faults, n_bad);
+    if (n_bad) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
 }
 
 __device__ float row_weight(const CallerRows& rows, const SlotsOut& out, int64_t row) {

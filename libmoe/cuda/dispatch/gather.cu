@@ -1,4 +1,4 @@
-// Rows into token blocks of bfloat16, the operand of the grouped kernels
+// Rows of x into token blocks of bfloat16, the operand of the grouped kernels
 // (experts/experts.hpp).
 //
 // Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
@@ -72,11 +72,11 @@ __device__ int32_t rows_used(const Rows& rows) {
     return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
 }
 
-// Row of the input for row r, -1: zeros. Padding has no row even where there is no index.
+// Row of the input for row r, -1: zeros.
 __device__ int32_t source_row(const GatherInput& input, const Rows& rows, int32_t r) {
-    if (rows.slot[r] < 0) return -1;
-    const int32_t row = input.in.index ? input.in.index[r] : r;
-    return row < 0 ? -1 : row / input.in.divisor;
+    if (!input.in.index) return rows.slot[r] < 0 ? -1 : r;
+    const int32_t index = input.in.index[r];
+    return index < 0 ? -1 : index / input.in.divisor;
 }
 
 __global__ void __launch_bounds__(n_threads)

@@ -74,9 +74,10 @@ struct OneToken {
     const int32_t* local_of;    // [n_ids] local expert or -1
     int32_t n_ids;
     int32_t n_ids_all;          // ids from n_ids on up to here are identity experts: no part, no fault
+    int32_t n_local;            // experts that the weights hold
     FaultWords* faults;         // ids outside [-1, n_ids_all) are reported, once per call
     const float* weights;       // [k]
-    const void* x;              // [k of gate_up]
+    const void* x;              // [k of gate_up], aligned to 16 bytes
     moe_type x_type;
     void* h;                    // [n_slots][intermediate] bfloat16, scratch
     void* out;                  // [width]

@@ -1,0 +1,215 @@
+// One value of a packed block, bit by bit as libmoe/weights/packed.hpp has it: for the short blocks
+// at the end of k, and what the vector decoders are tested against. Host and device.
+#pragma once
+
+#include <bit>
+#include <cstring>
+
+#include "libmoe/base/half.hpp"
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// One of a lane's values in a block: half `parity` of register `reg` of a step.
+struct CodeIndex {
+    int32_t step;
+    int32_t reg;
+    int32_t parity;
+};
+
+MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
+    return type == PackedType::nvfp4 || type == PackedType::mxfp4;
+}
+
+MOE_HOST_DEVICE constexpr bool is_kbit(PackedType type) {
+    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
+}
+
+// Bit of a 32-bit word that holds bit b (3: sign) of the e2m1 code.
+MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t b) {
+    const int32_t places = reg == 0   ? 0x0F080706
+                           : reg == 1 ? 0x09020100
+                           : reg == 2 ? 0x130C0B0A
+                                      : 0x0D0E0504;  // a byte for each bit
+    return ((places >> 8 * b & 31) + 16 * parity) & 31;
+}
+
+// Where bit b of a code lies among the bits of its lane.
+MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, int32_t n, CodeIndex at, int32_t b) {
+    const int32_t bits = code_bits(type);
+    const int32_t nibble = 4 * (at.reg + 4 * at.parity);
+    const int32_t quarter = 4 * at.reg + 2 * at.parity;
+    if (bits >= 8) return ((4 * at.step + at.reg) * 2 + at.parity) * bits + b;
+    if (is_e2m1(type)) return 32 * at.step + e2m1_bit(at.reg, at.parity, b);
+    if (bits == 2) return 32 * (at.step / 2) + nibble + 2 * (at.step & 1) + b;
+    if (bits == 3) {
+        if (at.step < n - 1) return 32 * at.step + nibble + b;  // the last step fills the gaps
+        if (n == 4 || b == 0) return 32 * b + nibble + 3;
+        return 32 + quarter + b - 1;
+    }
+    if (b < 4) return 32 * at.step + nibble + b;
+    return n == 4 ? 128 + nibble + at.step : 32 * n + quarter + at.step;
+}
+
+// Where byte i of a lane lies among the codes of its block: parts of 16 bytes, then of 8, 4, 2.
+MOE_HOST_DEVICE constexpr int32_t lane_byte(int32_t lane_bytes, int32_t lane, int32_t i) {
+    int32_t begin = 0;
+    int32_t part = 16;
+    while (lane_bytes - begin < part) part /= 2;
+    while (i >= begin + part) {
+        begin += part;
+        while (lane_bytes - begin < part) part /= 2;
+    }
+    return 32 * begin + part * lane + i - begin;
+}
+
+MOE_HOST_DEVICE inline uint32_t read_code(PackedType type, const std::byte* codes, int32_t n,
+                                          int32_t lane, CodeIndex at) {
+    uint32_t code = 0;
+    for (int32_t b = 0; b < code_bits(type); ++b) {
+        const int32_t bit = lane_bit(type, n, at, b);
+        const int32_t byte = lane_byte(n * code_bits(type), lane, bit / 8);
+        code |= (static_cast<uint32_t>(codes[byte]) >> bit % 8 & 1u) << b;
+    }
+    return code;
+}
+
+// Columns that share a scale, and how many such groups a block of n steps has.
+MOE_HOST_DEVICE constexpr int32_t scale_group(PackedType type) {
+    return type == PackedType::nvfp4 ? 16 : 32;
+}
+
+MOE_HOST_DEVICE constexpr int32_t scale_groups(PackedType type, int32_t n) {
+    const int32_t groups = 16 * n / scale_group(type);
+    return groups > 0 ? groups : 1;
+}
+
+// Number of a scale in its block: row g + 8 half, group of k.
+MOE_HOST_DEVICE constexpr int32_t scale_index(PackedType type, int32_t n, int32_t g, int32_t half,
+                                              int32_t group) {
+    if (type == PackedType::e4m3) return 2 * group + half;
+    return (g * scale_groups(type, n) + group) * 2 + half;
+}
+
+// nvfp4: 2^(e-10) (1 + m/8).
+MOE_HOST_DEVICE constexpr float nvfp4_scale(uint32_t byte) {
+    return std::bit_cast<float>((byte << 20) + (117u << 23));
+}
+
+// mxfp4: 2^(byte-127); byte 0 goes with zero codes.
+MOE_HOST_DEVICE constexpr float mxfp4_scale(uint32_t byte) {
+    return std::bit_cast<float>(byte << 23);
+}
+
+// kbit: exponent 4 bits, bias 11, mantissa 4. The power of two makes subnormals right as well.
+MOE_HOST_DEVICE constexpr float e4m4_scale(uint32_t byte) {
+    return std::bit_cast<float>(byte << 19) * 0x1p116f;
+}
+
+MOE_HOST_DEVICE constexpr float e4m3_value(uint32_t code) {
+    const uint32_t magnitude = code & 0x7Fu;
+    const float value = std::bit_cast<float>(magnitude << 20 | (code & 0x80u) << 24) * 0x1p120f;
+    return magnitude == 0x7F ? std::bit_cast<float>(0x7FC00000u) : value;
+}
+
+MOE_HOST_DEVICE constexpr float e2m1_value(uint32_t code) {
+    const uint32_t magnitude = code & 7u;
+    const uint32_t normal = (magnitude << 22) + (126u << 23);
+    const uint32_t absolute = magnitude == 0 ? 0 : magnitude == 1 ? 126u << 23 : normal;
+    return std::bit_cast<float>(absolute | (code & 8u) << 28);
+}
+
+// q4_k: what a group of 32 columns multiplies its nibbles by, and takes off. Both are exact.
+struct Affine {
+    float scale;
+    float minimum;
+};
+
+// head: the 16 bytes as four words; group 0..7 of the 256 columns.
+MOE_HOST_DEVICE constexpr Affine q4_k_affine(const uint32_t (&head)[4], int32_t group) {
+    const float d = f16_to_float(static_cast<uint16_t>(head[0]));
+    const float dmin = f16_to_float(static_cast<uint16_t>(head[0] >> 16));
+    const int32_t shift = 8 * (group & 3);
+    const uint32_t low = head[1] >> shift;  // byte group & 3 of each third
+    const uint32_t mid = head[2] >> shift;
+    const uint32_t high = head[3] >> shift;
+    const uint32_t scale = group < 4 ? low & 63u : (high & 15u) | (low >> 6 & 3u) << 4;
+    const uint32_t minimum = group < 4 ? mid & 63u : (high >> 4 & 15u) | (mid >> 6 & 3u) << 4;
+    return {d * static_cast<float>(scale), dmin * static_cast<float>(minimum)};
+}
+
+template <class T>
+MOE_HOST_DEVICE inline T read_at(const std::byte* place) {
+    T value;
+    memcpy(&value, place, sizeof value);
+    return value;
+}
+
+// The scale of number i, of the types that have one factor for a group.
+MOE_HOST_DEVICE inline float read_scale(PackedType type, const std::byte* scales, int32_t i) {
+    switch (type) {
+        case PackedType::nvfp4:
+            return nvfp4_scale(static_cast<uint32_t>(scales[i]));
+        case PackedType::mxfp4:
+            return mxfp4_scale(static_cast<uint32_t>(scales[i]));
+        case PackedType::kbit2:
+        case PackedType::kbit3:
+        case PackedType::kbit4:
+        case PackedType::kbit5:
+            return e4m4_scale(static_cast<uint32_t>(scales[i]));
+        case PackedType::q8_0:
+            return f16_to_float(read_at<uint16_t>(scales + 2 * i));
+        case PackedType::e4m3:
+        case PackedType::kbit2_f32:
+        case PackedType::kbit3_f32:
+        case PackedType::kbit4_f32:
+        case PackedType::kbit5_f32:
+            return read_at<float>(scales + 4 * i);
+        default:
+            return 1.0f;
+    }
+}
+
+// What a code says before its scale. codebook: 32 values of rows 0 to 7, then 32 of rows 8 to 15.
+MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t half,
+                                        const float* codebook) {
+    switch (type) {
+        case PackedType::f32:
+            return std::bit_cast<float>(code);
+        case PackedType::f16:
+            return f16_to_float(static_cast<uint16_t>(code));
+        case PackedType::bf16:
+            return bf16_to_float(static_cast<uint16_t>(code));
+        case PackedType::e4m3:
+            return e4m3_value(code);
+        case PackedType::nvfp4:
+        case PackedType::mxfp4:
+            return e2m1_value(code);
+        case PackedType::q8_0:
+            return static_cast<float>(static_cast<int8_t>(code));
+        case PackedType::q4_k:
+            return static_cast<float>(static_cast<int32_t>(code));
+        default:
+            return codebook[32 * half + static_cast<int32_t>(code)];
+    }
+}
+
+// A weight without its global scale: the block of n steps at k0 of a tile.
+MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* codes,
+                                          const std::byte* scales, const float* codebook,
+                                          int64_t k0, int32_t n, int32_t lane, CodeIndex at) {
+    const int32_t g = lane / 4;
+    const int32_t half = at.reg & 1;
+    const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
+    const float value = code_value(type, read_code(type, codes, n, lane, at), half, codebook);
+    if (type == PackedType::q4_k) {
+        uint32_t head[4];
+        memcpy(head, scales + 16 * (g + 8 * half), sizeof head);
+        const Affine affine = q4_k_affine(head, static_cast<int32_t>(k0 % 256 + k) / 32);
+        return affine.scale * value - affine.minimum;
+    }
+    if (code_bits(type) >= 16) return value;
+    return value * read_scale(type, scales, scale_index(type, n, g, half, k / scale_group(type)));
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,269 @@
+// From the packed layout in shared memory to A fragments whose scales are applied after the product,
+// for one token: codes become 16-bit pairs without a multiplication, and B is laid out so that
+// column n of the result is the partial sum of columns k of lane n % 4 (16 contiguous k) of block
+// n / 4 of two consecutive blocks of 64 k. A scale then meets its group once per row, in float32.
+// One struct per packed type:
+//   span         blocks of 64 k of one accumulation: 2, or 1 where there are no scales
+//   grain        blocks of 64 k that cannot be parted, grain_bytes their bytes
+//   Operand      Bf16 or F16: the type of the pairs and of x
+//   x_exponent   x is multiplied by this power of two before it is rounded to Operand
+//   leftover     multiplies the sums, and makes up for powers of two that were left out
+//   Words<n>     what a lane holds of n <= span blocks
+//   load         chunk: shared address of whole grains; block: the first block, in the chunk
+//   step         the A registers of step j of 4 n; table: see Codebook of raw_fragment_kbit.cuh
+//   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
+//   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
+//                sums of x as well; 0: none
+// Integer codes may be subnormal numbers: the tensor cores take them exactly.
+#pragma once
+
+#include "libmoe/cuda/device/memory.cuh"
+#include "libmoe/cuda/device/mma.cuh"
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// The value of the low half.
+__device__ __forceinline__ float f16_value(uint32_t bits) {
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(static_cast<uint16_t>(bits)));
+    return v;
+}
+
+struct Bf16 {
+    static constexpr bool rebased = false;
+    static __device__ __forceinline__ uint32_t pair(float low, float high) {
+        uint32_t v;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+        return v;
+    }
+    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4],
+                                                    uint32_t b0, uint32_t b1) {
+        mma_16x8x16<Operand::bf16>(c, a, b0, b1);
+    }
+};
+
+// x is multiplied by a power of two that brings its largest element below 2^15, so that the 11 bits
+// of float16 hold all of a bfloat16 x over 29 binades.
+struct F16 {
+    static constexpr bool rebased = true;
+    static __device__ __forceinline__ uint32_t pair(float low, float high) {
+        uint32_t v;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+        return v;
+    }
+    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4],
+                                                    uint32_t b0, uint32_t b1) {
+        mma_16x8x16<Operand::f16>(c, a, b0, b1);
+    }
+};
+
+template <PackedType packed>
+struct RawType {
+    static constexpr PackedType type = packed;
+    using Operand = Bf16;
+    static constexpr int32_t span = 2;
+    static constexpr int32_t grain = 1;
+    static constexpr int32_t grain_bytes = block_bytes(packed, 4);
+    static constexpr int32_t x_exponent = 0;
+    static constexpr float leftover = 1.0f;
+    static constexpr uint32_t ones = 0;
+    static constexpr bool has_codebook = false;
+    static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
+};
+
+// The block of a lane's two columns 2t and 2t + 1, and the first of their groups of 16 in it.
+__device__ __forceinline__ int32_t column_block(int32_t lane, int32_t n) {
+    return n == 1 ? 0 : lane >> 1 & 1;
+}
+
+// 16-bit types: codes are operands, and there are no scales.
+template <PackedType packed, class OperandType>
+struct Raw16 : RawType<packed> {
+    using Operand = OperandType;
+    static constexpr int32_t span = 1;
+    template <int n>
+    struct Words {
+        uint4 step[4];
+    };
+    static __device__ __forceinline__ void load(Words<1>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t codes = chunk + block * block_bytes(packed, 4) + 16 * lane;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) words.step[j] = load_shared_16(codes + 512 * j);
+    }
+    static __device__ __forceinline__ void step(const Words<1>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+        a[0] = words.step[j].x;
+        a[1] = words.step[j].y;
+        a[2] = words.step[j].z;
+        a[3] = words.step[j].w;
+    }
+    static __device__ __forceinline__ void add(const Words<1>&, const float (&c)[4],
+                                               float (&sum)[2]) {
+        sum[0] += c[0] + c[1];
+        sum[1] += c[2] + c[3];
+    }
+};
+
+using RawBf16 = Raw16<PackedType::bf16, Bf16>;
+using RawF16 = Raw16<PackedType::f16, F16>;
+
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
+    return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
+}
+
+// Eight e2m1 codes to bfloat16: sign and the lowest bits of exponent and mantissa in place, which
+// is their value times 2^-126.
+__device__ __forceinline__ void e2m1_pairs(uint32_t word, uint32_t (&a)[4]) {
+    constexpr uint32_t sign_and_magnitude = 0x81C081C0u;
+    a[0] = word & sign_and_magnitude;
+    a[1] = word << 6 & sign_and_magnitude;
+    a[2] = __funnelshift_r(word, word, 4) & sign_and_magnitude;
+    const uint32_t low_bits = word << 2 & 0x80C080C0u;
+    a[3] = low_bits | (__funnelshift_r(word, word, 6) & 0x01000100u);
+}
+
+// Sums whose two columns share the scales of the two rows.
+__device__ __forceinline__ void add_scaled(const float (&c)[4], float first, float second,
+                                           float (&sum)[2]) {
+    sum[0] = fmaf(c[0] + c[1], first, sum[0]);
+    sum[1] = fmaf(c[2] + c[3], second, sum[1]);
+}
+
+// Where a lane's two columns have their scales among `bytes` per row and group of 32 k: behind those
+// of row half 0 lie those of half 1.
+__device__ __forceinline__ uint32_t scales_of_32(uint32_t block_scales, int32_t lane,
+                                                 int32_t bytes) {
+    return block_scales + ((lane >> 2) * 2 + (lane & 1)) * 2 * bytes;
+}
+
+template <int n>
+struct FourBitWords {
+    uint4 codes[n];
+    uint32_t scales;
+};
+
+struct RawNvfp4 : RawType<PackedType::nvfp4> {
+    static constexpr int32_t x_exponent = 96;
+    static constexpr float leftover = 524288.0f;  // 2^(126 - 96 - 11)
+    template <int n>
+    using Words = FourBitWords<n>;
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + block * grain_bytes;
+        words.scales = load_shared_4(at + scales + column_block(lane, n) * grain_bytes +
+                                     (lane >> 2) * 8 + (lane & 1) * 4);
+#pragma unroll
+        for (int i = 0; i < n; ++i) words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+        e2m1_pairs(word_of(words.codes[j / 4], j % 4), a);
+    }
+    // A byte of exponent and mantissa moves into a float of 2^11 times its value.
+    template <int n>
+    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+                                               float (&sum)[2]) {
+        const uint32_t q = words.scales;  // bytes: group, row half
+        sum[0] = fmaf(c[0], scale<0>(q), sum[0]);
+        sum[1] = fmaf(c[2], scale<1>(q), sum[1]);
+        sum[0] = fmaf(c[1], scale<2>(q), sum[0]);
+        sum[1] = fmaf(c[3], scale<3>(q), sum[1]);
+    }
+
+  private:
+    // Multiplication shifts: it does not wait for the units that the codes are busy with.
+    template <int byte>
+    static __device__ __forceinline__ float scale(uint32_t bytes) {
+        uint32_t bits;
+        if constexpr (byte < 3)
+            asm("mad.lo.u32 %0, %1, %2, %3;"
+                : "=r"(bits)
+                : "r"(bytes & 0xFFu << 8 * byte), "n"(1u << (20 - 8 * byte)), "r"(0x40000000u));
+        else
+            asm("mad.hi.u32 %0, %1, %2, %3;"
+                : "=r"(bits)
+                : "r"(bytes & 0xFF000000u), "n"(1u << 28), "r"(0x40000000u));
+        return __uint_as_float(bits);
+    }
+};
+
+struct RawMxfp4 : RawType<PackedType::mxfp4> {
+    static constexpr int32_t x_exponent = 96;
+    static constexpr float leftover = 1073741824.0f;  // 2^(126 - 96)
+    template <int n>
+    using Words = FourBitWords<n>;
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + block * grain_bytes;
+        words.scales = load_shared_2(
+            scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 1));
+#pragma unroll
+        for (int i = 0; i < n; ++i) words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+        e2m1_pairs(word_of(words.codes[j / 4], j % 4), a);
+    }
+    template <int n>
+    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+                                               float (&sum)[2]) {
+        const uint32_t q = words.scales;
+        add_scaled(c, __uint_as_float(q << 23), __uint_as_float(q >> 8 << 23), sum);
+    }
+};
+
+// Codes of a byte: a lane's 32 bytes of a block as two vectors of two steps.
+template <int n>
+struct ByteCodes {
+    uint4 codes[2 * n];
+
+    __device__ __forceinline__ void load(uint32_t at, int32_t bytes_of_block, int32_t lane) {
+#pragma unroll
+        for (int i = 0; i < 2 * n; ++i)
+            codes[i] = load_shared_16(at + i / 2 * bytes_of_block + i % 2 * 512 + 16 * lane);
+    }
+    // Registers 0 and 1, or 2 and 3, of a step.
+    __device__ __forceinline__ uint32_t word(int j, int pair) const {
+        return word_of(codes[j / 2], j % 2 * 2 + pair);
+    }
+};
+
+// Bytes become bfloat16 by moving sign and magnitude: 2^-120 of their value. NaN codes become 480.
+struct RawE4m3 : RawType<PackedType::e4m3> {
+    static constexpr int32_t x_exponent = 96;
+    static constexpr float leftover = 16777216.0f;  // 2^(120 - 96)
+    template <int n>
+    struct Words : ByteCodes<n> {
+        uint2 scales;  // float32 of the two row halves
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + block * grain_bytes;
+        words.scales = load_shared_8(at + scales + column_block(lane, n) * grain_bytes +
+                                     (lane & 1) * 8);
+        words.ByteCodes<n>::load(at, grain_bytes, lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t high = __byte_perm(words.word(j, i / 2), 0, i % 2 ? 0x3424 : 0x1404);
+            a[i] = (high & 0x80008000u) | (high >> 4 & 0x07F007F0u);
+        }
+    }
+    template <int n>
+    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+                                               float (&sum)[2]) {
+        add_scaled(c, __uint_as_float(words.scales.x), __uint_as_float(words.scales.y), sum);
+    }
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,97 @@
+// raw_fragment.cuh for the blocks of ggml.
+#pragma once
+
+#include "libmoe/cuda/device/raw_fragment.cuh"
+
+namespace moe::cuda {
+
+struct RawQ8_0 : RawType<PackedType::q8_0> {
+    template <int n>
+    struct Words : ByteCodes<n> {
+        uint32_t scales;  // float16 of the two row halves
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + block * grain_bytes;
+        words.scales = load_shared_4(
+            scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 2));
+        words.ByteCodes<n>::load(at, grain_bytes, lane);
+    }
+    // The byte under the exponent of 128: without its bit 7 it is 128 + (code & 127), and bit 7 alone
+    // makes 128 or 256, which is what is too much.
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t code = __byte_perm(words.word(j, i / 2), 0x43434343u,
+                                              i % 2 ? 0x4342 : 0x4140);
+            asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+                : "=r"(a[i])
+                : "r"(code & 0xFF80FF80u), "r"(0xBF80BF80u), "r"(code & 0xFF7FFF7Fu));
+        }
+    }
+    template <int n>
+    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+                                               float (&sum)[2]) {
+        add_scaled(c, f16_value(words.scales), f16_value(words.scales >> 16), sum);
+    }
+};
+
+// Nibbles are subnormal bfloat16: 2^-133 of their value.
+struct RawQ4K : RawType<PackedType::q4_k> {
+    static constexpr int32_t grain = 4;
+    static constexpr int32_t grain_bytes = 2304;
+    static constexpr int32_t x_exponent = 96;
+    static constexpr float leftover = 137438953472.0f;  // 2^(133 - 96)
+    static constexpr uint32_t ones = 0x00010001u;
+    template <int n>
+    struct Words {
+        uint4 codes[n];
+        uint4 head[2];  // of rows g and g + 8
+        int32_t group;  // of the lane's columns among the eight of 256 k
+    };
+    static __device__ __forceinline__ void load(Words<2>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + (block >> 2) * grain_bytes;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            words.codes[i] = load_shared_16(at + ((block & 3) + i) * 512 + 16 * lane);
+            words.head[i] = load_shared_16(at + 2048 + ((lane >> 2) + 8 * i) * 16);
+        }
+        words.group = 2 * (block & 3) + (lane & 3);
+    }
+    static __device__ __forceinline__ void step(const Words<2>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+        const uint32_t word = word_of(words.codes[j / 4], j % 4);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = word >> (4 * i) & 0x000F000Fu;
+    }
+    static __device__ __forceinline__ void add(const Words<2>& words, const float (&c)[4],
+                                               const float (&x)[4], float (&sum)[2]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const uint4& head = words.head[half];
+            const uint2 q = scale_and_minimum(head, words.group);
+            const float sum_of_codes = c[2 * half] + c[2 * half + 1];
+            const float sum_of_x = x[2 * half] + x[2 * half + 1];
+            sum[half] = fmaf(f16_value(head.x) * static_cast<float>(q.x), sum_of_codes, sum[half]);
+            sum[half] = fmaf(-f16_value(head.x >> 16) * static_cast<float>(q.y), sum_of_x,
+                             sum[half]);
+        }
+    }
+
+  private:
+    // The six bits of both, of a group of 32.
+    static __device__ __forceinline__ uint2 scale_and_minimum(const uint4& head, int32_t group) {
+        const uint32_t shift = 8 * (group & 3);
+        const uint32_t low = head.y >> shift;
+        const uint32_t middle = head.z >> shift;
+        const uint32_t high = head.w >> shift;
+        if (group < 4) return {low & 63u, middle & 63u};
+        return {(high & 15u) | (low >> 2 & 48u), (high >> 4 & 15u) | (middle >> 2 & 48u)};
+    }
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,168 @@
+// raw_fragment.cuh for codebook types: values of the codebook, in float16, from tables in shared
+// memory. The table of an expert holds those of rows 0 to 7, then of rows 8 to 15 (2^bits of [2][32]
+// float32 in device memory):
+//   2 and 3 bits: float16 pairs, entry c + (c' << bits) of the codes c, c' of a register
+//   4 and 5 bits: 32 float16
+#pragma once
+
+#include "libmoe/cuda/device/raw_fragment.cuh"
+
+namespace moe::cuda {
+
+constexpr MOE_HOST_DEVICE bool has_f32_scales(PackedType type) {
+    return type >= PackedType::kbit2_f32 && type <= PackedType::kbit5_f32;
+}
+
+// Codes of one block: a nibble for each, register a and its half e at nibble a + 4 e.
+template <int bits>
+struct KbitCodes;
+
+template <>
+struct KbitCodes<2> {
+    uint2 words;  // two steps each
+
+    __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
+        words = load_shared_8(at + 8 * lane);
+    }
+    __device__ __forceinline__ uint32_t step(int j) const {
+        return (j < 2 ? words.x : words.y) >> (2 * (j & 1)) & 0x33333333u;
+    }
+};
+
+template <>
+struct KbitCodes<3> {
+    uint2 words;  // steps 0 and 1; bit 3 of every nibble is a bit of step 3
+    uint32_t last;
+
+    __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
+        words = load_shared_8(at + 8 * lane);
+        last = load_shared_4(at + 256 + 4 * lane);
+    }
+    __device__ __forceinline__ uint32_t step(int j) const {
+        if (j < 3) return (j == 0 ? words.x : j == 1 ? words.y : last) & 0x77777777u;
+        return (words.x >> 3 & 0x11111111u) | (words.y >> 2 & 0x22222222u) |
+               (last >> 1 & 0x44444444u);
+    }
+};
+
+template <>
+struct KbitCodes<4> {
+    uint4 words;
+
+    __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
+        words = load_shared_16(at + 16 * lane);
+    }
+    __device__ __forceinline__ uint32_t step(int j) const { return word_of(words, j); }
+};
+
+template <>
+struct KbitCodes<5> {
+    uint4 words;
+    uint32_t fifth;  // bit j of a nibble: of step j
+
+    __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
+        words = load_shared_16(at + 16 * lane);
+        fifth = load_shared_4(at + 512 + 4 * lane);
+    }
+    __device__ __forceinline__ uint32_t step(int j) const { return word_of(words, j); }
+};
+
+template <PackedType packed>
+struct RawKbit : RawType<packed> {
+    using Base = RawType<packed>;
+    using Operand = F16;
+    static constexpr int32_t bits = code_bits(packed);
+    static constexpr bool has_codebook = true;
+    static constexpr bool pairs = bits <= 3;
+    static constexpr int32_t entries = pairs ? 1 << 2 * bits : 32;  // of a row half
+    static constexpr uint32_t half_bytes = entries * (pairs ? 4 : 2);
+
+    template <int n>
+    struct Words {
+        KbitCodes<bits> codes[n];
+        uint2 scales;
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = chunk + block * Base::grain_bytes;
+        const uint32_t scales = at + Base::scales + column_block(lane, n) * Base::grain_bytes;
+        if constexpr (has_f32_scales(packed)) words.scales = load_shared_8(scales_of_32(scales, lane, 4));
+        else words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
+#pragma unroll
+        for (int i = 0; i < n; ++i) words.codes[i].load(at + i * Base::grain_bytes, lane);
+    }
+
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t table,
+                                                uint32_t (&a)[4]) {
+        const uint32_t codes = words.codes[j / 4].step(j % 4);
+        if constexpr (pairs) look_up_pairs(codes, table, a);
+        else look_up_single(codes, fifth_bits(words.codes[j / 4], j % 4), table, a);
+    }
+
+    template <int n>
+    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+                                               float (&sum)[2]) {
+        if constexpr (has_f32_scales(packed))
+            add_scaled(c, __uint_as_float(words.scales.x), __uint_as_float(words.scales.y), sum);
+        else
+            add_scaled(c, e4m4(words.scales.x & 0xFFu), e4m4(words.scales.x >> 8), sum);
+    }
+
+    // Entry i of the tables of both row halves, from the codebook of an expert.
+    static __device__ __forceinline__ void store_entry(std::byte* table, int32_t i,
+                                                       const float* codebook) {
+        const float* values = codebook + i / entries * 32;
+        const int32_t entry = i % entries;
+        if constexpr (pairs)
+            reinterpret_cast<uint32_t*>(table)[i] =
+                F16::pair(values[entry & ((1 << bits) - 1)], values[entry >> bits]);
+        else
+            reinterpret_cast<uint16_t*>(table)[i] =
+                static_cast<uint16_t>(F16::pair(entry < 1 << bits ? values[entry] : 0.0f, 0.0f));
+    }
+
+  private:
+    // Exponent of four bits and bias 11: as bits of a float32, 2^-116 of its value, subnormals too.
+    static __device__ __forceinline__ float e4m4(uint32_t byte) {
+        return __uint_as_float(byte << 19) * 0x1p+116f;
+    }
+
+    // The fifth bits of a step as bit 0 of every nibble.
+    static __device__ __forceinline__ uint32_t fifth_bits(const KbitCodes<bits>& codes, int j) {
+        if constexpr (bits == 5) return codes.fifth >> j & 0x11111111u;
+        else return 0;
+    }
+
+    // Both codes of every other register beside each other.
+    static __device__ __forceinline__ void look_up_pairs(uint32_t codes, uint32_t table,
+                                                         uint32_t (&a)[4]) {
+        constexpr uint32_t mask = ((1u << 2 * bits) - 1) << 2;  // of the byte offset of an entry
+#pragma unroll
+        for (int odd = 0; odd < 2; ++odd) {
+            const uint32_t alone = codes >> (4 * odd) & 0x0F0F0F0Fu;
+            const uint32_t joined = alone | alone >> (16 - bits);
+            a[odd] = load_shared_4(table + odd * half_bytes + (joined << 2 & mask));
+            a[odd + 2] = load_shared_4(table + odd * half_bytes + (joined >> 6 & mask));
+        }
+    }
+
+    static __device__ __forceinline__ void look_up_single(uint32_t codes, uint32_t fifth,
+                                                          uint32_t table, uint32_t (&a)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            uint32_t value[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const int nibble = 4 * (i + 4 * e);
+                uint32_t code = codes >> nibble & 15u;
+                if constexpr (bits == 5) code |= (fifth >> nibble & 1u) << 4;
+                value[e] = load_shared_2(table + (i & 1) * half_bytes + 2 * code);
+            }
+            a[i] = __byte_perm(value[0], value[1], 0x5410);
+        }
+    }
+};
+
+}  // namespace moe::cuda

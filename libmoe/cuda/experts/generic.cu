@@ -1,0 +1,346 @@
+// run_generic: a grouped product (product.hpp) of any packed type but f32, any shape, on any GPU
+// from sm_80: mma.sync.m16n8k16 with 16-bit operands and float32 sums.
+//
+// Weights: the packed layout (weights/packed.hpp), k a multiple of 16. Tiles: up to 64 rows of one
+// expert. Input rows: F32, F16 or BF16, any stride; rows of the operand's type that begin on 16
+// bytes are copied as they are, others are converted. One block of 256 threads works on 64 tokens
+// and 128 weight rows at a time; warp w owns weight tile w of the eight.
+//   1. Each block of threads takes (token tile, group of weight tiles) pairs in turn.
+//   2. Stages in shared memory are filled ahead: 64 columns of the tokens, in natural order, rows
+//   of
+//      128 bytes whose 16-byte chunk c lies at c ^ (row & 7); and every warp's block of weights.
+//   3. Per stage: a warp decodes its 16 x 64 weights into the 16 A registers of four mma steps;
+//   lane
+//      (g, t) reads columns 16 t to 16 t + 15 of token g, which are its B registers of the four.
+//   4. What is left of k, 32 and 16 columns, is decoded value by value.
+//   5. Sums go through shared memory to the epilogue.
+#include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/decode.hpp"
+#include "libmoe/cuda/device/epilogue.cuh"
+#include "libmoe/cuda/device/mma.cuh"
+#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int n_threads = 32 * tiles_of_group;
+constexpr int max_rows = generic_tiles.max_rows;
+constexpr int row_bytes = 128;
+constexpr int token_bytes = max_rows * row_bytes;  // of a stage
+constexpr int sum_bytes = max_rows * sum_stride * static_cast<int>(sizeof(float));
+// What every architecture from sm_80 grants a block; two blocks fit an SM of 228 KB.
+constexpr int dynamic_bytes = 97 * 1024;
+constexpr int max_stages = 7;  // wait_copies
+constexpr int fragments = max_rows / 8;
+
+struct Call {
+    Product product;
+    int n_stages;
+    int slot_bytes;  // of a warp's weights in a stage
+    bool copies;     // input rows need no conversion and begin on 16 bytes
+};
+
+struct Shared {
+    RowPlaces<max_rows> rows;
+    float codebook[64];
+};
+
+// Of eight tokens.
+__device__ int n_fragments_of(const Work& work) {
+    return (work.tile.n_rows + 7) / 8;
+}
+
+struct Lane {
+    int warp = static_cast<int>(threadIdx.x) / 32;
+    int id = static_cast<int>(threadIdx.x) % 32;
+    int g = id / 4;
+    int t = id % 4;
+};
+
+__device__ int token_place(int row, int chunk) {
+    return row * row_bytes + 16 * (chunk ^ (row & 7));
+}
+
+// Bytes of scales that go with a block of codes in a stage.
+MOE_HOST_DEVICE constexpr int scale_slot_bytes(PackedType type) {
+    return type == PackedType::q4_k ? 256 : block_scale_bytes(type, 4);
+}
+
+__device__ void copy_bytes(std::byte* to, const std::byte* from, int bytes, int lane) {
+    for (int i = 16 * lane; i < bytes; i += 32 * 16) copy_async_16(to + i, from + i);
+}
+
+// The warp's weights of the block at k0.
+__device__ void fetch_weights(const Call& call, const Work& work, int64_t k0, std::byte* slot,
+                              int lane) {
+    if (!work.codes) return;
+    const PackedType type = call.product.weights.type;
+    const BlockPlace place = place_of_block(type, k0, 4);
+    const int code_bytes = block_code_bytes(type, 4);
+    copy_bytes(slot, work.codes + place.codes, code_bytes, lane);
+    copy_bytes(slot + code_bytes, work.codes + place.scales, scale_slot_bytes(type), lane);
+}
+
+__device__ void copy_tokens(const Call& call, const Work& work, const Shared& shared, int64_t k0,
+                            int chunks, std::byte* tokens) {
+    const auto* in = static_cast<const uint16_t*>(call.product.in.data);
+    const int n = 8 * n_fragments_of(work) * 8;
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += n_threads) {
+        const int row = i / 8;
+        const int chunk = i % 8;
+        const int64_t offset = shared.rows.in[row];
+        const bool present = offset >= 0;
+        if (chunk >= chunks) continue;
+        const uint16_t* from = present ? in + offset + k0 + 8 * chunk : in;
+        copy_async_16(tokens + token_place(row, chunk), from, present);
+    }
+}
+
+// A warp converts a row at a time, two columns a lane.
+template <Operand operand>
+__device__ void convert_tokens(const Call& call, const Work& work, const Shared& shared, int64_t k0,
+                               int chunks, std::byte* tokens) {
+    const DeviceRows& in = call.product.in;
+    const Lane lane;
+    if (lane.id >= 4 * chunks) return;
+#pragma unroll 4
+    for (int row = lane.warp; row < 8 * n_fragments_of(work); row += tiles_of_group) {
+        const int64_t offset = shared.rows.in[row];
+        FloatPair value = {0.0f, 0.0f};
+        if (offset >= 0) {
+            const int64_t i = offset + k0 + 2 * lane.id;
+            value = {load_element(in.data, in.type, i), load_element(in.data, in.type, i + 1)};
+        }
+        std::byte* to = tokens + token_place(row, lane.id / 4) + 4 * (lane.id % 4);
+        *reinterpret_cast<uint32_t*>(to) = operand_pair<operand>(value);
+    }
+}
+
+template <Operand operand>
+__device__ void fetch_tokens(const Call& call, const Work& work, const Shared& shared, int64_t k0,
+                             int chunks, std::byte* tokens) {
+    if (call.copies) {
+        copy_tokens(call, work, shared, k0, chunks, tokens);
+    } else {
+        convert_tokens<operand>(call, work, shared, k0, chunks, tokens);
+    }
+}
+
+// Columns 16 t .. 16 t + 15 of token g of a fragment: b0, b1 of four steps.
+__device__ void load_tokens(const std::byte* tokens, int fragment, const Lane& lane,
+                            uint32_t (&b)[8]) {
+    const int row = 8 * fragment + lane.g;
+    load_words<4>(tokens + token_place(row, 2 * lane.t), b);
+    load_words<4>(tokens + token_place(row, 2 * lane.t + 1), b + 4);
+}
+
+template <Operand operand>
+__device__ void multiply_fragment(const uint32_t (&a)[16], const std::byte* tokens, int fragment,
+                                  const Lane& lane, float (&sums)[4]) {
+    uint32_t b[8];
+    load_tokens(tokens, fragment, lane, b);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+        mma_16x8x16<operand>(sums, a + 4 * step, b[2 * step], b[2 * step + 1]);
+    }
+}
+
+// A full tile has no branches between its fragments.
+template <Operand operand>
+__device__ void multiply_block(const uint32_t (&a)[16], const std::byte* tokens, int n_fragments,
+                               const Lane& lane, float (&sums)[fragments][4]) {
+    if (n_fragments == fragments) {
+#pragma unroll
+        for (int i = 0; i < fragments; ++i) {
+            multiply_fragment<operand>(a, tokens, i, lane, sums[i]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < fragments - 1; ++i) {
+        if (i < n_fragments) multiply_fragment<operand>(a, tokens, i, lane, sums[i]);
+    }
+}
+
+template <Operand operand>
+__device__ void decode_block(PackedType type, const std::byte* slot, const float* codebook,
+                             int64_t block, int lane, uint32_t (&a)[16]) {
+    with_packed_type(type, [&]<PackedType of>() {
+        if constexpr (of != PackedType::f32) {
+            const auto words = Codes<of>::load(slot, slot + block_code_bytes(of, 4), lane, block);
+            decode<operand, of>(words, codebook, a);
+        }
+    });
+}
+
+// The blocks of 64 columns.
+template <Operand operand>
+__device__ void multiply_blocks(const Call& call, const Work& work, const Shared& shared,
+                                std::byte* stages, float (&sums)[fragments][4]) {
+    const Lane lane;
+    const PackedMatrix& weights = call.product.weights;
+    const int n_blocks = weights.k / 64;
+    const int stage_bytes = token_bytes + tiles_of_group * call.slot_bytes;
+    const auto fetch = [&](int block, int stage) {
+        std::byte* tokens = stages + stage * stage_bytes;
+        if (block < n_blocks) {
+            const int64_t k0 = int64_t{64} * block;
+            fetch_weights(call, work, k0, tokens + token_bytes + lane.warp * call.slot_bytes,
+                          lane.id);
+            fetch_tokens<operand>(call, work, shared, k0, 8, tokens);
+        }
+        commit_copies();
+    };
+    const int ahead = call.n_stages - 1;
+    for (int block = 0; block < ahead; ++block) fetch(block, block);
+    int stage = 0;
+    int filled = ahead;  // the stage to fill next
+    for (int block = 0; block < n_blocks; ++block) {
+        wait_copies(ahead - 1);
+        __syncthreads();  // the stage is there, and the one before it has been read
+        fetch(block + ahead, filled);
+        const std::byte* tokens = stages + stage * stage_bytes;
+        if (work.codes) {
+            uint32_t a[16];
+            decode_block<operand>(weights.type, tokens + token_bytes + lane.warp * call.slot_bytes,
+                                  shared.codebook, block, lane.id, a);
+            multiply_block<operand>(a, tokens, n_fragments_of(work), lane, sums);
+        }
+        stage = stage + 1 == call.n_stages ? 0 : stage + 1;
+        filled = filled + 1 == call.n_stages ? 0 : filled + 1;
+    }
+    wait_copies<0>();
+    __syncthreads();
+}
+
+template <Operand operand>
+__device__ uint32_t short_register(const Call& call, const Work& work, const float* codebook,
+                                   int64_t k0, int n, int lane, int step, int reg) {
+    const PackedType type = call.product.weights.type;
+    const BlockPlace place = place_of_block(type, k0, n);
+    const float rest = 1.0f / post_scale(type, operand);
+    const auto value = [&](int parity) {
+        return rest * packed_value(type, work.codes + place.codes, work.codes + place.scales,
+                                   codebook, k0, n, lane, {step, reg, parity});
+    };
+    return operand_pair<operand>({value(0), value(1)});
+}
+
+// A block of 32 or 16 columns: n steps. A lane's 4 n columns are b0, b1 of its steps.
+template <Operand operand>
+__device__ void multiply_short(const Call& call, const Work& work, const Shared& shared, int64_t k0,
+                               int n, std::byte* tokens, float (&sums)[fragments][4]) {
+    const Lane lane;
+    fetch_tokens<operand>(call, work, shared, k0, 2 * n, tokens);
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+#pragma unroll 1
+    for (int step = 0; work.codes && step < n; ++step) {
+        uint32_t a[4];
+#pragma unroll 1
+        for (int reg = 0; reg < 4; ++reg) {
+            const uint32_t pair =
+                short_register<operand>(call, work, shared.codebook, k0, n, lane.id, step, reg);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[i] = i == reg ? pair : a[i];
+        }
+        const int byte = 8 * (n * lane.t + step);
+#pragma unroll
+        for (int i = 0; i < fragments; ++i) {
+            if (i >= n_fragments_of(work)) continue;
+            uint32_t b[2];
+            load_words<2>(tokens + token_place(8 * i + lane.g, byte / 16) + byte % 16, b);
+            mma_16x8x16<operand>(sums[i], a, b[0], b[1]);
+        }
+    }
+    __syncthreads();
+}
+
+__device__ void store_sums(const float (&sums)[fragments][4], int n_fragments, float* to) {
+    const Lane lane;
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+        if (i >= n_fragments) continue;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int token = 8 * i + 2 * lane.t + (j & 1);
+            to[token * sum_stride + 16 * lane.warp + lane.g + 8 * (j >> 1)] = sums[i][j];
+        }
+    }
+}
+
+template <Operand operand>
+__global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_constant__ Call call) {
+    extern __shared__ __align__(128) std::byte stages[];
+    __shared__ Shared shared;
+    const Product& product = call.product;
+    const int64_t n_items = int64_t{*product.n_tiles} * groups_of_tiles(product.weights);
+    for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
+        const Work work = take_work(product, item);
+        find_rows(product, work.tile, shared.rows);
+        load_codebook(product.weights, work.tile.expert, shared.codebook);
+        __syncthreads();
+        float sums[fragments][4] = {};
+        multiply_blocks<operand>(call, work, shared, stages, sums);
+        const int64_t k = product.weights.k;
+        for (int64_t k0 = k / 64 * 64; k0 < k;) {
+            const int n = steps_of_block(k0, k);
+            multiply_short<operand>(call, work, shared, k0, n, stages, sums);
+            k0 += 16 * n;
+        }
+        auto* tile_sums = reinterpret_cast<float*>(stages);
+        store_sums(sums, n_fragments_of(work), tile_sums);
+        __syncthreads();
+        finish_tile(product, work.tile, shared.rows, work.first_tile, tile_sums,
+                    post_scale(product.weights.type, operand));
+        __syncthreads();  // before the next pair overwrites rows and stages
+    }
+}
+
+bool can_copy(const DeviceRows& in, moe_type operand) {
+    return in.type == operand && reinterpret_cast<uintptr_t>(in.data) % 16 == 0 &&
+           in.stride % 8 == 0;
+}
+
+Call make_call(const Product& product, moe_type operand) {
+    const PackedType type = product.weights.type;
+    const int slot = block_code_bytes(type, 4) + scale_slot_bytes(type);
+    const int stages = dynamic_bytes / (token_bytes + tiles_of_group * slot);
+    return {product, stages < max_stages ? stages : max_stages, slot,
+            can_copy(product.in, operand)};
+}
+
+static_assert(dynamic_bytes >= sum_bytes);
+static_assert(dynamic_bytes / (token_bytes + tiles_of_group * 2048) >= 4);
+
+}  // namespace
+
+void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
+                 cudaStream_t stream) {
+    const int64_t n_items = int64_t{product.max_tiles} * groups_of_tiles(product.weights);
+    if (n_items == 0) return;
+    const Call call = make_call(product, operand);
+    const int64_t resident = 2 * int64_t{device.n_sms};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = static_cast<unsigned>(n_items < resident ? n_items : resident);
+    config.blockDim = n_threads;
+    config.dynamicSmemBytes = dynamic_bytes;
+    config.stream = stream;
+    const auto kernel =
+        operand == MOE_TYPE_F16 ? generic_product<Operand::f16> : generic_product<Operand::bf16>;
+    check(cudaLaunchKernelEx(&config, kernel, call), "launch of the generic product");
+}
+
+void prepare_generic() {
+    for (const auto kernel : {generic_product<Operand::bf16>, generic_product<Operand::f16>}) {
+        cudaFuncAttributes attributes;
+        check(cudaFuncGetAttributes(&attributes, kernel), "loading the generic product");
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   dynamic_bytes),
+              "shared memory of the generic product");
+    }
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,104 @@
+// sm_90: the experts of one token and their weighted sum at the speed of memory.
+//
+// out[n] = sum over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j x, up_j x)).
+// Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any order, of which
+// those without a local expert take no part. x is aligned to 16 bytes. Types of the two matrices may
+// differ. local_of may be null: ids are local then. Sums are float32 in a fixed order.
+//
+// Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start while
+// the kernel before it ends. Weights stream through rings of shared memory, one for each warp; scales
+// are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work; this file
+// launches.
+#include "libmoe/cuda/experts/one_token_call.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+
+namespace moe::cuda {
+namespace {
+
+OneTokenSlots slots_of(const OneToken& call) {
+    return {call.ids,   call.local_of,  call.weights, call.n_slots,
+            call.n_ids, call.n_ids_all, call.n_local, call.faults};
+}
+
+OneTokenKernels kernels_of(PackedType type) {
+    for (const auto find : {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32,
+                            one_token_gguf}) {
+        const OneTokenKernels kernels = find(type);
+        if (kernels.gate_up) return kernels;
+    }
+    return {};
+}
+
+template <class Call>
+void launch(const void* kernel, Call& call, cudaStream_t stream, const char* what) {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(call.cut.cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(call.cut.n_blocks));
+    config.blockDim = dim3(static_cast<unsigned>(32 * call.cut.n_warps));
+    config.dynamicSmemBytes = static_cast<size_t>(call.cut.shared.total);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = call.cut.cluster > 1 ? 2 : 1;
+    void* arguments[] = {&call};
+    check(cudaLaunchKernelExC(&config, kernel, arguments), what);
+}
+
+void prepare_kernel(const void* kernel) {
+    if (!kernel) return;
+    cudaFuncAttributes loaded;
+    check(cudaFuncGetAttributes(&loaded, kernel), "loading a one-token kernel");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               most_one_token_shared),
+          "shared memory of a one-token kernel");
+}
+
+}  // namespace
+
+bool one_token_supports(PackedType type) { return kernels_of(type).gate_up != nullptr; }
+
+void prepare_one_token() {
+    for (auto type = static_cast<int32_t>(PackedType::f32);
+         type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
+        const OneTokenKernels kernels = kernels_of(static_cast<PackedType>(type));
+        prepare_kernel(kernels.gate_up);
+        prepare_kernel(kernels.down);
+    }
+}
+
+void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
+                   cudaStream_t stream) {
+    const int32_t intermediate = call.down.k;
+    OneTokenGateUp first{call.gate_up,
+                         slots_of(call),
+                         cut_gate_up(device, call, tuning),
+                         call.activation,
+                         call.gate_bias,
+                         call.up_bias,
+                         call.x,
+                         call.h,
+                         call.x_type,
+                         intermediate,
+                         call.weight_on_input};
+    OneTokenDown second{call.down,
+                        slots_of(call),
+                        cut_down(device, call, tuning),
+                        call.down_bias,
+                        call.h,
+                        call.out,
+                        call.out_type,
+                        16 * call.down.n_tiles,
+                        call.weight_on_input,
+                        call.accumulate};
+    launch(kernels_of(call.gate_up.type).gate_up, first, stream, "one-token gate and up kernel");
+    launch(kernels_of(call.down.type).down, second, stream, "one-token down kernel");
+}
+
+void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
+    run_one_token(device, call, OneTokenTuning{}, stream);
+}
+
+}  // namespace moe::cuda

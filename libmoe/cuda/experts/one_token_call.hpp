@@ -1,0 +1,116 @@
+// How the launcher of the one-token kernels cuts a call, and what the kernels take: see
+// one_token.cu.
+#pragma once
+
+#include "libmoe/cuda/experts/experts.hpp"
+
+namespace moe::cuda {
+
+constexpr int32_t most_one_token_slots = 64;
+constexpr int32_t most_one_token_shared = 232448;  // bytes of a block on sm_90
+
+// Offsets in the dynamic shared memory of a block, in bytes.
+struct OneTokenShared {
+    int32_t zeros = 0;  // 128 bytes: B of the lanes that take no part
+    int32_t x = 0;      // operands
+    int32_t sums = 0;   // partial sums, float32
+    int32_t slots = 0;  // per warp, [64] int32: local expert * 64 + slot
+    int32_t factors = 0;   // down: [64][2] float32
+    int32_t biases = 0;    // down: weighted biases of the outputs, float32
+    int32_t partial = 0;   // down: sums of the other block of the cluster, float32
+    int32_t codebooks = 0; // per slot that the block meets, codebook_bytes
+    int32_t maxima = 0;    // [32] float32
+    int32_t barriers = 0;  // per warp and stage
+    int32_t ring = 0;
+    int32_t total = 0;
+};
+
+// Bytes of the look-up tables of one expert (raw_fragment_kbit.cuh): of pairs of codes up to three
+// bits, of single codes above.
+MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
+    if (type < PackedType::kbit2 || type > PackedType::kbit5_f32) return 0;
+    const int32_t bits = code_bits(type);
+    return bits <= 3 ? 2 * 4 << 2 * bits : 2 * 2 * 32;
+}
+
+// A stage of a warp's ring holds one chunk: up to chunk_grains grains of a tile.
+struct OneTokenCut {
+    int32_t n_blocks = 1;      // of the grid
+    int32_t cluster = 1;       // down: blocks that share their tiles
+    int32_t n_warps = 1;
+    int32_t chunk_grains = 1;
+    int32_t n_chunks = 1;      // of a warp's part of a tile; down: of a slot's
+    int32_t n_stages = 1;
+    int32_t pass_units = 1;    // down: (slot, chunk) pairs whose h is in shared memory at a time
+    uint32_t chunk_reciprocal = 0;  // down: unit / n_chunks = (2 unit * this) >> 32
+    OneTokenShared shared;
+};
+
+struct OneTokenSlots {
+    const int32_t* ids;
+    const int32_t* local_of;  // null: ids are local
+    const float* weights;
+    int32_t n_slots;
+    int32_t n_ids;
+    int32_t n_ids_all;
+    int32_t n_local;
+    FaultWords* faults;
+};
+
+struct OneTokenGateUp {
+    PackedMatrix matrix;
+    OneTokenSlots slots;
+    OneTokenCut cut;
+    Activation activation;
+    const float* gate_bias;
+    const float* up_bias;
+    const void* x;
+    void* h;
+    moe_type x_type;
+    int32_t intermediate;
+    bool weight_on_input;
+};
+
+struct OneTokenDown {
+    PackedMatrix matrix;
+    OneTokenSlots slots;
+    OneTokenCut cut;
+    const float* bias;
+    const void* h;
+    void* out;
+    moe_type out_type;
+    int32_t width;
+    bool weight_on_input;
+    bool accumulate;
+};
+
+// What the numbers of a cut are chosen by.
+struct OneTokenTuning {
+    int32_t gate_up_warps = 8;
+    int32_t most_down_warps = 20;
+    int32_t chunk_bytes = 4608;    // at most, where a grain fits
+    int32_t shared_bytes = 115712; // of a block: two of them share an SM
+    int32_t h_bytes = 32768;       // of h in shared memory, at most
+    bool clusters = true;
+};
+
+// one_token_cut.cpp; fail where shared memory does not suffice.
+OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
+                        const OneTokenTuning& tuning);
+OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning);
+
+void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
+                   cudaStream_t stream);
+
+// The kernels, by packed type; null where there is none. A unit of translation for each group.
+struct OneTokenKernels {
+    const void* gate_up = nullptr;
+    const void* down = nullptr;
+};
+OneTokenKernels one_token_plain(PackedType type);  // one_token_plain.cu: bf16, f16, e4m3
+OneTokenKernels one_token_fp4(PackedType type);    // one_token_fp4.cu: nvfp4, mxfp4
+OneTokenKernels one_token_kbit(PackedType type);
+OneTokenKernels one_token_kbit_f32(PackedType type);
+OneTokenKernels one_token_gguf(PackedType type);   // q8_0, q4_k
+
+}  // namespace moe::cuda

@@ -1,0 +1,167 @@
+// How the one-token kernels cut a call, from the host's numbers alone:
+// 1. gate and up: warps part k of a tile; a chunk is at most chunk_bytes, stages fill shared memory
+// 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two blocks
+//    where tiles do not divide well by blocks
+#include <algorithm>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/cuda/experts/one_token_call.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int32_t most_stages = 32;
+
+constexpr int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+constexpr int32_t align_128(int32_t bytes) { return (bytes + 127) / 128 * 128; }
+
+int32_t blocks_of_grain(PackedType type) { return type == PackedType::q4_k ? 4 : 1; }
+int32_t bytes_of_grain(PackedType type) {
+    return blocks_of_grain(type) * block_bytes(type, 4);
+}
+int32_t grains_of(const PackedMatrix& matrix) {
+    return matrix.k / (64 * blocks_of_grain(matrix.type));
+}
+
+// Hands out shared memory in order.
+struct SharedPlan {
+    int32_t used = 0;
+
+    int32_t take(int32_t bytes) {
+        const int32_t at = used;
+        used = align_128(used + bytes);
+        return at;
+    }
+};
+
+// The ring takes what is left of `limit`, for at most n_items stages.
+void place_ring(OneTokenCut& cut, SharedPlan plan, int32_t stage_bytes, int32_t n_items,
+                int32_t limit) {
+    const int32_t most = std::clamp(n_items, 1, most_stages);
+    cut.shared.barriers = plan.take(8 * cut.n_warps * most);
+    cut.n_stages = std::clamp((limit - plan.used) / (cut.n_warps * stage_bytes), 1, most);
+    cut.shared.ring = plan.take(cut.n_warps * cut.n_stages * stage_bytes);
+    cut.shared.total = plan.used;
+    if (plan.used > most_one_token_shared)
+        fail(MOE_ERROR_UNSUPPORTED, "one-token kernel: {} bytes of shared memory needed, {} there",
+             plan.used, most_one_token_shared);
+}
+
+}  // namespace
+
+OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
+                        const OneTokenTuning& tuning) {
+    const PackedMatrix& matrix = call.gate_up;
+    const int32_t grains = grains_of(matrix);
+    const int32_t grain_bytes = bytes_of_grain(matrix.type);
+    const int32_t n_slabs = call.n_slots * matrix.n_tiles;
+    OneTokenCut cut;
+    cut.n_blocks = std::min(device.n_sms, n_slabs);
+    cut.n_warps = std::min(tuning.gate_up_warps, grains);
+    const int32_t part = divide_up(grains, cut.n_warps);
+    const int32_t fits = std::max(1, tuning.chunk_bytes / grain_bytes);
+    cut.chunk_grains = divide_up(part, divide_up(part, fits));
+    if (cut.chunk_grains < part && cut.chunk_grains < fits) cut.chunk_grains += cut.chunk_grains & 1;
+    cut.n_chunks = divide_up(part, cut.chunk_grains);
+
+    const int32_t block_slabs = divide_up(n_slabs, cut.n_blocks);
+    const int32_t group_slabs = 2 * cut.n_warps;
+    SharedPlan plan;
+    cut.shared.zeros = plan.take(128);
+    cut.shared.x = plan.take(2 * matrix.k);
+    cut.shared.sums = plan.take(64 * cut.n_warps *
+                                (block_slabs > group_slabs ? 2 * group_slabs : block_slabs));
+    cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
+    const int32_t block_slots = std::min(call.n_slots, (block_slabs - 1) / matrix.n_tiles + 2);
+    cut.shared.codebooks = plan.take(block_slots * codebook_bytes(matrix.type));
+    cut.shared.maxima = plan.take(128);
+    place_ring(cut, plan, cut.chunk_grains * grain_bytes, block_slabs * cut.n_chunks,
+               tuning.shared_bytes);
+    return cut;
+}
+
+namespace {
+
+int32_t tiles_of_block(const OneToken& call, const OneTokenCut& cut) {
+    return divide_up(call.down.n_tiles, cut.n_blocks / cut.cluster);
+}
+
+// A way to cut down's tiles, with shared memory laid out.
+OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTuning& tuning) {
+    const PackedMatrix& matrix = call.down;
+    const int32_t unit_k = 64 * blocks_of_grain(matrix.type) * cut.chunk_grains;
+    const int32_t n_units = divide_up(call.n_slots * cut.n_chunks, cut.cluster);
+    const int32_t fits = std::max(1, tuning.h_bytes / (2 * unit_k));
+    cut.pass_units = n_units <= fits ? n_units
+                                     : std::max(1, fits / cut.n_warps) * cut.n_warps;
+    cut.chunk_reciprocal =
+        static_cast<uint32_t>(((uint64_t{1} << 31) + cut.n_chunks - 1) / cut.n_chunks);
+    const int32_t n_tiles = tiles_of_block(call, cut);
+    SharedPlan plan;
+    cut.shared.zeros = plan.take(128);
+    cut.shared.x = plan.take(2 * unit_k * std::min(cut.pass_units, n_units));
+    cut.shared.sums = plan.take(64 * cut.n_warps * n_tiles);
+    cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
+    cut.shared.factors = plan.take(8 * most_one_token_slots);
+    cut.shared.biases = plan.take(64 * n_tiles);
+    cut.shared.partial = plan.take(cut.cluster > 1 ? 64 * n_tiles : 0);
+    cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
+    cut.shared.maxima = plan.take(128);
+    place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
+               n_tiles * divide_up(n_units, cut.n_warps), tuning.shared_bytes);
+    return cut;
+}
+
+// Time of a tile in arbitrary units: a warp's chunks one after another, of which about twelve warps
+// can work at full speed; a ring of one stage stands still while its chunk is multiplied.
+double cost_of_tile(const OneToken& call, const OneTokenCut& cut) {
+    const int32_t n_units = divide_up(call.n_slots * cut.n_chunks, cut.cluster);
+    const int32_t rounds = divide_up(n_units, cut.n_warps);
+    const double crowd = std::max(1.0, cut.n_warps / 12.0);
+    const bool stalls = cut.n_stages == 1 && rounds * tiles_of_block(call, cut) > 1;
+    return rounds * (cut.chunk_grains + 1.0) * crowd * (stalls ? 1.5 : 1.0);
+}
+
+// Blocks of the grid, alone or in pairs, whichever leaves fewer of them waiting.
+void choose_cluster(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
+                    OneTokenCut& cut) {
+    const int32_t tiles = call.down.n_tiles;
+    const int32_t pairs = std::min(device.n_sms / 2, tiles);
+    const int32_t alone = std::min(device.n_sms, tiles);
+    const double time_alone = divide_up(tiles, alone);
+    const double time_paired = divide_up(tiles, pairs) * 0.5;
+    const bool paired = tuning.clusters && time_paired * 1.04 < time_alone;
+    cut.cluster = paired ? 2 : 1;
+    cut.n_blocks = paired ? 2 * pairs : alone;
+}
+
+}  // namespace
+
+OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
+                     const OneTokenTuning& tuning) {
+    const int32_t grains = grains_of(call.down);
+    const int32_t grain_bytes = bytes_of_grain(call.down.type);
+    OneTokenCut best;
+    double least = 0;
+    for (int32_t n_chunks = 1; n_chunks <= grains; ++n_chunks) {
+        OneTokenCut cut;
+        cut.chunk_grains = divide_up(grains, n_chunks);
+        cut.n_chunks = divide_up(grains, cut.chunk_grains);
+        if (cut.n_chunks != n_chunks) continue;
+        if (cut.chunk_grains > 1 && cut.chunk_grains * grain_bytes > tuning.chunk_bytes) continue;
+        choose_cluster(device, call, tuning, cut);
+        const int32_t n_units = divide_up(call.n_slots * n_chunks, cut.cluster);
+        for (int32_t warps = std::min(4, n_units);
+             warps <= std::min(tuning.most_down_warps, n_units); ++warps) {
+            cut.n_warps = warps;
+            const OneTokenCut whole = lay_out_down(call, cut, tuning);
+            const double cost = cost_of_tile(call, whole);
+            if (least > 0 && cost >= least) continue;
+            least = cost;
+            best = whole;
+        }
+    }
+    return best;
+}
+
+}  // namespace moe::cuda

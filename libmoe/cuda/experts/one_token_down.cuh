@@ -1,0 +1,233 @@
+// Second kernel of one token: out = sum over slots of weight (down h + bias).
+//
+// Work: tiles of 16 outputs are spread over clusters of one or two blocks. k runs over all slots;
+// a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
+// tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
+// 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
+// 2. weights of the slots and biases; let the next kernel start; wait for the kernel before
+// 3. h of pass_units units to shared memory as operands; block barrier
+// 4. every warp, tile after tile: wait for a chunk, multiply, times the slot's factor, refill
+// 5. steps 3 and 4 again until no units are left; block barrier
+// 6. a thread per output adds the warps' sums; the first block of a cluster adds those of the other
+// The list of slots may be read before the wait because the kernel before waited for its writer.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "libmoe/cuda/device/cluster.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/stream_ring.cuh"
+#include "libmoe/cuda/experts/one_token_parts.cuh"
+
+namespace moe::cuda {
+
+// Units as the kernel counts them: slot after slot, chunk after chunk.
+template <class Raw>
+struct DownUnits {
+    const OneTokenDown& call;
+    const int32_t* table;
+    int32_t slot_grains;
+
+    __device__ __forceinline__ int32_t slot(int32_t unit) const {
+        return static_cast<int32_t>(
+            __umulhi(2 * static_cast<uint32_t>(unit), call.cut.chunk_reciprocal));
+    }
+    __device__ __forceinline__ int32_t chunk(int32_t unit) const {
+        return unit - slot(unit) * call.cut.n_chunks;
+    }
+    __device__ __forceinline__ int32_t grains(int32_t chunk) const {
+        return min(call.cut.chunk_grains, slot_grains - chunk * call.cut.chunk_grains);
+    }
+    // Blocks of 64 k of h before the unit.
+    __device__ __forceinline__ int32_t h_block(int32_t unit) const {
+        return (slot(unit) * slot_grains + chunk(unit) * call.cut.chunk_grains) * Raw::grain;
+    }
+    __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage, int32_t tile,
+                                         int32_t unit) const {
+        const int32_t c = chunk(unit);
+        const int64_t grain = static_cast<int64_t>(tile) * slot_grains + c * call.cut.chunk_grains;
+        const std::byte* from = call.matrix.data +
+                                slot_expert(table[slot(unit)]) * call.matrix.expert_stride +
+                                grain * Raw::grain_bytes;
+        ring.fill(stage, from, static_cast<uint32_t>(grains(c) * Raw::grain_bytes));
+    }
+};
+
+// The copies of one warp in the order of their use: passes, tiles, units.
+struct UnitWalk {
+    int32_t warp, n_warps, pass_units, first_tile, end_tile, end_unit;
+    int32_t pass_begin, pass_end, tile, unit;
+
+    __device__ __forceinline__ bool is_valid() const { return unit < pass_end; }
+    __device__ __forceinline__ void advance() {
+        unit += n_warps;
+        if (unit < pass_end) return;
+        if (++tile == end_tile) {
+            tile = first_tile;
+            pass_begin = pass_end;
+            pass_end = min(pass_begin + pass_units, end_unit);
+        }
+        unit = pass_begin + warp;
+    }
+};
+
+__device__ __forceinline__ float slot_weight(const OneTokenDown& call, int32_t entry) {
+    return call.weight_on_input ? 1.0f : load_global(call.slots.weights + slot_index(entry));
+}
+
+// The biases of one output, weighted.
+__device__ __forceinline__ float bias_sum(const OneTokenDown& call, const int32_t* table,
+                                          int32_t n_slots, int32_t output) {
+    float sum = 0.0f;
+    if (!call.bias) return sum;
+    for (int32_t v = 0; v < n_slots; ++v) {
+        const int64_t expert = slot_expert(table[v]);
+        sum = fmaf(slot_weight(call, table[v]), call.bias[expert * call.width + output], sum);
+    }
+    return sum;
+}
+
+template <class Out>
+__device__ __forceinline__ void store_as(const OneTokenDown& call, int32_t output, float value) {
+    Out* to = static_cast<Out*>(call.out) + output;
+    if (call.accumulate) value += static_cast<float>(*to);
+    *to = static_cast<Out>(value);
+}
+
+__device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t output,
+                                             float value) {
+    if (call.out_type == MOE_TYPE_F32) return store_as<float>(call, output, value);
+    if (call.out_type == MOE_TYPE_BF16) return store_as<__nv_bfloat16>(call, output, value);
+    store_as<__half>(call, output, value);
+}
+
+// n elements of h as operands; returns the power of two that the sums lack.
+template <class Raw>
+__device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
+                                         uint32_t to, float* maxima) {
+    const VectorLoad<1> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
+    return store_operands<Raw>(h, to, maxima);
+}
+
+template <class Raw>
+__global__ void __launch_bounds__(1024, 1)
+    one_token_down(const __grid_constant__ OneTokenDown call) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const OneTokenCut& cut = call.cut;
+    const uint32_t base = shared_address(shared);
+    const int32_t thread = static_cast<int32_t>(threadIdx.x);
+    const int32_t n_threads = static_cast<int32_t>(blockDim.x);
+    const int32_t warp = thread >> 5;
+    const int32_t lane = thread & 31;
+    const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
+    int32_t* table = reinterpret_cast<int32_t*>(shared + cut.shared.slots) +
+                     most_one_token_slots * warp;
+    StreamRing ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
+                    base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
+                    stage_bytes);
+    if (cut.cluster > 1) cluster_arrive();
+
+    const int32_t n_slots = list_slots(call.slots, load_ids(call.slots, lane), lane, table);
+    const int32_t rank = static_cast<int32_t>(blockIdx.x) % cut.cluster;
+    const int32_t cluster = static_cast<int32_t>(blockIdx.x) / cut.cluster;
+    const int32_t n_clusters = static_cast<int32_t>(gridDim.x) / cut.cluster;
+    const int32_t first_tile = cluster * call.matrix.n_tiles / n_clusters;
+    const int32_t end_tile = (cluster + 1) * call.matrix.n_tiles / n_clusters;
+    const int32_t n_units = n_slots * cut.n_chunks;
+    const int32_t first_unit = rank * n_units / cut.cluster;
+    const int32_t end_unit = (rank + 1) * n_units / cut.cluster;
+    const DownUnits<Raw> units{call, table, call.matrix.k / (64 * Raw::grain)};
+    UnitWalk copies{warp,
+                    cut.n_warps,
+                    cut.pass_units,
+                    first_tile,
+                    end_tile,
+                    end_unit,
+                    first_unit,
+                    min(first_unit + cut.pass_units, end_unit),
+                    first_tile,
+                    first_unit + warp};
+    for (int32_t stage = 0; stage < cut.n_stages && copies.is_valid(); ++stage) {
+        if (lane == 0) units.fill(ring, stage, copies.tile, copies.unit);
+        copies.advance();
+    }
+    let_next_kernel_start();
+
+    float* factors = reinterpret_cast<float*>(shared + cut.shared.factors);
+    for (int32_t i = thread; i < 2 * n_slots; i += n_threads) {
+        const int32_t entry = table[i >> 1];
+        factors[i] = slot_weight(call, entry) * Raw::leftover *
+                     global_scale(call.matrix, slot_expert(entry), i & 1);
+    }
+    const int32_t n_outputs = 16 * (end_tile - first_tile);
+    float* const biases = reinterpret_cast<float*>(shared + cut.shared.biases);
+    for (int32_t i = thread; rank == 0 && i < n_outputs; i += n_threads)
+        biases[i] = bias_sum(call, table, n_slots, 16 * first_tile + i);
+    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
+    store_codebooks<Raw>(call.matrix, table, 0, n_slots, shared + cut.shared.codebooks);
+    wait_for_previous_kernel();
+
+    int32_t pass = first_unit;
+    do {
+        const int32_t pass_end = min(pass + cut.pass_units, end_unit);
+        const int32_t h_block = units.h_block(pass);
+        const int32_t n_h = 64 * (units.h_block(pass_end) - h_block);
+        if (pass != first_unit) __syncthreads();
+        const float rescale = store_h<Raw>(call, 64 * h_block, n_h, base + cut.shared.x,
+                                           reinterpret_cast<float*>(shared + cut.shared.maxima));
+        __syncthreads();
+        const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+        for (int32_t tile = first_tile; tile < end_tile; ++tile) {
+            float total[2] = {};
+            for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
+                const uint32_t at = ring.wait();
+                float sum[2] = {};
+                add_chunk<Raw, 1>(at, units.grains(units.chunk(unit)) * Raw::grain,
+                                  units.h_block(unit) - h_block, places, lane,
+                                  base + cut.shared.codebooks +
+                                      units.slot(unit) * codebook_bytes(Raw::type),
+                                  sum);
+                __syncwarp();
+                if (copies.is_valid()) {
+                    if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
+                    copies.advance();
+                }
+                ring.next();
+                const float* factor = factors + 2 * units.slot(unit);
+                total[0] = fmaf(sum[0] * rescale, factor[0], total[0]);
+                total[1] = fmaf(sum[1] * rescale, factor[1], total[1]);
+            }
+            add_quad(total);
+            float* to = sums + 16 * ((tile - first_tile) * cut.n_warps + warp) + (lane >> 2);
+            if ((lane & 3) == 0) {
+                to[0] = pass == first_unit ? total[0] : to[0] + total[0];
+                to[8] = pass == first_unit ? total[1] : to[8] + total[1];
+            }
+        }
+        pass = pass_end;
+    } while (pass < end_unit);
+    __syncthreads();
+
+    const auto sum_of = [&](int32_t i) {
+        return add_warps(sums + 16 * (i >> 4) * cut.n_warps + (i & 15), cut.n_warps);
+    };
+    const float first_sum = thread < n_outputs ? sum_of(thread) : 0.0f;
+    float* const partial = reinterpret_cast<float*>(shared + cut.shared.partial);
+    if (cut.cluster > 1) {
+        cluster_wait();
+        for (int32_t i = thread; rank > 0 && i < n_outputs; i += n_threads)
+            store_in_block(shared_address(partial + i), 0, i == thread ? first_sum : sum_of(i));
+        cluster_arrive();
+        cluster_wait();
+        if (rank > 0) return;
+    }
+    for (int32_t i = thread; i < n_outputs; i += n_threads) {
+        float sum = i == thread ? first_sum : sum_of(i);
+        if (cut.cluster > 1) sum += partial[i];
+        store_output(call, 16 * first_tile + i, sum + biases[i]);
+    }
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,290 @@
+// What the two kernels of one token share: the slots that have a local expert, the vector of operands
+// in shared memory, and the product of a chunk with it.
+#pragma once
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/raw_fragment.cuh"
+#include "libmoe/cuda/experts/one_token_call.hpp"
+
+namespace moe::cuda {
+
+// ---- slots
+
+// Ids of slots lane and lane + 32 as loaded, -1 past the last.
+struct SlotIds {
+    int32_t id[2];
+};
+
+__device__ __forceinline__ SlotIds load_ids(const OneTokenSlots& slots, int32_t lane) {
+    SlotIds ids{{-1, -1}};
+    if (lane < slots.n_slots) ids.id[0] = load_global(slots.ids + lane);
+    if (lane + 32 < slots.n_slots) ids.id[1] = load_global(slots.ids + lane + 32);
+    return ids;
+}
+
+__device__ __forceinline__ int32_t local_expert(const OneTokenSlots& slots, int32_t id) {
+    if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(slots.n_ids)) return -1;
+    const int32_t local = slots.local_of ? load_global(slots.local_of + id) : id;
+    return local < slots.n_local ? local : -1;
+}
+
+// Ids that are neither experts nor -1, by one warp of the call.
+__device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const SlotIds& ids) {
+    const auto is_bad = [&](int32_t id) { return id < -1 || id >= slots.n_ids_all; };
+    const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
+                      __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
+    if (n_bad > 0 && threadIdx.x == 0)
+        report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+}
+
+// Local expert and slot in one number.
+__device__ __forceinline__ int32_t slot_expert(int32_t entry) { return entry >> 6; }
+__device__ __forceinline__ int32_t slot_index(int32_t entry) { return entry & 63; }
+
+// Writes the slots that have an expert here to a warp's table, in order; returns how many.
+__device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const SlotIds& ids,
+                                              int32_t lane, int32_t* table) {
+    int32_t n = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (32 * i >= slots.n_slots) break;
+        const int32_t expert = local_expert(slots, ids.id[i]);
+        const uint32_t present = __ballot_sync(~0u, expert >= 0);
+        const uint32_t below = present & ((1u << lane) - 1);
+        if (expert >= 0) table[n + __popc(below)] = expert << 6 | (lane + 32 * i);
+        n += __popc(present);
+    }
+    __syncwarp();
+    return n;
+}
+
+// ---- vector
+
+// Elements of a vector in 16 bytes.
+__device__ __forceinline__ int32_t elements_of_16(moe_type type) {
+    return type == MOE_TYPE_F32 ? 4 : 8;
+}
+
+__device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
+    if (type == MOE_TYPE_BF16)
+        return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u)};
+    return {f16_value(bits), f16_value(bits >> 16)};
+}
+
+// 16 bytes of the vector, number `piece`, as operands times factor.
+template <class Operand>
+__device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const uint4& bits,
+                                            moe_type type, float factor) {
+    if (type == MOE_TYPE_F32) {
+        store_shared(to + 8 * piece, uint2{Operand::pair(__uint_as_float(bits.x) * factor,
+                                                         __uint_as_float(bits.y) * factor),
+                                           Operand::pair(__uint_as_float(bits.z) * factor,
+                                                         __uint_as_float(bits.w) * factor)});
+        return;
+    }
+    const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
+                         two_values(bits.z, type), two_values(bits.w, type)};
+    store_shared(to + 16 * piece, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
+                                        Operand::pair(v[1].x * factor, v[1].y * factor),
+                                        Operand::pair(v[2].x * factor, v[2].y * factor),
+                                        Operand::pair(v[3].x * factor, v[3].y * factor)});
+}
+
+__device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type type) {
+    float largest = 0.0f;
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 v = type == MOE_TYPE_F32 ? float2{__uint_as_float(words[i]), 0.0f}
+                                              : two_values(words[i], type);
+        largest = fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y)));
+    }
+    return largest;
+}
+
+__device__ __forceinline__ const std::byte* piece_at(const void* from, int32_t piece) {
+    return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(piece);
+}
+
+// A vector on its way to shared memory: the first pieces of every thread are asked for early and
+// wait in registers.
+template <int n_held>
+struct VectorLoad {
+    const void* from;
+    moe_type type;
+    int32_t n_pieces;
+    uint4 held[n_held];
+
+    __device__ __forceinline__ VectorLoad(const void* data, moe_type data_type, int32_t n)
+        : from(data), type(data_type), n_pieces(n / elements_of_16(data_type)) {
+#pragma unroll
+        for (int i = 0; i < n_held; ++i) {
+            const int32_t piece = static_cast<int32_t>(threadIdx.x + i * blockDim.x);
+            if (piece < n_pieces) held[i] = load_global_16(piece_at(from, piece));
+        }
+    }
+
+    // The largest magnitude among this thread's pieces.
+    __device__ __forceinline__ float maximum() const {
+        float largest = 0.0f;
+        int32_t piece = static_cast<int32_t>(threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
+            if (piece < n_pieces) largest = fmaxf(largest, largest_of_piece(held[i], type));
+#pragma unroll 1
+        for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
+            largest = fmaxf(largest,
+                            largest_of_piece(load_global_16(piece_at(from, piece)), type));
+        return largest;
+    }
+
+    template <class Operand>
+    __device__ __forceinline__ void store(uint32_t to, float factor) const {
+        int32_t piece = static_cast<int32_t>(threadIdx.x);
+#pragma unroll
+        for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
+            if (piece < n_pieces) store_piece<Operand>(to, piece, held[i], type, factor);
+#pragma unroll 1
+        for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
+            store_piece<Operand>(to, piece, load_global_16(piece_at(from, piece)), type, factor);
+    }
+};
+
+// 2^exponent.
+__device__ __forceinline__ float power_of_two(int32_t exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
+// The exponent that brings the largest magnitude of all threads to [2^14, 2^15). maxima: one float32
+// per warp; a block barrier lies between two uses of them.
+__device__ __forceinline__ int32_t rebase_exponent(float largest, float* maxima) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, distance));
+    if ((threadIdx.x & 31) == 0) maxima[threadIdx.x >> 5] = largest;
+    __syncthreads();
+    for (uint32_t warp = 0; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, maxima[warp]);
+    const int32_t exponent = 141 - static_cast<int32_t>(__float_as_uint(largest) >> 23);
+    return max(-126, min(exponent, 126));
+}
+
+// Stores a vector as operands; returns the power of two that the sums lack. A block barrier must
+// follow, and must have come after the last use of what lies there.
+template <class Raw, int n_held>
+__device__ __forceinline__ float store_operands(const VectorLoad<n_held>& vector, uint32_t to,
+                                                float* maxima) {
+    if constexpr (!Raw::Operand::rebased) {
+        vector.template store<typename Raw::Operand>(to, power_of_two(Raw::x_exponent));
+        return 1.0f;
+    } else {
+        const int32_t exponent = rebase_exponent(vector.maximum(), maxima);
+        vector.template store<typename Raw::Operand>(to, power_of_two(exponent));
+        return power_of_two(-exponent);
+    }
+}
+
+// ---- codebooks
+
+// The look-up tables of slots [begin, end) of the list. A block barrier must follow.
+template <class Raw>
+__device__ __forceinline__ void store_codebooks(const PackedMatrix& matrix, const int32_t* slots,
+                                                int32_t begin, int32_t end, unsigned char* to) {
+    if constexpr (Raw::has_codebook) {
+        constexpr int32_t entries = 2 * Raw::entries;
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < (end - begin) * entries;
+             i += static_cast<int32_t>(blockDim.x)) {
+            const int64_t expert = slot_expert(slots[begin + i / entries]);
+            std::byte* table = reinterpret_cast<std::byte*>(to) +
+                               i / entries * codebook_bytes(Raw::type);
+            Raw::store_entry(table, i % entries, matrix.codebook + 64 * expert);
+        }
+    }
+}
+
+// ---- product
+
+// Where a lane finds its B of a block of 64 k: those of column n have the 16 k of lane n % 4 of the
+// blocks of parity n / 4; everybody else reads zeros.
+struct OperandPlaces {
+    uint32_t first[2];   // of block 0 as the even and as the odd one
+    uint32_t stride[2];  // bytes from block to block
+
+    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t zeros, int32_t lane) {
+        const int32_t column = lane >> 2;
+#pragma unroll
+        for (int parity = 0; parity < 2; ++parity) {
+            const bool mine = (lane & 3) == (column & 3) && column >> 2 == parity;
+            first[parity] = mine ? x + 128 * parity + 32 * (lane & 3) : zeros + 16;
+            stride[parity] = mine ? 128 : 0;
+        }
+    }
+};
+
+// Adds the product of n blocks, the first of which is `block` of a chunk and `x_block` of x.
+template <class Raw, int n>
+__device__ __forceinline__ void add_blocks(uint32_t chunk, int32_t block, int32_t x_block,
+                                           const OperandPlaces& places, int32_t lane,
+                                           uint32_t table, float (&sum)[2]) {
+    typename Raw::template Words<n> words;
+    Raw::load(words, chunk, block, lane);
+    float c[2][4] = {};
+    float x[4] = {};
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+        const uint32_t at = places.first[i] + x_block * places.stride[i];
+        const uint4 low = load_shared_16(at);
+        const uint4 high = load_shared_16(at + 16);
+        const uint32_t b[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            uint32_t a[4];
+            Raw::step(words, 4 * i + j, table, a);
+            Raw::Operand::multiply(c[j & 1], a, b[2 * j], b[2 * j + 1]);
+            if constexpr (Raw::ones != 0)
+                Raw::Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, b[2 * j],
+                                       b[2 * j + 1]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c[0][i] += c[1][i];
+    if constexpr (Raw::ones != 0) Raw::add(words, c[0], x, sum);
+    else Raw::add(words, c[0], sum);
+}
+
+// Adds the product of a chunk of n_blocks with x from x_block on.
+template <class Raw, int unroll>
+__device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t n_blocks, int32_t x_block,
+                                          const OperandPlaces& places, int32_t lane,
+                                          uint32_t table, float (&sum)[2]) {
+    int32_t block = 0;
+#pragma unroll unroll
+    for (; block + Raw::span <= n_blocks; block += Raw::span)
+        add_blocks<Raw, Raw::span>(chunk, block, x_block + block, places, lane, table, sum);
+    if constexpr (Raw::span == 2 && Raw::grain == 1)
+        if (block < n_blocks)
+            add_blocks<Raw, 1>(chunk, block, x_block + block, places, lane, table, sum);
+}
+
+// The sums of a quad of lanes.
+__device__ __forceinline__ void add_quad(float (&sum)[2]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 1);
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 2);
+    }
+}
+
+// The sum over warps, in their order, of one row of a tile.
+__device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (int32_t warp = 0; warp < n_warps; ++warp) sum += row[16 * warp];
+    return sum;
+}
+
+__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
+                                              int32_t half) {
+    return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
+}
+
+}  // namespace moe::cuda

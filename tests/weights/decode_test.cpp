@@ -1,0 +1,226 @@
+// The vector decoders of the CUDA kernels against the packed layout read bit by bit, on random
+// blocks of every type, and the layout's reading against blocks written down by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "libmoe/cuda/device/decode.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr PackedType all_types[] = {
+    PackedType::f32,       PackedType::f16,       PackedType::bf16,      PackedType::e4m3,
+    PackedType::nvfp4,     PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,
+    PackedType::kbit4,     PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32,
+    PackedType::kbit4_f32, PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k};
+
+bool has_float_scales(PackedType type) {
+    return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && is_kbit(type));
+}
+
+uint16_t random_f16(std::mt19937& random) {
+    return float_to_f16(std::uniform_real_distribution<float>(-0.01f, 0.01f)(random));
+}
+
+// A tile of 256 columns with codes and scales that a real matrix may have.
+struct RandomTile {
+    PackedType type;
+    std::vector<uint32_t> words;
+    float codebook[64];
+
+    RandomTile(PackedType of, uint32_t seed) : type(of), words(tile_bytes(of, 256) / 4) {
+        std::mt19937 random(seed);
+        std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+        for (float& value : codebook) value = uniform(random);
+        for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+        for (int64_t k0 = 0; k0 < 256; k0 += 64) fill_block(random, place_of_block(type, k0, 4));
+    }
+    std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
+
+    void fill_block(std::mt19937& random, BlockPlace place) {
+        std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+        std::byte* codes = at(place.codes);
+        std::byte* scales = at(place.scales);
+        for (int i = 0; i < block_code_bytes(type, 4); ++i) {
+            if (type == PackedType::e4m3 && (codes[i] & std::byte{0x7F}) == std::byte{0x7F}) {
+                codes[i] = std::byte{0x7E};
+            }
+        }
+        for (int i = 0; i < 1024; ++i) {
+            const float value = uniform(random);
+            const uint16_t f16 = random_f16(random);
+            if (type == PackedType::f32) std::memcpy(codes + 4 * i, &value, 4);
+            if (type == PackedType::f16) std::memcpy(codes + 2 * i, &f16, 2);
+            const uint16_t bf16 = float_to_bf16(value);
+            if (type == PackedType::bf16) std::memcpy(codes + 2 * i, &bf16, 2);
+        }
+        for (int i = 0; has_float_scales(type) && i < block_scale_bytes(type, 4) / 4; ++i) {
+            const float value = uniform(random);
+            std::memcpy(scales + 4 * i, &value, 4);
+        }
+        for (int i = 0; type == PackedType::q8_0 && i < 32; ++i) {
+            const uint16_t f16 = random_f16(random);
+            std::memcpy(scales + 2 * i, &f16, 2);
+        }
+        for (int i = 0; type == PackedType::mxfp4 && i < 32; ++i) {
+            scales[i] = static_cast<std::byte>(110 + random() % 18);
+        }
+        for (int i = 0; type == PackedType::q4_k && i < 32; ++i) {
+            const uint16_t f16 = random_f16(random);
+            std::memcpy(scales + 16 * (i / 2) + 2 * (i & 1), &f16, 2);
+        }
+    }
+};
+
+float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
+    const BlockPlace place = place_of_block(tile.type, k0, 4);
+    return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
+                        4, lane, {i / 8, i / 2 % 4, i % 2});
+}
+
+template <PackedType type>
+void expect_floats(RandomTile& tile) {
+    double size = 0;
+    for (int64_t k0 = 0; k0 < 256; k0 += 64) {
+        const BlockPlace place = place_of_block(type, k0, 4);
+        for (int lane = 0; lane < 32; ++lane) {
+            const auto words =
+                Codes<type>::load(tile.at(place.codes), tile.at(place.scales), lane, k0 / 64);
+            float values[32];
+            decode_floats<type>(words, tile.codebook, values);
+            for (int i = 0; i < 32; ++i) {
+                ASSERT_EQ(values[i], expected(tile, k0, lane, i))
+                    << "type " << static_cast<int>(type) << " lane " << lane << " value " << i;
+                size += std::abs(values[i]);
+            }
+        }
+    }
+    EXPECT_GT(size, 0);
+}
+
+template <Operand operand>
+float widen(uint32_t bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    return operand == Operand::bf16 ? bf16_to_float(half) : f16_to_float(half);
+}
+
+template <PackedType type, Operand operand>
+void expect_operands(RandomTile& tile) {
+    for (int64_t k0 = 0; k0 < 256; k0 += 64) {
+        const BlockPlace place = place_of_block(type, k0, 4);
+        for (int lane = 0; lane < 32; ++lane) {
+            const auto words =
+                Codes<type>::load(tile.at(place.codes), tile.at(place.scales), lane, k0 / 64);
+            uint32_t a[16];
+            decode<operand, type>(words, tile.codebook, a);
+            for (int i = 0; i < 32; ++i) {
+                const float exact = expected(tile, k0, lane, i) / post_scale(type, operand);
+                const float rounded =
+                    round_to_type(exact, operand == Operand::bf16 ? MOE_TYPE_BF16 : MOE_TYPE_F16);
+                const float value = widen<operand>(a[i / 2] >> 16 * (i % 2));
+                ASSERT_EQ(value, rounded)
+                    << "type " << static_cast<int>(type) << " lane " << lane << " value " << i;
+                if (is_e2m1(type)) {
+                    ASSERT_EQ(value, exact);
+                }
+            }
+        }
+    }
+}
+
+TEST(decode, full_blocks_give_the_values_of_the_layout) {
+    for (const PackedType type : all_types) {
+        RandomTile tile(type, 7);
+        with_packed_type(type, [&]<PackedType of>() { expect_floats<of>(tile); });
+    }
+}
+
+TEST(decode, operands_are_the_values_rounded_once) {
+    for (const PackedType type : all_types) {
+        RandomTile tile(type, 8);
+        with_packed_type(type, [&]<PackedType of>() {
+            if constexpr (of != PackedType::f32) {
+                expect_operands<of, Operand::bf16>(tile);
+                expect_operands<of, Operand::f16>(tile);
+            }
+        });
+    }
+}
+
+// Every bit of a block belongs to exactly one code.
+TEST(decode, codes_fill_their_block) {
+    for (const PackedType type : all_types) {
+        for (const int n : {4, 2, 1}) {
+            if (n == 1 && code_bits(type) < 16 && type != PackedType::nvfp4 &&
+                type != PackedType::e4m3) {
+                continue;  // groups of 32: no block of one step
+            }
+            if (n != 4 && type == PackedType::q4_k) continue;
+            std::vector<int> used(8 * block_code_bytes(type, n));
+            for (int i = 0; i < 32 * 8 * n; ++i) {
+                const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
+                for (int b = 0; b < code_bits(type); ++b) {
+                    const int bit = lane_bit(type, n, at, b);
+                    const int lane = i / (8 * n);
+                    ++used[8 * lane_byte(n * code_bits(type), lane, bit / 8) + bit % 8];
+                }
+            }
+            EXPECT_EQ(used, std::vector<int>(used.size(), 1)) << static_cast<int>(type) << ' ' << n;
+        }
+    }
+}
+
+// One code by hand: the lane of rows 5 and 13 and columns 32 to 47; step 1, register 3 is row 13
+// and its columns 38 and 39.
+TEST(decode, nvfp4_by_hand) {
+    alignas(16) std::byte block[576] = {};
+    const int lane = 4 * 5 + 2;
+    const uint32_t word = 0x20102020u;  // 0x2020: bits 13 and 5, -1; 0x2010: bits 13 and 4, -0.5
+    std::memcpy(block + 16 * lane + 4, &word, 4);
+    block[512 + 2 * lane + 1] = std::byte{10 << 3 | 4};  // 1.5
+    const auto value = [&](int parity) {
+        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, 0, 4, lane,
+                            {1, 3, parity});
+    };
+    EXPECT_EQ(value(0), -1.0f * 1.5f);
+    EXPECT_EQ(value(1), -0.5f * 1.5f);
+}
+
+TEST(decode, nvfp4_holds_every_scale) {
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+        Codes<PackedType::nvfp4>::Words words{{0x07u << 6, 0x01u << 6, 0, 0}, byte};
+        uint32_t a[16];
+        decode<Operand::bf16, PackedType::nvfp4>(words, nullptr, a);
+        const float scale = nvfp4_scale(byte);
+        EXPECT_EQ(scale, std::ldexp(1.0f + (byte & 7) / 8.0f, static_cast<int>(byte >> 3) - 10));
+        EXPECT_EQ(widen<Operand::bf16>(a[0]) * 0x1p20f, 6.0f * scale) << byte;
+        EXPECT_EQ(widen<Operand::bf16>(a[4]) * 0x1p20f, 0.5f * scale) << byte;
+        decode<Operand::f16, PackedType::nvfp4>(words, nullptr, a);
+        EXPECT_EQ(widen<Operand::f16>(a[0]) * 0x1p9f, 6.0f * scale) << byte;
+        EXPECT_EQ(widen<Operand::f16>(a[4]) * 0x1p9f, 0.5f * scale) << byte;
+    }
+}
+
+TEST(decode, short_blocks_by_hand) {
+    // bf16, one step: lane 9 (rows 2 and 10, columns 4 to 7), register 2 is row 2, columns 6 and 7.
+    alignas(16) std::byte block[1024] = {};
+    const uint16_t halves[2] = {float_to_bf16(3.0f), float_to_bf16(-7.0f)};
+    std::memcpy(block + 16 * 9 + 8, halves, 4);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 0}), 3.0f);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 1}), -7.0f);
+    // kbit3, two steps: six bytes a lane, 4 then 2. Code 5 at step 1, register 1, odd k: bit 0 in
+    // bit 3 of nibble 5, bits 1 and 2 at 6 of the 16 bits.
+    std::memset(block, 0, sizeof block);
+    const uint32_t word = 8u << 20;
+    const uint16_t rest = 2u << 6;
+    std::memcpy(block + 4 * 9, &word, 4);
+    std::memcpy(block + 128 + 2 * 9, &rest, 2);
+    EXPECT_EQ(read_code(PackedType::kbit3, block, 2, 9, {1, 1, 1}), 5u);
+}
+
+}  // namespace
+}  // namespace moe::cuda
