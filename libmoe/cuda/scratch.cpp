@@ -41,6 +41,14 @@ Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t 
     return rows;
 }
 
+int64_t router_bytes(const Layer& layer, int64_t n_tokens) {
+    LogitsInput input{};
+    input.has_norm = layer.routing.has_router_norm;
+    input.hidden = layer.hidden;
+    input.n_experts_all = layer.n_experts_all();
+    return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
+}
+
 }  // namespace
 
 moe_type operand_type(Family family) {
@@ -87,10 +95,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     chunk_tokens = n;
     row_capacity = most_rows(n_slots, slice.n_local);
     logits = arena.take<float>(n * layer.n_experts_all());
-    logits_scratch = arena.take<std::byte>(
-        layer.routing.has_router_norm || layer.routing.router_input_scale != 1.0f
-            ? n * layer.hidden * 4
-            : 0);
+    logits_scratch = arena.take<std::byte>(router_bytes(layer, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);
     sort_scratch =

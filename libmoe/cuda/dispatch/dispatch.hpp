@@ -54,8 +54,9 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
 // Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of `in`
-// that its index and divisor say (DeviceRows), zero where the index is negative. Rows up to the last
-// one used are written, padding included. width: columns, a multiple of 64.
+// that its index and divisor say (DeviceRows), zero where the index is negative (without one:
+// where rows.slot is). Rows up to the last one used are written, padding included. width: columns, a
+// multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t width;

@@ -33,7 +33,8 @@ constexpr int32_t most_threads = 1024;
 constexpr int32_t small_slots = 4096;
 constexpr int32_t most_local = 4096;
 constexpr int32_t most_runs = 256;
-constexpr int32_t turn_groups = 4;  // groups of 32 slots that a warp takes in one turn
+constexpr int32_t fewest_slots = 2048;  // of a run
+constexpr int32_t turn_groups = 4;      // groups of 32 slots that a warp takes in one turn
 
 // Either rows for the experts' kernels (begin, count, slot, place, tiles) or the public outputs of
 // dispatch (offsets, counts, slot).
@@ -353,7 +354,7 @@ __global__ void __launch_bounds__(most_threads)
 Runs cut_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
     const int64_t even = (n_slots + most_runs - 1) / most_runs;
     Runs runs{};
-    runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, 2048), 1024));
+    runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, fewest_slots), 1024));
     runs.n = static_cast<int32_t>((n_slots + runs.slots - 1) / runs.slots);
     runs.totals = reinterpret_cast<int32_t*>(scratch);
     runs.counts = runs.totals + n_local;
@@ -387,8 +388,9 @@ void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& ta
 
 uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
     if (n_slots <= small_slots) return 0;
-    const Runs runs = cut_runs(n_slots, n_local, nullptr);
-    return static_cast<uint64_t>(n_local) * (static_cast<uint64_t>(runs.n) + 1) * 4;
+    // Does not fall as n_slots grows, as the number of runs does.
+    const int64_t runs = std::min<int64_t>((n_slots + fewest_slots - 1) / fewest_slots, most_runs);
+    return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs + 1) * 4;
 }
 
 void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
