@@ -1,6 +1,6 @@
-// mma.sync.m16n8k16 with 16-bit operands and float32 sums. Lane 4 g + t holds of A rows g, g + 8 and
-// columns 2t, 2t+1, 2t+8, 2t+9; of B those rows of column g; of C rows g (c0, c1) and g + 8 (c2, c3),
-// columns 2t, 2t+1.
+// mma.sync.m16n8k16 with 16-bit operands and float32 sums. Lane 4 g + t holds of A rows g, g + 8
+// and columns 2t, 2t+1, 2t+8, 2t+9; of B those rows of column g; of C rows g (c0, c1) and g + 8
+// (c2, c3), columns 2t, 2t+1.
 #pragma once
 
 #include <cstdint>
