@@ -13,8 +13,8 @@ __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// Stores where block `rank` of the cluster has what lies at this shared address here. Its block must
-// have arrived at a barrier before, and must not have ended.
+// Stores where block `rank` of the cluster has what lies at this shared address here. Its block
+// must have arrived at a barrier before, and must not have ended.
 __device__ __forceinline__ void store_in_block(uint32_t at, uint32_t rank, float value) {
     uint32_t there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));

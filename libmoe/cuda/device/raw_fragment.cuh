@@ -1,8 +1,8 @@
-// From the packed layout in shared memory to A fragments whose scales are applied after the product,
-// for one token: codes become 16-bit pairs without a multiplication, and B is laid out so that
-// column n of the result is the partial sum of columns k of lane n % 4 (16 contiguous k) of block
-// n / 4 of two consecutive blocks of 64 k. A scale then meets its group once per row, in float32.
-// One struct per packed type:
+// From the packed layout in shared memory to A fragments whose scales are applied after the
+// product, for one token: codes become 16-bit pairs without a multiplication, and B is laid out so
+// that column n of the result is the partial sum of columns k of lane n % 4 (16 contiguous k) of
+// block n / 4 of two consecutive blocks of 64 k. A scale then meets its group once per row, in
+// float32. One struct per packed type:
 //   span         blocks of 64 k of one accumulation: 2, or 1 where there are no scales
 //   grain        blocks of 64 k that cannot be parted, grain_bytes their bytes
 //   Operand      Bf16 or F16: the type of the pairs and of x
@@ -131,8 +131,8 @@ __device__ __forceinline__ void add_scaled(const float (&c)[4], float first, flo
     sum[1] = fmaf(c[2] + c[3], second, sum[1]);
 }
 
-// Where a lane's two columns have their scales among `bytes` per row and group of 32 k: behind those
-// of row half 0 lie those of half 1.
+// Where a lane's two columns have their scales among `bytes` per row and group of 32 k: behind
+// those of row half 0 lie those of half 1.
 __device__ __forceinline__ uint32_t scales_of_32(uint32_t block_scales, int32_t lane,
                                                  int32_t bytes) {
     return block_scales + ((lane >> 2) * 2 + (lane & 1)) * 2 * bytes;
@@ -156,7 +156,8 @@ struct RawNvfp4 : RawType<PackedType::nvfp4> {
         words.scales = load_shared_4(at + scales + column_block(lane, n) * grain_bytes +
                                      (lane >> 2) * 8 + (lane & 1) * 4);
 #pragma unroll
-        for (int i = 0; i < n; ++i) words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
+        for (int i = 0; i < n; ++i)
+            words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
     }
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
@@ -200,10 +201,11 @@ struct RawMxfp4 : RawType<PackedType::mxfp4> {
     static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
         const uint32_t at = chunk + block * grain_bytes;
-        words.scales = load_shared_2(
-            scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 1));
+        words.scales =
+            load_shared_2(scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 1));
 #pragma unroll
-        for (int i = 0; i < n; ++i) words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
+        for (int i = 0; i < n; ++i)
+            words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
     }
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
@@ -246,8 +248,8 @@ struct RawE4m3 : RawType<PackedType::e4m3> {
     static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
         const uint32_t at = chunk + block * grain_bytes;
-        words.scales = load_shared_8(at + scales + column_block(lane, n) * grain_bytes +
-                                     (lane & 1) * 8);
+        words.scales =
+            load_shared_8(at + scales + column_block(lane, n) * grain_bytes + (lane & 1) * 8);
         words.ByteCodes<n>::load(at, grain_bytes, lane);
     }
     template <int n>

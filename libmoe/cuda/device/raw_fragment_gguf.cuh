@@ -14,19 +14,19 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
     static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
         const uint32_t at = chunk + block * grain_bytes;
-        words.scales = load_shared_4(
-            scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 2));
+        words.scales =
+            load_shared_4(scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 2));
         words.ByteCodes<n>::load(at, grain_bytes, lane);
     }
-    // The byte under the exponent of 128: without its bit 7 it is 128 + (code & 127), and bit 7 alone
-    // makes 128 or 256, which is what is too much.
+    // The byte under the exponent of 128: without its bit 7 it is 128 + (code & 127), and bit 7
+    // alone makes 128 or 256, which is what is too much.
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t code = __byte_perm(words.word(j, i / 2), 0x43434343u,
-                                              i % 2 ? 0x4342 : 0x4140);
+            const uint32_t code =
+                __byte_perm(words.word(j, i / 2), 0x43434343u, i % 2 ? 0x4342 : 0x4140);
             asm("fma.rn.bf16x2 %0, %1, %2, %3;"
                 : "=r"(a[i])
                 : "r"(code & 0xFF80FF80u), "r"(0xBF80BF80u), "r"(code & 0xFF7FFF7Fu));
@@ -77,8 +77,8 @@ struct RawQ4K : RawType<PackedType::q4_k> {
             const float sum_of_codes = c[2 * half] + c[2 * half + 1];
             const float sum_of_x = x[2 * half] + x[2 * half + 1];
             sum[half] = fmaf(f16_value(head.x) * static_cast<float>(q.x), sum_of_codes, sum[half]);
-            sum[half] = fmaf(-f16_value(head.x >> 16) * static_cast<float>(q.y), sum_of_x,
-                             sum[half]);
+            sum[half] =
+                fmaf(-f16_value(head.x >> 16) * static_cast<float>(q.y), sum_of_x, sum[half]);
         }
     }
 

@@ -1,6 +1,6 @@
 // raw_fragment.cuh for codebook types: values of the codebook, in float16, from tables in shared
-// memory. The table of an expert holds those of rows 0 to 7, then of rows 8 to 15 (2^bits of [2][32]
-// float32 in device memory):
+// memory. The table of an expert holds those of rows 0 to 7, then of rows 8 to 15 (2^bits of
+// [2][32] float32 in device memory):
 //   2 and 3 bits: float16 pairs, entry c + (c' << bits) of the codes c, c' of a register
 //   4 and 5 bits: 32 float16
 #pragma once
@@ -87,8 +87,10 @@ struct RawKbit : RawType<packed> {
                                                 int32_t lane) {
         const uint32_t at = chunk + block * Base::grain_bytes;
         const uint32_t scales = at + Base::scales + column_block(lane, n) * Base::grain_bytes;
-        if constexpr (has_f32_scales(packed)) words.scales = load_shared_8(scales_of_32(scales, lane, 4));
-        else words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
+        if constexpr (has_f32_scales(packed))
+            words.scales = load_shared_8(scales_of_32(scales, lane, 4));
+        else
+            words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
 #pragma unroll
         for (int i = 0; i < n; ++i) words.codes[i].load(at + i * Base::grain_bytes, lane);
     }
@@ -97,8 +99,10 @@ struct RawKbit : RawType<packed> {
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t table,
                                                 uint32_t (&a)[4]) {
         const uint32_t codes = words.codes[j / 4].step(j % 4);
-        if constexpr (pairs) look_up_pairs(codes, table, a);
-        else look_up_single(codes, fifth_bits(words.codes[j / 4], j % 4), table, a);
+        if constexpr (pairs)
+            look_up_pairs(codes, table, a);
+        else
+            look_up_single(codes, fifth_bits(words.codes[j / 4], j % 4), table, a);
     }
 
     template <int n>
@@ -131,8 +135,10 @@ struct RawKbit : RawType<packed> {
 
     // The fifth bits of a step as bit 0 of every nibble.
     static __device__ __forceinline__ uint32_t fifth_bits(const KbitCodes<bits>& codes, int j) {
-        if constexpr (bits == 5) return codes.fifth >> j & 0x11111111u;
-        else return 0;
+        if constexpr (bits == 5)
+            return codes.fifth >> j & 0x11111111u;
+        else
+            return 0;
     }
 
     // Both codes of every other register beside each other.

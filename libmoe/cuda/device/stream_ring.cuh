@@ -1,6 +1,6 @@
 // A warp's own ring of shared memory that bulk copies fill: weights stream through it without a
-// barrier of the block. Item i goes into stage i % n_stages; every lane waits for an item, and after
-// a __syncwarp one lane refills the stage it has been read from.
+// barrier of the block. Item i goes into stage i % n_stages; every lane waits for an item, and
+// after a __syncwarp one lane refills the stage it has been read from.
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
@@ -10,7 +10,8 @@ namespace moe::cuda {
 
 class StreamRing {
   public:
-    // barriers: 8 n_stages bytes, data: n_stages stage_bytes, both of this warp alone. n_stages <= 32.
+    // barriers: 8 n_stages bytes, data: n_stages stage_bytes, both of this warp alone. n_stages
+    // <= 32.
     __device__ StreamRing(uint32_t barriers, uint32_t data, int32_t n_stages, int32_t stage_bytes)
         : barriers_(barriers), data_(data), n_stages_(n_stages), stage_bytes_(stage_bytes) {
         const int32_t lane = static_cast<int32_t>(threadIdx.x) & 31;

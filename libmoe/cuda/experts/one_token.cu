@@ -2,13 +2,13 @@
 //
 // out[n] = sum over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j x, up_j x)).
 // Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any order, of which
-// those without a local expert take no part. x is aligned to 16 bytes. Types of the two matrices may
-// differ. local_of may be null: ids are local then. Sums are float32 in a fixed order.
+// those without a local expert take no part. x is aligned to 16 bytes. Types of the two matrices
+// may differ. local_of may be null: ids are local then. Sums are float32 in a fixed order.
 //
-// Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start while
-// the kernel before it ends. Weights stream through rings of shared memory, one for each warp; scales
-// are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work; this file
-// launches.
+// Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start
+// while the kernel before it ends. Weights stream through rings of shared memory, one for each
+// warp; scales are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work;
+// this file launches.
 #include "libmoe/cuda/experts/one_token_call.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 
@@ -21,8 +21,8 @@ OneTokenSlots slots_of(const OneToken& call) {
 }
 
 OneTokenKernels kernels_of(PackedType type) {
-    for (const auto find : {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32,
-                            one_token_gguf}) {
+    for (const auto find :
+         {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32, one_token_gguf}) {
         const OneTokenKernels kernels = find(type);
         if (kernels.gate_up) return kernels;
     }
@@ -58,7 +58,9 @@ void prepare_kernel(const void* kernel) {
 
 }  // namespace
 
-bool one_token_supports(PackedType type) { return kernels_of(type).gate_up != nullptr; }
+bool one_token_supports(PackedType type) {
+    return kernels_of(type).gate_up != nullptr;
+}
 
 void prepare_one_token() {
     for (auto type = static_cast<int32_t>(PackedType::f32);

@@ -11,16 +11,16 @@ constexpr int32_t most_one_token_shared = 232448;  // bytes of a block on sm_90
 
 // Offsets in the dynamic shared memory of a block, in bytes.
 struct OneTokenShared {
-    int32_t zeros = 0;  // 128 bytes: B of the lanes that take no part
-    int32_t x = 0;      // operands
-    int32_t sums = 0;   // partial sums, float32
-    int32_t slots = 0;  // per warp, [64] int32: local expert * 64 + slot
-    int32_t factors = 0;   // down: [64][2] float32
-    int32_t biases = 0;    // down: weighted biases of the outputs, float32
-    int32_t partial = 0;   // down: sums of the other block of the cluster, float32
-    int32_t codebooks = 0; // per slot that the block meets, codebook_bytes
-    int32_t maxima = 0;    // [32] float32
-    int32_t barriers = 0;  // per warp and stage
+    int32_t zeros = 0;      // 128 bytes: B of the lanes that take no part
+    int32_t x = 0;          // operands
+    int32_t sums = 0;       // partial sums, float32
+    int32_t slots = 0;      // per warp, [64] int32: local expert * 64 + slot
+    int32_t factors = 0;    // down: [64][2] float32
+    int32_t biases = 0;     // down: weighted biases of the outputs, float32
+    int32_t partial = 0;    // down: sums of the other block of the cluster, float32
+    int32_t codebooks = 0;  // per slot that the block meets, codebook_bytes
+    int32_t maxima = 0;     // [32] float32
+    int32_t barriers = 0;   // per warp and stage
     int32_t ring = 0;
     int32_t total = 0;
 };
@@ -33,16 +33,22 @@ MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
     return bits <= 3 ? 2 * 4 << 2 * bits : 2 * 2 * 32;
 }
 
+// n / d = (2 n * reciprocal) >> 32 for n d < 2^31.
+MOE_HOST_DEVICE constexpr uint32_t reciprocal_of(int32_t d) {
+    return (0x80000000u + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d);
+}
+
 // A stage of a warp's ring holds one chunk: up to chunk_grains grains of a tile.
 struct OneTokenCut {
-    int32_t n_blocks = 1;      // of the grid
-    int32_t cluster = 1;       // down: blocks that share their tiles
+    int32_t n_blocks = 1;  // of the grid
+    int32_t cluster = 1;   // down: blocks that share their tiles
     int32_t n_warps = 1;
     int32_t chunk_grains = 1;
-    int32_t n_chunks = 1;      // of a warp's part of a tile; down: of a slot's
+    int32_t n_chunks = 1;  // of a warp's part of a tile; down: of a slot's
     int32_t n_stages = 1;
-    int32_t pass_units = 1;    // down: (slot, chunk) pairs whose h is in shared memory at a time
-    uint32_t chunk_reciprocal = 0;  // down: unit / n_chunks = (2 unit * this) >> 32
+    int32_t pass_units = 1;  // down: (slot, chunk) pairs whose h is in shared memory at a time
+    uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
+    uint32_t chunk_reciprocal = 0;  // of n_chunks
     OneTokenShared shared;
 };
 
@@ -88,9 +94,9 @@ struct OneTokenDown {
 struct OneTokenTuning {
     int32_t gate_up_warps = 8;
     int32_t most_down_warps = 20;
-    int32_t chunk_bytes = 4608;    // at most, where a grain fits
-    int32_t shared_bytes = 115712; // of a block: two of them share an SM
-    int32_t h_bytes = 32768;       // of h in shared memory, at most
+    int32_t chunk_bytes = 4608;     // at most, where a grain fits
+    int32_t shared_bytes = 115712;  // of a block: two of them share an SM
+    int32_t h_bytes = 32768;        // of h in shared memory, at most
     bool clusters = true;
 };
 
@@ -111,6 +117,6 @@ OneTokenKernels one_token_plain(PackedType type);  // one_token_plain.cu: bf16, 
 OneTokenKernels one_token_fp4(PackedType type);    // one_token_fp4.cu: nvfp4, mxfp4
 OneTokenKernels one_token_kbit(PackedType type);
 OneTokenKernels one_token_kbit_f32(PackedType type);
-OneTokenKernels one_token_gguf(PackedType type);   // q8_0, q4_k
+OneTokenKernels one_token_gguf(PackedType type);  // q8_0, q4_k
 
 }  // namespace moe::cuda

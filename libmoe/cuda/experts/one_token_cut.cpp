@@ -1,8 +1,10 @@
 // How the one-token kernels cut a call, from the host's numbers alone:
 // 1. gate and up: warps part k of a tile; a chunk is at most chunk_bytes, stages fill shared memory
-// 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two blocks
+// 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two
+// blocks
 //    where tiles do not divide well by blocks
 #include <algorithm>
+#include <cstdint>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/cuda/experts/one_token_call.hpp"
@@ -12,10 +14,16 @@ namespace {
 
 constexpr int32_t most_stages = 32;
 
-constexpr int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
-constexpr int32_t align_128(int32_t bytes) { return (bytes + 127) / 128 * 128; }
+constexpr int32_t divide_up(int32_t a, int32_t b) {
+    return (a + b - 1) / b;
+}
+constexpr int32_t align_128(int32_t bytes) {
+    return (bytes + 127) / 128 * 128;
+}
 
-int32_t blocks_of_grain(PackedType type) { return type == PackedType::q4_k ? 4 : 1; }
+int32_t blocks_of_grain(PackedType type) {
+    return type == PackedType::q4_k ? 4 : 1;
+}
 int32_t bytes_of_grain(PackedType type) {
     return blocks_of_grain(type) * block_bytes(type, 4);
 }
@@ -47,37 +55,56 @@ void place_ring(OneTokenCut& cut, SharedPlan plan, int32_t stage_bytes, int32_t 
              plan.used, most_one_token_shared);
 }
 
+// Divisions by reciprocals hold below 2^31.
+void check_size(const PackedMatrix& matrix, int32_t n_slots) {
+    if (int64_t{n_slots} * matrix.n_tiles * matrix.n_tiles >= INT64_C(1) << 31)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "one-token kernel: {} slots of {} tiles of 16 rows are too many", n_slots,
+             matrix.n_tiles);
+}
+
+// Gate and up with chunks of at most chunk_bytes.
+OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk_bytes,
+                            const OneTokenTuning& tuning) {
+    const PackedMatrix& matrix = call.gate_up;
+    const int32_t grain_bytes = bytes_of_grain(matrix.type);
+    const int32_t part = divide_up(grains_of(matrix), cut.n_warps);
+    const int32_t fits = std::max(1, chunk_bytes / grain_bytes);
+    cut.chunk_grains = divide_up(part, divide_up(part, fits));
+    if (cut.chunk_grains < std::min(part, fits)) cut.chunk_grains += cut.chunk_grains & 1;
+    cut.n_chunks = divide_up(part, cut.chunk_grains);
+
+    const int32_t slabs = divide_up(call.n_slots * matrix.n_tiles, cut.n_blocks);
+    const int32_t group = 2 * cut.n_warps;
+    const int32_t slots = std::min(call.n_slots, (slabs - 1) / matrix.n_tiles + 2);
+    SharedPlan plan;
+    cut.shared.zeros = plan.take(128);
+    cut.shared.x = plan.take(2 * matrix.k);
+    cut.shared.sums = plan.take(64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
+    cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
+    cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
+    cut.shared.maxima = plan.take(128);
+    place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks,
+               tuning.shared_bytes);
+    return cut;
+}
+
 }  // namespace
 
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning) {
     const PackedMatrix& matrix = call.gate_up;
-    const int32_t grains = grains_of(matrix);
-    const int32_t grain_bytes = bytes_of_grain(matrix.type);
-    const int32_t n_slabs = call.n_slots * matrix.n_tiles;
+    check_size(matrix, call.n_slots);
     OneTokenCut cut;
-    cut.n_blocks = std::min(device.n_sms, n_slabs);
-    cut.n_warps = std::min(tuning.gate_up_warps, grains);
-    const int32_t part = divide_up(grains, cut.n_warps);
-    const int32_t fits = std::max(1, tuning.chunk_bytes / grain_bytes);
-    cut.chunk_grains = divide_up(part, divide_up(part, fits));
-    if (cut.chunk_grains < part && cut.chunk_grains < fits) cut.chunk_grains += cut.chunk_grains & 1;
-    cut.n_chunks = divide_up(part, cut.chunk_grains);
-
-    const int32_t block_slabs = divide_up(n_slabs, cut.n_blocks);
-    const int32_t group_slabs = 2 * cut.n_warps;
-    SharedPlan plan;
-    cut.shared.zeros = plan.take(128);
-    cut.shared.x = plan.take(2 * matrix.k);
-    cut.shared.sums = plan.take(64 * cut.n_warps *
-                                (block_slabs > group_slabs ? 2 * group_slabs : block_slabs));
-    cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
-    const int32_t block_slots = std::min(call.n_slots, (block_slabs - 1) / matrix.n_tiles + 2);
-    cut.shared.codebooks = plan.take(block_slots * codebook_bytes(matrix.type));
-    cut.shared.maxima = plan.take(128);
-    place_ring(cut, plan, cut.chunk_grains * grain_bytes, block_slabs * cut.n_chunks,
-               tuning.shared_bytes);
-    return cut;
+    cut.n_blocks = std::min(device.n_sms, call.n_slots * matrix.n_tiles);
+    cut.n_warps = std::min(tuning.gate_up_warps, grains_of(matrix));
+    cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
+    int32_t bytes = tuning.chunk_bytes;
+    OneTokenCut whole = lay_out_gate_up(call, cut, bytes, tuning);
+    const bool single = call.n_slots * matrix.n_tiles <= cut.n_blocks;
+    while (whole.n_stages == 1 && whole.chunk_grains > 1 && !(single && whole.n_chunks == 1))
+        whole = lay_out_gate_up(call, cut, bytes /= 2, tuning);
+    return whole;
 }
 
 namespace {
@@ -92,10 +119,8 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     const int32_t unit_k = 64 * blocks_of_grain(matrix.type) * cut.chunk_grains;
     const int32_t n_units = divide_up(call.n_slots * cut.n_chunks, cut.cluster);
     const int32_t fits = std::max(1, tuning.h_bytes / (2 * unit_k));
-    cut.pass_units = n_units <= fits ? n_units
-                                     : std::max(1, fits / cut.n_warps) * cut.n_warps;
-    cut.chunk_reciprocal =
-        static_cast<uint32_t>(((uint64_t{1} << 31) + cut.n_chunks - 1) / cut.n_chunks);
+    cut.pass_units = n_units <= fits ? n_units : std::max(1, fits / cut.n_warps) * cut.n_warps;
+    cut.chunk_reciprocal = reciprocal_of(cut.n_chunks);
     const int32_t n_tiles = tiles_of_block(call, cut);
     SharedPlan plan;
     cut.shared.zeros = plan.take(128);

@@ -30,8 +30,7 @@ struct DownUnits {
     int32_t slot_grains;
 
     __device__ __forceinline__ int32_t slot(int32_t unit) const {
-        return static_cast<int32_t>(
-            __umulhi(2 * static_cast<uint32_t>(unit), call.cut.chunk_reciprocal));
+        return divide(unit, call.cut.chunk_reciprocal);
     }
     __device__ __forceinline__ int32_t chunk(int32_t unit) const {
         return unit - slot(unit) * call.cut.n_chunks;
@@ -106,7 +105,7 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
 template <class Raw>
 __device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
                                          uint32_t to, float* maxima) {
-    const VectorLoad<1> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
+    const VectorLoad<0> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
     return store_operands<Raw>(h, to, maxima);
 }
 
@@ -121,8 +120,8 @@ __global__ void __launch_bounds__(1024, 1)
     const int32_t warp = thread >> 5;
     const int32_t lane = thread & 31;
     const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
-    int32_t* table = reinterpret_cast<int32_t*>(shared + cut.shared.slots) +
-                     most_one_token_slots * warp;
+    int32_t* table =
+        reinterpret_cast<int32_t*>(shared + cut.shared.slots) + most_one_token_slots * warp;
     StreamRing ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
                     base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
                     stage_bytes);
@@ -138,16 +137,10 @@ __global__ void __launch_bounds__(1024, 1)
     const int32_t first_unit = rank * n_units / cut.cluster;
     const int32_t end_unit = (rank + 1) * n_units / cut.cluster;
     const DownUnits<Raw> units{call, table, call.matrix.k / (64 * Raw::grain)};
-    UnitWalk copies{warp,
-                    cut.n_warps,
-                    cut.pass_units,
-                    first_tile,
-                    end_tile,
-                    end_unit,
-                    first_unit,
-                    min(first_unit + cut.pass_units, end_unit),
-                    first_tile,
-                    first_unit + warp};
+    UnitWalk copies{
+        warp,       cut.n_warps,      cut.pass_units, first_tile,
+        end_tile,   end_unit,         first_unit,     min(first_unit + cut.pass_units, end_unit),
+        first_tile, first_unit + warp};
     for (int32_t stage = 0; stage < cut.n_stages && copies.is_valid(); ++stage) {
         if (lane == 0) units.fill(ring, stage, copies.tile, copies.unit);
         copies.advance();
@@ -184,11 +177,11 @@ __global__ void __launch_bounds__(1024, 1)
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
                 const uint32_t at = ring.wait();
                 float sum[2] = {};
-                add_chunk<Raw, 1>(at, units.grains(units.chunk(unit)) * Raw::grain,
-                                  units.h_block(unit) - h_block, places, lane,
-                                  base + cut.shared.codebooks +
-                                      units.slot(unit) * codebook_bytes(Raw::type),
-                                  sum);
+                add_chunk<Raw, 1>(
+                    at, units.grains(units.chunk(unit)) * Raw::grain, units.h_block(unit) - h_block,
+                    places, lane,
+                    base + cut.shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type),
+                    sum);
                 __syncwarp();
                 if (copies.is_valid()) {
                     if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);

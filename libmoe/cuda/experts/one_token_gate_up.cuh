@@ -1,4 +1,5 @@
-// First kernel of one token: h[v][feature] = act(gate, up) for the slots v that have an expert here.
+// First kernel of one token: h[v][feature] = act(gate, up) for the slots v that have an expert
+// here.
 //
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
 // the grid, one per SM. Inside a block every warp owns the same part of k of every slab.
@@ -22,23 +23,25 @@ namespace moe::cuda {
 // The chunks of a warp, slab after slab.
 template <class Raw>
 struct SlabChunks {
-    const PackedMatrix& matrix;
+    const OneTokenGateUp& call;
     const int32_t* table;
     int32_t first_slab;
     int32_t first_grain;
     int32_t n_grains;  // of a slab
     int32_t chunk_grains;
     int32_t n_chunks;  // of a slab
+    uint32_t chunk_reciprocal;
 
     __device__ __forceinline__ int32_t grains(int32_t chunk) const {
         return min(chunk_grains, n_grains - chunk * chunk_grains);
     }
     __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage,
                                          int32_t item) const {
-        const int32_t slab_of_block = item / n_chunks;
+        const PackedMatrix& matrix = call.matrix;
+        const int32_t slab_of_block = divide(item, chunk_reciprocal);
         const int32_t chunk = item - slab_of_block * n_chunks;
         const int32_t slab = first_slab + slab_of_block;
-        const int32_t slot = slab / matrix.n_tiles;
+        const int32_t slot = divide(slab, call.cut.tile_reciprocal);
         const int64_t tile = slab - slot * matrix.n_tiles;
         const std::byte* from = matrix.data + slot_expert(table[slot]) * matrix.expert_stride +
                                 tile * (matrix.k / (64 * Raw::grain)) * Raw::grain_bytes +
@@ -56,7 +59,7 @@ struct RowFinish {
 
 __device__ __forceinline__ RowFinish row_finish(const OneTokenGateUp& call, const int32_t* table,
                                                 int32_t slab, int32_t row, float leftover) {
-    const int32_t slot = slab / call.matrix.n_tiles;
+    const int32_t slot = divide(slab, call.cut.tile_reciprocal);
     const int32_t tile = slab - slot * call.matrix.n_tiles;
     const int32_t entry = table[slot];
     const int32_t expert = slot_expert(entry);
@@ -66,8 +69,7 @@ __device__ __forceinline__ RowFinish row_finish(const OneTokenGateUp& call, cons
     const float* bias = is_gate ? call.gate_bias : call.up_bias;
     RowFinish finish;
     finish.factor = leftover * global_scale(call.matrix, expert, row >> 3);
-    if (call.weight_on_input)
-        finish.factor *= load_global(call.slots.weights + slot_index(entry));
+    if (call.weight_on_input) finish.factor *= load_global(call.slots.weights + slot_index(entry));
     finish.bias = bias ? bias[static_cast<int64_t>(expert) * call.intermediate + feature] : 0.0f;
     finish.at = slot * call.intermediate + feature;
     return finish;
@@ -94,8 +96,8 @@ __global__ void __launch_bounds__(640, 1)
     const int32_t warp = thread >> 5;
     const int32_t lane = thread & 31;
     const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
-    int32_t* table = reinterpret_cast<int32_t*>(shared + cut.shared.slots) +
-                     most_one_token_slots * warp;
+    int32_t* table =
+        reinterpret_cast<int32_t*>(shared + cut.shared.slots) + most_one_token_slots * warp;
     StreamRing ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
                     base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
                     stage_bytes);
@@ -113,8 +115,10 @@ __global__ void __launch_bounds__(640, 1)
     const int32_t first_grain = warp * grains / cut.n_warps;
     const int32_t n_grains = (warp + 1) * grains / cut.n_warps - first_grain;
     const int32_t n_chunks = (n_grains + cut.chunk_grains - 1) / cut.chunk_grains;
-    const SlabChunks<Raw> chunks{call.matrix, table,           first,   first_grain,
-                                 n_grains,    cut.chunk_grains, n_chunks};
+    const SlabChunks<Raw> chunks{call,     table,
+                                 first,    first_grain,
+                                 n_grains, cut.chunk_grains,
+                                 n_chunks, reciprocal_of(n_chunks)};
     const int32_t n_items = (last - first) * n_chunks;
     if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, lane);
     let_next_kernel_start();
@@ -125,11 +129,11 @@ __global__ void __launch_bounds__(640, 1)
     if (first + (thread >> 4) < last)
         finish = row_finish(call, table, first + (thread >> 4), row, Raw::leftover);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
-    const int32_t first_slot = first / call.matrix.n_tiles;
-    const int32_t end_slot = first < last ? (last - 1) / call.matrix.n_tiles + 1 : first_slot;
+    const int32_t first_slot = divide(first, cut.tile_reciprocal);
+    const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
     store_codebooks<Raw>(call.matrix, table, first_slot, end_slot, shared + cut.shared.codebooks);
-    const float rescale = store_operands<Raw>(
-        x, base + cut.shared.x, reinterpret_cast<float*>(shared + cut.shared.maxima));
+    const float rescale = store_operands<Raw>(x, base + cut.shared.x,
+                                              reinterpret_cast<float*>(shared + cut.shared.maxima));
     __syncthreads();
 
     const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
@@ -143,7 +147,8 @@ __global__ void __launch_bounds__(640, 1)
             float sum[2] = {};
             uint32_t codebook = base + cut.shared.codebooks;
             if constexpr (Raw::has_codebook)
-                codebook += (slab / call.matrix.n_tiles - first_slot) * codebook_bytes(Raw::type);
+                codebook +=
+                    (divide(slab, cut.tile_reciprocal) - first_slot) * codebook_bytes(Raw::type);
             for (int32_t chunk = 0; chunk < n_chunks; ++chunk, ++item) {
                 const uint32_t at = ring.wait();
                 add_chunk<Raw, 2>(at, chunks.grains(chunk) * Raw::grain,

@@ -1,5 +1,5 @@
-// The one-token kernels of codebook types with scales of one byte. Contracts: one_token_gate_up.cuh,
-// one_token_down.cuh.
+// The one-token kernels of codebook types with scales of one byte. Contracts:
+// one_token_gate_up.cuh, one_token_down.cuh.
 #include "libmoe/cuda/device/raw_fragment_kbit.cuh"
 #include "libmoe/cuda/experts/one_token_kernels.cuh"
 

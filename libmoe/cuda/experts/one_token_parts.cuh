@@ -1,5 +1,5 @@
-// What the two kernels of one token share: the slots that have a local expert, the vector of operands
-// in shared memory, and the product of a chunk with it.
+// What the two kernels of one token share: the slots that have a local expert, the vector of
+// operands in shared memory, and the product of a chunk with it.
 #pragma once
 
 #include "libmoe/cuda/device/call.cuh"
@@ -7,6 +7,11 @@
 #include "libmoe/cuda/experts/one_token_call.hpp"
 
 namespace moe::cuda {
+
+// n / d for n d < 2^31, given reciprocal_of(d): divisions by run-time numbers are too slow here.
+__device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
+    return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
+}
 
 // ---- slots
 
@@ -38,8 +43,12 @@ __device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const
 }
 
 // Local expert and slot in one number.
-__device__ __forceinline__ int32_t slot_expert(int32_t entry) { return entry >> 6; }
-__device__ __forceinline__ int32_t slot_index(int32_t entry) { return entry & 63; }
+__device__ __forceinline__ int32_t slot_expert(int32_t entry) {
+    return entry >> 6;
+}
+__device__ __forceinline__ int32_t slot_index(int32_t entry) {
+    return entry & 63;
+}
 
 // Writes the slots that have an expert here to a warp's table, in order; returns how many.
 __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const SlotIds& ids,
@@ -76,10 +85,11 @@ template <class Operand>
 __device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const uint4& bits,
                                             moe_type type, float factor) {
     if (type == MOE_TYPE_F32) {
-        store_shared(to + 8 * piece, uint2{Operand::pair(__uint_as_float(bits.x) * factor,
-                                                         __uint_as_float(bits.y) * factor),
-                                           Operand::pair(__uint_as_float(bits.z) * factor,
-                                                         __uint_as_float(bits.w) * factor)});
+        store_shared(
+            to + 8 * piece,
+            uint2{
+                Operand::pair(__uint_as_float(bits.x) * factor, __uint_as_float(bits.y) * factor),
+                Operand::pair(__uint_as_float(bits.z) * factor, __uint_as_float(bits.w) * factor)});
         return;
     }
     const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
@@ -113,7 +123,7 @@ struct VectorLoad {
     const void* from;
     moe_type type;
     int32_t n_pieces;
-    uint4 held[n_held];
+    uint4 held[n_held > 0 ? n_held : 1];
 
     __device__ __forceinline__ VectorLoad(const void* data, moe_type data_type, int32_t n)
         : from(data), type(data_type), n_pieces(n / elements_of_16(data_type)) {
@@ -133,8 +143,7 @@ struct VectorLoad {
             if (piece < n_pieces) largest = fmaxf(largest, largest_of_piece(held[i], type));
 #pragma unroll 1
         for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
-            largest = fmaxf(largest,
-                            largest_of_piece(load_global_16(piece_at(from, piece)), type));
+            largest = fmaxf(largest, largest_of_piece(load_global_16(piece_at(from, piece)), type));
         return largest;
     }
 
@@ -155,8 +164,8 @@ __device__ __forceinline__ float power_of_two(int32_t exponent) {
     return __int_as_float((exponent + 127) << 23);
 }
 
-// The exponent that brings the largest magnitude of all threads to [2^14, 2^15). maxima: one float32
-// per warp; a block barrier lies between two uses of them.
+// The exponent that brings the largest magnitude of all threads to [2^14, 2^15). maxima: one
+// float32 per warp; a block barrier lies between two uses of them.
 __device__ __forceinline__ int32_t rebase_exponent(float largest, float* maxima) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
@@ -194,8 +203,8 @@ __device__ __forceinline__ void store_codebooks(const PackedMatrix& matrix, cons
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < (end - begin) * entries;
              i += static_cast<int32_t>(blockDim.x)) {
             const int64_t expert = slot_expert(slots[begin + i / entries]);
-            std::byte* table = reinterpret_cast<std::byte*>(to) +
-                               i / entries * codebook_bytes(Raw::type);
+            std::byte* table =
+                reinterpret_cast<std::byte*>(to) + i / entries * codebook_bytes(Raw::type);
             Raw::store_entry(table, i % entries, matrix.codebook + 64 * expert);
         }
     }
@@ -247,15 +256,17 @@ __device__ __forceinline__ void add_blocks(uint32_t chunk, int32_t block, int32_
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) c[0][i] += c[1][i];
-    if constexpr (Raw::ones != 0) Raw::add(words, c[0], x, sum);
-    else Raw::add(words, c[0], sum);
+    if constexpr (Raw::ones != 0)
+        Raw::add(words, c[0], x, sum);
+    else
+        Raw::add(words, c[0], sum);
 }
 
 // Adds the product of a chunk of n_blocks with x from x_block on.
 template <class Raw, int unroll>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t n_blocks, int32_t x_block,
-                                          const OperandPlaces& places, int32_t lane,
-                                          uint32_t table, float (&sum)[2]) {
+                                          const OperandPlaces& places, int32_t lane, uint32_t table,
+                                          float (&sum)[2]) {
     int32_t block = 0;
 #pragma unroll unroll
     for (; block + Raw::span <= n_blocks; block += Raw::span)
