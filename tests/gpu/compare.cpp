@@ -131,13 +131,14 @@ Result Pair::check(const Forward& call, const std::string& what) const {
 void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
                    const std::string& what) const {
     const std::string where = what + text(", T %ld", static_cast<long>(call.n_tokens));
-    std::vector<char> counts(static_cast<size_t>(call.n_tokens), 1);
-    for (int64_t t = call.n_live(); t < call.n_tokens; ++t) counts[static_cast<size_t>(t)] = 0;
+    std::vector<char> counts(static_cast<size_t>(call.n_live()), 1);
+    counts.resize(static_cast<size_t>(call.n_tokens), 0);
     if (call.routing == MOE_ROUTING_COMPUTE && call.wants_routing) {
         const std::vector<char> decided = decided_tokens(reference, call, wanted);
         for (size_t t = 0; t < counts.size(); ++t) counts[t] = counts[t] && decided[t];
     }
-    if (call.wants_routing && call.n_live()) measure_routing(*this, got, wanted, counts, where);
+    if (call.wants_routing && call.n_live())
+        measure_routing(*this, got, wanted, counts, call.n_live(), where);
     if (call.n_live() && call.base.empty()) {
         Floats live(wanted.out.begin(),
                     wanted.out.begin() + static_cast<ptrdiff_t>(wanted.out.size()) /
@@ -191,13 +192,14 @@ std::vector<char> decided_tokens(const Side& reference, const Forward& call,
 }
 
 void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
-                     const std::vector<char>& decided, const std::string& what) {
-    const auto k = static_cast<size_t>(pair.desc().top_k), T = decided.size();
-    const size_t n_columns = T ? wanted.logits.size() / T : 0;
+                     const std::vector<char>& decided, int64_t n_live, const std::string& what) {
+    const auto k = static_cast<size_t>(pair.desc().top_k), T = static_cast<size_t>(n_live);
+    const size_t n_columns = wanted.logits.size() / decided.size();
     size_t n_left_out = 0, n_wrong = 0;
     double worst = 0, largest = 1;
-    for (const float z : wanted.logits)
-        if (std::isfinite(z)) largest = std::max(largest, static_cast<double>(std::fabs(z)));
+    for (size_t i = 0; i < T * n_columns; ++i)
+        if (const float z = wanted.logits[i]; std::isfinite(z))
+            largest = std::max(largest, static_cast<double>(std::fabs(z)));
     for (size_t t = 0; t < T; ++t) {
         n_left_out += !decided[t];
         if (!decided[t]) continue;

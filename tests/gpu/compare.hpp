@@ -51,9 +51,9 @@ class Pair {
 // Tokens that a rounding of the logits cannot send elsewhere: their ids stay when every chosen logit
 // falls and every other rises by half of the smallest gap that counts, 1e-5 of the largest logit.
 std::vector<char> decided_tokens(const Side& reference, const Forward& call, const Result& wanted);
-// The routing of the subject against the reference's, where it is decided.
+// The routing of the subject's first n_live tokens against the reference's, where it is decided.
 void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
-                     const std::vector<char>& decided, const std::string& what);
+                     const std::vector<char>& decided, int64_t n_live, const std::string& what);
 
 // Calls use(pair) for the plan as chosen, then once with every other candidate of the stage forced
 // that applies.

@@ -49,6 +49,13 @@ class CudaDevice : public Device {
     CudaDevice() {
         check(cudaSetDevice(0), "cudaSetDevice");
         check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+        void* entry = nullptr;
+        cudaDriverEntryPointQueryResult found{};
+        check(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 12000, cudaEnableDefault,
+                                               &found),
+              "cudaGetDriverEntryPointByVersion");
+        if (!entry) throw Failure("the driver has no cuCtxGetCurrent");
+        get_current_ = reinterpret_cast<CUresult (*)(CUcontext*)>(entry);
     }
     ~CudaDevice() override { cudaStreamDestroy(copies_); }
 
@@ -104,15 +111,8 @@ class CudaDevice : public Device {
     }
     void make_current(int index) override { check(cudaSetDevice(index), "cudaSetDevice"); }
     void* current_context() override {
-        using Get = CUresult (*)(CUcontext*);
-        void* entry = nullptr;
-        cudaDriverEntryPointQueryResult found{};
-        check(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 12000, cudaEnableDefault,
-                                               &found),
-              "cudaGetDriverEntryPointByVersion");
         CUcontext context = nullptr;
-        if (!entry || reinterpret_cast<Get>(entry)(&context) != CUDA_SUCCESS)
-            throw Failure("cuCtxGetCurrent failed");
+        if (get_current_(&context) != CUDA_SUCCESS) throw Failure("cuCtxGetCurrent failed");
         return context;
     }
 
@@ -127,6 +127,7 @@ class CudaDevice : public Device {
     }
 
     cudaStream_t copies_ = nullptr;
+    CUresult (*get_current_)(CUcontext*) = nullptr;  // found here: a thread may have no context
 };
 
 }  // namespace

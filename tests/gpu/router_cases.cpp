@@ -41,7 +41,8 @@ void check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed
     const Result got = as_result(route(pair.subject, call));
     const Result wanted = as_result(route(pair.reference, call));
     note_kernel(pair, n_tokens);
-    measure_routing(pair, got, wanted, decided_tokens(pair.reference, same, wanted), "from x");
+    measure_routing(pair, got, wanted, decided_tokens(pair.reference, same, wanted), n_tokens,
+                    "from x");
 }
 
 int64_t most_ulps(const Floats& got, const Floats& wanted) {

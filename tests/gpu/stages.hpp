@@ -10,7 +10,7 @@ struct Route {
     moe_routing routing = MOE_ROUTING_COMPUTE;
     Floats x, router_input, logits;
     Ids ids, token_ids;
-    std::optional<int32_t> n_tokens_device;
+    std::optional<int32_t> n_tokens_device = std::nullopt;
     bool wants_logits = true;
 };
 struct Routed {
@@ -23,10 +23,10 @@ struct Dispatch {
     int64_t n_tokens = 0;
     Ids ids;
     int32_t block_rows = 0;
-    std::vector<int32_t> expert_map;
+    std::vector<int32_t> expert_map = {};
     int32_t n_local = 0;
     moe_type ids_type = MOE_TYPE_I32;
-    std::optional<int32_t> n_tokens_device;
+    std::optional<int32_t> n_tokens_device = std::nullopt;
 };
 struct Dispatched {
     Ids offsets, counts;
