@@ -117,7 +117,8 @@ void add_unpermute(CaseList& list) {
         });
 }
 
-// Every token through identity weights of one: its own row comes back, to the bit.
+// Every token k times with equal weights that add up to one: its own row comes back, to the bit where
+// the output is rounded.
 void check_round_trip(const Pair& pair, int64_t n_tokens) {
     const int64_t k = pair.desc().top_k, H = pair.desc().hidden;
     const Ids ids = as_ids(random_ids(n_tokens, pair.desc().top_k, pair.desc().n_experts, 5));
@@ -128,13 +129,15 @@ void check_round_trip(const Pair& pair, int64_t n_tokens) {
     call.n_tokens = n_tokens;
     call.row_ids = order.row_ids;
     call.ids = ids;
-    // A power of two each, so that the sum is exact.
     call.weights.assign(static_cast<size_t>(n_tokens * k), 1.0f / static_cast<float>(k));
     for (const int32_t slot : order.row_ids) {
         const auto row = x.begin() + slot / k * H;
         call.rows.insert(call.rows.end(), row, row + H);
     }
-    pair.context.expect(combine(pair.subject, call) == x, "the round trip changes x");
+    const Floats got = combine(pair.subject, call);
+    if (pair.spec.numbers.out != MOE_TYPE_F32)
+        pair.context.expect(got == x, "the round trip changes x");
+    pair.context.measure("round trip", worst_row(got, x, H), 1e-6);
     note_kernels(pair, n_tokens);
 }
 

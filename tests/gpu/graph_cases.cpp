@@ -71,7 +71,7 @@ void add_replays(CaseList& list) {
                          in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
                              PairSpec spec = spec_of(format, numbers, 64);
                              if (format[0] == 'q') spec.layer.desc.intermediate = 256;
-                             const int n = context.device.is_cuda() ? 1000 : 50;
+                             const int n = context.device.is_cuda() ? 1000 : 20;
                              with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
                                                [&](const Pair& pair) {
                                                    check_replays(pair, T, routed, n);
@@ -140,7 +140,7 @@ struct Lane {
 void check_streams(Context& context) {
     const Pair pair(context, spec_of("bf16", bf16, 200));
     Lane a(pair, 200, 1), b(pair, 3, 2), c(pair, 1, 3);
-    for (int round = 0; round < 50; ++round) {
+    for (int round = 0; round < 30; ++round) {
         for (Lane* lane : {&a, &b, &c}) lane->start();
         for (Lane* lane : {&a, &b, &c})
             context.expect(lane->is_right(), text("round %d has other bits", round));
@@ -157,7 +157,7 @@ void check_threads(Context& context) {
     for (size_t i = 0; i < lanes.size(); ++i)
         threads.emplace_back([&, i] {
             try {
-                for (int round = 0; round < 40; ++round) {
+                for (int round = 0; round < 20; ++round) {
                     lanes[i]->start();
                     if (!lanes[i]->is_right()) throw Failure(text("round %d: other bits", round));
                 }
@@ -187,7 +187,7 @@ void check_capture_in_threads(Context& context) {
             error = failure.what();
         }
     });
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 20; ++i) {
         runs.start();
         context.expect(runs.is_right(), "the running call has other bits");
     }

@@ -35,17 +35,20 @@ struct Partition {
 };
 
 std::vector<Partition> partitions(int32_t n_experts, int32_t features) {
-    moe_slice corner = experts_from(0, n_experts / 2);
-    corner.has_intermediate_range = 1;
-    corner.intermediate_count = features / 2;
-    moe_slice rest = corner;
-    rest.intermediate_begin = features / 2;
+    std::vector<moe_slice> quarters;
+    for (const int32_t expert : {0, n_experts / 2})
+        for (const int32_t feature : {0, features / 2}) {
+            quarters.push_back(experts_from(expert, n_experts / 2));
+            quarters.back().has_intermediate_range = 1;
+            quarters.back().intermediate_begin = feature;
+            quarters.back().intermediate_count = features / 2;
+        }
     return {
         {"whole", {whole()}},
         {"experts", {experts_from(0, 3), experts_from(3, n_experts - 3)}},
         {"features", {features_from(0, features / 4), features_from(features / 4, features / 4),
                       features_from(features / 2, features / 2)}},
-        {"both", {corner, rest, experts_from(n_experts / 2, n_experts - n_experts / 2)}},
+        {"both", quarters},
     };
 }
 
