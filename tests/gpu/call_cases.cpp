@@ -1,0 +1,246 @@
+// The arguments of moe_forward: ways to route, strides, addresses, types of ids and weights, true
+// numbers of tokens on the device, maps, accumulation, small workspaces and odd numbers of tokens.
+#include <algorithm>
+#include <cmath>
+
+#include "compare.hpp"
+#include "layer_kinds.hpp"
+
+namespace moe_gpu {
+namespace {
+
+PairSpec spec_of(const Numbers& numbers, int64_t max_tokens,
+                 const moe_layer_desc& desc = rich_layer(128, 80, 10, 3)) {
+    PairSpec spec;
+    spec.layer.desc = desc;
+    spec.numbers = numbers;
+    spec.max_tokens = max_tokens;
+    return spec;
+}
+
+using Run = void (*)(const Pair&);
+
+void add(CaseList& list, const char* name, const PairSpec& spec, Run run) {
+    list.add(text("call/%s/%s", name, spec.numbers.name), Extent::smoke,
+             [=](Context& context) { run(Pair(context, spec)); });
+}
+
+// Logits, ids and both, given back, give what the router gave.
+void check_routings(const Pair& pair) {
+    for (const int64_t T : {1, 70}) {
+        Forward call = pair.call(T);
+        const Result first = pair.check(call, "compute");
+        call.routing = MOE_ROUTING_LOGITS;
+        call.logits = first.logits;
+        pair.context.expect(pair.check(call, "logits").bits == first.bits, "logits: other bits");
+        call.routing = MOE_ROUTING_IDS;
+        call.ids.assign(first.ids.begin(), first.ids.end());
+        pair.context.expect(pair.check(call, "ids, logits").bits == first.bits, "ids: other bits");
+        call.logits.clear();
+        pair.context.expect(pair.check(call, "ids, x").bits == first.bits, "ids, x: other bits");
+        call.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+        call.weights = first.weights;
+        pair.context.expect(pair.check(call, "ids and weights").bits == first.bits,
+                            "ids and weights: other bits");
+        call.wants_routing = false;
+        pair.context.expect(pair.check(call, "bare").bits == first.bits,
+                            "without optional outputs: other bits");
+    }
+}
+
+void check_strides(const Pair& pair) {
+    for (const int64_t T : {1, 37}) {
+        Forward call = pair.routed_call(T);
+        const Result dense = pair.check(call, "dense");
+        const int64_t H = pair.desc().hidden;
+        for (const int64_t extra : {1, 3, 8, 64}) {
+            call.x_place.stride = H + extra;
+            call.out_place.stride = H + 2 * extra;
+            call.ids_place.stride = pair.desc().top_k + extra;
+            call.weights_place.stride = pair.desc().top_k + 1 + extra;
+            pair.context.expect(pair.check(call, "strided").bits == dense.bits,
+                                text("stride + %ld: other bits", static_cast<long>(extra)));
+        }
+    }
+}
+
+// Pointers aligned as their type and no more.
+void check_addresses(const Pair& pair) {
+    for (const int64_t T : {1, 37}) {
+        Forward call = pair.routed_call(T);
+        const Result aligned = pair.check(call, "aligned");
+        for (const int64_t shift : {1, 2, 5}) {
+            for (Place* place : {&call.x_place, &call.out_place, &call.ids_place,
+                                 &call.weights_place})
+                place->shift = shift;
+            pair.context.expect(pair.check(call, "shifted").bits == aligned.bits,
+                                text("shift %ld: other bits", static_cast<long>(shift)));
+        }
+    }
+}
+
+void check_types(const Pair& pair) {
+    Forward call = pair.routed_call(33);
+    const Result plain = pair.check(call, "i32");
+    call.ids_type = MOE_TYPE_I64;
+    pair.context.expect(pair.check(call, "i64").bits == plain.bits, "i64 ids: other bits");
+    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
+        call.weights_type = type;
+        pair.check(call, moe_type_name(type));
+    }
+}
+
+void check_true_tokens(const Pair& pair) {
+    constexpr int64_t T = 40;
+    for (const bool routed : {false, true})
+        for (const int32_t n : {40, 39, 1, 0, 41, 1 << 30, -1, INT32_MIN}) {
+            Forward call = routed ? pair.routed_call(T) : pair.call(T);
+            // Rows that are not there may hold anything.
+            for (int64_t i = std::clamp<int64_t>(n, 0, T) * pair.desc().hidden;
+                 i < T * pair.desc().hidden; ++i)
+                call.x[static_cast<size_t>(i)] = NAN;
+            call.n_tokens_device = n;
+            pair.check(call, text("%d true tokens", n));
+        }
+    Forward one = pair.call(1);
+    for (const int32_t n : {0, 1}) {
+        one.n_tokens_device = n;
+        pair.check(one, text("%d of one", n));
+    }
+}
+
+void check_router_input(const Pair& pair) {
+    const int64_t T = 29, H = pair.desc().hidden;
+    for (const int64_t stride : {int64_t{0}, H + 3}) {
+        Forward call = pair.call(T);
+        call.router_input = rounded(normal(T * H, 91), pair.subject.router_type);
+        call.router_place.stride = stride;
+        pair.check(call, "router input");
+    }
+}
+
+void check_map(const Pair& pair) {
+    const int32_t n = pair.desc().n_experts;
+    for (const bool routed : {false, true}) {
+        Forward call = routed ? pair.routed_call(50) : pair.call(50);
+        for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 3 == 2 ? -1 : n - 1 - e);
+        pair.check(call, "map");
+    }
+}
+
+void check_accumulate(const Pair& pair) {
+    for (const int64_t T : {1, 45}) {
+        Forward call = pair.routed_call(T);
+        call.base = rounded(normal(T * pair.desc().hidden, 13), pair.spec.numbers.out);
+        pair.check(call, "accumulate");
+        if (T > 1) {
+            std::fill_n(call.ids.begin(), pair.desc().top_k, -1);
+            call.n_tokens_device = 20;
+            pair.check(call, "accumulate, fewer tokens");
+        }
+    }
+}
+
+void check_tokens(const Pair& pair) {
+    for (const int64_t T : {0, 1, 2, 3, 8, 9, 17, 63, 64, 65, 255, 256, 257, 1000})
+        pair.check(pair.call(T));
+    for (const int64_t T : {0, 1, 17, 1000}) pair.check(pair.routed_call(T));
+}
+
+// The plan works in chunks; a chunk's own order of sums is its own, so only near.
+void check_chunks(Context& context, const Numbers& numbers) {
+    PairSpec spec = spec_of(numbers, 300);
+    auto data = std::make_shared<LayerData>(spec.layer);
+    const Pair whole(context, spec, data);
+    auto need = sized<moe_workspace_need>();
+    for (const int64_t tokens : {1, 7, 100}) {
+        must(moe_plan_workspace_size(whole.subject.plan.get(), tokens, &need), "size");
+        const uint64_t bytes = context.device.is_cuda() ? need.device_bytes : need.host_bytes;
+        spec.subject = [=](moe_plan_desc& desc) { desc.max_workspace_bytes = bytes; };
+        const Pair small(context, spec, data);
+        for (const int64_t T : {1, 8, 101, 300}) {
+            small.check(small.call(T), text("chunks of %ld", static_cast<long>(tokens)));
+            small.check(small.routed_call(T), text("chunks of %ld", static_cast<long>(tokens)));
+        }
+        Forward fewer = small.call(300);
+        fewer.n_tokens_device = 150;
+        small.check(fewer, "true tokens end inside a chunk");
+    }
+}
+
+// With batch_invariant a token alone has the bits that it has among others.
+void check_invariant(Context& context, const Numbers& numbers) {
+    PairSpec spec = spec_of(numbers, 40);
+    spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
+    const Pair pair(context, spec);
+    const auto H = static_cast<size_t>(pair.desc().hidden);
+    const Forward all = pair.call(40);
+    const Result together = pair.check(all, "together");
+    for (const size_t t : {0u, 7u, 39u}) {
+        Forward one = all;
+        one.n_tokens = 1;
+        one.x.assign(all.x.begin() + static_cast<ptrdiff_t>(t * H),
+                     all.x.begin() + static_cast<ptrdiff_t>((t + 1) * H));
+        const Result alone = pair.check(one, "alone");
+        const Floats same(together.out.begin() + static_cast<ptrdiff_t>(t * H),
+                          together.out.begin() + static_cast<ptrdiff_t>((t + 1) * H));
+        context.expect(alone.out == same, text("token %zu has other bits alone", t));
+    }
+}
+
+void check_repeats(const Pair& pair) {
+    for (const int64_t T : {1, 64, 300}) {
+        const Result first = pair.check(pair.call(T));
+        for (int i = 0; i < 5; ++i)
+            pair.context.expect(pair.subject.forward(pair.call(T)).bits == first.bits,
+                                "the same call gives other bits");
+    }
+}
+
+// A workspace as large as one token needs, at the size that moe_plan_workspace_size says.
+void check_small_workspace(const Pair& pair) {
+    const Side& side = pair.subject;
+    for (const int64_t T : {1, 3, 20}) {
+        const Forward call = pair.call(T);
+        const Result wanted = side.forward(call);
+        Side::Space space(side.device, pair.context.runtime, side.plan.get(), T);
+        ForwardBuffers buffers(side, call, side.stream());
+        space.memory.poison();
+        must(moe_forward(side.plan.get(), side.weights.get(), space.workspace.get(),
+                         &buffers.args()),
+             "moe_forward");
+        side.synchronize();
+        pair.context.expect(buffers.get(call).bits == wanted.bits,
+                            text("workspace of %ld tokens: other bits", static_cast<long>(T)));
+    }
+}
+
+}  // namespace
+
+void add_call_cases(CaseList& list) {
+    for (const Numbers& numbers : common_numbers) {
+        add(list, "routings", spec_of(numbers, 70), check_routings);
+        add(list, "strides", spec_of(numbers, 37), check_strides);
+        add(list, "addresses", spec_of(numbers, 37), check_addresses);
+        add(list, "types", spec_of(numbers, 33), check_types);
+        add(list, "true_tokens", spec_of(numbers, 40), check_true_tokens);
+        add(list, "map", spec_of(numbers, 50), check_map);
+        add(list, "accumulate", spec_of(numbers, 45), check_accumulate);
+        add(list, "tokens", spec_of(numbers, 1000), check_tokens);
+        add(list, "repeats", spec_of(numbers, 300), check_repeats);
+        add(list, "small_workspace", spec_of(numbers, 300), check_small_workspace);
+        list.add(text("call/chunks/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) { check_chunks(context, numbers); });
+        list.add(text("call/batch_invariant/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) { check_invariant(context, numbers); });
+        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
+            PairSpec spec = spec_of(numbers, 29);
+            spec.both = [=](moe_plan_desc& desc) { desc.router_input_type = type; };
+            list.add(text("call/router_input/%s/%s", moe_type_name(type), numbers.name),
+                     Extent::smoke,
+                     [=](Context& context) { check_router_input(Pair(context, spec)); });
+        }
+    }
+}
+
+}  // namespace moe_gpu

@@ -1,0 +1,72 @@
+// Cases: a name and what it does. Each file of cases adds its own to the list.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device.hpp"
+#include "handles.hpp"
+
+namespace moe_gpu {
+
+// What a case says about itself while it runs.
+class Context {
+  public:
+    Context(Device& device_under_test, Device& host_device, moe_runtime* with, std::string name)
+        : device(device_under_test), host(host_device), runtime(with), case_name(std::move(name)) {}
+
+    Device& device;
+    Device& host;
+    moe_runtime* runtime;
+    const std::string case_name;
+
+    std::set<std::string> kernels;
+    std::set<std::string> notes;
+    std::vector<std::string> failures;
+    // The value nearest to its limit.
+    double metric = 0, limit = 0;
+    bool has_metric = false;
+
+    // An error against its limit. NaN fails.
+    void measure(const std::string& what, double value, double allowed);
+    void expect(bool good, const std::string& what);
+};
+
+enum class Extent { smoke, full, large };  // large: full, and minutes on a small machine
+
+struct Case {
+    std::string name;
+    Extent extent;
+    std::function<void(Context&)> run;
+};
+
+class CaseList {
+  public:
+    void add(std::string name, Extent extent, std::function<void(Context&)> run) {
+        cases.push_back({std::move(name), extent, std::move(run)});
+    }
+    std::vector<Case> cases;
+};
+
+void add_router_cases(CaseList& list);
+void add_dispatch_cases(CaseList& list);
+void add_triton_cases(CaseList& list);
+void add_format_cases(CaseList& list);
+void add_skew_cases(CaseList& list);
+void add_layer_cases(CaseList& list);
+void add_call_cases(CaseList& list);
+void add_stage_cases(CaseList& list);
+void add_slice_cases(CaseList& list);
+void add_graph_cases(CaseList& list);
+void add_process_cases(CaseList& list);
+void add_error_cases(CaseList& list);
+void add_weight_cases(CaseList& list);
+void add_large_cases(CaseList& list);
+
+// What runs in a process of its own, by name; 0 is good. Cases start it with run_in_child.
+int run_child(const std::string& name, Device& device, Device& host);
+void run_in_child(Context& context, const std::string& name);
+
+}  // namespace moe_gpu

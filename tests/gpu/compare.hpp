@@ -1,0 +1,65 @@
+// The measure of error, and the pair of sides that most cases compare.
+#pragma once
+
+#include "cases.hpp"
+#include "layer.hpp"
+#include "side.hpp"
+
+namespace moe_gpu {
+
+// Largest |got - wanted| / |wanted| over rows of `width`; a row of zeros must be zeros exactly. Rows
+// whose `counts` is 0 are left out. NaN is never small.
+double worst_row(const Floats& got, const Floats& wanted, int64_t width,
+                 const std::vector<char>& counts = {});
+double rms(const Floats& values);
+int64_t ulps_between(float a, float b);
+
+struct PairSpec {
+    LayerSpec layer;
+    Numbers numbers = bf16;
+    int64_t max_tokens = 1;
+    std::function<void(moe_plan_desc&)> both;     // slices, stages, partial
+    std::function<void(moe_plan_desc&)> subject;  // what must not matter: chunks, kernels
+};
+
+class Pair {
+  public:
+    Pair(Context& context, const PairSpec& spec);
+    Pair(Context& context, const PairSpec& spec, std::shared_ptr<LayerData> data);
+
+    Context& context;
+    const PairSpec spec;
+    const std::shared_ptr<LayerData> data;
+    const Side subject, reference;
+
+    const moe_layer_desc& desc() const { return data->desc(); }
+    // x of the plan's type, of normal values.
+    Floats x(int64_t n_tokens, uint64_t seed = 7) const;
+    Forward call(int64_t n_tokens, uint64_t seed = 7) const;
+    // Random distinct ids and weights that add up to one, instead of a router.
+    Forward routed_call(int64_t n_tokens, uint64_t seed = 7) const;
+    // Runs both and measures; the subject's result.
+    Result check(const Forward& call, const std::string& what = "forward") const;
+    void measure(const Result& got, const Result& wanted, const Forward& call,
+                 const std::string& what) const;
+
+  private:
+    SideSpec subject_spec() const;
+    SideSpec reference_spec() const;
+};
+
+// Tokens that a rounding of the logits cannot send elsewhere: their ids stay when every chosen logit
+// falls and every other rises by half of the smallest gap that counts, 1e-5 of the largest logit.
+std::vector<char> decided_tokens(const Side& reference, const Forward& call, const Result& wanted);
+// The routing of the subject's first n_live tokens against the reference's, where it is decided.
+void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
+                     const std::vector<char>& decided, int64_t n_live, const std::string& what);
+
+// Calls use(pair) for the plan as chosen, then once with every other candidate of the stage forced
+// that applies.
+void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
+                       const std::function<void(const Pair&)>& use);
+
+std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed);
+
+}  // namespace moe_gpu

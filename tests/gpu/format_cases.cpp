@@ -1,0 +1,118 @@
+// Every named format in every shape that holds it, and lengths of k that are no powers of two, by
+// every kernel that reads them.
+#include "compare.hpp"
+
+namespace moe_gpu {
+namespace {
+
+struct Shape {
+    int32_t hidden, intermediate;
+};
+
+PairSpec spec_of(const char* format, const Shape& shape, const Numbers& numbers,
+                 int64_t max_tokens) {
+    PairSpec spec;
+    spec.layer.desc = plain_layer(shape.hidden, shape.intermediate, 6, 3);
+    spec.layer.format = format;
+    spec.numbers = numbers;
+    spec.max_tokens = max_tokens;
+    return spec;
+}
+
+// With ids given: what routing cannot blur.
+void check_tokens(Context& context, const PairSpec& spec, const std::vector<int64_t>& tokens) {
+    with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
+        for (const int64_t T : tokens)
+            pair.check(pair.routed_call(T, 7 + static_cast<uint64_t>(T)), pair.spec.layer.format);
+    });
+}
+
+constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},   {320, 192},
+                            {256, 256}, {512, 768}, {2048, 512}};
+
+void add_formats(CaseList& list) {
+    for (uint32_t i = 0; const char* format = moe_format_name_at(i); ++i)
+        for (const Shape& shape : shapes)
+            for (const Numbers& numbers : {bf16, f16, f32}) {
+                if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3)))
+                    continue;
+                const bool is_small = shape.hidden <= 256 && shape.intermediate != 192;
+                list.add(text("format/%s/h%d_i%d/%s", format, shape.hidden, shape.intermediate,
+                              numbers.name),
+                         is_small ? Extent::smoke : Extent::full, [=](Context& context) {
+                             check_tokens(context, spec_of(format, shape, numbers, 200),
+                                          {1, 2, 7, 33, 200});
+                         });
+            }
+}
+
+// More rows of an expert than any tile has.
+void add_many_rows(CaseList& list) {
+    for (uint32_t i = 0; const char* format = moe_format_name_at(i); ++i) {
+        const Shape shape{512, 256};
+        if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3))) continue;
+        list.add(text("rows/%s", format), Extent::full, [=](Context& context) {
+            check_tokens(context, spec_of(format, shape, bf16, 1500), {511, 1000, 1500});
+        });
+    }
+}
+
+// Gate and up of one format, down of another.
+void add_mixed(CaseList& list) {
+    constexpr const char* pairs[][2] = {
+        {"q4_k", "q8_0"}, {"nvfp4", "bf16"}, {"kbit3", "kbit5"}, {"bf16", "mxfp4"}, {"q4_k", "f16"}};
+    for (const auto& [gate, down] : pairs)
+        list.add(text("mixed/%s_%s", gate, down), Extent::smoke, [=](Context& context) {
+            PairSpec spec = spec_of(gate, {256, 128}, bf16, 40);
+            spec.layer.down_format = down;
+            check_tokens(context, spec, {1, 5, 40});
+        });
+}
+
+// Other types of intermediate and output.
+void add_types(CaseList& list) {
+    for (const char* format : {"bf16", "f16", "nvfp4", "q8_0"})
+        for (const Numbers& numbers : {f16_through_bf16, bf16_to_f32})
+            list.add(text("types/%s/%s", format, numbers.name), Extent::smoke,
+                     [=](Context& context) {
+                         check_tokens(context, spec_of(format, {128, 96}, numbers, 70), {1, 9, 70});
+                     });
+}
+
+// The sum runs over hidden in gate and up, over the intermediate in down.
+void add_lengths(CaseList& list) {
+    constexpr int32_t hiddens[] = {32,  64,  96,  160, 224,  352,  480,
+                                   544, 704, 992, 1184, 1504, 1888, 2048};
+    constexpr int32_t features[] = {16,  48,  64,  80,  112,  176,  272,
+                                    336, 528, 720, 1008, 1360, 1904, 2048};
+    for (const char* format : {"bf16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "kbit4", "q8_0"}) {
+        const auto add = [&](const char* which, const Shape& shape) {
+            if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3))) return;
+            const bool in_smoke = shape.hidden == 352 || shape.intermediate == 176;
+            list.add(text("length/%s/%s%d", format, which,
+                          which[0] == 'h' ? shape.hidden : shape.intermediate),
+                     in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
+                         check_tokens(context, spec_of(format, shape, bf16, 40), {1, 5, 40});
+                     });
+        };
+        for (const int32_t hidden : hiddens) add("h", {hidden, 64});
+        for (const int32_t n : features) add("i", {128, n});
+    }
+    for (const int32_t hidden : {256, 768, 1280, 1792})
+        for (const int32_t n : {256, 768})
+            list.add(text("length/q4_k/h%d_i%d", hidden, n), Extent::full, [=](Context& context) {
+                check_tokens(context, spec_of("q4_k", {hidden, n}, bf16, 40), {1, 5, 40});
+            });
+}
+
+}  // namespace
+
+void add_format_cases(CaseList& list) {
+    add_formats(list);
+    add_many_rows(list);
+    add_mixed(list);
+    add_types(list);
+    add_lengths(list);
+}
+
+}  // namespace moe_gpu

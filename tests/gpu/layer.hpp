@@ -1,0 +1,99 @@
+// The tensors of one random layer: encoded in a format for the plan under test, and the same values
+// decoded to float32 for the reference.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+
+#include "handles.hpp"
+#include "numbers.hpp"
+#include "support/layer_weights.hpp"
+
+namespace moe_gpu {
+
+using clients::plain_layer;
+
+enum class Form { stacked, table, tensor_per_expert };
+
+struct LayerSpec {
+    moe_layer_desc desc;
+    const char* format = "bf16";         // of the routed experts' matrices
+    const char* dense_format = "bf16";   // of shared expert and latent projections
+    const char* router_format = "f32";
+    Form form = Form::stacked;
+    moe_gate_up_order fused = MOE_GATE_UP_NONE;
+    bool transposed = false;             // matrices of experts lie [in, out]; plain formats only
+    int32_t distinct_experts = 0;        // expert e has the tensors of e % n; 0: all differ
+    uint64_t seed = 1;
+    const char* down_format = nullptr;   // null: format
+};
+
+// Can the format hold gate, up [I, L] and down [L, I] of this layer?
+bool can_hold(const char* format, const moe_layer_desc& desc);
+moe_format format_named(const char* name);
+
+class LayerData {
+  public:
+    explicit LayerData(const LayerSpec& spec);
+    LayerData(const LayerData&) = delete;
+
+    const LayerSpec spec;
+    const moe_layer_desc& desc() const { return spec.desc; }
+    int64_t width() const { return clients::expert_width(spec.desc); }
+
+    // formats stay valid as long as this.
+    moe_plan_desc plan_desc() const;
+    moe_plan_desc reference_plan_desc() const;
+    moe_weights_desc weights_desc() const;
+    moe_weights_desc reference_weights_desc() const;
+
+    // One matrix of another seed, in place of that of an expert, for moe_weights_update. The decoded
+    // values of the reference change too.
+    moe_tensor replace(moe_role role, int32_t expert, uint64_t seed);
+
+  private:
+    struct Matrix {
+        Bytes data, scales;
+        float global_scale = 1;
+        Floats decoded;
+    };
+    struct Stack {
+        moe_format format;
+        int64_t n = 0, rows = 0, columns = 0;
+        std::vector<Matrix> matrices;
+        Bytes data, scales;
+        Floats globals;
+        std::vector<const void*> data_table, scale_table;
+    };
+
+    Matrix encode(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
+                  float spread, float middle) const;
+    void decode(const moe_format& format, Matrix& matrix, int64_t rows, int64_t columns) const;
+    void make_role(int role);
+    void make_hash_table();
+    const char* format_of(int role) const;
+    bool is_fused_away(int role) const;
+    Stack& make_stack(int role, int64_t n, int64_t rows, int64_t columns, float spread,
+                      float middle);
+    void give(Stack& stack, int role);
+    void give_stacked(Stack& stack, moe_tensor tensor);
+    void give_table(Stack& stack, moe_tensor tensor, int64_t n_experts);
+    void give_each(Stack& stack, moe_tensor tensor);
+    void give_reference(int role, const clients::RoleShape& shape, const Stack& stack, int part);
+    moe_tensor describe(const Stack& stack, int role) const;
+    moe_tensor of_matrix(const Stack& stack, const Matrix& matrix, moe_tensor tensor) const;
+
+    moe_format f32_;
+    std::array<moe_format, MOE_ROLE_COUNT> role_formats_{};
+    std::array<const moe_format*, MOE_ROLE_COUNT> formats_{}, reference_formats_{};
+    std::map<int, Stack> stacks_;
+    std::map<int, Floats> reference_values_;
+    std::deque<std::vector<const void*>> reference_tables_;
+    std::deque<moe_tensor> tensors_, reference_tensors_;
+    std::vector<const moe_tensor*> list_, reference_list_;
+    std::vector<int32_t> hash_table_;
+    moe_format hash_format_{};
+};
+
+}  // namespace moe_gpu

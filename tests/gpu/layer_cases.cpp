@@ -1,0 +1,73 @@
+// Whole layers from x to out: every rule of routing, activation and part of a layer, in every type.
+#include "compare.hpp"
+#include "layer_kinds.hpp"
+
+namespace moe_gpu {
+namespace {
+
+Forward call_of(const Pair& pair, int64_t n_tokens) {
+    Forward call = pair.call(n_tokens, 11 + static_cast<uint64_t>(n_tokens));
+    if (pair.desc().selection != MOE_SELECT_HASH) return call;
+    clients::Random random(6);
+    for (int64_t t = 0; t < n_tokens; ++t)
+        call.token_ids.push_back(random.below(pair.desc().hash_vocabulary));
+    return call;
+}
+
+void add(CaseList& list, const char* group, const NamedLayer& layer, const char* format,
+         const Numbers& numbers, Extent extent) {
+    if (!can_hold(format, layer.desc)) return;
+    list.add(text("layer/%s/%s/%s/%s", group, layer.name, format, numbers.name), extent,
+             [=](Context& context) {
+                 PairSpec spec;
+                 spec.layer.desc = layer.desc;
+                 spec.layer.format = format;
+                 spec.numbers = numbers;
+                 spec.max_tokens = 130;
+                 with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
+                     for (const int64_t T : {1, 6, 130})
+                         pair.check(call_of(pair, T), layer.name);
+                 });
+             });
+}
+
+void add_all(CaseList& list, const char* group, const std::vector<NamedLayer>& layers) {
+    for (const NamedLayer& layer : layers) {
+        add(list, group, layer, "bf16", bf16, Extent::smoke);
+        add(list, group, layer, "f32", f32, Extent::smoke);
+        add(list, group, layer, "f16", f16, Extent::full);
+        add(list, group, layer, "nvfp4", bf16, Extent::full);
+        add(list, group, layer, "mxfp4", f32, Extent::full);
+    }
+}
+
+// Shared expert and latent projections of their own formats.
+void add_dense_formats(CaseList& list) {
+    for (const char* format : {"f32", "f16", "bf16", "nvfp4", "mxfp4", "kbit4", "q8_0"})
+        for (const Numbers& numbers : {bf16, f32}) {
+            moe_layer_desc desc = rich_layer(128, 96, 8, 2);
+            desc.latent = 64;
+            desc.shared_intermediate = 96;
+            list.add(text("layer/dense_format/%s/%s", format, numbers.name), Extent::smoke,
+                     [=](Context& context) {
+                         PairSpec spec;
+                         spec.layer.desc = desc;
+                         spec.layer.dense_format = format;
+                         spec.numbers = numbers;
+                         spec.max_tokens = 90;
+                         with_every_kernel(context, spec, MOE_STAGE_FINISH, [&](const Pair& pair) {
+                             for (const int64_t T : {1, 4, 90}) pair.check(pair.call(T));
+                         });
+                     });
+        }
+}
+
+}  // namespace
+
+void add_layer_cases(CaseList& list) {
+    add_all(list, "routing", routing_layers());
+    add_all(list, "experts", expert_layers());
+    add_dense_formats(list);
+}
+
+}  // namespace moe_gpu

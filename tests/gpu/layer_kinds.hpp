@@ -1,0 +1,22 @@
+// Layers that differ from a plain one in one thing each: every rule of routing, every activation and
+// every part of section 4 of moe.h.
+#pragma once
+
+#include <vector>
+
+#include "moe/moe.h"
+
+namespace moe_gpu {
+
+struct NamedLayer {
+    const char* name;
+    moe_layer_desc desc;
+};
+
+std::vector<NamedLayer> routing_layers();
+std::vector<NamedLayer> expert_layers();
+
+// Biases, shared expert with its gate, mean: what a stage may forget.
+moe_layer_desc rich_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k);
+
+}  // namespace moe_gpu

@@ -1,0 +1,278 @@
+// moe_route: TritonMoE's router grid (tokens, experts, k; model sizes; edges), and every routing rule
+// of moe.h from given logits, where device and CPU must agree to the bit.
+#include <cmath>
+#include <limits>
+
+#include "compare.hpp"
+#include "layer_kinds.hpp"
+#include "stages.hpp"
+
+namespace moe_gpu {
+namespace {
+
+void only_route(moe_plan_desc& desc) {
+    desc.stages = MOE_STAGE_ROUTE;
+}
+
+Result as_result(const Routed& routed) {
+    Result result;
+    result.ids = routed.ids;
+    result.weights = routed.weights;
+    result.logits = routed.logits;
+    return result;
+}
+
+void note_kernel(const Pair& pair, int64_t n_tokens) {
+    const char* name = nullptr;
+    if (moe_plan_kernel(pair.subject.plan.get(), MOE_STAGE_ROUTE, n_tokens, &name) == MOE_OK)
+        pair.context.kernels.insert(name);
+}
+
+// From x: ids and weights wherever the logits decide.
+void check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed = 3) {
+    Route call;
+    call.n_tokens = n_tokens;
+    call.x = pair.x(n_tokens, seed);
+    for (float& value : call.x) value *= scale;
+    call.x = rounded(call.x, pair.spec.numbers.x);
+    Forward same;
+    same.n_tokens = n_tokens;
+    same.x = call.x;
+    const Result got = as_result(route(pair.subject, call));
+    const Result wanted = as_result(route(pair.reference, call));
+    note_kernel(pair, n_tokens);
+    measure_routing(pair, got, wanted, decided_tokens(pair.reference, same, wanted), n_tokens,
+                    "from x");
+}
+
+int64_t most_ulps(const Floats& got, const Floats& wanted) {
+    int64_t worst = 0;
+    for (size_t i = 0; i < wanted.size(); ++i)
+        worst = std::max(worst, ulps_between(got[i], wanted[i]));
+    return worst;
+}
+
+// From logits: ids to the bit, weights to the last place.
+void check_from_logits(const Pair& pair, const Floats& logits, int64_t n_tokens) {
+    Route call;
+    call.n_tokens = n_tokens;
+    call.routing = MOE_ROUTING_LOGITS;
+    call.logits = logits;
+    clients::Random random(5);
+    if (pair.desc().selection == MOE_SELECT_HASH)
+        for (int64_t t = 0; t < n_tokens; ++t)
+            call.token_ids.push_back(random.below(pair.desc().hash_vocabulary));
+    const Routed got = route(pair.subject, call), wanted = route(pair.reference, call);
+    note_kernel(pair, n_tokens);
+    pair.context.expect(got.ids == wanted.ids, "from logits: ids differ");
+    pair.context.measure("from logits: ulps of weights",
+                         static_cast<double>(most_ulps(got.weights, wanted.weights)), 1);
+    if (pair.desc().selection == MOE_SELECT_HASH) return;
+    // The same ids given: the same weights.
+    call.routing = MOE_ROUTING_IDS;
+    call.ids.assign(wanted.ids.begin(), wanted.ids.end());
+    const Floats by_ids = route(pair.subject, call).weights;
+    pair.context.measure("from ids: ulps of weights",
+                         static_cast<double>(most_ulps(by_ids, wanted.weights)), 1);
+}
+
+PairSpec route_spec(const moe_layer_desc& desc, const Numbers& numbers, int64_t max_tokens,
+                    const char* router_format = "bf16") {
+    PairSpec spec;
+    spec.layer.desc = desc;
+    spec.layer.router_format = numbers.x == MOE_TYPE_F32 ? "f32" : router_format;
+    spec.layer.distinct_experts = 1;  // of experts nothing is loaded
+    spec.numbers = numbers;
+    spec.max_tokens = max_tokens;
+    spec.both = only_route;
+    return spec;
+}
+
+struct Gating {
+    const char* name;
+    moe_score score;
+    moe_renormalize renormalize;
+    float eps;
+};
+constexpr Gating gatings[] = {
+    {"softmax", MOE_SCORE_SOFTMAX, MOE_RENORMALIZE_NONE, 0},
+    {"sigmoid", MOE_SCORE_SIGMOID, MOE_RENORMALIZE_SUM_ADD, 1e-6f},
+};
+
+moe_layer_desc gated_layer(const Gating& gating, int32_t hidden, int32_t n_experts, int32_t k) {
+    moe_layer_desc desc = plain_layer(hidden, 16, n_experts, k);
+    desc.score = gating.score;
+    desc.renormalize = gating.renormalize;
+    desc.renormalize_eps = gating.eps;
+    return desc;
+}
+
+struct Experts {
+    int32_t n, k;
+};
+constexpr Experts expert_grid[] = {{8, 2}, {64, 4}, {256, 8}};
+
+void add_grid(CaseList& list) {
+    for (const Gating& gating : gatings)
+        for (const auto& [n, k] : expert_grid)
+            for (const Numbers& numbers : common_numbers)
+                for (const int64_t T : {1, 32, 128, 512}) {
+                    const moe_layer_desc desc = gated_layer(gating, 256, n, k);
+                    list.add(text("triton/router_%s/t%ld_e%d_k%d/%s", gating.name,
+                                  static_cast<long>(T), n, k, numbers.name),
+                             T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
+                                 const Pair pair(context, route_spec(desc, numbers, T));
+                                 check_from_x(pair, T, 1);
+                                 check_from_logits(pair, normal(T * n, 9, 1.5f), T);
+                             });
+                }
+}
+
+struct Model {
+    const char* name;
+    int32_t hidden, n_experts, k;
+};
+constexpr Model models[] = {{"mixtral_8x7b", 4096, 8, 2},
+                            {"mixtral_8x22b", 6144, 8, 2},
+                            {"qwen2_moe_57b", 3584, 64, 4},
+                            {"deepseek_v3", 7168, 256, 8}};
+
+void add_models(CaseList& list) {
+    for (const Model& model : models)
+        for (const Numbers& numbers : common_numbers)
+            list.add(text("triton/router_models/%s/%s", model.name, numbers.name), Extent::full,
+                     [=](Context& context) {
+                         const moe_layer_desc desc =
+                             gated_layer(gatings[0], model.hidden, model.n_experts, model.k);
+                         const Pair pair(context, route_spec(desc, numbers, 1024));
+                         for (const int64_t T : {1, 32, 128, 1024}) check_from_x(pair, T, 1);
+                     });
+}
+
+void check_repeats(const Pair& pair) {
+    Route call;
+    call.n_tokens = 128;
+    call.x = pair.x(128);
+    const Routed first = route(pair.subject, call);
+    for (int i = 0; i < 5; ++i) {
+        const Routed again = route(pair.subject, call);
+        pair.context.expect(again.ids == first.ids && again.weights == first.weights &&
+                                again.logits == first.logits,
+                            "the same call gives other bits");
+    }
+    note_kernel(pair, 128);
+}
+
+void add_edges(CaseList& list) {
+    for (const Numbers& numbers : common_numbers) {
+        const auto add = [&](const char* name, const moe_layer_desc& desc, auto run) {
+            list.add(text("triton/router_edge/%s/%s", name, numbers.name), Extent::smoke,
+                     [=](Context& context) { run(Pair(context, route_spec(desc, numbers, 128))); });
+        };
+        const moe_layer_desc desc = gated_layer(gatings[0], 256, 8, 2);
+        add("single_token", desc, [](const Pair& pair) { check_from_x(pair, 1, 1); });
+        add("k_is_e", gated_layer(gatings[0], 256, 8, 8),
+            [](const Pair& pair) { check_from_x(pair, 32, 1); });
+        add("logits_x100", desc, [](const Pair& pair) { check_from_x(pair, 128, 100); });
+        // float16 holds x of 1e-4 with few digits, but exactly what is rounded is given to both.
+        add("logits_x1e-4", desc, [](const Pair& pair) {
+            Route call;
+            call.n_tokens = 128;
+            call.routing = MOE_ROUTING_LOGITS;
+            call.logits = normal(128 * 8, 4, 1e-4f);
+            check_from_logits(pair, call.logits, 128);
+        });
+        add("determinism", desc, check_repeats);
+    }
+}
+
+// Equal logits, NaN, infinities, numbers that only differ in the last place.
+Floats hard_logits(int64_t n_tokens, int64_t n_experts) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    const float special[] = {nan, inf, -inf, 0.0f, -0.0f, 1.0f, 1e30f, -1e30f, 1e-40f, 88.0f};
+    Floats logits = normal(n_tokens * n_experts, 21, 2);
+    clients::Random random(8);
+    for (int64_t t = 0; t < n_tokens; ++t)
+        for (int64_t e = 0; e < n_experts; ++e) {
+            float& z = logits[static_cast<size_t>(t * n_experts + e)];
+            if (t % 8 == 0) z = 0.5f;
+            if (t % 8 == 1) z = std::round(z);
+            if (t % 8 == 2 && random.below(3) == 0) z = special[random.below(10)];
+            if (t % 8 == 3) z = nan;
+            if (t % 8 == 4) z *= 100;
+            if (t % 8 == 5) z *= 1e-4f;
+            if (t % 8 == 6) z = std::nextafter(1.0f, random.below(2) ? 2.0f : 0.0f);
+        }
+    return logits;
+}
+
+// Finite weights that are not numbers on one side only would pass a comparison of ulps.
+void check_hard_logits(const Pair& pair) {
+    constexpr int64_t T = 64;
+    const int64_t n = pair.subject.n_experts_all();
+    Route call;
+    call.n_tokens = T;
+    call.routing = MOE_ROUTING_LOGITS;
+    call.logits = hard_logits(T, n);
+    const Routed got = route(pair.subject, call), wanted = route(pair.reference, call);
+    note_kernel(pair, T);
+    pair.context.expect(got.ids == wanted.ids, "hard logits: ids differ");
+    for (const int32_t id : got.ids)
+        pair.context.expect(id >= 0 && id < n, text("hard logits: id %d", id));
+    pair.context.measure("hard logits: ulps of weights",
+                         static_cast<double>(most_ulps(got.weights, wanted.weights)), 1);
+}
+
+void add_rules(CaseList& list) {
+    for (const NamedLayer& layer : routing_layers())
+        for (const Numbers& numbers : {f32, bf16})
+            list.add(text("router/rule/%s/%s", layer.name, numbers.name), Extent::smoke,
+                     [=](Context& context) {
+                         const Pair pair(context, route_spec(layer.desc, numbers, 200, "f32"));
+                         for (const int64_t T : {1, 7, 200})
+                             check_from_logits(
+                                 pair, normal(T * pair.subject.n_experts_all(), 40, 1.5f), T);
+                         if (layer.desc.selection == MOE_SELECT_HASH) return;
+                         check_hard_logits(pair);
+                         for (const int64_t T : {1, 33, 200}) check_from_x(pair, T, 1);
+                     });
+}
+
+void add_sizes(CaseList& list) {
+    constexpr Experts sizes[] = {{1, 1},    {2, 2},    {31, 5},   {33, 33},  {64, 64},   {96, 7},
+                                 {128, 16}, {257, 10}, {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
+    for (const auto& [n, k] : sizes)
+        list.add(text("router/size/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
+            const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 40));
+            check_from_x(pair, 40, 1);
+            check_from_logits(pair, normal(int64_t{40} * n, 11, 1.5f), 40);
+        });
+}
+
+void add_formats(CaseList& list) {
+    for (const char* format : {"f32", "f16", "bf16"})
+        for (const Numbers& numbers : common_numbers)
+            for (const int32_t hidden : {32, 96, 704, 2880})
+                list.add(text("router/types/%s/h%d/%s", format, hidden, numbers.name),
+                         hidden == 704 ? Extent::smoke : Extent::full, [=](Context& context) {
+                             PairSpec spec =
+                                 route_spec(gated_layer(gatings[1], hidden, 24, 3), numbers, 300);
+                             spec.layer.router_format = format;
+                             const Pair pair(context, spec);
+                             for (const int64_t T : {1, 2, 17, 300}) check_from_x(pair, T, 1);
+                         });
+}
+
+}  // namespace
+
+void add_router_cases(CaseList& list) {
+    add_grid(list);
+    add_models(list);
+    add_edges(list);
+    add_rules(list);
+    add_sizes(list);
+    add_formats(list);
+}
+
+}  // namespace moe_gpu

@@ -1,0 +1,17 @@
+#!/bin/sh
+# compute-sanitizer over small cases: sanitize.sh [path of moe-gpu-test] [more options of it].
+set -eu
+program=${1:-build/cuda/bin/tests/moe-gpu-test}
+[ $# -eq 0 ] || shift
+sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+
+# One shape of each family, every layout, odd ids and addresses; no processes of their own, no load tests.
+set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/q4_k/h256_i256/*' --filter 'length/*/h352' \
+    --filter 'length/*/i176' --filter 'ids/*' --filter 'stage/*' --filter 'call/addresses/*' --filter 'call/true_tokens/*' \
+    --filter 'call/chunks/*' --filter 'dispatch/odd_ids' --filter 'router/rule/*' --filter 'slice/*/rich/bf16/*' \
+    --filter 'layer/experts/*/bf16/*' --filter 'triton/fused_forward/t32_e8*' --filter 'graph/streams' "$@"
+
+for tool in memcheck synccheck; do
+    echo "$tool"
+    "$sanitizer" --tool "$tool" --error-exitcode 9 --launch-timeout 120 "$program" "$@"
+done

@@ -1,0 +1,281 @@
+// moe_experts in every layout of the table in moe.h, its stop before the activation, and moe_finish
+// part by part: what an engine uses that owns its rows.
+#include <algorithm>
+#include <cmath>
+
+#include "compare.hpp"
+#include "layer_kinds.hpp"
+#include "stages.hpp"
+
+namespace moe_gpu {
+namespace {
+
+// Tokens, their routing and their rows in blocks.
+struct Engine {
+    Engine(const Pair& of, int64_t n, int32_t block)
+        : pair(of),
+          T(n),
+          k(of.desc().top_k),
+          H(of.desc().hidden),
+          L(of.data->width()),
+          n_local(of.desc().n_experts),
+          x(of.x(n)) {
+        const std::vector<int32_t> all = random_ids(T, of.desc().top_k, of.desc().n_experts, 19);
+        ids.assign(all.begin(), all.end());
+        for (size_t i = 3; i < ids.size(); i += 11) ids[i] = -1;
+        weights = normal(T * k, 23, 0.2f);
+        for (float& weight : weights) weight += 0.7f;
+        order = dispatch(of.subject, {T, ids, block, {}, static_cast<int32_t>(n_local)});
+    }
+
+    // Rows of x as a dispatcher lays them out; what must not be read is NaN.
+    Floats gathered(const std::vector<int32_t>& row_ids) const {
+        Floats rows(row_ids.size() * static_cast<size_t>(H), NAN);
+        for (size_t r = 0; r < row_ids.size(); ++r)
+            if (row_ids[r] >= 0)
+                std::copy_n(x.begin() + row_ids[r] / k * H, H,
+                            rows.begin() + static_cast<ptrdiff_t>(r) * H);
+        return rows;
+    }
+    Experts call(moe_in_layout in, moe_out_layout out, bool stops = false) const;
+    void batch(Experts& call) const;
+    // Both sides; rows that are nobody's must be untouched, the others near.
+    Floats check(const Experts& call, const char* what) const;
+
+    const Pair& pair;
+    int64_t T, k, H, L, n_local;
+    Floats x;
+    Ids ids;
+    Floats weights;
+    Dispatched order;
+};
+
+Experts Engine::call(moe_in_layout in, moe_out_layout out, bool stops) const {
+    Experts call;
+    call.in = in;
+    call.out = out;
+    call.stops_before_activation = stops;
+    call.n_tokens = T;
+    call.weights = weights;
+    call.x = x;
+    call.x_columns = H;
+    const int64_t width =
+        stops ? pair.desc().intermediate * (pair.desc().is_gated ? 2 : 1) : L;
+    call.out_columns = out == MOE_OUT_PER_SLOT ? k * width : width;
+    call.out_rows = T;
+    if (in == MOE_IN_TOKENS) call.ids = ids;
+    if (in == MOE_IN_SORTED) call.x = gathered(order.row_ids);
+    if (in == MOE_IN_BATCHED) {
+        batch(call);
+    } else if (in == MOE_IN_SORTED || out == MOE_OUT_ROWS) {
+        call.offsets = order.offsets;
+        call.row_ids = order.row_ids;
+        call.n_rows = static_cast<int64_t>(order.row_ids.size());
+        if (in == MOE_IN_SORTED) call.counts = order.counts;
+        if (out == MOE_OUT_ROWS) call.out_rows = call.n_rows;
+    }
+    return call;
+}
+
+void Engine::batch(Experts& call) const {
+    call.counts = order.counts;
+    call.batch_capacity = std::max<int64_t>(*std::max_element(call.counts.begin(),
+                                                              call.counts.end()), 1) + 3;
+    call.n_rows = call.out_rows = n_local * call.batch_capacity;
+    call.row_ids.assign(static_cast<size_t>(call.n_rows), -1);
+    for (int64_t e = 0; e < n_local; ++e)
+        for (int64_t i = 0; i < call.counts[static_cast<size_t>(e)]; ++i)
+            call.row_ids[static_cast<size_t>(e * call.batch_capacity + i)] =
+                order.row_ids[static_cast<size_t>(order.offsets[static_cast<size_t>(e)] + i)];
+    call.x = gathered(call.row_ids);
+}
+
+Floats Engine::check(const Experts& call, const char* what) const {
+    Floats got = experts(pair.subject, call), wanted = experts(pair.reference, call);
+    const auto width = static_cast<size_t>(call.out_columns);
+    if (call.out == MOE_OUT_ROWS)
+        for (size_t r = 0; r < call.row_ids.size(); ++r)
+            for (size_t i = r * width; call.row_ids[r] < 0 && i < (r + 1) * width; ++i) {
+                if (!std::isnan(got[i]))
+                    throw Failure(text("%s: padding row %zu was written", what, r));
+                got[i] = wanted[i] = 0;
+            }
+    pair.context.measure(text("%s, in %d out %d", what, call.in, call.out),
+                         worst_row(got, wanted, call.out_columns), pair.spec.numbers.limit);
+    pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
+    const auto a = pair.subject.faults(), b = pair.reference.faults();
+    pair.context.expect(!a.faults && !b.faults, text("%s: faults %#x", what, a.faults));
+    for (const std::string& name : pair.subject.kernels(T)) pair.context.kernels.insert(name);
+    return got;
+}
+
+void check_cells(const Pair& pair, int64_t n_tokens, bool stops) {
+    for (const int32_t block : {0, 16}) {
+        const Engine engine(pair, n_tokens, block);
+        for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED, MOE_IN_BATCHED})
+            for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS}) {
+                if (in == MOE_IN_BATCHED && out != MOE_OUT_ROWS) continue;
+                if (stops && out == MOE_OUT_REDUCED) continue;
+                engine.check(engine.call(in, out, stops), stops ? "stopped" : "whole");
+            }
+    }
+}
+
+void check_accumulated(const Pair& pair, int64_t n_tokens) {
+    const Engine engine(pair, n_tokens, 0);
+    for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED}) {
+        Experts call = engine.call(in, MOE_OUT_REDUCED);
+        call.base = rounded(normal(n_tokens * engine.L, 3), pair.spec.numbers.out);
+        engine.check(call, "accumulated");
+    }
+}
+
+void check_latent_rows(const Pair& pair, int64_t n_tokens) {
+    const Engine engine(pair, n_tokens, 4);
+    for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS}) {
+        Experts call = engine.call(MOE_IN_TOKENS, out);
+        call.x = rounded(normal(n_tokens * engine.L, 29), pair.spec.numbers.x);
+        call.x_columns = engine.L;
+        call.x_is_latent = true;
+        engine.check(call, "latent rows");
+    }
+}
+
+// Weights by row instead of by slot: the same bits.
+void check_row_weights(const Pair& pair, int64_t n_tokens) {
+    const Engine engine(pair, n_tokens, 4);
+    Experts call = engine.call(MOE_IN_SORTED, MOE_OUT_ROWS);
+    const Floats by_slot = engine.check(call, "weights by slot");
+    for (const int32_t slot : call.row_ids)
+        call.row_weights.push_back(slot < 0 ? NAN : call.weights[static_cast<size_t>(slot)]);
+    call.weights.clear();
+    pair.context.expect(engine.check(call, "weights by row") == by_slot,
+                        "weights by row: other bits");
+}
+
+struct Kind {
+    const char* name;
+    moe_layer_desc desc;
+};
+
+std::vector<Kind> kinds() {
+    const moe_layer_desc rich = rich_layer(128, 80, 9, 3);
+    moe_layer_desc on_input = rich, latent = rich, ungated = rich;
+    on_input.weight_on = MOE_WEIGHT_ON_INPUT;
+    latent.latent = 64;
+    latent.has_latent_norm = 1;
+    latent.latent_norm_eps = 1e-5f;
+    ungated.is_gated = ungated.has_gate_bias = 0;
+    ungated.activation = MOE_ACTIVATION_RELU2;
+    return {{"rich", rich}, {"on_input", on_input}, {"latent", latent}, {"ungated", ungated}};
+}
+
+void add_experts(CaseList& list) {
+    for (const Kind& kind : kinds())
+        for (const char* format : {"bf16", "mxfp4"})
+            for (const Numbers& numbers : common_numbers) {
+                // mxfp4 needs columns in 32.
+                moe_layer_desc desc = kind.desc;
+                if (format[0] == 'm') desc.intermediate = 96;
+                const bool in_smoke = format[0] == 'b';
+                list.add(text("stage/experts/%s/%s/%s", kind.name, format, numbers.name),
+                         in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
+                             PairSpec spec;
+                             spec.layer.desc = desc;
+                             spec.layer.format = format;
+                             spec.numbers = numbers;
+                             spec.max_tokens = 30;
+                             with_every_kernel(
+                                 context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
+                                     for (const int64_t T : {1, 30}) {
+                                         check_cells(pair, T, false);
+                                         check_cells(pair, T, true);
+                                         check_accumulated(pair, T);
+                                         if (desc.latent) check_latent_rows(pair, T);
+                                         if (desc.weight_on == MOE_WEIGHT_ON_INPUT)
+                                             check_row_weights(pair, T);
+                                     }
+                                 });
+                         });
+            }
+}
+
+void check_finish(const Pair& pair, int64_t n_tokens) {
+    const moe_layer_desc& d = pair.desc();
+    Finish call;
+    call.n_tokens = n_tokens;
+    call.x = pair.x(n_tokens);
+    const Floats routed = rounded(normal(n_tokens * pair.data->width(), 31), pair.spec.numbers.out);
+    const auto both = [&](const char* what) {
+        const Floats got = finish(pair.subject, call), wanted = finish(pair.reference, call);
+        pair.context.measure(text("%s, T %ld", what, static_cast<long>(n_tokens)),
+                             worst_row(got, wanted, d.hidden), pair.spec.numbers.limit);
+        pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
+    };
+    call.routed = routed;
+    both("all parts");
+    call.base = rounded(normal(n_tokens * d.hidden, 37), pair.spec.numbers.out);
+    both("all parts, accumulated");
+    call.base.clear();
+    call.routed.clear();
+    call.parts = MOE_FINISH_SHARED | MOE_FINISH_COMBINE;
+    both("the shared expert alone");
+    call.routed = routed;
+    call.base = rounded(normal(n_tokens * d.hidden, 41), pair.spec.numbers.out);
+    call.parts = MOE_FINISH_COMBINE | (d.latent ? uint32_t{MOE_FINISH_LATENT} : 0u);
+    both("the others, accumulated");
+    for (const std::string& name : pair.subject.kernels(n_tokens))
+        pair.context.kernels.insert(name);
+}
+
+void add_finish(CaseList& list) {
+    for (const Kind& kind : kinds())
+        for (const Numbers& numbers : common_numbers)
+            list.add(text("stage/finish/%s/%s", kind.name, numbers.name), Extent::smoke,
+                     [=](Context& context) {
+                         PairSpec spec;
+                         spec.layer.desc = kind.desc;
+                         spec.numbers = numbers;
+                         spec.max_tokens = 90;
+                         with_every_kernel(context, spec, MOE_STAGE_FINISH, [&](const Pair& pair) {
+                             for (const int64_t T : {1, 7, 90}) check_finish(pair, T);
+                         });
+                     });
+}
+
+// Offsets, counts and row ids that are not what they must be: no memory is read by them.
+void check_wrong_offsets(Context& context) {
+    PairSpec spec;
+    spec.layer.desc = plain_layer(64, 48, 8, 2);
+    spec.max_tokens = 16;
+    const Pair pair(context, spec);
+    const Engine engine(pair, 16, 0);
+    const auto spoil = [&](const char* what, const std::function<void(Experts&)>& change) {
+        Experts call = engine.call(MOE_IN_SORTED, MOE_OUT_ROWS);
+        change(call);
+        experts(pair.subject, call);
+        const auto faults = pair.subject.faults();
+        context.expect(faults.faults == MOE_FAULT_OFFSETS_OUT_OF_RANGE,
+                       text("%s: faults %#x", what, faults.faults));
+    };
+    spoil("too far", [](Experts& call) { call.offsets.back() = call.n_rows + 1000; });
+    spoil("negative", [](Experts& call) { call.offsets[3] = -5; });
+    spoil("descending", [](Experts& call) { std::swap(call.offsets[2], call.offsets[6]); });
+    spoil("huge", [](Experts& call) { call.offsets[4] = INT64_MAX; });
+    Experts call = engine.call(MOE_IN_BATCHED, MOE_OUT_ROWS);
+    call.counts[1] = call.batch_capacity + 1;
+    call.counts[2] = -1;
+    experts(pair.subject, call);
+    context.expect(pair.subject.faults().faults == MOE_FAULT_OFFSETS_OUT_OF_RANGE,
+                   "counts: no fault");
+}
+
+}  // namespace
+
+void add_stage_cases(CaseList& list) {
+    add_experts(list);
+    add_finish(list);
+    list.add("stage/wrong_offsets", Extent::smoke, check_wrong_offsets);
+}
+
+}  // namespace moe_gpu
