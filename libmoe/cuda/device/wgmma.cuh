@@ -90,29 +90,50 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
 template <int n, int n_sums>
 __device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uint64_t rows) {
     static_assert(n_sums >= n / 2);
-    static_assert(n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || n == 192 || n == 256);
     if constexpr (n == 8) {
         MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_SUMS4(0));
     } else if constexpr (n == 16) {
         MOE_WGMMA(16, "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, MOE_SUMS4(0),
                   MOE_SUMS4(4));
+    } else if constexpr (n == 24) {
+        MOE_WGMMA(24, "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11", 12, 13, 14, 15, 16,
+                  MOE_SUMS4(0), MOE_SUMS4(4), MOE_SUMS4(8));
     } else if constexpr (n == 32) {
         MOE_WGMMA(32, MOE_D0, 16, 17, 18, 19, 20, MOE_SUMS16(0));
+    } else if constexpr (n == 48) {
+        MOE_WGMMA(48,
+                  MOE_D0
+                  ", "
+                  "%16, %17, %18, %19, %20, %21, %22, %23",
+                  24, 25, 26, 27, 28, MOE_SUMS16(0), MOE_SUMS4(16), MOE_SUMS4(20));
     } else if constexpr (n == 64) {
         MOE_WGMMA(64, MOE_D0 ", " MOE_D1, 32, 33, 34, 35, 36, MOE_SUMS16(0), MOE_SUMS16(16));
+    } else if constexpr (n == 96) {
+        MOE_WGMMA(96, MOE_D0 ", " MOE_D1 ", " MOE_D2, 48, 49, 50, 51, 52, MOE_SUMS16(0),
+                  MOE_SUMS16(16), MOE_SUMS16(32));
     } else if constexpr (n == 128) {
         MOE_WGMMA(128, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3, 64, 65, 66, 67, 68,
                   MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48));
+    } else if constexpr (n == 160) {
+        MOE_WGMMA(160, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4, 80, 81, 82, 83, 84,
+                  MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64));
     } else if constexpr (n == 192) {
         MOE_WGMMA(192, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5, 96, 97,
                   98, 99, 100, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48),
                   MOE_SUMS16(64), MOE_SUMS16(80));
+    } else if constexpr (n == 224) {
+        MOE_WGMMA(224,
+                  MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6,
+                  112, 113, 114, 115, 116, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
+                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96));
     } else if constexpr (n == 256) {
         MOE_WGMMA(256,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6
                          ", " MOE_D7,
                   128, 129, 130, 131, 132, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
                   MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96), MOE_SUMS16(112));
+    } else {
+        static_assert(n == 0, "no product of this width");
     }
 }
 

@@ -10,13 +10,15 @@ namespace moe::cuda {
 namespace {
 
 using Unit = GroupedKernel (*)(PackedType);
-constexpr Unit units[] = {grouped_16bit, grouped_fp4};
+constexpr Unit units[] = {
+    grouped_16bit, grouped_fp4, grouped_8bit, grouped_kbit, grouped_kbit_f32, grouped_q4_k,
+};
 
 constexpr PackedType types[] = {
-    PackedType::bf16,
-    PackedType::f16,
-    PackedType::nvfp4,
-    PackedType::mxfp4,
+    PackedType::f16,       PackedType::bf16,      PackedType::e4m3,      PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
 };
 
 GroupedKernel kernel_of(PackedType type) {

@@ -110,34 +110,46 @@ __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
     return {words.x, words.y, words.z, words.w};
 }
 
+// The widths of the family. with_width(width, call) calls `call` with the width as a constant.
 __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
-    return n_rows <= 8     ? 8
-           : n_rows <= 16  ? 16
-           : n_rows <= 32  ? 32
-           : n_rows <= 64  ? 64
-           : n_rows <= 128 ? 128
-           : n_rows <= 192 ? 192
-                           : 256;
+    const int32_t step = n_rows <= 32 ? 8 : n_rows <= 64 ? 16 : 32;
+    return n_rows <= 8 ? 8 : (n_rows + step - 1) / step * step;
+}
+
+template <class Call>
+__device__ __forceinline__ auto with_width(int32_t width, Call call) {
+    switch (width) {
+        case 8:
+            return call(std::integral_constant<int, 8>{});
+        case 16:
+            return call(std::integral_constant<int, 16>{});
+        case 24:
+            return call(std::integral_constant<int, 24>{});
+        case 32:
+            return call(std::integral_constant<int, 32>{});
+        case 48:
+            return call(std::integral_constant<int, 48>{});
+        case 64:
+            return call(std::integral_constant<int, 64>{});
+        case 96:
+            return call(std::integral_constant<int, 96>{});
+        case 128:
+            return call(std::integral_constant<int, 128>{});
+        case 160:
+            return call(std::integral_constant<int, 160>{});
+        case 192:
+            return call(std::integral_constant<int, 192>{});
+        case 224:
+            return call(std::integral_constant<int, 224>{});
+        default:
+            return call(std::integral_constant<int, 256>{});
+    }
 }
 
 template <PackedType type>
 __device__ uint32_t blocks_of_stage(int32_t width) {
-    switch (width) {
-        case 8:
-            return Stages<type>::blocks(8);
-        case 16:
-            return Stages<type>::blocks(16);
-        case 32:
-            return Stages<type>::blocks(32);
-        case 64:
-            return Stages<type>::blocks(64);
-        case 128:
-            return Stages<type>::blocks(128);
-        case 192:
-            return Stages<type>::blocks(192);
-        default:
-            return Stages<type>::blocks(256);
-    }
+    return with_width(
+        width, []<int n>(std::integral_constant<int, n>) { return Stages<type>::blocks(n); });
 }
 
 // Step 2 for one stage of n blocks from `block`, by a whole warp: lanes 0 to 7 copy a packed tile
@@ -209,28 +221,12 @@ __device__ void produce(const GroupedProduct& product, Ring<type> ring, uint32_t
 // the sums and the fragments are common, so that they have one set of registers.
 __device__ __forceinline__ void multiply_block(int32_t width, Sums& sums, const uint32_t (&a)[16],
                                                uint64_t rows) {
-    const auto steps = [&]<int n>(std::integral_constant<int, n>) {
+    with_width(width, [&]<int n>(std::integral_constant<int, n>) {
         wgmma_fence();
 #pragma unroll
         for (int j = 0; j < 4; ++j) wgmma<n>(sums, a + 4 * j, rows + 2 * j);
         wgmma_commit();
-    };
-    switch (width) {
-        case 8:
-            return steps(std::integral_constant<int, 8>{});
-        case 16:
-            return steps(std::integral_constant<int, 16>{});
-        case 32:
-            return steps(std::integral_constant<int, 32>{});
-        case 64:
-            return steps(std::integral_constant<int, 64>{});
-        case 128:
-            return steps(std::integral_constant<int, 128>{});
-        case 192:
-            return steps(std::integral_constant<int, 192>{});
-        default:
-            return steps(std::integral_constant<int, 256>{});
-    }
+    });
 }
 
 // Step 3: a consumer warp's walk over the blocks of a pair.
@@ -245,6 +241,7 @@ struct Multiplier {
     uint32_t per_stage;
     uint32_t tile_offset;  // of the warp's packed tile in a stage
     uint32_t codebook;
+    uint32_t block = 0;
     uint32_t in_stage = 0;
     uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
 
@@ -267,7 +264,7 @@ struct Multiplier {
         if constexpr (type == PackedType::q4_k) {
             const uint32_t super = tile + in_stage / 4 * 2304;
             const uint32_t heads = per_stage < 4 ? tile + per_stage * 512 : super + 2048;
-            return Fragment::load(super + in_stage % 4 * 512, heads, lane);
+            return Fragment::load(super + in_stage % 4 * 512, heads, lane, block % 4 * 2);
         } else {
             const uint32_t codes = tile + in_stage * block_bytes(type, 4);
             return Fragment::load(codes, codes + block_code_bytes(type, 4), lane);
@@ -289,6 +286,7 @@ struct Multiplier {
         }
         keep(other);
         release();
+        ++block;
         if (++in_stage == per_stage || last) {
             in_stage = 0;
             passed = ring.empty();
@@ -302,10 +300,10 @@ struct Multiplier {
         for (int i = 0; i < 16; ++i) a[0][i] = a[1][i] = 0;
 #pragma unroll
         for (int i = 0; i < most_tokens / 2; ++i) sums[i] = 0.0f;
-        for (uint32_t block = 0; block < n_blocks; block += 2) {
+        while (block < n_blocks) {
             step(sums, a[0], a[1], block + 1 == n_blocks);
-            if (block + 1 == n_blocks) break;
-            step(sums, a[1], a[0], block + 2 == n_blocks);
+            if (block == n_blocks) break;
+            step(sums, a[1], a[0], block + 1 == n_blocks);
         }
         wgmma_wait<0>();  // nothing to wait for: tells the compiler that sums are complete
         keep(sums);

@@ -16,5 +16,9 @@ struct GroupedKernel {
 
 GroupedKernel grouped_16bit(PackedType type);
 GroupedKernel grouped_fp4(PackedType type);
+GroupedKernel grouped_8bit(PackedType type);
+GroupedKernel grouped_kbit(PackedType type);
+GroupedKernel grouped_kbit_f32(PackedType type);
+GroupedKernel grouped_q4_k(PackedType type);
 
 }  // namespace moe::cuda
