@@ -1,18 +1,39 @@
-// Bulk copies from device to shared memory: one thread asks, the copy engine moves the bytes and
-// counts them down on an mbarrier. Addresses and sizes are multiples of 16 bytes.
+// Asynchronous copies by the copy engine of contiguous bytes; addresses and sizes are multiples of
+// 16 bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-__device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_t bytes,
+// Global to shared; completion counts its bytes at the mbarrier.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t n_bytes,
                                           uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
             "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier)
+        "l"(from), "r"(n_bytes), "r"(barrier)
         : "memory");
+}
+
+// Shared to global, as a group of its own; see bulk_store_wait.
+__device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t n_bytes) {
+    asm volatile(
+        "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+        "cp.async.bulk.commit_group;" ::"l"(to),
+        "r"(from), "r"(n_bytes)
+        : "memory");
+}
+
+// Until shared memory has been read by all stores that this thread began.
+__device__ __forceinline__ void bulk_store_wait() {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// Before a barrier, by every thread that wrote shared memory which the copy engine or the tensor
+// cores read next.
+__device__ __forceinline__ void async_proxy_fence() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 }  // namespace moe::cuda

@@ -2,13 +2,9 @@
 // the threads that wait for their bytes.
 #pragma once
 
-#include <cstdint>
+#include "libmoe/cuda/device/shared_memory.cuh"
 
 namespace moe::cuda {
-
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -17,6 +13,10 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
 // Makes initialised barriers visible to the copy engine; before their first use by a copy.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // One arrival, and bytes that copies will still bring in this phase.

@@ -23,7 +23,7 @@ class StreamRing {
     // By one lane, for a stage that nobody reads any more.
     __device__ void fill(int32_t stage, const void* from, uint32_t bytes) const {
         mbarrier_expect(barriers_ + 8 * stage, bytes);
-        bulk_copy(data_ + stage * stage_bytes_, from, bytes, barriers_ + 8 * stage);
+        bulk_load(data_ + stage * stage_bytes_, from, bytes, barriers_ + 8 * stage);
     }
 
     // The current item, when it has arrived.

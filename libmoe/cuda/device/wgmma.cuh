@@ -1,0 +1,152 @@
+// Warpgroup matrix products of sm_90a: D[64][N] += A[64][16] B[N][16]^T in float32 from bfloat16. A
+// comes from registers: warp w of the warpgroup holds rows 16 w to 16 w + 15 as the A fragment of
+// mma.m16n8k16. B lies in shared memory, K-major, rows of 128 bytes with their 16-byte chunks c
+// stored at c ^ (row & 7). D: lane 4 g + t of warp w holds rows 16 w + g (sums 4 i, 4 i + 1) and
+// 16 w + g + 8 (4 i + 2, 4 i + 3), columns 8 i + 2 t and the next.
+//
+// Products run behind the instruction stream. Neither sums nor A registers may be touched before
+// the group that uses them has been waited for; the compiler does not know, so the wait must stand
+// in front of every reader, inside the loop that issues the products.
+#pragma once
+
+#include <cstdint>
+
+namespace moe::cuda {
+
+// Of N rows that begin at `address`, a multiple of 1024. A step of 16 along k is 32 bytes: add 2.
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
+    constexpr uint64_t swizzle_128_bytes = uint64_t(1) << 62;
+    constexpr uint64_t stride_of_8_rows = uint64_t(1024 / 16) << 32;
+    constexpr uint64_t unused_leading_stride = uint64_t(1) << 16;
+    return swizzle_128_bytes | stride_of_8_rows | unused_leading_stride | (address & 0x3FFFFu) >> 4;
+}
+
+// Orders this thread's register writes before the products that follow.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until at most n_pending groups run.
+template <int n_pending>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n_pending) : "memory");
+}
+
+// A reader or writer of the registers for the compiler's eyes only: keeps them where they are until
+// here.
+template <int n>
+__device__ __forceinline__ void keep(uint32_t (&registers)[n]) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) asm volatile("" : "+r"(registers[i])::"memory");
+}
+
+template <int n>
+__device__ __forceinline__ void keep(float (&registers)[n]) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
+// Register lists of the assembler text, 16 at a time, and their operands.
+#define MOE_D0                         \
+    "%0, %1, %2, %3, %4, %5, %6, %7, " \
+    "%8, %9, %10, %11, %12, %13, %14, %15"
+#define MOE_D1                                 \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define MOE_D2                                 \
+    "%32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47"
+#define MOE_D3                                 \
+    "%48, %49, %50, %51, %52, %53, %54, %55, " \
+    "%56, %57, %58, %59, %60, %61, %62, %63"
+#define MOE_D4                                 \
+    "%64, %65, %66, %67, %68, %69, %70, %71, " \
+    "%72, %73, %74, %75, %76, %77, %78, %79"
+#define MOE_D5                                 \
+    "%80, %81, %82, %83, %84, %85, %86, %87, " \
+    "%88, %89, %90, %91, %92, %93, %94, %95"
+#define MOE_D6                                     \
+    "%96, %97, %98, %99, %100, %101, %102, %103, " \
+    "%104, %105, %106, %107, %108, %109, %110, %111"
+#define MOE_D7                                         \
+    "%112, %113, %114, %115, %116, %117, %118, %119, " \
+    "%120, %121, %122, %123, %124, %125, %126, %127"
+#define MOE_SUMS4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define MOE_SUMS16(i) MOE_SUMS4(i), MOE_SUMS4(i + 4), MOE_SUMS4(i + 8), MOE_SUMS4(i + 12)
+#define MOE_WGMMA(n, list, a0, a1, a2, a3, b, ...)                           \
+    asm volatile(                                                            \
+        "{ .reg .pred add; setp.eq.u32 add, 0, 0;\n\t"                       \
+        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list    \
+        "}, "                                                                \
+        "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1, 0; }" \
+        : __VA_ARGS__                                                        \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
+
+// d may have more than the n / 2 sums of the product.
+template <int n, int n_sums>
+__device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uint64_t rows) {
+    static_assert(n_sums >= n / 2);
+    if constexpr (n == 8) {
+        MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_SUMS4(0));
+    } else if constexpr (n == 16) {
+        MOE_WGMMA(16, "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, MOE_SUMS4(0),
+                  MOE_SUMS4(4));
+    } else if constexpr (n == 24) {
+        MOE_WGMMA(24, "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11", 12, 13, 14, 15, 16,
+                  MOE_SUMS4(0), MOE_SUMS4(4), MOE_SUMS4(8));
+    } else if constexpr (n == 32) {
+        MOE_WGMMA(32, MOE_D0, 16, 17, 18, 19, 20, MOE_SUMS16(0));
+    } else if constexpr (n == 48) {
+        MOE_WGMMA(48,
+                  MOE_D0
+                  ", "
+                  "%16, %17, %18, %19, %20, %21, %22, %23",
+                  24, 25, 26, 27, 28, MOE_SUMS16(0), MOE_SUMS4(16), MOE_SUMS4(20));
+    } else if constexpr (n == 64) {
+        MOE_WGMMA(64, MOE_D0 ", " MOE_D1, 32, 33, 34, 35, 36, MOE_SUMS16(0), MOE_SUMS16(16));
+    } else if constexpr (n == 96) {
+        MOE_WGMMA(96, MOE_D0 ", " MOE_D1 ", " MOE_D2, 48, 49, 50, 51, 52, MOE_SUMS16(0),
+                  MOE_SUMS16(16), MOE_SUMS16(32));
+    } else if constexpr (n == 128) {
+        MOE_WGMMA(128, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3, 64, 65, 66, 67, 68,
+                  MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48));
+    } else if constexpr (n == 160) {
+        MOE_WGMMA(160, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4, 80, 81, 82, 83, 84,
+                  MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64));
+    } else if constexpr (n == 192) {
+        MOE_WGMMA(192, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5, 96, 97,
+                  98, 99, 100, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48),
+                  MOE_SUMS16(64), MOE_SUMS16(80));
+    } else if constexpr (n == 224) {
+        MOE_WGMMA(224,
+                  MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6,
+                  112, 113, 114, 115, 116, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
+                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96));
+    } else if constexpr (n == 256) {
+        MOE_WGMMA(256,
+                  MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6
+                         ", " MOE_D7,
+                  128, 129, 130, 131, 132, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
+                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96), MOE_SUMS16(112));
+    } else {
+        static_assert(n == 0, "no product of this width");
+    }
+}
+
+#undef MOE_D0
+#undef MOE_D1
+#undef MOE_D2
+#undef MOE_D3
+#undef MOE_D4
+#undef MOE_D5
+#undef MOE_D6
+#undef MOE_D7
+#undef MOE_SUMS4
+#undef MOE_SUMS16
+#undef MOE_WGMMA
+
+}  // namespace moe::cuda

@@ -1,0 +1,267 @@
+// What the grouped kernel does with finished sums. A warp has the 16 rows of one packed tile; lane
+// 4 g + t holds, of tokens 8 i + 2 t and the next, tile rows g (sums 4 i, 4 i + 1) and g + 8
+// (4 i + 2, 4 i + 3). Outputs pass through shared memory in rounds of tokens, so that they leave in
+// whole rows:
+//   linear       per warpgroup, 64 features: rows of 64 values, 16-byte stores
+//   activation   per warpgroup, 64 features: one block column of the output, one bulk store a round
+//   gated        both warpgroups together, 64 features: likewise
+#pragma once
+
+#include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/fast_activation.cuh"
+#include "libmoe/cuda/device/fragment.cuh"
+#include "libmoe/cuda/experts/experts.hpp"
+
+namespace moe::cuda {
+
+constexpr uint32_t staging_bytes = 32 * 1024;  // of a block, half of it per warpgroup
+constexpr int most_tokens = 256;
+using Sums = float[most_tokens / 2];  // narrower products leave the last ones unused
+
+// The part of a block's work that one lane knows.
+struct LaneWork {
+    const GroupedProduct& product;
+    Tile tile;
+    int32_t row_block;    // of 8 packed tiles
+    uint32_t warpgroup;   // 0 or 1
+    uint32_t warp, lane;  // in the warpgroup, in the warp
+    uint32_t staging;     // shared address
+
+    __device__ uint32_t g() const { return lane >> 2; }
+    __device__ uint32_t t() const { return lane & 3; }
+    __device__ uint32_t thread() const { return 32 * warp + lane; }
+    __device__ uint32_t local_tile() const { return 4 * warpgroup + warp; }
+    __device__ int32_t packed_tile() const {
+        return 8 * row_block + static_cast<int32_t>(local_tile());
+    }
+    __device__ bool has_rows() const { return packed_tile() < product.weights.n_tiles; }
+};
+
+// Sums to pre-activations: times scales and the row's weight, plus bias.
+struct Affine {
+    float scale[2];
+    float bias[2];
+    const float* row_weight;
+    const int32_t* row_slot;
+    int64_t first_row;  // of this lane's tokens
+    int32_t n_rows;     // that follow it
+
+    __device__ Affine(const LaneWork& work, float leftover) {
+        const GroupedProduct& product = work.product;
+        const int64_t expert = work.tile.expert;
+        const float* global = product.weights.global_scale;
+        const bool gated = product.epilogue == Epilogue::gated;
+        const int64_t feature =
+            expert * product.bias_stride + work.packed_tile() * (gated ? 8 : 16) + work.g();
+        const float* bias_of[2] = {product.bias, gated ? product.up_bias : product.bias};
+        for (int half = 0; half < 2; ++half) {
+            scale[half] = leftover * (global ? global[2 * expert + half] : 1.0f);
+            const bool biased = bias_of[half] && work.has_rows();
+            bias[half] = biased ? bias_of[half][feature + (gated ? 0 : 8 * half)] : 0.0f;
+        }
+        row_weight = product.row_weight;
+        row_slot = product.row_slot;
+        first_row = work.tile.row + 2 * static_cast<int32_t>(work.t());
+        n_rows = work.tile.n_rows - 2 * static_cast<int32_t>(work.t());
+    }
+
+    __device__ float weight(int32_t token) const {
+        if (token >= n_rows) return 0.0f;
+        const int64_t row = first_row + token;
+        const int64_t slot = row_slot ? row_slot[row] : row;
+        return slot < 0 ? 0.0f : row_weight[slot];
+    }
+
+    // v: the four sums of tokens 8 i.
+    __device__ __forceinline__ void operator()(int i, const float* sums, float (&v)[4]) const {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) v[e] = sums[e] * scale[e >> 1];
+        if (row_weight) {
+            const float w0 = weight(8 * i), w1 = weight(8 * i + 1);
+            v[0] *= w0;
+            v[1] *= w1;
+            v[2] *= w0;
+            v[3] *= w1;
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) v[e] += bias[e >> 1];
+    }
+};
+
+// Rows [first, first + n) of a warpgroup's 64 features, from its staging rows of `row_bytes` with
+// chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
+template <uint32_t value_bytes, class Swizzle>
+__device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t staging, int32_t first,
+                                              int32_t n, Swizzle swizzle) {
+    constexpr uint32_t n_chunks = 4 * value_bytes;
+    constexpr int32_t values_per_chunk = 16 / value_bytes;
+    const uint32_t chunk = work.thread() % n_chunks;
+    const int32_t feature = (8 * work.row_block + 4 * static_cast<int32_t>(work.warpgroup)) * 16 +
+                            static_cast<int32_t>(chunk) * values_per_chunk;
+    if (feature >= work.product.weights.n_tiles * 16) return;
+    const int64_t stride = work.product.out_stride;
+    std::byte* out =
+        work.product.out + ((int64_t(work.tile.row) + first) * stride + feature) * value_bytes;
+    for (int32_t row = static_cast<int32_t>(work.thread() / n_chunks); row < n;
+         row += 128 / n_chunks) {
+        const uint4 values =
+            load_shared_16(staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4));
+        *reinterpret_cast<uint4*>(out + row * stride * value_bytes) = values;
+    }
+}
+
+__device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const Affine& affine,
+                                                   const Sums& sums) {
+    constexpr int round = 128;
+    const uint32_t staging = work.staging + work.warpgroup * (staging_bytes / 2);
+    const uint32_t token = work.lane & 7;
+    const uint32_t chunk = 2 * work.warp + (work.lane >> 3 & 1);
+    const uint32_t address = staging + token * 128 + ((chunk ^ token) << 4);
+#pragma unroll
+    for (int first = 0; first < most_tokens; first += round) {
+        if (first >= work.tile.n_rows) break;
+        named_barrier(1 + work.warpgroup, 128);
+#pragma unroll
+        for (int i = 0; i < round / 8; ++i) {
+            if (first + 8 * i >= work.tile.n_rows) break;
+            float v[4];
+            affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
+            store_two_matrices_transposed(address + 1024 * i, bf16_pair(v[0], v[1]),
+                                          bf16_pair(v[2], v[3]));
+        }
+        named_barrier(1 + work.warpgroup, 128);
+        const int32_t left = work.tile.n_rows - first;
+        copy_rows_out<2>(work, staging, first, left < round ? left : round,
+                         [](int32_t row) { return static_cast<uint32_t>(row & 7); });
+    }
+}
+
+__device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Affine& affine,
+                                                  const Sums& sums) {
+    constexpr int round = 64;
+    const uint32_t staging = work.staging + work.warpgroup * (staging_bytes / 2);
+    const uint32_t chunk = 4 * work.warp + (work.g() >> 2);
+    const uint32_t row = staging + 2 * work.t() * 256 + (work.g() & 3) * 4;
+    const uint32_t address[2] = {row + ((chunk ^ 2 * work.t()) << 4),
+                                 row + (((chunk + 2) ^ 2 * work.t()) << 4)};
+#pragma unroll
+    for (int first = 0; first < most_tokens; first += round) {
+        if (first >= work.tile.n_rows) break;
+        named_barrier(1 + work.warpgroup, 128);
+#pragma unroll
+        for (int i = 0; i < round / 8; ++i) {
+            if (first + 8 * i >= work.tile.n_rows) break;
+            float v[4];
+            affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
+        }
+        named_barrier(1 + work.warpgroup, 128);
+        const int32_t left = work.tile.n_rows - first;
+        copy_rows_out<4>(work, staging, first, left < round ? left : round,
+                         [](int32_t r) { return static_cast<uint32_t>(r & 6); });
+    }
+}
+
+// Where a lane's values go in the 128-byte rows of a block column: features f = 16 q + 8 half + g
+// with their neighbours f ^ 1 are the word q of chunk 4 half + g / 2. The lane of the even feature
+// writes the words of tokens 2 t, that of the odd one of tokens 2 t + 1.
+struct BlockColumn {
+    uint32_t address;  // of token 8 * 0, half 0
+    bool odd;
+
+    __device__ BlockColumn(const LaneWork& work, uint32_t staging, uint32_t q, uint32_t half) {
+        odd = work.g() & 1;
+        const uint32_t token = 2 * work.t() + odd;
+        const uint32_t chunk = 4 * half + (work.g() >> 1);
+        address = staging + token * 128 + ((chunk ^ token) << 4) + 4 * q;
+    }
+
+    // Values of tokens 8 i + 2 t and the next.
+    __device__ __forceinline__ void put(int i, float v0, float v1, uint32_t other_half) const {
+        const float received = __shfl_xor_sync(0xFFFFFFFFu, odd ? v0 : v1, 4);
+        const uint32_t word = odd ? bf16_pair(received, v1) : bf16_pair(v0, received);
+        store_shared((address ^ other_half << 6) + 1024 * i, word);
+    }
+};
+
+// Stores rows [first, first + n) of block column `column` of the output.
+__device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t staging,
+                                                 int32_t column, int32_t first, int32_t n) {
+    const GroupedProduct& product = work.product;
+    const int64_t row = int64_t(column) * product.capacity + work.tile.row + first;
+    bulk_store(product.out + row * 128, staging, static_cast<uint32_t>(n) * 128);
+}
+
+// Outputs of tokens 8 i; gated: v[0], v[1], else v[0..3].
+template <bool gated>
+__device__ __forceinline__ void activate_sums(const Affine& affine, const FastActivation& act,
+                                              int i, const float* sums, float (&v)[4]) {
+    affine(i, sums, v);
+    if constexpr (gated) {
+        v[0] = act(v[0], v[2]);
+        v[1] = act(v[1], v[3]);
+    } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) v[e] = act.gate(v[e]);
+    }
+}
+
+template <bool gated>
+__device__ __forceinline__ void finish_activated(const LaneWork& work, const Affine& affine,
+                                                 const Sums& sums) {
+    constexpr int round = gated ? 256 : 128;
+    const uint32_t staging = work.staging + (gated ? 0 : work.warpgroup * (staging_bytes / 2));
+    const uint32_t barrier = gated ? 3 : 1 + work.warpgroup;
+    const uint32_t n_threads = gated ? 256 : 128;
+    const bool storer = work.thread() == 0 && (!gated || work.warpgroup == 0);
+    const BlockColumn block(work, staging, gated ? work.local_tile() >> 1 : work.warp,
+                            gated ? work.local_tile() & 1 : 0);
+    const int32_t column =
+        gated ? work.row_block : 2 * work.row_block + static_cast<int32_t>(work.warpgroup);
+    const bool exists = column * (gated ? 8 : 4) < work.product.weights.n_tiles;
+    const int32_t n_rows = work.has_rows() ? work.tile.n_rows - 2 * static_cast<int>(work.t()) : 0;
+    const FastActivation act(work.product.activation);
+#pragma unroll
+    for (int first = 0; first < most_tokens; first += round) {
+        if (first >= work.tile.n_rows) break;
+        if (storer) bulk_store_wait();
+        named_barrier(barrier, n_threads);
+#pragma unroll
+        for (int i = 0; i < round / 8; ++i) {
+            if (first + 8 * i >= work.tile.n_rows) break;
+            float v[4];
+            activate_sums<gated>(affine, act, first / 8 + i, sums + 4 * (first / 8 + i), v);
+#pragma unroll
+            for (int e = 0; e < (gated ? 2 : 4); ++e) {
+                if (first + 8 * i + (e & 1) >= n_rows) v[e] = 0.0f;
+            }
+            block.put(i, v[0], v[1], 0);
+            if constexpr (!gated) block.put(i, v[2], v[3], 1);
+        }
+        async_proxy_fence();
+        named_barrier(barrier, n_threads);
+        const int32_t left = (work.tile.n_rows - first + 7) / 8 * 8;
+        if (storer && exists)
+            store_block_rows(work, staging, column, first, left < round ? left : round);
+    }
+}
+
+// One kernel for products that end before the activation and one for those that end behind it.
+template <bool activated>
+__device__ __forceinline__ void finish(const LaneWork& work, float leftover, const Sums& sums) {
+    const Affine affine(work, leftover);
+    if constexpr (activated) {
+        if (work.product.epilogue == Epilogue::gated)
+            finish_activated<true>(work, affine, sums);
+        else
+            finish_activated<false>(work, affine, sums);
+    } else if (work.product.out_type == MOE_TYPE_F32) {
+        finish_linear_f32(work, affine, sums);
+    } else {
+        finish_linear_bf16(work, affine, sums);
+    }
+}
+
+}  // namespace moe::cuda

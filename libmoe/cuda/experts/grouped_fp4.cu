@@ -1,0 +1,17 @@
+// The grouped kernel (grouped.cuh) for four-bit floating-point weights.
+#include "libmoe/cuda/experts/grouped.cuh"
+
+namespace moe::cuda {
+
+GroupedKernel grouped_fp4(PackedType type) {
+    switch (type) {
+        case PackedType::nvfp4:
+            return grouped_kernel_of<FragmentNvfp4>();
+        case PackedType::mxfp4:
+            return grouped_kernel_of<FragmentMxfp4>();
+        default:
+            return {};
+    }
+}
+
+}  // namespace moe::cuda

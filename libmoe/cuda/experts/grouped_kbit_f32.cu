@@ -1,0 +1,21 @@
+// The grouped kernel (grouped.cuh) for codebook weights with scales in float32.
+#include "libmoe/cuda/experts/grouped.cuh"
+
+namespace moe::cuda {
+
+GroupedKernel grouped_kbit_f32(PackedType type) {
+    switch (type) {
+        case PackedType::kbit2_f32:
+            return grouped_kernel_of<FragmentKbit<PackedType::kbit2_f32, 2>>();
+        case PackedType::kbit3_f32:
+            return grouped_kernel_of<FragmentKbit<PackedType::kbit3_f32, 3>>();
+        case PackedType::kbit4_f32:
+            return grouped_kernel_of<FragmentKbit<PackedType::kbit4_f32, 4>>();
+        case PackedType::kbit5_f32:
+            return grouped_kernel_of<FragmentKbit<PackedType::kbit5_f32, 5>>();
+        default:
+            return {};
+    }
+}
+
+}  // namespace moe::cuda
