@@ -168,7 +168,7 @@ struct StageCopy {
         n_weight_tiles = min(8, product.weights.n_tiles - first);
         n_rows = min(static_cast<int32_t>(width), product.capacity - tile.row);
         weights = product.weights.data + tile.expert * product.weights.expert_stride +
-                  (first + static_cast<int64_t>(lane)) * product.weights.tile_stride();
+                  (first + static_cast<int64_t>(lane)) * tile_bytes(type, product.weights.k);
         tokens = product.in + int64_t(tile.row) * 128;
         column_bytes = int64_t(product.capacity) * 128;
     }
