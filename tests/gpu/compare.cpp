@@ -68,7 +68,7 @@ Pair::Pair(Context& in, const PairSpec& given, std::shared_ptr<LayerData> from)
       reference(in.host, in.runtime, reference_spec()) {}
 
 SideSpec Pair::subject_spec() const {
-    SideSpec side{data->plan_desc(), data->weights_desc()};
+    SideSpec side{data->plan_desc(), data->weights_desc(), spec.loaded};
     side.plan.device = context.device.kind();
     side.plan.x_type = spec.numbers.x;
     side.plan.out_type = spec.numbers.out;
@@ -248,16 +248,17 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
                        const std::function<void(const Pair&)>& use) {
     auto data = std::make_shared<LayerData>(spec.layer);
     std::vector<std::string> others;
+    PairSpec forced = spec;
     {
         const Pair pair(context, spec, data);
         use(pair);
+        forced.loaded = pair.subject.weights;
         auto candidate = sized<moe_candidate>();
         for (uint32_t i = 0; moe_candidates(pair.subject.plan.get(), i, &candidate) == MOE_OK; ++i)
             if (candidate.stage == stage && candidate.applicable && !candidate.chosen)
                 others.push_back(candidate.kernel);
     }
     for (const std::string& name : others) {
-        PairSpec forced = spec;
         forced.subject = [&](moe_plan_desc& desc) {
             if (spec.subject) spec.subject(desc);
             desc.kernel_filter = name.c_str();

@@ -18,8 +18,9 @@ struct PairSpec {
     LayerSpec layer;
     Numbers numbers = bf16;
     int64_t max_tokens = 1;
-    std::function<void(moe_plan_desc&)> both;     // slices, stages, partial
-    std::function<void(moe_plan_desc&)> subject;  // what must not matter: chunks, kernels
+    std::function<void(moe_plan_desc&)> both;       // slices, stages, partial
+    std::function<void(moe_plan_desc&)> subject;    // what must not matter: chunks, kernels
+    std::shared_ptr<moe_weights> loaded = nullptr;  // the subject's, by a plan that may differ
 };
 
 class Pair {
