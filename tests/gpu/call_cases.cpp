@@ -70,8 +70,8 @@ void check_addresses(const Pair& pair) {
         Forward call = pair.routed_call(T);
         const Result aligned = pair.check(call, "aligned");
         for (const int64_t shift : {1, 2, 5}) {
-            for (Place* place : {&call.x_place, &call.out_place, &call.ids_place,
-                                 &call.weights_place})
+            for (Place* place :
+                 {&call.x_place, &call.out_place, &call.ids_place, &call.weights_place})
                 place->shift = shift;
             pair.context.expect(pair.check(call, "shifted").bits == aligned.bits,
                                 text("shift %ld: other bits", static_cast<long>(shift)));

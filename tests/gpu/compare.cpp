@@ -68,7 +68,7 @@ Pair::Pair(Context& in, const PairSpec& given, std::shared_ptr<LayerData> from)
       reference(in.host, in.runtime, reference_spec()) {}
 
 SideSpec Pair::subject_spec() const {
-    SideSpec side{data->plan_desc(), data->weights_desc()};
+    SideSpec side{data->plan_desc(), data->weights_desc(), spec.loaded};
     side.plan.device = context.device.kind();
     side.plan.x_type = spec.numbers.x;
     side.plan.out_type = spec.numbers.out;
@@ -141,14 +141,14 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
         measure_routing(*this, got, wanted, counts, call.n_live(), where);
     if (call.n_live() && call.base.empty()) {
         Floats live(wanted.out.begin(),
-                    wanted.out.begin() + static_cast<ptrdiff_t>(wanted.out.size()) /
-                                             call.n_tokens * call.n_live());
+                    wanted.out.begin() +
+                        static_cast<ptrdiff_t>(wanted.out.size()) / call.n_tokens * call.n_live());
         const double size = rms(live);
         // A token may have no expert at all; the mean must still be of the order of one.
         context.expect(size > 0.02 && size < 50, where + text(": the reference's rms is %g", size));
     }
-    const int64_t width = static_cast<int64_t>(wanted.out.size()) / std::max<int64_t>(
-        call.n_tokens, 1);
+    const int64_t width =
+        static_cast<int64_t>(wanted.out.size()) / std::max<int64_t>(call.n_tokens, 1);
     if (call.n_tokens)
         context.measure(where, worst_row(got.out, wanted.out, width, counts), spec.numbers.limit);
     context.expect(got.faults.faults == wanted.faults.faults &&
@@ -160,8 +160,7 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
 
 // ---- routing
 
-std::vector<char> decided_tokens(const Side& reference, const Forward& call,
-                                 const Result& wanted) {
+std::vector<char> decided_tokens(const Side& reference, const Forward& call, const Result& wanted) {
     const auto all = static_cast<size_t>(reference.n_experts_all());
     const auto k = static_cast<size_t>(reference.layer.top_k);
     const auto T = static_cast<size_t>(call.n_tokens);
@@ -216,26 +215,27 @@ void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
             n_wrong += i->first != j->first;
             // The weight of a skipped slot means nothing.
             if (j->first < 0) continue;
-            const double difference = std::fabs(static_cast<double>(got.weights[i->second]) -
-                                                wanted.weights[j->second]);
+            const double difference =
+                std::fabs(static_cast<double>(got.weights[i->second]) - wanted.weights[j->second]);
             const double relative = top > 0 ? difference / top : difference > 0 ? INFINITY : 0;
             if (!(relative <= worst)) worst = std::isnan(relative) ? INFINITY : relative;
         }
     }
     if (n_columns) {
-        pair.context.measure(what + " logits",
-                             worst_row(got.logits, wanted.logits,
-                                       static_cast<int64_t>(n_columns), decided),
-                             exact_limit);
+        pair.context.measure(
+            what + " logits",
+            worst_row(got.logits, wanted.logits, static_cast<int64_t>(n_columns), decided),
+            exact_limit);
         if (n_left_out)
-            pair.context.notes.insert(text("%zu of %zu tokens left out, near a cut", n_left_out, T));
+            pair.context.notes.insert(
+                text("%zu of %zu tokens left out, near a cut", n_left_out, T));
         // In a few tokens one is many per cent.
         pair.context.expect(n_left_out <= 1 + T / 50,
                             what + text(": %zu of %zu tokens are near a cut", n_left_out, T));
     }
     pair.context.expect(n_wrong == 0, what + text(": %zu ids differ", n_wrong));
-    // Softmax turns an absolute error of a logit into a relative one of a weight. Weights that round
-    // to the x type differ by a step where the exact ones lie on two sides of a middle.
+    // Softmax turns an absolute error of a logit into a relative one of a weight. Weights that
+    // round to the x type differ by a step where the exact ones lie on two sides of a middle.
     const double step = pair.desc().round_weights || pair.desc().round_logits ? 1.6e-2 : 0;
     pair.context.measure(what + " weights", worst, std::max(step, 1e-5 * largest));
     if (pair.desc().selection != MOE_SELECT_HASH && n_left_out == 0)
@@ -248,16 +248,17 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
                        const std::function<void(const Pair&)>& use) {
     auto data = std::make_shared<LayerData>(spec.layer);
     std::vector<std::string> others;
+    PairSpec forced = spec;
     {
         const Pair pair(context, spec, data);
         use(pair);
+        forced.loaded = pair.subject.weights;
         auto candidate = sized<moe_candidate>();
         for (uint32_t i = 0; moe_candidates(pair.subject.plan.get(), i, &candidate) == MOE_OK; ++i)
             if (candidate.stage == stage && candidate.applicable && !candidate.chosen)
                 others.push_back(candidate.kernel);
     }
     for (const std::string& name : others) {
-        PairSpec forced = spec;
         forced.subject = [&](moe_plan_desc& desc) {
             if (spec.subject) spec.subject(desc);
             desc.kernel_filter = name.c_str();

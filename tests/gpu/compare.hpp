@@ -7,8 +7,8 @@
 
 namespace moe_gpu {
 
-// Largest |got - wanted| / |wanted| over rows of `width`; a row of zeros must be zeros exactly. Rows
-// whose `counts` is 0 are left out. NaN is never small.
+// Largest |got - wanted| / |wanted| over rows of `width`; a row of zeros must be zeros exactly.
+// Rows whose `counts` is 0 are left out. NaN is never small.
 double worst_row(const Floats& got, const Floats& wanted, int64_t width,
                  const std::vector<char>& counts = {});
 double rms(const Floats& values);
@@ -18,8 +18,9 @@ struct PairSpec {
     LayerSpec layer;
     Numbers numbers = bf16;
     int64_t max_tokens = 1;
-    std::function<void(moe_plan_desc&)> both;     // slices, stages, partial
-    std::function<void(moe_plan_desc&)> subject;  // what must not matter: chunks, kernels
+    std::function<void(moe_plan_desc&)> both;       // slices, stages, partial
+    std::function<void(moe_plan_desc&)> subject;    // what must not matter: chunks, kernels
+    std::shared_ptr<moe_weights> loaded = nullptr;  // the subject's, by a plan that may differ
 };
 
 class Pair {
@@ -48,8 +49,9 @@ class Pair {
     SideSpec reference_spec() const;
 };
 
-// Tokens that a rounding of the logits cannot send elsewhere: their ids stay when every chosen logit
-// falls and every other rises by half of the smallest gap that counts, 1e-5 of the largest logit.
+// Tokens that a rounding of the logits cannot send elsewhere: their ids stay when every chosen
+// logit falls and every other rises by half of the smallest gap that counts, 1e-5 of the largest
+// logit.
 std::vector<char> decided_tokens(const Side& reference, const Forward& call, const Result& wanted);
 // The routing of the subject's first n_live tokens against the reference's, where it is decided.
 void measure_routing(const Pair& pair, const Result& got, const Result& wanted,

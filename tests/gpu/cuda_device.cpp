@@ -1,4 +1,5 @@
-// The first CUDA device, through the runtime linked into this program: nothing here is the library's.
+// The first CUDA device, through the runtime linked into this program: nothing here is the
+// library's.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -9,8 +10,7 @@ namespace moe_gpu {
 namespace {
 
 void check(cudaError_t status, const char* what) {
-    if (status != cudaSuccess)
-        throw Failure(std::string(what) + ": " + cudaGetErrorString(status));
+    if (status != cudaSuccess) throw Failure(std::string(what) + ": " + cudaGetErrorString(status));
 }
 
 cudaStream_t as_stream(void* stream) {

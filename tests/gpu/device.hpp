@@ -1,5 +1,5 @@
-// Where the plan under test keeps its activations: CUDA memory, or host memory when the program's own
-// logic is tried without a GPU. Transfers wait until they are done.
+// Where the plan under test keeps its activations: CUDA memory, or host memory when the program's
+// own logic is tried without a GPU. Transfers wait until they are done.
 #pragma once
 
 #include <cstddef>

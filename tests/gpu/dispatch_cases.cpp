@@ -1,5 +1,5 @@
-// moe_dispatch and moe_combine: TritonMoE's permutation grid (exact rows), its unpermutation grid and
-// the round trip, and ids of every kind.
+// moe_dispatch and moe_combine: TritonMoE's permutation grid (exact rows), its unpermutation grid
+// and the round trip, and ids of every kind.
 #include "compare.hpp"
 #include "stages.hpp"
 
@@ -33,8 +33,8 @@ void note_kernels(const Pair& pair, int64_t n_tokens) {
 Dispatched check_dispatch(const Pair& pair, Dispatch call) {
     const Dispatched got = dispatch(pair.subject, call);
     const Dispatched wanted = dispatch(pair.reference, call);
-    const auto where = text("T %ld, blocks of %d", static_cast<long>(call.n_tokens),
-                            call.block_rows);
+    const auto where =
+        text("T %ld, blocks of %d", static_cast<long>(call.n_tokens), call.block_rows);
     pair.context.expect(got.offsets == wanted.offsets, where + ": offsets differ");
     pair.context.expect(got.counts == wanted.counts, where + ": counts differ");
     pair.context.expect(got.row_ids == wanted.row_ids, where + ": row ids differ");
@@ -106,8 +106,7 @@ void add_unpermute(CaseList& list) {
                                   k, hidden, numbers.name),
                              T == 32 && hidden == 128 ? Extent::smoke : Extent::full,
                              [=](Context& context) {
-                                 const Pair pair(context,
-                                                 stage_spec(hidden, n, k, numbers, T));
+                                 const Pair pair(context, stage_spec(hidden, n, k, numbers, T));
                                  check_combine(pair, T, false);
                              });
     for (const Numbers& numbers : common_numbers)
@@ -117,8 +116,8 @@ void add_unpermute(CaseList& list) {
         });
 }
 
-// Every token k times with equal weights that add up to one: its own row comes back, to the bit where
-// the output is rounded.
+// Every token k times with equal weights that add up to one: its own row comes back, to the bit
+// where the output is rounded.
 void check_round_trip(const Pair& pair, int64_t n_tokens) {
     const int64_t k = pair.desc().top_k, H = pair.desc().hidden;
     const Ids ids = as_ids(random_ids(n_tokens, pair.desc().top_k, pair.desc().n_experts, 5));

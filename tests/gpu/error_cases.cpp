@@ -92,7 +92,8 @@ void check_workspaces(Context& context) {
     moe_workspace* raw = nullptr;
     must(moe_workspace_create(context.runtime, &desc, &raw), "moe_workspace_create");
     const Workspace small(raw);
-    refusals.expect("one byte too few", MOE_ERROR_WORKSPACE_TOO_SMALL, [](auto&) {}, raw);
+    refusals.expect(
+        "one byte too few", MOE_ERROR_WORKSPACE_TOO_SMALL, [](auto&) {}, raw);
 
     Buffer memory(context.device, bytes + 4096);
     (cuda ? desc.device_bytes : desc.host_bytes) = bytes;
@@ -107,7 +108,8 @@ void check_workspaces(Context& context) {
     of_host.host_bytes = 1 << 20;
     must(moe_workspace_create(context.runtime, &of_host, &raw), "moe_workspace_create");
     const Workspace host(raw);
-    refusals.expect("a CPU workspace", MOE_ERROR_INVALID_ARGUMENT, [](auto&) {}, raw);
+    refusals.expect(
+        "a CPU workspace", MOE_ERROR_INVALID_ARGUMENT, [](auto&) {}, raw);
 }
 
 void check_plans(Context& context) {
@@ -127,9 +129,9 @@ void check_plans(Context& context) {
         return status;
     };
     context.expect(create([](auto&) {}) == MOE_OK, "a good plan");
-    context.expect(create([](auto& d) { d.kernel_filter = "no_such_kernel"; }) ==
-                       MOE_ERROR_INVALID_ARGUMENT,
-                   "a kernel that does not exist");
+    context.expect(
+        create([](auto& d) { d.kernel_filter = "no_such_kernel"; }) == MOE_ERROR_INVALID_ARGUMENT,
+        "a kernel that does not exist");
     const moe_status index = create([](auto& d) { d.device_index = 63; });
     context.expect(index == MOE_ERROR_INVALID_ARGUMENT || index == MOE_ERROR_NO_DEVICE,
                    std::string("device 63: ") + moe_status_name(index));
@@ -153,14 +155,14 @@ void check_mismatch(Context& context) {
     context.expect(status == MOE_ERROR_LAYOUT_MISMATCH,
                    std::string("weights of another layout: ") + moe_status_name(status));
     auto args = buffers.args();
-    const moe_status spmd = moe_forward_spmd(side.plan.get(), side.weights.get(),
-                                             side.workspace(), &args, 0, 1);
+    const moe_status spmd =
+        moe_forward_spmd(side.plan.get(), side.weights.get(), side.workspace(), &args, 0, 1);
     if (context.device.is_cuda())
         context.expect(spmd != MOE_OK, "moe_forward_spmd runs a CUDA plan");
     // Weights of the CPU are not those of a device.
     if (context.device.is_cuda())
-        context.expect(moe_forward(side.plan.get(), pair.reference.weights.get(),
-                                   side.workspace(), &args) == MOE_ERROR_LAYOUT_MISMATCH,
+        context.expect(moe_forward(side.plan.get(), pair.reference.weights.get(), side.workspace(),
+                                   &args) == MOE_ERROR_LAYOUT_MISMATCH,
                        "CPU weights in a CUDA plan");
 }
 

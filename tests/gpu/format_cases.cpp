@@ -27,7 +27,7 @@ void check_tokens(Context& context, const PairSpec& spec, const std::vector<int6
     });
 }
 
-constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},   {320, 192},
+constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
 void add_formats(CaseList& list) {
@@ -59,8 +59,11 @@ void add_many_rows(CaseList& list) {
 
 // Gate and up of one format, down of another.
 void add_mixed(CaseList& list) {
-    constexpr const char* pairs[][2] = {
-        {"q4_k", "q8_0"}, {"nvfp4", "bf16"}, {"kbit3", "kbit5"}, {"bf16", "mxfp4"}, {"q4_k", "f16"}};
+    constexpr const char* pairs[][2] = {{"q4_k", "q8_0"},
+                                        {"nvfp4", "bf16"},
+                                        {"kbit3", "kbit5"},
+                                        {"bf16", "mxfp4"},
+                                        {"q4_k", "f16"}};
     for (const auto& [gate, down] : pairs)
         list.add(text("mixed/%s_%s", gate, down), Extent::smoke, [=](Context& context) {
             PairSpec spec = spec_of(gate, {256, 128}, bf16, 40);
@@ -81,9 +84,9 @@ void add_types(CaseList& list) {
 
 // The sum runs over hidden in gate and up, over the intermediate in down.
 void add_lengths(CaseList& list) {
-    constexpr int32_t hiddens[] = {32,  64,  96,  160, 224,  352,  480,
+    constexpr int32_t hiddens[] = {32,  64,  96,  160,  224,  352,  480,
                                    544, 704, 992, 1184, 1504, 1888, 2048};
-    constexpr int32_t features[] = {16,  48,  64,  80,  112,  176,  272,
+    constexpr int32_t features[] = {16,  48,  64,  80,   112,  176,  272,
                                     336, 528, 720, 1008, 1360, 1904, 2048};
     for (const char* format : {"bf16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "kbit4", "q8_0"}) {
         const auto add = [&](const char* which, const Shape& shape) {

@@ -1,5 +1,5 @@
-// Captured forwards: the first of a process, a thousand replays with other inputs each, and calls on
-// several streams and threads at once. Everything must have the bits of a call alone.
+// Captured forwards: the first of a process, a thousand replays with other inputs each, and calls
+// on several streams and threads at once. Everything must have the bits of a call alone.
 #include <thread>
 
 #include "compare.hpp"
@@ -72,10 +72,9 @@ void add_replays(CaseList& list) {
                              PairSpec spec = spec_of(format, numbers, 64);
                              if (format[0] == 'q') spec.layer.desc.intermediate = 256;
                              const int n = context.device.is_cuda() ? 1000 : 20;
-                             with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
-                                               [&](const Pair& pair) {
-                                                   check_replays(pair, T, routed, n);
-                                               });
+                             with_every_kernel(
+                                 context, spec, MOE_STAGE_EXPERTS,
+                                 [&](const Pair& pair) { check_replays(pair, T, routed, n); });
                          });
             }
 }
@@ -178,8 +177,8 @@ void check_capture_in_threads(Context& context) {
     std::thread thread([&] {
         try {
             for (int i = 0; i < 20; ++i) {
-                const auto graph = captured.side.device.capture(captured.stream,
-                                                                [&] { captured.start(); });
+                const auto graph =
+                    captured.side.device.capture(captured.stream, [&] { captured.start(); });
                 graph->launch(captured.stream);
                 if (!captured.is_right()) throw Failure("the captured call has other bits");
             }

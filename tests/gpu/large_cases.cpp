@@ -67,8 +67,8 @@ void check_activations(Context& context) {
         ids.insert(ids.end(), call.ids.begin(), call.ids.end());
         weights.insert(weights.end(), call.weights.begin(), call.weights.end());
     }
-    Rows all_ids(context.device, MOE_TYPE_I32, T, 2), all_weights(context.device, MOE_TYPE_F32, T,
-                                                                  2);
+    Rows all_ids(context.device, MOE_TYPE_I32, T, 2),
+        all_weights(context.device, MOE_TYPE_F32, T, 2);
     all_ids.put(ids);
     all_weights.put(weights);
     auto args = sized<moe_forward_args>();
@@ -82,9 +82,8 @@ void check_activations(Context& context) {
     must(moe_forward(side.plan.get(), side.weights.get(), side.workspace(), &args), "moe_forward");
     side.synchronize();
     for (const int64_t b : {int64_t{0}, int64_t{131}, int64_t{255}, int64_t{256}, T / block - 1}) {
-        context.device.download(rows.data(),
-                                static_cast<std::byte*>(all_out.data()) + b * block * H * 2,
-                                rows.size());
+        context.device.download(
+            rows.data(), static_cast<std::byte*>(all_out.data()) + b * block * H * 2, rows.size());
         Floats out(static_cast<size_t>(block * H));
         for (size_t i = 0; i < out.size(); ++i) out[i] = load(MOE_TYPE_BF16, &rows[2 * i]);
         context.measure(text("block %ld", static_cast<long>(b)), worst_row(out, wanted.out, H),

@@ -175,7 +175,8 @@ moe_tensor LayerData::describe(const Stack& stack, int role) const {
     tensor.n_experts = stack.n;
     tensor.rows = stack.rows;
     tensor.columns = stack.columns;
-    if (role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS) tensor.gate_up_order = spec.fused;
+    if (role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS)
+        tensor.gate_up_order = spec.fused;
     return tensor;
 }
 
@@ -335,8 +336,8 @@ moe_weights_desc LayerData::reference_weights_desc() const {
 moe_tensor LayerData::replace(moe_role role, int32_t expert, uint64_t seed) {
     Stack& stack = stacks_.at(role);
     Matrix& matrix = stack.matrices[static_cast<size_t>(expert)];
-    matrix = encode(stack.format, stack.rows, stack.columns, seed,
-                    spread_of(role, stack.columns), middle_of(role));
+    matrix = encode(stack.format, stack.rows, stack.columns, seed, spread_of(role, stack.columns),
+                    middle_of(role));
     const int64_t size = stack.rows * stack.columns;
     std::copy(matrix.decoded.begin(), matrix.decoded.end(),
               reference_values_.at(role).begin() + expert * size);

@@ -18,15 +18,15 @@ enum class Form { stacked, table, tensor_per_expert };
 
 struct LayerSpec {
     moe_layer_desc desc;
-    const char* format = "bf16";         // of the routed experts' matrices
-    const char* dense_format = "bf16";   // of shared expert and latent projections
+    const char* format = "bf16";        // of the routed experts' matrices
+    const char* dense_format = "bf16";  // of shared expert and latent projections
     const char* router_format = "f32";
     Form form = Form::stacked;
     moe_gate_up_order fused = MOE_GATE_UP_NONE;
-    bool transposed = false;             // matrices of experts lie [in, out]; plain formats only
-    int32_t distinct_experts = 0;        // expert e has the tensors of e % n; 0: all differ
+    bool transposed = false;       // matrices of experts lie [in, out]; plain formats only
+    int32_t distinct_experts = 0;  // expert e has the tensors of e % n; 0: all differ
     uint64_t seed = 1;
-    const char* down_format = nullptr;   // null: format
+    const char* down_format = nullptr;  // null: format
 };
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
@@ -48,8 +48,8 @@ class LayerData {
     moe_weights_desc weights_desc() const;
     moe_weights_desc reference_weights_desc() const;
 
-    // One matrix of another seed, in place of that of an expert, for moe_weights_update. The decoded
-    // values of the reference change too.
+    // One matrix of another seed, in place of that of an expert, for moe_weights_update. The
+    // decoded values of the reference change too.
     moe_tensor replace(moe_role role, int32_t expert, uint64_t seed);
 
   private:

@@ -25,8 +25,7 @@ void add(CaseList& list, const char* group, const NamedLayer& layer, const char*
                  spec.numbers = numbers;
                  spec.max_tokens = 130;
                  with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
-                     for (const int64_t T : {1, 6, 130})
-                         pair.check(call_of(pair, T), layer.name);
+                     for (const int64_t T : {1, 6, 130}) pair.check(call_of(pair, T), layer.name);
                  });
              });
 }

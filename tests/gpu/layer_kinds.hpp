@@ -1,5 +1,5 @@
-// Layers that differ from a plain one in one thing each: every rule of routing, every activation and
-// every part of section 4 of moe.h.
+// Layers that differ from a plain one in one thing each: every rule of routing, every activation
+// and every part of section 4 of moe.h.
 #pragma once
 
 #include <vector>

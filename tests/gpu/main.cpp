@@ -55,7 +55,8 @@ bool parse(int count, char** words, Options& options) {
             options.quiet = true;
         } else if (const char* given = value(); !given) {
             return false;
-        } else if (word == "--device" && (!std::strcmp(given, "cuda") || !std::strcmp(given, "cpu"))) {
+        } else if (word == "--device" &&
+                   (!std::strcmp(given, "cuda") || !std::strcmp(given, "cpu"))) {
             options.is_cuda = !std::strcmp(given, "cuda");
         } else if (word == "--filter") {
             options.filters.push_back(given);
@@ -74,10 +75,10 @@ bool parse(int count, char** words, Options& options) {
 
 CaseList all_cases() {
     CaseList list;
-    for (auto* add : {add_router_cases, add_dispatch_cases, add_triton_cases, add_format_cases,
-                      add_skew_cases, add_layer_cases, add_call_cases, add_stage_cases,
-                      add_slice_cases, add_graph_cases, add_process_cases, add_error_cases,
-                      add_weight_cases, add_large_cases})
+    for (auto* add :
+         {add_router_cases, add_dispatch_cases, add_triton_cases, add_format_cases, add_skew_cases,
+          add_layer_cases, add_call_cases, add_stage_cases, add_slice_cases, add_graph_cases,
+          add_process_cases, add_error_cases, add_weight_cases, add_large_cases})
         add(list);
     return list;
 }
@@ -89,7 +90,8 @@ bool is_wanted(const Case& one, const Options& options) {
     return options.filters.empty();
 }
 
-// A failed device call leaves nothing to be tested after it; the caller sees it in every later case.
+// A failed device call leaves nothing to be tested after it; the caller sees it in every later
+// case.
 Outcome run_case(const Case& one, Device& device, Device& host) {
     Outcome outcome;
     outcome.name = one.name;

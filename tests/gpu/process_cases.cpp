@@ -83,9 +83,9 @@ void check_bare_thread(Context& context) {
     std::thread([&] {
         try {
             void* before = side.device.current_context();
-            must(moe_forward(side.plan.get(), side.weights.get(), side.workspace(),
-                             &buffers.args()),
-                 "moe_forward");
+            must(
+                moe_forward(side.plan.get(), side.weights.get(), side.workspace(), &buffers.args()),
+                "moe_forward");
             if (side.device.current_context() != before)
                 error = "the thread has another current context";
         } catch (const std::exception& failure) {

@@ -1,5 +1,5 @@
-// moe_route: TritonMoE's router grid (tokens, experts, k; model sizes; edges), and every routing rule
-// of moe.h from given logits, where device and CPU must agree to the bit.
+// moe_route: TritonMoE's router grid (tokens, experts, k; model sizes; edges), and every routing
+// rule of moe.h from given logits, where device and CPU must agree to the bit.
 #include <cmath>
 #include <limits>
 
@@ -240,8 +240,9 @@ void add_rules(CaseList& list) {
 }
 
 void add_sizes(CaseList& list) {
-    constexpr Experts sizes[] = {{1, 1},    {2, 2},    {31, 5},   {33, 33},  {64, 64},   {96, 7},
-                                 {128, 16}, {257, 10}, {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
+    constexpr Experts sizes[] = {{1, 1},    {2, 2},    {31, 5},    {33, 33},
+                                 {64, 64},  {96, 7},   {128, 16},  {257, 10},
+                                 {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
     for (const auto& [n, k] : sizes)
         list.add(text("router/size/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
             const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 40));

@@ -22,9 +22,9 @@ Rows::Rows(Device& device, moe_type type, int64_t rows, int64_t columns, Place p
       given_stride_(place.stride),
       stride_(place.stride ? place.stride : columns_),
       shift_(place.shift),
-      image_(static_cast<size_t>(
-          (shift_ + (rows ? (rows - 1) * stride_ + columns_ : 0)) * size_of(type) +
-          guard_of(device))),
+      image_(static_cast<size_t>((shift_ + (rows ? (rows - 1) * stride_ + columns_ : 0)) *
+                                     size_of(type) +
+                                 guard_of(device))),
       buffer_(device, image_.size()) {
     poison();
 }
@@ -52,8 +52,7 @@ void Rows::get(int64_t n_live, const char* what) {
 
 Floats Rows::floats() const {
     Floats values(static_cast<size_t>(rows_ * columns_));
-    for (size_t i = 0; i < values.size(); ++i)
-        values[i] = load(type_, at(static_cast<int64_t>(i)));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = load(type_, at(static_cast<int64_t>(i)));
     return values;
 }
 

@@ -12,6 +12,18 @@ uint64_t scratch_of(Device& device, const moe_plan* plan, int64_t n_tokens) {
     return device.is_cuda() ? need.device_bytes : need.host_bytes;
 }
 
+bool fits(const moe_plan* plan, const moe_weights* weights) {
+    uint8_t of_plan[16], of_weights[16];
+    return weights && moe_plan_layout_id(plan, of_plan) == MOE_OK &&
+           moe_weights_layout_id(weights, of_weights) == MOE_OK &&
+           std::equal(of_plan, of_plan + 16, of_weights);
+}
+
+std::shared_ptr<moe_weights> weights_of(const moe_plan* plan, const SideSpec& spec) {
+    if (fits(plan, spec.shared.get())) return spec.shared;
+    return load_weights(plan, spec.weights);
+}
+
 constexpr moe_stage stages[] = {MOE_STAGE_ROUTE, MOE_STAGE_DISPATCH, MOE_STAGE_EXPERTS,
                                 MOE_STAGE_COMBINE, MOE_STAGE_FINISH};
 
@@ -36,7 +48,7 @@ Side::Side(Device& on, moe_runtime* runtime, const SideSpec& spec)
       out_type(spec.plan.out_type ? spec.plan.out_type : spec.plan.x_type),
       partial(spec.plan.partial != 0),
       plan(make_plan(runtime, spec.plan)),
-      weights(load_weights(plan.get(), spec.weights)),
+      weights(weights_of(plan.get(), spec)),
       stages_(spec.plan.stages),
       stream_(on),
       spaces_(std::make_unique<Space>(on, runtime, plan.get(), spec.plan.max_tokens)) {}

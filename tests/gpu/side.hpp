@@ -41,6 +41,7 @@ struct Result {
 struct SideSpec {
     moe_plan_desc plan;
     moe_weights_desc weights;
+    std::shared_ptr<moe_weights> shared = nullptr;  // used instead, where the layouts agree
 };
 
 class Side {
@@ -52,7 +53,7 @@ class Side {
     const moe_type x_type, router_type, out_type;
     const bool partial;
     Plan plan;
-    Weights weights;
+    std::shared_ptr<moe_weights> weights;
 
     int64_t width() const { return layer.latent ? layer.latent : layer.hidden; }
     int64_t out_columns() const { return partial ? width() : layer.hidden; }

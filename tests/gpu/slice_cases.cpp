@@ -1,5 +1,5 @@
-// Partial plans: slices of experts and of the intermediate, summed and finished once; per-slot output;
-// plans that own some stages only.
+// Partial plans: slices of experts and of the intermediate, summed and finished once; per-slot
+// output; plans that own some stages only.
 #include <algorithm>
 
 #include "compare.hpp"
@@ -46,8 +46,9 @@ std::vector<Partition> partitions(int32_t n_experts, int32_t features) {
     return {
         {"whole", {whole()}},
         {"experts", {experts_from(0, 3), experts_from(3, n_experts - 3)}},
-        {"features", {features_from(0, features / 4), features_from(features / 4, features / 4),
-                      features_from(features / 2, features / 2)}},
+        {"features",
+         {features_from(0, features / 4), features_from(features / 4, features / 4),
+          features_from(features / 2, features / 2)}},
         {"both", quarters},
     };
 }
@@ -83,8 +84,7 @@ void check_partition(Context& context, const moe_layer_desc& desc, const char* f
             const Pair part(context, partial_spec(desc, format, numbers, &slice), data);
             call.base = sum;
             // A token may have no expert in the slice; alone it would be refused as zero.
-            if (sum.empty())
-                call.base.assign(static_cast<size_t>(T * part.data->width()), 0.0f);
+            if (sum.empty()) call.base.assign(static_cast<size_t>(T * part.data->width()), 0.0f);
             sum = part.check(call, partition.name).out;
             if (&slice != &partition.slices.back()) continue;
             Finish last{0, T, sum, call.x, call.weights, {}, call.ids};
@@ -93,8 +93,7 @@ void check_partition(Context& context, const moe_layer_desc& desc, const char* f
             const Result wanted = layer.reference.forward(call);
             // The sum was rounded once per slice.
             context.measure(text("%s finished, T %ld", partition.name, static_cast<long>(T)),
-                            worst_row(got, wanted.out, desc.hidden),
-                            2 * numbers.limit);
+                            worst_row(got, wanted.out, desc.hidden), 2 * numbers.limit);
         }
     }
 }
@@ -111,34 +110,31 @@ void add_partitions(CaseList& list) {
         for (const Partition& partition : partitions(8, 64))
             for (const Numbers& numbers : {bf16, f32})
                 for (const char* format : {"bf16", "nvfp4"})
-                    list.add(text("slice/%s/%s/%s/%s", partition.name, layer.name, format,
-                                  numbers.name),
-                             format[0] == 'b' ? Extent::smoke : Extent::full,
-                             [=](Context& context) {
-                                 check_partition(context, layer.desc, format, numbers, partition);
-                             });
+                    list.add(
+                        text("slice/%s/%s/%s/%s", partition.name, layer.name, format, numbers.name),
+                        format[0] == 'b' ? Extent::smoke : Extent::full, [=](Context& context) {
+                            check_partition(context, layer.desc, format, numbers, partition);
+                        });
 }
 
 void add_grids(CaseList& list) {
     // Cuts that are legal and fall inside a scale group.
-    const std::pair<const char*, moe_slice> cuts[] = {{"fp8_128x128", features_from(64, 192)},
-                                                      {"fp8_128x128", features_from(128, 128)},
-                                                      {"nvfp4", features_from(48, 112)},
-                                                      {"mxfp4", features_from(32, 96)},
-                                                      {"kbit4", features_from(64, 32)},
-                                                      {"q8_0", features_from(32, 128)},
-                                                      {"bf16", features_from(16, 48)}};
+    const std::pair<const char*, moe_slice> cuts[] = {
+        {"fp8_128x128", features_from(64, 192)}, {"fp8_128x128", features_from(128, 128)},
+        {"nvfp4", features_from(48, 112)},       {"mxfp4", features_from(32, 96)},
+        {"kbit4", features_from(64, 32)},        {"q8_0", features_from(32, 128)},
+        {"bf16", features_from(16, 48)}};
     for (const auto& [format, slice] : cuts)
-        list.add(text("slice/cut/%s_%d_%d", format, slice.intermediate_begin,
-                      slice.intermediate_count),
-                 Extent::smoke, [format = format, slice = slice](Context& context) {
-                     const moe_layer_desc desc = plain_layer(256, 320, 6, 3);
-                     with_every_kernel(context, partial_spec(desc, format, bf16, &slice),
-                                       MOE_STAGE_EXPERTS, [](const Pair& pair) {
-                                           for (const int64_t T : {1, 50})
-                                               pair.check(pair.routed_call(T));
-                                       });
-                 });
+        list.add(
+            text("slice/cut/%s_%d_%d", format, slice.intermediate_begin, slice.intermediate_count),
+            Extent::smoke, [format = format, slice = slice](Context& context) {
+                const moe_layer_desc desc = plain_layer(256, 320, 6, 3);
+                with_every_kernel(context, partial_spec(desc, format, bf16, &slice),
+                                  MOE_STAGE_EXPERTS, [](const Pair& pair) {
+                                      for (const int64_t T : {1, 50})
+                                          pair.check(pair.routed_call(T));
+                                  });
+            });
 }
 
 void check_map(Context& context, const Numbers& numbers) {

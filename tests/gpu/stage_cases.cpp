@@ -59,8 +59,7 @@ Experts Engine::call(moe_in_layout in, moe_out_layout out, bool stops) const {
     call.weights = weights;
     call.x = x;
     call.x_columns = H;
-    const int64_t width =
-        stops ? pair.desc().intermediate * (pair.desc().is_gated ? 2 : 1) : L;
+    const int64_t width = stops ? pair.desc().intermediate * (pair.desc().is_gated ? 2 : 1) : L;
     call.out_columns = out == MOE_OUT_PER_SLOT ? k * width : width;
     call.out_rows = T;
     if (in == MOE_IN_TOKENS) call.ids = ids;
@@ -79,8 +78,8 @@ Experts Engine::call(moe_in_layout in, moe_out_layout out, bool stops) const {
 
 void Engine::batch(Experts& call) const {
     call.counts = order.counts;
-    call.batch_capacity = std::max<int64_t>(*std::max_element(call.counts.begin(),
-                                                              call.counts.end()), 1) + 3;
+    call.batch_capacity =
+        std::max<int64_t>(*std::max_element(call.counts.begin(), call.counts.end()), 1) + 3;
     call.n_rows = call.out_rows = n_local * call.batch_capacity;
     call.row_ids.assign(static_cast<size_t>(call.n_rows), -1);
     for (int64_t e = 0; e < n_local; ++e)
@@ -185,17 +184,17 @@ void add_experts(CaseList& list) {
                              spec.layer.format = format;
                              spec.numbers = numbers;
                              spec.max_tokens = 30;
-                             with_every_kernel(
-                                 context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
-                                     for (const int64_t T : {1, 30}) {
-                                         check_cells(pair, T, false);
-                                         check_cells(pair, T, true);
-                                         check_accumulated(pair, T);
-                                         if (desc.latent) check_latent_rows(pair, T);
-                                         if (desc.weight_on == MOE_WEIGHT_ON_INPUT)
-                                             check_row_weights(pair, T);
-                                     }
-                                 });
+                             with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
+                                               [&](const Pair& pair) {
+                                                   for (const int64_t T : {1, 30}) {
+                                                       check_cells(pair, T, false);
+                                                       check_cells(pair, T, true);
+                                                       check_accumulated(pair, T);
+                                                       if (desc.latent) check_latent_rows(pair, T);
+                                                       if (desc.weight_on == MOE_WEIGHT_ON_INPUT)
+                                                           check_row_weights(pair, T);
+                                                   }
+                                               });
                          });
             }
 }

@@ -54,7 +54,8 @@ Routed route(const Side& side, const Route& call) {
     args.logits = floats_of(logits);
     args.ids = data_of(ids);
     args.token_ids = data_of(tokens);
-    args.out_ids = call.routing == MOE_ROUTING_IDS ? nullptr : static_cast<int32_t*>(out_ids.data());
+    args.out_ids =
+        call.routing == MOE_ROUTING_IDS ? nullptr : static_cast<int32_t*>(out_ids.data());
     args.out_weights = static_cast<float*>(out_weights.data());
     args.out_logits = call.wants_logits ? static_cast<float*>(out_logits.data()) : nullptr;
     args.stream = side.stream();

@@ -40,7 +40,7 @@ struct Experts {
     moe_out_layout out = MOE_OUT_REDUCED;
     bool stops_before_activation = false;
     int64_t n_tokens = 0;
-    Floats x;           // [rows, columns]
+    Floats x;  // [rows, columns]
     int64_t x_columns = 0;
     bool x_is_latent = false;
     Ids ids;

@@ -48,8 +48,8 @@ void add_for_all(CaseList& list, const char* name, std::initializer_list<int64_t
 void check_rows(const Pair& pair, const Grid& grid, bool stops) {
     const moe_layer_desc& d = pair.desc();
     const std::vector<int32_t> ids = random_ids(grid.n_tokens, grid.k, grid.n_experts, 6);
-    const Dispatched order = dispatch(
-        pair.subject, {grid.n_tokens, Ids(ids.begin(), ids.end()), 0, {}, grid.n_experts});
+    const Dispatched order =
+        dispatch(pair.subject, {grid.n_tokens, Ids(ids.begin(), ids.end()), 0, {}, grid.n_experts});
     const Floats x = pair.x(grid.n_tokens);
     Experts call;
     call.in = MOE_IN_SORTED;
@@ -66,8 +66,7 @@ void check_rows(const Pair& pair, const Grid& grid, bool stops) {
     call.n_rows = call.out_rows = static_cast<int64_t>(order.row_ids.size());
     call.out_columns = stops ? 2 * d.intermediate : d.hidden;
     const Floats got = experts(pair.subject, call), wanted = experts(pair.reference, call);
-    pair.context.measure("rows", worst_row(got, wanted, call.out_columns),
-                         pair.spec.numbers.limit);
+    pair.context.measure("rows", worst_row(got, wanted, call.out_columns), pair.spec.numbers.limit);
     pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
     for (const std::string& name : pair.subject.kernels(grid.n_tokens))
         pair.context.kernels.insert(name);
@@ -92,8 +91,8 @@ void add_grids(CaseList& list) {
                 });
     add_for_all(list, "fused_gate_up", {32, 128},
                 [](Context& context, const Grid& grid, PairSpec spec) {
-                    const Result fused = Pair(context, spec).check(
-                        Pair(context, spec).call(grid.n_tokens), "fused");
+                    const Result fused =
+                        Pair(context, spec).check(Pair(context, spec).call(grid.n_tokens), "fused");
                     spec.subject = [](moe_plan_desc& desc) { desc.unfused = 1; };
                     const Pair unfused(context, spec);
                     const Result apart = unfused.check(unfused.call(grid.n_tokens), "unfused");
@@ -119,9 +118,9 @@ struct Model {
 // Experts share two sets of matrices: on the host a model's layer stays small.
 void add_models(CaseList& list) {
     constexpr Model models[] = {
-        {"mixtral_8x7b_ffn512", 4096, 512, 8, 2},    {"qwen2_moe_57b_ffn512", 3584, 512, 64, 4},
-        {"deepseek_v3_ffn512", 7168, 512, 256, 8},   {"mixtral_8x7b", 4096, 14336, 8, 2},
-        {"qwen2_moe_57b", 3584, 2560, 64, 4},        {"qwen3_next", 2048, 512, 512, 10},
+        {"mixtral_8x7b_ffn512", 4096, 512, 8, 2},  {"qwen2_moe_57b_ffn512", 3584, 512, 64, 4},
+        {"deepseek_v3_ffn512", 7168, 512, 256, 8}, {"mixtral_8x7b", 4096, 14336, 8, 2},
+        {"qwen2_moe_57b", 3584, 2560, 64, 4},      {"qwen3_next", 2048, 512, 512, 10},
         {"gpt_oss_20b", 2880, 2880, 32, 4},
     };
     for (const Model& model : models)
