@@ -11,7 +11,7 @@ import sys
 import kernel_hashes
 
 REPORTS = ("report-smoke.json", "report-full.json")
-CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*MOE_STAGE_[A-Z]+')
+CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
 OF_THE_CPU = ("cpu_", "avx2_", "avx512_", "amx_", "neon_")
 
 
