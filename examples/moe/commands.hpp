@@ -19,7 +19,7 @@ struct RunOptions {
     std::string input;       // .npy instead of random tokens
     std::string output;      // .npy
     std::string ids_output;  // .npy
-    std::string device = "auto";
+    std::string device = "cpu";
     int32_t threads = 0;
     std::string type = "f32";
     std::string kernel;
@@ -37,7 +37,7 @@ struct ExplainOptions {
     std::string format;
     bool json = false;
     std::string type = "f32";
-    std::string device = "auto";
+    std::string device = "cpu";
     std::string kernel;
     int32_t threads = 0;
     int64_t max_tokens = 1;

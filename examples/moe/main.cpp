@@ -47,7 +47,8 @@ void add_run(CLI::App& app, Action& action) {
     command->add_option("--output", options->output, "Write the result as .npy, float32");
     command->add_option("--ids-output", options->ids_output,
                         "Write the experts chosen as .npy, int32");
-    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--device", options->device,
+                        "cpu (default); tokens are in host memory, so a plan for cuda is refused");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
@@ -74,7 +75,8 @@ void add_explain(CLI::App& app, Action& action) {
     command->add_option("--format", options->format, "Format of that model's matrices");
     command->add_flag("--json", options->json, "As JSON, for programs");
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
-    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--device", options->device,
+                        "cpu (default), cuda, or auto: the library's choice. Nothing is run");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")

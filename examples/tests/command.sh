@@ -14,6 +14,7 @@ for command in inspect run explain make-model formats devices version; do
     expect_text "Example" "$moe" "$command" --help
 done
 expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4
+expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4 --device auto
 
 echo "== the same seed makes the same files"
 "$moe" make-model qwen3-30b-a3b "$folder/again" --reduced --shards 3 --seed 1 --threads 1
@@ -83,4 +84,5 @@ expect_failure 2 "--device" "$moe" run "$qwen" --layer 0 --device tpu
 expect_failure 2 "--io" "$moe" run "$qwen" --layer 0 --io tape
 expect_failure 2 "--format" "$moe" make-model qwen3-30b-a3b "$folder/f" --format int3
 expect_failure 2 "--model" "$moe" explain
+expect_failure 1 "" "$moe" run "$qwen" --layer 0 --device cuda
 expect_failure 1 "no-such-kernel" "$moe" run "$qwen" --layer 0 --kernel no-such-kernel

@@ -25,6 +25,7 @@ moe_status try_plan(const char* format, moe_type intermediate, const char* filte
     const moe_format* formats[MOE_ROLE_COUNT];
     std::fill(std::begin(formats), std::end(formats), &one);
     auto desc = sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.layer = &layer;
     desc.x_type = MOE_TYPE_F32;
     desc.intermediate_type = intermediate;

@@ -71,6 +71,7 @@ moe_status try_plan(const Question& question, Plan& out) {
     std::fill(std::begin(formats), std::end(formats), &format);
     formats[MOE_ROLE_ROUTER] = &router;
     auto desc = sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.layer = &question.layer;
     desc.x_type = question.x_type;
     desc.formats = formats;
