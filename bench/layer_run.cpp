@@ -61,8 +61,10 @@ int sets_for(uint64_t bytes) {
     return static_cast<int>(std::clamp<uint64_t>(enough / std::max<uint64_t>(bytes, 1), 1, 6));
 }
 
+constexpr int most_calls = 24;
+
 int calls_for(int64_t n_tokens) {
-    return n_tokens <= 32 ? 24 : n_tokens <= 512 ? 8 : 3;
+    return n_tokens <= 32 ? most_calls : n_tokens <= 512 ? 8 : 3;
 }
 
 }  // namespace
@@ -124,9 +126,11 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
     moe_workspace* workspace = nullptr;
     check(moe_workspace_create(nullptr, &room, &workspace));
     s.workspace.reset(workspace);
-    s.x = DeviceBuffer(max_tokens * layer.hidden * 2);
+    // Every call begins at a token of its own: a router chooses other experts then.
+    const int64_t n_rows = max_tokens + most_calls;
+    s.x = DeviceBuffer(n_rows * layer.hidden * 2);
     s.out = DeviceBuffer(max_tokens * layer.hidden * 2);
-    fill_bf16(s.x.data(), max_tokens * layer.hidden, 7);
+    fill_bf16(s.x.data(), n_rows * layer.hidden, 7);
 }
 
 LayerRun::~LayerRun() = default;
@@ -153,7 +157,7 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
         moe_forward_args args{};
         args.struct_size = sizeof args;
         args.n_tokens = what.n_tokens;
-        args.x = s.x.data();
+        args.x = static_cast<std::byte*>(s.x.data()) + int64_t{i} * model.hidden * 2;
         args.out = s.out.data();
         args.stream = stream;
         const bool given = what.mode == Mode::ids || what.zipf > 0;
