@@ -171,10 +171,13 @@ void Pipeline::run_experts(const ExpertInput& input) {
     run_mlp(launch_, family_, expert_mlp(input));
 }
 
+void Pipeline::prepare_pre_activation() {
+    if (family_ == Family::grouped) family_ = Family::generic_bf16;
+}
+
 void Pipeline::run_pre_activation(const ExpertInput& input, float* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
-    const Family family = family_ == Family::grouped ? Family::generic_bf16 : family_;
-    cuda::run_pre_activation(launch_, family, expert_mlp(input), out);
+    cuda::run_pre_activation(launch_, family_, expert_mlp(input), out);
 }
 
 Mlp Pipeline::shared_mlp(const Activations& x) const {

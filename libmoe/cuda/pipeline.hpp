@@ -69,6 +69,8 @@ class Pipeline {
     };
     // y of every sorted row.
     void run_experts(const ExpertInput& input);
+    // Before the sort of a chunk that stops before the activation: takes a family that can.
+    void prepare_pre_activation();
     // Gate and up of every sorted row before the activation, to `out` in float32.
     void run_pre_activation(const ExpertInput& input, float* out);
 

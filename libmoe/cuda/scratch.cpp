@@ -34,9 +34,11 @@ int64_t wide_bytes_of(const Families& families, int64_t n_slots, int64_t rows, i
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
 }
 
+// Rows that stop before the activation are generic work whatever the family.
 int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_experts) {
-    return std::max(most_tiles(tiles_of(families.few), n_slots, n_experts),
-                    most_tiles(tiles_of(families.many), n_slots, n_experts));
+    return std::max({most_tiles(tiles_of(families.few), n_slots, n_experts),
+                     most_tiles(tiles_of(families.many), n_slots, n_experts),
+                     most_tiles(generic_tiles, n_slots, n_experts)});
 }
 
 Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,
