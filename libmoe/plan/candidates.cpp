@@ -123,11 +123,13 @@ const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
     return on_grid ? nullptr : &reasons::shape;
 }
 
-template <moe_stage stage, bool (*reads)(PackedType)>
+// bfloat16 operands; those of many tokens would round float16 x.
+template <moe_stage stage, bool (*reads)(PackedType), Tokens tokens>
 const Reason* on_hopper_in_bf16(const Problem& problem) {
     const bool experts = stage == MOE_STAGE_EXPERTS;
     const Layer& layer = problem.layout->layer;
     if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
+    if (problem.x_type == MOE_TYPE_F16 && tokens == Tokens::any) return &reasons::x_type;
     if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
     const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
     const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
@@ -143,12 +145,12 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports>,
+     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports, Tokens::one>,
      .family = Family::one_token,
      .tokens = Tokens::one},
     {.name = "sm90_any_bf16_experts_grouped",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports>,
+     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports, Tokens::any>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_experts_generic",
      .stage = MOE_STAGE_EXPERTS,
@@ -160,9 +162,14 @@ constexpr Row cuda_table[] = {
      .family = Family::generic_bf16},
     {.name = "cuda_any_f32_experts_exact", .stage = MOE_STAGE_EXPERTS, .check = in_f32},
     {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
+    {.name = "sm90_any_bf16_finish_one_token",
+     .stage = MOE_STAGE_FINISH,
+     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::one_token_supports, Tokens::one>,
+     .family = Family::one_token,
+     .tokens = Tokens::one},
     {.name = "sm90_any_bf16_finish_grouped",
      .stage = MOE_STAGE_FINISH,
-     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports>,
+     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports, Tokens::any>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_finish_generic",
      .stage = MOE_STAGE_FINISH,
