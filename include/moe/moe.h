@@ -649,9 +649,9 @@ typedef struct moe_plan_desc {
     moe_type router_input_type; /* of the separate router input; 0: x_type */
     moe_type out_type;          /* F32, F16 or BF16; 0: x_type */
     moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference, CPU
-                                   only); 0: F32 for F32 x, else BF16. On CUDA it also decides how products are made: F32 (and
-                                   F32 x or weights) in float32, BF16 with operands rounded to bfloat16, F16 with float16 ones
-                                   where x and weights allow, else bfloat16. Sums are float32 in every case */
+                                   only); 0: F32 for F32 x, else BF16. On CUDA it also decides how products are made: F32, like
+                                   F32 x or weights, in float32; else from 16-bit operands, float16 where x, weights and this
+                                   type allow and bfloat16 elsewhere. Sums are float32 in every case */
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */
