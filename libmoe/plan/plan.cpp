@@ -126,7 +126,8 @@ void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
 
 void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     if (desc.residency == MOE_RESIDENCY_SOURCE)
-        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
+        fail(MOE_ERROR_UNSUPPORTED,
+             "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
     if (desc.intermediate_type == MOE_TYPE_F64)
         fail(MOE_ERROR_UNSUPPORTED, "intermediate_type F64 is for CPU plans");
     plan.device = MOE_DEVICE_CUDA;
