@@ -115,6 +115,12 @@ void Pipeline::list_tokens() {
     tokens_listed_ = true;
 }
 
+moe_type Pipeline::latent_type() const {
+    return setup_.x_type == MOE_TYPE_F16 && dense_family_ != Family::exact
+               ? MOE_TYPE_F16
+               : operand_type(dense_family_);
+}
+
 // Rows of tokens, or of slots that have a row of their own.
 void Pipeline::project_latent(const ExpertInput& input) {
     const TokenCount slots{n_slots_, nullptr, 0};
@@ -125,7 +131,7 @@ void Pipeline::project_latent(const ExpertInput& input) {
     projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
     projection.in = rows_of(input.rows);
     projection.in.index = input.by_source ? b_.source : nullptr;
-    projection.out = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+    projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     projection.blocks = b_.token_blocks;
     projection.rows = b_.token_rows;
     run_projection(launch_, dense_family_, projection);
@@ -135,7 +141,7 @@ DeviceRows Pipeline::expert_rows(const ExpertInput& input) {
     const bool projected = layer().latent && !input.is_latent;
     DeviceRows rows = rows_of(input.rows);
     if (projected)
-        rows = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+        rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
     rows.divisor = input.by_source ? 1 : layer().top_k;
     return rows;
@@ -287,16 +293,17 @@ void Pipeline::store_latent_sum(const Sum& sum, const CombineOutput& out) {
     last.width = layer().hidden;
     if (sum.parts & MOE_FINISH_LATENT) {
         const int64_t latent = layer().latent;
-        run_combine(launch_.device, combine_input(sum), tokens_,
-                    {b_.routed, MOE_TYPE_F32, latent, false}, stream());
+        const moe_type type = latent_type() == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_F32;
+        run_combine(launch_.device, combine_input(sum), tokens_, {b_.routed, type, latent, false},
+                    stream());
         if (layer().has_latent_norm)
-            run_norm({b_.routed, MOE_TYPE_F32, latent, vector(MOE_ROLE_LATENT_NORM),
+            run_norm({b_.routed, type, latent, vector(MOE_ROLE_LATENT_NORM),
                       layer().latent_norm_eps, 1.0f, true, layer().latent},
-                     tokens_, b_.routed, MOE_TYPE_F32, latent, stream());
+                     tokens_, b_.routed, type, latent, stream());
         list_tokens();
         Projection projection{};
         projection.matrix = weights_.matrices[MOE_ROLE_LATENT_OUT];
-        projection.in = {b_.routed, MOE_TYPE_F32, latent, nullptr, 1};
+        projection.in = {b_.routed, type, latent, nullptr, 1};
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
         projection.blocks = b_.token_blocks;
         projection.rows = b_.token_rows;

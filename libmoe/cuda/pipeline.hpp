@@ -96,6 +96,8 @@ class Pipeline {
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const Activations& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
+    // Of what goes into and comes out of the latent width: no narrower than x.
+    moe_type latent_type() const;
     void list_tokens();
     void project_latent(const ExpertInput& input);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);

@@ -98,18 +98,12 @@ const Reason* in_16_bits(const Problem& problem) {
     return narrow ? nullptr : &reasons::weight_type;
 }
 
-// float16 operands where both x and the intermediate are float16; e8m0 scales exceed its range.
+// float16 operands where both x and the intermediate are float16.
 template <moe_stage stage>
 const Reason* in_f16(const Problem& problem) {
     if (problem.x_type != MOE_TYPE_F16) return &reasons::x_type;
     if (problem.intermediate_type != MOE_TYPE_F16) return &reasons::intermediate_type;
-    const auto fits = [](const moe_format& f) {
-        return f.type == MOE_TYPE_F16 || f.type == MOE_TYPE_E2M1 || f.type == MOE_TYPE_CODEBOOK ||
-               (f.type == MOE_TYPE_GGUF && packed_type_of(f) != PackedType::mxfp4);
-    };
-    const bool fit = stage == MOE_STAGE_EXPERTS ? all_matrices(problem, expert_matrices, fits)
-                                                : all_matrices(problem, dense_matrices, fits);
-    return fit ? nullptr : &reasons::weight_type;
+    return in_16_bits<stage>(problem);
 }
 
 const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
