@@ -138,12 +138,17 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
                                layer.shared_intermediate && layer.shared_activation.gated);
 }
 
+const Reason* one_token_on_hopper(const Problem& problem) {
+    if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
+    return on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports>(problem);
+}
+
 constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_route", .stage = MOE_STAGE_ROUTE, .check = in_f32},
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports>,
+     .check = one_token_on_hopper,
      .family = Family::one_token,
      .tokens = Tokens::one},
     {.name = "sm90_any_bf16_experts_grouped",
