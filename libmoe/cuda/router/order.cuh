@@ -59,4 +59,49 @@ class WarpOrder {
     Place own_;
 };
 
+// The same for up to 32 n keys, in registers: ranks, 0 once given. The largest rank of a lane and
+// its first place are known before they are asked for.
+template <int n>
+class RegisterOrder {
+  public:
+    __device__ RegisterOrder(const float* keys, int32_t n_keys) {
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) {
+            const int32_t i = lane_index() + 32 * j;
+            rank_[j] = i < n_keys ? rank_of(keys[i]) : 0;
+        }
+        find_own();
+    }
+
+    // Past the end: -1.
+    __device__ int32_t next() {
+        const uint32_t top = __reduce_max_sync(every_lane, own_);
+        const bool wins = own_ == top && top != 0;
+        const auto index = static_cast<int32_t>(__reduce_min_sync(
+            every_lane, wins ? static_cast<uint32_t>(32 * place_ + lane_index()) : 0xFFFFFFFFu));
+        if (index >= 0 && index % 32 == lane_index()) {
+#pragma unroll
+            for (int32_t j = 0; j < n; j++)
+                if (j == place_) rank_[j] = 0;
+            find_own();
+        }
+        return index;
+    }
+
+  private:
+    __device__ void find_own() {
+        own_ = rank_[0];
+#pragma unroll
+        for (int32_t j = 1; j < n; j++) own_ = max(own_, rank_[j]);
+        place_ = 0;
+#pragma unroll
+        for (int32_t j = n - 1; j >= 0; j--)
+            if (rank_[j] == own_) place_ = j;
+    }
+
+    uint32_t rank_[n];
+    uint32_t own_;
+    int32_t place_;
+};
+
 }  // namespace moe::cuda

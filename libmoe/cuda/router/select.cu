@@ -5,7 +5,7 @@
 // experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
 // [n]; keys [n] where a bias or groups make them differ from scores; a score per group.
 //
-// 1. logits: published, rounded, capped, sanitised, into scores
+// 1. logits: their parts added, published, rounded, capped, sanitised, into scores
 // 2. scores in place, unless the rule looks at the logits themselves
 // 3. ids: given, from the hash table, or the first k in the order of keys
 // 4. weights: score of each id, post score, renormalisation, scales; published
@@ -14,7 +14,9 @@
 
 #include "libmoe/base/half.hpp"
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/router/order.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -56,18 +58,53 @@ __device__ WarpMemory memory_of_warp(const SelectInput& input, float* shared) {
 
 // ---- logits and scores
 
+// Logits first, first + 32, ... of token t: all their loads are on their way before the sums.
+template <int n>
+__device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
+                          float (&z)[n]) {
+    const float* from = logits.data + t * logits.stride;
+    for (int32_t p = 0; p < logits.n_parts; p += 4) {
+        float part[4][n];
+#pragma unroll
+        for (int32_t q = 0; q < 4; q++) {
+#pragma unroll
+            for (int32_t j = 0; j < n; j++)
+                if (p + q < logits.n_parts && first + 32 * j < n_experts)
+                    part[q][j] = load_global(from + (p + q) * logits.part_stride + first + 32 * j);
+        }
+#pragma unroll
+        for (int32_t q = 0; q < 4; q++) {
+#pragma unroll
+            for (int32_t j = 0; j < n; j++)
+                if (p + q < logits.n_parts)
+                    z[j] = p + q == 0 ? part[q][j] : add(z[j], part[q][j]);
+        }
+    }
+}
+
+__device__ float finish_logit(const SelectInput& input, int32_t i, float z, float* published) {
+    const Routing& r = input.routing;
+    const LogitParts& logits = input.logits;
+    if (logits.is_product) z = fmaf(z, logits.scale, logits.bias ? logits.bias[i] : 0.0f);
+    if (published) published[i] = z;
+    if (r.round_logits) z = round_to_type(z, input.round_to);
+    if (r.logit_softcap > 0.0f) z = softcap(z, r.logit_softcap);
+    return finite_logit(z);
+}
+
 __device__ void take_logits(const SelectInput& input, const SelectOutput& output, int32_t t,
                             float* scores) {
-    const Routing& r = input.routing;
-    const float* logits = input.logits + t * input.logits_stride;
+    constexpr int32_t at_once = 4;
+    const int32_t n = input.routing.n_experts_all;
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
-    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
-        float z = logits[i];
-        if (published) published[i] = z;
-        if (r.round_logits) z = round_to_type(z, input.round_to);
-        if (r.logit_softcap > 0.0f) z = softcap(z, r.logit_softcap);
-        scores[i] = finite_logit(z);
+    for (int32_t i = lane_index(); i < n; i += 32 * at_once) {
+        float z[at_once];
+        add_parts(input.logits, t, i, n, z);
+#pragma unroll
+        for (int32_t j = 0; j < at_once; j++)
+            if (i + 32 * j < n)
+                scores[i + 32 * j] = finish_logit(input, i + 32 * j, z[j], published);
     }
 }
 
@@ -137,14 +174,21 @@ __device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
     }
 }
 
-__device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
+template <class Order>
+__device__ Slots<int32_t> first_of(Order order, int32_t k) {
     Slots<int32_t> ids{{-1, -1}};
-    WarpOrder order(keys, n);
     for (int32_t j = 0; j < k; j++) {
         const int32_t index = order.next();
         if (j % 32 == lane_index()) ids.at[j / 32] = index;
     }
     return ids;
+}
+
+__device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
+    if (n <= 128) return first_of(RegisterOrder<4>(keys, n), k);
+    if (n <= 256) return first_of(RegisterOrder<8>(keys, n), k);
+    if (n <= 512) return first_of(RegisterOrder<16>(keys, n), k);
+    return first_of(WarpOrder(keys, n), k);
 }
 
 __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory) {
@@ -289,6 +333,7 @@ __device__ void publish(const SelectOutput& output, int32_t k, int32_t t, int32_
 __global__ void __launch_bounds__(most_warps * 32)
     select_experts(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults) {
     extern __shared__ float shared[];
+    wait_for_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (t >= true_tokens(tokens)) return;
     const Routing& r = input.routing;
@@ -340,6 +385,25 @@ __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput o
                        : 0.0f);
 }
 
+// The kernel may begin while the one that makes the logits runs: it waits for it before anything
+// else.
+void launch_early(const DeviceFacts& device, int64_t n_blocks, int64_t n_threads, int64_t bytes,
+                  cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
+                  const SelectOutput& output, FaultWords* faults) {
+    cudaLaunchAttribute early{};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(n_blocks));
+    config.blockDim = dim3(static_cast<unsigned>(n_threads));
+    config.dynamicSmemBytes = static_cast<size_t>(bytes);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = input.logits.is_product && device.major >= 9 ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, select_experts, input, tokens, output, faults),
+          "select_experts");
+}
+
 }  // namespace
 
 // Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
@@ -349,9 +413,10 @@ void run_select(const DeviceFacts& device, const SelectInput& input, const Token
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
     const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
-    launch("select_experts", select_experts, (tokens.n + warps - 1) / warps,
-           static_cast<int>(warps * 32), static_cast<size_t>(warps * bytes), stream, input, tokens,
-           output, faults);
+    const int64_t n_blocks = (tokens.n + warps - 1) / warps;
+    if (n_blocks > 0)
+        launch_early(device, n_blocks, warps * 32, warps * bytes, stream, input, tokens, output,
+                     faults);
 }
 
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
