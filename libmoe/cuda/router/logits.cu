@@ -28,7 +28,7 @@ uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens) {
     return static_cast<uint64_t>(norm_bytes(input, n_tokens) + floats * 4);
 }
 
-LogitParts run_logits(const DeviceFacts&, const LogitsInput& input, const TokenCount& tokens,
+LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
                       std::byte* scratch, cudaStream_t stream) {
     RouterProduct product{};
     product.x = input.rows;
@@ -51,7 +51,7 @@ LogitParts run_logits(const DeviceFacts&, const LogitsInput& input, const TokenC
     const bool few = tokens.n <= few_tokens && !input.batch_invariant;
     LogitParts parts{};
     parts.n_parts = few ? run_few_logits(product, tokens, stream)
-                        : run_tiled_logits(product, tokens, stream);
+                        : run_tiled_logits(device, product, tokens, stream);
     parts.data = product.parts;
     parts.stride = input.n_experts_all;
     parts.part_stride = int64_t{tokens.n} * input.n_experts_all;
@@ -61,9 +61,9 @@ LogitParts run_logits(const DeviceFacts&, const LogitsInput& input, const TokenC
     return parts;
 }
 
-void prepare_router() {
+void prepare_router(const DeviceFacts& device) {
     prepare_few_logits();
-    prepare_tiled_logits();
+    prepare_tiled_logits(device);
     prepare_select();
     prepare_norm();
 }

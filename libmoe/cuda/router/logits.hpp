@@ -27,8 +27,8 @@ void prepare_few_logits();
 // logits_tiled.cu, any number of tokens.
 // Most floats that the parts of up to n_tokens tokens take.
 int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input);
-int32_t run_tiled_logits(const RouterProduct& product, const TokenCount& tokens,
-                         cudaStream_t stream);
-void prepare_tiled_logits();
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& product,
+                         const TokenCount& tokens, cudaStream_t stream);
+void prepare_tiled_logits(const DeviceFacts& device);
 
 }  // namespace moe::cuda

@@ -7,13 +7,14 @@
 //
 // A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, or of 128 with 16-byte
 // chunk c of row r at c ^ (r & 7), which keep the reads below free of bank conflicts. A stage is two
-// slabs of 16-bit types, one otherwise; `n_stages` of them lie in shared memory. Per stage:
+// slabs of 16-bit types, one otherwise; as many as there is room for, up to 6, lie in shared memory.
+// Per stage:
 //   1. wait for its copies, barrier; start the copies of the stage that was multiplied last
 //   2. products (parts.cuh), the sums inside the tensor cores beginning at zero
 //   3. those sums are added to the warp's own: the tensor cores cut off rather than round, so no
 //      chain of additions in them is longer than a stage
-// Rows of x that do not begin on 16 bytes are copied value by value. Tokens and experts past the end
-// are copies of the last one and not stored; k past the end is zero.
+// Rows of x that do not begin on 16 bytes are copied value by value. Tokens, experts and k past the
+// end are zero.
 #include <algorithm>
 
 #include "libmoe/cuda/device/call.cuh"
@@ -31,10 +32,10 @@ constexpr int32_t tile = 128;  // tokens and experts
 constexpr int32_t warp_tokens = 64;
 constexpr int32_t warp_experts = 32;
 constexpr int32_t wanted_blocks = 132;  // one on each multiprocessor of a large device
-constexpr int32_t most_parts = 8;
-constexpr int32_t least_depth = 256;  // of a part
+constexpr int32_t most_parts = 16;
+constexpr int32_t least_depth = 128;  // of a part
 constexpr int32_t invariant_parts = 4;
-constexpr int32_t shared_bytes = 96 * 1024;  // of the stages
+constexpr int32_t most_stages = 6;
 
 struct TiledInput {
     const void* x;
@@ -45,6 +46,7 @@ struct TiledInput {
     int32_t n_experts;
     int32_t n_parts;
     int32_t part_depth;  // k of a part, a multiple of 64
+    int32_t n_stages;
     float* parts;
 };
 
@@ -57,7 +59,6 @@ struct Stages {
     static constexpr int32_t x_bytes = tile * x_row;
     static constexpr int32_t slab_bytes = x_bytes + tile * w_row;
     static constexpr int32_t bytes = n_slabs * slab_bytes;
-    static constexpr int32_t n_stages = shared_bytes / bytes;
 };
 
 // ---- into shared memory
@@ -67,42 +68,61 @@ __device__ int32_t place_of_chunk(int32_t row, int32_t chunk) {
     return row * row_bytes + 16 * (row_bytes == 128 ? chunk ^ (row & 7) : chunk);
 }
 
-// Rows first_row to first_row + 127, columns k to k + 31, or zeros.
-template <moe_type type>
-__device__ void copy_slab(std::byte* to, const void* data, int64_t stride, int32_t first_row,
-                          int32_t last_row, int32_t k, bool present) {
+// What is copied of one operand for a stage: rows first_row to first_row + 127, columns k to
+// end_k. Rows and columns past the end are zeros, which nothing is read for.
+struct CopiedRows {
+    const void* data;
+    int64_t stride;
+    int32_t first_row;
+    int32_t end_row;
+    int32_t k;
+    int32_t end_k;
+};
+
+// To slabs that are slab_bytes apart. Neighbouring threads copy a row's neighbouring chunks.
+template <moe_type type, int32_t n_slabs, int32_t slab_bytes>
+__device__ void copy_rows(std::byte* to, const CopiedRows& rows) {
     constexpr int32_t row_bytes = is_wide<type> ? 128 : 64;
-    constexpr int32_t chunks = row_bytes / 16;
+    constexpr int32_t slab_chunks = row_bytes / 16;
+    constexpr int32_t chunks = slab_chunks * n_slabs;
+    const int32_t chunk = static_cast<int32_t>(threadIdx.x) % chunks;
+    const int32_t k = rows.k + chunk / slab_chunks * slab_depth;
+    std::byte* slab = to + chunk / slab_chunks * slab_bytes;
 #pragma unroll
     for (int32_t i = 0; i < tile * chunks / n_threads; i++) {
         const int32_t row = static_cast<int32_t>(threadIdx.x) / chunks + n_threads / chunks * i;
-        const int32_t chunk = static_cast<int32_t>(threadIdx.x) % chunks;
-        const int64_t from = min(first_row + row, last_row) * stride + (present ? k : 0);
-        copy_async_16(to + place_of_chunk<row_bytes>(row, chunk),
-                      element_at(data, type, from) + 16 * chunk, present);
+        const bool present = k < rows.end_k && rows.first_row + row < rows.end_row;
+        const int64_t from = present ? (rows.first_row + row) * rows.stride + k : 0;
+        copy_async_16(slab + place_of_chunk<row_bytes>(row, chunk % slab_chunks),
+                      element_at(rows.data, type, from) + 16 * (chunk % slab_chunks), present);
     }
 }
 
-template <moe_type type>
-__device__ void copy_slab_singly(std::byte* to, const void* data, int64_t stride,
-                                 int32_t first_row, int32_t last_row, int32_t k, bool present) {
+// The same for rows that begin anywhere.
+template <moe_type type, int32_t n_slabs, int32_t slab_bytes>
+__device__ void copy_rows_singly(std::byte* to, const CopiedRows& rows) {
     using Value = std::conditional_t<is_wide<type>, uint32_t, uint16_t>;
     constexpr int32_t row_bytes = is_wide<type> ? 128 : 64;
     constexpr int32_t per_chunk = 16 / sizeof(Value);
+    constexpr int32_t depth = n_slabs * slab_depth;
 #pragma unroll 4
-    for (auto i = static_cast<int32_t>(threadIdx.x); i < tile * slab_depth; i += n_threads) {
-        const int32_t row = i / slab_depth;
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < tile * depth; i += n_threads) {
+        const int32_t row = i / depth;
         const int32_t column = i % slab_depth;
-        const int64_t from = min(first_row + row, last_row) * stride + k + column;
+        const int32_t k = rows.k + i % depth;
+        const bool present = k < rows.end_k && rows.first_row + row < rows.end_row;
+        std::byte* slab = to + i % depth / slab_depth * slab_bytes;
         const int32_t place = place_of_chunk<row_bytes>(row, column / per_chunk);
-        reinterpret_cast<Value*>(to + place)[column % per_chunk] =
-            present ? static_cast<const Value*>(data)[from] : Value{0};
+        reinterpret_cast<Value*>(slab + place)[column % per_chunk] =
+            present ? static_cast<const Value*>(
+                          rows.data)[(rows.first_row + row) * rows.stride + k]
+                    : Value{0};
     }
 }
 
 struct TilePlace {
     int32_t first_token;
-    int32_t last_token;
+    int32_t end_token;
     int32_t first_expert;
     int32_t first_k;
     int32_t end_k;
@@ -111,24 +131,17 @@ struct TilePlace {
 // One group of copies, empty past the end of the part.
 template <class Types>
 __device__ void fetch_stage(const TiledInput& in, const TilePlace& at, int32_t step,
-                            std::byte* shared) {
+                            std::byte* stage) {
     using S = Stages<Types>;
-    std::byte* stage = shared + step % S::n_stages * S::bytes;
-    const int32_t begin = at.first_k + step * S::depth;
-#pragma unroll
-    for (int32_t s = 0; s < S::n_slabs; s++) {
-        if (begin >= at.end_k) break;
-        const int32_t k = begin + s * slab_depth;
-        const bool present = k < at.end_k;
-        std::byte* slab = stage + s * S::slab_bytes;
+    const int32_t k = at.first_k + step * S::depth;
+    if (k < at.end_k) {
+        const CopiedRows x{in.x, in.x_stride, at.first_token, at.end_token, k, at.end_k};
+        const CopiedRows w{in.weights, in.hidden, at.first_expert, in.n_experts, k, at.end_k};
         if (in.packets)
-            copy_slab<Types::x_type>(slab, in.x, in.x_stride, at.first_token, at.last_token, k,
-                                     present);
+            copy_rows<Types::x_type, S::n_slabs, S::slab_bytes>(stage, x);
         else
-            copy_slab_singly<Types::x_type>(slab, in.x, in.x_stride, at.first_token,
-                                            at.last_token, k, present);
-        copy_slab<Types::w_type>(slab + S::x_bytes, in.weights, in.hidden, at.first_expert,
-                                 in.n_experts - 1, k, present);
+            copy_rows_singly<Types::x_type, S::n_slabs, S::slab_bytes>(stage, x);
+        copy_rows<Types::w_type, S::n_slabs, S::slab_bytes>(stage + S::x_bytes, w);
     }
     commit_copies();
 }
@@ -159,25 +172,26 @@ __device__ void multiply_slab(const std::byte* slab, int32_t warp_row, int32_t w
     constexpr bool native = Types::native;
     using WeightParts = Parts<parts_of<Types::w_type, native>>;
     const int32_t g = lane_index() / 4;
-    Octet<Types::w_type> weights[n_tiles];
+    WeightParts b[2][n_tiles];
 #pragma unroll
-    for (int32_t n = 0; n < n_tiles; n++)
-        weights[n] = take_octet<Types::w_type>(slab + Stages<Types>::x_bytes,
-                                               warp_column + 8 * n + g);
+    for (int32_t n = 0; n < n_tiles; n++) {
+        const auto weights =
+            take_octet<Types::w_type>(slab + Stages<Types>::x_bytes, warp_column + 8 * n + g);
 #pragma unroll
-    for (int32_t step = 0; step < 2; step++) {
-        WeightParts b[n_tiles];
+        for (int32_t step = 0; step < 2; step++)
+            b[step][n] = cut<Types::w_type, native>(weights, step);
+    }
 #pragma unroll
-        for (int32_t n = 0; n < n_tiles; n++) b[n] = cut<Types::w_type, native>(weights[n], step);
+    for (int32_t m = 0; m < m_tiles; m++) {
+        const auto low = take_octet<Types::x_type>(slab, warp_row + 16 * m + g);
+        const auto high = take_octet<Types::x_type>(slab, warp_row + 16 * m + g + 8);
 #pragma unroll
-        for (int32_t m = 0; m < m_tiles; m++) {
-            const int32_t row = warp_row + 16 * m + g;
-            const auto low = cut<Types::x_type, native>(take_octet<Types::x_type>(slab, row), step);
-            const auto high =
-                cut<Types::x_type, native>(take_octet<Types::x_type>(slab, row + 8), step);
+        for (int32_t step = 0; step < 2; step++) {
+            const auto a_low = cut<Types::x_type, native>(low, step);
+            const auto a_high = cut<Types::x_type, native>(high, step);
 #pragma unroll
             for (int32_t n = 0; n < n_tiles; n++)
-                multiply_parts<Types::operand>(sums[m][n], low, high, b[n]);
+                multiply_parts<Types::operand>(sums[m][n], a_low, a_high, b[step][n]);
         }
     }
 }
@@ -223,7 +237,7 @@ __global__ void __launch_bounds__(n_threads, 1) tiled_logits(TiledInput in, Toke
     TilePlace at{};
     at.first_expert = static_cast<int32_t>(blockIdx.x) % expert_tiles * tile;
     at.first_token = rest / in.n_parts * tile;
-    at.last_token = n_tokens - 1;
+    at.end_token = n_tokens;
     at.first_k = part * in.part_depth;
     at.end_k = min(at.first_k + in.part_depth, in.hidden);
     if (at.first_token >= n_tokens) return;
@@ -234,16 +248,19 @@ __global__ void __launch_bounds__(n_threads, 1) tiled_logits(TiledInput in, Toke
         at.first_token + warp_row < n_tokens && at.first_expert + warp_column < in.n_experts;
     const int32_t n_steps = (at.end_k - at.first_k + S::depth - 1) / S::depth;
     Sums sums = {};
-    for (int32_t step = 0; step < S::n_stages - 1; step++)
-        fetch_stage<Types>(in, at, step, shared);
+    for (int32_t step = 0; step < in.n_stages - 1; step++)
+        fetch_stage<Types>(in, at, step, shared + step * S::bytes);
+    int32_t own = 0;                  // the stage to multiply
+    int32_t free = in.n_stages - 1;   // the one that was multiplied last
 #pragma unroll 1
     for (int32_t step = 0; step < n_steps; step++) {
-        wait_copies<S::n_stages - 2>();
+        wait_copies(in.n_stages - 2);
         __syncthreads();
-        fetch_stage<Types>(in, at, step + S::n_stages - 1, shared);
+        fetch_stage<Types>(in, at, step + in.n_stages - 1, shared + free * S::bytes);
         if (has_work)
-            multiply_stage<Types>(shared + step % S::n_stages * S::bytes, warp_row, warp_column,
-                                  sums);
+            multiply_stage<Types>(shared + own * S::bytes, warp_row, warp_column, sums);
+        free = own;
+        own = own + 1 < in.n_stages ? own + 1 : 0;
     }
     store_sums(in, int64_t{part} * tokens.n, at.first_token + warp_row, n_tokens,
                at.first_expert + warp_column, sums);
@@ -260,6 +277,14 @@ TiledKernel tiled_kernel(moe_type x, moe_type w) {
 
 int64_t divided_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
+}
+
+int32_t bytes_of_stage(moe_type x, moe_type w) {
+    return with_router_types(x, w, [](auto types) { return Stages<decltype(types)>::bytes; });
+}
+
+int32_t stages_of(const DeviceFacts& device, moe_type x, moe_type w) {
+    return std::min(most_stages, device.shared_bytes / bytes_of_stage(x, w));
 }
 
 // k of a part when there are wanted parts.
@@ -283,8 +308,10 @@ int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input) {
     return std::min(most_parts * n_logits, std::max(n_logits, int64_t{wanted_blocks} * tile * tile));
 }
 
-int32_t run_tiled_logits(const RouterProduct& p, const TokenCount& tokens, cudaStream_t stream) {
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& p,
+                         const TokenCount& tokens, cudaStream_t stream) {
     const int32_t depth = part_depth(tokens.n, p.n_experts_all, p.hidden, p.batch_invariant);
+    const int32_t n_stages = stages_of(device, p.x_type, p.weights_type);
     const TiledInput input{p.x,
                            p.x_stride,
                            takes_packets(p.x, p.x_stride),
@@ -293,17 +320,18 @@ int32_t run_tiled_logits(const RouterProduct& p, const TokenCount& tokens, cudaS
                            p.n_experts_all,
                            static_cast<int32_t>(divided_up(p.hidden, depth)),
                            depth,
+                           n_stages,
                            p.parts};
     launch("tiled_logits", tiled_kernel(p.x_type, p.weights_type),
            divided_up(tokens.n, tile) * divided_up(p.n_experts_all, tile) * input.n_parts,
-           n_threads, shared_bytes, stream, input, tokens);
+           n_threads, n_stages * bytes_of_stage(p.x_type, p.weights_type), stream, input, tokens);
     return input.n_parts;
 }
 
-void prepare_tiled_logits() {
+void prepare_tiled_logits(const DeviceFacts& device) {
     for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
         for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
-            load("tiled_logits", tiled_kernel(x, w), shared_bytes);
+            load("tiled_logits", tiled_kernel(x, w), stages_of(device, x, w) * bytes_of_stage(x, w));
     }
 }
 

@@ -97,7 +97,7 @@ struct GivenRouting {
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
                       const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
 
-void prepare_router();
+void prepare_router(const DeviceFacts& device);
 void prepare_select();  // the part of it in select.cu
 
 }  // namespace moe::cuda
