@@ -41,25 +41,21 @@ LogitsInput Pipeline::logits_input(const Activations& rows) const {
     input.input_scale = routing.router_input_scale;
     input.hidden = layer().hidden;
     input.n_experts_all = layer().n_experts_all();
+    input.batch_invariant = setup_.batch_invariant;
     return input;
 }
 
 void Pipeline::route(const RouteArguments& args) {
-    const float* logits = args.logits;
-    int64_t stride = args.logits_stride;
-    if (!logits) {
-        run_logits(launch_.device, logits_input(args.router_input), tokens_, b_.logits_scratch,
-                   b_.logits, stream());
-        logits = b_.logits;
-        stride = layer().n_experts_all();
-    }
+    LogitParts logits{args.logits, args.logits_stride, 1, 0, nullptr, 1.0f, false};
+    if (!args.logits)
+        logits = run_logits(launch_.device, logits_input(args.router_input), tokens_,
+                            b_.logits_scratch, stream());
     SelectInput input{};
     input.routing = layer().routing;
     input.n_experts = layer().n_experts;
     input.selection_bias = vector(MOE_ROLE_SELECTION_BIAS);
     input.expert_scale = vector(MOE_ROLE_EXPERT_SCALE);
     input.logits = logits;
-    input.logits_stride = stride;
     input.given_ids = args.routing == MOE_ROUTING_IDS ? args.ids : nullptr;
     input.given_ids_type = args.ids_type;
     input.given_ids_stride = args.ids_stride;

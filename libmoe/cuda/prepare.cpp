@@ -19,7 +19,7 @@ bool uses(const Setup& setup, Family family) {
 }  // namespace
 
 void prepare(const Setup& setup) {
-    prepare_router();
+    prepare_router(setup.device);
     prepare_dispatch();
     prepare_caller_rows();
     prepare_combine();

@@ -56,11 +56,13 @@ Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t 
     return rows;
 }
 
-int64_t router_bytes(const Layer& layer, int64_t n_tokens) {
+int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
+    const Layer& layer = *setup.layer;
     LogitsInput input{};
     input.has_norm = layer.routing.has_router_norm;
     input.hidden = layer.hidden;
     input.n_experts_all = layer.n_experts_all();
+    input.batch_invariant = setup.batch_invariant;
     return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
 }
 
@@ -114,8 +116,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     Arena arena(block);
     chunk_tokens = n;
     row_capacity = most_rows(n_slots, slice.n_local);
-    logits = arena.take<float>(n * layer.n_experts_all());
-    logits_scratch = arena.take<std::byte>(router_bytes(layer, n));
+    logits_scratch = arena.take<std::byte>(router_bytes(setup, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);
     sort_scratch =

@@ -14,8 +14,7 @@ struct Scratch {
     int64_t chunk_tokens;  // most tokens at a time
     int64_t row_capacity;  // most rows of experts at a time, padded
 
-    float* logits;               // [chunk][E_all]
-    std::byte* logits_scratch;
+    std::byte* logits_scratch;   // the normalised router input, and the logits before selection
     int32_t* ids;                // [chunk][k]
     float* weights;              // [chunk][k]
     std::byte* sort_scratch;

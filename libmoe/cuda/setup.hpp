@@ -39,6 +39,7 @@ struct Setup {
     bool down_bias_in_finish = false;
     bool partial = false;
     bool unfused = false;
+    bool batch_invariant = false;  // a token's bits do not depend on the others of the call
     bool is_joint = false;
     bool is_shared_joint = false;
     moe_type x_type = MOE_TYPE_NONE;

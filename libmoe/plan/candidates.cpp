@@ -134,12 +134,18 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
                                layer.shared_intermediate && layer.shared_activation.gated);
 }
 
+template <moe_stage stage>
+const Reason* one_token_on_hopper(const Problem& problem) {
+    if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
+    return on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::one>(problem);
+}
+
 constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_route", .stage = MOE_STAGE_ROUTE, .check = in_f32},
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports, Tokens::one>,
+     .check = one_token_on_hopper<MOE_STAGE_EXPERTS>,
      .family = Family::one_token,
      .tokens = Tokens::one},
     {.name = "sm90_any_bf16_experts_grouped",
@@ -158,7 +164,7 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
     {.name = "sm90_any_bf16_finish_one_token",
      .stage = MOE_STAGE_FINISH,
-     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::one_token_supports, Tokens::one>,
+     .check = one_token_on_hopper<MOE_STAGE_FINISH>,
      .family = Family::one_token,
      .tokens = Tokens::one},
     {.name = "sm90_any_bf16_finish_grouped",

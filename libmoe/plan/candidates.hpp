@@ -35,6 +35,8 @@ inline constexpr Reason architecture{"architecture", "it is made for another arc
 inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
+inline constexpr Reason batch_invariant{
+    "batch_invariant", "its sums are in another order than those of more tokens"};
 }  // namespace reasons
 
 // The question that candidates answer.

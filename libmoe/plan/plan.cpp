@@ -187,6 +187,7 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.down_bias_in_finish = plan.layout.down_bias_in_finish();
     setup.partial = plan.partial;
     setup.unfused = plan.unfused;
+    setup.batch_invariant = plan.batch_invariant;
     setup.is_joint = placement.is_joint;
     setup.is_shared_joint = placement.is_shared_joint;
     setup.x_type = plan.x_type;

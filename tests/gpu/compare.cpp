@@ -10,17 +10,19 @@
 namespace moe_gpu {
 
 double worst_row(const Floats& got, const Floats& wanted, int64_t width,
-                 const std::vector<char>& counts) {
+                 const std::vector<char>& counts, double least_size) {
     if (got.size() != wanted.size() || width <= 0) return INFINITY;
     double worst = 0;
     const auto columns = static_cast<size_t>(width);
     for (size_t row = 0; row < wanted.size() / columns; ++row) {
         if (!counts.empty() && !counts[row]) continue;
         double error = 0, norm = 0;
+        const double least = least_size * least_size * static_cast<double>(width);
         for (size_t i = row * columns; i < (row + 1) * columns; ++i) {
             error += std::pow(static_cast<double>(got[i]) - wanted[i], 2);
             norm += std::pow(static_cast<double>(wanted[i]), 2);
         }
+        norm = std::max(norm, least);
         const double relative = norm > 0 ? std::sqrt(error / norm) : error == 0 ? 0 : INFINITY;
         if (!(relative <= worst)) worst = std::isnan(relative) ? INFINITY : relative;
     }
@@ -222,9 +224,12 @@ void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
         }
     }
     if (n_columns) {
+        const double size = rms(wanted.logits);
         pair.context.measure(
             what + " logits",
-            worst_row(got.logits, wanted.logits, static_cast<int64_t>(n_columns), decided),
+            // A layer of one expert has one logit, which may be next to zero.
+            worst_row(got.logits, wanted.logits, static_cast<int64_t>(n_columns), decided,
+                      std::isfinite(size) ? size : 0),
             exact_limit);
         if (n_left_out)
             pair.context.notes.insert(

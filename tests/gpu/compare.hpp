@@ -8,9 +8,10 @@
 namespace moe_gpu {
 
 // Largest |got - wanted| / |wanted| over rows of `width`; a row of zeros must be zeros exactly.
-// Rows whose `counts` is 0 are left out. NaN is never small.
+// Rows whose `counts` is 0 are left out. NaN is never small. Rows whose rms is below least_size are
+// measured against that size.
 double worst_row(const Floats& got, const Floats& wanted, int64_t width,
-                 const std::vector<char>& counts = {});
+                 const std::vector<char>& counts = {}, double least_size = 0);
 double rms(const Floats& values);
 int64_t ulps_between(float a, float b);
 

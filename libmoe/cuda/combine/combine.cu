@@ -127,7 +127,7 @@ __device__ void store_sum(const CombineInput& in, const CombineOutput& out, int3
     float before[n] = {};
     if (out.accumulate) load_values(out.data, out.type, index, before);
 #pragma unroll
-    for (int i = 0; i < n; i++) sum[i] = before[i] + in.scale * sum[i];
+    for (int i = 0; i < n; i++) sum[i] = fmaf(in.scale, sum[i], before[i]);
     store_values(out.data, out.type, index, sum);
 }
 

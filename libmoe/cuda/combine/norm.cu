@@ -1,6 +1,7 @@
 // One pass over a row that ends in one number: the RMS norm of a token, and its product with a
-// fixed row. A block per token; thread i takes packets of n columns i, i + 256, ... (n = 8, or 1
-// where 16-byte accesses are not possible), sums in float32, warps added in order.
+// fixed row. A block per token; thread i takes octets of columns i, i + 256, ..., by 16-byte accesses
+// where those are possible and by single ones where not: the sums are in the same order. Sums in
+// float32, warps added in order.
 //
 // The norm reads its row twice, the second time from the cache; each thread writes the columns that
 // it alone reads, after the sum, so out may be in.
@@ -15,20 +16,52 @@ namespace {
 
 constexpr int n_threads = 256;
 
-template <int n>
-__device__ float sum_of_squares(const NormInput& in, int64_t first) {
-    float sum[n] = {};
-    for (int32_t i = static_cast<int32_t>(threadIdx.x) * n; i < in.width; i += n_threads * n) {
-        float v[n];
-        load_values(in.in, in.in_type, first + i, v);
+// Columns past the end, in the last octet of a row, count as zero and are not written.
+template <bool packets>
+__device__ void load_octet(const void* row, moe_type type, int64_t index, int32_t left,
+                           float (&v)[8]) {
+    if constexpr (packets) {
+        load_values(row, type, index, v);
+    } else {
 #pragma unroll
-        for (int c = 0; c < n; c++) sum[c] = fmaf(v[c], v[c], sum[c]);
+        for (int c = 0; c < 8; c++) v[c] = c < left ? load_value(row, type, index + c) : 0.0f;
     }
-    for (int c = 1; c < n; c++) sum[0] += sum[c];
-    return sum[0];
 }
 
-template <int n>
+template <bool packets>
+__device__ void store_octet(const CombineOutput& out, int64_t index, int32_t left,
+                            const float (&v)[8]) {
+    if constexpr (packets) {
+        store_values(out.data, out.type, index, v);
+    } else {
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            const float one[1] = {v[c]};
+            if (c < left) store_values(out.data, out.type, index + c, one);
+        }
+    }
+}
+
+__device__ float sum_of(const float (&values)[8]) {
+    float sum = values[0];
+#pragma unroll
+    for (int c = 1; c < 8; c++) sum += values[c];
+    return sum;
+}
+
+template <bool packets>
+__device__ float sum_of_squares(const NormInput& in, int64_t first) {
+    float sum[8] = {};
+    for (int32_t i = static_cast<int32_t>(threadIdx.x) * 8; i < in.width; i += n_threads * 8) {
+        float v[8];
+        load_octet<packets>(in.in, in.in_type, first + i, in.width - i, v);
+#pragma unroll
+        for (int c = 0; c < 8; c++) sum[c] = fmaf(v[c], v[c], sum[c]);
+    }
+    return sum_of(sum);
+}
+
+template <bool packets>
 __global__ void __launch_bounds__(n_threads)
     normalize_rows(NormInput in, TokenCount tokens, CombineOutput out) {
     __shared__ float partial[n_threads / 32];
@@ -37,16 +70,17 @@ __global__ void __launch_bounds__(n_threads)
     const int64_t first = t * in.in_stride;
     float factor = 1.0f;
     if (in.normalize) {
-        const float sum = block_sum(sum_of_squares<n>(in, first), partial);
+        const float sum = block_sum(sum_of_squares<packets>(in, first), partial);
         factor = 1.0f / sqrtf(sum / static_cast<float>(in.width) + in.eps);
     }
-    for (int32_t i = static_cast<int32_t>(threadIdx.x) * n; i < in.width; i += n_threads * n) {
-        float v[n];
-        load_values(in.in, in.in_type, first + i, v);
+    for (int32_t i = static_cast<int32_t>(threadIdx.x) * 8; i < in.width; i += n_threads * 8) {
+        const int32_t left = in.width - i;
+        float v[8];
+        load_octet<packets>(in.in, in.in_type, first + i, left, v);
 #pragma unroll
-        for (int c = 0; c < n; c++)
-            v[c] = v[c] * factor * (in.weight ? in.weight[i + c] : 1.0f) * in.scale;
-        store_values(out.data, out.type, t * out.stride + i, v);
+        for (int c = 0; c < 8; c++)
+            v[c] = v[c] * factor * (in.weight && c < left ? in.weight[i + c] : 1.0f) * in.scale;
+        store_octet<packets>(out, t * out.stride + i, left, v);
     }
 }
 
@@ -58,20 +92,21 @@ struct DotInput {
     int32_t width;
 };
 
-template <int n>
+template <bool packets>
 __global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount tokens, float* out) {
     __shared__ float partial[n_threads / 32];
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;
-    float sum[n] = {};
-    for (int32_t i = static_cast<int32_t>(threadIdx.x) * n; i < in.width; i += n_threads * n) {
-        float v[n];
-        load_values(in.x, in.type, t * in.stride + i, v);
+    float sum[8] = {};
+    for (int32_t i = static_cast<int32_t>(threadIdx.x) * 8; i < in.width; i += n_threads * 8) {
+        const int32_t left = in.width - i;
+        float v[8];
+        load_octet<packets>(in.x, in.type, t * in.stride + i, left, v);
 #pragma unroll
-        for (int c = 0; c < n; c++) sum[c] = fmaf(v[c], in.row[i + c], sum[c]);
+        for (int c = 0; c < 8; c++)
+            sum[c] = fmaf(v[c], c < left ? in.row[i + c] : 0.0f, sum[c]);
     }
-    for (int c = 1; c < n; c++) sum[0] += sum[c];
-    const float total = block_sum(sum[0], partial);
+    const float total = block_sum(sum_of(sum), partial);
     if (threadIdx.x == 0) out[t] = total;
 }
 
@@ -81,22 +116,22 @@ void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_t
               int64_t out_stride, cudaStream_t stream) {
     const bool packets = takes_packets(input.in, input.in_stride) &&
                          takes_packets(out, out_stride) && input.width % 8 == 0;
-    launch("normalize_rows", packets ? normalize_rows<8> : normalize_rows<1>, tokens.n, n_threads,
+    launch("normalize_rows", packets ? normalize_rows<true> : normalize_rows<false>, tokens.n, n_threads,
            0, stream, input, tokens, CombineOutput{out, out_type, out_stride, false});
 }
 
 void run_dot_rows(const void* x, moe_type x_type, int64_t x_stride, const float* row, int32_t width,
                   const TokenCount& tokens, float* gate, cudaStream_t stream) {
     const bool packets = takes_packets(x, x_stride) && width % 8 == 0;
-    launch("dot_rows", packets ? dot_rows<8> : dot_rows<1>, tokens.n, n_threads, 0, stream,
+    launch("dot_rows", packets ? dot_rows<true> : dot_rows<false>, tokens.n, n_threads, 0, stream,
            DotInput{x, x_type, x_stride, row, width}, tokens, gate);
 }
 
 void prepare_norm() {
-    load("normalize_rows", normalize_rows<8>);
-    load("normalize_rows", normalize_rows<1>);
-    load("dot_rows", dot_rows<8>);
-    load("dot_rows", dot_rows<1>);
+    load("normalize_rows", normalize_rows<true>);
+    load("normalize_rows", normalize_rows<false>);
+    load("dot_rows", dot_rows<true>);
+    load("dot_rows", dot_rows<false>);
 }
 
 }  // namespace moe::cuda

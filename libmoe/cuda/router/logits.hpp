@@ -5,24 +5,30 @@
 
 namespace moe::cuda {
 
-// logits[t][e] = scale * (x_t . weights_e) + bias_e; hidden is a multiple of 32.
+// parts[p][t][e]: partial sums of x_t . weights_e, over part p of k; hidden is a multiple of 32.
 struct RouterProduct {
-    const void* x;
+    const void* x;  // any alignment
     moe_type x_type;
     int64_t x_stride;
-    const void* weights;
+    const void* weights;  // dense, on 16 bytes
     moe_type weights_type;
-    const float* bias;  // or null
-    float scale;
     int32_t hidden;
     int32_t n_experts_all;
-    float* logits;
+    float* parts;
+    bool batch_invariant;
 };
 
-// logits_tiled.cu, for many tokens. scratch: tiled_scratch_bytes, which grow with n_tokens.
-uint64_t tiled_scratch_bytes(int64_t n_tokens, int32_t n_experts_all, int32_t hidden);
-void run_tiled_logits(const RouterProduct& product, const TokenCount& tokens, std::byte* scratch,
-                      cudaStream_t stream);
-void prepare_tiled_logits();
+// logits_few.cu, up to few_tokens tokens. The launchers return the number of parts that they make.
+constexpr int64_t few_tokens = 32;
+int32_t few_parts(int32_t n_experts_all, int32_t hidden);
+int32_t run_few_logits(const RouterProduct& product, const TokenCount& tokens, cudaStream_t stream);
+void prepare_few_logits();
+
+// logits_tiled.cu, any number of tokens.
+// Most floats that the parts of up to n_tokens tokens take.
+int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input);
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& product,
+                         const TokenCount& tokens, cudaStream_t stream);
+void prepare_tiled_logits(const DeviceFacts& device);
 
 }  // namespace moe::cuda

@@ -1,236 +1,338 @@
-// Router logits of many tokens: a float32 matrix product on the ordinary cores, whatever the types.
+// Router logits of many tokens on the tensor cores, by the instructions that sm_80 has.
 //
-// A block of 128 threads computes 128 tokens x 64 experts, a thread 8 x 8 of them: tokens 4 y ..
-// and 64 + 4 y .., experts 4 x .. and 32 + 4 x .., where x = thread % 8, y = thread / 8. Where
-// there are fewer tiles than the device has room for, k is split over n_splits blocks, whose sums
-// go to scratch [n_splits][T][E] and are added in order by add_splits.
+// tiled_logits: a block of 8 warps computes 128 tokens x 128 experts over one part of k, a warp
+// 64 x 32 of them. Where there are fewer tiles than a large device has multiprocessors, k is cut
+// into parts, which the selection adds in order. Of a plan that is batch_invariant the parts do not
+// depend on the number of tokens.
 //
-// tiled_logits, per step of 16 k, two buffers in shared memory, [16][128] of x and [16][64] of
-// weights:
-//   1. registers: 16 columns of token `thread`, 8 columns of expert `thread % 64`, for the next
-//   step
-//   2. 16 x 64 fmas on the current buffer
-//   3. registers, as float32, to the other buffer; barrier
-// Tokens and experts past the end are computed as copies of the last one and not stored.
+// A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, or of 128 with 16-byte
+// chunk c of row r at c ^ (r & 7), which keep the reads below free of bank conflicts. A stage is two
+// slabs of 16-bit types, one otherwise; as many as there is room for, up to 6, lie in shared memory.
+// Per stage:
+//   1. wait for its copies, barrier; start the copies of the stage that was multiplied last
+//   2. products (parts.cuh), the sums inside the tensor cores beginning at zero
+//   3. those sums are added to the warp's own: the tensor cores cut off rather than round, so no
+//      chain of additions in them is longer than a stage
+// Rows of x that do not begin on 16 bytes are copied value by value. Tokens, experts and k past the
+// end are zero.
 #include <algorithm>
 
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/router/logits.hpp"
-#include "libmoe/cuda/router/octet.cuh"
+#include "libmoe/cuda/router/parts.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
 
-constexpr int n_threads = 128;
-constexpr int32_t tile_tokens = 128;
-constexpr int32_t tile_experts = 64;
-constexpr int32_t depth = 16;
-constexpr int32_t wanted_blocks = 384;  // about three on each multiprocessor of a large device
-constexpr int32_t most_splits = 32;
-constexpr int32_t fewest_steps = 8;  // of a split
-
-// How the product is cut. No split is empty.
-struct Cut {
-    int32_t token_tiles;
-    int32_t expert_tiles;
-    int32_t n_splits;
-    int32_t steps;  // of a split
-};
-
-Cut cut_product(int64_t n_tokens, int32_t n_experts, int32_t hidden) {
-    Cut cut{};
-    cut.token_tiles = static_cast<int32_t>((n_tokens + tile_tokens - 1) / tile_tokens);
-    cut.expert_tiles = (n_experts + tile_experts - 1) / tile_experts;
-    const int32_t all_steps = hidden / depth;
-    const int64_t tiles = int64_t{cut.token_tiles} * cut.expert_tiles;
-    const int64_t wanted = std::clamp<int64_t>((wanted_blocks + tiles - 1) / tiles, 1, most_splits);
-    const int64_t splits = std::clamp<int64_t>(all_steps / fewest_steps, 1, wanted);
-    cut.steps = static_cast<int32_t>((all_steps + splits - 1) / splits);
-    cut.n_splits = (all_steps + cut.steps - 1) / cut.steps;
-    return cut;
-}
+constexpr int n_threads = 256;
+constexpr int32_t tile = 128;  // tokens and experts
+constexpr int32_t warp_tokens = 64;
+constexpr int32_t warp_experts = 32;
+constexpr int32_t wanted_blocks = 132;  // one on each multiprocessor of a large device
+constexpr int32_t most_parts = 16;
+constexpr int32_t least_depth = 128;  // of a part
+constexpr int32_t invariant_parts = 4;
+constexpr int32_t most_stages = 6;
 
 struct TiledInput {
-    OctetRows x;
-    OctetRows weights;
-    const float* bias;
-    float scale;
+    const void* x;
+    int64_t x_stride;
+    bool packets;  // rows of x begin on 16 bytes
+    const void* weights;
     int32_t hidden;
-    int32_t n_experts_all;
-    Cut cut;
-    float* logits;
-    float* partial;  // null: one split
+    int32_t n_experts;
+    int32_t n_parts;
+    int32_t part_depth;  // k of a part, a multiple of 64
+    int32_t n_stages;
+    float* parts;
 };
 
-struct alignas(16) Tiles {
-    float x[2][depth][tile_tokens];
-    float w[2][depth][tile_experts];
+template <class Types>
+struct Stages {
+    static constexpr int32_t x_row = is_wide<Types::x_type> ? 128 : 64;
+    static constexpr int32_t w_row = is_wide<Types::w_type> ? 128 : 64;
+    static constexpr int32_t n_slabs = x_row + w_row == 128 ? 2 : 1;
+    static constexpr int32_t depth = n_slabs * slab_depth;
+    static constexpr int32_t x_bytes = tile * x_row;
+    static constexpr int32_t slab_bytes = x_bytes + tile * w_row;
+    static constexpr int32_t bytes = n_slabs * slab_bytes;
 };
 
-// What a thread brings for one step.
-template <bool wide_x, bool wide_w>
-struct Fetched {
-    Octet<wide_x> x[2];
-    Octet<wide_w> w;
+// ---- into shared memory
 
-    __device__ void load(const TiledInput& in, int32_t token, int32_t expert, int32_t k) {
-        x[0].load(in.x, token, k);
-        x[1].load(in.x, token, k + 8);
-        w.load(in.weights, expert, k + 8 * static_cast<int32_t>(threadIdx.x / tile_experts));
-    }
+template <int32_t row_bytes>
+__device__ int32_t place_of_chunk(int32_t row, int32_t chunk) {
+    return row * row_bytes + 16 * (row_bytes == 128 ? chunk ^ (row & 7) : chunk);
+}
 
-    __device__ void store(const TiledInput& in, Tiles& tiles, int32_t buffer) const {
-        float v[8];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            x[h].decode(in.x.type, v);
-#pragma unroll
-            for (int i = 0; i < 8; i++) tiles.x[buffer][8 * h + i][threadIdx.x] = v[i];
-        }
-        w.decode(in.weights.type, v);
-        const int32_t first = 8 * static_cast<int32_t>(threadIdx.x / tile_experts);
-#pragma unroll
-        for (int i = 0; i < 8; i++) tiles.w[buffer][first + i][threadIdx.x % tile_experts] = v[i];
-    }
+// What is copied of one operand for a stage: rows first_row to first_row + 127, columns k to
+// end_k. Rows and columns past the end are zeros, which nothing is read for.
+struct CopiedRows {
+    const void* data;
+    int64_t stride;
+    int32_t first_row;
+    int32_t end_row;
+    int32_t k;
+    int32_t end_k;
 };
 
-__device__ void load_four(const float* from, float* to) {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
+// To slabs that are slab_bytes apart. Neighbouring threads copy a row's neighbouring chunks.
+template <moe_type type, int32_t n_slabs, int32_t slab_bytes>
+__device__ void copy_rows(std::byte* to, const CopiedRows& rows) {
+    constexpr int32_t row_bytes = is_wide<type> ? 128 : 64;
+    constexpr int32_t slab_chunks = row_bytes / 16;
+    constexpr int32_t chunks = slab_chunks * n_slabs;
+    const int32_t chunk = static_cast<int32_t>(threadIdx.x) % chunks;
+    const int32_t k = rows.k + chunk / slab_chunks * slab_depth;
+    std::byte* slab = to + chunk / slab_chunks * slab_bytes;
+#pragma unroll
+    for (int32_t i = 0; i < tile * chunks / n_threads; i++) {
+        const int32_t row = static_cast<int32_t>(threadIdx.x) / chunks + n_threads / chunks * i;
+        const bool present = k < rows.end_k && rows.first_row + row < rows.end_row;
+        const int64_t from = present ? (rows.first_row + row) * rows.stride + k : 0;
+        copy_async_16(slab + place_of_chunk<row_bytes>(row, chunk % slab_chunks),
+                      element_at(rows.data, type, from) + 16 * (chunk % slab_chunks), present);
+    }
 }
 
-__device__ void multiply_step(const Tiles& tiles, int32_t buffer, float (&sum)[8][8]) {
-    const int32_t x = static_cast<int32_t>(threadIdx.x % 8) * 4;
-    const int32_t y = static_cast<int32_t>(threadIdx.x / 8) * 4;
+// The same for rows that begin anywhere.
+template <moe_type type, int32_t n_slabs, int32_t slab_bytes>
+__device__ void copy_rows_singly(std::byte* to, const CopiedRows& rows) {
+    using Value = std::conditional_t<is_wide<type>, uint32_t, uint16_t>;
+    constexpr int32_t row_bytes = is_wide<type> ? 128 : 64;
+    constexpr int32_t per_chunk = 16 / sizeof(Value);
+    constexpr int32_t depth = n_slabs * slab_depth;
+#pragma unroll 4
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < tile * depth; i += n_threads) {
+        const int32_t row = i / depth;
+        const int32_t column = i % slab_depth;
+        const int32_t k = rows.k + i % depth;
+        const bool present = k < rows.end_k && rows.first_row + row < rows.end_row;
+        std::byte* slab = to + i % depth / slab_depth * slab_bytes;
+        const int32_t place = place_of_chunk<row_bytes>(row, column / per_chunk);
+        reinterpret_cast<Value*>(slab + place)[column % per_chunk] =
+            present ? static_cast<const Value*>(
+                          rows.data)[(rows.first_row + row) * rows.stride + k]
+                    : Value{0};
+    }
+}
+
+struct TilePlace {
+    int32_t first_token;
+    int32_t end_token;
+    int32_t first_expert;
+    int32_t first_k;
+    int32_t end_k;
+};
+
+// One group of copies, empty past the end of the part.
+template <class Types>
+__device__ void fetch_stage(const TiledInput& in, const TilePlace& at, int32_t step,
+                            std::byte* stage) {
+    using S = Stages<Types>;
+    const int32_t k = at.first_k + step * S::depth;
+    if (k < at.end_k) {
+        const CopiedRows x{in.x, in.x_stride, at.first_token, at.end_token, k, at.end_k};
+        const CopiedRows w{in.weights, in.hidden, at.first_expert, in.n_experts, k, at.end_k};
+        if (in.packets)
+            copy_rows<Types::x_type, S::n_slabs, S::slab_bytes>(stage, x);
+        else
+            copy_rows_singly<Types::x_type, S::n_slabs, S::slab_bytes>(stage, x);
+        copy_rows<Types::w_type, S::n_slabs, S::slab_bytes>(stage + S::x_bytes, w);
+    }
+    commit_copies();
+}
+
+// ---- products
+
+// The lane's eight values of a row.
+template <moe_type type>
+__device__ Octet<type> take_octet(const std::byte* rows, int32_t row) {
+    const int32_t t = lane_index() % 4;
+    Octet<type> octet;
+    if constexpr (is_wide<type>) {
+        load_words<4>(rows + place_of_chunk<128>(row, 2 * t), octet.word);
+        load_words<4>(rows + place_of_chunk<128>(row, 2 * t + 1), octet.word + 4);
+    } else {
+        load_words<4>(rows + place_of_chunk<64>(row, t), octet.word);
+    }
+    return octet;
+}
+
+constexpr int32_t m_tiles = warp_tokens / 16;
+constexpr int32_t n_tiles = warp_experts / 8;
+using Sums = float[m_tiles][n_tiles][4];
+
+template <class Types>
+__device__ void multiply_slab(const std::byte* slab, int32_t warp_row, int32_t warp_column,
+                              Sums& sums) {
+    constexpr bool native = Types::native;
+    using WeightParts = Parts<parts_of<Types::w_type, native>>;
+    const int32_t g = lane_index() / 4;
+    WeightParts b[2][n_tiles];
 #pragma unroll
-    for (int32_t k = 0; k < depth; k++) {
-        float a[8];
-        float b[8];
-        load_four(&tiles.x[buffer][k][y], a);
-        load_four(&tiles.x[buffer][k][tile_tokens / 2 + y], a + 4);
-        load_four(&tiles.w[buffer][k][x], b);
-        load_four(&tiles.w[buffer][k][tile_experts / 2 + x], b + 4);
+    for (int32_t n = 0; n < n_tiles; n++) {
+        const auto weights =
+            take_octet<Types::w_type>(slab + Stages<Types>::x_bytes, warp_column + 8 * n + g);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int32_t step = 0; step < 2; step++)
+            b[step][n] = cut<Types::w_type, native>(weights, step);
+    }
 #pragma unroll
-            for (int j = 0; j < 8; j++) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+    for (int32_t m = 0; m < m_tiles; m++) {
+        const auto low = take_octet<Types::x_type>(slab, warp_row + 16 * m + g);
+        const auto high = take_octet<Types::x_type>(slab, warp_row + 16 * m + g + 8);
+#pragma unroll
+        for (int32_t step = 0; step < 2; step++) {
+            const auto a_low = cut<Types::x_type, native>(low, step);
+            const auto a_high = cut<Types::x_type, native>(high, step);
+#pragma unroll
+            for (int32_t n = 0; n < n_tiles; n++)
+                multiply_parts<Types::operand>(sums[m][n], a_low, a_high, b[step][n]);
         }
     }
 }
 
-__device__ void store_logit(const TiledInput& in, int64_t t, int32_t e, float sum) {
-    in.logits[t * in.n_experts_all + e] = sum * in.scale + (in.bias ? in.bias[e] : 0.0f);
-}
-
-__device__ void store_tile(const TiledInput& in, int64_t split_tokens, int32_t first_token,
-                           int32_t n_tokens, int32_t first_expert, const float (&sum)[8][8]) {
-    const int32_t x = static_cast<int32_t>(threadIdx.x % 8) * 4;
-    const int32_t y = static_cast<int32_t>(threadIdx.x / 8) * 4;
+template <class Types>
+__device__ void multiply_stage(const std::byte* stage, int32_t warp_row, int32_t warp_column,
+                               Sums& sums) {
+    using S = Stages<Types>;
+    Sums inner = {};
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int32_t t = first_token + y + i % 4 + i / 4 * (tile_tokens / 2);
+    for (int32_t s = 0; s < S::n_slabs; s++)
+        multiply_slab<Types>(stage + s * S::slab_bytes, warp_row, warp_column, inner);
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            const int32_t e = first_expert + x + j % 4 + j / 4 * (tile_experts / 2);
-            if (t >= n_tokens || e >= in.n_experts_all) continue;
-            if (in.partial)
-                in.partial[(split_tokens + t) * in.n_experts_all + e] = sum[i][j];
-            else
-                store_logit(in, t, e, sum[i][j]);
-        }
+    for (int32_t m = 0; m < m_tiles; m++) {
+#pragma unroll
+        for (int32_t i = 0; i < n_tiles * 4; i++) sums[m][i / 4][i % 4] += inner[m][i / 4][i % 4];
     }
 }
 
-template <bool wide_x, bool wide_w>
-__global__ void __launch_bounds__(n_threads, 3) tiled_logits(TiledInput in, TokenCount tokens) {
-    __shared__ Tiles tiles;
-    const Cut cut = in.cut;
-    const auto first_expert = static_cast<int32_t>(blockIdx.x % cut.expert_tiles) * tile_experts;
-    const auto rest = static_cast<int32_t>(blockIdx.x / cut.expert_tiles);
-    const int32_t split = rest % cut.n_splits;
-    const int32_t first_token = rest / cut.n_splits * tile_tokens;
+__device__ void store_sums(const TiledInput& in, int64_t part_tokens, int32_t first_token,
+                           int32_t n_tokens, int32_t first_expert, const Sums& sums) {
+    const int32_t g = lane_index() / 4;
+    const int32_t t = lane_index() % 4;
+#pragma unroll
+    for (int32_t i = 0; i < m_tiles * n_tiles * 4; i++) {
+        const int32_t c = i % 4;
+        const int32_t token = first_token + 16 * (i / 4 / n_tiles) + g + c / 2 * 8;
+        const int32_t expert = first_expert + 8 * (i / 4 % n_tiles) + 2 * t + c % 2;
+        if (token < n_tokens && expert < in.n_experts)
+            in.parts[(part_tokens + token) * in.n_experts + expert] =
+                sums[i / 4 / n_tiles][i / 4 % n_tiles][c];
+    }
+}
+
+template <class Types>
+__global__ void __launch_bounds__(n_threads, 1) tiled_logits(TiledInput in, TokenCount tokens) {
+    using S = Stages<Types>;
+    extern __shared__ __align__(128) std::byte shared[];
+    const int32_t expert_tiles = (in.n_experts + tile - 1) / tile;
+    const auto rest = static_cast<int32_t>(blockIdx.x) / expert_tiles;
+    const int32_t part = rest % in.n_parts;
     const int32_t n_tokens = true_tokens(tokens);
-    if (first_token >= n_tokens) return;
+    TilePlace at{};
+    at.first_expert = static_cast<int32_t>(blockIdx.x) % expert_tiles * tile;
+    at.first_token = rest / in.n_parts * tile;
+    at.end_token = n_tokens;
+    at.first_k = part * in.part_depth;
+    at.end_k = min(at.first_k + in.part_depth, in.hidden);
+    if (at.first_token >= n_tokens) return;
 
-    const int32_t thread = static_cast<int32_t>(threadIdx.x);
-    const int32_t token = min(first_token + thread, n_tokens - 1);
-    const int32_t expert = min(first_expert + thread % tile_experts, in.n_experts_all - 1);
-    const int32_t first_step = split * cut.steps;
-    const int32_t end_step = min(first_step + cut.steps, in.hidden / depth);
-    float sum[8][8] = {};
-    Fetched<wide_x, wide_w> fetched;
-    fetched.load(in, token, expert, first_step * depth);
-    fetched.store(in, tiles, 0);
-    __syncthreads();
-    for (int32_t step = first_step; step < end_step; step++) {
-        const int32_t buffer = (step - first_step) & 1;
-        const bool more = step + 1 < end_step;
-        if (more) fetched.load(in, token, expert, (step + 1) * depth);
-        multiply_step(tiles, buffer, sum);
-        if (more) fetched.store(in, tiles, buffer ^ 1);
+    const int32_t warp_row = warp_index() / 4 * warp_tokens;
+    const int32_t warp_column = warp_index() % 4 * warp_experts;
+    const bool has_work =
+        at.first_token + warp_row < n_tokens && at.first_expert + warp_column < in.n_experts;
+    const int32_t n_steps = (at.end_k - at.first_k + S::depth - 1) / S::depth;
+    Sums sums = {};
+    for (int32_t step = 0; step < in.n_stages - 1; step++)
+        fetch_stage<Types>(in, at, step, shared + step * S::bytes);
+    int32_t own = 0;                  // the stage to multiply
+    int32_t free = in.n_stages - 1;   // the one that was multiplied last
+#pragma unroll 1
+    for (int32_t step = 0; step < n_steps; step++) {
+        wait_copies(in.n_stages - 2);
         __syncthreads();
+        fetch_stage<Types>(in, at, step + in.n_stages - 1, shared + free * S::bytes);
+        if (has_work)
+            multiply_stage<Types>(shared + own * S::bytes, warp_row, warp_column, sums);
+        free = own;
+        own = own + 1 < in.n_stages ? own + 1 : 0;
     }
-    store_tile(in, int64_t{split} * tokens.n, first_token, n_tokens, first_expert, sum);
+    store_sums(in, int64_t{part} * tokens.n, at.first_token + warp_row, n_tokens,
+               at.first_expert + warp_column, sums);
 }
 
-__global__ void add_splits(TiledInput in, TokenCount tokens) {
-    const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    const int32_t n = in.n_experts_all;
-    if (i >= int64_t{true_tokens(tokens)} * n) return;
-    float sum = 0.0f;
-    for (int32_t s = 0; s < in.cut.n_splits; s++) sum += in.partial[int64_t{s} * tokens.n * n + i];
-    store_logit(in, i / n, static_cast<int32_t>(i % n), sum);
-}
+// ---- host
 
 using TiledKernel = void (*)(TiledInput, TokenCount);
 
-TiledKernel tiled_kernel(bool wide_x, bool wide_w) {
-    if (wide_x) return wide_w ? tiled_logits<true, true> : tiled_logits<true, false>;
-    return wide_w ? tiled_logits<false, true> : tiled_logits<false, false>;
+TiledKernel tiled_kernel(moe_type x, moe_type w) {
+    return with_router_types(
+        x, w, [](auto types) -> TiledKernel { return tiled_logits<decltype(types)>; });
+}
+
+int64_t divided_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+int32_t bytes_of_stage(moe_type x, moe_type w) {
+    return with_router_types(x, w, [](auto types) { return Stages<decltype(types)>::bytes; });
+}
+
+int32_t stages_of(const DeviceFacts& device, moe_type x, moe_type w) {
+    return std::min(most_stages, device.shared_bytes / bytes_of_stage(x, w));
+}
+
+// k of a part when there are wanted parts.
+int32_t depth_of_part(int32_t hidden, int64_t wanted) {
+    const int64_t parts = std::clamp<int64_t>(hidden / least_depth, 1, wanted);
+    return static_cast<int32_t>(divided_up(divided_up(hidden, parts), 64) * 64);
+}
+
+int32_t part_depth(int64_t n_tokens, int32_t n_experts, int32_t hidden, bool batch_invariant) {
+    if (batch_invariant) return depth_of_part(hidden, invariant_parts);
+    const int64_t n_tiles = divided_up(n_tokens, tile) * divided_up(n_experts, tile);
+    return depth_of_part(hidden, std::clamp<int64_t>(wanted_blocks / n_tiles, 1, most_parts));
 }
 
 }  // namespace
 
-// With fewer than wanted_blocks tiles there are less than twice as many blocks; with more, one
-// split. The bound does not fall as n_tokens grows, the exact need would.
-uint64_t tiled_scratch_bytes(int64_t n_tokens, int32_t n_experts_all, int32_t hidden) {
-    const int64_t splits = std::min(most_splits, std::max(hidden / depth / fewest_steps, 1));
-    const int64_t expert_tiles = (n_experts_all + tile_experts - 1) / tile_experts;
-    const int64_t token_tiles = 2 * wanted_blocks / expert_tiles + 1;
-    const int64_t tokens = std::min(n_tokens * splits, token_tiles * tile_tokens);
-    return static_cast<uint64_t>(tokens * n_experts_all) * 4;
+int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input) {
+    const int64_t n_logits = n_tokens * input.n_experts_all;
+    if (input.batch_invariant) return invariant_parts * n_logits;
+    // More parts than one are of wanted_blocks tiles at most.
+    return std::min(most_parts * n_logits, std::max(n_logits, int64_t{wanted_blocks} * tile * tile));
 }
 
-void run_tiled_logits(const RouterProduct& p, const TokenCount& tokens, std::byte* scratch,
-                      cudaStream_t stream) {
-    const Cut cut = cut_product(tokens.n, p.n_experts_all, p.hidden);
-    const TiledInput input{
-        {p.x, p.x_type, p.x_stride, takes_packets(p.x, p.x_stride)},
-        {p.weights, p.weights_type, p.hidden, takes_packets(p.weights, p.hidden)},
-        p.bias,
-        p.scale,
-        p.hidden,
-        p.n_experts_all,
-        cut,
-        p.logits,
-        cut.n_splits > 1 ? reinterpret_cast<float*>(scratch) : nullptr};
-    launch("tiled_logits", tiled_kernel(p.x_type == MOE_TYPE_F32, p.weights_type == MOE_TYPE_F32),
-           int64_t{cut.token_tiles} * cut.expert_tiles * cut.n_splits, n_threads, 0, stream, input,
-           tokens);
-    if (cut.n_splits == 1) return;
-    const int64_t n_logits = int64_t{tokens.n} * p.n_experts_all;
-    launch("add_splits", add_splits, (n_logits + 255) / 256, 256, 0, stream, input, tokens);
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& p,
+                         const TokenCount& tokens, cudaStream_t stream) {
+    const int32_t depth = part_depth(tokens.n, p.n_experts_all, p.hidden, p.batch_invariant);
+    const int32_t n_stages = stages_of(device, p.x_type, p.weights_type);
+    const TiledInput input{p.x,
+                           p.x_stride,
+                           takes_packets(p.x, p.x_stride),
+                           p.weights,
+                           p.hidden,
+                           p.n_experts_all,
+                           static_cast<int32_t>(divided_up(p.hidden, depth)),
+                           depth,
+                           n_stages,
+                           p.parts};
+    launch("tiled_logits", tiled_kernel(p.x_type, p.weights_type),
+           divided_up(tokens.n, tile) * divided_up(p.n_experts_all, tile) * input.n_parts,
+           n_threads, n_stages * bytes_of_stage(p.x_type, p.weights_type), stream, input, tokens);
+    return input.n_parts;
 }
 
-void prepare_tiled_logits() {
-    for (const bool wide_x : {false, true}) {
-        for (const bool wide_w : {false, true}) load("tiled_logits", tiled_kernel(wide_x, wide_w));
+void prepare_tiled_logits(const DeviceFacts& device) {
+    for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
+        for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
+            load("tiled_logits", tiled_kernel(x, w), stages_of(device, x, w) * bytes_of_stage(x, w));
     }
-    load("add_splits", add_splits);
 }
 
 }  // namespace moe::cuda

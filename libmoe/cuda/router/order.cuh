@@ -59,4 +59,54 @@ class WarpOrder {
     Place own_;
 };
 
+// The same for up to 32 n keys in registers, key j of a lane being that of index lane + 32 j: ranks, 0
+// past the end or once given. The largest rank of a lane and its first place are known before they
+// are asked for.
+template <int n>
+class RegisterOrder {
+  public:
+    __device__ RegisterOrder(const float (&keys)[n], int32_t n_keys) {
+#pragma unroll
+        for (int32_t j = 0; j < n; j++)
+            rank_[j] = lane_index() + 32 * j < n_keys ? rank_of(keys[j]) : 0;
+        find_own();
+    }
+
+    // Past the end: -1.
+    __device__ int32_t next() {
+        const uint32_t top = __reduce_max_sync(every_lane, own_);
+        const bool wins = own_ == top && top != 0;
+        const auto index = static_cast<int32_t>(__reduce_min_sync(
+            every_lane, wins ? static_cast<uint32_t>(32 * place_ + lane_index()) : 0xFFFFFFFFu));
+        if (wins && index == 32 * place_ + lane_index()) {
+#pragma unroll
+            for (int32_t j = 0; j < n; j++) rank_[j] = j == place_ ? 0 : rank_[j];
+            find_own();
+        }
+        return index;
+    }
+
+  private:
+    // Pairs, pairs of pairs, ...: no long chain of comparisons.
+    __device__ void find_own() {
+        uint32_t best[n];
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) best[j] = rank_[j];
+#pragma unroll
+        for (int32_t half = n / 2; half > 0; half /= 2) {
+#pragma unroll
+            for (int32_t j = 0; j < half; j++) best[j] = max(best[j], best[j + half]);
+        }
+        own_ = best[0];
+        uint32_t places = 0;
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) places |= (rank_[j] == own_ ? 1u : 0u) << j;
+        place_ = __ffs(static_cast<int32_t>(places)) - 1;
+    }
+
+    uint32_t rank_[n];
+    uint32_t own_;
+    int32_t place_;
+};
+
 }  // namespace moe::cuda

@@ -30,14 +30,26 @@ struct LogitsInput {
     float input_scale;
     int32_t hidden;
     int32_t n_experts_all;
+    bool batch_invariant;  // a token's logits do not depend on the number of tokens
 };
 
-// logits [T, n_experts_all] float32, dense. Sums in float32 (cuBLASLt, where given and T is large,
-// does bfloat16 and float32 products with float32 sums). scratch: router_scratch_bytes, for the
-// normalised input.
+// Logits of a call: [t][e] is scale * (sum over p of data[p * part_stride + t * stride + e]) +
+// bias[e], added in order of p.
+struct LogitParts {
+    const float* data;
+    int64_t stride;
+    int32_t n_parts;
+    int64_t part_stride;
+    const float* bias;  // or null
+    float scale;
+    bool is_product;  // of run_logits, launched just before
+};
+
+// Sums in float32. scratch: logits_scratch_bytes, for the normalised input and the parts; they grow
+// with n_tokens.
 uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens);
-void run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
-                std::byte* scratch, float* logits, cudaStream_t stream);
+LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
+                      std::byte* scratch, cudaStream_t stream);
 
 // One warp per token does what cpu/ref/route.cpp does for one: same functions (layer/routing_math.hpp),
 // same order of sums, same ids to the bit from the same logits.
@@ -46,8 +58,7 @@ struct SelectInput {
     int32_t n_experts;              // ids from here on are identity experts
     const float* selection_bias;    // [E_all] or null
     const float* expert_scale;      // [n_experts] or null
-    const float* logits;            // [T, E_all], router and bias applied
-    int64_t logits_stride;
+    LogitParts logits;
     const void* given_ids;          // [T, k] or null; hash selection fills ids from its table instead
     moe_type given_ids_type;
     int64_t given_ids_stride;
@@ -86,7 +97,7 @@ struct GivenRouting {
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
                       const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
 
-void prepare_router();
+void prepare_router(const DeviceFacts& device);
 void prepare_select();  // the part of it in select.cu
 
 }  // namespace moe::cuda

@@ -5,69 +5,43 @@
 // experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
 // [n]; keys [n] where a bias or groups make them differ from scores; a score per group.
 //
-// 1. logits: published, rounded, capped, sanitised, into scores
+// 1. logits: their parts added, published, rounded, capped, sanitised, into scores
 // 2. scores in place, unless the rule looks at the logits themselves
 // 3. ids: given, from the hash table, or the first k in the order of keys
 // 4. weights: score of each id, post score, renormalisation, scales; published
 // Warps know nothing of each other: no block barrier anywhere.
 #include <algorithm>
 
-#include "libmoe/base/half.hpp"
-#include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/device/element.cuh"
-#include "libmoe/cuda/router/order.cuh"
+#include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
 
-using namespace routing_math;
-
-constexpr int32_t most_warps = 8;
 constexpr int32_t usual_shared_bytes = 48 * 1024;
 constexpr int32_t most_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
 
-// A value for each of the two slots of a lane: j = lane and lane + 32.
-template <class T>
-struct Slots {
-    T at[2];
-};
-
-struct WarpMemory {
-    float* scores;
-    float* keys;  // may be scores
-    float* group_scores;
-};
-
-__host__ __device__ bool has_own_keys(const SelectInput& input) {
-    return input.selection_bias || input.routing.n_group > 1;
-}
-
-__host__ __device__ int32_t warp_floats(const SelectInput& input) {
-    const Routing& r = input.routing;
-    return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
-}
-
-__device__ WarpMemory memory_of_warp(const SelectInput& input, float* shared) {
-    float* scores = shared + warp_index() * warp_floats(input);
-    float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
-    return {scores, keys, keys + input.routing.n_experts_all};
-}
-
 // ---- logits and scores
+
+__device__ float take_logit(const SelectInput& input, int32_t i, float z, float* published) {
+    z = finish_logit(input.logits, z, input.logits.bias ? input.logits.bias[i] : 0.0f);
+    if (published) published[i] = z;
+    return sanitized(input, z);
+}
 
 __device__ void take_logits(const SelectInput& input, const SelectOutput& output, int32_t t,
                             float* scores) {
-    const Routing& r = input.routing;
-    const float* logits = input.logits + t * input.logits_stride;
+    constexpr int32_t at_once = 4;
+    const int32_t n = input.routing.n_experts_all;
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
-    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
-        float z = logits[i];
-        if (published) published[i] = z;
-        if (r.round_logits) z = round_to_type(z, input.round_to);
-        if (r.logit_softcap > 0.0f) z = softcap(z, r.logit_softcap);
-        scores[i] = finite_logit(z);
+    for (int32_t i = lane_index(); i < n; i += 32 * at_once) {
+        float z[at_once];
+        add_parts(input.logits, t, i, n, z);
+#pragma unroll
+        for (int32_t j = 0; j < at_once; j++)
+            if (i + 32 * j < n)
+                scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
     }
 }
 
@@ -82,12 +56,6 @@ __device__ void softmax(int32_t n, float* values) {
     }
     sum = warp_sum(sum);
     for (int32_t i = lane_index(); i < n; i += 32) values[i] = divide(values[i], sum);
-}
-
-__device__ float score_of(moe_score score, float z) {
-    if (score == MOE_SCORE_SIGMOID) return sigmoid(z);
-    if (score == MOE_SCORE_SQRT_SOFTPLUS) return sqrt_softplus(z);
-    return z;
 }
 
 __device__ void apply_scores(moe_score score, int32_t n, float* scores) {
@@ -107,44 +75,8 @@ __device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
     __syncwarp();
 }
 
-// One lane's group. Only the two largest values matter, so lanes may start at different places,
-// which keeps them on different banks.
-__device__ float group_score(moe_group_score rule, const float* keys, int32_t n) {
-    float first = -infinity;
-    float second = -infinity;
-    for (int32_t step = 0, i = lane_index() % n; step < n; step++) {
-        const float key = keys[i];
-        second = key > first ? first : key > second ? key : second;
-        first = key > first ? key : first;
-        i = i + 1 == n ? 0 : i + 1;
-    }
-    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(first, second) : first;
-}
-
-// Keys of the experts outside the best topk_group groups become -inf.
-__device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
-    const int32_t size = r.n_experts_all / r.n_group;
-    for (int32_t g = lane_index(); g < r.n_group; g += 32)
-        memory.group_scores[g] = group_score(r.group_score, memory.keys + g * size, size);
-    __syncwarp();
-    WarpOrder order(memory.group_scores, r.n_group);
-    Place last;
-    for (int32_t i = 0; i < r.topk_group; i++) last.index = order.next();
-    last.key = memory.group_scores[last.index];
-    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
-        const int32_t g = i / size;
-        if (comes_after(memory.group_scores[g], g, last)) memory.keys[i] = -infinity;
-    }
-}
-
 __device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
-    Slots<int32_t> ids{{-1, -1}};
-    WarpOrder order(keys, n);
-    for (int32_t j = 0; j < k; j++) {
-        const int32_t index = order.next();
-        if (j % 32 == lane_index()) ids.at[j / 32] = index;
-    }
-    return ids;
+    return first_of(WarpOrder(keys, n), k);
 }
 
 __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory) {
@@ -225,65 +157,6 @@ __device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logit
     return {{lane_index() == 0 ? w0 : w1, 0.0f}};
 }
 
-// Slots beyond k hold id -1 and weight 0 and add nothing.
-__device__ float sum_of_slots(const Slots<float>& weights) {
-    return warp_sum(add(add(0.0f, weights.at[0]), weights.at[1]));
-}
-
-__device__ void post_softmax(const Slots<int32_t>& ids, Slots<float>& weights) {
-    float top = -largest;
-    for (int32_t h = 0; h < 2; h++)
-        if (ids.at[h] >= 0) top = fmaxf(top, weights.at[h]);
-    top = warp_max(top);
-    for (int32_t h = 0; h < 2; h++)
-        weights.at[h] = ids.at[h] < 0 ? 0.0f : exponential(subtract(weights.at[h], top));
-    const float sum = sum_of_slots(weights);
-    for (int32_t h = 0; h < 2; h++)
-        weights.at[h] = ids.at[h] < 0 ? 0.0f : divide(weights.at[h], sum);
-}
-
-__device__ Slots<float> score_weights(const Routing& r, const float* scores,
-                                      const Slots<int32_t>& ids) {
-    Slots<float> weights;
-    for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
-    if (r.post_score == MOE_SCORE_SOFTMAX) {
-        post_softmax(ids, weights);
-        return weights;
-    }
-    for (int32_t h = 0; h < 2; h++)
-        weights.at[h] = ids.at[h] < 0 ? 0.0f : score_of(r.post_score, weights.at[h]);
-    return weights;
-}
-
-__device__ void renormalize(const Routing& r, Slots<float>& weights) {
-    if (r.renormalize == MOE_RENORMALIZE_NONE) return;
-    const float sum = sum_of_slots(weights);
-    const float eps = r.renormalize_eps;
-    const float clamped = sum < eps ? eps : sum;
-    const float divisor = r.renormalize == MOE_RENORMALIZE_SUM_ADD ? add(sum, eps) : clamped;
-    for (int32_t h = 0; h < 2; h++) {
-        const float quotient = divide(weights.at[h], divisor);
-        weights.at[h] = quotient != quotient ? 0.0f : quotient;
-    }
-}
-
-__device__ float scaled(const SelectInput& input, int32_t id, float weight) {
-    if (id < 0) return 0.0f;
-    weight = multiply(weight, input.routing.routed_scale);
-    if (input.expert_scale && id < input.n_experts)
-        weight = multiply(weight, input.expert_scale[id]);
-    return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
-}
-
-__device__ void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j, int32_t id,
-                        float weight) {
-    const int64_t slot = static_cast<int64_t>(t) * k + j;
-    output.ids[slot] = id;
-    output.weights[slot] = weight;
-    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
-    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
-}
-
 // ---- the kernels
 
 __global__ void __launch_bounds__(most_warps * 32)
@@ -312,14 +185,7 @@ __global__ void __launch_bounds__(most_warps * 32)
 
     Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
                                      : score_weights(r, memory.scores, ids);
-    for (int32_t h = 0; h < 2; h++)
-        if (lane_index() + 32 * h >= r.top_k) weights.at[h] = 0.0f;
-    renormalize(r, weights);
-    for (int32_t h = 0; h < 2; h++) {
-        const int32_t j = lane_index() + 32 * h;
-        if (j < r.top_k)
-            publish(output, r.top_k, t, j, ids.at[h], scaled(input, ids.at[h], weights.at[h]));
-    }
+    store_slots(input, output, t, ids, weights);
 }
 
 // Given ids and weights, a thread per slot.
@@ -340,6 +206,13 @@ __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput o
                        : 0.0f);
 }
 
+// Plain selection whose keys fit into registers.
+bool is_plain(const SelectInput& input) {
+    const Routing& r = input.routing;
+    return r.selection == MOE_SELECT_TOP_K && !input.given_ids &&
+           r.n_experts_all <= most_experts_in_registers;
+}
+
 }  // namespace
 
 // Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
@@ -349,9 +222,11 @@ void run_select(const DeviceFacts& device, const SelectInput& input, const Token
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
     const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
-    launch("select_experts", select_experts, (tokens.n + warps - 1) / warps,
-           static_cast<int>(warps * 32), static_cast<size_t>(warps * bytes), stream, input, tokens,
-           output, faults);
+    const int64_t n_blocks = (tokens.n + warps - 1) / warps;
+    if (is_plain(input))
+        return launch_top_k(device, n_blocks, warps, warps * bytes, stream, input, tokens, output);
+    launch("select_experts", select_experts, n_blocks, static_cast<int>(warps * 32),
+           static_cast<size_t>(warps * bytes), stream, input, tokens, output, faults);
 }
 
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
@@ -365,6 +240,7 @@ void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
 void prepare_select() {
     load("select_experts", select_experts, most_shared_bytes);
     load("take_slots", take_slots);
+    prepare_top_k();
 }
 
 }  // namespace moe::cuda

@@ -1,0 +1,222 @@
+// What the kernels of selection share, all of it the work of one warp on one token: memory, group
+// limits, the weights of chosen experts, and the outputs. Lane l owns the experts l, l + 32, ... and
+// the chosen slots l and l + 32.
+#pragma once
+
+#include "libmoe/base/half.hpp"
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/device/memory.cuh"
+#include "libmoe/cuda/router/order.cuh"
+
+namespace moe::cuda {
+
+using namespace routing_math;
+
+constexpr int32_t most_warps = 8;
+
+// A value for each of the two slots of a lane: j = lane and lane + 32.
+template <class T>
+struct Slots {
+    T at[2];
+};
+
+struct WarpMemory {
+    float* scores;
+    float* keys;  // may be scores
+    float* group_scores;
+};
+
+__host__ __device__ inline bool has_own_keys(const SelectInput& input) {
+    return input.selection_bias || input.routing.n_group > 1;
+}
+
+__host__ __device__ inline int32_t warp_floats(const SelectInput& input) {
+    const Routing& r = input.routing;
+    return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
+}
+
+__device__ inline WarpMemory memory_of_warp(const SelectInput& input, float* shared) {
+    float* scores = shared + warp_index() * warp_floats(input);
+    float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
+    return {scores, keys, keys + input.routing.n_experts_all};
+}
+
+// ---- logits
+
+// Rare and long: not repeated for every value of a lane.
+static __device__ __noinline__ float cap_logit(float z, float cap) {
+    return softcap(z, cap);
+}
+
+__device__ inline float finish_logit(const LogitParts& logits, float z, float bias) {
+    return logits.is_product ? fmaf(z, logits.scale, bias) : z;
+}
+
+// What selection makes of a published logit.
+__device__ inline float sanitized(const SelectInput& input, float z) {
+    const Routing& r = input.routing;
+    if (r.round_logits) z = round_to_type(z, input.round_to);
+    if (r.logit_softcap > 0.0f) z = cap_logit(z, r.logit_softcap);
+    return finite_logit(z);
+}
+
+// The sums of parts of logits lane, lane + 32, ... from first on. Four parts of them are on their way
+// at once. Experts past the end are copies of the last.
+template <int n>
+__device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
+                          float (&z)[n]) {
+    const float* from = logits.data + t * logits.stride;
+#pragma unroll
+    for (int32_t j = 0; j < n; j++) z[j] = load_global(from + min(first + 32 * j, n_experts - 1));
+    for (int32_t p = 1; p < logits.n_parts; p += 4) {
+        float part[4][n];
+#pragma unroll
+        for (int32_t q = 0; q < 4; q++) {
+            const float* at = from + min(p + q, logits.n_parts - 1) * logits.part_stride;
+#pragma unroll
+            for (int32_t j = 0; j < n; j++)
+                part[q][j] = load_global(at + min(first + 32 * j, n_experts - 1));
+        }
+#pragma unroll
+        for (int32_t q = 0; q < 4; q++) {
+#pragma unroll
+            for (int32_t j = 0; j < n; j++)
+                z[j] = p + q < logits.n_parts ? add(z[j], part[q][j]) : z[j];
+        }
+    }
+}
+
+// ---- selection
+
+// One lane's group. Only the two largest values matter, so lanes may start at different places,
+// which keeps them on different banks.
+__device__ inline float group_score(moe_group_score rule, const float* keys, int32_t n) {
+    float first = -infinity;
+    float second = -infinity;
+    for (int32_t step = 0, i = lane_index() % n; step < n; step++) {
+        const float key = keys[i];
+        second = key > first ? first : key > second ? key : second;
+        first = key > first ? key : first;
+        i = i + 1 == n ? 0 : i + 1;
+    }
+    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(first, second) : first;
+}
+
+// Keys of the experts outside the best topk_group groups become -inf.
+__device__ inline void limit_groups(const Routing& r, const WarpMemory& memory) {
+    const int32_t size = r.n_experts_all / r.n_group;
+    for (int32_t g = lane_index(); g < r.n_group; g += 32)
+        memory.group_scores[g] = group_score(r.group_score, memory.keys + g * size, size);
+    __syncwarp();
+    WarpOrder order(memory.group_scores, r.n_group);
+    Place last;
+    for (int32_t i = 0; i < r.topk_group; i++) last.index = order.next();
+    last.key = memory.group_scores[last.index];
+    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
+        const int32_t g = i / size;
+        if (comes_after(memory.group_scores[g], g, last)) memory.keys[i] = -infinity;
+    }
+}
+
+template <class Order>
+__device__ Slots<int32_t> first_of(Order order, int32_t k) {
+    Slots<int32_t> ids{{-1, -1}};
+    for (int32_t j = 0; j < k; j++) {
+        const int32_t index = order.next();
+        if (j % 32 == lane_index()) ids.at[j / 32] = index;
+    }
+    return ids;
+}
+
+// ---- weights
+
+static __device__ __noinline__ float score_of(moe_score score, float z) {
+    if (score == MOE_SCORE_SIGMOID) return sigmoid(z);
+    if (score == MOE_SCORE_SQRT_SOFTPLUS) return sqrt_softplus(z);
+    return z;
+}
+
+// Slots beyond k hold id -1 and weight 0 and add nothing.
+__device__ inline float sum_of_slots(const Slots<float>& weights) {
+    return warp_sum(add(add(0.0f, weights.at[0]), weights.at[1]));
+}
+
+__device__ inline void post_softmax(const Slots<int32_t>& ids, Slots<float>& weights) {
+    float top = -largest;
+    for (int32_t h = 0; h < 2; h++)
+        if (ids.at[h] >= 0) top = fmaxf(top, weights.at[h]);
+    top = warp_max(top);
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : exponential(subtract(weights.at[h], top));
+    const float sum = sum_of_slots(weights);
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : divide(weights.at[h], sum);
+}
+
+__device__ inline Slots<float> score_weights(const Routing& r, const float* scores,
+                                      const Slots<int32_t>& ids) {
+    Slots<float> weights;
+    for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
+    if (r.post_score == MOE_SCORE_SOFTMAX) {
+        post_softmax(ids, weights);
+        return weights;
+    }
+    if (r.post_score == MOE_SCORE_NONE) return weights;
+    for (int32_t h = 0; h < 2; h++)
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : score_of(r.post_score, weights.at[h]);
+    return weights;
+}
+
+__device__ inline void renormalize(const Routing& r, Slots<float>& weights) {
+    if (r.renormalize == MOE_RENORMALIZE_NONE) return;
+    const float sum = sum_of_slots(weights);
+    const float eps = r.renormalize_eps;
+    const float clamped = sum < eps ? eps : sum;
+    const float divisor = r.renormalize == MOE_RENORMALIZE_SUM_ADD ? add(sum, eps) : clamped;
+    for (int32_t h = 0; h < 2; h++) {
+        const float quotient = divide(weights.at[h], divisor);
+        weights.at[h] = quotient != quotient ? 0.0f : quotient;
+    }
+}
+
+__device__ inline float scaled(const SelectInput& input, int32_t id, float weight) {
+    if (id < 0) return 0.0f;
+    weight = multiply(weight, input.routing.routed_scale);
+    if (input.expert_scale && id < input.n_experts)
+        weight = multiply(weight, input.expert_scale[id]);
+    return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
+}
+
+__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j, int32_t id,
+                        float weight) {
+    const int64_t slot = static_cast<int64_t>(t) * k + j;
+    output.ids[slot] = id;
+    output.weights[slot] = weight;
+    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
+    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
+}
+
+// Renormalises and scales the weights of the slots that there are, and stores both.
+__device__ inline void store_slots(const SelectInput& input, const SelectOutput& output, int32_t t,
+                                   const Slots<int32_t>& ids, Slots<float> weights) {
+    const Routing& r = input.routing;
+    for (int32_t h = 0; h < 2; h++)
+        if (lane_index() + 32 * h >= r.top_k) weights.at[h] = 0.0f;
+    renormalize(r, weights);
+    for (int32_t h = 0; h < 2; h++) {
+        const int32_t j = lane_index() + 32 * h;
+        if (j < r.top_k)
+            publish(output, r.top_k, t, j, ids.at[h], scaled(input, ids.at[h], weights.at[h]));
+    }
+}
+
+// select_top_k.cu: plain selection among few enough experts. bytes: shared memory of a warp.
+constexpr int32_t most_experts_in_registers = 512;
+void launch_top_k(const DeviceFacts& device, int64_t n_blocks, int64_t warps, int64_t bytes,
+                  cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
+                  const SelectOutput& output);
+void prepare_top_k();
+
+}  // namespace moe::cuda
