@@ -85,7 +85,7 @@ class Pipeline {
     void store_sum(const Sum& sum, const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
-    moe_type y_type() const { return cuda::y_type(family_, n_slots_, layer().expert_width()); }
+    moe_type y_type() const { return cuda::y_type(setup_, family_, n_slots_); }
     const TokenCount& tokens() const { return tokens_; }
     cudaStream_t stream() const { return launch_.stream; }
 

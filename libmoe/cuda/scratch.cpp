@@ -25,10 +25,12 @@ int64_t operand_bytes(const Families& families) {
 constexpr int64_t largest_f32_y = int64_t{1} << 25;
 
 // Bytes that token blocks of the input, and later y, need; monotone in the number of slots.
-int64_t wide_bytes_of(const Families& families, int64_t n_slots, int64_t rows, int64_t width) {
+int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t rows) {
+    const Families& families = setup.experts;
+    const int64_t width = setup.layer->expert_width();
     const int64_t blocks = rows * width * operand_bytes(families);
-    const bool f32 = y_type(families.few, n_slots, width) == MOE_TYPE_F32 ||
-                     y_type(families.many, n_slots, width) == MOE_TYPE_F32;
+    const bool f32 = y_type(setup, families.few, n_slots) == MOE_TYPE_F32 ||
+                     y_type(setup, families.many, n_slots) == MOE_TYPE_F32;
     const int64_t padding = rows - n_slots;
     const int64_t f32_rows = f32 ? rows : largest_f32_y / width + padding;
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
@@ -79,8 +81,9 @@ moe_type operand_type(Family family) {
     }
 }
 
-moe_type y_type(Family family, int64_t n_slots, int64_t width) {
-    return family == Family::grouped && n_slots * width > largest_f32_y ? MOE_TYPE_BF16
+moe_type y_type(const Setup& setup, Family family, int64_t n_slots) {
+    const bool large = n_slots * setup.layer->expert_width() > largest_f32_y;
+    return family == Family::grouped && large && !setup.batch_invariant ? MOE_TYPE_BF16
                                                                         : MOE_TYPE_F32;
 }
 
@@ -126,7 +129,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     source = arena.take<int32_t>(n_slots);
     in_row = arena.take<int32_t>(row_capacity);
     wide_bytes = static_cast<uint64_t>(
-        std::max(wide_bytes_of(setup.experts, n_slots, row_capacity, width),
+        std::max(wide_bytes_of(setup, n_slots, row_capacity),
                  pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
     h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);

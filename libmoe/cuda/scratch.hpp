@@ -54,8 +54,8 @@ struct DispatchScratch {
 // Type in which a family keeps h and what else feeds its products.
 moe_type operand_type(Family family);
 // Type of y for a number of slots: float32, so that a row is not rounded before it is summed; bfloat16
-// where the bytes would cost more than the products.
-moe_type y_type(Family family, int64_t n_slots, int64_t width);
+// where the bytes would cost more than the products (never where bits may not depend on other tokens).
+moe_type y_type(const Setup& setup, Family family, int64_t n_slots);
 int64_t element_size(moe_type type);
 TileRule tiles_of(Family family);
 
