@@ -8,8 +8,10 @@ namespace moe::cuda {
 
 constexpr int32_t most_one_token_slots = 64;
 constexpr int32_t most_one_token_shared = 232448;  // bytes of a block on sm_90
-// Of a thread: 8 warps of gate and up and 20 of down fit into an SM together.
-constexpr int32_t one_token_registers = 72;
+// Registers of a thread: in each quarter of an SM, 16,384 registers for 2 warps of gate and up and
+// 3 of down.
+constexpr int32_t one_token_gate_up_registers = 72;
+constexpr int32_t one_token_down_registers = 120;
 
 // Offsets in the dynamic shared memory of a block, in bytes.
 struct OneTokenShared {
@@ -96,8 +98,10 @@ struct OneTokenDown {
 };
 
 // Shared memory of a block: the ring grows up to `most`, and never less than `least` is asked for,
-// so that no SM takes two blocks of the same kernel while another has none.
+// so that no SM takes two blocks of the same kernel while another has none: that costs up to half of
+// the speed. An SM has 233,472 bytes, of which every block takes 1,024 more than it asks for.
 struct OneTokenShare {
+    int32_t most_warps;
     int32_t chunk_bytes;  // at most, where a grain fits
     int32_t least;
     int32_t most;
@@ -107,15 +111,13 @@ struct OneTokenShare {
 // of each kernel shares an SM, and down's weights arrive while gate and up multiply. Of a call with
 // many a block has an SM for itself, and the larger ring is worth more.
 struct OneTokenTuning {
-    int32_t gate_up_warps = 8;
-    int32_t most_down_warps = 20;
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 128 << 20;  // of weights in a call
-    OneTokenShare gate_up_few{4608, 115840, 115840};
-    OneTokenShare down_few{4608, 58368, 115584};
-    OneTokenShare gate_up_many{9216, 116736, 232448};
-    OneTokenShare down_many{4608, 116736, 232448};
+    OneTokenShare gate_up_few{8, 4608, 115840, 115840};
+    OneTokenShare down_few{12, 4608, 58368, 115584};
+    OneTokenShare gate_up_many{8, 9216, 116736, 232448};
+    OneTokenShare down_many{16, 4608, 116736, 232448};
 };
 
 // one_token_cut.cpp; fail where shared memory does not suffice.

@@ -1,7 +1,6 @@
 // How the one-token kernels cut a call, from the host's numbers alone:
 // 1. gate and up: warps part k of a tile; a chunk is at most chunk_bytes, stages fill shared memory
-// 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two
-// blocks
+// 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two blocks
 //    where tiles do not divide well by blocks
 #include <algorithm>
 #include <cstdint>
@@ -102,14 +101,14 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning) {
     const PackedMatrix& matrix = call.gate_up;
     check_size(matrix, call.n_slots);
+    const OneTokenShare& share =
+        has_many_bytes(call, tuning) ? tuning.gate_up_many : tuning.gate_up_few;
     OneTokenCut cut;
     cut.n_blocks = std::min(device.n_sms, call.n_slots * matrix.n_tiles);
-    cut.n_warps = std::min(tuning.gate_up_warps, grains_of(matrix));
+    cut.n_warps = std::min(share.most_warps, grains_of(matrix));
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
     cut.warp_reciprocal = reciprocal_of(cut.n_warps);
     cut.block_reciprocal = reciprocal_of(cut.n_blocks);
-    const OneTokenShare& share =
-        has_many_bytes(call, tuning) ? tuning.gate_up_many : tuning.gate_up_few;
     int32_t bytes = share.chunk_bytes;
     OneTokenCut whole = lay_out_gate_up(call, cut, bytes, share);
     const bool single = call.n_slots * matrix.n_tiles <= cut.n_blocks;
@@ -189,8 +188,8 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
         if (cut.chunk_grains > 1 && cut.chunk_grains * grain_bytes > share.chunk_bytes) continue;
         choose_cluster(device, call, tuning, cut);
         const int32_t n_units = divide_up(call.n_slots * n_chunks, cut.cluster);
-        for (int32_t warps = std::min(4, n_units);
-             warps <= std::min(tuning.most_down_warps, n_units); ++warps) {
+        for (int32_t warps = std::min(4, n_units); warps <= std::min(share.most_warps, n_units);
+             ++warps) {
             cut.n_warps = warps;
             const OneTokenCut whole = lay_out_down(call, cut, tuning, share);
             const double cost = cost_of_tile(call, whole);

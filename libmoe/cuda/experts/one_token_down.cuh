@@ -4,7 +4,8 @@
 // a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
 // tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
 // 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
-// 2. weights of the slots and biases; let the next kernel start; wait for the kernel before
+// 2. let the next kernel start; weights of the slots and biases; the first blocks decoded; wait for
+// the kernel before
 // 3. h of pass_units units to shared memory as operands; block barrier
 // 4. every warp, tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier
@@ -105,12 +106,79 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
 template <class Raw>
 __device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
                                          uint32_t to, float* maxima) {
-    const VectorLoad<0> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
+    const VectorLoad<2> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
     return store_operands<Raw>(h, to, maxima);
 }
 
+// The first blocks of a warp's first unit, decoded while it would wait for h.
 template <class Raw>
-__global__ void __maxnreg__(one_token_registers)
+struct EarlyBlocks {
+    static constexpr int most = 2;
+    DecodedBlocks<Raw, Raw::span> held[most];
+    int32_t n = 0;
+
+    __device__ __forceinline__ void decode(uint32_t chunk, int32_t n_blocks, int32_t lane,
+                                           uint32_t codebook) {
+        n = min(most, n_blocks / Raw::span);
+#pragma unroll
+        for (int i = 0; i < most; ++i)
+            if (i < n) held[i].decode(chunk, i * Raw::span, lane, codebook);
+    }
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
+                                             int32_t lane, float (&sum)[2]) const {
+#pragma unroll
+        for (int i = 0; i < most; ++i)
+            if (i < n) held[i].multiply(x_block + i * Raw::span, places, lane, sum);
+    }
+    __device__ __forceinline__ int32_t n_blocks() const {
+        return n * Raw::span;
+    }
+};
+
+// Two lanes add the warps' sums of an output, each of one half of the warps.
+__device__ __forceinline__ float add_halves(const OneTokenCut& cut, const float* sums,
+                                            int32_t output) {
+    const int32_t half = static_cast<int32_t>(threadIdx.x) >> 4 & 1;
+    const int32_t begin = half * cut.n_warps / 2;
+    const int32_t n = (half + 1) * cut.n_warps / 2 - begin;
+    const float* row = sums + 16 * ((output >> 4) * cut.n_warps + begin) + (output & 15);
+    const float sum = add_warps(row, n);
+    return sum + __shfl_xor_sync(~0u, sum, 16);
+}
+
+// Adds up and stores the outputs of a block's tiles; of a cluster's, the second block hands its
+// sums to the first.
+__device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigned char* shared,
+                                               int32_t rank, int32_t first_tile,
+                                               int32_t n_outputs) {
+    const OneTokenCut& cut = call.cut;
+    const float* sums = reinterpret_cast<const float*>(shared + cut.shared.sums);
+    const float* biases = reinterpret_cast<const float*>(shared + cut.shared.biases);
+    float* partial = reinterpret_cast<float*>(shared + cut.shared.partial);
+    const int32_t thread = static_cast<int32_t>(threadIdx.x);
+    const int32_t stride = static_cast<int32_t>(blockDim.x) / 2;
+    const int32_t first = 16 * (thread >> 5) + (thread & 15);
+    const bool stores = (thread & 16) == 0;
+    const float first_sum = first < n_outputs ? add_halves(cut, sums, first) : 0.0f;
+    if (cut.cluster > 1) {
+        cluster_wait();
+        for (int32_t i = first; rank > 0 && i < n_outputs; i += stride) {
+            const float sum = i == first ? first_sum : add_halves(cut, sums, i);
+            if (stores) store_in_block(shared_address(partial + i), 0, sum);
+        }
+        cluster_arrive();
+        cluster_wait();
+        if (rank > 0) return;
+    }
+    for (int32_t i = first; i < n_outputs; i += stride) {
+        float sum = i == first ? first_sum : add_halves(cut, sums, i);
+        if (cut.cluster > 1) sum += partial[i];
+        if (stores) store_output(call, 16 * first_tile + i, sum + biases[i]);
+    }
+}
+
+template <class Raw>
+__global__ void __maxnreg__(one_token_down_registers)
     one_token_down(const __grid_constant__ OneTokenDown call) {
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
@@ -160,48 +228,45 @@ __global__ void __maxnreg__(one_token_registers)
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
     Codebooks<Raw>(call.matrix, table, 0, n_slots).store(shared + cut.shared.codebooks);
-    // The first blocks of every warp are decoded while it would wait for h.
     const auto codebook_of = [&](int32_t unit) {
         return base + cut.shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type);
     };
     const auto blocks_of = [&](int32_t unit) {
         return units.grains(units.chunk(unit)) * Raw::grain;
     };
-    const int32_t own_unit = first_unit + warp;
-    const bool early = own_unit < min(first_unit + cut.pass_units, end_unit) &&
-                       blocks_of(own_unit) >= Raw::span;
     if constexpr (Raw::has_codebook) __syncthreads();
-    const uint32_t own_chunk = early ? ring.wait() : base;
-    DecodedBlocks<Raw, Raw::span> own(own_chunk, 0, lane, codebook_of(early ? own_unit : 0));
-    own.hold();
+    const int32_t own_unit = first_unit + warp;
+    EarlyBlocks<Raw> early;
+    if (own_unit < min(first_unit + cut.pass_units, end_unit))
+        early.decode(ring.wait(), blocks_of(own_unit), lane, codebook_of(own_unit));
     wait_for_previous_kernel();
 
     float rescale;
     int32_t h_block;
     const auto stage_h = [&](int32_t begin, int32_t end) {
         h_block = units.h_block(begin);
-        rescale = store_h<Raw>(call, 64 * h_block, 64 * (units.h_block(end) - h_block),
-                               base + cut.shared.x,
-                               reinterpret_cast<float*>(shared + cut.shared.maxima));
+        rescale =
+            store_h<Raw>(call, 64 * h_block, 64 * (units.h_block(end) - h_block),
+                         base + cut.shared.x, reinterpret_cast<float*>(shared + cut.shared.maxima));
         __syncthreads();
     };
     int32_t pass = first_unit;
     int32_t pass_end = min(pass + cut.pass_units, end_unit);
     stage_h(pass, pass_end);
     const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
-    float own_sum[2] = {};
-    if (early) own.multiply(units.h_block(own_unit) - h_block, places, lane, own_sum);
-    int32_t block = early ? Raw::span : 0;
+    float early_sum[2] = {};
+    early.multiply(units.h_block(own_unit) - h_block, places, lane, early_sum);
+    int32_t done = early.n_blocks();  // of the unit that is next
     for (;;) {
         for (int32_t tile = first_tile; tile < end_tile; ++tile) {
             float total[2] = {};
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
                 const uint32_t at = ring.wait();
-                float sum[2] = {own_sum[0], own_sum[1]};
-                add_chunk<Raw, 1>(at, block, blocks_of(unit), units.h_block(unit) - h_block, places,
-                                  lane, codebook_of(unit), sum);
-                block = 0;
-                own_sum[0] = own_sum[1] = 0.0f;
+                float sum[2] = {early_sum[0], early_sum[1]};
+                add_chunk<Raw>(at, done, blocks_of(unit), units.h_block(unit) - h_block, places,
+                               lane, codebook_of(unit), sum);
+                done = 0;
+                early_sum[0] = early_sum[1] = 0.0f;
                 __syncwarp();
                 if (copies.is_valid()) {
                     if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
@@ -227,33 +292,7 @@ __global__ void __maxnreg__(one_token_registers)
     }
     __syncthreads();
 
-    // Two lanes add the warps' sums of an output, each of one half of the warps.
-    const auto sum_of = [&](int32_t i) {
-        const int32_t half = thread >> 4 & 1;
-        const int32_t begin = half * cut.n_warps / 2;
-        const int32_t n = (half + 1) * cut.n_warps / 2 - begin;
-        const float sum = add_warps(sums + 16 * ((i >> 4) * cut.n_warps + begin) + (i & 15), n);
-        return sum + __shfl_xor_sync(~0u, sum, 16);
-    };
-    const int32_t first_output = 16 * warp + (lane & 15);
-    const int32_t stride = n_threads / 2;
-    const float first_sum = first_output < n_outputs ? sum_of(first_output) : 0.0f;
-    float* const partial = reinterpret_cast<float*>(shared + cut.shared.partial);
-    if (cut.cluster > 1) {
-        cluster_wait();
-        for (int32_t i = first_output; rank > 0 && i < n_outputs; i += stride) {
-            const float sum = i == first_output ? first_sum : sum_of(i);
-            if (lane < 16) store_in_block(shared_address(partial + i), 0, sum);
-        }
-        cluster_arrive();
-        cluster_wait();
-        if (rank > 0) return;
-    }
-    for (int32_t i = first_output; i < n_outputs; i += stride) {
-        float sum = i == first_output ? first_sum : sum_of(i);
-        if (cut.cluster > 1) sum += partial[i];
-        if (lane < 16) store_output(call, 16 * first_tile + i, sum + biases[i]);
-    }
+    finish_outputs(call, shared, rank, first_tile, n_outputs);
 }
 
 }  // namespace moe::cuda

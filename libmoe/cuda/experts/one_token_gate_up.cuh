@@ -5,7 +5,7 @@
 // the grid, one per SM. Inside a block every warp owns the same part of k of every slab.
 // 1. wait for the kernel before; ask for ids, then x; list the slots with an expert
 // 2. every lane asks for one stage of the warp's ring; let the next kernel start
-// 3. x to shared memory as operands; block barrier
+// 3. ask for scales, weights and biases of rows; x to shared memory as operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
 // Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums.
@@ -153,7 +153,7 @@ __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const flo
 }
 
 template <class Raw>
-__global__ void __maxnreg__(one_token_registers)
+__global__ void __maxnreg__(one_token_gate_up_registers)
     one_token_gate_up(const __grid_constant__ OneTokenGateUp call) {
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
@@ -210,9 +210,9 @@ __global__ void __maxnreg__(one_token_registers)
                     (divide(slab, cut.tile_reciprocal) - first_slot) * codebook_bytes(Raw::type);
             for (int32_t chunk = 0; chunk < cut.n_chunks; ++chunk) {
                 const uint32_t at = ring.wait();
-                add_chunk<Raw, 1>(at, 0, chunks.grains(chunk) * Raw::grain,
-                                  (chunks.first_grain + chunk * cut.chunk_grains) * Raw::grain,
-                                  places, lane, codebook, sum);
+                add_chunk<Raw>(at, 0, chunks.grains(chunk) * Raw::grain,
+                               (chunks.first_grain + chunk * cut.chunk_grains) * Raw::grain, places,
+                               lane, codebook, sum);
                 __syncwarp();
                 if (item < n_items) {
                     if (lane == 0) chunks.fill(ring, ring.stage(), next);
@@ -229,10 +229,9 @@ __global__ void __maxnreg__(one_token_registers)
         }
         __syncthreads();
         const int32_t slab = group + (thread >> 4);
-        finish_row(call, sums + 16 * cut.n_warps * (thread >> 4), finish, Raw::leftover,
-                   row, slab < last);
-        if (slab + group_slabs < last)
-            ask_for_finish(call, table, slab + group_slabs, row, finish);
+        finish_row(call, sums + 16 * cut.n_warps * (thread >> 4), finish, Raw::leftover, row,
+                   slab < last);
+        if (slab + group_slabs < last) ask_for_finish(call, table, slab + group_slabs, row, finish);
         float* const used = sums;
         sums = other_sums;
         other_sums = used;

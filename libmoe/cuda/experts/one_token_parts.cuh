@@ -38,8 +38,7 @@ __device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const
     const auto is_bad = [&](int32_t id) { return id < -1 || id >= slots.n_ids_all; };
     const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
                       __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
-    if (n_bad > 0 && threadIdx.x == 0)
-        report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    if (n_bad > 0 && threadIdx.x == 0) report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
 }
 
 // Local expert and slot in one number.
@@ -243,8 +242,8 @@ using Codebooks = typename CodebooksOf<Raw>::Load;
 
 // ---- product
 
-// Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7 to
-// the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
+// Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7
+// to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
 // registers: four columns of each result are of use. Everybody else reads zeros.
 struct OperandPlaces {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
@@ -272,18 +271,11 @@ struct DecodedBlocks {
     uint32_t a[4 * n][4];
 
     // `block`: the first of them in the chunk.
-    __device__ __forceinline__ DecodedBlocks(uint32_t chunk, int32_t block, int32_t lane,
-                                             uint32_t table) {
+    __device__ __forceinline__ void decode(uint32_t chunk, int32_t block, int32_t lane,
+                                           uint32_t table) {
         Raw::load(words, chunk, block, lane);
 #pragma unroll
         for (int j = 0; j < 4 * n; ++j) Raw::step(words, j, table, a[j]);
-    }
-
-    // Computes the operands here and not where they are used.
-    __device__ __forceinline__ void hold() {
-#pragma unroll
-        for (int j = 0; j < 4 * n; ++j)
-            asm volatile("" : "+r"(a[j][0]), "+r"(a[j][1]), "+r"(a[j][2]), "+r"(a[j][3]));
     }
 
     // Adds the product with x from x_block on.
@@ -299,8 +291,7 @@ struct DecodedBlocks {
         for (int j = 0; j < 4; ++j) {
 #pragma unroll
             for (int i = 0; i < n; ++i)
-                Raw::Operand::multiply(c[n == 2 ? i : j & 1], a[4 * i + j], b[2 * j],
-                                       b[2 * j + 1]);
+                Raw::Operand::multiply(c[n == 2 ? i : j & 1], a[4 * i + j], b[2 * j], b[2 * j + 1]);
             if constexpr (Raw::ones != 0)
                 Raw::Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, b[2 * j],
                                        b[2 * j + 1]);
@@ -320,18 +311,23 @@ struct DecodedBlocks {
 };
 
 // Adds the product of blocks [block, n_blocks) of a chunk with x, which has the first at x_block.
-template <class Raw, int unroll>
+template <class Raw>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t n_blocks,
                                           int32_t x_block, const OperandPlaces& places,
                                           int32_t lane, uint32_t table, float (&sum)[2]) {
-#pragma unroll unroll
-    for (; block + Raw::span <= n_blocks; block += Raw::span)
-        DecodedBlocks<Raw, Raw::span>(chunk, block, lane, table)
-            .multiply(x_block + block, places, lane, sum);
-    if constexpr (Raw::span == 2 && Raw::grain == 1)
-        if (block < n_blocks)
-            DecodedBlocks<Raw, 1>(chunk, block, lane, table)
-                .multiply(x_block + block, places, lane, sum);
+#pragma unroll 1
+    for (; block + Raw::span <= n_blocks; block += Raw::span) {
+        DecodedBlocks<Raw, Raw::span> blocks;
+        blocks.decode(chunk, block, lane, table);
+        blocks.multiply(x_block + block, places, lane, sum);
+    }
+    if constexpr (Raw::span == 2 && Raw::grain == 1) {
+        if (block < n_blocks) {
+            DecodedBlocks<Raw, 1> last;
+            last.decode(chunk, block, lane, table);
+            last.multiply(x_block + block, places, lane, sum);
+        }
+    }
 }
 
 // The sums of a quad of lanes.
