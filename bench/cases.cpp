@@ -29,7 +29,8 @@ std::string Case::name() const {
     char skew[16];
     std::snprintf(skew, sizeof skew, "%.1f", zipf);
     return std::string(model->name) + "/" + format + "/" + (mode == Mode::ids ? "ids" : "layer") +
-           "/T" + std::to_string(n_tokens) + "/" + (zipf > 0 ? std::string("zipf") + skew : "uniform");
+           "/T" + std::to_string(n_tokens) + "/" +
+           (zipf > 0 ? std::string("zipf") + skew : "uniform");
 }
 
 const Model* find_model(const std::string& name) {

@@ -1,5 +1,5 @@
-// Weight sets rotate so that the L2 never holds what a call reads: several sets where they are small,
-// and other experts in every call.
+// Weight sets rotate so that the L2 never holds what a call reads: several sets where they are
+// small, and other experts in every call.
 #include "bench/layer_run.hpp"
 
 #include <cstring>
@@ -112,7 +112,8 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const DevicePlacement::Place& place = placement.matrices[i];
         if (place.type == PackedType::none) continue;
-        const uint64_t bytes = static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);
+        const uint64_t bytes =
+            static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);
         (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.other_bytes) += bytes;
     }
     s.other_bytes += uint64_t{2} * layer.n_experts * layer.hidden;
@@ -206,8 +207,8 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     result.kernel = kernel;
     const bool layer = what.mode == Mode::layer;
     result.bytes = distinct * s.expert_bytes + (layer ? s.other_bytes : 0);
-    const double per_token = double(model.top_k) * model.intermediate +
-                             (layer ? model.shared_intermediate : 0);
+    const double per_token =
+        double(model.top_k) * model.intermediate + (layer ? model.shared_intermediate : 0);
     result.flops = 6.0 * what.n_tokens * per_token * model.hidden +
                    (layer ? 2.0 * what.n_tokens * model.hidden * model.n_experts : 0.0);
     const double read_us = read_floor_us(limits.reads, result.bytes);

@@ -13,9 +13,9 @@ struct Result {
     Case what;
     std::string kernel;  // of the experts stage
     Timing time;
-    double bytes;        // of weights that a call must touch: distinct experts, router, shared expert
+    double bytes;  // of weights that a call must touch: distinct experts, router, shared expert
     double flops;
-    double floor_us;     // the larger of the two times
+    double floor_us;  // the larger of the two times
     double workspace_bytes;
     int n_sets;
     int n_calls;

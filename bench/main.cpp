@@ -38,8 +38,8 @@ int run(const Options& options) {
     });
     const auto begin = std::chrono::steady_clock::now();
     const Limits limits{measure_reads(options.quick), measure_dense_tflops()};
-    std::printf("read floor: 1 GB in %.1f us; dense bf16 %.0f TFLOP/s\n",
-                limits.reads.back().us, limits.dense_tflops);
+    std::printf("read floor: 1 GB in %.1f us; dense bf16 %.0f TFLOP/s\n", limits.reads.back().us,
+                limits.dense_tflops);
     print_heading();
     std::vector<Result> results;
     std::vector<std::string> failures;

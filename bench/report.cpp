@@ -76,11 +76,10 @@ void write_json(const std::string& path, const std::string& commit, const Limits
     char date[32];
     const std::time_t now = std::time(nullptr);
     std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-    const Json json = {{"schema", "libmoe.bench.1"}, {"commit", commit},
-                       {"date", date},               {"version", moe_version_string()},
-                       {"device", device_json()},    {"read_floor", reads},
-                       {"dense_tflops", limits.dense_tflops},
-                       {"results", rows},            {"failures", failures}};
+    const Json json = {
+        {"schema", "libmoe.bench.1"},          {"commit", commit},        {"date", date},
+        {"version", moe_version_string()},     {"device", device_json()}, {"read_floor", reads},
+        {"dense_tflops", limits.dense_tflops}, {"results", rows},         {"failures", failures}};
     std::ofstream(path) << json.dump(1) << '\n';
 }
 

@@ -7,8 +7,8 @@
 
 namespace moe::bench {
 
-// Fills the whole block of a layout: random codes, scales of a size that keeps activations near one,
-// random router and vectors.
+// Fills the whole block of a layout: random codes, scales of a size that keeps activations near
+// one, random router and vectors.
 void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement, std::byte* block,
                   uint32_t seed);
 

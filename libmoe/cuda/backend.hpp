@@ -54,8 +54,8 @@ bool one_token_supports(PackedType type);
 struct Call {
     const Setup& setup;
     const DeviceWeights& weights;
-    FaultWords* faults;       // as the device sees it
-    std::byte* scratch;       // scratch_bytes(setup, n_tokens) at least
+    FaultWords* faults;  // as the device sees it
+    std::byte* scratch;  // scratch_bytes(setup, n_tokens) at least
     uint64_t scratch_size;
     void* stream;
 };

@@ -22,8 +22,8 @@ inline const void* offset_activations(const void* data, moe_type type, int64_t e
 }
 
 inline CombineOutput output_from(CombineOutput out, int64_t first) {
-    out.data = offset(static_cast<std::byte*>(out.data),
-                      first * out.stride * element_size(out.type));
+    out.data =
+        offset(static_cast<std::byte*>(out.data), first * out.stride * element_size(out.type));
     return out;
 }
 

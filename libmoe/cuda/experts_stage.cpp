@@ -1,7 +1,7 @@
-// moe_experts and moe_combine in every layout. Rows that the caller sorted become slots with an expert
-// each (dispatch/caller_rows), are sorted again as the kernels want them, and their results go back to
-// the caller's places. Output by token goes chunk of tokens by chunk, output by row chunk of rows by
-// chunk.
+// moe_experts and moe_combine in every layout. Rows that the caller sorted become slots with an
+// expert each (dispatch/caller_rows), are sorted again as the kernels want them, and their results
+// go back to the caller's places. Output by token goes chunk of tokens by chunk, output by row
+// chunk of rows by chunk.
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
@@ -116,9 +116,8 @@ void experts_chunk_of_slots(Pipeline& p, const Call& call, const moe_experts_arg
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
-    const SlotResults results =
-        run_listed(p, call, args,
-                   {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+    const SlotResults results = run_listed(
+        p, call, args, {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, results.data, results.type, results.width,
                                p.scratch().rows.place, k, static_cast<int32_t>(results.width),
@@ -151,8 +150,8 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
                        {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
         const CombineOutput out =
             output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
-        run_store_rows(setup.device, results.data, results.type, results.width, scratch.rows.place, n,
-                       static_cast<int32_t>(results.width), out.data, out.type, out.stride,
+        run_store_rows(setup.device, results.data, results.type, results.width, scratch.rows.place,
+                       n, static_cast<int32_t>(results.width), out.data, out.type, out.stride,
                        p.stream());
     }
 }

@@ -37,8 +37,8 @@ void route_or_take(Pipeline& p, const Call& call, const moe_forward_args& args, 
     const RouteArguments route = route_arguments(call.setup, args, first);
     if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS) return p.route(route);
     GivenRouting given = given_ids(call, args, first);
-    given.weights = offset_activations(args.weights, args.weights_type,
-                                       first * args.weights_row_stride);
+    given.weights =
+        offset_activations(args.weights, args.weights_type, first * args.weights_row_stride);
     given.weights_type = args.weights_type;
     given.weights_stride = args.weights_row_stride;
     p.take_routing(given, route);
@@ -56,7 +56,8 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
-    if (args.out_layout == MOE_OUT_REDUCED && takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
+    if (args.out_layout == MOE_OUT_REDUCED &&
+        takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
         return run_one_token(p, call, x, args.expert_map, sum, out);
     p.sort(args.expert_map);
     p.run_experts({x, false, false});
@@ -77,9 +78,8 @@ void forward(const Call& call, const moe_forward_args& args) {
                   call.stream);
     if (forward_one_token(call, args)) return;
     check_tokens(call, args, stream);
-    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
-        forward_chunk(p, call, args, first);
-    });
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device,
+                   [&](Pipeline& p, int64_t first) { forward_chunk(p, call, args, first); });
 }
 
 void route(const Call& call, const moe_route_args& args) {
@@ -126,10 +126,10 @@ void finish(const Call& call, const moe_finish_args& args) {
         const Activations x{args.x, setup.x_type, args.x_row_stride};
         const bool identity = setup.partial && setup.layer->n_identity_experts > 0 &&
                               (args.parts & MOE_FINISH_IDENTITY);
-        p.store_sum({false, routed.from(first), x.from(first), args.parts, identity},
-                    output_from({args.out, setup.out_type, args.out_row_stride,
-                                 args.accumulate != 0},
-                                first));
+        p.store_sum(
+            {false, routed.from(first), x.from(first), args.parts, identity},
+            output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0},
+                        first));
     });
 }
 

@@ -168,8 +168,7 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
         run_product(launch, family, product);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
-    if (mlp.is_joint)
-        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
+    if (mlp.is_joint) return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
     run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, out);
     run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out + mlp.features);
 }

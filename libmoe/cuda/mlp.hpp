@@ -16,36 +16,36 @@ struct Launch {
 // W v for all rows, plus bias.
 struct Projection {
     PackedMatrix matrix;
-    const float* bias;     // [experts][rows of the matrix] or null
+    const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
-    DeviceRows out;        // by sorted row
-    std::byte* blocks;     // token blocks of the input (grouped only)
+    DeviceRows out;     // by sorted row
+    std::byte* blocks;  // token blocks of the input (grouped only)
     Rows rows;
 };
 void run_projection(const Launch& launch, Family family, const Projection& projection);
 
 // down(act(gate v, up v)).
 struct Mlp {
-    const PackedMatrix* gate;     // joint with up when is_joint; null: no gate
-    const PackedMatrix* up;       // not joint
+    const PackedMatrix* gate;  // joint with up when is_joint; null: no gate
+    const PackedMatrix* up;    // not joint
     const PackedMatrix* down;
     bool is_joint;
     Activation activation;
     const float* gate_bias;
     const float* up_bias;
     const float* down_bias;
-    int64_t features;             // of the slice
-    int64_t width;                // rows of down
-    moe_type intermediate_type;   // act(gate, up) is rounded to it
+    int64_t features;            // of the slice
+    int64_t width;               // rows of down
+    moe_type intermediate_type;  // act(gate, up) is rounded to it
 
     DeviceRows in;
-    const float* row_weight;      // weights on the input: by slot; null: none
+    const float* row_weight;  // weights on the input: by slot; null: none
     Rows rows;
-    std::byte* blocks;            // token blocks of the input; may share memory with y
+    std::byte* blocks;  // token blocks of the input; may share memory with y
     std::byte* h;
-    float* pre;                   // [rows][2 features]; null: gate, up and activation are one kernel
-    void* y;                      // [row capacity][width] of y_type
-    moe_type y_type;              // F32 or BF16
+    float* pre;       // [rows][2 features]; null: gate, up and activation are one kernel
+    void* y;          // [row capacity][width] of y_type
+    moe_type y_type;  // F32 or BF16
 };
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp);
 

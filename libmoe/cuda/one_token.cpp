@@ -23,8 +23,7 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
     one.activation = layer.activation;
     one.gate_bias = weights.vectors[MOE_ROLE_GATE_BIAS];
     one.up_bias = weights.vectors[MOE_ROLE_UP_BIAS];
-    one.down_bias =
-        call.setup.down_bias_in_finish ? nullptr : weights.vectors[MOE_ROLE_DOWN_BIAS];
+    one.down_bias = call.setup.down_bias_in_finish ? nullptr : weights.vectors[MOE_ROLE_DOWN_BIAS];
     one.weight_on_input = layer.weight_on_input;
     one.n_slots = layer.top_k;
     one.n_ids = layer.n_experts;

@@ -63,14 +63,10 @@ void Pipeline::route(const RouteArguments& args) {
     input.token_ids = args.token_ids;
     input.token_ids_type = args.token_ids_type;
     input.round_to = setup_.x_type;
-    const SelectOutput output{b_.ids,
-                              b_.weights,
-                              args.out_ids,
-                              args.out_ids_stride,
-                              args.out_weights,
-                              args.out_weights_stride,
-                              args.out_logits,
-                              args.out_logits_stride};
+    const SelectOutput output{b_.ids,           b_.weights,
+                              args.out_ids,     args.out_ids_stride,
+                              args.out_weights, args.out_weights_stride,
+                              args.out_logits,  args.out_logits_stride};
     run_select(launch_.device, input, tokens_, output, faults_, stream());
 }
 
@@ -136,8 +132,7 @@ void Pipeline::project_latent(const ExpertInput& input) {
 DeviceRows Pipeline::expert_rows(const ExpertInput& input) {
     const bool projected = layer().latent && !input.is_latent;
     DeviceRows rows = rows_of(input.rows);
-    if (projected)
-        rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
+    if (projected) rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
     rows.divisor = input.by_source ? 1 : layer().top_k;
     return rows;
@@ -212,8 +207,8 @@ bool Pipeline::shared_takes_one_token(const Activations& x) const {
 void Pipeline::run_shared_of_one_token(const Activations& x) {
     const auto& matrices = weights_.matrices;
     OneToken one{};
-    one.gate_up = matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE
-                                                           : MOE_ROLE_SHARED_UP];
+    one.gate_up =
+        matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP];
     one.down = matrices[MOE_ROLE_SHARED_DOWN];
     one.activation = layer().shared_activation;
     one.n_slots = one.n_ids = one.n_ids_all = one.n_local = 1;

@@ -63,9 +63,9 @@ class Pipeline {
 
     // Input rows of the experts: x by token, projected to the latent first where the layer has one.
     struct ExpertInput {
-        Activations rows;        // from the chunk's first token on, or all of the caller's rows
+        Activations rows;  // from the chunk's first token on, or all of the caller's rows
         bool is_latent;
-        bool by_source;          // the row of slot s is scratch.source[s], else s / top_k
+        bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
     };
     // y of every sorted row.
     void run_experts(const ExpertInput& input);
@@ -76,11 +76,11 @@ class Pipeline {
 
     // The routed sum of the chunk, all finish parts applied where they belong.
     struct Sum {
-        bool has_y;              // y of sorted rows
-        Activations routed;      // a sum made before
+        bool has_y;          // y of sorted rows
+        Activations routed;  // a sum made before
         Activations x;
-        uint32_t parts;          // MOE_FINISH_ bits; 0 for the bare sum
-        bool identity;           // identity experts are added
+        uint32_t parts;  // MOE_FINISH_ bits; 0 for the bare sum
+        bool identity;   // identity experts are added
     };
     void store_sum(const Sum& sum, const CombineOutput& out);
 
@@ -113,8 +113,8 @@ class Pipeline {
     const Scratch& b_;
     TokenCount tokens_;
     Launch launch_;
-    Family family_;         // of the routed experts in this chunk
-    Family dense_family_;   // of the dense matrices
+    Family family_;        // of the routed experts in this chunk
+    Family dense_family_;  // of the dense matrices
     int32_t n_slots_;
     bool tokens_listed_ = false;
 };

@@ -1,5 +1,5 @@
-// Every kernel that a plan may launch is loaded when the plan is made, so that the first forward of a
-// process can be captured.
+// Every kernel that a plan may launch is loaded when the plan is made, so that the first forward of
+// a process can be captured.
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"

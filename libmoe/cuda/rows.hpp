@@ -1,6 +1,6 @@
 // The rows of the experts of one chunk of tokens, in device memory. A row is one (token, expert)
-// pair; rows are sorted by local expert. Everything here is written and read on the device: the host
-// knows upper bounds only.
+// pair; rows are sorted by local expert. Everything here is written and read on the device: the
+// host knows upper bounds only.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct Tile {
 };
 
 struct Rows {
-    int32_t* begin;   // [n_experts]: first row, a multiple of row_alignment unless the caller's
-    int32_t* count;   // [n_experts]
-    int32_t* slot;    // [capacity]: token * k + j of the row, -1: none
-    int32_t* place;   // [n_slots]: row of a slot, -1: none
-    Tile* tiles;      // [max_tiles]
+    int32_t* begin;  // [n_experts]: first row, a multiple of row_alignment unless the caller's
+    int32_t* count;  // [n_experts]
+    int32_t* slot;   // [capacity]: token * k + j of the row, -1: none
+    int32_t* place;  // [n_slots]: row of a slot, -1: none
+    Tile* tiles;     // [max_tiles]
     int32_t* n_tiles;
     int32_t n_experts;
     int32_t capacity;  // rows

@@ -103,8 +103,7 @@ TileRule tiles_of(Family family) {
 }
 
 int64_t pre_activation_bytes(const Setup& setup, int64_t n_tokens) {
-    const int64_t width =
-        (setup.layer->activation.gated ? 2 : 1) * setup.slice->intermediate_count;
+    const int64_t width = (setup.layer->activation.gated ? 2 : 1) * setup.slice->intermediate_count;
     return most_rows(n_tokens * setup.layer->top_k, setup.slice->n_local) * width * 4;
 }
 
@@ -129,8 +128,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     source = arena.take<int32_t>(n_slots);
     in_row = arena.take<int32_t>(row_capacity);
     wide_bytes = static_cast<uint64_t>(
-        std::max(wide_bytes_of(setup, n_slots, row_capacity),
-                 pre_activation_bytes(setup, 1)));
+        std::max(wide_bytes_of(setup, n_slots, row_capacity), pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
     h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_joint);

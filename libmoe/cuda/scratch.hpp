@@ -1,5 +1,5 @@
-// The buffers of one chunk of tokens in the workspace's device memory. The constructor that takes them
-// with a null block says how much memory they need.
+// The buffers of one chunk of tokens in the workspace's device memory. The constructor that takes
+// them with a null block says how much memory they need.
 #pragma once
 
 #include "libmoe/cuda/rows.hpp"
@@ -14,27 +14,27 @@ struct Scratch {
     int64_t chunk_tokens;  // most tokens at a time
     int64_t row_capacity;  // most rows of experts at a time, padded
 
-    std::byte* logits_scratch;   // the normalised router input, and the logits before selection
-    int32_t* ids;                // [chunk][k]
-    float* weights;              // [chunk][k]
+    std::byte* logits_scratch;  // the normalised router input, and the logits before selection
+    int32_t* ids;               // [chunk][k]
+    float* weights;             // [chunk][k]
     std::byte* sort_scratch;
-    Rows rows;                   // of the routed experts
-    Rows token_rows;             // of the layer's dense matrices: one "expert", row = token or slot
-    unsigned long long* keys;    // [chunk * k]
-    int32_t* source;             // [chunk * k]: input row of a slot that the caller sorted
-    int32_t* in_row;             // [row_capacity]: row of the input
-    std::byte* wide;             // token blocks of the input, later the rows y: never both alive
-    uint64_t wide_bytes;         // also holds the pre-activations of one token at least
-    std::byte* h;                // [row_capacity][intermediate]
-    float* pre_activation;       // [row_capacity][2 intermediate], unfused plans
-    std::byte* latent;           // [chunk * k][latent]
-    float* routed;               // [chunk][width], where the routed sum is not the last step
-    float* projected;            // [chunk][hidden] = LATENT_OUT of it
-    std::byte* token_blocks;     // input of a dense matrix as token blocks
+    Rows rows;                 // of the routed experts
+    Rows token_rows;           // of the layer's dense matrices: one "expert", row = token or slot
+    unsigned long long* keys;  // [chunk * k]
+    int32_t* source;           // [chunk * k]: input row of a slot that the caller sorted
+    int32_t* in_row;           // [row_capacity]: row of the input
+    std::byte* wide;           // token blocks of the input, later the rows y: never both alive
+    uint64_t wide_bytes;       // also holds the pre-activations of one token at least
+    std::byte* h;              // [row_capacity][intermediate]
+    float* pre_activation;     // [row_capacity][2 intermediate], unfused plans
+    std::byte* latent;         // [chunk * k][latent]
+    float* routed;             // [chunk][width], where the routed sum is not the last step
+    float* projected;          // [chunk][hidden] = LATENT_OUT of it
+    std::byte* token_blocks;   // input of a dense matrix as token blocks
     std::byte* shared_h;
-    float* shared_y;             // [chunk][hidden]
-    float* shared_pre;           // [chunk][2 shared_intermediate], unfused plans
-    float* shared_gate;          // [chunk]
+    float* shared_y;     // [chunk][hidden]
+    float* shared_pre;   // [chunk][2 shared_intermediate], unfused plans
+    float* shared_gate;  // [chunk]
     uint64_t bytes;
 };
 
@@ -53,8 +53,9 @@ struct DispatchScratch {
 
 // Type in which a family keeps h and what else feeds its products.
 moe_type operand_type(Family family);
-// Type of y for a number of slots: float32, so that a row is not rounded before it is summed; bfloat16
-// where the bytes would cost more than the products (never where bits may not depend on other tokens).
+// Type of y for a number of slots: float32, so that a row is not rounded before it is summed;
+// bfloat16 where the bytes would cost more than the products (never where bits may not depend on
+// other tokens).
 moe_type y_type(const Setup& setup, Family family, int64_t n_slots);
 int64_t element_size(moe_type type);
 TileRule tiles_of(Family family);

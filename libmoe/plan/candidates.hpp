@@ -35,8 +35,8 @@ inline constexpr Reason architecture{"architecture", "it is made for another arc
 inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
-inline constexpr Reason batch_invariant{
-    "batch_invariant", "its sums are in another order than those of more tokens"};
+inline constexpr Reason batch_invariant{"batch_invariant",
+                                        "its sums are in another order than those of more tokens"};
 }  // namespace reasons
 
 // The question that candidates answer.
@@ -62,8 +62,8 @@ struct Candidate {
     const Reason* reason;
 };
 
-// All candidates of the problem's device; one is chosen per stage for any number of tokens, and where
-// a better one for one token applies, that one too. filter may be null. Fails with
+// All candidates of the problem's device; one is chosen per stage for any number of tokens, and
+// where a better one for one token applies, that one too. filter may be null. Fails with
 // MOE_ERROR_INVALID_ARGUMENT for a name that does not exist, MOE_ERROR_UNSUPPORTED when a forced
 // one does not apply or nothing is left.
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,

@@ -130,10 +130,9 @@ std::string explain_text(const moe_plan& plan) {
     const Json& device = json["device"];
     const Json& types = json["types"];
     const Json& workspace = json["workspace"];
-    std::string text = fmt::format("device {} {}, {} threads: {}\n",
-                                   device["kind"].get<std::string>(), plan.device_index,
-                                   device["n_threads"].get<int32_t>(),
-                                   device["reason"].get<std::string>());
+    std::string text = fmt::format(
+        "device {} {}, {} threads: {}\n", device["kind"].get<std::string>(), plan.device_index,
+        device["n_threads"].get<int32_t>(), device["reason"].get<std::string>());
     text += fmt::format("layer hidden {} intermediate {} experts {} top_k {} latent {} shared {}\n",
                         plan.layout.layer.hidden, plan.layout.layer.intermediate,
                         plan.layout.layer.n_experts, plan.layout.layer.top_k,

@@ -30,8 +30,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     int64_t max_tokens = 0;
     uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
-    moe::cpu::Setup setup{};   // of a CPU plan
-    moe::cuda::Setup cuda{};   // of a CUDA plan
+    moe::cpu::Setup setup{};                      // of a CPU plan
+    moe::cuda::Setup cuda{};                      // of a CUDA plan
     std::array<uint8_t, 16> key{};
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }

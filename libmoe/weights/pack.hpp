@@ -1,6 +1,6 @@
 // Packing on the host: a source matrix to the packed layout (packed.hpp), and back for tests and
-// updates. Lossless: the packed matrix decodes to the same float32 values, but for one rounding where
-// a global scale divides.
+// updates. Lossless: the packed matrix decodes to the same float32 values, but for one rounding
+// where a global scale divides.
 #pragma once
 
 #include "libmoe/formats/matrix.hpp"
@@ -13,9 +13,9 @@ namespace moe {
 enum class TileRows : uint8_t { all, first_half, second_half };
 
 // Packs all rows and columns of source into tiles at `to` (rows / 16 or rows / 8 tiles) and returns
-// the global scale that multiplies them. Rows must be a multiple of 16 (8 for a half), columns of 16.
-// Fails with MOE_ERROR_UNSUPPORTED naming `what` for a NaN scale, and where scale groups of the
-// source do not fall on those of the packed type (an fp8 slice that begins off its grid).
+// the global scale that multiplies them. Rows must be a multiple of 16 (8 for a half), columns
+// of 16. Fails with MOE_ERROR_UNSUPPORTED naming `what` for a NaN scale, and where scale groups of
+// the source do not fall on those of the packed type (an fp8 slice that begins off its grid).
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what);
 
 // The values of what pack wrote: out [rows, k] in float32, global scale and codebook applied.

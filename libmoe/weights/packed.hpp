@@ -5,34 +5,36 @@
 // A matrix [rows, k] is cut into tiles of 16 rows. A tile of a joint gate and up matrix holds eight
 // gate rows (0 to 7) and the eight up rows of the same features (8 to 15). A tile is a sequence of
 // blocks along k: blocks of 64 k, then one of 32 if bit 5 of k is set, then one of 16 if bit 4 is.
-// A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g + t
-// of a warp (g = 0..7, t = 0..3) owns rows g and g + 8 and the 4 n contiguous values of k
+// A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g +
+// t of a warp (g = 0..7, t = 0..3) owns rows g and g + 8 and the 4 n contiguous values of k
 //     k = k0 + 4 n t + 4 j + p,   j = step 0..n-1, p = 0..3
 // so step j of the mma takes from lane t the pairs (p = 0, 1) as its columns 2t, 2t+1 and (2, 3) as
 // 2t+8, 2t+9: one permutation of k inside a block, the same for every type. Register a of a step
 // (a = 0..3) is row half a & 1 and pair a >> 1; its low half is the even p.
 //
-// Codes of a block. A lane has 8 n of them; code c = 8 j + 2 a + e is half e of register a of step j,
-// so row g + 8 (a & 1) and p = 2 (a >> 1) + e. Its n x bits bytes are cut, in order, into parts of 16
-// bytes while they last, then of 8, 4 and 2. The same part of all lanes lies together: a part of s
-// bytes that begins at byte o of its lane is at 32 o + s l of the block. In little-endian words:
+// Codes of a block. A lane has 8 n of them; code c = 8 j + 2 a + e is half e of register a of step
+// j, so row g + 8 (a & 1) and p = 2 (a >> 1) + e. Its n x bits bytes are cut, in order, into parts
+// of 16 bytes while they last, then of 8, 4 and 2. The same part of all lanes lies together: a part
+// of s bytes that begins at byte o of its lane is at 32 o + s l of the block. In little-endian
+// words:
 //   32, 16, 8 bits   element c of the lane is code c
 //   nvfp4, mxfp4     word j is step j. Half e of the word has, as sign and magnitude, register 0 in
-//                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half and 12..10,
-//                    3 in 13 and (14, 5, 4)
+//                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
+//                    and 12..10, 3 in 13 and (14, 5, 4)
 //   kbit4, q4_k      word j is step j, a code is nibble a + 4 e of it
 //   kbit2            word i: step 2 i in bits 0, 1 of nibble a + 4 e, step 2 i + 1 in its bits 2, 3
-//   kbit3, n = 4     words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2 of
+//   kbit3, n = 4     words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
+//   of
 //                    nibble a + 4 e; bit 3 of that nibble is bit i of the code of step 3
 //   kbit3, n = 2     a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
 //                    bits: bits 1 and 2 of step 1 at 4 a + 2 e and the next
 //   kbit5            bits 0..3 as kbit4; then bit 4 of step j at 4 (a + 4 e) + j of a word (n = 4)
 //                    or 4 a + 2 e + j of 16 bits (n = 2)
 // Scales of a block: that of row g + 8 h and group s of the block's S = 16 n / group is element
-// (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s + h;
-// blocks of fewer than four steps hold the pair twice. q4_k: the head of tile row r at 16 r. Types
-// with groups of 32 have k in multiples of 32, so no block of one step; q4_k in multiples of 256.
-// "Zero codes" are codes of magnitude zero; their sign is that of the weight.
+// (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s +
+// h; blocks of fewer than four steps hold the pair twice. q4_k: the head of tile row r at 16 r.
+// Types with groups of 32 have k in multiples of 32, so no block of one step; q4_k in multiples of
+// 256. "Zero codes" are codes of magnitude zero; their sign is that of the weight.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +49,8 @@ constexpr uint32_t packed_layout_version = 1;
 // Codes with their scale scheme. Kinds of scales, per row and group of k:
 //   nvfp4   one byte per 16: exponent 5 bits, mantissa 3, value 2^(e-10) (1 + m/8); a zero scale is
 //           zero codes. Holds every positive e4m3 value exactly.
-//   mxfp4   one byte per 32: 2^(byte-127) relative to the largest of the matrix, which goes into the
+//   mxfp4   one byte per 32: 2^(byte-127) relative to the largest of the matrix, which goes into
+//   the
 //           global scale; byte 0: zero codes.
 //   kbit    one byte per 32 in E4M4 (bias 11); kbit*_f32: one float32 per 32
 //   e4m3    float32 per 8 rows and 32 k (a source group of 128 x 128 is repeated)
@@ -170,8 +173,8 @@ struct PackedMatrix {
     const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
     PackedType type;
-    int32_t n_tiles;            // of 16 rows
-    int32_t k;                  // columns, a multiple of 16
+    int32_t n_tiles;  // of 16 rows
+    int32_t k;        // columns, a multiple of 16
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
 };

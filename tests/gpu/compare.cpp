@@ -225,12 +225,11 @@ void measure_routing(const Pair& pair, const Result& got, const Result& wanted,
     }
     if (n_columns) {
         const double size = rms(wanted.logits);
-        pair.context.measure(
-            what + " logits",
-            // A layer of one expert has one logit, which may be next to zero.
-            worst_row(got.logits, wanted.logits, static_cast<int64_t>(n_columns), decided,
-                      std::isfinite(size) ? size : 0),
-            exact_limit);
+        pair.context.measure(what + " logits",
+                             // A layer of one expert has one logit, which may be next to zero.
+                             worst_row(got.logits, wanted.logits, static_cast<int64_t>(n_columns),
+                                       decided, std::isfinite(size) ? size : 0),
+                             exact_limit);
         if (n_left_out)
             pair.context.notes.insert(
                 text("%zu of %zu tokens left out, near a cut", n_left_out, T));

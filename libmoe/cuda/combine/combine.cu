@@ -37,8 +37,7 @@ __device__ void read_slot(const CombineInput& in, int32_t t, int32_t j, TokenSlo
     const float weight = in.weights ? in.weights[slot] : 1.0f;
     const bool is_routed = id >= 0 && id < in.n_experts;
     const int64_t place = in.place ? in.place[slot] : 0;
-    const int64_t row =
-        in.place ? place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
+    const int64_t row = in.place ? place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
     slots.row[j] = in.y && place >= 0 && (is_routed || !in.ids) ? row : -1;
     slots.row_weight[j] = in.weighted ? weight : 1.0f;
     slots.identity_weight[j] = weight;

@@ -11,33 +11,34 @@
 namespace moe::cuda {
 
 // out[t] = round(scale * (sum_j w_j y[place[t k + j]] + sum_j w_j x[t] over identity experts
-//                + sum_j w_j down_bias[id_j] + routed[t] + shared_scale sigmoid(gate[t]) shared[t])) (+ out[t])
+//                + sum_j w_j down_bias[id_j] + routed[t] + shared_scale sigmoid(gate[t])
+//                shared[t])) (+ out[t])
 // in slot order and float32; every term is optional. Tokens beyond the true number are not written.
 struct CombineInput {
-    const void* y;              // rows, or null
+    const void* y;  // rows, or null
     moe_type y_type;
     int64_t y_stride;
-    const int32_t* place;       // [T k] row of y or -1; null: y is per slot, that of (t, j) at
-    int64_t y_token_stride;     // t * y_token_stride + j * y_stride
-    bool weighted;              // true: y is multiplied by its weight (not with weights on the input)
-    const int32_t* ids;         // [T, k] dense, -1: skipped
-    const float* weights;       // [T, k] dense
+    const int32_t* place;    // [T k] row of y or -1; null: y is per slot, that of (t, j) at
+    int64_t y_token_stride;  // t * y_token_stride + j * y_stride
+    bool weighted;           // true: y is multiplied by its weight (not with weights on the input)
+    const int32_t* ids;      // [T, k] dense, -1: skipped
+    const float* weights;    // [T, k] dense
     int32_t top_k;
-    int32_t n_experts;          // ids from here on are identity experts
+    int32_t n_experts;  // ids from here on are identity experts
     int32_t n_experts_all;
-    const void* x;              // identity experts; null: they add nothing
+    const void* x;  // identity experts; null: they add nothing
     moe_type x_type;
     int64_t x_stride;
-    const float* down_bias;     // [n_experts][width] by global id, or null
-    const void* routed;         // a sum made before, or null
+    const float* down_bias;  // [n_experts][width] by global id, or null
+    const void* routed;      // a sum made before, or null
     moe_type routed_type;
     int64_t routed_stride;
-    const void* shared;         // or null
+    const void* shared;  // or null
     moe_type shared_type;
     int64_t shared_stride;
-    const float* shared_gate;   // [T] the gate's dot product before the sigmoid, or null
+    const float* shared_gate;  // [T] the gate's dot product before the sigmoid, or null
     float shared_scale;
-    float scale;                // of the combine rule
+    float scale;  // of the combine rule
     int32_t width;
 };
 
@@ -69,8 +70,8 @@ struct NormInput {
     int64_t in_stride;
     const float* weight;
     float eps;
-    float scale;                // multiplies the result
-    bool normalize;             // false: only scale and weight
+    float scale;     // multiplies the result
+    bool normalize;  // false: only scale and weight
     int32_t width;
 };
 void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_type out_type,

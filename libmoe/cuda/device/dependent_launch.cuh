@@ -1,5 +1,6 @@
 // Programmatic dependent launch, seen from the kernels: a kernel launched with the attribute may
-// start while the one before it still runs. Before sm_90 there is no such launch, and nothing to do.
+// start while the one before it still runs. Before sm_90 there is no such launch, and nothing to
+// do.
 #pragma once
 
 namespace moe::cuda {

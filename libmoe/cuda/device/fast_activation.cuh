@@ -114,7 +114,7 @@ struct FastActivation {
 
     __device__ __forceinline__ float operator()(float g, float u) const { return gate(g) * up(u); }
 
-private:
+  private:
     // 1 / (1 + 2^z)
     static __device__ __forceinline__ float logistic_of(float z) {
         return fast_reciprocal(1.0f + fast_power_of_2(z));

@@ -228,8 +228,10 @@ struct ScaledCodebook {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const uint4 v = load_shared_16(table + (bits == 2 ? 0 : 16 * i));
-            const uint32_t p = bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
-            const uint32_t q = bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
+            const uint32_t p =
+                bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
+            const uint32_t q =
+                bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
             low[i] = __byte_perm(p, q, 0x6420);
             high[i] = __byte_perm(p, q, 0x7531);
             if (bits == 2) break;
@@ -318,13 +320,14 @@ struct FragmentKbit {
             const ScaledCodebook<bits> values[2] = {{table, words.scale[0]},
                                                     {table + 128, words.scale[1]}};
 #pragma unroll
-            for (int j = 0; j < 4; ++j) look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
+            for (int j = 0; j < 4; ++j)
+                look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
         } else {
             decode_by_loads(words, table, a);
         }
     }
 
-private:
+  private:
     static __device__ __forceinline__ void decode_by_loads(const Words& words, uint32_t table,
                                                            uint32_t (&a)[16]) {
 #pragma unroll

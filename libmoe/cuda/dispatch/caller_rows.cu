@@ -1,4 +1,5 @@
-// 1. mark_rows: one block per expert walks its rows and puts (expert, row) into the key of each slot,
+// 1. mark_rows: one block per expert walks its rows and puts (expert, row) into the key of each
+// slot,
 //    the smallest wins: experts in order, rows in order.
 // 2. unpack: keys to experts, rows and weights.
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
@@ -29,7 +30,8 @@ __device__ bool breaks_rules(const CallerRows& rows, int32_t e) {
         return rows.counts && (rows.counts[e] < 0 || rows.counts[e] > rows.batch_capacity);
     return rows.offsets[e] < 0 || rows.offsets[e + 1] < rows.offsets[e] ||
            rows.offsets[e + 1] > rows.n_rows ||
-           (rows.counts && (rows.counts[e] < 0 || rows.counts[e] > end_row(rows, e) - first_row(rows, e)));
+           (rows.counts &&
+            (rows.counts[e] < 0 || rows.counts[e] > end_row(rows, e) - first_row(rows, e)));
 }
 
 // Slot of a row, -1 for padding and for ids that are out of range.
@@ -51,7 +53,8 @@ __global__ void mark_rows(CallerRows rows, SlotWindow window, unsigned long long
         }
         const int64_t place = (window.by_row ? row : slot) - window.first;
         if (place < 0 || place >= window.n) continue;
-        atomicMin(&keys[place], static_cast<unsigned long long>(e) << 32 | static_cast<uint32_t>(row));
+        atomicMin(&keys[place],
+                  static_cast<unsigned long long>(e) << 32 | static_cast<uint32_t>(row));
     }
     if (n_bad) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
 }
@@ -60,7 +63,8 @@ __device__ float row_weight(const CallerRows& rows, const SlotsOut& out, int64_t
     if (out.row_weights) return out.row_weights[row];
     if (!out.given_weights || !rows.row_ids) return 1.0f;
     const int64_t slot = slot_of(rows, row);
-    return slot < 0 ? 1.0f : out.given_weights[slot / out.top_k * out.given_stride + slot % out.top_k];
+    return slot < 0 ? 1.0f
+                    : out.given_weights[slot / out.top_k * out.given_stride + slot % out.top_k];
 }
 
 __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* keys, SlotsOut out) {
@@ -70,7 +74,9 @@ __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* key
     const auto row = static_cast<int32_t>(keys[s] & 0xFFFFFFFFu);
     if (out.ids) out.ids[s] = found ? static_cast<int32_t>(keys[s] >> 32) : -1;
     if (out.source)
-        out.source[s] = !found ? -1 : out.token_divisor ? rows.row_ids[row] / out.token_divisor : row;
+        out.source[s] = !found              ? -1
+                        : out.token_divisor ? rows.row_ids[row] / out.token_divisor
+                                            : row;
     if (out.weights) out.weights[s] = found ? row_weight(rows, out, row) : 0.0f;
 }
 

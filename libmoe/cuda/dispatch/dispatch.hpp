@@ -1,5 +1,5 @@
-// The dispatch stage: from expert ids to rows sorted by expert, and the tiles that cover them, all on
-// the device and in a fixed order: experts ascending, slots ascending inside an expert.
+// The dispatch stage: from expert ids to rows sorted by expert, and the tiles that cover them, all
+// on the device and in a fixed order: experts ascending, slots ascending inside an expert.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,9 +16,9 @@ namespace moe::cuda {
 uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local);
 
 struct SortInput {
-    const int32_t* ids;        // [T, k] dense global ids; -1, absent and identity experts: no row
-    const int32_t* local_of;   // [n_ids] device; global expert -> local, -1 absent (values outside
-                               // [-1, n_local) count as absent and are a fault); null: ids are local
+    const int32_t* ids;       // [T, k] dense global ids; -1, absent and identity experts: no row
+    const int32_t* local_of;  // [n_ids] device; global expert -> local, -1 absent (values outside
+                              // [-1, n_local) count as absent and are a fault); null: ids are local
     int32_t n_ids;
     int32_t top_k;
     int32_t n_local;
@@ -36,9 +36,9 @@ void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const 
 
 // moe_dispatch: the same sort with the caller's block size and 64-bit outputs.
 struct DispatchOutput {
-    int64_t* offsets;          // [n_local + 1]
-    int64_t* counts;           // [n_local] or null
-    int32_t* row_ids;          // [row_capacity], -1 in the padding
+    int64_t* offsets;  // [n_local + 1]
+    int64_t* counts;   // [n_local] or null
+    int32_t* row_ids;  // [row_capacity], -1 in the padding
     int64_t row_capacity;
     int32_t block_rows;
 };
@@ -53,10 +53,10 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of `in`
-// that its index and divisor say (DeviceRows), zero where the index is negative (without one:
-// where rows.slot is). Rows up to the last one used are written, padding included. width: columns, a
-// multiple of 64.
+// Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of
+// `in` that its index and divisor say (DeviceRows), zero where the index is negative (without one:
+// where rows.slot is). Rows up to the last one used are written, padding included. width: columns,
+// a multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t width;

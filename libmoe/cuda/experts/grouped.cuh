@@ -5,12 +5,14 @@
 // Tile.n_rows at most 256; rows up to the next multiple of 8 belong to the tile. A linear output
 // has 16-byte aligned rows.
 //
-// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share of
+// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share
+// of
 //    a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows of
 //    a tile in pieces of 64, the wide one all together.
 // 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
 // 3. Two warpgroups of consumers, 64 weight rows each, decode weights into A fragments and multiply
-//    them with the tokens of the stage: D[64][width], width the least of a few that holds the piece.
+//    them with the tokens of the stage: D[64][width], width the least of a few that holds the
+//    piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
 #pragma once
@@ -290,8 +292,8 @@ __device__ __forceinline__ void consume_all(const GroupedProduct& product,
     const uint32_t codebook = codebooks + warpgroup * 256;
     Walk<Shape::most_rows> walk(product);
     for (Piece piece; walk.next(piece);) {
-        const LaneWork work{product, piece, warpgroup, threadIdx.x / 32 % 4, threadIdx.x % 32,
-                            staging};
+        const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
+                            threadIdx.x % 32, staging};
         load_codebook<Fragment>(work, codebook);
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;

@@ -111,7 +111,8 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
     constexpr int32_t values_per_chunk = 16 / value_bytes;
     const uint32_t chunk = work.thread() % n_chunks;
     const auto row = static_cast<int32_t>(work.thread() / n_chunks);
-    const int32_t feature = work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
+    const int32_t feature =
+        work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
     if (feature >= work.product.weights.n_tiles * 16) return;
     const uint32_t from = staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4);
     const int64_t stride = work.product.out_stride;

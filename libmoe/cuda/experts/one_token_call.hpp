@@ -98,8 +98,8 @@ struct OneTokenDown {
 };
 
 // Shared memory of a block: the ring grows up to `most`, and never less than `least` is asked for,
-// so that no SM takes two blocks of the same kernel while another has none: that costs up to half of
-// the speed. An SM has 233,472 bytes, of which every block takes 1,024 more than it asks for.
+// so that no SM takes two blocks of the same kernel while another has none: that costs up to half
+// of the speed. An SM has 233,472 bytes, of which every block takes 1,024 more than it asks for.
 struct OneTokenShare {
     int32_t most_warps;
     int32_t chunk_bytes;  // at most, where a grain fits

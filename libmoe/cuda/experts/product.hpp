@@ -1,6 +1,6 @@
 // One grouped product: for every row of every expert, out = epilogue(W_expert v). Gate and up with
-// the activation, down, and every dense matrix of the layer (one "expert") are products. The generic
-// and the exact kernel take it as it stands.
+// the activation, down, and every dense matrix of the layer (one "expert") are products. The
+// generic and the exact kernel take it as it stands.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,11 +20,11 @@ enum class Epilogue : int32_t {
     gate_and_up,  // 16 outputs, before the activation: gate i at column i, up i at n_features + i
 };
 
-// Rows in device memory; row r of the product is row index[r] / divisor of data (r itself when index
-// is null; a negative index: the row is zero on reading, not stored on writing).
+// Rows in device memory; row r of the product is row index[r] / divisor of data (r itself when
+// index is null; a negative index: the row is zero on reading, not stored on writing).
 struct DeviceRows {
     const void* data;
-    moe_type type;  // F32, F16, BF16
+    moe_type type;   // F32, F16, BF16
     int64_t stride;  // elements
     const int32_t* index;
     int32_t divisor;
@@ -37,15 +37,15 @@ struct Product {
     // [experts][n_features]; of gate (or of the only matrix) and of up. null: none.
     const float* bias;
     const float* up_bias;
-    int64_t bias_stride;        // floats from expert to expert
-    const float* row_weight;    // [row_slot[r]] multiplies the product of row r before the bias; null
-    const int32_t* row_slot;    // index into row_weight by row; null: the row itself
+    int64_t bias_stride;      // floats from expert to expert
+    const float* row_weight;  // [row_slot[r]] multiplies the product of row r before the bias; null
+    const int32_t* row_slot;  // index into row_weight by row; null: the row itself
     DeviceRows in;
-    DeviceRows out;             // data is written
+    DeviceRows out;  // data is written
     const Tile* tiles;
-    const int32_t* n_tiles;     // device
-    int32_t max_tiles;          // bound of *n_tiles, known to the host
-    moe_type round_to;          // outputs of activation epilogues are rounded to it first; NONE: not
+    const int32_t* n_tiles;  // device
+    int32_t max_tiles;       // bound of *n_tiles, known to the host
+    moe_type round_to;       // outputs of activation epilogues are rounded to it first; NONE: not
 
     int32_t n_features() const {
         const bool joint = epilogue == Epilogue::gated || epilogue == Epilogue::gate_and_up;

@@ -9,8 +9,8 @@
 
 namespace moe::cuda {
 
-// Tokens of a call on the device: rows from *n_device on are left alone (null: n). The true number is
-// clamped to [0, n]; the fault is reported where the call begins (dispatch/).
+// Tokens of a call on the device: rows from *n_device on are left alone (null: n). The true number
+// is clamped to [0, n]; the fault is reported where the call begins (dispatch/).
 struct TokenCount {
     int32_t n;
     const int32_t* n_device;
@@ -18,13 +18,13 @@ struct TokenCount {
 };
 
 struct LogitsInput {
-    const void* rows;           // [T, hidden] router input
+    const void* rows;  // [T, hidden] router input
     moe_type type;
     int64_t stride;
-    const void* weights;        // [E_all, hidden] dense
-    moe_type weights_type;      // F32, BF16, F16
-    const float* bias;          // [E_all] or null
-    const float* norm_weight;   // [hidden] or null
+    const void* weights;       // [E_all, hidden] dense
+    moe_type weights_type;     // F32, BF16, F16
+    const float* bias;         // [E_all] or null
+    const float* norm_weight;  // [hidden] or null
     bool has_norm;
     float norm_eps;
     float input_scale;
@@ -51,31 +51,31 @@ uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens);
 LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
                       std::byte* scratch, cudaStream_t stream);
 
-// One warp per token does what cpu/ref/route.cpp does for one: same functions (layer/routing_math.hpp),
-// same order of sums, same ids to the bit from the same logits.
+// One warp per token does what cpu/ref/route.cpp does for one: same functions
+// (layer/routing_math.hpp), same order of sums, same ids to the bit from the same logits.
 struct SelectInput {
     Routing routing;
-    int32_t n_experts;              // ids from here on are identity experts
-    const float* selection_bias;    // [E_all] or null
-    const float* expert_scale;      // [n_experts] or null
+    int32_t n_experts;            // ids from here on are identity experts
+    const float* selection_bias;  // [E_all] or null
+    const float* expert_scale;    // [n_experts] or null
     LogitParts logits;
-    const void* given_ids;          // [T, k] or null; hash selection fills ids from its table instead
+    const void* given_ids;  // [T, k] or null; hash selection fills ids from its table instead
     moe_type given_ids_type;
     int64_t given_ids_stride;
-    const int32_t* hash_table;      // [hash_vocabulary, k]
-    const void* token_ids;          // [T]
+    const int32_t* hash_table;  // [hash_vocabulary, k]
+    const void* token_ids;      // [T]
     moe_type token_ids_type;
-    moe_type round_to;              // type of x, for round_logits and round_weights
+    moe_type round_to;  // type of x, for round_logits and round_weights
 };
 
 struct SelectOutput {
-    int32_t* ids;                   // [T, k] dense
-    float* weights;                 // [T, k] dense
-    int32_t* out_ids;               // copies for the caller, or null
+    int32_t* ids;      // [T, k] dense
+    float* weights;    // [T, k] dense
+    int32_t* out_ids;  // copies for the caller, or null
     int64_t out_ids_stride;
     float* out_weights;
     int64_t out_weights_stride;
-    float* out_logits;              // as computed or given, before the softcap
+    float* out_logits;  // as computed or given, before the softcap
     int64_t out_logits_stride;
 };
 
@@ -88,7 +88,7 @@ struct GivenRouting {
     const void* ids;
     moe_type ids_type;
     int64_t ids_stride;
-    const void* weights;            // F32, F16, BF16; null: zeros
+    const void* weights;  // F32, F16, BF16; null: zeros
     moe_type weights_type;
     int64_t weights_stride;
     int32_t top_k;

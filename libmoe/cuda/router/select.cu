@@ -40,8 +40,7 @@ __device__ void take_logits(const SelectInput& input, const SelectOutput& output
         add_parts(input.logits, t, i, n, z);
 #pragma unroll
         for (int32_t j = 0; j < at_once; j++)
-            if (i + 32 * j < n)
-                scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
+            if (i + 32 * j < n) scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
     }
 }
 

@@ -1,6 +1,6 @@
 // What the kernels of selection share, all of it the work of one warp on one token: memory, group
-// limits, the weights of chosen experts, and the outputs. Lane l owns the experts l, l + 32, ... and
-// the chosen slots l and l + 32.
+// limits, the weights of chosen experts, and the outputs. Lane l owns the experts l, l + 32, ...
+// and the chosen slots l and l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -62,8 +62,8 @@ __device__ inline float sanitized(const SelectInput& input, float z) {
     return finite_logit(z);
 }
 
-// The sums of parts of logits lane, lane + 32, ... from first on. Four parts of them are on their way
-// at once. Experts past the end are copies of the last.
+// The sums of parts of logits lane, lane + 32, ... from first on. Four parts of them are on their
+// way at once. Experts past the end are copies of the last.
 template <int n>
 __device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
                           float (&z)[n]) {
@@ -156,7 +156,7 @@ __device__ inline void post_softmax(const Slots<int32_t>& ids, Slots<float>& wei
 }
 
 __device__ inline Slots<float> score_weights(const Routing& r, const float* scores,
-                                      const Slots<int32_t>& ids) {
+                                             const Slots<int32_t>& ids) {
     Slots<float> weights;
     for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
     if (r.post_score == MOE_SCORE_SOFTMAX) {
@@ -189,8 +189,8 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
     return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
 }
 
-__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j, int32_t id,
-                        float weight) {
+__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
+                               int32_t id, float weight) {
     const int64_t slot = static_cast<int64_t>(t) * k + j;
     output.ids[slot] = id;
     output.weights[slot] = weight;

@@ -1,10 +1,10 @@
-// Plain selection, the best k of up to 32 n experts, for the shortest way from logits to ids: a lane
-// keeps its n values in registers from the logits to the order of keys, so that loads, exponentials
-// and divisions of different experts overlap. The same functions and sums in the same order as
-// select.cu, which serves every other rule.
+// Plain selection, the best k of up to 32 n experts, for the shortest way from logits to ids: a
+// lane keeps its n values in registers from the logits to the order of keys, so that loads,
+// exponentials and divisions of different experts overlap. The same functions and sums in the same
+// order as select.cu, which serves every other rule.
 //
-// One warp per token. Shared memory of a warp as there; the kernel may be launched while the one that
-// makes the logits runs.
+// One warp per token. Shared memory of a warp as there; the kernel may be launched while the one
+// that makes the logits runs.
 //   1. biases into registers; wait for the logits; their parts added, published, sanitised
 //   2. scores, also to shared memory, where the weights of chosen experts are found
 //   3. keys; with groups they go through shared memory

@@ -24,13 +24,13 @@ struct Heuristic {
     int reserved[4];
 };
 
-constexpr int compute_f32 = 68;      // CUBLAS_COMPUTE_32F
-constexpr int data_f32 = 0;          // CUDA_R_32F
-constexpr int data_f16 = 2;          // CUDA_R_16F
-constexpr int data_bf16 = 14;        // CUDA_R_16BF
-constexpr int transpose_a = 3;       // CUBLASLT_MATMUL_DESC_TRANSA
-constexpr int operation_t = 1;       // CUBLAS_OP_T
-constexpr int max_workspace = 1;     // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+constexpr int compute_f32 = 68;   // CUBLAS_COMPUTE_32F
+constexpr int data_f32 = 0;       // CUDA_R_32F
+constexpr int data_f16 = 2;       // CUDA_R_16F
+constexpr int data_bf16 = 14;     // CUDA_R_16BF
+constexpr int transpose_a = 3;    // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int operation_t = 1;    // CUBLAS_OP_T
+constexpr int max_workspace = 1;  // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 
 int data_type(moe_type type) {
     return type == MOE_TYPE_F32 ? data_f32 : type == MOE_TYPE_F16 ? data_f16 : data_bf16;
@@ -111,8 +111,8 @@ CublasLt::~CublasLt() {
     if (library_) dlclose(library_);
 }
 
-// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, an operand A that
-// is transposed.
+// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, an operand A
+// that is transposed.
 bool CublasLt::run(const DenseProduct& p, cudaStream_t stream) const {
     const Functions& f = *functions_;
     Owned desc(f.desc_destroy), a(f.layout_destroy), b(f.layout_destroy), c(f.layout_destroy),
@@ -127,13 +127,15 @@ bool CublasLt::run(const DenseProduct& p, cudaStream_t stream) const {
     good = good && f.preference_set(preference.object, max_workspace, &room, sizeof room) == 0;
     Heuristic found{};
     int n_found = 0;
-    if (!good || f.heuristic(handle_, desc.object, a.object, b.object, c.object, c.object,
-                             preference.object, 1, &found, &n_found) != 0 || n_found == 0)
+    if (!good ||
+        f.heuristic(handle_, desc.object, a.object, b.object, c.object, c.object, preference.object,
+                    1, &found, &n_found) != 0 ||
+        n_found == 0)
         return false;
     const float one = 1.0f, zero = 0.0f;
-    const Status status = f.matmul(handle_, desc.object, &one, p.a, a.object, p.b, b.object, &zero,
-                                   p.c, c.object, p.c, c.object, &found.algorithm, p.workspace,
-                                   room, stream);
+    const Status status =
+        f.matmul(handle_, desc.object, &one, p.a, a.object, p.b, b.object, &zero, p.c, c.object,
+                 p.c, c.object, &found.algorithm, p.workspace, room, stream);
     if (status != 0) check(cudaErrorUnknown, "cublasLtMatmul");
     return true;
 }

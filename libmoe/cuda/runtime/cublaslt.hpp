@@ -14,10 +14,10 @@ namespace moe::cuda {
 // C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights.
 struct DenseProduct {
     int64_t m, n, k;
-    moe_type type;        // of A and B: BF16, F16 or F32
-    moe_type out_type;    // BF16, F16 or F32
+    moe_type type;      // of A and B: BF16, F16 or F32
+    moe_type out_type;  // BF16, F16 or F32
     const void* a;
-    int64_t a_stride;     // elements from row to row
+    int64_t a_stride;  // elements from row to row
     const void* b;
     int64_t b_stride;
     void* c;

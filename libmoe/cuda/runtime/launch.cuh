@@ -26,9 +26,9 @@ void load(const char* name, void (*kernel)(Parameters...), int shared_bytes = 0)
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, kernel), name);
     if (shared_bytes > 48 * 1024)
-        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   shared_bytes),
-              name);
+        check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+            name);
 }
 
 }  // namespace moe::cuda
