@@ -68,7 +68,7 @@ struct Wide {
 };
 
 struct Narrow {
-    static constexpr int most_rows = 64;
+    static constexpr int most_rows = 32;
     static constexpr uint32_t threads = 288;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t ring_bytes = 95 * 1024;
@@ -88,12 +88,8 @@ struct Narrow {
                 return call(Width<16>{});
             case 24:
                 return call(Width<24>{});
-            case 32:
-                return call(Width<32>{});
-            case 48:
-                return call(Width<48>{});
             default:
-                return call(Width<64>{});
+                return call(Width<32>{});
         }
     }
 };
