@@ -7,7 +7,7 @@
 //
 // 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share of
 //    a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows of
-//    a tile in pieces of 64, the wide one all together.
+//    a tile in pieces of 32, the wide one all together.
 // 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
 // 3. Two warpgroups of consumers, 64 weight rows each, decode weights into A fragments and multiply
 //    them with the tokens of the stage: D[64][width], width the least of a few that holds the piece.
@@ -183,7 +183,7 @@ __device__ __forceinline__ void consume_all(const GroupedProduct& product,
         Sums<Shape> sums;
         MultiplierOf<Fragment, Shape>(work, ring, codebook)
             .run(sums, static_cast<uint32_t>(product.weights.k) / 64);
-        finish<Shape, activated>(work, Affine(work, facts, Fragment::leftover), sums);
+        finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
     }
     bulk_store_wait();
 }
