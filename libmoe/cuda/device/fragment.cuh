@@ -212,10 +212,11 @@ struct FragmentQ8 {
     }
 };
 
-// A scale byte in E4M4, bias 11; exponent 0 is subnormal.
+// A scale byte in E4M4, bias 11, as the upper bits of a float32 of the same form with bias 127;
+// both have subnormal values.
 __device__ __forceinline__ float e4m4(uint32_t byte) {
-    const float normal = __uint_as_float((byte << 19) + (116u << 23));
-    return byte < 16 ? static_cast<float>(byte) * 6.103515625e-5f : normal;
+    constexpr float difference = 0x1p116f;
+    return __uint_as_float(byte << 19) * difference;
 }
 
 // At most eight values of a codebook times a scale, rounded to bfloat16, as two tables of bytes for
@@ -228,8 +229,10 @@ struct ScaledCodebook {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const uint4 v = load_shared_16(table + (bits == 2 ? 0 : 16 * i));
-            const uint32_t p = bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
-            const uint32_t q = bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
+            const uint32_t p =
+                bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
+            const uint32_t q =
+                bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
             low[i] = __byte_perm(p, q, 0x6420);
             high[i] = __byte_perm(p, q, 0x7531);
             if (bits == 2) break;
@@ -318,13 +321,14 @@ struct FragmentKbit {
             const ScaledCodebook<bits> values[2] = {{table, words.scale[0]},
                                                     {table + 128, words.scale[1]}};
 #pragma unroll
-            for (int j = 0; j < 4; ++j) look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
+            for (int j = 0; j < 4; ++j)
+                look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
         } else {
             decode_by_loads(words, table, a);
         }
     }
 
-private:
+  private:
     static __device__ __forceinline__ void decode_by_loads(const Words& words, uint32_t table,
                                                            uint32_t (&a)[16]) {
 #pragma unroll

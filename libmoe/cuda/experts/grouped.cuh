@@ -1,16 +1,17 @@
-// The grouped product on wgmma (sm_90a): out = epilogue(W_expert v) for tiles of up to 256 rows.
+// The grouped product of sm_90a: out = epilogue(W_expert v) for tiles of up to 256 rows.
 //
 // Shapes: weights packed (packed.hpp), k a multiple of 64 (q4_k: of 256), any number of tiles of 16
 // rows; tokens in blocks (experts.hpp). Preconditions: Tile.row and capacity are multiples of 8,
 // Tile.n_rows at most 256; rows up to the next multiple of 8 belong to the tile. A linear output
 // has 16-byte aligned rows.
 //
-// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share of
-//    a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows of
-//    a tile in pieces of 32, the wide one all together.
+// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share
+//    of a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows
+//    of a tile in pieces of 32, the wide one all together.
 // 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
-// 3. Two warpgroups of consumers, 64 weight rows each, decode weights into A fragments and multiply
-//    them with the tokens of the stage: D[64][width], width the least of a few that holds the piece.
+// 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
+//    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh) or each by
+//    itself with mma.sync (grouped_narrow.cuh). Width is the least of a few that holds the piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
 #pragma once
@@ -71,6 +72,9 @@ struct Walk {
         ahead_place = list.at(item);
         ahead = load_tile(tiles, ahead_place.tile);
     }
+
+    // Of the next piece, the last one's if there is none.
+    __device__ int32_t expert_ahead() const { return rest.n_rows > 0 ? rest.expert : ahead.expert; }
 
     __device__ bool next(Piece& piece) {
         if (rest.n_rows <= 0) {
@@ -150,39 +154,47 @@ __device__ void produce(const GroupedProduct& product, Ring<type, Shape> ring, u
 }
 
 template <class Fragment, class Shape>
-using MultiplierOf = std::conditional_t<std::is_same_v<Shape, Narrow>,
-                                        NarrowMultiplier<Fragment, Shape>,
-                                        WideMultiplier<Fragment, Shape>>;
+using MultiplierOf =
+    std::conditional_t<std::is_same_v<Shape, Narrow>, NarrowMultiplier<Fragment, Shape>,
+                       WideMultiplier<Fragment, Shape>>;
 
-// Of the expert, into the warpgroup's own table.
+// The codebook of the next piece's expert, on its way from memory to the warpgroup's own table.
 template <class Fragment>
-__device__ __forceinline__ void load_codebook(const LaneWork& work, uint32_t table) {
-    if constexpr (Fragment::has_codebook) {
-        named_barrier(1 + work.warpgroup, 128);
-        if (work.thread() < 64) {
-            const float value =
-                work.product.weights.codebook[int64_t(work.piece.expert) * 64 + work.thread()];
-            store_shared(table + 4 * work.thread(), __float_as_uint(value));
-        }
-        named_barrier(1 + work.warpgroup, 128);
+struct NextCodebook {
+    uint32_t thread, warpgroup;
+    uint32_t table;
+    float value = 0.0f;
+
+    __device__ __forceinline__ void ask(const GroupedProduct& product, int32_t expert) {
+        if (Fragment::has_codebook && thread < 64)
+            value = product.weights.codebook[int64_t(expert) * 64 + thread];
     }
-}
+    __device__ __forceinline__ void store() const {
+        if constexpr (Fragment::has_codebook) {
+            named_barrier(1 + warpgroup, 128);
+            if (thread < 64) store_shared(table + 4 * thread, __float_as_uint(value));
+            named_barrier(1 + warpgroup, 128);
+        }
+    }
+};
 
 template <class Fragment, class Shape, bool activated>
 __device__ __forceinline__ void consume_all(const GroupedProduct& product,
                                             Ring<Fragment::type, Shape> ring, uint32_t staging,
                                             uint32_t codebooks) {
     const uint32_t warpgroup = threadIdx.x / 128;
-    const uint32_t codebook = codebooks + warpgroup * 256;
+    NextCodebook<Fragment> codebook{threadIdx.x % 128, warpgroup, codebooks + warpgroup * 256};
     Walk<Shape::most_rows> walk(product);
+    codebook.ask(product, walk.expert_ahead());
     for (Piece piece; walk.next(piece);) {
-        const LaneWork work{product, piece, warpgroup, threadIdx.x / 32 % 4, threadIdx.x % 32,
-                            staging};
-        load_codebook<Fragment>(work, codebook);
+        const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
+                            threadIdx.x % 32, staging};
+        codebook.store();
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
-        MultiplierOf<Fragment, Shape>(work, ring, codebook)
+        MultiplierOf<Fragment, Shape>(work, ring, codebook.table)
             .run(sums, static_cast<uint32_t>(product.weights.k) / 64);
+        codebook.ask(product, walk.expert_ahead());
         finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
     }
     bulk_store_wait();

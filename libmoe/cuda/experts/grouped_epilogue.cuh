@@ -63,8 +63,8 @@ struct RowFacts {
     }
 };
 
-// Weights of the rows on their sums; sums of weight rows that do not exist are zero. Rarely anything
-// to do, and then before the loops below, whose blocks of code stay long without.
+// Weights of the rows on their sums; sums of weight rows that do not exist are zero. Rarely
+// anything to do, and then before the loops below, whose blocks of code stay long without.
 template <class Shape>
 __device__ __forceinline__ void weigh_rows(const LaneWork& work, Sums<Shape>& sums) {
     if (!work.has_rows()) {
@@ -106,7 +106,7 @@ struct Affine {
 };
 
 // Tokens that a loop's body treats at once, without a branch: enough to hide latencies.
-constexpr int tokens_at_once = 16;
+constexpr int tokens_at_once = 32;
 
 // Rows [first, first + n) of a warpgroup's 64 features, n at most `round`, from its staging rows of
 // `row_bytes` with chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
@@ -118,7 +118,8 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
     constexpr int32_t values_per_chunk = 16 / value_bytes;
     const uint32_t chunk = work.thread() % n_chunks;
     const auto row = static_cast<int32_t>(work.thread() / n_chunks);
-    const int32_t feature = work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
+    const int32_t feature =
+        work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
     if (feature >= work.product.weights.n_tiles * 16) return;
     const uint32_t from = staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4);
     const int64_t stride = work.product.out_stride;

@@ -50,13 +50,14 @@ struct NarrowMultiplier {
     // Blocks [block, block + n), a stage.
     template <int width>
     __device__ __forceinline__ void stage(float (&d)[width / 8][4], uint32_t block, uint32_t n) {
-        typename Fragment::Words words = tile.load(ring.data(), 0, block);
+        const uint32_t data = ring.data();
+        typename Fragment::Words words = tile.load(data, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = i + 1 < n ? i + 1 : i;
-            const typename Fragment::Words ahead = tile.load(ring.data(), next, block + next);
+            const typename Fragment::Words ahead = tile.load(data, next, block + next);
             uint32_t a[16];
             Fragment::decode(words, codebook, a);
-            multiply<width>(d, a, ring.data() + i * width * 128);
+            multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
     }

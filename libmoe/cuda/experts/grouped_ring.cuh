@@ -1,5 +1,5 @@
-// The ring of stages between the producer and the consumers of the grouped kernel (grouped.cuh), and
-// how a consumer warp reads its weights there.
+// The ring of stages between the producer and the consumers of the grouped kernel (grouped.cuh),
+// and how a consumer warp reads its weights there.
 #pragma once
 
 #include "libmoe/cuda/device/fragment.cuh"
@@ -43,8 +43,8 @@ struct StagedTile {
         : lane(work.lane),
           width(Shape::width_of(work.piece.n_rows)),
           per_stage(Stages<type, Shape>::blocks_of(width)),
-          offset(per_stage * width * 128 +
-                 work.local_tile() * staged_tile_bytes(type, per_stage)) {}
+          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
+    }
 
     // Block `block` of the matrix, the one `in_stage` of the stage at `data`.
     __device__ __forceinline__ typename Fragment::Words load(uint32_t data, uint32_t in_stage,

@@ -1,6 +1,6 @@
-// Step 3 of the grouped kernel (grouped.cuh) for many rows: a warpgroup's products of 64 weight rows
-// and all tokens of the piece, on wgmma. A block of 64 k is decoded while the products of the one
-// before it run.
+// Step 3 of the grouped kernel (grouped.cuh) for many rows: a warpgroup's products of 64 weight
+// rows and all tokens of the piece, on wgmma. A block of 64 k is decoded while the products of the
+// one before it run.
 #pragma once
 
 #include "libmoe/cuda/device/wgmma.cuh"
