@@ -63,6 +63,8 @@ struct NarrowMultiplier {
     }
 
     __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
+#pragma unroll
+        for (float& sum : sums) sum = 0.0f;
         Shape::with_width(tile.width, [&]<int width>(Width<width>) {
             float d[width / 8][4] = {};
             for (uint32_t block = 0; block < n_blocks; block += tile.per_stage) {
