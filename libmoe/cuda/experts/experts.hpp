@@ -34,7 +34,8 @@ struct ActivateRows {
 };
 void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStream_t stream);
 
-// grouped.cu (sm_90): gate+up or down for many rows on wgmma; weights from registers in packed
+// grouped.cu (sm_90): gate+up or down for more than one token, a kernel each for few and many rows
+// per expert, chosen by capacity and max_tiles; weights from registers in packed
 // order, tokens from shared memory. Input and, of gate+up, output are token blocks: block b of 64
 // columns is [capacity][64] 16-bit values, 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e
 // lies at 16 j + 8 h + 2 t + e, and the 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
@@ -53,7 +54,7 @@ struct GroupedProduct {
     moe_type out_type;          // linear: BF16 or F32
     int64_t out_stride;
     int32_t capacity;           // rows of the blocks, a multiple of row_alignment
-    const Tile* tiles;          // width is one of the widths of the family, see grouped_width
+    const Tile* tiles;          // width is not read
     const int32_t* n_tiles;
     int32_t max_tiles;
 };
