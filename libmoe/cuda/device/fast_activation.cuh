@@ -11,17 +11,19 @@
 namespace moe::cuda {
 
 // Kinds that share their arithmetic.
-enum class ActivationClass { logistic, other };
+enum class ActivationClass { silu, gelu, other };
 
 template <ActivationClass kind>
 using ClassOf = std::integral_constant<ActivationClass, kind>;
 
 template <class Call>
 __device__ __forceinline__ void with_activation_class(const Activation& activation, Call call) {
-    if (activation.kind == MOE_ACTIVATION_RELU2 || activation.kind == MOE_ACTIVATION_SITU)
+    if (activation.kind == MOE_ACTIVATION_SILU)
+        call(ClassOf<ActivationClass::silu>{});
+    else if (activation.kind == MOE_ACTIVATION_RELU2 || activation.kind == MOE_ACTIVATION_SITU)
         call(ClassOf<ActivationClass::other>{});
     else
-        call(ClassOf<ActivationClass::logistic>{});
+        call(ClassOf<ActivationClass::gelu>{});
 }
 
 __device__ __forceinline__ float fast_tanh(float x) {
@@ -94,7 +96,9 @@ struct FastActivation {
     __device__ __forceinline__ float gate(float value) const {
         constexpr float largest = 3.4028235e38f;
         const float g = greatest(least(value, gate_limit), -largest);  // times a vanished s: zero
-        if constexpr (kind == ActivationClass::logistic) {
+        if constexpr (kind == ActivationClass::silu) {
+            return least(g * logistic_of(g * c0), post_limit);
+        } else if constexpr (kind == ActivationClass::gelu) {
             const float u = fminf(g * g, square_limit);
             const float z = g * fmaf(fmaf(fmaf(c3, u, c2), u, c1), u, c0);
             return least(g * logistic_of(z), post_limit);

@@ -212,10 +212,11 @@ struct FragmentQ8 {
     }
 };
 
-// A scale byte in E4M4, bias 11; exponent 0 is subnormal.
+// A scale byte in E4M4, bias 11, as the upper bits of a float32 of the same form with bias 127;
+// both have subnormal values.
 __device__ __forceinline__ float e4m4(uint32_t byte) {
-    const float normal = __uint_as_float((byte << 19) + (116u << 23));
-    return byte < 16 ? static_cast<float>(byte) * 6.103515625e-5f : normal;
+    constexpr float difference = 0x1p116f;
+    return __uint_as_float(byte << 19) * difference;
 }
 
 // At most eight values of a codebook times a scale, rounded to bfloat16, as two tables of bytes for

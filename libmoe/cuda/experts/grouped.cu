@@ -31,7 +31,7 @@ GroupedKernels kernels_of(PackedType type) {
 // From the host's bounds: an expert may waste up to seven rows of capacity and has a tile at least.
 // Beyond so many rows per tile the products, not the weights, take the time.
 bool has_small_tiles(const GroupedProduct& product) {
-    constexpr int64_t most_mean_rows = 40;
+    constexpr int64_t most_mean_rows = 24;
     return product.capacity <= (most_mean_rows + row_alignment - 1) * int64_t{product.max_tiles};
 }
 

@@ -1,4 +1,4 @@
-// The grouped product on wgmma (sm_90a): out = epilogue(W_expert v) for tiles of up to 256 rows.
+// The grouped product of sm_90a: out = epilogue(W_expert v) for tiles of up to 256 rows.
 //
 // Shapes: weights packed (packed.hpp), k a multiple of 64 (q4_k: of 256), any number of tiles of 16
 // rows; tokens in blocks (experts.hpp). Preconditions: Tile.row and capacity are multiples of 8,
@@ -6,47 +6,22 @@
 // has 16-byte aligned rows.
 //
 // 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share
-// of
-//    a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows of
-//    a tile in pieces of 64, the wide one all together.
+//    of a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows
+//    of a tile in pieces of 32, the wide one all together.
 // 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
-// 3. Two warpgroups of consumers, 64 weight rows each, decode weights into A fragments and multiply
-//    them with the tokens of the stage: D[64][width], width the least of a few that holds the
-//    piece.
+// 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
+//    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh) or each by
+//    itself with mma.sync (grouped_narrow.cuh). Width is the least of a few that holds the piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
-#include "libmoe/cuda/device/fragment.cuh"
-#include "libmoe/cuda/device/mbarrier.cuh"
-#include "libmoe/cuda/device/wgmma.cuh"
-#include "libmoe/cuda/experts/grouped_epilogue.cuh"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
-#include "libmoe/cuda/experts/grouped_shape.cuh"
+#include "libmoe/cuda/experts/grouped_narrow.cuh"
+#include "libmoe/cuda/experts/grouped_wide.cuh"
 
 namespace moe::cuda {
-
-// Position in the ring, the same walk for producer and consumers.
-template <PackedType type, class Shape>
-struct Ring {
-    using Stages = moe::cuda::Stages<type, Shape>;
-    uint32_t base;
-    uint32_t barriers;  // full of every stage, then empty
-    uint32_t stage = 0;
-    uint32_t phase = 0;
-
-    __device__ uint32_t data() const { return base + stage * Stages::bytes; }
-    __device__ uint32_t full() const { return barriers + 8 * stage; }
-    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
-    __device__ uint32_t empty() const { return full() + empty_offset(); }
-    __device__ void advance() {
-        if (++stage == Stages::count) {
-            stage = 0;
-            phase ^= 1;
-        }
-    }
-};
 
 // The pairs of a launch: groups of eight tiles, in which the tiles of one block of weight rows
 // follow each other. Blocks of threads that run at the same time so share both weights and tokens
@@ -97,6 +72,9 @@ struct Walk {
         ahead_place = list.at(item);
         ahead = load_tile(tiles, ahead_place.tile);
     }
+
+    // Of the next piece, the last one's if there is none.
+    __device__ int32_t expert_ahead() const { return rest.n_rows > 0 ? rest.expert : ahead.expert; }
 
     __device__ bool next(Piece& piece) {
         if (rest.n_rows <= 0) {
@@ -175,131 +153,49 @@ __device__ void produce(const GroupedProduct& product, Ring<type, Shape> ring, u
     }
 }
 
-// The products of a block of 64 k, as one group. Only they differ from width to width: decoding,
-// the sums and the fragments are common, so that they have one set of registers.
-template <class Shape>
-__device__ __forceinline__ void multiply_block(int32_t width, Sums<Shape>& sums,
-                                               const uint32_t (&a)[16], uint64_t rows) {
-    Shape::with_width(width, [&]<int n>(Width<n>) {
-        wgmma_fence();
-#pragma unroll
-        for (int j = 0; j < 4; ++j) wgmma<n>(sums, a + 4 * j, rows + 2 * j);
-        wgmma_commit();
-    });
-}
-
-// Step 3: a consumer warp's walk over the blocks of a piece.
 template <class Fragment, class Shape>
-struct Multiplier {
-    static constexpr PackedType type = Fragment::type;
-    static constexpr uint32_t no_stage = 0;
+using MultiplierOf =
+    std::conditional_t<std::is_same_v<Shape, Narrow>, NarrowMultiplier<Fragment, Shape>,
+                       WideMultiplier<Fragment, Shape>>;
 
-    Ring<type, Shape>& ring;
-    uint32_t lane;
-    int32_t width;
-    uint32_t per_stage;
-    uint32_t tile_offset;  // of the warp's packed tile in a stage
-    uint32_t codebook;
-    uint32_t block = 0;
-    uint32_t in_stage = 0;
-    uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
+// The codebook of the next piece's expert, on its way from memory to the warpgroup's own table.
+template <class Fragment>
+struct NextCodebook {
+    uint32_t thread, warpgroup;
+    uint32_t table;
+    float value = 0.0f;
 
-    __device__ Multiplier(const LaneWork& work, Ring<type, Shape>& ring_, uint32_t codebook_)
-        : ring(ring_),
-          lane(work.lane),
-          width(Shape::width_of(work.piece.n_rows)),
-          per_stage(Stages<type, Shape>::blocks_of(width)),
-          tile_offset(per_stage * width * 128 +
-                      work.local_tile() * staged_tile_bytes(type, per_stage)),
-          codebook(codebook_) {}
-
-    __device__ __forceinline__ void release() {
-        if (passed != no_stage && lane == 0) mbarrier_arrive(passed);
-        passed = no_stage;
+    __device__ __forceinline__ void ask(const GroupedProduct& product, int32_t expert) {
+        if (Fragment::has_codebook && thread < 64)
+            value = product.weights.codebook[int64_t(expert) * 64 + thread];
     }
-
-    __device__ __forceinline__ typename Fragment::Words load() const {
-        const uint32_t tile = ring.data() + tile_offset;
-        if constexpr (type == PackedType::q4_k) {
-            const uint32_t super = tile + in_stage / 4 * 2304;
-            const uint32_t heads = per_stage < 4 ? tile + per_stage * 512 : super + 2048;
-            return Fragment::load(super + in_stage % 4 * 512, heads, lane, block % 4 * 2);
-        } else {
-            const uint32_t codes = tile + in_stage * block_bytes(type, 4);
-            return Fragment::load(codes, codes + block_code_bytes(type, 4), lane);
+    __device__ __forceinline__ void store() const {
+        if constexpr (Fragment::has_codebook) {
+            named_barrier(1 + warpgroup, 128);
+            if (thread < 64) store_shared(table + 4 * thread, __float_as_uint(value));
+            named_barrier(1 + warpgroup, 128);
         }
-    }
-
-    // One block of 64 k into `a`; the products before it, which read `other`, are over at the end,
-    // and with `last` these too.
-    __device__ __forceinline__ void step(Sums<Shape>& sums, uint32_t (&a)[16],
-                                         uint32_t (&other)[16], bool last) {
-        if (in_stage == 0) mbarrier_wait(ring.full(), ring.phase);
-        Fragment::decode(load(), codebook, a);
-        const uint64_t rows = wgmma_descriptor(ring.data() + in_stage * width * 128);
-        multiply_block<Shape>(width, sums, a, rows);
-        if (last) {
-            wgmma_wait<0>();
-        } else {
-            wgmma_wait<1>();
-        }
-        keep(other);
-        release();
-        ++block;
-        if (++in_stage == per_stage || last) {
-            in_stage = 0;
-            passed = ring.empty();
-            ring.advance();
-        }
-    }
-
-    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
-        uint32_t a[2][16];
-#pragma unroll
-        for (int i = 0; i < 16; ++i) a[0][i] = a[1][i] = 0;
-#pragma unroll
-        for (float& sum : sums) sum = 0.0f;
-        while (block < n_blocks) {
-            step(sums, a[0], a[1], block + 1 == n_blocks);
-            if (block == n_blocks) break;
-            step(sums, a[1], a[0], block + 1 == n_blocks);
-        }
-        wgmma_wait<0>();  // nothing to wait for: tells the compiler that sums are complete
-        keep(sums);
-        release();
     }
 };
-
-// Of the expert, into the warpgroup's own table.
-template <class Fragment>
-__device__ __forceinline__ void load_codebook(const LaneWork& work, uint32_t table) {
-    if constexpr (Fragment::has_codebook) {
-        named_barrier(1 + work.warpgroup, 128);
-        if (work.thread() < 64) {
-            const float value =
-                work.product.weights.codebook[int64_t(work.piece.expert) * 64 + work.thread()];
-            store_shared(table + 4 * work.thread(), __float_as_uint(value));
-        }
-        named_barrier(1 + work.warpgroup, 128);
-    }
-}
 
 template <class Fragment, class Shape, bool activated>
 __device__ __forceinline__ void consume_all(const GroupedProduct& product,
                                             Ring<Fragment::type, Shape> ring, uint32_t staging,
                                             uint32_t codebooks) {
     const uint32_t warpgroup = threadIdx.x / 128;
-    const uint32_t codebook = codebooks + warpgroup * 256;
+    NextCodebook<Fragment> codebook{threadIdx.x % 128, warpgroup, codebooks + warpgroup * 256};
     Walk<Shape::most_rows> walk(product);
+    codebook.ask(product, walk.expert_ahead());
     for (Piece piece; walk.next(piece);) {
         const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
                             threadIdx.x % 32, staging};
-        load_codebook<Fragment>(work, codebook);
+        codebook.store();
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
-        Multiplier<Fragment, Shape>(work, ring, codebook)
+        MultiplierOf<Fragment, Shape>(work, ring, codebook.table)
             .run(sums, static_cast<uint32_t>(product.weights.k) / 64);
-        finish<Shape, activated>(work, Affine(work, facts, Fragment::leftover), sums);
+        codebook.ask(product, walk.expert_ahead());
+        finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
     }
     bulk_store_wait();
 }
@@ -321,10 +217,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     __syncthreads();
     constexpr bool moves_registers = Shape::blocks_per_sm == 1;
     if (threadIdx.x >= 256) {
-        if constexpr (moves_registers) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if constexpr (moves_registers) asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
         if (threadIdx.x < 288) produce(product, ring, threadIdx.x % 32);
     } else {
-        if constexpr (moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if constexpr (moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
         consume_all<Fragment, Shape, activated>(product, ring, base + Shared::staging,
                                                 base + Shared::codebooks);
     }

@@ -63,43 +63,50 @@ struct RowFacts {
     }
 };
 
-// Sums to pre-activations: times scales and the row's weight, plus bias.
+// Weights of the rows on their sums; sums of weight rows that do not exist are zero. Rarely
+// anything to do, and then before the loops below, whose blocks of code stay long without.
+template <class Shape>
+__device__ __forceinline__ void weigh_rows(const LaneWork& work, Sums<Shape>& sums) {
+    if (!work.has_rows()) {
+#pragma unroll
+        for (float& sum : sums) sum = 0.0f;
+    }
+    const float* row_weight = work.product.row_weight;
+    if (!row_weight) return;
+    const int32_t* row_slot = work.product.row_slot;
+#pragma unroll
+    for (int i = 0; i < Shape::most_rows / 8; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const int32_t token = 8 * i + 2 * static_cast<int32_t>(work.t()) + e;
+            if (token >= work.piece.n_rows) continue;
+            const int64_t row = work.piece.row + token;
+            const int64_t slot = row_slot ? row_slot[row] : row;
+            const float weight = slot < 0 ? 0.0f : row_weight[slot];
+            sums[4 * i + e] *= weight;
+            sums[4 * i + e + 2] *= weight;
+        }
+    }
+}
+
+// Sums to pre-activations: times scales, plus bias.
 struct Affine {
     float scale[2];
     float bias[2];
-    const float* row_weight;
-    const int32_t* row_slot;
-    int64_t first_row;  // of this lane's tokens
-    int32_t n_rows;     // that follow it
 
-    __device__ Affine(const LaneWork& work, const RowFacts& facts, float leftover)
+    __device__ Affine(const RowFacts& facts, float leftover)
         : scale{leftover * facts.scale[0], leftover * facts.scale[1]},
-          bias{facts.bias[0], facts.bias[1]},
-          row_weight(work.product.row_weight),
-          row_slot(work.product.row_slot),
-          first_row(work.piece.row + 2 * static_cast<int32_t>(work.t())),
-          n_rows(work.piece.n_rows - 2 * static_cast<int32_t>(work.t())) {}
+          bias{facts.bias[0], facts.bias[1]} {}
 
-    __device__ float weight(int32_t token) const {
-        if (token >= n_rows) return 0.0f;
-        const int64_t row = first_row + token;
-        const int64_t slot = row_slot ? row_slot[row] : row;
-        return slot < 0 ? 0.0f : row_weight[slot];
-    }
-
-    // v: the four sums of tokens 8 i.
-    __device__ __forceinline__ void operator()(int i, const float* sums, float (&v)[4]) const {
-        if (row_weight) {
-            const float w[2] = {weight(8 * i), weight(8 * i + 1)};
+    // v: four sums of the same eight tokens.
+    __device__ __forceinline__ void operator()(const float* sums, float (&v)[4]) const {
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                v[e] = fmaf(sums[e] * scale[e >> 1], w[e & 1], bias[e >> 1]);
-        } else {
-#pragma unroll
-            for (int e = 0; e < 4; ++e) v[e] = fmaf(sums[e], scale[e >> 1], bias[e >> 1]);
-        }
+        for (int e = 0; e < 4; ++e) v[e] = fmaf(sums[e], scale[e >> 1], bias[e >> 1]);
     }
 };
+
+// Tokens that a loop's body treats at once, without a branch: enough to hide latencies.
+constexpr int tokens_at_once = 32;
 
 // Rows [first, first + n) of a warpgroup's 64 features, n at most `round`, from its staging rows of
 // `row_bytes` with chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
@@ -142,9 +149,9 @@ __device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const A
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (first + 8 * i >= work.piece.n_rows) break;
+            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
-            affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
+            affine(sums + 4 * (first / 8 + i), v);
             store_two_matrices_transposed(address + 1024 * i, bf16_pair(v[0], v[1]),
                                           bf16_pair(v[2], v[3]));
         }
@@ -169,9 +176,9 @@ __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Af
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (first + 8 * i >= work.piece.n_rows) break;
+            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
-            affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
+            affine(sums + 4 * (first / 8 + i), v);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
                 store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
@@ -187,11 +194,12 @@ __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Af
 // writes the words of tokens 2 t, that of the odd one of tokens 2 t + 1.
 struct BlockColumn {
     uint32_t address;  // of token 8 * 0, half 0
+    int32_t token;     // of eight
     bool odd;
 
     __device__ BlockColumn(const LaneWork& work, uint32_t staging, uint32_t q, uint32_t half) {
         odd = work.g() & 1;
-        const uint32_t token = 2 * work.t() + odd;
+        token = static_cast<int32_t>(2 * work.t() + odd);
         const uint32_t chunk = 4 * half + (work.g() >> 1);
         address = staging + token * 128 + ((chunk ^ token) << 4) + 4 * q;
     }
@@ -201,6 +209,13 @@ struct BlockColumn {
         const float received = __shfl_xor_sync(0xFFFFFFFFu, odd ? v0 : v1, 4);
         const uint32_t word = odd ? bf16_pair(received, v1) : bf16_pair(v0, received);
         store_shared((address ^ other_half << 6) + 1024 * i, word);
+    }
+
+    // The tokens from n on to the next multiple of eight become zero.
+    __device__ __forceinline__ void clear_from(int32_t n, bool both_halves) const {
+        if (token < n % 8) return;
+        store_shared(address + 1024 * (n / 8), 0u);
+        if (both_halves) store_shared((address ^ 64) + 1024 * (n / 8), 0u);
     }
 };
 
@@ -215,8 +230,8 @@ __device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t 
 // Outputs of tokens 8 i; gated: v[0], v[1], else v[0..3].
 template <ActivationClass kind, bool gated>
 __device__ __forceinline__ void activate_sums(const Affine& affine, const FastActivation<kind>& act,
-                                              int i, const float* sums, float (&v)[4]) {
-    affine(i, sums, v);
+                                              const float* sums, float (&v)[4]) {
+    affine(sums, v);
     if constexpr (gated) {
         v[0] = act(v[0], v[2]);
         v[1] = act(v[1], v[3]);
@@ -266,27 +281,21 @@ __device__ __forceinline__ void finish_activated(const LaneWork& work, const Aff
     const Rounds rounds(work);
     const BlockColumn block(work, rounds.staging, gated ? work.local_tile() >> 1 : work.warp,
                             gated ? work.local_tile() & 1 : 0);
-    const int32_t n_rows = work.has_rows() ? work.piece.n_rows : 0;
-    const int32_t last = n_rows - 2 * static_cast<int32_t>(work.t());
     const FastActivation<kind> act(work.product.activation);
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += Rounds::round) {
         if (first >= work.piece.n_rows) break;
         rounds.begin();
 #pragma unroll
-        for (int i = first / 8; i < (first + Rounds::round) / 8; ++i) {
-            if (8 * i >= work.piece.n_rows) break;
+        for (int i = 0; i < Rounds::round / 8; ++i) {
+            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
-            activate_sums<kind, gated>(affine, act, i, sums + 4 * i, v);
-            if (8 * i + 8 > n_rows) {  // rows that only fill up are zero
-#pragma unroll
-                for (int e = 0; e < (gated ? 2 : 4); ++e) {
-                    if (8 * i + (e & 1) >= last) v[e] = 0.0f;
-                }
-            }
-            block.put(i - first / 8, v[0], v[1], 0);
-            if constexpr (!gated) block.put(i - first / 8, v[2], v[3], 1);
+            activate_sums<kind, gated>(affine, act, sums + 4 * (first / 8 + i), v);
+            block.put(i, v[0], v[1], 0);
+            if constexpr (!gated) block.put(i, v[2], v[3], 1);
         }
+        const int32_t left = work.piece.n_rows - first;
+        if (left % 8 != 0 && left < Rounds::round) block.clear_from(left, !gated);
         rounds.end(first);
     }
 }
@@ -294,7 +303,8 @@ __device__ __forceinline__ void finish_activated(const LaneWork& work, const Aff
 // One kernel for products that end before the activation and one for those that end behind it.
 template <class Shape, bool activated>
 __device__ __forceinline__ void finish(const LaneWork& work, const Affine& affine,
-                                       const Sums<Shape>& sums) {
+                                       Sums<Shape>& sums) {
+    weigh_rows<Shape>(work, sums);
     if constexpr (activated) {
         with_activation_class(work.product.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.product.epilogue == Epilogue::gated)

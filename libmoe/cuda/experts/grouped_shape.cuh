@@ -1,7 +1,7 @@
 // The two kernels of the grouped family, how they divide an SM and which widths they multiply, and
 // what lies in the shared memory of a block of threads.
 //   Wide     tiles of up to 256 rows at once: one block per SM, all registers for sums
-//   Narrow   up to 64 rows at once, more in turns: two blocks per SM, so that twice as many warps
+//   Narrow   up to 32 rows at once, more in turns: two blocks per SM, so that twice as many warps
 //            decode and one block works while the other begins or ends a tile
 #pragma once
 
@@ -68,12 +68,12 @@ struct Wide {
 };
 
 struct Narrow {
-    static constexpr int most_rows = 64;
+    static constexpr int most_rows = 32;
     static constexpr uint32_t threads = 288;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t ring_bytes = 95 * 1024;
     static constexpr uint32_t least_stage_bytes = 23 * 1024;
-    static constexpr uint32_t staging_bytes = 8 * 1024;
+    static constexpr uint32_t staging_bytes = 4 * 1024;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
         const int32_t step = n_rows <= 32 ? 8 : 16;
@@ -88,12 +88,8 @@ struct Narrow {
                 return call(Width<16>{});
             case 24:
                 return call(Width<24>{});
-            case 32:
-                return call(Width<32>{});
-            case 48:
-                return call(Width<48>{});
             default:
-                return call(Width<64>{});
+                return call(Width<32>{});
         }
     }
 };

@@ -1,0 +1,64 @@
+// The ring of stages between the producer and the consumers of the grouped kernel (grouped.cuh),
+// and how a consumer warp reads its weights there.
+#pragma once
+
+#include "libmoe/cuda/device/fragment.cuh"
+#include "libmoe/cuda/device/mbarrier.cuh"
+#include "libmoe/cuda/experts/grouped_epilogue.cuh"
+#include "libmoe/cuda/experts/grouped_shape.cuh"
+
+namespace moe::cuda {
+
+// Position in the ring, the same walk for producer and consumers.
+template <PackedType type, class Shape>
+struct Ring {
+    using Stages = moe::cuda::Stages<type, Shape>;
+    uint32_t base;
+    uint32_t barriers;  // full of every stage, then empty
+    uint32_t stage = 0;
+    uint32_t phase = 0;
+
+    __device__ uint32_t data() const { return base + stage * Stages::bytes; }
+    __device__ uint32_t full() const { return barriers + 8 * stage; }
+    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
+    __device__ uint32_t empty() const { return full() + empty_offset(); }
+    __device__ void advance() {
+        if (++stage == Stages::count) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// A consumer warp's packed tile in the stages of a piece.
+template <class Fragment, class Shape>
+struct StagedTile {
+    static constexpr PackedType type = Fragment::type;
+    uint32_t lane;
+    int32_t width;
+    uint32_t per_stage;
+    uint32_t offset;
+
+    __device__ explicit StagedTile(const LaneWork& work)
+        : lane(work.lane),
+          width(Shape::width_of(work.piece.n_rows)),
+          per_stage(Stages<type, Shape>::blocks_of(width)),
+          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
+    }
+
+    // Block `block` of the matrix, the one `in_stage` of the stage at `data`.
+    __device__ __forceinline__ typename Fragment::Words load(uint32_t data, uint32_t in_stage,
+                                                             uint32_t block) const {
+        const uint32_t tile = data + offset;
+        if constexpr (type == PackedType::q4_k) {
+            const uint32_t super = tile + in_stage / 4 * 2304;
+            const uint32_t heads = per_stage < 4 ? tile + per_stage * 512 : super + 2048;
+            return Fragment::load(super + in_stage % 4 * 512, heads, lane, block % 4 * 2);
+        } else {
+            const uint32_t codes = tile + in_stage * block_bytes(type, 4);
+            return Fragment::load(codes, codes + block_code_bytes(type, 4), lane);
+        }
+    }
+};
+
+}  // namespace moe::cuda
