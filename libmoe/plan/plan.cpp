@@ -188,6 +188,7 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.is_shared_joint = placement.is_shared_joint;
     setup.x_type = plan.x_type;
     setup.router_input_type = plan.router_input_type;
+    setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
 }
@@ -305,6 +306,7 @@ void moe_plan::go_to_device() {
     cuda::upload(local_of_.data(), local_of.data(), bytes, nullptr);
     cuda::synchronize(nullptr);
     cuda.local_of = reinterpret_cast<const int32_t*>(local_of_.data());
+    cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
     cuda::prepare(cuda);
 }
 

@@ -137,7 +137,7 @@ TopKKernel top_k_kernel(int32_t n_experts) {
 void launch_top_k(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
                   const TokenCount& tokens, const SelectOutput& output) {
     if (tokens.n <= 0) return;
-    const bool few = tokens.n <= 2 * device.n_sms;
+    const bool few = tokens.n <= 4 * device.n_sms;
     const int32_t warps =
         few ? std::min(most_warps, (input.routing.n_experts_all + 31) / 32) : most_warps;
     const int32_t teams = few ? 1 : warps;
