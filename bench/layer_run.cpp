@@ -75,7 +75,7 @@ struct LayerRun::State {
     std::vector<DeviceBuffer> blocks;
     std::vector<NewWeights> sets;
     DeviceBuffer x, out, ids, weights;
-    int64_t max_tokens;
+    int64_t x_rows = 0;
     uint64_t expert_bytes = 0;  // of one routed expert
     uint64_t other_bytes = 0;   // router and shared expert
 };
@@ -86,7 +86,6 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
     State& s = *state_;
     s.model = &model;
     s.mode = mode;
-    s.max_tokens = max_tokens;
     const moe_layer_desc layer = layer_of(model, mode);
     const Formats formats = formats_of(model, format, mode);
     moe_plan_desc desc{};
@@ -124,12 +123,41 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
     moe_workspace* workspace = nullptr;
     check(moe_workspace_create(nullptr, &room, &workspace));
     s.workspace.reset(workspace);
-    s.x = DeviceBuffer(max_tokens * layer.hidden * 2);
+    s.x_rows = std::max<int64_t>(max_tokens, 24 * 512);
+    s.x = DeviceBuffer(s.x_rows * layer.hidden * 2);
     s.out = DeviceBuffer(max_tokens * layer.hidden * 2);
-    fill_bf16(s.x.data(), max_tokens * layer.hidden, 7);
+    fill_bf16(s.x.data(), s.x_rows * layer.hidden, 7);
 }
 
 LayerRun::~LayerRun() = default;
+
+// Every call has tokens of its own, so that a computed routing reaches other experts.
+const void* LayerRun::x_of(int call, int64_t n_tokens) const {
+    const int64_t first = call * n_tokens % (state_->x_rows - n_tokens + 1);
+    return static_cast<const std::byte*>(state_->x.data()) + first * state_->model->hidden * 2;
+}
+
+// How many experts the router's own choice reaches.
+double LayerRun::distinct_of_router(int64_t n_tokens, int n_calls) {
+    State& s = *state_;
+    const int64_t n_slots = n_tokens * s.model->top_k;
+    const DeviceBuffer out_ids(n_slots * 4);
+    std::vector<int32_t> ids(n_slots);
+    double distinct = 0;
+    for (int i = 0; i < n_calls; ++i) {
+        moe_forward_args args{};
+        args.struct_size = sizeof args;
+        args.n_tokens = n_tokens;
+        args.x = x_of(i, n_tokens);
+        args.out = s.out.data();
+        args.out_ids = static_cast<int32_t*>(out_ids.data());
+        check(moe_forward(s.plan.get(), s.sets[i % s.sets.size()].get(), s.workspace.get(), &args));
+        check_cuda(cudaMemcpy(ids.data(), out_ids.data(), ids.size() * 4, cudaMemcpyDeviceToHost),
+                   "out_ids");
+        distinct += count_distinct(ids, s.model->n_experts);
+    }
+    return distinct / n_calls;
+}
 
 Result LayerRun::run(const Case& what, const Limits& limits) {
     State& s = *state_;
@@ -145,6 +173,8 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
         ids.insert(ids.end(), one.begin(), one.end());
     }
     distinct /= n_calls;
+    const bool computed = what.mode == Mode::layer && what.zipf == 0;
+    if (computed) distinct = distinct_of_router(what.n_tokens, n_calls);
     s.ids = DeviceBuffer::of(ids);
     s.weights = DeviceBuffer(n_slots * 4);
     fill_f32(s.weights.data(), n_slots, 1.0f, 3);
@@ -153,7 +183,7 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
         moe_forward_args args{};
         args.struct_size = sizeof args;
         args.n_tokens = what.n_tokens;
-        args.x = s.x.data();
+        args.x = x_of(i, what.n_tokens);
         args.out = s.out.data();
         args.stream = stream;
         const bool given = what.mode == Mode::ids || what.zipf > 0;

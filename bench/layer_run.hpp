@@ -35,6 +35,9 @@ class LayerRun {
     Result run(const Case& what, const Limits& limits);
 
   private:
+    const void* x_of(int call, int64_t n_tokens) const;
+    double distinct_of_router(int64_t n_tokens, int n_calls);
+
     struct State;
     std::unique_ptr<State> state_;
 };

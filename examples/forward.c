@@ -10,8 +10,10 @@ static void check(moe_status status) {
 int main(int argc, char** argv) {
     enum { n_tokens = 4 };
     moe_layer_desc layer = {.struct_size = sizeof layer};
-    moe_plan_desc desc = {
-        .struct_size = sizeof desc, .x_type = MOE_TYPE_F32, .max_tokens = n_tokens};
+    moe_plan_desc desc = {.struct_size = sizeof desc,
+                          .device = MOE_DEVICE_CPU, /* x and out are host memory */
+                          .x_type = MOE_TYPE_F32,
+                          .max_tokens = n_tokens};
     moe_workspace_desc scratch = {.struct_size = sizeof scratch};
     moe_forward_args args = {.struct_size = sizeof args, .n_tokens = n_tokens};
     moe_checkpoint* checkpoint;

@@ -19,7 +19,7 @@ struct RunOptions {
     std::string input;       // .npy instead of random tokens
     std::string output;      // .npy
     std::string ids_output;  // .npy
-    std::string device = "auto";
+    std::string device = "cpu";
     int32_t threads = 0;
     std::string type = "f32";
     std::string kernel;
@@ -37,10 +37,29 @@ struct ExplainOptions {
     std::string format;
     bool json = false;
     std::string type = "f32";
-    std::string device = "auto";
+    std::string device = "cpu";
     std::string kernel;
     int32_t threads = 0;
     int64_t max_tokens = 1;
+};
+
+struct BenchOptions {
+    std::string checkpoint;
+    int32_t layer = -1;
+    std::string model;
+    bool reduced = false;
+    int32_t hidden = 0;  // sizes: 0 leaves the model's
+    int32_t intermediate = 0;
+    int32_t experts = 0;
+    int32_t top_k = 0;
+    std::string format;  // "": the model's released one, or bf16
+    int64_t tokens = 1;
+    std::string type = "bf16";
+    std::string kernel;
+    int32_t threads = 0;
+    int32_t repeat = 10;
+    uint64_t seed = 0;
+    bool json = false;
 };
 
 struct MakeModelOptions {
@@ -59,6 +78,7 @@ struct MakeModelOptions {
 int inspect(const InspectOptions& options);
 int run(const RunOptions& options);
 int explain(const ExplainOptions& options);
+int bench(const BenchOptions& options);
 int make_model(const MakeModelOptions& options);
 int list_formats();
 int list_devices();

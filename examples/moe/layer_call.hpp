@@ -13,7 +13,7 @@
 namespace moe::cli {
 
 struct PlanChoice {
-    moe_device_kind device = MOE_DEVICE_AUTO;
+    moe_device_kind device = MOE_DEVICE_CPU;
     moe_type x_type = MOE_TYPE_F32;
     moe_type out_type = MOE_TYPE_NONE;           // NONE: x_type
     moe_type intermediate_type = MOE_TYPE_NONE;  // NONE: the library's default

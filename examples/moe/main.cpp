@@ -47,7 +47,8 @@ void add_run(CLI::App& app, Action& action) {
     command->add_option("--output", options->output, "Write the result as .npy, float32");
     command->add_option("--ids-output", options->ids_output,
                         "Write the experts chosen as .npy, int32");
-    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--device", options->device,
+                        "cpu (default); tokens are in host memory, so a plan for cuda is refused");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
@@ -74,13 +75,46 @@ void add_explain(CLI::App& app, Action& action) {
     command->add_option("--format", options->format, "Format of that model's matrices");
     command->add_flag("--json", options->json, "As JSON, for programs");
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
-    command->add_option("--device", options->device, "auto, cpu or cuda");
+    command->add_option("--device", options->device,
+                        "cpu (default), cuda, or auto: the library's choice. Nothing is run");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--max-tokens", options->max_tokens, "Largest number of tokens of a call");
     command->callback([&action, options] { action = [options] { return explain(*options); }; });
+}
+
+void add_bench(CLI::App& app, Action& action) {
+    CLI::App* command = add(
+        app, "bench",
+        "Time one layer on the CPU, of a checkpoint or of random weights. Every call has the same "
+        "tokens: what fits the processor's cache is read from there.",
+        "  moe bench Qwen3-30B-A3B/ --layer 0 --tokens 1\n"
+        "  moe bench --model qwen3-30b-a3b --format nvfp4 --tokens 8 --json\n"
+        "  moe bench --hidden 2048 --intermediate 768 --experts 128 --top-k 8 --format kbit4");
+    auto options = std::make_shared<BenchOptions>();
+    command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
+    command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names");
+    command->add_option("--model", options->model,
+                        "Random weights of a model of `moe make-model --list`");
+    command->add_flag("--reduced", options->reduced, "Sizes of about an eighth");
+    command->add_option("--hidden", options->hidden, "Sizes by hand, or instead of the model's")
+        ->check(CLI::PositiveNumber);
+    command->add_option("--intermediate", options->intermediate)->check(CLI::PositiveNumber);
+    command->add_option("--experts", options->experts)->check(CLI::PositiveNumber);
+    command->add_option("--top-k", options->top_k)->check(CLI::PositiveNumber);
+    command->add_option("--format", options->format, "Format of the matrices: one of moe formats");
+    command->add_option("--tokens", options->tokens, "Tokens of a call");
+    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+    command->add_option("--kernel", options->kernel,
+                        "Force or forbid kernels: name, +name, -name, by commas");
+    command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--repeat", options->repeat, "Calls to time, after one that is not");
+    command->add_option("--seed", options->seed, "Of weights and tokens");
+    command->add_flag("--json", options->json, "As JSON, for programs");
+    command->callback([&action, options] { action = [options] { return bench(*options); }; });
 }
 
 void add_make_model(CLI::App& app, Action& action) {
@@ -122,6 +156,7 @@ int parse_and_act(int argc, char** argv) {
     add_inspect(app, action);
     add_run(app, action);
     add_explain(app, action);
+    add_bench(app, action);
     add_make_model(app, action);
     add_list(app, action, "formats", "List the weight formats of this build.", list_formats);
     add_list(app, action, "devices", "List the devices that can be used.", list_devices);

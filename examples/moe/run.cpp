@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "gaussian.hpp"
 #include "layer_call.hpp"
+#include "measure.hpp"
 #include "npy.hpp"
 #include "text.hpp"
 
@@ -45,34 +46,6 @@ void check_usage(const RunOptions& options) {
         throw UsageFailure("--io must be mmap or read");
 }
 
-bool is_routed(size_t role) {
-    return (role >= MOE_ROLE_GATE && role <= MOE_ROLE_GATE_UP_BIAS) ||
-           role == MOE_ROLE_EXPERT_SCALE;
-}
-
-int64_t experts_hit(const CallResult& result) {
-    return std::count_if(result.counts.begin(), result.counts.end(),
-                         [](int64_t n) { return n > 0; });
-}
-
-// Bytes of weights that the call had to read: the experts hit, and everything that is not an
-// expert.
-uint64_t touched_bytes(const moe_memory_report& report, int64_t n_hit) {
-    uint64_t routed = 0;
-    uint64_t rest = 0;
-    for (size_t role = 0; role < MOE_ROLE_COUNT; ++role) {
-        (is_routed(role) ? routed : rest) += report.role_bytes[role];
-    }
-    const uint64_t one_expert = report.n_local_experts > 0 ? routed / report.n_local_experts : 0;
-    return one_expert * static_cast<uint64_t>(n_hit) + rest;
-}
-
-double median(std::vector<double> values) {
-    if (values.empty()) return 0.0;
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-}
-
 void print_device(const moe_plan* plan) {
     moe_device_kind kind = MOE_DEVICE_AUTO;
     int32_t index = 0;
@@ -83,23 +56,14 @@ void print_device(const moe_plan* plan) {
 }
 
 void print_kernels(const moe_plan* plan, int64_t n_tokens) {
-    constexpr std::pair<moe_stage, const char*> stages[] = {{MOE_STAGE_ROUTE, "route"},
-                                                            {MOE_STAGE_DISPATCH, "dispatch"},
-                                                            {MOE_STAGE_EXPERTS, "experts"},
-                                                            {MOE_STAGE_COMBINE, "combine"},
-                                                            {MOE_STAGE_FINISH, "finish"}};
     std::string words;
-    for (const auto& [stage, stage_name] : stages) {
-        const char* kernel = nullptr;
-        if (moe_plan_kernel(plan, stage, n_tokens, &kernel) != MOE_OK || !kernel) continue;
-        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", stage_name, kernel);
-    }
+    for (const auto& [stage, kernel] : kernels_of(plan, n_tokens))
+        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", stage, kernel);
     fmt::print("kernels  {}\n", words);
 }
 
 moe_memory_report print_weights(const moe_weights* weights, double seconds) {
-    auto report = sized<moe_memory_report>();
-    check(moe_weights_memory(weights, &report));
+    const moe_memory_report report = memory_of(weights);
     const bool borrowed = report.borrowed_bytes > 0;
     fmt::print(
         "weights  {} {}, loaded in {}\n",

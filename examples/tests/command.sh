@@ -10,10 +10,11 @@ expect_text nvfp4 "$moe" formats
 expect_text "cpu 0" "$moe" devices
 expect_text version= "$moe" version
 expect_text "Example" "$moe" --help
-for command in inspect run explain make-model formats devices version; do
+for command in inspect run explain bench make-model formats devices version; do
     expect_text "Example" "$moe" "$command" --help
 done
 expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4
+expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4 --device auto
 
 echo "== the same seed makes the same files"
 "$moe" make-model qwen3-30b-a3b "$folder/again" --reduced --shards 3 --seed 1 --threads 1
@@ -46,6 +47,27 @@ PYTHON
 "$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --output "$folder/z2.npy" --io read --threads 1
 cmp "$folder/z.npy" "$folder/z2.npy"
 if cmp -s "$folder/y.npy" "$folder/z.npy"; then fail "the input came back as the output"; fi
+
+echo "== times"
+"$moe" bench --hidden 256 --intermediate 128 --experts 16 --top-k 4 --repeat 3 --json >"$folder/bench.json"
+python3 - "$folder/bench.json" <<'PYTHON'
+import json, sys
+
+bench = json.load(open(sys.argv[1]))
+assert bench["experts_hit"] == 4 and bench["n_tokens"] == 1 and bench["format"] == "bf16", bench
+assert bench["weight_bytes"] == 2 * (4 * 3 * 256 * 128 + 16 * 256), bench
+assert 0 < bench["us_lowest"] <= bench["us"], bench
+rate = bench["weight_bytes"] / bench["us"] / 1e3
+assert abs(bench["gb_per_s"] - rate) < 1e-3 * rate, bench
+assert list(bench["kernels"]) == ["route", "dispatch", "experts", "combine", "finish"], bench
+PYTHON
+for format in $("$moe" formats | awk 'NR > 2 { print $1 }'); do
+    expect_text "top-8, $format; 3 tokens" "$moe" bench --model qwen3-next-80b-a3b --reduced --top-k 8 --hidden 256 \
+        --intermediate 256 --format "$format" --tokens 3 --repeat 1
+done
+expect_text "of 16 experts" "$moe" bench "$qwen" --layer 0 --repeat 1
+expect_text "of 32 experts" "$moe" bench --model gpt-oss-120b --reduced --experts 32 --repeat 1
+expect_text "cpu_any_f32_experts_ref" "$moe" bench --model deepseek-v3 --reduced --kernel cpu_any_f32_experts_ref --repeat 1
 
 echo "== wrong arrays"
 head -c 200 "$folder/y.npy" >"$folder/short.npy"
@@ -83,4 +105,9 @@ expect_failure 2 "--device" "$moe" run "$qwen" --layer 0 --device tpu
 expect_failure 2 "--io" "$moe" run "$qwen" --layer 0 --io tape
 expect_failure 2 "--format" "$moe" make-model qwen3-30b-a3b "$folder/f" --format int3
 expect_failure 2 "--model" "$moe" explain
+expect_failure 2 "--top-k" "$moe" bench --hidden 256 --intermediate 128 --experts 16
+expect_failure 2 "its own sizes" "$moe" bench "$qwen" --layer 0 --hidden 64
+expect_failure 1 "hidden is 100" "$moe" bench --hidden 100 --intermediate 128 --experts 16 --top-k 4
+expect_failure 2 "--repeat" "$moe" bench "$qwen" --layer 0 --repeat 0
+expect_failure 1 "" "$moe" run "$qwen" --layer 0 --device cuda
 expect_failure 1 "no-such-kernel" "$moe" run "$qwen" --layer 0 --kernel no-such-kernel

@@ -256,7 +256,8 @@ typedef enum moe_activation MOE_ENUM_BASE {
 } moe_activation;
 
 typedef enum moe_device_kind MOE_ENUM_BASE {
-    MOE_DEVICE_AUTO = 0, /* CUDA when it is there and can run the layer, else CPU; moe_plan_device says which and why */
+    MOE_DEVICE_AUTO = 0, /* CUDA when it is there and the description is one for it, else CPU; moe_plan_device says which and
+                            why. Activations are memory of that device: a program that has them in host memory asks for CPU */
     MOE_DEVICE_CPU = 1,
     MOE_DEVICE_CUDA = 2, /* asked for and absent: MOE_ERROR_NOT_BUILT or MOE_ERROR_NO_DEVICE, never the CPU */
     MOE_DEVICE_FORCE_INT32 = 0x7FFFFFFF
@@ -287,7 +288,8 @@ typedef struct moe_runtime moe_runtime;
 
 /* Memory by space. Every byte that libmoe keeps in a handle comes from here. What the C++ runtime takes by itself
  * does not: exception objects while an error travels, thread stacks, the transient buffers of JSON, sorting and path
- * handling while a checkpoint is opened, and the text of moe_plan_explain while it is built. Both functions may be called from any thread. */
+ * handling while a checkpoint is opened, and the text of moe_plan_explain while it is built; nor does what the CUDA runtime
+ * keeps for a context and its kernels. Both functions may be called from any thread. */
 typedef struct moe_allocator {
     uint32_t struct_size;
     uint32_t reserved;
@@ -354,7 +356,7 @@ typedef struct moe_device_info {
 } moe_device_info;
 
 /* Number of devices of a kind. CPU: 1. CUDA: MOE_ERROR_NOT_BUILT without the backend, MOE_ERROR_NO_DEVICE with the
- * driver's text without a device. The only calls besides a CUDA plan that touch the driver. */
+ * driver's text without a device. A plan that asks for CPU, and what is made for it, never touches the driver. */
 MOE_API moe_status MOE_CALL moe_device_count(moe_device_kind kind, int32_t *out_count) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_device_get_info(moe_device_kind kind, int32_t index,
                                                 moe_device_info *out_info) MOE_NOEXCEPT;
@@ -565,7 +567,7 @@ typedef struct moe_tensor {
     int32_t expert;              /* global id, or MOE_ALL_EXPERTS for a stack; ignored for roles without experts */
     moe_orientation orientation;
     moe_gate_up_order gate_up_order; /* required for the GATE_UP roles */
-    moe_space space;             /* where every pointer below points */
+    moe_space space;             /* where data, scales and their like point; DEVICE for CUDA plans only, and fetched from there */
     const moe_format *format;    /* required */
     int64_t n_experts;           /* of a stack; the stack holds global experts 0 .. n_experts - 1 */
     int64_t rows;                /* required; of one expert */
@@ -625,28 +627,31 @@ typedef struct moe_slice {
 } moe_slice;
 
 typedef enum moe_residency MOE_ENUM_BASE {
-    MOE_RESIDENCY_AUTO = 0,
-    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout; not in this version: MOE_ERROR_UNSUPPORTED */
+    MOE_RESIDENCY_AUTO = 0,   /* PACKED on CUDA, SOURCE on the CPU: in this version a device has one of them, and the other is
+                                 MOE_ERROR_UNSUPPORTED */
+    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md) */
     MOE_RESIDENCY_SOURCE = 2, /* in the format and layout of the tensors given, read in place or copied */
     MOE_RESIDENCY_FORCE_INT32 = 0x7FFFFFFF
 } moe_residency;
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
     MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* activations stay in their types */
-    MOE_ACTIVATION_QUANTIZATION_FP8 = 1,
+    MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* this and the next: not in this version, MOE_ERROR_UNSUPPORTED */
     MOE_ACTIVATION_QUANTIZATION_INT8 = 2,
     MOE_ACTIVATION_QUANTIZATION_FORCE_INT32 = 0x7FFFFFFF
 } moe_activation_quantization;
 
 typedef struct moe_plan_desc {
     uint32_t struct_size;
-    moe_device_kind device;
-    int32_t device_index;
+    moe_device_kind device;     /* 0: AUTO */
+    int32_t device_index;       /* of CUDA; the CPU is 0 */
     moe_type x_type;            /* required: F32, F16 or BF16 */
     moe_type router_input_type; /* of the separate router input; 0: x_type */
     moe_type out_type;          /* F32, F16 or BF16; 0: x_type */
-    moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference);
-                                   0: F32 for F32 x, else BF16 */
+    moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference, CPU
+                                   only); 0: F32 for F32 x, else BF16. On CUDA it also decides how products are made: F32, like
+                                   F32 x or weights, in float32; else from 16-bit operands, float16 where x, weights and this
+                                   type allow and bfloat16 elsewhere. Sums are float32 in every case */
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */
@@ -667,10 +672,13 @@ typedef struct moe_plan_desc {
     const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
                                    forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
                                    a name that is no candidate MOE_ERROR_INVALID_ARGUMENT */
-    const char *tuning_path;    /* measured tuning table; not in this version */
+    const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
 } moe_plan_desc;
 
-/* Validates, chooses, and keeps what it needs: nothing of desc is referred to afterwards. The plan keeps runtime alive. */
+/* Validates, chooses, and keeps what it needs: nothing of desc is referred to afterwards. The plan keeps runtime alive. A CUDA
+ * plan loads its kernels now, and keeps a table of experts in device memory.
+ * CUDA: this and every other call runs in the context that is current on the calling thread, which must be one of the plan's
+ * device, and in the device's primary context where none is. What was current stays current. */
 MOE_API moe_status MOE_CALL moe_plan_create(moe_runtime *runtime, const moe_plan_desc *desc,
                                             moe_plan **out_plan) MOE_NOEXCEPT;
 MOE_API void MOE_CALL moe_plan_destroy(moe_plan *plan) MOE_NOEXCEPT;
@@ -691,8 +699,8 @@ typedef struct moe_workspace_need {
     uint32_t struct_size;
     uint32_t reserved;
     uint64_t device_bytes; /* 0 for a CPU plan */
-    uint64_t host_bytes;
-    uint64_t alignment;    /* of both */
+    uint64_t host_bytes;   /* 0 for a CUDA plan */
+    uint64_t alignment;    /* of either */
 } moe_workspace_need;
 
 /* Scratch that calls with up to n_tokens tokens need; monotone in n_tokens, at most as of max_tokens. */
@@ -746,7 +754,7 @@ typedef struct moe_weights_desc {
     moe_ownership ownership;
     const moe_tensor *const *tensors; /* [n_tensors], any order; each role and expert of the slice once */
     uint32_t n_tensors;
-    moe_space memory_space;    /* CALLER: space of memory */
+    moe_space memory_space;    /* CALLER: space of memory, HOST for a CPU plan and DEVICE for a CUDA plan */
     void *memory;              /* CALLER: at least moe_weights_size bytes, 64-byte aligned, on a device 128 */
     uint64_t memory_bytes;
     void *stream;              /* device weights: copies are ordered on it; the call returns when they are done */
@@ -763,9 +771,9 @@ MOE_API moe_status MOE_CALL moe_weights_load(const moe_plan *plan, const moe_wei
                                              moe_weights **out_weights) MOE_NOEXCEPT;
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
 
-/* Replaces the tensors of one expert (or of one role without experts) in COPY or CALLER weights. stream-ordered on a
- * device; on the CPU no forward may be running on these weights. BORROW: the matrices are borrowed from now on from
- * where the tensor lies. */
+/* Replaces the tensors of one expert (or of one role without experts) in COPY or CALLER weights. On a device ordered on stream,
+ * and done when the call returns; on the CPU no forward may be running on these weights. BORROW: the matrices are borrowed from
+ * now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
@@ -783,7 +791,7 @@ typedef struct moe_memory_report {
 
 MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_memory_report *out_report) MOE_NOEXCEPT;
 
-/* Packed file, and back by mmap. Not in this version: MOE_ERROR_UNSUPPORTED. */
+/* Packed weights to a file, and back by mmap. Not in this version: MOE_ERROR_UNSUPPORTED. */
 MOE_API moe_status MOE_CALL moe_weights_save(const moe_weights *weights, const char *path) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_weights_open(const moe_plan *plan, const char *path, moe_weights **out_weights) MOE_NOEXCEPT;
 
@@ -800,11 +808,11 @@ typedef struct moe_workspace_desc {
     int32_t device_index;
     uint32_t reserved;
     const moe_plan *plan;     /* sizes left 0 below are what this plan needs at its max_tokens; may be NULL */
-    uint64_t device_bytes;
+    uint64_t device_bytes;    /* of a CUDA workspace, whose scratch is device memory; 0 for the CPU */
     void *device_memory;      /* NULL: from the allocator. Given: stays the caller's, aligned as moe_workspace_need says */
-    uint64_t host_bytes;
+    uint64_t host_bytes;      /* likewise of a CPU workspace; not used on CUDA */
     void *host_memory;
-    void *stream;
+    void *stream;             /* passed to the allocator */
 } moe_workspace_desc;
 
 MOE_API moe_status MOE_CALL moe_workspace_create(moe_runtime *runtime, const moe_workspace_desc *desc,
@@ -831,9 +839,12 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
 /* ------------------------------------------------------------------------------------------------------------
  * 9  Forward, and its stages
  *
- * Activation pointers are of the plan's device (CPU: host memory) and need no more than the alignment of their type.
+ * Every pointer inside the args is memory of the plan's device (CPU: host memory), the small ones too: ids, expert_map,
+ * n_tokens_device, counts. They need no more than the alignment of their type. A CPU plan's call returns when it is done, a CUDA
+ * plan's when its work is on the stream (NULL: the default stream).
  * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x. T = 0 does nothing. Same device,
- * same plan, same input: the same bits, whatever the number of threads. A token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
+ * same plan, same input: the same bits, whatever the number of threads. A token whose slots are all skipped gives zero, or adds
+ * nothing. Duplicate ids add up.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
@@ -860,7 +871,7 @@ typedef struct moe_forward_args {
     const int32_t *n_tokens_device; /* NULL, or the true T <= n_tokens, read when the call runs */
     const void *x;                /* [T, H] of the plan's x_type; required unless T is 0 */
     int64_t x_row_stride;
-    const void *x_scales;         /* of fp8 x; not in this version */
+    const void *x_scales;         /* of fp8 x; not in this version: MOE_ERROR_UNSUPPORTED */
     int64_t x_scale_row_stride;
     const void *router_input;     /* [T, H] of router_input_type; NULL: x */
     int64_t router_input_row_stride;
@@ -898,7 +909,8 @@ MOE_API moe_status MOE_CALL moe_forward(const moe_plan *plan, const moe_weights 
 /* The same, entered by n_threads threads of the caller with equal arguments but for thread_index in [0, n_threads): they share
  * the work, meet at barriers in the workspace, and all return the same status. n_threads may be more or less than the
  * runtime's; threads beyond the runtime's number only wait. A workspace that
- * another call uses at the same time is not noticed here (no MOE_ERROR_BUSY). CPU plans only. The library makes no thread. */
+ * another call uses at the same time is not noticed here (no MOE_ERROR_BUSY). CPU plans only, else MOE_ERROR_UNSUPPORTED. The
+ * library makes no thread. */
 MOE_API moe_status MOE_CALL moe_forward_spmd(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                              const moe_forward_args *args, int32_t thread_index,
                                              int32_t n_threads) MOE_NOEXCEPT;
@@ -1133,9 +1145,9 @@ MOE_API moe_status MOE_CALL moe_checkpoint_tensor(const moe_checkpoint *checkpoi
 typedef struct moe_load_options {
     uint32_t struct_size;
     moe_ownership ownership;  /* BORROW needs MOE_IO_MMAP */
-    void *memory;             /* CALLER */
+    void *memory;             /* CALLER: as in moe_weights_desc, host memory for a CPU plan, device memory for a CUDA plan */
     uint64_t memory_bytes;
-    void *stream;
+    void *stream;             /* as in moe_weights_desc */
     moe_progress_fn progress;
     void *progress_user_data;
 } moe_load_options;

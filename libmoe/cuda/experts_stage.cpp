@@ -144,6 +144,7 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     for (int64_t first = 0; first < n_rows; first += room) {
         const auto n = static_cast<int32_t>(std::min(room, n_rows - first));
         Pipeline p(call, scratch, {(n + k - 1) / k, nullptr, 0});
+        if (args.stop_before_activation) p.prepare_pre_activation();
         take_caller_rows(p, call, args, {true, first, n});
         const SlotResults results =
             run_listed(p, call, args,
@@ -202,6 +203,7 @@ void experts(const Call& call, const moe_experts_args& args) {
     for_each_chunk(
         call, args.n_tokens, args.n_tokens_device,
         [&](Pipeline& p, int64_t first) {
+            if (args.stop_before_activation) p.prepare_pre_activation();
             if (args.in_layout == MOE_IN_TOKENS)
                 experts_chunk_of_tokens(p, call, args, first);
             else

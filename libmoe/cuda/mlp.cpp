@@ -7,11 +7,16 @@
 namespace moe::cuda {
 namespace {
 
+// float16 rows meet weights as float16, whose range is theirs: 65,504 down to 2^-24.
+moe_type operand_for(const Product& product) {
+    return product.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
+}
+
 void run_product(const Launch& launch, Family family, const Product& product) {
     if (family == Family::exact)
         run_exact(launch.device, product, launch.stream);
     else
-        run_generic(launch.device, product, operand_type(family), launch.stream);
+        run_generic(launch.device, product, operand_for(product), launch.stream);
 }
 
 Product make_product(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
@@ -63,12 +68,11 @@ void set_bias(Product& product, const Mlp& mlp) {
 }
 
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
-    const moe_type type = operand_type(family);
     Product down = make_product(*mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
-    down.in = dense_rows(mlp.h, type, mlp.features);
-    down.out = dense_rows(mlp.y, type, mlp.width);
+    down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
+    down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
     run_product(launch, family, down);
 }
 
@@ -114,8 +118,8 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = mlp.h;
-    down.out = mlp.y;
-    down.out_type = MOE_TYPE_BF16;
+    down.out = static_cast<std::byte*>(mlp.y);
+    down.out_type = mlp.y_type;
     down.out_stride = mlp.width;
     run_grouped(launch.device, down, launch.stream);
 }

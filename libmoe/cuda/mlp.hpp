@@ -44,7 +44,8 @@ struct Mlp {
     std::byte* blocks;            // token blocks of the input; may share memory with y
     std::byte* h;
     float* pre;                   // [rows][2 features]; null: gate, up and activation are one kernel
-    std::byte* y;                 // [row capacity][width] of operand_type(family)
+    void* y;                      // [row capacity][width] of y_type
+    moe_type y_type;              // F32 or BF16
 };
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp);
 

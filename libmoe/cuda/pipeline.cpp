@@ -113,6 +113,12 @@ void Pipeline::list_tokens() {
     tokens_listed_ = true;
 }
 
+moe_type Pipeline::latent_type() const {
+    return setup_.x_type == MOE_TYPE_F16 && dense_family_ != Family::exact
+               ? MOE_TYPE_F16
+               : operand_type(dense_family_);
+}
+
 // Rows of tokens, or of slots that have a row of their own.
 void Pipeline::project_latent(const ExpertInput& input) {
     const TokenCount slots{n_slots_, nullptr, 0};
@@ -123,7 +129,7 @@ void Pipeline::project_latent(const ExpertInput& input) {
     projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
     projection.in = rows_of(input.rows);
     projection.in.index = input.by_source ? b_.source : nullptr;
-    projection.out = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+    projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     projection.blocks = b_.token_blocks;
     projection.rows = b_.token_rows;
     run_projection(launch_, dense_family_, projection);
@@ -133,7 +139,7 @@ DeviceRows Pipeline::expert_rows(const ExpertInput& input) {
     const bool projected = layer().latent && !input.is_latent;
     DeviceRows rows = rows_of(input.rows);
     if (projected)
-        rows = {b_.latent, operand_type(dense_family_), layer().latent, nullptr, 1};
+        rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
     rows.divisor = input.by_source ? 1 : layer().top_k;
     return rows;
@@ -160,6 +166,7 @@ Mlp Pipeline::expert_mlp(const ExpertInput& input) {
     mlp.h = b_.h;
     mlp.pre = b_.pre_activation;
     mlp.y = b_.wide;
+    mlp.y_type = y_type();
     return mlp;
 }
 
@@ -168,10 +175,13 @@ void Pipeline::run_experts(const ExpertInput& input) {
     run_mlp(launch_, family_, expert_mlp(input));
 }
 
+void Pipeline::prepare_pre_activation() {
+    if (family_ == Family::grouped) family_ = Family::generic_bf16;
+}
+
 void Pipeline::run_pre_activation(const ExpertInput& input, float* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
-    const Family family = family_ == Family::grouped ? Family::generic_bf16 : family_;
-    cuda::run_pre_activation(launch_, family, expert_mlp(input), out);
+    cuda::run_pre_activation(launch_, family_, expert_mlp(input), out);
 }
 
 Mlp Pipeline::shared_mlp(const Activations& x) const {
@@ -191,12 +201,42 @@ Mlp Pipeline::shared_mlp(const Activations& x) const {
     mlp.h = b_.shared_h;
     mlp.pre = b_.shared_pre;
     mlp.y = b_.shared_y;
+    mlp.y_type = MOE_TYPE_F32;
     return mlp;
 }
 
+bool Pipeline::shared_takes_one_token(const Activations& x) const {
+    return setup_.finish.one_token && tokens_.n == 1 && !tokens_.n_device &&
+           reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+// The shared expert is the only expert of a layer of its own.
+void Pipeline::run_shared_of_one_token(const Activations& x) {
+    const auto& matrices = weights_.matrices;
+    OneToken one{};
+    one.gate_up = matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE
+                                                           : MOE_ROLE_SHARED_UP];
+    one.down = matrices[MOE_ROLE_SHARED_DOWN];
+    one.activation = layer().shared_activation;
+    one.n_slots = one.n_ids = one.n_ids_all = one.n_local = 1;
+    one.ids = setup_.constants.zero;
+    one.weights = setup_.constants.one;
+    one.faults = faults_;
+    one.x = x.data;
+    one.x_type = x.type;
+    one.h = b_.shared_h;
+    one.out = b_.shared_y;
+    one.out_type = MOE_TYPE_F32;
+    run_one_token(launch_.device, one, stream());
+}
+
 void Pipeline::run_shared(const Activations& x) {
-    list_tokens();
-    run_mlp(launch_, dense_family_, shared_mlp(x));
+    if (shared_takes_one_token(x)) {
+        run_shared_of_one_token(x);
+    } else {
+        list_tokens();
+        run_mlp(launch_, dense_family_, shared_mlp(x));
+    }
     if (!layer().has_shared_expert_gate) return;
     run_dot_rows(x.data, x.type, x.stride, vector(MOE_ROLE_SHARED_EXPERT_GATE), layer().hidden,
                  tokens_, b_.shared_gate, stream());
@@ -237,7 +277,7 @@ void Pipeline::add_shared(CombineInput& input, uint32_t parts) const {
     if (parts & MOE_FINISH_COMBINE) input.scale = layer().combine_scale;
     if (!layer().shared_intermediate || !(parts & MOE_FINISH_SHARED)) return;
     input.shared = b_.shared_y;
-    input.shared_type = operand_type(dense_family_);
+    input.shared_type = MOE_TYPE_F32;
     input.shared_stride = layer().hidden;
     input.shared_gate = layer().has_shared_expert_gate ? b_.shared_gate : nullptr;
     input.shared_scale = layer().shared_scale;
@@ -251,16 +291,17 @@ void Pipeline::store_latent_sum(const Sum& sum, const CombineOutput& out) {
     last.width = layer().hidden;
     if (sum.parts & MOE_FINISH_LATENT) {
         const int64_t latent = layer().latent;
-        run_combine(launch_.device, combine_input(sum), tokens_,
-                    {b_.routed, MOE_TYPE_F32, latent, false}, stream());
+        const moe_type type = latent_type() == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_F32;
+        run_combine(launch_.device, combine_input(sum), tokens_, {b_.routed, type, latent, false},
+                    stream());
         if (layer().has_latent_norm)
-            run_norm({b_.routed, MOE_TYPE_F32, latent, vector(MOE_ROLE_LATENT_NORM),
+            run_norm({b_.routed, type, latent, vector(MOE_ROLE_LATENT_NORM),
                       layer().latent_norm_eps, 1.0f, true, layer().latent},
-                     tokens_, b_.routed, MOE_TYPE_F32, latent, stream());
+                     tokens_, b_.routed, type, latent, stream());
         list_tokens();
         Projection projection{};
         projection.matrix = weights_.matrices[MOE_ROLE_LATENT_OUT];
-        projection.in = {b_.routed, MOE_TYPE_F32, latent, nullptr, 1};
+        projection.in = {b_.routed, type, latent, nullptr, 1};
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
         projection.blocks = b_.token_blocks;
         projection.rows = b_.token_rows;

@@ -69,6 +69,8 @@ class Pipeline {
     };
     // y of every sorted row.
     void run_experts(const ExpertInput& input);
+    // Before the sort of a chunk that stops before the activation: takes a family that can.
+    void prepare_pre_activation();
     // Gate and up of every sorted row before the activation, to `out` in float32.
     void run_pre_activation(const ExpertInput& input, float* out);
 
@@ -83,7 +85,7 @@ class Pipeline {
     void store_sum(const Sum& sum, const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
-    moe_type y_type() const { return operand_type(family_); }
+    moe_type y_type() const { return cuda::y_type(setup_, family_, n_slots_); }
     const TokenCount& tokens() const { return tokens_; }
     cudaStream_t stream() const { return launch_.stream; }
 
@@ -94,10 +96,14 @@ class Pipeline {
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const Activations& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
+    // Of what goes into and comes out of the latent width: no narrower than x.
+    moe_type latent_type() const;
     void list_tokens();
     void project_latent(const ExpertInput& input);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
     void run_shared(const Activations& x);
+    bool shared_takes_one_token(const Activations& x) const;
+    void run_shared_of_one_token(const Activations& x);
     CombineInput combine_input(const Sum& sum) const;
     void add_shared(CombineInput& input, uint32_t parts) const;
 

@@ -21,9 +21,26 @@ int64_t operand_bytes(const Families& families) {
                     element_size(operand_type(families.many)));
 }
 
+// Elements of y up to which it is float32 whatever the family.
+constexpr int64_t largest_f32_y = int64_t{1} << 25;
+
+// Bytes that token blocks of the input, and later y, need; monotone in the number of slots.
+int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t rows) {
+    const Families& families = setup.experts;
+    const int64_t width = setup.layer->expert_width();
+    const int64_t blocks = rows * width * operand_bytes(families);
+    const bool f32 = y_type(setup, families.few, n_slots) == MOE_TYPE_F32 ||
+                     y_type(setup, families.many, n_slots) == MOE_TYPE_F32;
+    const int64_t padding = rows - n_slots;
+    const int64_t f32_rows = f32 ? rows : largest_f32_y / width + padding;
+    return std::max(blocks, std::min(rows, f32_rows) * width * 4);
+}
+
+// Rows that stop before the activation are generic work whatever the family.
 int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_experts) {
-    return std::max(most_tiles(tiles_of(families.few), n_slots, n_experts),
-                    most_tiles(tiles_of(families.many), n_slots, n_experts));
+    return std::max({most_tiles(tiles_of(families.few), n_slots, n_experts),
+                     most_tiles(tiles_of(families.many), n_slots, n_experts),
+                     most_tiles(generic_tiles, n_slots, n_experts)});
 }
 
 Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,
@@ -63,6 +80,12 @@ moe_type operand_type(Family family) {
         default:
             return MOE_TYPE_BF16;
     }
+}
+
+moe_type y_type(const Setup& setup, Family family, int64_t n_slots) {
+    const bool large = n_slots * setup.layer->expert_width() > largest_f32_y;
+    return family == Family::grouped && large && !setup.batch_invariant ? MOE_TYPE_BF16
+                                                                        : MOE_TYPE_F32;
 }
 
 int64_t element_size(moe_type type) {
@@ -106,8 +129,9 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     keys = arena.take<unsigned long long>(n_slots);
     source = arena.take<int32_t>(n_slots);
     in_row = arena.take<int32_t>(row_capacity);
-    wide_bytes = static_cast<uint64_t>(std::max(row_capacity * width * operand,
-                                                pre_activation_bytes(setup, 1)));
+    wide_bytes = static_cast<uint64_t>(
+        std::max(wide_bytes_of(setup, n_slots, row_capacity),
+                 pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
     h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_joint);
@@ -127,7 +151,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     token_blocks =
         arena.take<std::byte>(padded(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
     shared_h = arena.take<std::byte>(token_capacity * shared * finish_operand);
-    shared_y = arena.take<std::byte>(shared ? token_capacity * layer.hidden * finish_operand : 0);
+    shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;
     shared_gate = arena.take<float>(layer.has_shared_expert_gate ? n : 0);
     bytes = arena.used();

@@ -32,7 +32,7 @@ struct Scratch {
     float* projected;            // [chunk][hidden] = LATENT_OUT of it
     std::byte* token_blocks;     // input of a dense matrix as token blocks
     std::byte* shared_h;
-    std::byte* shared_y;         // [chunk][hidden]
+    float* shared_y;             // [chunk][hidden]
     float* shared_pre;           // [chunk][2 shared_intermediate], unfused plans
     float* shared_gate;          // [chunk]
     uint64_t bytes;
@@ -51,8 +51,11 @@ struct DispatchScratch {
     uint64_t bytes;
 };
 
-// Type in which a family keeps h, y and what else is 16 bits wide in it.
+// Type in which a family keeps h and what else feeds its products.
 moe_type operand_type(Family family);
+// Type of y for a number of slots: float32, so that a row is not rounded before it is summed; bfloat16
+// where the bytes would cost more than the products (never where bits may not depend on other tokens).
+moe_type y_type(const Setup& setup, Family family, int64_t n_slots);
 int64_t element_size(moe_type type);
 TileRule tiles_of(Family family);
 

@@ -25,11 +25,18 @@ struct Families {
     }
 };
 
+// What kernels read where a call has nothing of its own to point to.
+struct DeviceConstants {
+    const int32_t* zero = nullptr;
+    const float* one = nullptr;
+};
+
 struct Setup {
     DeviceFacts device;
     const Layer* layer = nullptr;
     const Slice* slice = nullptr;
     const int32_t* local_of = nullptr;  // slice->local_of on the device, the plan's
+    DeviceConstants constants;
     bool down_bias_in_finish = false;
     bool partial = false;
     bool unfused = false;

@@ -98,18 +98,12 @@ const Reason* in_16_bits(const Problem& problem) {
     return narrow ? nullptr : &reasons::weight_type;
 }
 
-// float16 operands where both x and the intermediate are float16; e8m0 scales exceed its range.
+// float16 operands where both x and the intermediate are float16.
 template <moe_stage stage>
 const Reason* in_f16(const Problem& problem) {
     if (problem.x_type != MOE_TYPE_F16) return &reasons::x_type;
     if (problem.intermediate_type != MOE_TYPE_F16) return &reasons::intermediate_type;
-    const auto fits = [](const moe_format& f) {
-        return f.type == MOE_TYPE_F16 || f.type == MOE_TYPE_E2M1 || f.type == MOE_TYPE_CODEBOOK ||
-               (f.type == MOE_TYPE_GGUF && packed_type_of(f) != PackedType::mxfp4);
-    };
-    const bool fit = stage == MOE_STAGE_EXPERTS ? all_matrices(problem, expert_matrices, fits)
-                                                : all_matrices(problem, dense_matrices, fits);
-    return fit ? nullptr : &reasons::weight_type;
+    return in_16_bits<stage>(problem);
 }
 
 const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
@@ -123,11 +117,13 @@ const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
     return on_grid ? nullptr : &reasons::shape;
 }
 
-template <moe_stage stage, bool (*reads)(PackedType)>
+// bfloat16 operands; those of many tokens would round float16 x.
+template <moe_stage stage, bool (*reads)(PackedType), Tokens tokens>
 const Reason* on_hopper_in_bf16(const Problem& problem) {
     const bool experts = stage == MOE_STAGE_EXPERTS;
     const Layer& layer = problem.layout->layer;
     if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
+    if (problem.x_type == MOE_TYPE_F16 && tokens == Tokens::any) return &reasons::x_type;
     if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
     const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
     const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
@@ -138,9 +134,10 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
                                layer.shared_intermediate && layer.shared_activation.gated);
 }
 
+template <moe_stage stage>
 const Reason* one_token_on_hopper(const Problem& problem) {
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    return on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::one_token_supports>(problem);
+    return on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::one>(problem);
 }
 
 constexpr Row cuda_table[] = {
@@ -148,12 +145,12 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = one_token_on_hopper,
+     .check = one_token_on_hopper<MOE_STAGE_EXPERTS>,
      .family = Family::one_token,
      .tokens = Tokens::one},
     {.name = "sm90_any_bf16_experts_grouped",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports>,
+     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports, Tokens::any>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_experts_generic",
      .stage = MOE_STAGE_EXPERTS,
@@ -165,9 +162,14 @@ constexpr Row cuda_table[] = {
      .family = Family::generic_bf16},
     {.name = "cuda_any_f32_experts_exact", .stage = MOE_STAGE_EXPERTS, .check = in_f32},
     {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
+    {.name = "sm90_any_bf16_finish_one_token",
+     .stage = MOE_STAGE_FINISH,
+     .check = one_token_on_hopper<MOE_STAGE_FINISH>,
+     .family = Family::one_token,
+     .tokens = Tokens::one},
     {.name = "sm90_any_bf16_finish_grouped",
      .stage = MOE_STAGE_FINISH,
-     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports>,
+     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports, Tokens::any>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_finish_generic",
      .stage = MOE_STAGE_FINISH,

@@ -2,6 +2,7 @@
 #include "libmoe/plan/plan.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "libmoe/base/arena.hpp"
 #include "libmoe/base/hash.hpp"
@@ -125,7 +126,10 @@ void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
 
 void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     if (desc.residency == MOE_RESIDENCY_SOURCE)
-        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
+        fail(MOE_ERROR_UNSUPPORTED,
+             "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
+    if (desc.intermediate_type == MOE_TYPE_F64)
+        fail(MOE_ERROR_UNSUPPORTED, "intermediate_type F64 is for CPU plans");
     plan.device = MOE_DEVICE_CUDA;
     plan.device_index = desc.device_index;
     plan.device_reason = reason;
@@ -295,17 +299,21 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     key = make_key(*this, desc.kernel_filter);
 }
 
-// What the plan keeps on its device: the slice's map of experts, and the kernels themselves.
+// What the plan keeps on its device: the slice's map of experts, two constants, and the kernels.
 void moe_plan::go_to_device() {
     using namespace moe;
-    const auto& local_of = layout.slice.local_of;
-    const uint64_t bytes = local_of.size() * sizeof(int32_t);
-    local_of_ = cuda::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
-                                   DevicePlacement::alignment, device_index, nullptr);
+    std::pmr::vector<int32_t> words(layout.slice.local_of, &runtime->memory);
+    const size_t n = words.size();
+    words.push_back(0);
+    words.push_back(std::bit_cast<int32_t>(1.0f));
+    const uint64_t bytes = words.size() * sizeof words[0];
+    tables_ = cuda::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
+                                 DevicePlacement::alignment, device_index, nullptr);
     const cuda::UseDevice use(device_index);
-    cuda::upload(local_of_.data(), local_of.data(), bytes, nullptr);
+    cuda::upload(tables_.data(), words.data(), bytes, nullptr);
     cuda::synchronize(nullptr);
-    cuda.local_of = reinterpret_cast<const int32_t*>(local_of_.data());
+    cuda.local_of = reinterpret_cast<const int32_t*>(tables_.data());
+    cuda.constants = {cuda.local_of + n, reinterpret_cast<const float*>(cuda.local_of + n + 1)};
     cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
     cuda::prepare(cuda);
 }

@@ -42,7 +42,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
   private:
     void go_to_device();
 
-    moe::cuda::DeviceMemory local_of_;  // cuda.local_of
+    moe::cuda::DeviceMemory tables_;  // what cuda.local_of and cuda.constants point to
 };
 
 namespace moe {

@@ -1,7 +1,8 @@
-"""Judges the committed reports of GPU runs: check_report.py ROOT.
+"""Judges the committed reports of GPU runs: check_report.py ROOT [--readme].
 
 Fails when a report has a failing case, or when a kernel of the plan's CUDA table is run by no case
-of any report. Kernels whose sources have changed since are listed; that is no failure.
+of any report. Kernels whose sources have changed since are listed; that is no failure. --readme also
+writes the state of the reports into README.md, between two marks.
 """
 import json
 import pathlib
@@ -11,6 +12,7 @@ import sys
 import kernel_hashes
 
 REPORTS = ("report-smoke.json", "report-full.json")
+MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --readme -->\n", "<!-- end of gpu reports -->")
 CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
 OF_THE_CPU = ("cpu_", "avx2_", "avx512_", "amx_", "neon_")
 
@@ -37,8 +39,43 @@ def stale(root, report):
     return [path for path in sorted(now) if then.get(path) != now[path]]
 
 
+def state_of(root, name):
+    """The reports' state in a few lines of Markdown."""
+    path = root / "tests/gpu" / name
+    if not path.is_file():
+        return f"- `{name}`: no report yet\n"
+    report = json.loads(path.read_text())
+    cases, n_bad = report["cases"], len(list(failing(report)))
+    old = stale(root, report)
+    lines = f"- `{name}`: {report['device']}, commit {report['commit']}, {report['date'][:10]}: {len(cases)} cases, "
+    lines += f"{sum('skipped' in case for case in cases)} skipped, {n_bad} failing; "
+    lines += "changed since:\n" if old else "no kernel file has changed since\n"
+    return lines + "".join(f"  - `{source}`\n" for source in old)
+
+
+def with_state(root, text):
+    """README.md with the block between the marks as it should be."""
+    before, begin, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not begin or not end:
+        sys.exit(f"README.md lacks a mark: {MARKS[1] if begin else MARKS[0].strip()}")
+    return before + begin + "".join(state_of(root, name) for name in REPORTS) + end + after
+
+
+def check_readme(root, rewrite):
+    readme = root / "README.md"
+    text = readme.read_text()
+    wanted = with_state(root, text)
+    if text == wanted:
+        return
+    if rewrite:
+        readme.write_text(wanted)
+    print("README.md: rewritten" if rewrite else "README.md: the state of the reports is not today's (--readme)")
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
+    check_readme(root, "--readme" in sys.argv[2:])
     problems, used, found = [], set(), False
     for name in REPORTS:
         path = root / "tests/gpu" / name

@@ -152,7 +152,7 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
     const int64_t width =
         static_cast<int64_t>(wanted.out.size()) / std::max<int64_t>(call.n_tokens, 1);
     if (call.n_tokens)
-        context.measure(where, worst_row(got.out, wanted.out, width, counts), spec.numbers.limit);
+        context.measure(where, worst_row(got.out, wanted.out, width, counts), spec.limit());
     context.expect(got.faults.faults == wanted.faults.faults &&
                        got.faults.n_skipped == wanted.faults.n_skipped,
                    where + text(": faults %#x, %ld skipped, wanted %#x, %ld", got.faults.faults,

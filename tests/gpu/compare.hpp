@@ -22,6 +22,13 @@ struct PairSpec {
     std::function<void(moe_plan_desc&)> both;       // slices, stages, partial
     std::function<void(moe_plan_desc&)> subject;    // what must not matter: chunks, kernels
     std::shared_ptr<moe_weights> loaded = nullptr;  // the subject's, by a plan that may differ
+
+    // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what goes
+    // into the experts, and their sum.
+    double limit() const {
+        const bool rounded = numbers.limit == rounded_limit && layer.desc.latent > 0;
+        return rounded ? 4.0 / 3.0 * numbers.limit : numbers.limit;
+    }
 };
 
 class Pair {

@@ -61,7 +61,7 @@ void check_combine(const Pair& pair, int64_t n_tokens, bool accumulates) {
     const auto both = [&](const char* what) {
         const Floats got = combine(pair.subject, call), wanted = combine(pair.reference, call);
         pair.context.measure(text("%s, T %ld", what, static_cast<long>(n_tokens)),
-                             worst_row(got, wanted, H), pair.spec.numbers.limit);
+                             worst_row(got, wanted, H), pair.spec.limit());
         return got;
     };
     const Floats by_slot = both("combine by slot");

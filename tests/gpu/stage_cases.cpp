@@ -100,7 +100,7 @@ Floats Engine::check(const Experts& call, const char* what) const {
                 got[i] = wanted[i] = 0;
             }
     pair.context.measure(text("%s, in %d out %d", what, call.in, call.out),
-                         worst_row(got, wanted, call.out_columns), pair.spec.numbers.limit);
+                         worst_row(got, wanted, call.out_columns), pair.spec.limit());
     pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
     const auto a = pair.subject.faults(), b = pair.reference.faults();
     pair.context.expect(!a.faults && !b.faults, text("%s: faults %#x", what, a.faults));
@@ -208,7 +208,7 @@ void check_finish(const Pair& pair, int64_t n_tokens) {
     const auto both = [&](const char* what) {
         const Floats got = finish(pair.subject, call), wanted = finish(pair.reference, call);
         pair.context.measure(text("%s, T %ld", what, static_cast<long>(n_tokens)),
-                             worst_row(got, wanted, d.hidden), pair.spec.numbers.limit);
+                             worst_row(got, wanted, d.hidden), pair.spec.limit());
         pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
     };
     call.routed = routed;

@@ -66,7 +66,7 @@ void check_rows(const Pair& pair, const Grid& grid, bool stops) {
     call.n_rows = call.out_rows = static_cast<int64_t>(order.row_ids.size());
     call.out_columns = stops ? 2 * d.intermediate : d.hidden;
     const Floats got = experts(pair.subject, call), wanted = experts(pair.reference, call);
-    pair.context.measure("rows", worst_row(got, wanted, call.out_columns), pair.spec.numbers.limit);
+    pair.context.measure("rows", worst_row(got, wanted, call.out_columns), pair.spec.limit());
     pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
     for (const std::string& name : pair.subject.kernels(grid.n_tokens))
         pair.context.kernels.insert(name);
@@ -98,7 +98,7 @@ void add_grids(CaseList& list) {
                     const Result apart = unfused.check(unfused.call(grid.n_tokens), "unfused");
                     context.measure("fused against unfused",
                                     worst_row(fused.out, apart.out, spec.layer.desc.hidden),
-                                    2 * spec.numbers.limit);
+                                    2 * spec.limit());
                 });
     add_for_all(list, "fused_forward", {1, 32, 128, 512},
                 [](Context& context, const Grid& grid, PairSpec spec) {

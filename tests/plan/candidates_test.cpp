@@ -8,6 +8,8 @@
 #include <set>
 
 #include "libmoe/cpu/dot.hpp"
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
 #include "tests/support/matrices.hpp"
 
@@ -25,6 +27,7 @@ moe_status try_plan(const char* format, moe_type intermediate, const char* filte
     const moe_format* formats[MOE_ROLE_COUNT];
     std::fill(std::begin(formats), std::end(formats), &one);
     auto desc = sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.layer = &layer;
     desc.x_type = MOE_TYPE_F32;
     desc.intermediate_type = intermediate;
@@ -154,6 +157,33 @@ nlohmann::json schema() {
     return nlohmann::json::parse(file);
 }
 
+// Codes of the CUDA table, which is asked without a device. A build without CUDA has no kernel that
+// could be kept from running by more than its formats.
+std::set<std::string> cuda_codes() {
+    Plan plan;
+    EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
+    WeightsLayout layout(plan->runtime->memory, plan->layout);
+    std::set<std::string> codes;
+    const auto ask = [&](int32_t major, bool unfused, bool joint, moe_type x,
+                         moe_type intermediate) {
+        cuda::Setup setup;
+        setup.device.major = major;
+        setup.is_joint = joint;
+        const Problem problem{&layout, x, intermediate, unfused, &setup};
+        for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
+            codes.insert(one.reason->code);
+    };
+    ask(8, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    ask(9, true, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    ask(9, false, false, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    ask(9, false, true, MOE_TYPE_F32, MOE_TYPE_F32);
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
+    layout.slice.intermediate_count = 48;
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    if (!cuda::is_built()) codes.insert({"architecture", "unfused", "gate_up_types", "shape"});
+    return codes;
+}
+
 // Codes that plans give on this machine, and the sentence of each.
 std::map<std::string, std::string> reachable_codes() {
     std::map<std::string, std::string> codes;
@@ -179,6 +209,7 @@ TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
         EXPECT_TRUE(in_schema.count(code)) << code;
         reached.insert(code);
     }
+    reached.merge(cuda_codes());
     if (cpu::has_avx512()) reached.insert("isa");  // this machine lacks nothing
     if (!cpu::has_avx2()) reached.insert({"weight_type", "slower", "not_forced", "forbidden"});
     EXPECT_EQ(reached, in_schema);

@@ -71,6 +71,7 @@ moe_status try_plan(const Question& question, Plan& out) {
     std::fill(std::begin(formats), std::end(formats), &format);
     formats[MOE_ROLE_ROUTER] = &router;
     auto desc = sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.layer = &question.layer;
     desc.x_type = question.x_type;
     desc.formats = formats;
@@ -131,7 +132,8 @@ std::string stage_text(const std::string& stage, bool by_machine) {
            (by_machine ? "  ? " + f32 + ": <by machine>\n"
                        : "  * " + f32 + ": the first of the list that applies\n") +
            "  - " + f64 +
-           ": its arithmetic does not match the intermediate type: F64 asks for float64\n";
+           ": its arithmetic does not match the intermediate type: F64 asks for float64, "
+           "F32 for float32, F16 for float16\n";
 }
 
 struct Golden {

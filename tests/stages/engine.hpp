@@ -212,6 +212,7 @@ class Engine {
         EXPECT_MOE_OK(moe_runtime_create(&runtime_desc, &raw_runtime));
         runtime.reset(raw_runtime);
         auto desc = moe_test::sized<moe_plan_desc>();
+        desc.device = MOE_DEVICE_CPU;
         desc.layer = &tensors.layer.desc;
         desc.x_type = MOE_TYPE_F32;
         desc.intermediate_type = choices.intermediate_type;

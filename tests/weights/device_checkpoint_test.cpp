@@ -16,6 +16,7 @@ using test::PackedWeights;
 
 Plan plan_of(const test::Handle& checkpoint, int32_t layer, const moe_slice* slice) {
     auto desc = sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.checkpoint = checkpoint.get();
     desc.checkpoint_layer = layer;
     desc.x_type = MOE_TYPE_BF16;

@@ -13,6 +13,7 @@ struct PlanChoices {
 
 inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& choices = {}) {
     auto desc = moe_test::sized<moe_plan_desc>();
+    desc.device = MOE_DEVICE_CPU;
     desc.layer = &layer.layer.desc;
     desc.x_type = MOE_TYPE_F32;
     desc.formats = layer.formats;

@@ -1,7 +1,7 @@
 // One pass over a row that ends in one number: the RMS norm of a token, and its product with a
-// fixed row. A block per token; thread i takes octets of columns i, i + 256, ..., by 16-byte accesses
-// where those are possible and by single ones where not: the sums are in the same order. Sums in
-// float32, warps added in order.
+// fixed row. A block per token; thread i takes octets of columns i, i + 256, ..., by 16-byte
+// accesses where those are possible and by single ones where not: the sums are in the same order.
+// Sums in float32, warps added in order.
 //
 // The norm reads its row twice, the second time from the cache; each thread writes the columns that
 // it alone reads, after the sum, so out may be in.
@@ -103,8 +103,7 @@ __global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount to
         float v[8];
         load_octet<packets>(in.x, in.type, t * in.stride + i, left, v);
 #pragma unroll
-        for (int c = 0; c < 8; c++)
-            sum[c] = fmaf(v[c], c < left ? in.row[i + c] : 0.0f, sum[c]);
+        for (int c = 0; c < 8; c++) sum[c] = fmaf(v[c], c < left ? in.row[i + c] : 0.0f, sum[c]);
     }
     const float total = block_sum(sum_of(sum), partial);
     if (threadIdx.x == 0) out[t] = total;
@@ -116,8 +115,8 @@ void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_t
               int64_t out_stride, cudaStream_t stream) {
     const bool packets = takes_packets(input.in, input.in_stride) &&
                          takes_packets(out, out_stride) && input.width % 8 == 0;
-    launch("normalize_rows", packets ? normalize_rows<true> : normalize_rows<false>, tokens.n, n_threads,
-           0, stream, input, tokens, CombineOutput{out, out_type, out_stride, false});
+    launch("normalize_rows", packets ? normalize_rows<true> : normalize_rows<false>, tokens.n,
+           n_threads, 0, stream, input, tokens, CombineOutput{out, out_type, out_stride, false});
 }
 
 void run_dot_rows(const void* x, moe_type x_type, int64_t x_stride, const float* row, int32_t width,

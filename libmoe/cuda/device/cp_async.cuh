@@ -16,6 +16,17 @@ __device__ inline void copy_async_16(std::byte* to, const void* from, bool prese
                  : "memory");
 }
 
+// Four bytes, both addresses aligned to four.
+__device__ inline void copy_async_4(void* to, const void* from) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
+}
+
+// Until all of this thread's copies have arrived, in groups or not.
+__device__ inline void wait_all_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 __device__ inline void commit_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

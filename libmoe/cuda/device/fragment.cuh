@@ -218,6 +218,59 @@ __device__ __forceinline__ float e4m4(uint32_t byte) {
     return byte < 16 ? static_cast<float>(byte) * 6.103515625e-5f : normal;
 }
 
+// At most eight values of a codebook times a scale, rounded to bfloat16, as two tables of bytes for
+// byte permutations: `low` and `high` bytes of values 0 to 3 and 4 to 7.
+template <int bits>
+struct ScaledCodebook {
+    uint32_t low[2], high[2];
+
+    __device__ __forceinline__ ScaledCodebook(uint32_t table, float scale) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const uint4 v = load_shared_16(table + (bits == 2 ? 0 : 16 * i));
+            const uint32_t p = bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
+            const uint32_t q = bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
+            low[i] = __byte_perm(p, q, 0x6420);
+            high[i] = __byte_perm(p, q, 0x7531);
+            if (bits == 2) break;
+        }
+        if (bits == 2) low[1] = high[1] = 0;
+    }
+};
+
+// The eight codes of a step, each in its nibble a + 4 e.
+template <int bits>
+__device__ __forceinline__ uint32_t codes_of_step(const uint32_t (&w)[bits], int j) {
+    if constexpr (bits == 2) return w[j / 2] >> 2 * (j & 1) & 0x33333333u;
+    if constexpr (bits == 3) {
+        if (j < 3) return w[j < 3 ? j : 0] & 0x77777777u;
+        return (w[0] >> 3 & 0x11111111u) | (w[1] >> 2 & 0x22222222u) | (w[2] >> 1 & 0x44444444u);
+    }
+    return 0;
+}
+
+// Four values of one row: codes in the nibbles of `selector` choose low and high bytes, which
+// alternate in the pairs.
+template <uint32_t first, uint32_t second, int bits>
+__device__ __forceinline__ void look_up_row(const ScaledCodebook<bits>& values, uint32_t selector,
+                                            uint32_t& a, uint32_t& b) {
+    const uint32_t low = __byte_perm(values.low[0], values.low[1], selector);
+    const uint32_t high = __byte_perm(values.high[0], values.high[1], selector);
+    a = __byte_perm(low, high, first);
+    b = __byte_perm(low, high, second);
+}
+
+// Selectors bring the nibbles of a row together, two and two: registers 0 and 2 are those of row g,
+// 1 and 3, with the halves exchanged, those of row g + 8.
+template <int bits>
+__device__ __forceinline__ void look_up(const ScaledCodebook<bits> (&values)[2], uint32_t codes,
+                                        uint32_t* a) {
+    const uint32_t even = (codes & 0x0F0Fu) | (codes >> 12 & 0xF0F0u);
+    const uint32_t odd = (codes & 0xF0F0u) | (codes >> 20 & 0x0F0Fu);
+    look_up_row<0x5140, 0x7362>(values[0], even, a[0], a[2]);
+    look_up_row<0x4051, 0x6273>(values[1], odd, a[1], a[3]);
+}
+
 // Codes of `bits` bits that index the codebooks: at their place of the nibble of register and half,
 // see packed.hpp.
 template <PackedType packed, int bits>
@@ -259,22 +312,21 @@ struct FragmentKbit {
         }
         return words;
     }
-    // The code of step j whose nibble begins at bit `at`, times 4.
-    static __device__ __forceinline__ uint32_t code(const uint32_t (&w)[bits], int j, int at) {
-        const auto field = [](uint32_t word, int from, int to, uint32_t mask) {
-            return (from >= to ? word >> (from - to) : word << (to - from)) & mask << to;
-        };
-        if constexpr (bits == 2) return field(w[j / 2], at + 2 * (j & 1), 2, 3);
-        if constexpr (bits == 3) {
-            if (j < 3) return field(w[j < 3 ? j : 0], at, 2, 7);
-            return field(w[0], at + 3, 2, 1) | field(w[1], at + 3, 3, 1) |
-                   field(w[2], at + 3, 4, 1);
-        }
-        if constexpr (bits == 4) return field(w[j], at, 2, 15);
-        if constexpr (bits == 5) return field(w[j], at, 2, 15) | field(w[4], at + j, 6, 1);
-    }
     static __device__ __forceinline__ void decode(const Words& words, uint32_t table,
                                                   uint32_t (&a)[16]) {
+        if constexpr (bits <= 3) {
+            const ScaledCodebook<bits> values[2] = {{table, words.scale[0]},
+                                                    {table + 128, words.scale[1]}};
+#pragma unroll
+            for (int j = 0; j < 4; ++j) look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
+        } else {
+            decode_by_loads(words, table, a);
+        }
+    }
+
+private:
+    static __device__ __forceinline__ void decode_by_loads(const Words& words, uint32_t table,
+                                                           uint32_t (&a)[16]) {
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const int nibble = 4 * (i % 4), row_half = i & 1;
@@ -286,6 +338,14 @@ struct FragmentKbit {
             }
             a[i] = bf16_pair(value[0] * words.scale[row_half], value[1] * words.scale[row_half]);
         }
+    }
+    // The code of step j whose nibble begins at bit `at`, times 4.
+    static __device__ __forceinline__ uint32_t code(const uint32_t (&w)[bits], int j, int at) {
+        const auto field = [](uint32_t word, int from, int to, uint32_t mask) {
+            return (from >= to ? word >> (from - to) : word << (to - from)) & mask << to;
+        };
+        if constexpr (bits == 5) return field(w[j], at, 2, 15) | field(w[4], at + j, 6, 1);
+        return field(w[j], at, 2, 15);
     }
 };
 
@@ -306,7 +366,8 @@ struct FragmentQ4k {
                  load_shared_16(heads + 16 * (lane >> 2) + 128)},
                 group + (lane >> 1 & 1)};
     }
-    // Scale and minimum of the group: six bits each, of groups 4 to 7 in two pieces.
+    // Scale of the group, and what 128 + code times it has too much: the minimum and 128 scales.
+    // Scale and minimum have six bits each, those of groups 4 to 7 in two pieces.
     static __device__ __forceinline__ float2 scales(const uint4& head, uint32_t group) {
         const uint32_t shift = group % 4 * 8;
         const uint32_t low_scale = head.y >> shift, low_min = head.z >> shift;
@@ -315,7 +376,8 @@ struct FragmentQ4k {
         const uint32_t scale = first ? low_scale & 63 : (rest & 15) | (low_scale >> 2 & 48);
         const uint32_t minimum = first ? low_min & 63 : (rest >> 4 & 15) | (low_min >> 2 & 48);
         const float2 d = __half22float2(reinterpret_cast<const __half2&>(head.x));
-        return {d.x * static_cast<float>(scale), d.y * static_cast<float>(minimum)};
+        const float factor = d.x * static_cast<float>(scale);
+        return {factor, fmaf(factor, -128.0f, -d.y * static_cast<float>(minimum))};
     }
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
         const float2 s[2] = {scales(words.head[0], words.group),
@@ -323,10 +385,11 @@ struct FragmentQ4k {
         const uint32_t w[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            const uint32_t pair = w[i / 4] >> 4 * (i % 4);
+            // 128 + nibble in bfloat16, twice; the float32 of each differs by 16 bits of position.
+            const uint32_t pair = (w[i / 4] >> 4 * (i % 4) & 0x000F000Fu) | 0x43004300u;
             const float2 row = s[i & 1];
-            a[i] = bf16_pair(fmaf(row.x, static_cast<float>(pair & 15), -row.y),
-                             fmaf(row.x, static_cast<float>(pair >> 16 & 15), -row.y));
+            a[i] = bf16_pair(fmaf(row.x, __uint_as_float(pair << 16), row.y),
+                             fmaf(row.x, __uint_as_float(pair & 0xFFFF0000u), row.y));
         }
     }
 };

@@ -216,7 +216,7 @@ struct RawMxfp4 : RawType<PackedType::mxfp4> {
     static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
                                                float (&sum)[2]) {
         const uint32_t q = words.scales;
-        add_scaled(c, __uint_as_float(q << 23), __uint_as_float(q >> 8 << 23), sum);
+        add_scaled(c, __uint_as_float((q & 0xFFu) << 23), __uint_as_float(q >> 8 << 23), sum);
     }
 };
 

@@ -114,17 +114,22 @@ struct RawKbit : RawType<packed> {
             add_scaled(c, e4m4(words.scales.x & 0xFFu), e4m4(words.scales.x >> 8), sum);
     }
 
-    // Entry i of the tables of both row halves, from the codebook of an expert.
-    static __device__ __forceinline__ void store_entry(std::byte* table, int32_t i,
-                                                       const float* codebook) {
+    // The values of entry i of the tables of both row halves, from the codebook of an expert.
+    static __device__ __forceinline__ float2 load_entry(int32_t i, const float* codebook) {
         const float* values = codebook + i / entries * 32;
         const int32_t entry = i % entries;
         if constexpr (pairs)
-            reinterpret_cast<uint32_t*>(table)[i] =
-                F16::pair(values[entry & ((1 << bits) - 1)], values[entry >> bits]);
+            return {load_global(values + (entry & ((1 << bits) - 1))),
+                    load_global(values + (entry >> bits))};
+        return {load_global(values + (entry & ((1 << bits) - 1))), 0.0f};
+    }
+    static __device__ __forceinline__ void store_entry(unsigned char* table, int32_t i,
+                                                       float2 values) {
+        const uint32_t pair = F16::pair(values.x, values.y);
+        if constexpr (pairs)
+            reinterpret_cast<uint32_t*>(table)[i] = pair;
         else
-            reinterpret_cast<uint16_t*>(table)[i] =
-                static_cast<uint16_t>(F16::pair(entry < 1 << bits ? values[entry] : 0.0f, 0.0f));
+            reinterpret_cast<uint16_t*>(table)[i] = static_cast<uint16_t>(pair);
     }
 
   private:

@@ -20,9 +20,10 @@ class StreamRing {
         __syncwarp();
     }
 
-    // By one lane, for a stage that nobody reads any more.
+    // By one lane, for a stage that nobody reads any more. Of no bytes too.
     __device__ void fill(int32_t stage, const void* from, uint32_t bytes) const {
         mbarrier_expect(barriers_ + 8 * stage, bytes);
+        if (bytes == 0) return;
         bulk_load(data_ + stage * stage_bytes_, from, bytes, barriers_ + 8 * stage);
     }
 

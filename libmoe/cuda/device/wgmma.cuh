@@ -117,15 +117,21 @@ __device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uin
     } else if constexpr (n == 160) {
         MOE_WGMMA(160, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4, 80, 81, 82, 83, 84,
                   MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64));
+    } else if constexpr (n == 176) {
+        MOE_WGMMA(176, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " "%80, %81, %82, %83, %84, %85, %86, %87", 88, 89, 90, 91, 92, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS4(80), MOE_SUMS4(84));
     } else if constexpr (n == 192) {
         MOE_WGMMA(192, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5, 96, 97,
                   98, 99, 100, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48),
                   MOE_SUMS16(64), MOE_SUMS16(80));
+    } else if constexpr (n == 208) {
+        MOE_WGMMA(208, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " "%96, %97, %98, %99, %100, %101, %102, %103", 104, 105, 106, 107, 108, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS4(96), MOE_SUMS4(100));
     } else if constexpr (n == 224) {
         MOE_WGMMA(224,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6,
                   112, 113, 114, 115, 116, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
                   MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96));
+    } else if constexpr (n == 240) {
+        MOE_WGMMA(240, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6 ", " "%112, %113, %114, %115, %116, %117, %118, %119", 120, 121, 122, 123, 124, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96), MOE_SUMS4(112), MOE_SUMS4(116));
     } else if constexpr (n == 256) {
         MOE_WGMMA(256,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6

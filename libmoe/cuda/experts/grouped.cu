@@ -9,7 +9,7 @@
 namespace moe::cuda {
 namespace {
 
-using Unit = GroupedKernel (*)(PackedType);
+using Unit = GroupedKernels (*)(PackedType);
 constexpr Unit units[] = {
     grouped_16bit, grouped_fp4, grouped_8bit, grouped_kbit, grouped_kbit_f32, grouped_q4_k,
 };
@@ -21,11 +21,26 @@ constexpr PackedType types[] = {
     PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
 };
 
-GroupedKernel kernel_of(PackedType type) {
+GroupedKernels kernels_of(PackedType type) {
     for (const Unit unit : units) {
-        if (const GroupedKernel kernel = unit(type); kernel.linear) return kernel;
+        if (const GroupedKernels kernels = unit(type); kernels.wide.linear) return kernels;
     }
     return {};
+}
+
+// From the host's bounds: an expert may waste up to seven rows of capacity and has a tile at least.
+// Beyond so many rows per tile the products, not the weights, take the time.
+bool has_small_tiles(const GroupedProduct& product) {
+    constexpr int64_t most_mean_rows = 40;
+    return product.capacity <= (most_mean_rows + row_alignment - 1) * int64_t{product.max_tiles};
+}
+
+void allow_shared_memory(const GroupedKernel& kernel) {
+    for (const void* function : {kernel.linear, kernel.activated}) {
+        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(kernel.shared_bytes)),
+              "loading the grouped kernels");
+    }
 }
 
 }  // namespace
@@ -36,23 +51,22 @@ bool grouped_supports(PackedType type) {
 
 void prepare_grouped() {
     for (const PackedType type : types) {
-        const GroupedKernel kernel = kernel_of(type);
-        for (const void* function : {kernel.linear, kernel.activated}) {
-            check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(kernel.shared_bytes)),
-                  "loading the grouped kernels");
-        }
+        const GroupedKernels kernels = kernels_of(type);
+        allow_shared_memory(kernels.wide);
+        allow_shared_memory(kernels.narrow);
     }
 }
 
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream) {
-    const GroupedKernel kernel = kernel_of(product.weights.type);
+    const GroupedKernels kernels = kernels_of(product.weights.type);
+    const GroupedKernel& kernel = has_small_tiles(product) ? kernels.narrow : kernels.wide;
     const int64_t n_row_blocks = (product.weights.n_tiles + 7) / 8;
     const int64_t most = n_row_blocks * product.max_tiles;
     if (most == 0) return;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(device.n_sms, most)));
-    config.blockDim = dim3(384);
+    config.gridDim = dim3(static_cast<unsigned>(
+        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, most)));
+    config.blockDim = dim3(kernel.threads);
     config.dynamicSmemBytes = kernel.shared_bytes;
     config.stream = stream;
     GroupedProduct copy = product;

@@ -5,17 +5,15 @@
 // Tile.n_rows at most 256; rows up to the next multiple of 8 belong to the tile. A linear output
 // has 16-byte aligned rows.
 //
-// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share
-// of
-//    a list that every block computes alike.
+// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share of
+//    a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows of
+//    a tile in pieces of 64, the wide one all together.
 // 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
 // 3. Two warpgroups of consumers, 64 weight rows each, decode weights into A fragments and multiply
-//    them with the tokens of the stage: D[64][width], width the least of a few that holds the tile.
+//    them with the tokens of the stage: D[64][width], width the least of a few that holds the piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
 #pragma once
-
-#include <type_traits>
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/fragment.cuh"
@@ -23,59 +21,25 @@
 #include "libmoe/cuda/device/wgmma.cuh"
 #include "libmoe/cuda/experts/grouped_epilogue.cuh"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
+#include "libmoe/cuda/experts/grouped_shape.cuh"
 
 namespace moe::cuda {
 
-constexpr uint32_t grouped_threads = 384;
-constexpr uint32_t tiles_per_block = 8;
-constexpr uint32_t ring_bytes = 192 * 1024;
-
-__host__ __device__ constexpr uint32_t round_up(uint32_t value, uint32_t to) {
-    return (value + to - 1) / to * to;
-}
-
-// How a stage holds `n` blocks of one packed tile. The heads of q4_k come along with fewer than
-// four blocks and lie where they belong otherwise.
-__host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
-    if (type != PackedType::q4_k) return n * static_cast<uint32_t>(block_bytes(type, 4));
-    return n < 4 ? n * 512 + 256 : n / 4 * 2304;
-}
-
-template <PackedType type>
-struct Stages {
-    static constexpr uint32_t bytes =
-        round_up(256 * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
-    static constexpr uint32_t count = ring_bytes / bytes;
-
-    static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
-        return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
-    }
-    // Blocks of a stage for tiles of this width; q4_k: 1, 2 or a multiple of 4.
-    static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
-        uint32_t n = 1;
-        if (type == PackedType::q4_k) {
-            while (n < 8 && fits(width, 2 * n)) n *= 2;
-        } else {
-            while (n < 16 && fits(width, n + 1)) ++n;
-        }
-        return n;
-    }
-};
-
 // Position in the ring, the same walk for producer and consumers.
-template <PackedType type>
+template <PackedType type, class Shape>
 struct Ring {
+    using Stages = moe::cuda::Stages<type, Shape>;
     uint32_t base;
     uint32_t barriers;  // full of every stage, then empty
     uint32_t stage = 0;
     uint32_t phase = 0;
 
-    __device__ uint32_t data() const { return base + stage * Stages<type>::bytes; }
+    __device__ uint32_t data() const { return base + stage * Stages::bytes; }
     __device__ uint32_t full() const { return barriers + 8 * stage; }
-    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages<type>::count; }
+    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
     __device__ uint32_t empty() const { return full() + empty_offset(); }
     __device__ void advance() {
-        if (++stage == Stages<type>::count) {
+        if (++stage == Stages::count) {
             stage = 0;
             phase ^= 1;
         }
@@ -110,66 +74,61 @@ __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
     return {words.x, words.y, words.z, words.w};
 }
 
-// The widths of the family. with_width(width, call) calls `call` with the width as a constant.
-__device__ __forceinline__ int32_t width_of(int32_t n_rows) {
-    const int32_t step = n_rows <= 32 ? 8 : n_rows <= 64 ? 16 : 32;
-    return n_rows <= 8 ? 8 : (n_rows + step - 1) / step * step;
-}
+// The pieces of this block of threads, in order. The tile of the next pair is asked for while the
+// one before is worked on.
+template <int most_rows>
+struct Walk {
+    const Tile* tiles;
+    WorkList list;
+    int32_t item;
+    WorkList::Place ahead_place{};
+    Tile ahead{};
+    Piece rest{};  // of the present pair
 
-template <class Call>
-__device__ __forceinline__ auto with_width(int32_t width, Call call) {
-    switch (width) {
-        case 8:
-            return call(std::integral_constant<int, 8>{});
-        case 16:
-            return call(std::integral_constant<int, 16>{});
-        case 24:
-            return call(std::integral_constant<int, 24>{});
-        case 32:
-            return call(std::integral_constant<int, 32>{});
-        case 48:
-            return call(std::integral_constant<int, 48>{});
-        case 64:
-            return call(std::integral_constant<int, 64>{});
-        case 96:
-            return call(std::integral_constant<int, 96>{});
-        case 128:
-            return call(std::integral_constant<int, 128>{});
-        case 160:
-            return call(std::integral_constant<int, 160>{});
-        case 192:
-            return call(std::integral_constant<int, 192>{});
-        case 224:
-            return call(std::integral_constant<int, 224>{});
-        default:
-            return call(std::integral_constant<int, 256>{});
+    __device__ explicit Walk(const GroupedProduct& product)
+        : tiles(product.tiles), list(product), item(blockIdx.x) {
+        look_ahead();
     }
-}
 
-template <PackedType type>
-__device__ uint32_t blocks_of_stage(int32_t width) {
-    return with_width(
-        width, []<int n>(std::integral_constant<int, n>) { return Stages<type>::blocks(n); });
-}
+    __device__ void look_ahead() {
+        if (item >= list.size()) return;
+        ahead_place = list.at(item);
+        ahead = load_tile(tiles, ahead_place.tile);
+    }
+
+    __device__ bool next(Piece& piece) {
+        if (rest.n_rows <= 0) {
+            if (item >= list.size()) return false;
+            rest = {ahead.expert, ahead.row, ahead.n_rows, ahead_place.row_block};
+            item += gridDim.x;
+            look_ahead();
+        }
+        piece = rest;
+        piece.n_rows = min(piece.n_rows, most_rows);
+        rest.row += most_rows;
+        rest.n_rows -= most_rows;
+        return true;
+    }
+};
 
 // Step 2 for one stage of n blocks from `block`, by a whole warp: lanes 0 to 7 copy a packed tile
 // each, those after them the tokens of a block each.
 template <PackedType type>
 struct StageCopy {
-    uint32_t lane, width, n_weight_tiles, n_rows;
+    uint32_t lane, width, n_weight_tiles, token_bytes;
     const std::byte* weights;  // this lane's packed tile
-    const std::byte* tokens;   // the tile's rows in block column 0
+    const std::byte* tokens;   // the piece's rows in block column 0
     int64_t column_bytes;
 
-    __device__ StageCopy(const GroupedProduct& product, const Tile& tile, int32_t row_block,
-                         uint32_t lane_, uint32_t width_)
+    __device__ StageCopy(const GroupedProduct& product, const Piece& piece, uint32_t lane_,
+                         uint32_t width_)
         : lane(lane_), width(width_) {
-        const int32_t first = row_block * static_cast<int32_t>(tiles_per_block);
+        const int32_t first = piece.row_block * static_cast<int32_t>(tiles_per_block);
         n_weight_tiles = min(8, product.weights.n_tiles - first);
-        n_rows = min(static_cast<int32_t>(width), product.capacity - tile.row);
-        weights = product.weights.data + tile.expert * product.weights.expert_stride +
+        token_bytes = round_up(piece.n_rows, 8) * 128;
+        weights = product.weights.data + piece.expert * product.weights.expert_stride +
                   (first + static_cast<int64_t>(lane)) * tile_bytes(type, product.weights.k);
-        tokens = product.in + int64_t(tile.row) * 128;
+        tokens = product.in + int64_t(piece.row) * 128;
         column_bytes = int64_t(product.capacity) * 128;
     }
 
@@ -177,7 +136,7 @@ struct StageCopy {
     __device__ void run(uint32_t block, uint32_t n, uint32_t per_stage, uint32_t data,
                         uint32_t full) const {
         const uint32_t tile_bytes = staged_tile_bytes(type, n);
-        if (lane == 0) mbarrier_expect(full, n_weight_tiles * tile_bytes + n * n_rows * 128);
+        if (lane == 0) mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes);
         __syncwarp();
         if (lane < n_weight_tiles) {
             const uint32_t to =
@@ -192,23 +151,20 @@ struct StageCopy {
         } else if (lane >= tiles_per_block && lane - tiles_per_block < n) {
             const uint32_t column = lane - tiles_per_block;
             bulk_load(data + column * width * 128, tokens + (block + column) * column_bytes,
-                      n_rows * 128, full);
+                      token_bytes, full);
         }
     }
 };
 
-template <PackedType type>
-__device__ void produce(const GroupedProduct& product, Ring<type> ring, uint32_t lane) {
-    const WorkList work(product);
+template <PackedType type, class Shape>
+__device__ void produce(const GroupedProduct& product, Ring<type, Shape> ring, uint32_t lane) {
     const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
     ring.phase = 1;  // the ring begins empty
-    for (int32_t item = blockIdx.x; item < work.size(); item += gridDim.x) {
-        const WorkList::Place place = work.at(item);
-        const Tile tile = load_tile(product.tiles, place.tile);
-        const int32_t width = width_of(tile.n_rows);
-        const StageCopy<type> copy(product, tile, place.row_block, lane,
-                                   static_cast<uint32_t>(width));
-        const uint32_t per_stage = blocks_of_stage<type>(width);
+    Walk<Shape::most_rows> walk(product);
+    for (Piece piece; walk.next(piece);) {
+        const int32_t width = Shape::width_of(piece.n_rows);
+        const StageCopy<type> copy(product, piece, lane, static_cast<uint32_t>(width));
+        const uint32_t per_stage = Stages<type, Shape>::blocks_of(width);
         for (uint32_t block = 0; block < n_blocks; block += per_stage) {
             mbarrier_wait(ring.empty(), ring.phase);
             copy.run(block, min(per_stage, n_blocks - block), per_stage, ring.data(), ring.full());
@@ -219,9 +175,10 @@ __device__ void produce(const GroupedProduct& product, Ring<type> ring, uint32_t
 
 // The products of a block of 64 k, as one group. Only they differ from width to width: decoding,
 // the sums and the fragments are common, so that they have one set of registers.
-__device__ __forceinline__ void multiply_block(int32_t width, Sums& sums, const uint32_t (&a)[16],
-                                               uint64_t rows) {
-    with_width(width, [&]<int n>(std::integral_constant<int, n>) {
+template <class Shape>
+__device__ __forceinline__ void multiply_block(int32_t width, Sums<Shape>& sums,
+                                               const uint32_t (&a)[16], uint64_t rows) {
+    Shape::with_width(width, [&]<int n>(Width<n>) {
         wgmma_fence();
 #pragma unroll
         for (int j = 0; j < 4; ++j) wgmma<n>(sums, a + 4 * j, rows + 2 * j);
@@ -229,13 +186,13 @@ __device__ __forceinline__ void multiply_block(int32_t width, Sums& sums, const 
     });
 }
 
-// Step 3: a consumer warp's walk over the blocks of a pair.
-template <class Fragment>
+// Step 3: a consumer warp's walk over the blocks of a piece.
+template <class Fragment, class Shape>
 struct Multiplier {
     static constexpr PackedType type = Fragment::type;
     static constexpr uint32_t no_stage = 0;
 
-    Ring<type>& ring;
+    Ring<type, Shape>& ring;
     uint32_t lane;
     int32_t width;
     uint32_t per_stage;
@@ -245,11 +202,11 @@ struct Multiplier {
     uint32_t in_stage = 0;
     uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
 
-    __device__ Multiplier(const LaneWork& work, Ring<type>& ring_, uint32_t codebook_)
+    __device__ Multiplier(const LaneWork& work, Ring<type, Shape>& ring_, uint32_t codebook_)
         : ring(ring_),
           lane(work.lane),
-          width(width_of(work.tile.n_rows)),
-          per_stage(blocks_of_stage<type>(width)),
+          width(Shape::width_of(work.piece.n_rows)),
+          per_stage(Stages<type, Shape>::blocks_of(width)),
           tile_offset(per_stage * width * 128 +
                       work.local_tile() * staged_tile_bytes(type, per_stage)),
           codebook(codebook_) {}
@@ -273,12 +230,12 @@ struct Multiplier {
 
     // One block of 64 k into `a`; the products before it, which read `other`, are over at the end,
     // and with `last` these too.
-    __device__ __forceinline__ void step(Sums& sums, uint32_t (&a)[16], uint32_t (&other)[16],
-                                         bool last) {
+    __device__ __forceinline__ void step(Sums<Shape>& sums, uint32_t (&a)[16],
+                                         uint32_t (&other)[16], bool last) {
         if (in_stage == 0) mbarrier_wait(ring.full(), ring.phase);
         Fragment::decode(load(), codebook, a);
         const uint64_t rows = wgmma_descriptor(ring.data() + in_stage * width * 128);
-        multiply_block(width, sums, a, rows);
+        multiply_block<Shape>(width, sums, a, rows);
         if (last) {
             wgmma_wait<0>();
         } else {
@@ -294,12 +251,12 @@ struct Multiplier {
         }
     }
 
-    __device__ __forceinline__ void run(Sums& sums, uint32_t n_blocks) {
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
         uint32_t a[2][16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) a[0][i] = a[1][i] = 0;
 #pragma unroll
-        for (int i = 0; i < most_tokens / 2; ++i) sums[i] = 0.0f;
+        for (float& sum : sums) sum = 0.0f;
         while (block < n_blocks) {
             step(sums, a[0], a[1], block + 1 == n_blocks);
             if (block == n_blocks) break;
@@ -318,86 +275,69 @@ __device__ __forceinline__ void load_codebook(const LaneWork& work, uint32_t tab
         named_barrier(1 + work.warpgroup, 128);
         if (work.thread() < 64) {
             const float value =
-                work.product.weights.codebook[int64_t(work.tile.expert) * 64 + work.thread()];
+                work.product.weights.codebook[int64_t(work.piece.expert) * 64 + work.thread()];
             store_shared(table + 4 * work.thread(), __float_as_uint(value));
         }
         named_barrier(1 + work.warpgroup, 128);
     }
 }
 
-template <class Fragment, bool activated>
+template <class Fragment, class Shape, bool activated>
 __device__ __forceinline__ void consume_all(const GroupedProduct& product,
-                                            Ring<Fragment::type> ring, uint32_t staging,
+                                            Ring<Fragment::type, Shape> ring, uint32_t staging,
                                             uint32_t codebooks) {
     const uint32_t warpgroup = threadIdx.x / 128;
     const uint32_t codebook = codebooks + warpgroup * 256;
-    const WorkList list(product);
-    int32_t item = blockIdx.x;
-    if (item >= list.size()) return;
-    WorkList::Place place = list.at(item);
-    Tile tile = load_tile(product.tiles, place.tile);
-    while (true) {
-        const LaneWork work{
-            product,          tile,   place.row_block, warpgroup, threadIdx.x / 32 % 4,
-            threadIdx.x % 32, staging};
-        item += gridDim.x;
-        const bool more = item < list.size();
-        if (more) {  // asked for long before it is needed
-            place = list.at(item);
-            tile = load_tile(product.tiles, place.tile);
-        }
+    Walk<Shape::most_rows> walk(product);
+    for (Piece piece; walk.next(piece);) {
+        const LaneWork work{product, piece, warpgroup, threadIdx.x / 32 % 4, threadIdx.x % 32,
+                            staging};
         load_codebook<Fragment>(work, codebook);
-        Sums sums;
-        Multiplier<Fragment>(work, ring, codebook)
+        const RowFacts facts(work);  // asked for long before they are needed
+        Sums<Shape> sums;
+        Multiplier<Fragment, Shape>(work, ring, codebook)
             .run(sums, static_cast<uint32_t>(product.weights.k) / 64);
-        finish<activated>(work, Fragment::leftover, sums);
-        if (!more) break;
+        finish<Shape, activated>(work, Affine(work, facts, Fragment::leftover), sums);
     }
     bulk_store_wait();
 }
 
-// Shared memory: the ring, the staging of the epilogue, two codebooks, the barriers.
-template <PackedType type>
-struct GroupedShared {
-    static constexpr uint32_t staging = Stages<type>::count * Stages<type>::bytes;
-    static constexpr uint32_t codebooks = staging + staging_bytes;
-    static constexpr uint32_t barriers = codebooks + 512;
-    static constexpr uint32_t bytes = barriers + 16 * Stages<type>::count;
-    static constexpr uint32_t alignment = 1024;
-    static constexpr uint32_t allocated = bytes + alignment;
-    static_assert(allocated <= 227 * 1024);
-};
-
-template <class Fragment, bool activated>
-__global__ void __launch_bounds__(grouped_threads, 1)
+template <class Fragment, class Shape, bool activated>
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     grouped_kernel(const __grid_constant__ GroupedProduct product) {
-    using Shared = GroupedShared<Fragment::type>;
+    using Shared = GroupedShared<Fragment::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    Ring<Fragment::type> ring{base, base + Shared::barriers};
+    Ring<Fragment::type, Shape> ring{base, base + Shared::barriers};
     if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < Stages<Fragment::type>::count; ++i) {
+        for (uint32_t i = 0; i < Stages<Fragment::type, Shape>::count; ++i) {
             mbarrier_init(ring.full() + 8 * i, 1);
             mbarrier_init(ring.empty() + 8 * i, 8);  // consumer warps
         }
         mbarrier_fence_init();
     }
     __syncthreads();
+    constexpr bool moves_registers = Shape::blocks_per_sm == 1;
     if (threadIdx.x >= 256) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if constexpr (moves_registers) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x < 288) produce(product, ring, threadIdx.x % 32);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume_all<Fragment, activated>(product, ring, base + Shared::staging,
-                                         base + Shared::codebooks);
+        if constexpr (moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        consume_all<Fragment, Shape, activated>(product, ring, base + Shared::staging,
+                                                base + Shared::codebooks);
     }
 }
 
-template <class Fragment>
+template <class Fragment, class Shape>
 GroupedKernel grouped_kernel_of() {
-    return {reinterpret_cast<const void*>(&grouped_kernel<Fragment, false>),
-            reinterpret_cast<const void*>(&grouped_kernel<Fragment, true>),
-            GroupedShared<Fragment::type>::allocated};
+    return {reinterpret_cast<const void*>(&grouped_kernel<Fragment, Shape, false>),
+            reinterpret_cast<const void*>(&grouped_kernel<Fragment, Shape, true>), Shape::threads,
+            Shape::blocks_per_sm, GroupedShared<Fragment::type, Shape>::allocated};
+}
+
+template <class Fragment>
+GroupedKernels grouped_kernels_of() {
+    return {grouped_kernel_of<Fragment, Wide>(), grouped_kernel_of<Fragment, Narrow>()};
 }
 
 }  // namespace moe::cuda

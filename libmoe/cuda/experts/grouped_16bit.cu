@@ -3,12 +3,12 @@
 
 namespace moe::cuda {
 
-GroupedKernel grouped_16bit(PackedType type) {
+GroupedKernels grouped_16bit(PackedType type) {
     switch (type) {
         case PackedType::bf16:
-            return grouped_kernel_of<FragmentBf16>();
+            return grouped_kernels_of<FragmentBf16>();
         case PackedType::f16:
-            return grouped_kernel_of<FragmentF16>();
+            return grouped_kernels_of<FragmentF16>();
         default:
             return {};
     }

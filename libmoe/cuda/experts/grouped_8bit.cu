@@ -3,12 +3,12 @@
 
 namespace moe::cuda {
 
-GroupedKernel grouped_8bit(PackedType type) {
+GroupedKernels grouped_8bit(PackedType type) {
     switch (type) {
         case PackedType::e4m3:
-            return grouped_kernel_of<FragmentE4m3>();
+            return grouped_kernels_of<FragmentE4m3>();
         case PackedType::q8_0:
-            return grouped_kernel_of<FragmentQ8>();
+            return grouped_kernels_of<FragmentQ8>();
         default:
             return {};
     }

@@ -11,18 +11,23 @@
 #include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/device/fragment.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/experts/grouped_shape.cuh"
 
 namespace moe::cuda {
 
-constexpr uint32_t staging_bytes = 32 * 1024;  // of a block, half of it per warpgroup
-constexpr int most_tokens = 256;
-using Sums = float[most_tokens / 2];  // narrower products leave the last ones unused
+template <class Shape>
+using Sums = float[Shape::most_rows / 2];  // narrower products leave the last ones unused
 
-// The part of a block's work that one lane knows.
+// What a block of threads does at once: up to most_rows rows of a tile and 128 weight rows.
+struct Piece {
+    int32_t expert, row, n_rows;
+    int32_t row_block;  // of 8 packed tiles
+};
+
+// The part of a piece that one lane knows.
 struct LaneWork {
     const GroupedProduct& product;
-    Tile tile;
-    int32_t row_block;    // of 8 packed tiles
+    Piece piece;
     uint32_t warpgroup;   // 0 or 1
     uint32_t warp, lane;  // in the warpgroup, in the warp
     uint32_t staging;     // shared address
@@ -32,9 +37,30 @@ struct LaneWork {
     __device__ uint32_t thread() const { return 32 * warp + lane; }
     __device__ uint32_t local_tile() const { return 4 * warpgroup + warp; }
     __device__ int32_t packed_tile() const {
-        return 8 * row_block + static_cast<int32_t>(local_tile());
+        return 8 * piece.row_block + static_cast<int32_t>(local_tile());
     }
     __device__ bool has_rows() const { return packed_tile() < product.weights.n_tiles; }
+};
+
+// Global scales and biases of the lane's two weight rows, as memory has them.
+struct RowFacts {
+    float scale[2] = {1.0f, 1.0f};
+    float bias[2] = {0.0f, 0.0f};
+
+    __device__ explicit RowFacts(const LaneWork& work) {
+        const GroupedProduct& product = work.product;
+        const int64_t expert = work.piece.expert;
+        const bool gated = product.epilogue == Epilogue::gated;
+        const int64_t feature =
+            expert * product.bias_stride + work.packed_tile() * (gated ? 8 : 16) + work.g();
+        const float* bias_of[2] = {product.bias, gated ? product.up_bias : product.bias};
+        for (int half = 0; half < 2; ++half) {
+            if (const float* global = product.weights.global_scale)
+                scale[half] = global[2 * expert + half];
+            if (bias_of[half] && work.has_rows())
+                bias[half] = bias_of[half][feature + (gated ? 0 : 8 * half)];
+        }
+    }
 };
 
 // Sums to pre-activations: times scales and the row's weight, plus bias.
@@ -46,24 +72,13 @@ struct Affine {
     int64_t first_row;  // of this lane's tokens
     int32_t n_rows;     // that follow it
 
-    __device__ Affine(const LaneWork& work, float leftover) {
-        const GroupedProduct& product = work.product;
-        const int64_t expert = work.tile.expert;
-        const float* global = product.weights.global_scale;
-        const bool gated = product.epilogue == Epilogue::gated;
-        const int64_t feature =
-            expert * product.bias_stride + work.packed_tile() * (gated ? 8 : 16) + work.g();
-        const float* bias_of[2] = {product.bias, gated ? product.up_bias : product.bias};
-        for (int half = 0; half < 2; ++half) {
-            scale[half] = leftover * (global ? global[2 * expert + half] : 1.0f);
-            const bool biased = bias_of[half] && work.has_rows();
-            bias[half] = biased ? bias_of[half][feature + (gated ? 0 : 8 * half)] : 0.0f;
-        }
-        row_weight = product.row_weight;
-        row_slot = product.row_slot;
-        first_row = work.tile.row + 2 * static_cast<int32_t>(work.t());
-        n_rows = work.tile.n_rows - 2 * static_cast<int32_t>(work.t());
-    }
+    __device__ Affine(const LaneWork& work, const RowFacts& facts, float leftover)
+        : scale{leftover * facts.scale[0], leftover * facts.scale[1]},
+          bias{facts.bias[0], facts.bias[1]},
+          row_weight(work.product.row_weight),
+          row_slot(work.product.row_slot),
+          first_row(work.piece.row + 2 * static_cast<int32_t>(work.t())),
+          n_rows(work.piece.n_rows - 2 * static_cast<int32_t>(work.t())) {}
 
     __device__ float weight(int32_t token) const {
         if (token >= n_rows) return 0.0f;
@@ -74,83 +89,86 @@ struct Affine {
 
     // v: the four sums of tokens 8 i.
     __device__ __forceinline__ void operator()(int i, const float* sums, float (&v)[4]) const {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) v[e] = sums[e] * scale[e >> 1];
         if (row_weight) {
-            const float w0 = weight(8 * i), w1 = weight(8 * i + 1);
-            v[0] *= w0;
-            v[1] *= w1;
-            v[2] *= w0;
-            v[3] *= w1;
-        }
+            const float w[2] = {weight(8 * i), weight(8 * i + 1)};
 #pragma unroll
-        for (int e = 0; e < 4; ++e) v[e] += bias[e >> 1];
+            for (int e = 0; e < 4; ++e)
+                v[e] = fmaf(sums[e] * scale[e >> 1], w[e & 1], bias[e >> 1]);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) v[e] = fmaf(sums[e], scale[e >> 1], bias[e >> 1]);
+        }
     }
 };
 
-// Rows [first, first + n) of a warpgroup's 64 features, from its staging rows of `row_bytes` with
-// chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
-template <uint32_t value_bytes, class Swizzle>
+// Rows [first, first + n) of a warpgroup's 64 features, n at most `round`, from its staging rows of
+// `row_bytes` with chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
+template <int round, uint32_t value_bytes, class Swizzle>
 __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t staging, int32_t first,
                                               int32_t n, Swizzle swizzle) {
     constexpr uint32_t n_chunks = 4 * value_bytes;
+    constexpr int32_t rows_at_once = 128 / n_chunks;
     constexpr int32_t values_per_chunk = 16 / value_bytes;
     const uint32_t chunk = work.thread() % n_chunks;
-    const int32_t feature = (8 * work.row_block + 4 * static_cast<int32_t>(work.warpgroup)) * 16 +
-                            static_cast<int32_t>(chunk) * values_per_chunk;
+    const auto row = static_cast<int32_t>(work.thread() / n_chunks);
+    const int32_t feature = work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
     if (feature >= work.product.weights.n_tiles * 16) return;
+    const uint32_t from = staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4);
     const int64_t stride = work.product.out_stride;
-    std::byte* out =
-        work.product.out + ((int64_t(work.tile.row) + first) * stride + feature) * value_bytes;
-    for (int32_t row = static_cast<int32_t>(work.thread() / n_chunks); row < n;
-         row += 128 / n_chunks) {
-        const uint4 values =
-            load_shared_16(staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4));
-        *reinterpret_cast<uint4*>(out + row * stride * value_bytes) = values;
+    std::byte* out = work.product.out +
+                     ((int64_t(work.piece.row) + first + row) * stride + feature) * value_bytes;
+    const int64_t step = rows_at_once * stride * value_bytes;
+    uint4 values[round / rows_at_once];
+#pragma unroll
+    for (int i = 0; i < round / rows_at_once; ++i) values[i] = load_shared_16(from + 2048 * i);
+#pragma unroll
+    for (int i = 0; i < round / rows_at_once; ++i) {
+        if (row + i * rows_at_once < n) *reinterpret_cast<uint4*>(out + i * step) = values[i];
     }
 }
 
+template <class Shape>
 __device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const Affine& affine,
-                                                   const Sums& sums) {
-    constexpr int round = 128;
-    const uint32_t staging = work.staging + work.warpgroup * (staging_bytes / 2);
+                                                   const Sums<Shape>& sums) {
+    constexpr int round = Shape::staging_bytes / 128;
+    const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t token = work.lane & 7;
     const uint32_t chunk = 2 * work.warp + (work.lane >> 3 & 1);
     const uint32_t address = staging + token * 128 + ((chunk ^ token) << 4);
 #pragma unroll
-    for (int first = 0; first < most_tokens; first += round) {
-        if (first >= work.tile.n_rows) break;
+    for (int first = 0; first < Shape::most_rows; first += round) {
+        if (first >= work.piece.n_rows) break;
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (first + 8 * i >= work.tile.n_rows) break;
+            if (first + 8 * i >= work.piece.n_rows) break;
             float v[4];
             affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
             store_two_matrices_transposed(address + 1024 * i, bf16_pair(v[0], v[1]),
                                           bf16_pair(v[2], v[3]));
         }
         named_barrier(1 + work.warpgroup, 128);
-        const int32_t left = work.tile.n_rows - first;
-        copy_rows_out<2>(work, staging, first, left < round ? left : round,
-                         [](int32_t row) { return static_cast<uint32_t>(row & 7); });
+        copy_rows_out<round, 2>(work, staging, first, work.piece.n_rows - first,
+                                [](int32_t row) { return static_cast<uint32_t>(row & 7); });
     }
 }
 
+template <class Shape>
 __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Affine& affine,
-                                                  const Sums& sums) {
-    constexpr int round = 64;
-    const uint32_t staging = work.staging + work.warpgroup * (staging_bytes / 2);
+                                                  const Sums<Shape>& sums) {
+    constexpr int round = Shape::staging_bytes / 256;
+    const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t chunk = 4 * work.warp + (work.g() >> 2);
     const uint32_t row = staging + 2 * work.t() * 256 + (work.g() & 3) * 4;
     const uint32_t address[2] = {row + ((chunk ^ 2 * work.t()) << 4),
                                  row + (((chunk + 2) ^ 2 * work.t()) << 4)};
 #pragma unroll
-    for (int first = 0; first < most_tokens; first += round) {
-        if (first >= work.tile.n_rows) break;
+    for (int first = 0; first < Shape::most_rows; first += round) {
+        if (first >= work.piece.n_rows) break;
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (first + 8 * i >= work.tile.n_rows) break;
+            if (first + 8 * i >= work.piece.n_rows) break;
             float v[4];
             affine(first / 8 + i, sums + 4 * (first / 8 + i), v);
 #pragma unroll
@@ -158,9 +176,8 @@ __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Af
                 store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
         }
         named_barrier(1 + work.warpgroup, 128);
-        const int32_t left = work.tile.n_rows - first;
-        copy_rows_out<4>(work, staging, first, left < round ? left : round,
-                         [](int32_t r) { return static_cast<uint32_t>(r & 6); });
+        copy_rows_out<round, 4>(work, staging, first, work.piece.n_rows - first,
+                                [](int32_t r) { return static_cast<uint32_t>(r & 6); });
     }
 }
 
@@ -190,13 +207,13 @@ struct BlockColumn {
 __device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t staging,
                                                  int32_t column, int32_t first, int32_t n) {
     const GroupedProduct& product = work.product;
-    const int64_t row = int64_t(column) * product.capacity + work.tile.row + first;
+    const int64_t row = int64_t(column) * product.capacity + work.piece.row + first;
     bulk_store(product.out + row * 128, staging, static_cast<uint32_t>(n) * 128);
 }
 
 // Outputs of tokens 8 i; gated: v[0], v[1], else v[0..3].
-template <bool gated>
-__device__ __forceinline__ void activate_sums(const Affine& affine, const FastActivation& act,
+template <ActivationClass kind, bool gated>
+__device__ __forceinline__ void activate_sums(const Affine& affine, const FastActivation<kind>& act,
                                               int i, const float* sums, float (&v)[4]) {
     affine(i, sums, v);
     if constexpr (gated) {
@@ -208,59 +225,86 @@ __device__ __forceinline__ void activate_sums(const Affine& affine, const FastAc
     }
 }
 
-template <bool gated>
-__device__ __forceinline__ void finish_activated(const LaneWork& work, const Affine& affine,
-                                                 const Sums& sums) {
-    constexpr int round = gated ? 256 : 128;
-    const uint32_t staging = work.staging + (gated ? 0 : work.warpgroup * (staging_bytes / 2));
-    const uint32_t barrier = gated ? 3 : 1 + work.warpgroup;
-    const uint32_t n_threads = gated ? 256 : 128;
-    const bool storer = work.thread() == 0 && (!gated || work.warpgroup == 0);
-    const BlockColumn block(work, staging, gated ? work.local_tile() >> 1 : work.warp,
-                            gated ? work.local_tile() & 1 : 0);
-    const int32_t column =
-        gated ? work.row_block : 2 * work.row_block + static_cast<int32_t>(work.warpgroup);
-    const bool exists = column * (gated ? 8 : 4) < work.product.weights.n_tiles;
-    const int32_t n_rows = work.has_rows() ? work.tile.n_rows - 2 * static_cast<int>(work.t()) : 0;
-    const FastActivation act(work.product.activation);
-#pragma unroll
-    for (int first = 0; first < most_tokens; first += round) {
-        if (first >= work.tile.n_rows) break;
+// The rounds of finish_activated: where a round goes and who stores it.
+template <class Shape, bool gated>
+struct ColumnRounds {
+    static constexpr int rows = (gated ? 2 : 1) * Shape::staging_bytes / 128;
+    static constexpr int round = rows < Shape::most_rows ? rows : Shape::most_rows;
+    const LaneWork& work;
+    uint32_t staging, barrier;
+    int32_t column;
+    bool storer, exists;
+
+    __device__ explicit ColumnRounds(const LaneWork& work_)
+        : work(work_),
+          staging(work.staging + (gated ? 0 : work.warpgroup * Shape::staging_bytes)),
+          barrier(gated ? 3 : 1 + work.warpgroup),
+          column(gated ? work.piece.row_block : work.packed_tile() / 4),
+          storer(work.thread() == 0 && (!gated || work.warpgroup == 0)),
+          exists(column * (gated ? 8 : 4) < work.product.weights.n_tiles) {}
+
+    __device__ void sync() const { named_barrier(barrier, gated ? 256 : 128); }
+
+    __device__ void begin() const {
         if (storer) bulk_store_wait();
-        named_barrier(barrier, n_threads);
-#pragma unroll
-        for (int i = 0; i < round / 8; ++i) {
-            if (first + 8 * i >= work.tile.n_rows) break;
-            float v[4];
-            activate_sums<gated>(affine, act, first / 8 + i, sums + 4 * (first / 8 + i), v);
-#pragma unroll
-            for (int e = 0; e < (gated ? 2 : 4); ++e) {
-                if (first + 8 * i + (e & 1) >= n_rows) v[e] = 0.0f;
-            }
-            block.put(i, v[0], v[1], 0);
-            if constexpr (!gated) block.put(i, v[2], v[3], 1);
-        }
+        sync();
+    }
+    __device__ void end(int32_t first) const {
         async_proxy_fence();
-        named_barrier(barrier, n_threads);
-        const int32_t left = (work.tile.n_rows - first + 7) / 8 * 8;
+        sync();
+        const int32_t left = (work.piece.n_rows - first + 7) / 8 * 8;
         if (storer && exists)
             store_block_rows(work, staging, column, first, left < round ? left : round);
+    }
+};
+
+template <class Shape, ActivationClass kind, bool gated>
+__device__ __forceinline__ void finish_activated(const LaneWork& work, const Affine& affine,
+                                                 const Sums<Shape>& sums) {
+    using Rounds = ColumnRounds<Shape, gated>;
+    const Rounds rounds(work);
+    const BlockColumn block(work, rounds.staging, gated ? work.local_tile() >> 1 : work.warp,
+                            gated ? work.local_tile() & 1 : 0);
+    const int32_t n_rows = work.has_rows() ? work.piece.n_rows : 0;
+    const int32_t last = n_rows - 2 * static_cast<int32_t>(work.t());
+    const FastActivation<kind> act(work.product.activation);
+#pragma unroll
+    for (int first = 0; first < Shape::most_rows; first += Rounds::round) {
+        if (first >= work.piece.n_rows) break;
+        rounds.begin();
+#pragma unroll
+        for (int i = first / 8; i < (first + Rounds::round) / 8; ++i) {
+            if (8 * i >= work.piece.n_rows) break;
+            float v[4];
+            activate_sums<kind, gated>(affine, act, i, sums + 4 * i, v);
+            if (8 * i + 8 > n_rows) {  // rows that only fill up are zero
+#pragma unroll
+                for (int e = 0; e < (gated ? 2 : 4); ++e) {
+                    if (8 * i + (e & 1) >= last) v[e] = 0.0f;
+                }
+            }
+            block.put(i - first / 8, v[0], v[1], 0);
+            if constexpr (!gated) block.put(i - first / 8, v[2], v[3], 1);
+        }
+        rounds.end(first);
     }
 }
 
 // One kernel for products that end before the activation and one for those that end behind it.
-template <bool activated>
-__device__ __forceinline__ void finish(const LaneWork& work, float leftover, const Sums& sums) {
-    const Affine affine(work, leftover);
+template <class Shape, bool activated>
+__device__ __forceinline__ void finish(const LaneWork& work, const Affine& affine,
+                                       const Sums<Shape>& sums) {
     if constexpr (activated) {
-        if (work.product.epilogue == Epilogue::gated)
-            finish_activated<true>(work, affine, sums);
-        else
-            finish_activated<false>(work, affine, sums);
+        with_activation_class(work.product.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
+            if (work.product.epilogue == Epilogue::gated)
+                finish_activated<Shape, kind, true>(work, affine, sums);
+            else
+                finish_activated<Shape, kind, false>(work, affine, sums);
+        });
     } else if (work.product.out_type == MOE_TYPE_F32) {
-        finish_linear_f32(work, affine, sums);
+        finish_linear_f32<Shape>(work, affine, sums);
     } else {
-        finish_linear_bf16(work, affine, sums);
+        finish_linear_bf16<Shape>(work, affine, sums);
     }
 }
 

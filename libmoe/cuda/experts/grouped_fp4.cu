@@ -3,12 +3,12 @@
 
 namespace moe::cuda {
 
-GroupedKernel grouped_fp4(PackedType type) {
+GroupedKernels grouped_fp4(PackedType type) {
     switch (type) {
         case PackedType::nvfp4:
-            return grouped_kernel_of<FragmentNvfp4>();
+            return grouped_kernels_of<FragmentNvfp4>();
         case PackedType::mxfp4:
-            return grouped_kernel_of<FragmentMxfp4>();
+            return grouped_kernels_of<FragmentMxfp4>();
         default:
             return {};
     }

@@ -3,16 +3,16 @@
 
 namespace moe::cuda {
 
-GroupedKernel grouped_kbit_f32(PackedType type) {
+GroupedKernels grouped_kbit_f32(PackedType type) {
     switch (type) {
         case PackedType::kbit2_f32:
-            return grouped_kernel_of<FragmentKbit<PackedType::kbit2_f32, 2>>();
+            return grouped_kernels_of<FragmentKbit<PackedType::kbit2_f32, 2>>();
         case PackedType::kbit3_f32:
-            return grouped_kernel_of<FragmentKbit<PackedType::kbit3_f32, 3>>();
+            return grouped_kernels_of<FragmentKbit<PackedType::kbit3_f32, 3>>();
         case PackedType::kbit4_f32:
-            return grouped_kernel_of<FragmentKbit<PackedType::kbit4_f32, 4>>();
+            return grouped_kernels_of<FragmentKbit<PackedType::kbit4_f32, 4>>();
         case PackedType::kbit5_f32:
-            return grouped_kernel_of<FragmentKbit<PackedType::kbit5_f32, 5>>();
+            return grouped_kernels_of<FragmentKbit<PackedType::kbit5_f32, 5>>();
         default:
             return {};
     }

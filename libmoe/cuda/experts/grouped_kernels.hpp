@@ -9,16 +9,23 @@
 namespace moe::cuda {
 
 struct GroupedKernel {
-    const void* linear;  // null: the unit does not have the type
+    const void* linear;
     const void* activated;
+    uint32_t threads;
+    uint32_t blocks_per_sm;
     uint32_t shared_bytes;
 };
 
-GroupedKernel grouped_16bit(PackedType type);
-GroupedKernel grouped_fp4(PackedType type);
-GroupedKernel grouped_8bit(PackedType type);
-GroupedKernel grouped_kbit(PackedType type);
-GroupedKernel grouped_kbit_f32(PackedType type);
-GroupedKernel grouped_q4_k(PackedType type);
+// For tiles of many and of few rows, see grouped_shape.cuh.
+struct GroupedKernels {
+    GroupedKernel wide, narrow;  // null functions: the unit does not have the type
+};
+
+GroupedKernels grouped_16bit(PackedType type);
+GroupedKernels grouped_fp4(PackedType type);
+GroupedKernels grouped_8bit(PackedType type);
+GroupedKernels grouped_kbit(PackedType type);
+GroupedKernels grouped_kbit_f32(PackedType type);
+GroupedKernels grouped_q4_k(PackedType type);
 
 }  // namespace moe::cuda

@@ -3,10 +3,10 @@
 
 namespace moe::cuda {
 
-GroupedKernel grouped_q4_k(PackedType type) {
+GroupedKernels grouped_q4_k(PackedType type) {
     switch (type) {
         case PackedType::q4_k:
-            return grouped_kernel_of<FragmentQ4k>();
+            return grouped_kernels_of<FragmentQ4k>();
         default:
             return {};
     }

@@ -54,6 +54,10 @@ void prepare_kernel(const void* kernel) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                most_one_token_shared),
           "shared memory of a one-token kernel");
+    // The default would leave room for blocks of this kernel alone, and none for one of the other.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "shared memory of a one-token kernel");
 }
 
 }  // namespace

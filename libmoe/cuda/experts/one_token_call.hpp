@@ -8,6 +8,8 @@ namespace moe::cuda {
 
 constexpr int32_t most_one_token_slots = 64;
 constexpr int32_t most_one_token_shared = 232448;  // bytes of a block on sm_90
+// Of a thread: 8 warps of gate and up and 20 of down fit into an SM together.
+constexpr int32_t one_token_registers = 72;
 
 // Offsets in the dynamic shared memory of a block, in bytes.
 struct OneTokenShared {
@@ -20,6 +22,7 @@ struct OneTokenShared {
     int32_t partial = 0;    // down: sums of the other block of the cluster, float32
     int32_t codebooks = 0;  // per slot that the block meets, codebook_bytes
     int32_t maxima = 0;     // [32] float32
+    int32_t terms = 0;      // gate and up: [threads][3] float32
     int32_t barriers = 0;   // per warp and stage
     int32_t ring = 0;
     int32_t total = 0;
@@ -49,6 +52,8 @@ struct OneTokenCut {
     int32_t pass_units = 1;  // down: (slot, chunk) pairs whose h is in shared memory at a time
     uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
     uint32_t chunk_reciprocal = 0;  // of n_chunks
+    uint32_t warp_reciprocal = 0;   // of n_warps
+    uint32_t block_reciprocal = 0;  // of n_blocks
     OneTokenShared shared;
 };
 
@@ -90,14 +95,27 @@ struct OneTokenDown {
     bool accumulate;
 };
 
-// What the numbers of a cut are chosen by.
+// Shared memory of a block: the ring grows up to `most`, and never less than `least` is asked for,
+// so that no SM takes two blocks of the same kernel while another has none.
+struct OneTokenShare {
+    int32_t chunk_bytes;  // at most, where a grain fits
+    int32_t least;
+    int32_t most;
+};
+
+// What the numbers of a cut are chosen by; measured on an H200. Of a call with few weights a block
+// of each kernel shares an SM, and down's weights arrive while gate and up multiply. Of a call with
+// many a block has an SM for itself, and the larger ring is worth more.
 struct OneTokenTuning {
     int32_t gate_up_warps = 8;
     int32_t most_down_warps = 20;
-    int32_t chunk_bytes = 4608;     // at most, where a grain fits
-    int32_t shared_bytes = 115712;  // of a block: two of them share an SM
-    int32_t h_bytes = 32768;        // of h in shared memory, at most
+    int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
+    int64_t many_bytes = 128 << 20;  // of weights in a call
+    OneTokenShare gate_up_few{4608, 115840, 115840};
+    OneTokenShare down_few{4608, 58368, 115584};
+    OneTokenShare gate_up_many{9216, 116736, 232448};
+    OneTokenShare down_many{4608, 116736, 232448};
 };
 
 // one_token_cut.cpp; fail where shared memory does not suffice.

@@ -42,14 +42,20 @@ struct SharedPlan {
     }
 };
 
-// The ring takes what is left of `limit`, for at most n_items stages.
+bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
+    const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
+                          call.down.tile_stride() * call.down.n_tiles;
+    return call.n_slots * bytes >= tuning.many_bytes;
+}
+
+// The ring takes what is left of the share, for at most n_items stages.
 void place_ring(OneTokenCut& cut, SharedPlan plan, int32_t stage_bytes, int32_t n_items,
-                int32_t limit) {
+                const OneTokenShare& share) {
     const int32_t most = std::clamp(n_items, 1, most_stages);
     cut.shared.barriers = plan.take(8 * cut.n_warps * most);
-    cut.n_stages = std::clamp((limit - plan.used) / (cut.n_warps * stage_bytes), 1, most);
+    cut.n_stages = std::clamp((share.most - plan.used) / (cut.n_warps * stage_bytes), 1, most);
     cut.shared.ring = plan.take(cut.n_warps * cut.n_stages * stage_bytes);
-    cut.shared.total = plan.used;
+    cut.shared.total = std::max(plan.used, share.least);
     if (plan.used > most_one_token_shared)
         fail(MOE_ERROR_UNSUPPORTED, "one-token kernel: {} bytes of shared memory needed, {} there",
              plan.used, most_one_token_shared);
@@ -65,7 +71,7 @@ void check_size(const PackedMatrix& matrix, int32_t n_slots) {
 
 // Gate and up with chunks of at most chunk_bytes.
 OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk_bytes,
-                            const OneTokenTuning& tuning) {
+                            const OneTokenShare& share) {
     const PackedMatrix& matrix = call.gate_up;
     const int32_t grain_bytes = bytes_of_grain(matrix.type);
     const int32_t part = divide_up(grains_of(matrix), cut.n_warps);
@@ -73,6 +79,7 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
     cut.chunk_grains = divide_up(part, divide_up(part, fits));
     if (cut.chunk_grains < std::min(part, fits)) cut.chunk_grains += cut.chunk_grains & 1;
     cut.n_chunks = divide_up(part, cut.chunk_grains);
+    cut.chunk_reciprocal = reciprocal_of(cut.n_chunks);
 
     const int32_t slabs = divide_up(call.n_slots * matrix.n_tiles, cut.n_blocks);
     const int32_t group = 2 * cut.n_warps;
@@ -84,8 +91,8 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
     cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
     cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
     cut.shared.maxima = plan.take(128);
-    place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks,
-               tuning.shared_bytes);
+    cut.shared.terms = plan.take(12 * 32 * cut.n_warps);
+    place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks, share);
     return cut;
 }
 
@@ -99,11 +106,15 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     cut.n_blocks = std::min(device.n_sms, call.n_slots * matrix.n_tiles);
     cut.n_warps = std::min(tuning.gate_up_warps, grains_of(matrix));
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
-    int32_t bytes = tuning.chunk_bytes;
-    OneTokenCut whole = lay_out_gate_up(call, cut, bytes, tuning);
+    cut.warp_reciprocal = reciprocal_of(cut.n_warps);
+    cut.block_reciprocal = reciprocal_of(cut.n_blocks);
+    const OneTokenShare& share =
+        has_many_bytes(call, tuning) ? tuning.gate_up_many : tuning.gate_up_few;
+    int32_t bytes = share.chunk_bytes;
+    OneTokenCut whole = lay_out_gate_up(call, cut, bytes, share);
     const bool single = call.n_slots * matrix.n_tiles <= cut.n_blocks;
     while (whole.n_stages == 1 && whole.chunk_grains > 1 && !(single && whole.n_chunks == 1))
-        whole = lay_out_gate_up(call, cut, bytes /= 2, tuning);
+        whole = lay_out_gate_up(call, cut, bytes /= 2, share);
     return whole;
 }
 
@@ -114,7 +125,8 @@ int32_t tiles_of_block(const OneToken& call, const OneTokenCut& cut) {
 }
 
 // A way to cut down's tiles, with shared memory laid out.
-OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTuning& tuning) {
+OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTuning& tuning,
+                         const OneTokenShare& share) {
     const PackedMatrix& matrix = call.down;
     const int32_t unit_k = 64 * blocks_of_grain(matrix.type) * cut.chunk_grains;
     const int32_t n_units = divide_up(call.n_slots * cut.n_chunks, cut.cluster);
@@ -133,7 +145,7 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
     cut.shared.maxima = plan.take(128);
     place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
-               n_tiles * divide_up(n_units, cut.n_warps), tuning.shared_bytes);
+               n_tiles * divide_up(n_units, cut.n_warps), share);
     return cut;
 }
 
@@ -166,6 +178,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
                      const OneTokenTuning& tuning) {
     const int32_t grains = grains_of(call.down);
     const int32_t grain_bytes = bytes_of_grain(call.down.type);
+    const OneTokenShare& share = has_many_bytes(call, tuning) ? tuning.down_many : tuning.down_few;
     OneTokenCut best;
     double least = 0;
     for (int32_t n_chunks = 1; n_chunks <= grains; ++n_chunks) {
@@ -173,13 +186,13 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
         cut.chunk_grains = divide_up(grains, n_chunks);
         cut.n_chunks = divide_up(grains, cut.chunk_grains);
         if (cut.n_chunks != n_chunks) continue;
-        if (cut.chunk_grains > 1 && cut.chunk_grains * grain_bytes > tuning.chunk_bytes) continue;
+        if (cut.chunk_grains > 1 && cut.chunk_grains * grain_bytes > share.chunk_bytes) continue;
         choose_cluster(device, call, tuning, cut);
         const int32_t n_units = divide_up(call.n_slots * n_chunks, cut.cluster);
         for (int32_t warps = std::min(4, n_units);
              warps <= std::min(tuning.most_down_warps, n_units); ++warps) {
             cut.n_warps = warps;
-            const OneTokenCut whole = lay_out_down(call, cut, tuning);
+            const OneTokenCut whole = lay_out_down(call, cut, tuning, share);
             const double cost = cost_of_tile(call, whole);
             if (least > 0 && cost >= least) continue;
             least = cost;

@@ -110,7 +110,7 @@ __device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin
 }
 
 template <class Raw>
-__global__ void __launch_bounds__(1024, 1)
+__global__ void __maxnreg__(one_token_registers)
     one_token_down(const __grid_constant__ OneTokenDown call) {
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
@@ -159,29 +159,49 @@ __global__ void __launch_bounds__(1024, 1)
         biases[i] = bias_sum(call, table, n_slots, 16 * first_tile + i);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
-    store_codebooks<Raw>(call.matrix, table, 0, n_slots, shared + cut.shared.codebooks);
+    Codebooks<Raw>(call.matrix, table, 0, n_slots).store(shared + cut.shared.codebooks);
+    // The first blocks of every warp are decoded while it would wait for h.
+    const auto codebook_of = [&](int32_t unit) {
+        return base + cut.shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type);
+    };
+    const auto blocks_of = [&](int32_t unit) {
+        return units.grains(units.chunk(unit)) * Raw::grain;
+    };
+    const int32_t own_unit = first_unit + warp;
+    const bool early = own_unit < min(first_unit + cut.pass_units, end_unit) &&
+                       blocks_of(own_unit) >= Raw::span;
+    if constexpr (Raw::has_codebook) __syncthreads();
+    const uint32_t own_chunk = early ? ring.wait() : base;
+    DecodedBlocks<Raw, Raw::span> own(own_chunk, 0, lane, codebook_of(early ? own_unit : 0));
+    own.hold();
     wait_for_previous_kernel();
 
-    int32_t pass = first_unit;
-    do {
-        const int32_t pass_end = min(pass + cut.pass_units, end_unit);
-        const int32_t h_block = units.h_block(pass);
-        const int32_t n_h = 64 * (units.h_block(pass_end) - h_block);
-        if (pass != first_unit) __syncthreads();
-        const float rescale = store_h<Raw>(call, 64 * h_block, n_h, base + cut.shared.x,
-                                           reinterpret_cast<float*>(shared + cut.shared.maxima));
+    float rescale;
+    int32_t h_block;
+    const auto stage_h = [&](int32_t begin, int32_t end) {
+        h_block = units.h_block(begin);
+        rescale = store_h<Raw>(call, 64 * h_block, 64 * (units.h_block(end) - h_block),
+                               base + cut.shared.x,
+                               reinterpret_cast<float*>(shared + cut.shared.maxima));
         __syncthreads();
-        const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    };
+    int32_t pass = first_unit;
+    int32_t pass_end = min(pass + cut.pass_units, end_unit);
+    stage_h(pass, pass_end);
+    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    float own_sum[2] = {};
+    if (early) own.multiply(units.h_block(own_unit) - h_block, places, lane, own_sum);
+    int32_t block = early ? Raw::span : 0;
+    for (;;) {
         for (int32_t tile = first_tile; tile < end_tile; ++tile) {
             float total[2] = {};
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
                 const uint32_t at = ring.wait();
-                float sum[2] = {};
-                add_chunk<Raw, 1>(
-                    at, units.grains(units.chunk(unit)) * Raw::grain, units.h_block(unit) - h_block,
-                    places, lane,
-                    base + cut.shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type),
-                    sum);
+                float sum[2] = {own_sum[0], own_sum[1]};
+                add_chunk<Raw, 1>(at, block, blocks_of(unit), units.h_block(unit) - h_block, places,
+                                  lane, codebook_of(unit), sum);
+                block = 0;
+                own_sum[0] = own_sum[1] = 0.0f;
                 __syncwarp();
                 if (copies.is_valid()) {
                     if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
@@ -200,26 +220,39 @@ __global__ void __launch_bounds__(1024, 1)
             }
         }
         pass = pass_end;
-    } while (pass < end_unit);
+        if (pass >= end_unit) break;
+        pass_end = min(pass + cut.pass_units, end_unit);
+        __syncthreads();
+        stage_h(pass, pass_end);
+    }
     __syncthreads();
 
+    // Two lanes add the warps' sums of an output, each of one half of the warps.
     const auto sum_of = [&](int32_t i) {
-        return add_warps(sums + 16 * (i >> 4) * cut.n_warps + (i & 15), cut.n_warps);
+        const int32_t half = thread >> 4 & 1;
+        const int32_t begin = half * cut.n_warps / 2;
+        const int32_t n = (half + 1) * cut.n_warps / 2 - begin;
+        const float sum = add_warps(sums + 16 * ((i >> 4) * cut.n_warps + begin) + (i & 15), n);
+        return sum + __shfl_xor_sync(~0u, sum, 16);
     };
-    const float first_sum = thread < n_outputs ? sum_of(thread) : 0.0f;
+    const int32_t first_output = 16 * warp + (lane & 15);
+    const int32_t stride = n_threads / 2;
+    const float first_sum = first_output < n_outputs ? sum_of(first_output) : 0.0f;
     float* const partial = reinterpret_cast<float*>(shared + cut.shared.partial);
     if (cut.cluster > 1) {
         cluster_wait();
-        for (int32_t i = thread; rank > 0 && i < n_outputs; i += n_threads)
-            store_in_block(shared_address(partial + i), 0, i == thread ? first_sum : sum_of(i));
+        for (int32_t i = first_output; rank > 0 && i < n_outputs; i += stride) {
+            const float sum = i == first_output ? first_sum : sum_of(i);
+            if (lane < 16) store_in_block(shared_address(partial + i), 0, sum);
+        }
         cluster_arrive();
         cluster_wait();
         if (rank > 0) return;
     }
-    for (int32_t i = thread; i < n_outputs; i += n_threads) {
-        float sum = i == thread ? first_sum : sum_of(i);
+    for (int32_t i = first_output; i < n_outputs; i += stride) {
+        float sum = i == first_output ? first_sum : sum_of(i);
         if (cut.cluster > 1) sum += partial[i];
-        store_output(call, 16 * first_tile + i, sum + biases[i]);
+        if (lane < 16) store_output(call, 16 * first_tile + i, sum + biases[i]);
     }
 }
 

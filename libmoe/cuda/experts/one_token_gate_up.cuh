@@ -13,6 +13,7 @@
 
 #include <cuda_bf16.h>
 
+#include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
 #include "libmoe/cuda/experts/one_token_parts.cuh"
@@ -20,74 +21,139 @@
 
 namespace moe::cuda {
 
-// The chunks of a warp, slab after slab.
+// Slabs [first, last) of a block: as many for each, one more for the first.
+struct SlabRange {
+    int32_t first, last;
+
+    __device__ __forceinline__ SlabRange(int32_t n_slabs, const OneTokenCut& cut) {
+        const int32_t block = static_cast<int32_t>(blockIdx.x);
+        const int32_t each = divide(n_slabs, cut.block_reciprocal);
+        const int32_t rest = n_slabs - each * cut.n_blocks;
+        first = block * each + min(block, rest);
+        last = first + each + (block < rest ? 1 : 0);
+    }
+};
+
+// A chunk to copy.
+struct SlabCursor {
+    const std::byte* from;
+    int32_t chunk, tile, slot;
+};
+
+// The chunks of a warp, slab after slab: its part of k is the same grains of every tile.
 template <class Raw>
 struct SlabChunks {
     const OneTokenGateUp& call;
     const int32_t* table;
     int32_t first_slab;
     int32_t first_grain;
-    int32_t n_grains;  // of a slab
-    int32_t chunk_grains;
-    int32_t n_chunks;  // of a slab
-    uint32_t chunk_reciprocal;
+    int32_t n_grains;
 
+    __device__ __forceinline__ SlabChunks(const OneTokenGateUp& of, const int32_t* slots,
+                                          int32_t slab, int32_t warp)
+        : call(of), table(slots), first_slab(slab) {
+        const int32_t all = tile_grains();
+        first_grain = divide(warp * all, call.cut.warp_reciprocal);
+        n_grains = divide((warp + 1) * all, call.cut.warp_reciprocal) - first_grain;
+    }
+    __device__ __forceinline__ int32_t tile_grains() const {
+        return call.matrix.k / (64 * Raw::grain);
+    }
+    // None for the last chunk of some warps.
     __device__ __forceinline__ int32_t grains(int32_t chunk) const {
-        return min(chunk_grains, n_grains - chunk * chunk_grains);
+        return max(0, min(call.cut.chunk_grains, n_grains - chunk * call.cut.chunk_grains));
+    }
+    __device__ __forceinline__ const std::byte* place(const SlabCursor& at) const {
+        return call.matrix.data + slot_expert(table[at.slot]) * call.matrix.expert_stride +
+               (static_cast<int64_t>(at.tile) * tile_grains() + first_grain +
+                at.chunk * call.cut.chunk_grains) *
+                   Raw::grain_bytes;
+    }
+    __device__ __forceinline__ SlabCursor cursor(int32_t item) const {
+        const int32_t slab_of_block = divide(item, call.cut.chunk_reciprocal);
+        const int32_t slab = first_slab + slab_of_block;
+        SlabCursor at;
+        at.chunk = item - slab_of_block * call.cut.n_chunks;
+        at.slot = divide(slab, call.cut.tile_reciprocal);
+        at.tile = slab - at.slot * call.matrix.n_tiles;
+        at.from = place(at);
+        return at;
+    }
+    // To the next chunk, which must exist.
+    __device__ __forceinline__ void advance(SlabCursor& at) const {
+        const int32_t chunk_bytes = call.cut.chunk_grains * Raw::grain_bytes;
+        at.from += chunk_bytes;
+        if (++at.chunk < call.cut.n_chunks) return;
+        at.chunk = 0;
+        at.from += tile_grains() * Raw::grain_bytes - call.cut.n_chunks * chunk_bytes;
+        if (++at.tile < call.matrix.n_tiles) return;
+        at.tile = 0;
+        ++at.slot;
+        at.from = place(at);
     }
     __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage,
-                                         int32_t item) const {
-        const PackedMatrix& matrix = call.matrix;
-        const int32_t slab_of_block = divide(item, chunk_reciprocal);
-        const int32_t chunk = item - slab_of_block * n_chunks;
-        const int32_t slab = first_slab + slab_of_block;
-        const int32_t slot = divide(slab, call.cut.tile_reciprocal);
-        const int64_t tile = slab - slot * matrix.n_tiles;
-        const std::byte* from = matrix.data + slot_expert(table[slot]) * matrix.expert_stride +
-                                tile * (matrix.k / (64 * Raw::grain)) * Raw::grain_bytes +
-                                (first_grain + chunk * chunk_grains) * Raw::grain_bytes;
-        ring.fill(stage, from, static_cast<uint32_t>(grains(chunk) * Raw::grain_bytes));
+                                         const SlabCursor& at) const {
+        ring.fill(stage, at.from, static_cast<uint32_t>(grains(at.chunk) * Raw::grain_bytes));
     }
 };
 
-// What becomes of the sum of one row of a slab, asked for before it is needed.
+// What becomes of the sum of one row of a slab: scale, weight and bias of shared memory, which are
+// asked for long before they are needed. Loads to registers would make others wait for them.
 struct RowFinish {
-    float factor;
-    float bias;
-    int32_t at;  // of h
+    float* terms;  // three of this thread alone
+    int32_t at;    // of h
 };
 
-__device__ __forceinline__ RowFinish row_finish(const OneTokenGateUp& call, const int32_t* table,
-                                                int32_t slab, int32_t row, float leftover) {
+__device__ __forceinline__ void ask_for(float* to, const float* from, int64_t i, float absent) {
+    if (from)
+        copy_async_4(to, from + i);
+    else
+        *to = absent;
+}
+
+__device__ __forceinline__ void ask_for_finish(const OneTokenGateUp& call, const int32_t* table,
+                                               int32_t slab, int32_t row, RowFinish& finish) {
     const int32_t slot = divide(slab, call.cut.tile_reciprocal);
     const int32_t tile = slab - slot * call.matrix.n_tiles;
     const int32_t entry = table[slot];
-    const int32_t expert = slot_expert(entry);
+    const int64_t expert = slot_expert(entry);
     const bool gated = call.activation.gated;
-    const bool is_gate = gated && row < 8;
     const int32_t feature = gated ? 8 * tile + (row & 7) : 16 * tile + row;
-    const float* bias = is_gate ? call.gate_bias : call.up_bias;
-    RowFinish finish;
-    finish.factor = leftover * global_scale(call.matrix, expert, row >> 3);
-    if (call.weight_on_input) finish.factor *= load_global(call.slots.weights + slot_index(entry));
-    finish.bias = bias ? bias[static_cast<int64_t>(expert) * call.intermediate + feature] : 0.0f;
+    const float* weights = call.weight_on_input ? call.slots.weights : nullptr;
+    const float* bias = gated && row < 8 ? call.gate_bias : call.up_bias;
+    ask_for(finish.terms, call.matrix.global_scale, 2 * expert + (row >> 3), 1.0f);
+    ask_for(finish.terms + 1, weights, slot_index(entry), 1.0f);
+    ask_for(finish.terms + 2, bias, expert * call.intermediate + feature, 0.0f);
     finish.at = slot * call.intermediate + feature;
-    return finish;
+}
+
+// activate() with the quick exponential and division where it is SiLU: what is rounded to bfloat16
+// next does not tell them apart.
+__device__ __forceinline__ float activate_quickly(const Activation& activation, float gate,
+                                                  float up) {
+    if (activation.kind != MOE_ACTIVATION_SILU) return activate(activation, gate, up);
+    const float g = at_most(activation.gated ? gate : up, activation.gate_limit);
+    const float factor = __fdividef(1.0f, 1.0f + __expf(-activation.alpha * g));
+    const float acted = at_most(damped(g, factor), activation.post_limit);
+    return activation.gated ? acted * activate_up(activation, up) : acted;
 }
 
 // Adds the warps' sums of a row in order; 16 lanes hold the rows of a slab.
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
-                                           const RowFinish& finish, int32_t row, bool stores) {
+                                           const RowFinish& finish, float leftover, int32_t row,
+                                           bool stores) {
+    wait_all_copies();
     const float sum = stores ? add_warps(sums + row, call.cut.n_warps) : 0.0f;
-    const float value = fmaf(sum, finish.factor, finish.bias);
+    const float* terms = finish.terms;
+    const float value = stores ? fmaf(sum, leftover * terms[0] * terms[1], terms[2]) : 0.0f;
     const float other = __shfl_xor_sync(~0u, value, 8);
     if (!stores || (call.activation.gated && row >= 8)) return;
-    static_cast<__nv_bfloat16*>(call.h)[finish.at] =
-        __float2bfloat16(activate(call.activation, value, call.activation.gated ? other : value));
+    static_cast<__nv_bfloat16*>(call.h)[finish.at] = __float2bfloat16(
+        activate_quickly(call.activation, value, call.activation.gated ? other : value));
 }
 
 template <class Raw>
-__global__ void __launch_bounds__(640, 1)
+__global__ void __maxnreg__(one_token_registers)
     one_token_gate_up(const __grid_constant__ OneTokenGateUp call) {
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
@@ -106,32 +172,26 @@ __global__ void __launch_bounds__(640, 1)
     const SlotIds ids = load_ids(call.slots, lane);
     const VectorLoad<4> x(call.x, call.x_type, call.matrix.k);
     const int32_t n_slabs = list_slots(call.slots, ids, lane, table) * call.matrix.n_tiles;
-    const int32_t block = static_cast<int32_t>(blockIdx.x);
-    const int32_t first = static_cast<int32_t>(static_cast<int64_t>(block) * n_slabs / gridDim.x);
-    const int32_t last =
-        static_cast<int32_t>(static_cast<int64_t>(block + 1) * n_slabs / gridDim.x);
-
-    const int32_t grains = call.matrix.k / (64 * Raw::grain);
-    const int32_t first_grain = warp * grains / cut.n_warps;
-    const int32_t n_grains = (warp + 1) * grains / cut.n_warps - first_grain;
-    const int32_t n_chunks = (n_grains + cut.chunk_grains - 1) / cut.chunk_grains;
-    const SlabChunks<Raw> chunks{call,     table,
-                                 first,    first_grain,
-                                 n_grains, cut.chunk_grains,
-                                 n_chunks, reciprocal_of(n_chunks)};
-    const int32_t n_items = (last - first) * n_chunks;
-    if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, lane);
-    let_next_kernel_start();
-    if (block == 0 && warp == 0) report_bad_ids(call.slots, ids);
-
-    const int32_t row = thread & 15;
-    RowFinish finish{};
-    if (first + (thread >> 4) < last)
-        finish = row_finish(call, table, first + (thread >> 4), row, Raw::leftover);
-    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    const auto [first, last] = SlabRange(n_slabs, cut);
     const int32_t first_slot = divide(first, cut.tile_reciprocal);
     const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
-    store_codebooks<Raw>(call.matrix, table, first_slot, end_slot, shared + cut.shared.codebooks);
+    const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
+
+    const SlabChunks<Raw> chunks(call, table, first, warp);
+    const int32_t n_items = (last - first) * cut.n_chunks;
+    if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, chunks.cursor(lane));
+    let_next_kernel_start();
+    int32_t item = cut.n_stages;
+    SlabCursor next{};
+    if (item < n_items) next = chunks.cursor(item);
+    if (blockIdx.x == 0 && warp == 0) report_bad_ids(call.slots, ids);
+
+    const int32_t row = thread & 15;
+    RowFinish finish{reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread, 0};
+    if (first + (thread >> 4) < last)
+        ask_for_finish(call, table, first + (thread >> 4), row, finish);
+    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    codebooks.store(shared + cut.shared.codebooks);
     const float rescale = store_operands<Raw>(x, base + cut.shared.x,
                                               reinterpret_cast<float*>(shared + cut.shared.maxima));
     __syncthreads();
@@ -140,7 +200,6 @@ __global__ void __launch_bounds__(640, 1)
     const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
     float* sums = reinterpret_cast<float*>(shared + cut.shared.sums);
     float* other_sums = sums + 16 * group_slabs * cut.n_warps;
-    int32_t item = cut.n_stages;
     for (int32_t group = first; group < last; group += group_slabs) {
         const int32_t group_end = min(group + group_slabs, last);
         for (int32_t slab = group; slab < group_end; ++slab) {
@@ -149,13 +208,16 @@ __global__ void __launch_bounds__(640, 1)
             if constexpr (Raw::has_codebook)
                 codebook +=
                     (divide(slab, cut.tile_reciprocal) - first_slot) * codebook_bytes(Raw::type);
-            for (int32_t chunk = 0; chunk < n_chunks; ++chunk, ++item) {
+            for (int32_t chunk = 0; chunk < cut.n_chunks; ++chunk) {
                 const uint32_t at = ring.wait();
-                add_chunk<Raw, 2>(at, chunks.grains(chunk) * Raw::grain,
-                                  (first_grain + chunk * cut.chunk_grains) * Raw::grain, places,
-                                  lane, codebook, sum);
+                add_chunk<Raw, 1>(at, 0, chunks.grains(chunk) * Raw::grain,
+                                  (chunks.first_grain + chunk * cut.chunk_grains) * Raw::grain,
+                                  places, lane, codebook, sum);
                 __syncwarp();
-                if (item < n_items && lane == 0) chunks.fill(ring, ring.stage(), item);
+                if (item < n_items) {
+                    if (lane == 0) chunks.fill(ring, ring.stage(), next);
+                    if (++item < n_items) chunks.advance(next);
+                }
                 ring.next();
             }
             add_quad(sum);
@@ -167,9 +229,10 @@ __global__ void __launch_bounds__(640, 1)
         }
         __syncthreads();
         const int32_t slab = group + (thread >> 4);
-        finish_row(call, sums + 16 * cut.n_warps * (thread >> 4), finish, row, slab < last);
+        finish_row(call, sums + 16 * cut.n_warps * (thread >> 4), finish, Raw::leftover,
+                   row, slab < last);
         if (slab + group_slabs < last)
-            finish = row_finish(call, table, slab + group_slabs, row, Raw::leftover);
+            ask_for_finish(call, table, slab + group_slabs, row, finish);
         float* const used = sums;
         sums = other_sums;
         other_sums = used;

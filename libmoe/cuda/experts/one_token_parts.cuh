@@ -194,86 +194,144 @@ __device__ __forceinline__ float store_operands(const VectorLoad<n_held>& vector
 
 // ---- codebooks
 
-// The look-up tables of slots [begin, end) of the list. A block barrier must follow.
+// The look-up tables of slots [begin, end) of the list. Asked for first: what is asked for after
+// the weights arrives after them.
 template <class Raw>
-__device__ __forceinline__ void store_codebooks(const PackedMatrix& matrix, const int32_t* slots,
-                                                int32_t begin, int32_t end, unsigned char* to) {
-    if constexpr (Raw::has_codebook) {
-        constexpr int32_t entries = 2 * Raw::entries;
-        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < (end - begin) * entries;
-             i += static_cast<int32_t>(blockDim.x)) {
-            const int64_t expert = slot_expert(slots[begin + i / entries]);
-            std::byte* table =
-                reinterpret_cast<std::byte*>(to) + i / entries * codebook_bytes(Raw::type);
-            Raw::store_entry(table, i % entries, matrix.codebook + 64 * expert);
-        }
+struct CodebookLoad {
+    static constexpr int32_t entries = 2 * Raw::entries;
+    const PackedMatrix& matrix;
+    const int32_t* slots;
+    int32_t begin;
+    int32_t n;
+    float2 held;
+
+    __device__ __forceinline__ CodebookLoad(const PackedMatrix& weights, const int32_t* list,
+                                            int32_t first, int32_t end)
+        : matrix(weights), slots(list), begin(first), n((end - first) * entries), held{} {
+        if (static_cast<int32_t>(threadIdx.x) < n) held = load(static_cast<int32_t>(threadIdx.x));
     }
-}
-
-// ---- product
-
-// Where a lane finds its B of a block of 64 k: those of column n have the 16 k of lane n % 4 of the
-// blocks of parity n / 4; everybody else reads zeros.
-struct OperandPlaces {
-    uint32_t first[2];   // of block 0 as the even and as the odd one
-    uint32_t stride[2];  // bytes from block to block
-
-    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t zeros, int32_t lane) {
-        const int32_t column = lane >> 2;
-#pragma unroll
-        for (int parity = 0; parity < 2; ++parity) {
-            const bool mine = (lane & 3) == (column & 3) && column >> 2 == parity;
-            first[parity] = mine ? x + 128 * parity + 32 * (lane & 3) : zeros + 16;
-            stride[parity] = mine ? 128 : 0;
+    __device__ __forceinline__ float2 load(int32_t i) const {
+        const int64_t expert = slot_expert(slots[begin + i / entries]);
+        return Raw::load_entry(i % entries, matrix.codebook + 64 * expert);
+    }
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(unsigned char* to) const {
+        float2 values = held;
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n;) {
+            Raw::store_entry(to + i / entries * codebook_bytes(Raw::type), i % entries, values);
+            i += static_cast<int32_t>(blockDim.x);
+            if (i < n) values = load(i);
         }
     }
 };
 
-// Adds the product of n blocks, the first of which is `block` of a chunk and `x_block` of x.
+struct NoCodebook {
+    __device__ __forceinline__ NoCodebook(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
+    __device__ __forceinline__ void store(unsigned char*) const {}
+};
+
+template <class Raw, bool has_codebook = Raw::has_codebook>
+struct CodebooksOf {
+    using Load = NoCodebook;
+};
+template <class Raw>
+struct CodebooksOf<Raw, true> {
+    using Load = CodebookLoad<Raw>;
+};
+template <class Raw>
+using Codebooks = typename CodebooksOf<Raw>::Load;
+
+// ---- product
+
+// Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7 to
+// the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
+// registers: four columns of each result are of use. Everybody else reads zeros.
+struct OperandPlaces {
+    uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
+    uint32_t single, single_stride;  // of a block alone
+
+    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t zeros, int32_t lane) {
+        const int32_t column = lane >> 2;
+        const bool mine = (lane & 3) == (column & 3);
+        const bool alone = mine && column < 4;
+        pair = mine ? x + 128 * (column >> 2) + 32 * (lane & 3) : zeros;
+        pair_stride = mine ? 128 : 0;
+        single = alone ? pair : zeros;
+        single_stride = alone ? 128 : 0;
+    }
+    template <int n>
+    __device__ __forceinline__ uint32_t at(int32_t block) const {
+        return n == 2 ? pair + block * pair_stride : single + block * single_stride;
+    }
+};
+
+// n blocks as A operands.
 template <class Raw, int n>
-__device__ __forceinline__ void add_blocks(uint32_t chunk, int32_t block, int32_t x_block,
-                                           const OperandPlaces& places, int32_t lane,
-                                           uint32_t table, float (&sum)[2]) {
+struct DecodedBlocks {
     typename Raw::template Words<n> words;
-    Raw::load(words, chunk, block, lane);
-    float c[2][4] = {};
-    float x[4] = {};
+    uint32_t a[4 * n][4];
+
+    // `block`: the first of them in the chunk.
+    __device__ __forceinline__ DecodedBlocks(uint32_t chunk, int32_t block, int32_t lane,
+                                             uint32_t table) {
+        Raw::load(words, chunk, block, lane);
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
-        const uint32_t at = places.first[i] + x_block * places.stride[i];
+        for (int j = 0; j < 4 * n; ++j) Raw::step(words, j, table, a[j]);
+    }
+
+    // Computes the operands here and not where they are used.
+    __device__ __forceinline__ void hold() {
+#pragma unroll
+        for (int j = 0; j < 4 * n; ++j)
+            asm volatile("" : "+r"(a[j][0]), "+r"(a[j][1]), "+r"(a[j][2]), "+r"(a[j][3]));
+    }
+
+    // Adds the product with x from x_block on.
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
+                                             int32_t lane, float (&sum)[2]) const {
+        const uint32_t at = places.template at<n>(x_block);
         const uint4 low = load_shared_16(at);
         const uint4 high = load_shared_16(at + 16);
         const uint32_t b[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        float c[2][4] = {};
+        float x[4] = {};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            uint32_t a[4];
-            Raw::step(words, 4 * i + j, table, a);
-            Raw::Operand::multiply(c[j & 1], a, b[2 * j], b[2 * j + 1]);
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+                Raw::Operand::multiply(c[n == 2 ? i : j & 1], a[4 * i + j], b[2 * j],
+                                       b[2 * j + 1]);
             if constexpr (Raw::ones != 0)
                 Raw::Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, b[2 * j],
                                        b[2 * j + 1]);
         }
-    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) c[0][i] += c[1][i];
-    if constexpr (Raw::ones != 0)
-        Raw::add(words, c[0], x, sum);
-    else
-        Raw::add(words, c[0], sum);
-}
+        for (int i = 0; i < 4; ++i) {
+            if constexpr (n == 2)
+                c[0][i] = lane & 2 ? c[1][i] : c[0][i];
+            else
+                c[0][i] += c[1][i];
+        }
+        if constexpr (Raw::ones != 0)
+            Raw::add(words, c[0], x, sum);
+        else
+            Raw::add(words, c[0], sum);
+    }
+};
 
-// Adds the product of a chunk of n_blocks with x from x_block on.
+// Adds the product of blocks [block, n_blocks) of a chunk with x, which has the first at x_block.
 template <class Raw, int unroll>
-__device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t n_blocks, int32_t x_block,
-                                          const OperandPlaces& places, int32_t lane, uint32_t table,
-                                          float (&sum)[2]) {
-    int32_t block = 0;
+__device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t n_blocks,
+                                          int32_t x_block, const OperandPlaces& places,
+                                          int32_t lane, uint32_t table, float (&sum)[2]) {
 #pragma unroll unroll
     for (; block + Raw::span <= n_blocks; block += Raw::span)
-        add_blocks<Raw, Raw::span>(chunk, block, x_block + block, places, lane, table, sum);
+        DecodedBlocks<Raw, Raw::span>(chunk, block, lane, table)
+            .multiply(x_block + block, places, lane, sum);
     if constexpr (Raw::span == 2 && Raw::grain == 1)
         if (block < n_blocks)
-            add_blocks<Raw, 1>(chunk, block, x_block + block, places, lane, table, sum);
+            DecodedBlocks<Raw, 1>(chunk, block, lane, table)
+                .multiply(x_block + block, places, lane, sum);
 }
 
 // The sums of a quad of lanes.

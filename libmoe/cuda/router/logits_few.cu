@@ -1,6 +1,6 @@
-// Router logits of few tokens on the tensor cores, for the shortest way from memory to the sums: every
-// operand goes straight from device memory to the registers of the product, all loads of a warp on
-// their way at once.
+// Router logits of few tokens on the tensor cores, for the shortest way from memory to the sums:
+// every operand goes straight from device memory to the registers of the product, all loads of a
+// warp on their way at once.
 //
 // few_logits: a block of 8 warps takes 16 experts, 8 tokens and one part of k; a warp the
 // slabs_of_warp neighbouring slabs of 32 k that are its share, at most 4 at a time.
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(n_threads) few_logits(FewInput in, TokenCount 
 using FewKernel = void (*)(FewInput, TokenCount);
 
 FewKernel few_kernel(moe_type x, moe_type w) {
-    return with_router_types(
-        x, w, [](auto types) -> FewKernel { return few_logits<decltype(types)>; });
+    return with_router_types(x, w,
+                             [](auto types) -> FewKernel { return few_logits<decltype(types)>; });
 }
 
 int32_t divided_up(int32_t a, int32_t b) {

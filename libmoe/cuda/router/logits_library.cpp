@@ -87,7 +87,8 @@ bool run_library_logits(const LogitsLibrary& chosen, const RouterProduct& p,
                         const TokenCount& tokens, std::byte* workspace, cudaStream_t stream) {
     const bool aligned =
         reinterpret_cast<uintptr_t>(p.x) % 16 == 0 && p.x_stride % 8 == 0 && p.x_stride >= p.hidden;
-    if (!chosen.library || tokens.n < least_library_tokens || p.x_type != p.weights_type || !aligned)
+    if (!chosen.library || tokens.n < least_library_tokens || p.x_type != p.weights_type ||
+        !aligned)
         return false;
     size_t i = 0;
     while (i + 1 < chosen.algorithms.size() && tokens_of(i + 1) <= tokens.n &&

@@ -1,5 +1,5 @@
-// Router logits by cuBLASLt, where the machine has it: for many tokens in 16 bits, when the weights are
-// of the same type.
+// Router logits by cuBLASLt, where the machine has it: for many tokens in 16 bits, when the weights
+// are of the same type.
 #pragma once
 
 #include <array>

@@ -5,10 +5,10 @@
 // into parts, which the selection adds in order. Of a plan that is batch_invariant the parts do not
 // depend on the number of tokens.
 //
-// A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, 16-byte chunk c of row r
-// at c ^ (r / 2 & 3), or of 128 bytes, at c ^ 2 (r & 3): the reads below are free of bank conflicts.
-// A stage is two slabs of 16-bit types, one otherwise; as many as there is room for, up to 6, lie in shared memory.
-// Per stage:
+// A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, 16-byte chunk c of
+// row r at c ^ (r / 2 & 3), or of 128 bytes, at c ^ 2 (r & 3): the reads below are free of bank
+// conflicts. A stage is two slabs of 16-bit types, one otherwise; as many as there is room for, up
+// to 6, lie in shared memory. Per stage:
 //   1. wait for its copies, barrier; start the copies of the stage that was multiplied last
 //   2. products (parts.cuh), the sums inside the tensor cores beginning at zero
 //   3. those sums are added to the warp's own: the tensor cores cut off rather than round, so no
@@ -66,8 +66,7 @@ struct Stages {
 
 template <int32_t row_bytes>
 __device__ int32_t place_of_chunk(int32_t row, int32_t chunk) {
-    return row * row_bytes +
-           16 * (chunk ^ (row_bytes == 128 ? (row & 3) * 2 : row / 2 & 3));
+    return row * row_bytes + 16 * (chunk ^ (row_bytes == 128 ? (row & 3) * 2 : row / 2 & 3));
 }
 
 // What is copied of one operand for a stage: rows first_row to first_row + 127, columns k to
@@ -116,8 +115,7 @@ __device__ void copy_rows_singly(std::byte* to, const CopiedRows& rows) {
         std::byte* slab = to + i % depth / slab_depth * slab_bytes;
         const int32_t place = place_of_chunk<row_bytes>(row, column / per_chunk);
         reinterpret_cast<Value*>(slab + place)[column % per_chunk] =
-            present ? static_cast<const Value*>(
-                          rows.data)[(rows.first_row + row) * rows.stride + k]
+            present ? static_cast<const Value*>(rows.data)[(rows.first_row + row) * rows.stride + k]
                     : Value{0};
     }
 }
@@ -287,15 +285,14 @@ __global__ void __launch_bounds__(n_threads, 1) tiled_logits(TiledInput in, Toke
     Sums sums = {};
     for (int32_t step = 0; step < in.n_stages - 1; step++)
         fetch_stage<Types>(in, at, step, shared + step * S::bytes);
-    int32_t own = 0;                  // the stage to multiply
-    int32_t free = in.n_stages - 1;   // the one that was multiplied last
+    int32_t own = 0;                 // the stage to multiply
+    int32_t free = in.n_stages - 1;  // the one that was multiplied last
 #pragma unroll 1
     for (int32_t step = 0; step < n_steps; step++) {
         wait_copies(in.n_stages - 2);
         __syncthreads();
         fetch_stage<Types>(in, at, step + in.n_stages - 1, shared + free * S::bytes);
-        if (has_work)
-            multiply_stage<Types>(shared + own * S::bytes, warp_row, warp_column, sums);
+        if (has_work) multiply_stage<Types>(shared + own * S::bytes, warp_row, warp_column, sums);
         free = own;
         own = own + 1 < in.n_stages ? own + 1 : 0;
     }
@@ -342,7 +339,8 @@ int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input) {
     const int64_t n_logits = n_tokens * input.n_experts_all;
     if (input.batch_invariant) return invariant_parts * n_logits;
     // More parts than one are of wanted_blocks tiles at most.
-    return std::min(most_parts * n_logits, std::max(n_logits, int64_t{wanted_blocks} * tile * tile));
+    return std::min(most_parts * n_logits,
+                    std::max(n_logits, int64_t{wanted_blocks} * tile * tile));
 }
 
 int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& p,
@@ -368,7 +366,8 @@ int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& p,
 void prepare_tiled_logits(const DeviceFacts& device) {
     for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
         for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
-            load("tiled_logits", tiled_kernel(x, w), stages_of(device, x, w) * bytes_of_stage(x, w));
+            load("tiled_logits", tiled_kernel(x, w),
+                 stages_of(device, x, w) * bytes_of_stage(x, w));
     }
 }
 

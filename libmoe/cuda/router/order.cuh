@@ -59,9 +59,9 @@ class WarpOrder {
     Place own_;
 };
 
-// The same for up to 32 n keys in registers, key j of a lane being that of index lane + 32 j: ranks, 0
-// past the end or once given. The largest rank of a lane and its first place are known before they
-// are asked for.
+// The same for up to 32 n keys in registers, key j of a lane being that of index lane + 32 j:
+// ranks, 0 past the end or once given. The largest rank of a lane and its first place are known
+// before they are asked for.
 template <int n>
 class RegisterOrder {
   public:
@@ -95,7 +95,8 @@ class RegisterOrder {
 #pragma unroll
         for (int32_t apart = 1; apart < n; apart *= 2) {
 #pragma unroll
-            for (int32_t j = 0; j + apart < n; j += 2 * apart) best[j] = max(best[j], best[j + apart]);
+            for (int32_t j = 0; j + apart < n; j += 2 * apart)
+                best[j] = max(best[j], best[j + apart]);
         }
         own_ = best[0];
         uint32_t places = 0;

@@ -2,15 +2,15 @@
 // matters: a value is a sum of up to three bfloat16 parts.
 //
 // Float32 is cut into three parts of eight bits each and float16 into two, exactly; bfloat16 is
-// itself one part. The product of two parts is exact in float32. A pair of values takes the products
-// of their parts i and j with i + j <= 2: what is left out is below 2^-24 of the product. Float16
-// times float16 needs no parts: the tensor cores multiply it exactly as it is. A value that is not
-// finite makes sums NaN.
+// itself one part. The product of two parts is exact in float32. A pair of values takes the
+// products of their parts i and j with i + j <= 2: what is left out is below 2^-24 of the product.
+// Float16 times float16 needs no parts: the tensor cores multiply it exactly as it is. A value that
+// is not finite makes sums NaN.
 //
-// An Octet is for fragments that come straight from device memory: of 32 neighbouring k a lane (g, t)
-// = (lane / 4, lane % 4) brings the eight k = 8 t .., which are 16 or 32 contiguous bytes of a row,
-// and gives k = 8 t + 4 s .. to step s of two products of depth 16. Both operands agree, so it does
-// not matter that the instruction numbers them otherwise.
+// An Octet is for fragments that come straight from device memory: of 32 neighbouring k a lane (g,
+// t) = (lane / 4, lane % 4) brings the eight k = 8 t .., which are 16 or 32 contiguous bytes of a
+// row, and gives k = 8 t + 4 s .. to step s of two products of depth 16. Both operands agree, so it
+// does not matter that the instruction numbers them otherwise.
 #pragma once
 
 #include "libmoe/cuda/device/element.cuh"
@@ -24,7 +24,9 @@ template <moe_type type>
 constexpr bool is_wide = type == MOE_TYPE_F32;
 
 template <moe_type type, bool native>
-constexpr int parts_of = is_wide<type> ? 3 : type == MOE_TYPE_F16 && !native ? 2 : 1;
+constexpr int parts_of = is_wide<type>                     ? 3
+                         : type == MOE_TYPE_F16 && !native ? 2
+                                                           : 1;
 
 // Eight values of a row as they lie in memory.
 template <moe_type type>

@@ -33,8 +33,7 @@ __device__ void take_logits(const SelectInput& input, const SelectOutput& output
         add_parts(input.logits, t, i, 32, n, z);
 #pragma unroll
         for (int32_t j = 0; j < 2; j++)
-            if (i + 32 * j < n)
-                scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
+            if (i + 32 * j < n) scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
     }
 }
 

@@ -1,6 +1,6 @@
 // What the kernels of selection share: a token's memory and logits, group limits, the weights of
-// chosen experts, and the outputs, the last three the work of one warp. Lane l owns the experts l, l + 32, ... and
-// the chosen slots l and l + 32.
+// chosen experts, and the outputs, the last three the work of one warp. Lane l owns the experts l,
+// l + 32, ... and the chosen slots l and l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -60,8 +60,8 @@ __device__ inline float take_logit(const SelectInput& input, int32_t i, float z,
     return finite_logit(z);
 }
 
-// The sums of parts of logits first and first + step, of which the second may be past the end. Eight
-// parts of both are on their way at once; a part past the last is a copy of it and not added.
+// The sums of parts of logits first and first + step, of which the second may be past the end.
+// Eight parts of both are on their way at once; a part past the last is a copy of it and not added.
 __device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t step,
                                  int32_t n_experts, float (&z)[2]) {
     constexpr int32_t at_once = 8;
@@ -154,7 +154,7 @@ __device__ inline void post_softmax(const Slots<int32_t>& ids, Slots<float>& wei
 }
 
 __device__ inline Slots<float> score_weights(const Routing& r, const float* scores,
-                                      const Slots<int32_t>& ids) {
+                                             const Slots<int32_t>& ids) {
     Slots<float> weights;
     for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
     if (r.post_score == MOE_SCORE_SOFTMAX) {
@@ -187,8 +187,8 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
     return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
 }
 
-__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j, int32_t id,
-                        float weight) {
+__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
+                               int32_t id, float weight) {
     const int64_t slot = static_cast<int64_t>(t) * k + j;
     output.ids[slot] = id;
     output.weights[slot] = weight;

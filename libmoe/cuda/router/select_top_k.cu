@@ -1,11 +1,11 @@
-// Plain selection, the best k of up to 512 experts, for the shortest way from logits to ids. The same
-// functions and sums in the same order as select.cu, which serves every other rule.
+// Plain selection, the best k of up to 512 experts, for the shortest way from logits to ids. The
+// same functions and sums in the same order as select.cu, which serves every other rule.
 //
-// A team of warps works on a token: 8 of them, the block, where there are few tokens, otherwise one.
-// Its threads take the experts in turn; the code is in loops and not repeated for every expert of a
-// thread, because one warp that runs through it once waits for instructions more than for results.
-// Shared memory of a team as in select.cu. The kernel may be launched while the one that makes the
-// logits runs.
+// A team of warps works on a token: 8 of them, the block, where there are few tokens, otherwise
+// one. Its threads take the experts in turn; the code is in loops and not repeated for every expert
+// of a thread, because one warp that runs through it once waits for instructions more than for
+// results. Shared memory of a team as in select.cu. The kernel may be launched while the one that
+// makes the logits runs.
 //   1. wait for the logits; their parts added, published, sanitised, to shared memory
 //   2. scores in place; the sum of a softmax is added by every warp, in the one order
 //   3. the first warp: keys into registers, n of a lane; with groups only after those are limited
@@ -99,7 +99,8 @@ __device__ void make_scores(const Team& team, const SelectInput& input, float to
 
 template <int n>
 __global__ void __launch_bounds__(most_warps * 32)
-    top_k_experts(SelectInput input, TokenCount tokens, SelectOutput output, int32_t warps_of_team) {
+    top_k_experts(SelectInput input, TokenCount tokens, SelectOutput output,
+                  int32_t warps_of_team) {
     extern __shared__ float shared[];
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
     const int32_t teams = warps / warps_of_team;

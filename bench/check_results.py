@@ -1,0 +1,161 @@
+"""Holds bench/results/*.json against the schema, and the schema against documents that are wrong.
+
+usage: check_results.py <folder bench>
+Beyond the schema: times in order, times_floor and the case's name as the other fields have them,
+no case twice, read floors that ascend. A document of this file is changed in one place at a time,
+and every change must be refused, so that the test means something before there are results.
+"""
+import copy
+import json
+import pathlib
+import sys
+
+try:
+    import jsonschema
+except ImportError:
+    sys.exit("the Python module jsonschema is missing: install the package python3-jsonschema")
+
+SAMPLE = {
+    "schema": "libmoe.bench.1",
+    "commit": "0123abc",
+    "date": "2000-01-01T00:00:00Z",
+    "version": "0.1.0",
+    "device": {
+        "name": "a device of this test",
+        "multiprocessors": 100,
+        "l2_bytes": 50000000,
+        "memory_bytes": 80000000000,
+        "clock_khz_max": 1500000,
+        "driver_cuda": 13000,
+        "runtime_cuda": 13000,
+    },
+    "read_floor": [{"bytes": 1e6, "us": 4.0}, {"bytes": 1e9, "us": 400.0}],
+    "dense_tflops": 500.0,
+    "results": [
+        {
+            "case": "a-model/nvfp4/ids/T8/zipf1.2",
+            "model": "a-model",
+            "format": "nvfp4",
+            "mode": "ids",
+            "n_tokens": 8,
+            "zipf": 1.2,
+            "kernel": "cuda_any_bf16_experts_generic",
+            "us": 20.0,
+            "us_lowest": 19.0,
+            "us_highest": 30.0,
+            "floor_us": 10.0,
+            "times_floor": 2.0,
+            "weight_bytes": 2e7,
+            "tb_per_s": 1.0,
+            "flops": 1e9,
+            "tflops": 50.0,
+            "workspace_bytes": 1e6,
+            "n_sets": 3,
+            "n_calls": 24,
+        }
+    ],
+    "failures": [],
+}
+
+
+def problems(document, validator):
+    """What is wrong with a document; empty for a good one."""
+    error = jsonschema.exceptions.best_match(validator.iter_errors(document))
+    if error:
+        return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}"]
+    found = []
+    sizes = [point["bytes"] for point in document["read_floor"]]
+    if sizes != sorted(set(sizes)):
+        found.append("read_floor does not ascend")
+    names = [result["case"] for result in document["results"]]
+    found += [f"{name}: twice" for name in sorted(set(names)) if names.count(name) > 1]
+    for result in document["results"]:
+        found += [f"{result['case']}: {problem}" for problem in disagreements(result)]
+    return found
+
+
+def disagreements(r):
+    skew = f"zipf{r['zipf']:.1f}" if r["zipf"] > 0 else "uniform"
+    name = f"{r['model']}/{r['format']}/{r['mode']}/T{r['n_tokens']}/{skew}"
+    if r["case"] != name:
+        yield f"the other fields say {name}"
+    if not r["us_lowest"] <= r["us"] <= r["us_highest"]:
+        yield f"us {r['us']} is not between {r['us_lowest']} and {r['us_highest']}"
+    for key, expected in (
+        ("times_floor", r["us"] / r["floor_us"]),
+        ("tb_per_s", r["weight_bytes"] / r["us"] / 1e6),
+        ("tflops", r["flops"] / r["us"] / 1e6),
+    ):
+        if abs(r[key] - expected) > 1e-6 * expected:
+            yield f"{key} is {r[key]}, the other fields say {expected}"
+
+
+def objects(node, path=()):
+    """Paths of all objects of a document."""
+    if isinstance(node, dict):
+        yield path
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in children:
+        yield from objects(child, path + (key,))
+
+
+def at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+def changed(path, change):
+    document = copy.deepcopy(SAMPLE)
+    change(at(document, path))
+    return document
+
+
+def mutations():
+    for path in objects(SAMPLE):
+        for key, value in at(SAMPLE, path).items():
+            where = "/".join(map(str, path + (key,)))
+            yield f"without {where}", changed(path, lambda node: node.pop(key))
+            wrong = [value] if isinstance(value, (str, dict)) else str(value)
+            yield f"{where} of another type", changed(path, lambda node: node.update({key: wrong}))
+            if isinstance(value, (int, float)):
+                yield f"{where} below zero", changed(path, lambda node: node.update({key: -value}))
+        where = "/".join(map(str, path)) or "the document"
+        yield f"{where} with a field more", changed(path, lambda node: node.update(more=1))
+    result = ("results", 0)
+    yield "another schema", changed((), lambda d: d.update(schema="libmoe.bench.2"))
+    yield "no commit", changed((), lambda d: d.update(commit="unknown"))
+    yield "no time at all", changed(result, lambda r: r.update(us=0, us_lowest=0))
+    yield "far below the floor", changed(result, lambda r: r.update(floor_us=100.0, times_floor=0.2))
+    yield "a ratio that is not one", changed(result, lambda r: r.update(times_floor=1.1))
+    yield "a rate that is not one", changed(result, lambda r: r.update(tb_per_s=4.0))
+    yield "times out of order", changed(result, lambda r: r.update(us_lowest=21.0))
+    yield "a name for something else", changed(result, lambda r: r.update(n_tokens=9))
+    yield "a mode that is none", changed(result, lambda r: r.update(mode="graph"))
+    yield "a kernel of the CPU", changed(result, lambda r: r.update(kernel="avx2_dense_f32_experts"))
+    yield "a time that is no number", changed(result, lambda r: r.update(us=None))
+    yield "a case twice", changed(("results",), lambda all: all.append(all[0]))
+    yield "floors that descend", changed(("read_floor",), lambda all: all.reverse())
+
+
+def main():
+    bench = pathlib.Path(sys.argv[1])
+    schema = json.loads((bench / "results.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    wrong = [f"the sample: {problem}" for problem in problems(SAMPLE, validator)]
+    mutants = list(mutations())
+    wrong += [f"accepted: {what}" for what, mutant in mutants if not problems(mutant, validator)]
+    print(f"{len(mutants)} wrong documents tried")
+    files = sorted((bench / "results").glob("*.json"))
+    for path in files:
+        document = json.loads(path.read_text())
+        wrong += [f"{path.name}: {problem}" for problem in problems(document, validator)]
+        print(f"{path.name}: {len(document.get('results', []))} results")
+    if not files:
+        print("there are no results yet")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+main()

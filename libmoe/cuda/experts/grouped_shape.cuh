@@ -1,0 +1,146 @@
+// The two kernels of the grouped family, how they divide an SM and which widths they multiply, and
+// what lies in the shared memory of a block of threads.
+//   Wide     tiles of up to 256 rows at once: one block per SM, all registers for sums
+//   Narrow   up to 64 rows at once, more in turns: two blocks per SM, so that twice as many warps
+//            decode and one block works while the other begins or ends a tile
+#pragma once
+
+#include <type_traits>
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+constexpr uint32_t tiles_per_block = 8;
+
+__host__ __device__ constexpr uint32_t round_up(uint32_t value, uint32_t to) {
+    return (value + to - 1) / to * to;
+}
+
+template <int n>
+using Width = std::integral_constant<int, n>;
+
+// with_width(width, call) calls `call` with the width, one that width_of gave, as a constant.
+struct Wide {
+    static constexpr int most_rows = 256;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 1;
+    static constexpr uint32_t ring_bytes = 192 * 1024;
+    static constexpr uint32_t least_stage_bytes = 0;
+    static constexpr uint32_t staging_bytes = 16 * 1024;  // of a warpgroup
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
+        if (n_rows <= 16) return n_rows <= 8 ? 8 : 16;
+        const int32_t step = n_rows <= 160 ? 32 : 16;
+        return (n_rows + step - 1) / step * step;
+    }
+    template <class Call>
+    static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
+        switch (width) {
+            case 8:
+                return call(Width<8>{});
+            case 16:
+                return call(Width<16>{});
+            case 32:
+                return call(Width<32>{});
+            case 64:
+                return call(Width<64>{});
+            case 96:
+                return call(Width<96>{});
+            case 128:
+                return call(Width<128>{});
+            case 160:
+                return call(Width<160>{});
+            case 176:
+                return call(Width<176>{});
+            case 192:
+                return call(Width<192>{});
+            case 208:
+                return call(Width<208>{});
+            case 224:
+                return call(Width<224>{});
+            case 240:
+                return call(Width<240>{});
+            default:
+                return call(Width<256>{});
+        }
+    }
+};
+
+struct Narrow {
+    static constexpr int most_rows = 64;
+    static constexpr uint32_t threads = 288;
+    static constexpr uint32_t blocks_per_sm = 2;
+    static constexpr uint32_t ring_bytes = 95 * 1024;
+    static constexpr uint32_t least_stage_bytes = 23 * 1024;
+    static constexpr uint32_t staging_bytes = 8 * 1024;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
+        const int32_t step = n_rows <= 32 ? 8 : 16;
+        return n_rows <= 8 ? 8 : (n_rows + step - 1) / step * step;
+    }
+    template <class Call>
+    static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
+        switch (width) {
+            case 8:
+                return call(Width<8>{});
+            case 16:
+                return call(Width<16>{});
+            case 24:
+                return call(Width<24>{});
+            case 32:
+                return call(Width<32>{});
+            case 48:
+                return call(Width<48>{});
+            default:
+                return call(Width<64>{});
+        }
+    }
+};
+
+// How a stage holds `n` blocks of one packed tile. The heads of q4_k come along with fewer than
+// four blocks and lie where they belong otherwise.
+__host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
+    if (type != PackedType::q4_k) return n * static_cast<uint32_t>(block_bytes(type, 4));
+    return n < 4 ? n * 512 + 256 : n / 4 * 2304;
+}
+
+template <PackedType type, class Shape>
+struct Stages {
+    static constexpr uint32_t needed =
+        round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
+    static constexpr uint32_t bytes =
+        needed > Shape::least_stage_bytes ? needed : Shape::least_stage_bytes;
+    static constexpr uint32_t count = Shape::ring_bytes / bytes;
+
+    static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
+        return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
+    }
+    // Blocks of a stage for tiles of this width; q4_k: 1, 2 or a multiple of 4.
+    static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
+        uint32_t n = 1;
+        if (type == PackedType::q4_k) {
+            while (n < 8 && fits(width, 2 * n)) n *= 2;
+        } else {
+            while (n < 16 && fits(width, n + 1)) ++n;
+        }
+        return n;
+    }
+    static __device__ __forceinline__ uint32_t blocks_of(int32_t width) {
+        return Shape::with_width(width, []<int n>(Width<n>) { return blocks(n); });
+    }
+};
+
+// Shared memory: the ring, the staging of the epilogue, two codebooks, the barriers.
+template <PackedType type, class Shape>
+struct GroupedShared {
+    static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
+    static constexpr uint32_t codebooks = staging + 2 * Shape::staging_bytes;
+    static constexpr uint32_t barriers = codebooks + 512;
+    static constexpr uint32_t bytes = barriers + 16 * Stages<type, Shape>::count;
+    static constexpr uint32_t alignment = 1024;
+    static constexpr uint32_t allocated = bytes + alignment;
+    static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
+};
+
+}  // namespace moe::cuda
