@@ -68,7 +68,8 @@ moe_runtime::moe_runtime(const moe_runtime_desc& desc)
       pool(nullptr),
       log_(desc.log ? desc.log : moe::log_to_stderr),
       log_user_data_(desc.log_user_data),
-      log_level_(desc.log_level == MOE_LOG_DEFAULT ? MOE_LOG_WARNING : desc.log_level) {
+      log_level_(desc.log_level == MOE_LOG_DEFAULT ? MOE_LOG_WARNING : desc.log_level),
+      cublaslt_path_(desc.cublaslt_path ? desc.cublaslt_path : "", &memory) {
     moe::check(desc);
     n_threads = desc.n_threads ? desc.n_threads : moe::usable_cores();
     if (!parallel_for) pool = moe::create_in<moe::Pool>(memory, memory, n_threads);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/memory.hpp"
@@ -32,6 +33,10 @@ struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
         *fmt::format_to_n(line, sizeof line - 1, format, std::forward<Args>(args)...).out = '\0';
         log_(level, line, log_user_data_);
     }
+    // null: the usual names
+    const char* cublaslt_path() const {
+        return cublaslt_path_.empty() ? nullptr : cublaslt_path_.c_str();
+    }
     void retain() { users_.fetch_add(1, std::memory_order_relaxed); }
     void release();
 
@@ -39,6 +44,7 @@ struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
     moe_log_fn log_;
     void* log_user_data_;
     moe_log_level log_level_;
+    std::pmr::string cublaslt_path_;
     std::atomic<int64_t> users_{1};
 };
 

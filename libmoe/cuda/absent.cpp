@@ -66,6 +66,10 @@ bool one_token_supports(PackedType) {
     return false;
 }
 
+void choose_library(Setup&, const char*, Memory&) {
+    fail_absent("moe_plan_create");
+}
+
 void prepare(const Setup&) {
     fail_absent("moe_plan_create");
 }

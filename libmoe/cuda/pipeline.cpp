@@ -42,6 +42,8 @@ LogitsInput Pipeline::logits_input(const Activations& rows) const {
     input.hidden = layer().hidden;
     input.n_experts_all = layer().n_experts_all();
     input.batch_invariant = setup_.batch_invariant;
+    input.may_use_library = may_use_library(setup_);
+    input.library = &setup_.logits_library;
     return input;
 }
 

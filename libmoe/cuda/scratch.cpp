@@ -65,6 +65,7 @@ int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
     input.hidden = layer.hidden;
     input.n_experts_all = layer.n_experts_all();
     input.batch_invariant = setup.batch_invariant;
+    input.may_use_library = may_use_library(setup);
     return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
 }
 

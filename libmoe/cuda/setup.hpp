@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/router/logits_library.hpp"
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe::cuda {
@@ -44,11 +45,13 @@ struct Setup {
     bool is_shared_joint = false;
     moe_type x_type = MOE_TYPE_NONE;
     moe_type router_input_type = MOE_TYPE_NONE;
+    moe_type router_type = MOE_TYPE_NONE;  // of the router's weights on the device
     moe_type out_type = MOE_TYPE_NONE;
     moe_type intermediate_type = MOE_TYPE_NONE;
     Families experts;
     Families finish;
     int64_t chunk_tokens = 0;
+    LogitsLibrary logits_library;
 };
 
 }  // namespace moe::cuda

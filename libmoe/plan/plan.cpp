@@ -192,6 +192,7 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.is_shared_joint = placement.is_shared_joint;
     setup.x_type = plan.x_type;
     setup.router_input_type = plan.router_input_type;
+    setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
 }
@@ -313,6 +314,7 @@ void moe_plan::go_to_device() {
     cuda::synchronize(nullptr);
     cuda.local_of = reinterpret_cast<const int32_t*>(tables_.data());
     cuda.constants = {cuda.local_of + n, reinterpret_cast<const float*>(cuda.local_of + n + 1)};
+    cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
     cuda::prepare(cuda);
 }
 

@@ -3,10 +3,9 @@
 //
 // Ids chosen from x must agree with those of float32 sums wherever the choice hangs on more than
 // 1e-5 of the logits. The tensor cores cut off what a sum of float32 cannot hold, always towards
-// zero: over the hundreds of steps of a row of hidden values that adds up to more than 1e-5. So the
-// kernels here take the sum out of them every 32 or 64 values and go on in float32, which is why
-// they and not a library's products are used at any number of tokens; parts.cuh keeps the operands
-// exact.
+// zero, which over the hundreds of steps of a row adds up. So our kernels take the sums out of them
+// every 32 or 64 values and go on in float32, and parts.cuh keeps the operands exact: errors stay
+// below 1e-6. How near the library comes is told in logits_library.cpp.
 #include <algorithm>
 
 #include "libmoe/cuda/combine/combine.hpp"
@@ -16,16 +15,32 @@ namespace moe::cuda {
 namespace {
 
 int64_t norm_bytes(const LogitsInput& input, int64_t n_tokens) {
-    return input.has_norm ? (n_tokens * input.hidden * 4 + 15) / 16 * 16 : 0;
+    return input.has_norm ? (n_tokens * input.hidden * 4 + 255) / 256 * 256 : 0;
+}
+
+// Rounded up, since the library's workspace follows.
+int64_t part_bytes(const LogitsInput& input, int64_t n_tokens) {
+    const int64_t few = std::min(n_tokens, few_tokens) * input.n_experts_all *
+                        few_parts(input.n_experts_all, input.hidden);
+    return (std::max(few, tiled_part_floats(n_tokens, input)) * 4 + 255) / 256 * 256;
+}
+
+int32_t run_product(const DeviceFacts& device, const LogitsInput& input,
+                    const RouterProduct& product, const TokenCount& tokens, std::byte* workspace,
+                    cudaStream_t stream) {
+    if (tokens.n <= few_tokens && !input.batch_invariant)
+        return run_few_logits(product, tokens, stream);
+    if (input.may_use_library &&
+        run_library_logits(*input.library, product, tokens, workspace, stream))
+        return 1;
+    return run_tiled_logits(device, product, tokens, stream);
 }
 
 }  // namespace
 
 uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens) {
-    const int64_t few = std::min(n_tokens, few_tokens) * input.n_experts_all *
-                        few_parts(input.n_experts_all, input.hidden);
-    const int64_t floats = std::max(few, tiled_part_floats(n_tokens, input));
-    return static_cast<uint64_t>(norm_bytes(input, n_tokens) + floats * 4);
+    return static_cast<uint64_t>(norm_bytes(input, n_tokens) + part_bytes(input, n_tokens)) +
+           library_scratch_bytes(input.may_use_library, n_tokens);
 }
 
 LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
@@ -48,10 +63,9 @@ LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const
         product.x_type = MOE_TYPE_F32;
         product.x_stride = input.hidden;
     }
-    const bool few = tokens.n <= few_tokens && !input.batch_invariant;
+    std::byte* workspace = scratch + norm_bytes(input, tokens.n) + part_bytes(input, tokens.n);
     LogitParts parts{};
-    parts.n_parts = few ? run_few_logits(product, tokens, stream)
-                        : run_tiled_logits(device, product, tokens, stream);
+    parts.n_parts = run_product(device, input, product, tokens, workspace, stream);
     parts.data = product.parts;
     parts.stride = input.n_experts_all;
     parts.part_stride = int64_t{tokens.n} * input.n_experts_all;

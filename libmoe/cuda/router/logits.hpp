@@ -31,4 +31,10 @@ int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& product
                          const TokenCount& tokens, cudaStream_t stream);
 void prepare_tiled_logits(const DeviceFacts& device);
 
+// logits_library.cpp: from least_library_tokens on.
+uint64_t library_scratch_bytes(bool may_use, int64_t n_tokens);
+// false: nothing was done. One part.
+bool run_library_logits(const LogitsLibrary& chosen, const RouterProduct& product,
+                        const TokenCount& tokens, std::byte* workspace, cudaStream_t stream);
+
 }  // namespace moe::cuda

@@ -27,7 +27,7 @@ constexpr int32_t tile_experts = 16;
 constexpr int32_t tile_tokens = 8;
 constexpr int32_t slabs_at_once = 4;
 constexpr int32_t wanted_blocks = 96;
-constexpr int32_t most_parts = 16;
+constexpr int32_t most_parts = 8;
 
 struct FewInput {
     const void* x;

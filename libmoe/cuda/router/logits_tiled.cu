@@ -5,10 +5,10 @@
 // into parts, which the selection adds in order. Of a plan that is batch_invariant the parts do not
 // depend on the number of tokens.
 //
-// A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, or of 128 with
-// 16-byte chunk c of row r at c ^ (r & 7), which keep the reads below free of bank conflicts. A
-// stage is two slabs of 16-bit types, one otherwise; as many as there is room for, up to 6, lie in
-// shared memory. Per stage:
+// A slab is 32 k of the 128 rows of x, then of the weights: rows of 64 bytes, 16-byte chunk c of
+// row r at c ^ (r / 2 & 3), or of 128 bytes, at c ^ 2 (r & 3): the reads below are free of bank
+// conflicts. A stage is two slabs of 16-bit types, one otherwise; as many as there is room for, up
+// to 6, lie in shared memory. Per stage:
 //   1. wait for its copies, barrier; start the copies of the stage that was multiplied last
 //   2. products (parts.cuh), the sums inside the tensor cores beginning at zero
 //   3. those sums are added to the warp's own: the tensor cores cut off rather than round, so no
@@ -19,6 +19,7 @@
 
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/shared_memory.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/router/logits.hpp"
 #include "libmoe/cuda/router/parts.cuh"
@@ -32,7 +33,7 @@ constexpr int32_t tile = 128;  // tokens and experts
 constexpr int32_t warp_tokens = 64;
 constexpr int32_t warp_experts = 32;
 constexpr int32_t wanted_blocks = 132;  // one on each multiprocessor of a large device
-constexpr int32_t most_parts = 16;
+constexpr int32_t most_parts = 8;
 constexpr int32_t least_depth = 128;  // of a part
 constexpr int32_t invariant_parts = 4;
 constexpr int32_t most_stages = 6;
@@ -65,7 +66,7 @@ struct Stages {
 
 template <int32_t row_bytes>
 __device__ int32_t place_of_chunk(int32_t row, int32_t chunk) {
-    return row * row_bytes + 16 * (row_bytes == 128 ? chunk ^ (row & 7) : chunk);
+    return row * row_bytes + 16 * (chunk ^ (row_bytes == 128 ? (row & 3) * 2 : row / 2 & 3));
 }
 
 // What is copied of one operand for a stage: rows first_row to first_row + 127, columns k to
@@ -147,18 +148,62 @@ __device__ void fetch_stage(const TiledInput& in, const TilePlace& at, int32_t s
 
 // ---- products
 
-// The lane's eight values of a row.
-template <moe_type type>
-__device__ Octet<type> take_octet(const std::byte* rows, int32_t row) {
+// Float32 pairs of a row as an operand has them: columns 16 step + 2 t and 8 further.
+__device__ Parts<3> take_wide(const std::byte* rows, int32_t row, int32_t step) {
     const int32_t t = lane_index() % 4;
-    Octet<type> octet;
+    uint32_t word[4];
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+        load_words<2>(rows + place_of_chunk<128>(row, 4 * step + 2 * i + t / 2) + t % 2 * 8,
+                      word + 2 * i);
+    return cut({__uint_as_float(word[0]), __uint_as_float(word[1])},
+               FloatPair{__uint_as_float(word[2]), __uint_as_float(word[3])});
+}
+
+// Four 8 x 8 matrices of 16-bit values: the lane gives the address of row lane % 8 of matrix
+// lane / 8, and gets of each matrix the columns 2 t and 2 t + 1 of row g.
+__device__ void load_matrices(const std::byte* from, uint32_t (&word)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(shared_address(from))
+                 : "memory");
+}
+
+template <int n_parts>
+struct TokenRows {
+    Parts<n_parts> low;   // row g of 16
+    Parts<n_parts> high;  // row g + 8
+};
+
+template <moe_type type, bool native>
+__device__ TokenRows<parts_of<type, native>> take_tokens(const std::byte* rows, int32_t first_row,
+                                                         int32_t step) {
+    const int32_t lane = lane_index();
     if constexpr (is_wide<type>) {
-        load_words<4>(rows + place_of_chunk<128>(row, 2 * t), octet.word);
-        load_words<4>(rows + place_of_chunk<128>(row, 2 * t + 1), octet.word + 4);
+        return {take_wide(rows, first_row + lane / 4, step),
+                take_wide(rows, first_row + lane / 4 + 8, step)};
     } else {
-        load_words<4>(rows + place_of_chunk<64>(row, t), octet.word);
+        uint32_t word[4];
+        load_matrices(rows + place_of_chunk<64>(first_row + lane % 16, 2 * step + lane / 16), word);
+        return {cut<type, native>(word[0], word[2]), cut<type, native>(word[1], word[3])};
     }
-    return octet;
+}
+
+// Expert g of 8, for both steps.
+template <moe_type type, bool native>
+__device__ void take_experts(const std::byte* rows, int32_t first_row,
+                             Parts<parts_of<type, native>> (&b)[2]) {
+    const int32_t lane = lane_index();
+    if constexpr (is_wide<type>) {
+#pragma unroll
+        for (int32_t step = 0; step < 2; step++)
+            b[step] = take_wide(rows, first_row + lane / 4, step);
+    } else {
+        uint32_t word[4];
+        load_matrices(rows + place_of_chunk<64>(first_row + lane % 8, lane / 8), word);
+        b[0] = cut<type, native>(word[0], word[1]);
+        b[1] = cut<type, native>(word[2], word[3]);
+    }
 }
 
 constexpr int32_t m_tiles = warp_tokens / 16;
@@ -169,28 +214,19 @@ template <class Types>
 __device__ void multiply_slab(const std::byte* slab, int32_t warp_row, int32_t warp_column,
                               Sums& sums) {
     constexpr bool native = Types::native;
-    using WeightParts = Parts<parts_of<Types::w_type, native>>;
-    const int32_t g = lane_index() / 4;
-    WeightParts b[2][n_tiles];
+    Parts<parts_of<Types::w_type, native>> b[n_tiles][2];
 #pragma unroll
-    for (int32_t n = 0; n < n_tiles; n++) {
-        const auto weights =
-            take_octet<Types::w_type>(slab + Stages<Types>::x_bytes, warp_column + 8 * n + g);
+    for (int32_t n = 0; n < n_tiles; n++)
+        take_experts<Types::w_type, native>(slab + Stages<Types>::x_bytes, warp_column + 8 * n,
+                                            b[n]);
 #pragma unroll
-        for (int32_t step = 0; step < 2; step++)
-            b[step][n] = cut<Types::w_type, native>(weights, step);
-    }
+    for (int32_t step = 0; step < 2; step++) {
 #pragma unroll
-    for (int32_t m = 0; m < m_tiles; m++) {
-        const auto low = take_octet<Types::x_type>(slab, warp_row + 16 * m + g);
-        const auto high = take_octet<Types::x_type>(slab, warp_row + 16 * m + g + 8);
-#pragma unroll
-        for (int32_t step = 0; step < 2; step++) {
-            const auto a_low = cut<Types::x_type, native>(low, step);
-            const auto a_high = cut<Types::x_type, native>(high, step);
+        for (int32_t m = 0; m < m_tiles; m++) {
+            const auto a = take_tokens<Types::x_type, native>(slab, warp_row + 16 * m, step);
 #pragma unroll
             for (int32_t n = 0; n < n_tiles; n++)
-                multiply_parts<Types::operand>(sums[m][n], a_low, a_high, b[step][n]);
+                multiply_parts<Types::operand>(sums[m][n], a.low, a.high, b[n][step]);
         }
     }
 }

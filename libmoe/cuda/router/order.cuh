@@ -93,9 +93,10 @@ class RegisterOrder {
 #pragma unroll
         for (int32_t j = 0; j < n; j++) best[j] = rank_[j];
 #pragma unroll
-        for (int32_t half = n / 2; half > 0; half /= 2) {
+        for (int32_t apart = 1; apart < n; apart *= 2) {
 #pragma unroll
-            for (int32_t j = 0; j < half; j++) best[j] = max(best[j], best[j + half]);
+            for (int32_t j = 0; j + apart < n; j += 2 * apart)
+                best[j] = max(best[j], best[j + apart]);
         }
         own_ = best[0];
         uint32_t places = 0;

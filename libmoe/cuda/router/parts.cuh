@@ -7,10 +7,10 @@
 // Float16 times float16 needs no parts: the tensor cores multiply it exactly as it is. A value that
 // is not finite makes sums NaN.
 //
-// Fragments: of 32 neighbouring k a lane (g, t) = (lane / 4, lane % 4) brings the eight k = 8 t ..,
-// which are 16 or 32 contiguous bytes of a row, and gives k = 8 t + 4 s .. to step s of two
-// products of depth 16. Both operands agree, so it does not matter that the instruction numbers
-// them otherwise.
+// An Octet is for fragments that come straight from device memory: of 32 neighbouring k a lane (g,
+// t) = (lane / 4, lane % 4) brings the eight k = 8 t .., which are 16 or 32 contiguous bytes of a
+// row, and gives k = 8 t + 4 s .. to step s of two products of depth 16. Both operands agree, so it
+// does not matter that the instruction numbers them otherwise.
 #pragma once
 
 #include "libmoe/cuda/device/element.cuh"
@@ -74,21 +74,37 @@ __device__ __forceinline__ void cut_pair(FloatPair pair, int which, Parts<n_part
     }
 }
 
+// Two words of 16-bit pairs.
 template <moe_type type, bool native>
-__device__ __forceinline__ Parts<parts_of<type, native>> cut(const Octet<type>& octet, int step) {
+__device__ __forceinline__ Parts<parts_of<type, native>> cut(uint32_t first, uint32_t second) {
     Parts<parts_of<type, native>> parts;
-#pragma unroll
-    for (int which = 0; which < 2; which++) {
-        if constexpr (is_wide<type>) {
-            const uint32_t* word = octet.word + 4 * step + 2 * which;
-            cut_pair({__uint_as_float(word[0]), __uint_as_float(word[1])}, which, parts);
-        } else if constexpr (type == MOE_TYPE_F16 && !native) {
-            cut_pair(pair_of_f16(octet.word[2 * step + which]), which, parts);
-        } else {
-            parts.part[0][which] = octet.word[2 * step + which];
-        }
+    if constexpr (type == MOE_TYPE_F16 && !native) {
+        cut_pair(pair_of_f16(first), 0, parts);
+        cut_pair(pair_of_f16(second), 1, parts);
+    } else {
+        parts.part[0][0] = first;
+        parts.part[0][1] = second;
     }
     return parts;
+}
+
+__device__ __forceinline__ Parts<3> cut(FloatPair first, FloatPair second) {
+    Parts<3> parts;
+    cut_pair(first, 0, parts);
+    cut_pair(second, 1, parts);
+    return parts;
+}
+
+// What step s of two multiplies.
+template <moe_type type, bool native>
+__device__ __forceinline__ Parts<parts_of<type, native>> cut(const Octet<type>& octet, int step) {
+    if constexpr (is_wide<type>) {
+        const uint32_t* word = octet.word + 4 * step;
+        return cut({__uint_as_float(word[0]), __uint_as_float(word[1])},
+                   FloatPair{__uint_as_float(word[2]), __uint_as_float(word[3])});
+    } else {
+        return cut<type, native>(octet.word[2 * step], octet.word[2 * step + 1]);
+    }
 }
 
 // d[16, 8] += a[16, 16] b[16, 8]: `low` and `high` are rows g and g + 8 of a, b is column g.

@@ -5,6 +5,7 @@
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/router/logits_library.hpp"
 #include "libmoe/layer/layer.hpp"
 
 namespace moe::cuda {
@@ -31,7 +32,11 @@ struct LogitsInput {
     int32_t hidden;
     int32_t n_experts_all;
     bool batch_invariant;  // a token's logits do not depend on the number of tokens
+    bool may_use_library;  // whether or not there is one
+    const LogitsLibrary* library;  // of such a plan
 };
+
+bool may_use_library(const Setup& setup);
 
 // Logits of a call: [t][e] is scale * (sum over p of data[p * part_stride + t * stride + e]) +
 // bias[e], added in order of p.

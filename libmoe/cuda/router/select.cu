@@ -23,23 +23,16 @@ constexpr int32_t most_shared_bytes = 3 * 8192 * 4;  // one warp, the most exper
 
 // ---- logits and scores
 
-__device__ float take_logit(const SelectInput& input, int32_t i, float z, float* published) {
-    z = finish_logit(input.logits, z, input.logits.bias ? input.logits.bias[i] : 0.0f);
-    if (published) published[i] = z;
-    return sanitized(input, z);
-}
-
 __device__ void take_logits(const SelectInput& input, const SelectOutput& output, int32_t t,
                             float* scores) {
-    constexpr int32_t at_once = 4;
     const int32_t n = input.routing.n_experts_all;
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
-    for (int32_t i = lane_index(); i < n; i += 32 * at_once) {
-        float z[at_once];
-        add_parts(input.logits, t, i, n, z);
+    for (int32_t i = lane_index(); i < n; i += 64) {
+        float z[2];
+        add_parts(input.logits, t, i, 32, n, z);
 #pragma unroll
-        for (int32_t j = 0; j < at_once; j++)
+        for (int32_t j = 0; j < 2; j++)
             if (i + 32 * j < n) scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
     }
 }
@@ -164,7 +157,7 @@ __global__ void __launch_bounds__(most_warps * 32)
     const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (t >= true_tokens(tokens)) return;
     const Routing& r = input.routing;
-    const WarpMemory memory = memory_of_warp(input, shared);
+    const WarpMemory memory = memory_at(input, shared + warp_index() * warp_floats(input));
     const bool on_logits = r.selection == MOE_SELECT_SPARSEMIXER;
 
     take_logits(input, output, t, memory.scores);
@@ -217,13 +210,12 @@ bool is_plain(const SelectInput& input) {
 // Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
 void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
                 const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+    if (is_plain(input)) return launch_top_k(device, stream, input, tokens, output);
     const int64_t bytes = int64_t{warp_floats(input)} * 4;
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
     const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
     const int64_t n_blocks = (tokens.n + warps - 1) / warps;
-    if (is_plain(input))
-        return launch_top_k(device, n_blocks, warps, warps * bytes, stream, input, tokens, output);
     launch("select_experts", select_experts, n_blocks, static_cast<int>(warps * 32),
            static_cast<size_t>(warps * bytes), stream, input, tokens, output, faults);
 }

@@ -1,6 +1,6 @@
-// What the kernels of selection share, all of it the work of one warp on one token: memory, group
-// limits, the weights of chosen experts, and the outputs. Lane l owns the experts l, l + 32, ...
-// and the chosen slots l and l + 32.
+// What the kernels of selection share: a token's memory and logits, group limits, the weights of
+// chosen experts, and the outputs, the last three the work of one warp. Lane l owns the experts l,
+// l + 32, ... and the chosen slots l and l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -37,8 +37,7 @@ __host__ __device__ inline int32_t warp_floats(const SelectInput& input) {
     return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
 }
 
-__device__ inline WarpMemory memory_of_warp(const SelectInput& input, float* shared) {
-    float* scores = shared + warp_index() * warp_floats(input);
+__device__ inline WarpMemory memory_at(const SelectInput& input, float* scores) {
     float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
     return {scores, keys, keys + input.routing.n_experts_all};
 }
@@ -50,40 +49,39 @@ static __device__ __noinline__ float cap_logit(float z, float cap) {
     return softcap(z, cap);
 }
 
-__device__ inline float finish_logit(const LogitParts& logits, float z, float bias) {
-    return logits.is_product ? fmaf(z, logits.scale, bias) : z;
-}
-
-// What selection makes of a published logit.
-__device__ inline float sanitized(const SelectInput& input, float z) {
+// Of the sum of its parts: published, and what selection makes of it.
+__device__ inline float take_logit(const SelectInput& input, int32_t i, float z, float* published) {
     const Routing& r = input.routing;
+    const LogitParts& logits = input.logits;
+    if (logits.is_product) z = fmaf(z, logits.scale, logits.bias ? logits.bias[i] : 0.0f);
+    if (published) published[i] = z;
     if (r.round_logits) z = round_to_type(z, input.round_to);
     if (r.logit_softcap > 0.0f) z = cap_logit(z, r.logit_softcap);
     return finite_logit(z);
 }
 
-// The sums of parts of logits lane, lane + 32, ... from first on. Four parts of them are on their
-// way at once. Experts past the end are copies of the last.
-template <int n>
-__device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
-                          float (&z)[n]) {
+// The sums of parts of logits first and first + step, of which the second may be past the end.
+// Eight parts of both are on their way at once; a part past the last is a copy of it and not added.
+__device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t step,
+                                 int32_t n_experts, float (&z)[2]) {
+    constexpr int32_t at_once = 8;
     const float* from = logits.data + t * logits.stride;
+    const int32_t index[2] = {first, min(first + step, n_experts - 1)};
+    z[0] = load_global(from + index[0]);
+    z[1] = load_global(from + index[1]);
+    for (int32_t p = 1; p < logits.n_parts; p += at_once) {
+        float part[at_once][2];
 #pragma unroll
-    for (int32_t j = 0; j < n; j++) z[j] = load_global(from + min(first + 32 * j, n_experts - 1));
-    for (int32_t p = 1; p < logits.n_parts; p += 4) {
-        float part[4][n];
-#pragma unroll
-        for (int32_t q = 0; q < 4; q++) {
+        for (int32_t q = 0; q < at_once; q++) {
             const float* at = from + min(p + q, logits.n_parts - 1) * logits.part_stride;
-#pragma unroll
-            for (int32_t j = 0; j < n; j++)
-                part[q][j] = load_global(at + min(first + 32 * j, n_experts - 1));
+            part[q][0] = load_global(at + index[0]);
+            part[q][1] = load_global(at + index[1]);
         }
 #pragma unroll
-        for (int32_t q = 0; q < 4; q++) {
-#pragma unroll
-            for (int32_t j = 0; j < n; j++)
-                z[j] = p + q < logits.n_parts ? add(z[j], part[q][j]) : z[j];
+        for (int32_t q = 0; q < at_once; q++) {
+            if (p + q >= logits.n_parts) break;
+            z[0] = add(z[0], part[q][0]);
+            z[1] = add(z[1], part[q][1]);
         }
     }
 }
@@ -212,11 +210,10 @@ __device__ inline void store_slots(const SelectInput& input, const SelectOutput&
     }
 }
 
-// select_top_k.cu: plain selection among few enough experts. bytes: shared memory of a warp.
+// select_top_k.cu: plain selection among few enough experts.
 constexpr int32_t most_experts_in_registers = 512;
-void launch_top_k(const DeviceFacts& device, int64_t n_blocks, int64_t warps, int64_t bytes,
-                  cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
-                  const SelectOutput& output);
+void launch_top_k(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
+                  const TokenCount& tokens, const SelectOutput& output);
 void prepare_top_k();
 
 }  // namespace moe::cuda

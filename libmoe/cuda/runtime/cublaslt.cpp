@@ -4,7 +4,10 @@
 
 #include <dlfcn.h>
 
-#include "libmoe/cuda/runtime/check.hpp"
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
 
 namespace moe::cuda {
 namespace {
@@ -24,13 +27,20 @@ struct Heuristic {
     int reserved[4];
 };
 
-constexpr int compute_f32 = 68;   // CUBLAS_COMPUTE_32F
-constexpr int data_f32 = 0;       // CUDA_R_32F
-constexpr int data_f16 = 2;       // CUDA_R_16F
-constexpr int data_bf16 = 14;     // CUDA_R_16BF
-constexpr int transpose_a = 3;    // CUBLASLT_MATMUL_DESC_TRANSA
-constexpr int operation_t = 1;    // CUBLAS_OP_T
-constexpr int max_workspace = 1;  // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+// cublasLtMatrixLayoutOpaque_t.
+struct Layout {
+    uint64_t data[8];
+};
+
+constexpr int compute_f32 = 68;         // CUBLAS_COMPUTE_32F
+constexpr int data_f32 = 0;             // CUDA_R_32F
+constexpr int data_f16 = 2;             // CUDA_R_16F
+constexpr int data_bf16 = 14;           // CUDA_R_16BF
+constexpr int transpose_a = 3;          // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int operation_t = 1;          // CUBLAS_OP_T
+constexpr int max_workspace = 1;        // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+constexpr int alignment_of_a = 5;       // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; B, C, D follow
+constexpr uint32_t alignment = 16;
 
 int data_type(moe_type type) {
     return type == MOE_TYPE_F32 ? data_f32 : type == MOE_TYPE_F16 ? data_f16 : data_bf16;
@@ -44,16 +54,15 @@ struct CublasLt::Functions {
     Status (*desc_create)(Opaque*, int compute, int scale_type);
     Status (*desc_destroy)(Opaque);
     Status (*desc_set)(Opaque, int attribute, const void*, size_t);
-    Status (*layout_create)(Opaque*, int type, uint64_t rows, uint64_t columns, int64_t ld);
-    Status (*layout_destroy)(Opaque);
+    Status (*layout_init)(Layout*, size_t, int type, uint64_t rows, uint64_t columns, int64_t ld);
     Status (*preference_create)(Opaque*);
     Status (*preference_destroy)(Opaque);
     Status (*preference_set)(Opaque, int attribute, const void*, size_t);
-    Status (*heuristic)(Opaque handle, Opaque desc, Opaque a, Opaque b, Opaque c, Opaque d,
+    Status (*heuristic)(Opaque handle, Opaque desc, Layout* a, Layout* b, Layout* c, Layout* d,
                         Opaque preference, int wanted, Heuristic* results, int* n_results);
-    Status (*matmul)(Opaque handle, Opaque desc, const void* alpha, const void* a, Opaque a_layout,
-                     const void* b, Opaque b_layout, const void* beta, const void* c,
-                     Opaque c_layout, void* d, Opaque d_layout, const Algorithm* algorithm,
+    Status (*matmul)(Opaque handle, Opaque desc, const void* alpha, const void* a, Layout* a_layout,
+                     const void* b, Layout* b_layout, const void* beta, const void* c,
+                     Layout* c_layout, void* d, Layout* d_layout, const Algorithm* algorithm,
                      void* workspace, size_t workspace_bytes, cudaStream_t stream);
 
     bool find(void* library) {
@@ -65,8 +74,7 @@ struct CublasLt::Functions {
                get(desc_create, "cublasLtMatmulDescCreate") &&
                get(desc_destroy, "cublasLtMatmulDescDestroy") &&
                get(desc_set, "cublasLtMatmulDescSetAttribute") &&
-               get(layout_create, "cublasLtMatrixLayoutCreate") &&
-               get(layout_destroy, "cublasLtMatrixLayoutDestroy") &&
+               get(layout_init, "cublasLtMatrixLayoutInit_internal") &&
                get(preference_create, "cublasLtMatmulPreferenceCreate") &&
                get(preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
                get(preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
@@ -76,20 +84,18 @@ struct CublasLt::Functions {
 
 namespace {
 
-// An object of the library that ends with the scope.
-class Owned {
-  public:
-    explicit Owned(Status (*destroy)(Opaque)) : destroy_(destroy) {}
-    ~Owned() {
-        if (object) destroy_(object);
-    }
-    Owned(const Owned&) = delete;
-    Owned& operator=(const Owned&) = delete;
-    Opaque object = nullptr;
-
-  private:
-    Status (*destroy_)(Opaque);
+// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, an operand A
+// that is transposed.
+struct Layouts {
+    Layout a, b, c;
 };
+
+template <class Init>
+bool describe(Init init, const DenseProduct& p, Layouts& of) {
+    return init(&of.a, sizeof of.a, data_type(p.type), p.k, p.m, p.a_stride) == 0 &&
+           init(&of.b, sizeof of.b, data_type(p.type), p.k, p.n, p.b_stride) == 0 &&
+           init(&of.c, sizeof of.c, data_type(p.out_type), p.m, p.n, p.c_stride) == 0;
+}
 
 }  // namespace
 
@@ -100,44 +106,70 @@ std::unique_ptr<CublasLt> CublasLt::load(const char* path) {
         loaded->library_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     loaded->functions_ = std::make_unique<Functions>();
-    if (!loaded->library_ || !loaded->functions_->find(loaded->library_) ||
-        loaded->functions_->create(&loaded->handle_) != 0)
-        return nullptr;
-    return loaded;
+    const Functions& f = *loaded->functions_;
+    const bool good =
+        loaded->library_ && loaded->functions_->find(loaded->library_) &&
+        f.create(&loaded->handle_) == 0 &&
+        f.desc_create(&loaded->product_, compute_f32, data_f32) == 0 &&
+        f.desc_set(loaded->product_, transpose_a, &operation_t, sizeof operation_t) == 0;
+    return good ? std::move(loaded) : nullptr;
+}
+
+const CublasLt* CublasLt::shared(const char* path, int32_t device) {
+    using Key = std::pair<std::string, int32_t>;
+    // Never destroyed: at the end of a process the driver may be gone before it.
+    static auto& kept = *new std::map<Key, std::unique_ptr<CublasLt>>;
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    const Key key(path ? path : "", device);
+    auto found = kept.find(key);
+    if (found == kept.end()) found = kept.emplace(key, load(path)).first;
+    return found->second.get();
 }
 
 CublasLt::~CublasLt() {
+    if (product_) functions_->desc_destroy(product_);
     if (handle_) functions_->destroy(handle_);
     if (library_) dlclose(library_);
 }
 
-// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, an operand A
-// that is transposed.
-bool CublasLt::run(const DenseProduct& p, cudaStream_t stream) const {
+bool CublasLt::find(const DenseProduct& p, LibraryAlgorithm& algorithm) const {
     const Functions& f = *functions_;
-    Owned desc(f.desc_destroy), a(f.layout_destroy), b(f.layout_destroy), c(f.layout_destroy),
-        preference(f.preference_destroy);
-    bool good = f.desc_create(&desc.object, compute_f32, data_f32) == 0 &&
-                f.layout_create(&a.object, data_type(p.type), p.k, p.m, p.a_stride) == 0 &&
-                f.layout_create(&b.object, data_type(p.type), p.k, p.n, p.b_stride) == 0 &&
-                f.layout_create(&c.object, data_type(p.out_type), p.m, p.n, p.c_stride) == 0 &&
-                f.preference_create(&preference.object) == 0 &&
-                f.desc_set(desc.object, transpose_a, &operation_t, sizeof operation_t) == 0;
-    const size_t room = p.workspace_bytes;
-    good = good && f.preference_set(preference.object, max_workspace, &room, sizeof room) == 0;
+    algorithm.is_known = false;
+    Layouts of;
+    Opaque preference = nullptr;
+    if (!describe(f.layout_init, p, of) || f.preference_create(&preference) != 0) return false;
+    const auto room = static_cast<size_t>(p.workspace_bytes);
+    bool good = f.preference_set(preference, max_workspace, &room, sizeof room) == 0;
+    for (int i = 0; i < 4; ++i)
+        good = good && f.preference_set(preference, alignment_of_a + i, &alignment,
+                                        sizeof alignment) == 0;
     Heuristic found{};
     int n_found = 0;
-    if (!good ||
-        f.heuristic(handle_, desc.object, a.object, b.object, c.object, c.object, preference.object,
-                    1, &found, &n_found) != 0 ||
-        n_found == 0)
-        return false;
+    good = good && f.heuristic(handle_, product_, &of.a, &of.b, &of.c, &of.c, preference, 1, &found,
+                               &n_found) == 0;
+    f.preference_destroy(preference);
+    if (!good || n_found == 0) return false;
+    static_assert(sizeof algorithm.data == sizeof found.algorithm);
+    std::memcpy(algorithm.data, &found.algorithm, sizeof algorithm.data);
+    return algorithm.is_known = true;
+}
+
+bool CublasLt::run(const DenseProduct& p, const LibraryAlgorithm& algorithm,
+                   cudaStream_t stream) const {
+    Layouts of;
+    if (!algorithm.is_known || !describe(functions_->layout_init, p, of)) return false;
+    Algorithm how;
+    std::memcpy(&how, algorithm.data, sizeof how);
     const float one = 1.0f, zero = 0.0f;
-    const Status status =
-        f.matmul(handle_, desc.object, &one, p.a, a.object, p.b, b.object, &zero, p.c, c.object,
-                 p.c, c.object, &found.algorithm, p.workspace, room, stream);
-    if (status != 0) check(cudaErrorUnknown, "cublasLtMatmul");
-    return true;
+    return functions_->matmul(handle_, product_, &one, p.a, &of.a, p.b, &of.b, &zero, p.c, &of.c,
+                              p.c, &of.c, &how, p.workspace,
+                              static_cast<size_t>(p.workspace_bytes), stream) == 0;
+}
+
+bool CublasLt::run(const DenseProduct& product, cudaStream_t stream) const {
+    LibraryAlgorithm algorithm;
+    return find(product, algorithm) && run(product, algorithm, stream);
 }
 
 }  // namespace moe::cuda

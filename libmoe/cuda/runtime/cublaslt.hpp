@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <memory>
 
+#include "libmoe/cuda/runtime/library_algorithm.hpp"
 #include "moe/moe.h"
 
 namespace moe::cuda {
 
-// C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights.
+// C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights. Pointers and rows
+// begin on 16 bytes.
 struct DenseProduct {
     int64_t m, n, k;
     moe_type type;      // of A and B: BF16, F16 or F32
@@ -28,13 +30,21 @@ struct DenseProduct {
 
 class CublasLt {
   public:
-    // path null: the usual names. null when there is no such library.
+    // path null: the usual names. null when there is no such library. For the current device.
     static std::unique_ptr<CublasLt> load(const char* path);
+    // The process's own for a path and the current device, which is `device`: loaded by the first
+    // call, never unloaded. null when there is no such library.
+    static const CublasLt* shared(const char* path, int32_t device);
     ~CublasLt();
     CublasLt(const CublasLt&) = delete;
     CublasLt& operator=(const CublasLt&) = delete;
 
-    // false: the library has no algorithm for this product. May be captured.
+    // false: the library has no algorithm for this product. Pointers are not looked at.
+    bool find(const DenseProduct& product, LibraryAlgorithm& algorithm) const;
+    // false: it cannot be run for this product. Allocates nothing here; may be captured.
+    bool run(const DenseProduct& product, const LibraryAlgorithm& algorithm,
+             cudaStream_t stream) const;
+    // Both.
     bool run(const DenseProduct& product, cudaStream_t stream) const;
 
   private:
@@ -44,6 +54,7 @@ class CublasLt {
     void* library_ = nullptr;
     std::unique_ptr<Functions> functions_;
     void* handle_ = nullptr;
+    void* product_ = nullptr;  // description of every product: float32 sums, A transposed
 };
 
 }  // namespace moe::cuda

@@ -1,0 +1,23 @@
+// Router logits by cuBLASLt, where the machine has it: for many tokens in 16 bits, when the weights
+// are of the same type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "libmoe/cuda/runtime/library_algorithm.hpp"
+
+namespace moe::cuda {
+
+class CublasLt;
+struct Setup;
+
+constexpr int64_t least_library_tokens = 256;
+
+// What a plan found out when it was made: algorithms for 256, 1024, 4096, ... tokens.
+struct LogitsLibrary {
+    const CublasLt* library = nullptr;  // null: the machine has none, or the plan has no use for it
+    std::array<LibraryAlgorithm, 5> algorithms;
+};
+
+}  // namespace moe::cuda
