@@ -44,7 +44,8 @@ void download(void* to, const void* from, uint64_t bytes, void* stream);
 void fill_zero(void* to, uint64_t bytes, void* stream);
 void synchronize(void* stream);
 
-// Looks for the optional library where the setup can use it; path is moe_runtime_desc.cublaslt_path.
+// Looks for the optional library where the setup can use it; path is
+// moe_runtime_desc.cublaslt_path.
 void choose_library(Setup& setup, const char* path, Memory& memory);
 
 // Loads every kernel that the setup can launch and sets its attributes.

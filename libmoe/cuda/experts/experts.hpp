@@ -1,5 +1,6 @@
-// The kernel families of the experts stage; which packed types grouped and one_token read says backend.hpp. Each launch is one kernel on `stream`; its grid depends
-// on the host's numbers alone. Nothing here allocates or synchronises.
+// The kernel families of the experts stage; which packed types grouped and one_token read says
+// backend.hpp. Each launch is one kernel on `stream`; its grid depends on the host's numbers alone.
+// Nothing here allocates or synchronises.
 #pragma once
 
 #include "libmoe/cuda/device_facts.hpp"
@@ -14,8 +15,8 @@ constexpr TileRule generic_tiles{64, 8};
 void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
                  cudaStream_t stream);
 
-// exact.cu: any packed type and shape in float32 on the ordinary cores: products and sums of float32
-// x and decoded weights, nothing rounded before the output. Slow.
+// exact.cu: any packed type and shape in float32 on the ordinary cores: products and sums of
+// float32 x and decoded weights, nothing rounded before the output. Slow.
 constexpr TileRule exact_tiles{16, 1};
 void run_exact(const DeviceFacts& device, const Product& product, cudaStream_t stream);
 
@@ -42,46 +43,46 @@ void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStrea
 constexpr TileRule grouped_tiles{256, 8};
 struct GroupedProduct {
     PackedMatrix weights;
-    Epilogue epilogue;          // linear, activation, gated
+    Epilogue epilogue;  // linear, activation, gated
     Activation activation;
-    const float* bias;          // as in Product
+    const float* bias;  // as in Product
     const float* up_bias;
     int64_t bias_stride;
     const float* row_weight;
     const int32_t* row_slot;
-    const std::byte* in;        // token blocks of bfloat16
-    std::byte* out;             // linear: rows [capacity][out_stride]; else token blocks of bfloat16
-    moe_type out_type;          // linear: BF16 or F32
+    const std::byte* in;  // token blocks of bfloat16
+    std::byte* out;       // linear: rows [capacity][out_stride]; else token blocks of bfloat16
+    moe_type out_type;    // linear: BF16 or F32
     int64_t out_stride;
-    int32_t capacity;           // rows of the blocks, a multiple of row_alignment
-    const Tile* tiles;          // width is not read
+    int32_t capacity;   // rows of the blocks, a multiple of row_alignment
+    const Tile* tiles;  // width is not read
     const int32_t* n_tiles;
     int32_t max_tiles;
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
-// one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory: two
-// kernels, the second launched dependently. Shapes: k of both matrices a multiple of 64.
+// one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory:
+// two kernels, the second launched dependently. Shapes: k of both matrices a multiple of 64.
 struct OneToken {
-    PackedMatrix gate_up;       // joint (gated) or of up alone
+    PackedMatrix gate_up;  // joint (gated) or of up alone
     PackedMatrix down;
     Activation activation;
-    const float* gate_bias;     // [n_local][intermediate], null: none; of a layer without gate unused
+    const float* gate_bias;  // [n_local][intermediate], null: none; of a layer without gate unused
     const float* up_bias;
-    const float* down_bias;     // [n_local][width]
-    bool weight_on_input;       // weights multiply the products of gate and up instead of the sum
-    int32_t n_slots;            // k
-    const int32_t* ids;         // [k] global ids; out of range or absent: no part
-    const int32_t* local_of;    // [n_ids] local expert or -1
+    const float* down_bias;   // [n_local][width]
+    bool weight_on_input;     // weights multiply the products of gate and up instead of the sum
+    int32_t n_slots;          // k
+    const int32_t* ids;       // [k] global ids; out of range or absent: no part
+    const int32_t* local_of;  // [n_ids] local expert or -1
     int32_t n_ids;
-    int32_t n_ids_all;          // ids from n_ids on up to here are identity experts: no part, no fault
-    int32_t n_local;            // experts that the weights hold
-    FaultWords* faults;         // ids outside [-1, n_ids_all) are reported, once per call
-    const float* weights;       // [k]
-    const void* x;              // [k of gate_up], aligned to 16 bytes
+    int32_t n_ids_all;     // ids from n_ids on up to here are identity experts: no part, no fault
+    int32_t n_local;       // experts that the weights hold
+    FaultWords* faults;    // ids outside [-1, n_ids_all) are reported, once per call
+    const float* weights;  // [k]
+    const void* x;         // [k of gate_up], aligned to 16 bytes
     moe_type x_type;
-    void* h;                    // [n_slots][intermediate] bfloat16, scratch
-    void* out;                  // [width]
+    void* h;    // [n_slots][intermediate] bfloat16, scratch
+    void* out;  // [width]
     moe_type out_type;
     bool accumulate;
 };

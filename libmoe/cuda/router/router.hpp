@@ -31,8 +31,8 @@ struct LogitsInput {
     float input_scale;
     int32_t hidden;
     int32_t n_experts_all;
-    bool batch_invariant;  // a token's logits do not depend on the number of tokens
-    bool may_use_library;  // whether or not there is one
+    bool batch_invariant;          // a token's logits do not depend on the number of tokens
+    bool may_use_library;          // whether or not there is one
     const LogitsLibrary* library;  // of such a plan
 };
 

@@ -32,14 +32,14 @@ struct Layout {
     uint64_t data[8];
 };
 
-constexpr int compute_f32 = 68;         // CUBLAS_COMPUTE_32F
-constexpr int data_f32 = 0;             // CUDA_R_32F
-constexpr int data_f16 = 2;             // CUDA_R_16F
-constexpr int data_bf16 = 14;           // CUDA_R_16BF
-constexpr int transpose_a = 3;          // CUBLASLT_MATMUL_DESC_TRANSA
-constexpr int operation_t = 1;          // CUBLAS_OP_T
-constexpr int max_workspace = 1;        // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-constexpr int alignment_of_a = 5;       // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; B, C, D follow
+constexpr int compute_f32 = 68;    // CUBLAS_COMPUTE_32F
+constexpr int data_f32 = 0;        // CUDA_R_32F
+constexpr int data_f16 = 2;        // CUDA_R_16F
+constexpr int data_bf16 = 14;      // CUDA_R_16BF
+constexpr int transpose_a = 3;     // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int operation_t = 1;     // CUBLAS_OP_T
+constexpr int max_workspace = 1;   // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+constexpr int alignment_of_a = 5;  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; B, C, D follow
 constexpr uint32_t alignment = 16;
 
 int data_type(moe_type type) {
@@ -142,8 +142,8 @@ bool CublasLt::find(const DenseProduct& p, LibraryAlgorithm& algorithm) const {
     const auto room = static_cast<size_t>(p.workspace_bytes);
     bool good = f.preference_set(preference, max_workspace, &room, sizeof room) == 0;
     for (int i = 0; i < 4; ++i)
-        good = good && f.preference_set(preference, alignment_of_a + i, &alignment,
-                                        sizeof alignment) == 0;
+        good = good &&
+               f.preference_set(preference, alignment_of_a + i, &alignment, sizeof alignment) == 0;
     Heuristic found{};
     int n_found = 0;
     good = good && f.heuristic(handle_, product_, &of.a, &of.b, &of.c, &of.c, preference, 1, &found,
@@ -163,8 +163,8 @@ bool CublasLt::run(const DenseProduct& p, const LibraryAlgorithm& algorithm,
     std::memcpy(&how, algorithm.data, sizeof how);
     const float one = 1.0f, zero = 0.0f;
     return functions_->matmul(handle_, product_, &one, p.a, &of.a, p.b, &of.b, &zero, p.c, &of.c,
-                              p.c, &of.c, &how, p.workspace,
-                              static_cast<size_t>(p.workspace_bytes), stream) == 0;
+                              p.c, &of.c, &how, p.workspace, static_cast<size_t>(p.workspace_bytes),
+                              stream) == 0;
 }
 
 bool CublasLt::run(const DenseProduct& product, cudaStream_t stream) const {

@@ -12,8 +12,8 @@
 
 namespace moe::cuda {
 
-// C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights. Pointers and rows
-// begin on 16 bytes.
+// C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights. Pointers and
+// rows begin on 16 bytes.
 struct DenseProduct {
     int64_t m, n, k;
     moe_type type;      // of A and B: BF16, F16 or F32
