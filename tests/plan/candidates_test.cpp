@@ -165,8 +165,9 @@ std::set<std::string> cuda_codes() {
     WeightsLayout layout(plan->runtime->memory, plan->layout);
     std::set<std::string> codes;
     const auto ask = [&](int32_t major, bool unfused, bool joint, moe_type x,
-                         moe_type intermediate) {
+                         moe_type intermediate, bool batch_invariant = false) {
         cuda::Setup setup;
+        setup.batch_invariant = batch_invariant;
         setup.device.major = major;
         setup.is_joint = joint;
         const Problem problem{&layout, x, intermediate, unfused, &setup};
@@ -178,6 +179,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, false, MOE_TYPE_BF16, MOE_TYPE_BF16);
     ask(9, false, true, MOE_TYPE_F32, MOE_TYPE_F32);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
     layout.slice.intermediate_count = 48;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     if (!cuda::is_built()) codes.insert({"architecture", "unfused", "gate_up_types", "shape"});
