@@ -174,9 +174,6 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
         fill_pairs<<<grid(), n_threads>>>(reinterpret_cast<uint32_t*>(block + placement.router),
                                           shape.rows * shape.columns / 2, seed + 50);
     }
-    check_cuda(cudaMemcpy(block + placement.local_of, layout.slice.local_of.data(),
-                          layout.slice.local_of.size() * 4, cudaMemcpyHostToDevice),
-               "local_of");
     check_cuda(cudaDeviceSynchronize(), "fill_weights");
 }
 

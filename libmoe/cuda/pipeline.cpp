@@ -4,11 +4,6 @@
 namespace moe::cuda {
 namespace {
 
-// Families work on many rows at a time; one_token is chosen before there is a pipeline.
-Family family_for(const Families& families, int64_t n_tokens) {
-    return n_tokens >= families.many_from ? families.many : families.few;
-}
-
 DeviceRows rows_of(const Activations& a) {
     return {a.data, a.type, a.stride, nullptr, 1};
 }
@@ -22,8 +17,8 @@ Pipeline::Pipeline(const Call& call, const Scratch& scratch, const TokenCount& t
       b_(scratch),
       tokens_(tokens),
       launch_{call.setup.device, static_cast<cudaStream_t>(call.stream)},
-      family_(family_for(call.setup.experts, tokens.n)),
-      dense_family_(family_for(call.setup.finish, tokens.n)),
+      family_(call.setup.experts.usual),
+      dense_family_(call.setup.finish.usual),
       n_slots_(tokens.n * call.setup.layer->top_k) {}
 
 LogitsInput Pipeline::logits_input(const Activations& rows) const {

@@ -11,9 +11,7 @@ namespace moe::cuda {
 namespace {
 
 bool uses(const Setup& setup, Family family) {
-    for (const Families& families : {setup.experts, setup.finish})
-        if (families.few == family || families.many == family) return true;
-    return false;
+    return setup.experts.usual == family || setup.finish.usual == family;
 }
 
 }  // namespace

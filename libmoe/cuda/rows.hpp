@@ -15,7 +15,6 @@ struct Tile {
     int32_t expert;  // local
     int32_t row;
     int32_t n_rows;
-    int32_t width;  // n_rows rounded up to what the kernel can do
 };
 
 struct Rows {

@@ -15,10 +15,8 @@ int64_t padded(int64_t rows) {
     return (rows + row_alignment - 1) / row_alignment * row_alignment;
 }
 
-// The most that any family which the plan may use needs.
 int64_t operand_bytes(const Families& families) {
-    return std::max(element_size(operand_type(families.few)),
-                    element_size(operand_type(families.many)));
+    return element_size(operand_type(families.usual));
 }
 
 // Elements of y up to which it is float32 whatever the family.
@@ -26,11 +24,9 @@ constexpr int64_t largest_f32_y = int64_t{1} << 25;
 
 // Bytes that token blocks of the input, and later y, need; monotone in the number of slots.
 int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t rows) {
-    const Families& families = setup.experts;
     const int64_t width = setup.layer->expert_width();
-    const int64_t blocks = rows * width * operand_bytes(families);
-    const bool f32 = y_type(setup, families.few, n_slots) == MOE_TYPE_F32 ||
-                     y_type(setup, families.many, n_slots) == MOE_TYPE_F32;
+    const int64_t blocks = rows * width * operand_bytes(setup.experts);
+    const bool f32 = y_type(setup, setup.experts.usual, n_slots) == MOE_TYPE_F32;
     const int64_t padding = rows - n_slots;
     const int64_t f32_rows = f32 ? rows : largest_f32_y / width + padding;
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
@@ -38,9 +34,8 @@ int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t rows) {
 
 // Rows that stop before the activation are generic work whatever the family.
 int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_experts) {
-    return std::max({most_tiles(tiles_of(families.few), n_slots, n_experts),
-                     most_tiles(tiles_of(families.many), n_slots, n_experts),
-                     most_tiles(generic_tiles, n_slots, n_experts)});
+    return std::max(most_tiles(tiles_of(families.usual), n_slots, n_experts),
+                    most_tiles(generic_tiles, n_slots, n_experts));
 }
 
 Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,

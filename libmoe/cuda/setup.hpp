@@ -12,17 +12,10 @@ namespace moe::cuda {
 // The kernel families of products, of the routed experts and of finish.
 enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, one_token };
 
-// Families by number of tokens: one_token where it is chosen and T is 1, else `many` from
-// grouped_from tokens on, else `few`.
+// The family of a stage, and whether a single token goes the way of one_token instead.
 struct Families {
     bool one_token = false;
-    Family few = Family::exact;
-    Family many = Family::exact;
-    int64_t many_from = 1;
-
-    Family at(int64_t n_tokens) const {
-        return one_token && n_tokens == 1 ? Family::one_token : n_tokens >= many_from ? many : few;
-    }
+    Family usual = Family::exact;
 };
 
 // What kernels read where a call has nothing of its own to point to.

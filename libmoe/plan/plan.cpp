@@ -200,7 +200,7 @@ void fill_cuda_setup(moe_plan& plan) {
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
     cuda::Families families;
     families.one_token = plan.chosen(stage, 1).family == cuda::Family::one_token;
-    families.few = families.many = plan.chosen(stage).family;
+    families.usual = plan.chosen(stage).family;
     return families;
 }
 

@@ -298,8 +298,6 @@ void DeviceLoader::finish() {
         write_vector(role);
     }
     write_hash_table();
-    const auto& local_of = weights_.layout.slice.local_of;
-    block_.write(placement_.local_of, local_of.data(), local_of.size() * sizeof local_of[0]);
     block_.synchronize();
     progress_.add(placement_.bytes - progress_.done());
 }

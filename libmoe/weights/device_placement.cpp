@@ -138,7 +138,6 @@ class Placer {
             out_.hash_table = cursor_.take(static_cast<uint64_t>(shape.rows),
                                            4 * static_cast<uint64_t>(shape.columns));
         }
-        out_.local_of = cursor_.take(layout_.slice.local_of.size(), 4);
     }
 
     const WeightsLayout& layout_;
@@ -179,7 +178,6 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
     if (router_type != MOE_TYPE_NONE) weights.router = base + router;
     if (layout.needs(MOE_ROLE_HASH_TABLE))
         weights.hash_table = reinterpret_cast<const int32_t*>(base + hash_table);
-    weights.local_of = reinterpret_cast<const int32_t*>(base + local_of);
     return weights;
 }
 

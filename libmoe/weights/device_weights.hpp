@@ -21,8 +21,6 @@ struct DeviceWeights {
     // By role; as ResidentWeights::vectors. SHARED_EXPERT_GATE is among them.
     std::array<const float*, MOE_ROLE_COUNT> vectors{};
     const int32_t* hash_table = nullptr;
-    const int32_t* local_of =
-        nullptr;  // [E]: the slice's map from global to local experts, -1 absent
 };
 
 // The packed type a source format is lowered to; none when it has no lowering.
@@ -48,7 +46,6 @@ struct DevicePlacement {
     moe_type router_type = MOE_TYPE_NONE;  // NONE: no router
     uint64_t router_bytes = 0;
     uint64_t hash_table = 0;
-    uint64_t local_of = 0;
     bool is_joint = false;
     bool is_shared_joint = false;
     uint64_t bytes = 0;

@@ -46,7 +46,6 @@ std::vector<Range> ranges_of(const WeightsLayout& layout, const DevicePlacement&
             {placement.vectors[i], static_cast<uint64_t>(layout.count(role)) * 4 *
                                        static_cast<uint64_t>(layout.part(role).columns)});
     }
-    ranges.push_back({placement.local_of, layout.slice.local_of.size() * 4});
     return ranges;
 }
 

@@ -114,6 +114,11 @@ __device__ void store_values(void* data, moe_type type, int64_t index, const flo
     }
 }
 
+__device__ inline void store_value(void* data, moe_type type, int64_t index, float value) {
+    const float values[1] = {value};
+    store_values(data, type, index, values);
+}
+
 // Can rows at data, `stride` elements apart, be read eight elements at a time?
 inline bool takes_packets(const void* data, int64_t stride) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 8 == 0;

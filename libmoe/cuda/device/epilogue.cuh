@@ -89,7 +89,7 @@ __device__ inline void finish_tile(const Product& product, const Tile& tile,
     for (int i = thread / width; i < tile.n_rows; i += step) {
         if (rows.out[i] < 0) continue;
         const float value = finish_feature(product, feature, sums + i * sum_stride, rows.weight[i]);
-        store_element(out, product.out.type, rows.out[i] + feature.out, value);
+        store_value(out, product.out.type, rows.out[i] + feature.out, value);
     }
 }
 

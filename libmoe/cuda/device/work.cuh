@@ -2,7 +2,8 @@
 // group of weight tiles, one weight tile a warp; and the rows of a tile.
 #pragma once
 
-#include "libmoe/cuda/device/elements.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/experts/product.hpp"
 
 namespace moe::cuda {
 
@@ -33,6 +34,13 @@ __device__ inline Work take_work(const Product& product, int64_t item) {
             weights.data + work.tile.expert * weights.expert_stride + tile * weights.tile_stride();
     }
     return work;
+}
+
+// First element of row r of a product, or -1 where there is none.
+__device__ inline int64_t row_offset(const DeviceRows& rows, int32_t r) {
+    if (!rows.index) return r * rows.stride;
+    const int32_t i = rows.index[r];
+    return i < 0 ? -1 : i / rows.divisor * rows.stride;
 }
 
 // What a block of threads keeps of the rows of its tile.

@@ -24,7 +24,7 @@ MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, in
     const auto size = static_cast<int32_t>(round_up_to(even, rule.granule));
     const int32_t first = index * size;
     const int32_t n_rows = count - first < size ? count - first : size;
-    return {expert, begin + first, n_rows, static_cast<int32_t>(round_up_to(n_rows, rule.granule))};
+    return {expert, begin + first, n_rows};
 }
 
 // Last expert whose first tile is at or before `tile`: first[e] ascends, experts without tiles

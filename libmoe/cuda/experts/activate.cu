@@ -3,7 +3,8 @@
 // in: rows [2 n_features] (gate first) or, of layers without a gate, [n_features]; row r of a tile
 // is row r of in. out: any type and stride, through its index. Blocks of threads take
 // the pairs (tile, 256 features) in turn; each output is rounded to round_to, then stored.
-#include "libmoe/cuda/device/elements.cuh"
+#include "libmoe/base/half.hpp"
+#include "libmoe/cuda/device/work.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/activation.hpp"
@@ -21,7 +22,7 @@ __device__ void activate_row(const ActivateRows& rows, int32_t r, int32_t f) {
     const float gate = rows.activation.gated ? from[f] : 0.0f;
     const float up = rows.activation.gated ? from[int64_t{rows.n_features} + f] : from[f];
     const float value = round_to_type(activate(rows.activation, gate, up), rows.round_to);
-    store_element(const_cast<void*>(rows.out.data), rows.out.type, to + f, value);
+    store_value(const_cast<void*>(rows.out.data), rows.out.type, to + f, value);
 }
 
 MOE_HOST_DEVICE int64_t n_parts(const ActivateRows& rows) {

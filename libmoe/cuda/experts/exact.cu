@@ -49,7 +49,7 @@ __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shar
         const int column = i % columns;
         const int64_t offset = shared.rows.in[row];
         shared.tokens[row][column_place(column / 4) + column % 4] =
-            offset < 0 ? 0.0f : load_element(in.data, in.type, offset + k0 + column);
+            offset < 0 ? 0.0f : load_value(in.data, in.type, offset + k0 + column);
     }
 }
 

@@ -55,7 +55,7 @@ struct GroupedProduct {
     moe_type out_type;    // linear: BF16 or F32
     int64_t out_stride;
     int32_t capacity;   // rows of the blocks, a multiple of row_alignment
-    const Tile* tiles;  // width is not read
+    const Tile* tiles;
     const int32_t* n_tiles;
     int32_t max_tiles;
 };

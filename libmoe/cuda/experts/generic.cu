@@ -110,7 +110,7 @@ __device__ void convert_tokens(const Call& call, const Work& work, const Shared&
         FloatPair value = {0.0f, 0.0f};
         if (offset >= 0) {
             const int64_t i = offset + k0 + 2 * lane.id;
-            value = {load_element(in.data, in.type, i), load_element(in.data, in.type, i + 1)};
+            value = {load_value(in.data, in.type, i), load_value(in.data, in.type, i + 1)};
         }
         std::byte* to = tokens + token_place(row, lane.id / 4) + 4 * (lane.id % 4);
         *reinterpret_cast<uint32_t*>(to) = operand_pair<operand>(value);
