@@ -10,8 +10,8 @@ namespace moe::cuda {
 // Experts begin on a multiple of this, so that eight rows of a tile never belong to two of them.
 constexpr int32_t row_alignment = 8;
 
-// Rows [row, row + n_rows) of one expert, worked on together.
-struct Tile {
+// Rows [row, row + n_rows) of one expert, worked on together. Kernels read it in one piece.
+struct alignas(16) Tile {
     int32_t expert;  // local
     int32_t row;
     int32_t n_rows;

@@ -83,10 +83,6 @@ moe_type y_type(const Setup& setup, Family family, int64_t n_slots) {
                                                                         : MOE_TYPE_F32;
 }
 
-int64_t element_size(moe_type type) {
-    return type == MOE_TYPE_F32 ? 4 : 2;
-}
-
 TileRule tiles_of(Family family) {
     switch (family) {
         case Family::exact:

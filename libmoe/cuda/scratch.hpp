@@ -2,6 +2,7 @@
 // them with a null block says how much memory they need.
 #pragma once
 
+#include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/rows.hpp"
 #include "libmoe/cuda/setup.hpp"
 
@@ -57,7 +58,6 @@ moe_type operand_type(Family family);
 // bfloat16 where the bytes would cost more than the products (never where bits may not depend on
 // other tokens).
 moe_type y_type(const Setup& setup, Family family, int64_t n_slots);
-int64_t element_size(moe_type type);
 TileRule tiles_of(Family family);
 
 }  // namespace moe::cuda

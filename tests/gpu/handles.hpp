@@ -9,6 +9,7 @@
 #include <string>
 
 #include "moe/moe.h"
+#include "support/owners.hpp"
 
 namespace moe_gpu {
 
@@ -33,17 +34,10 @@ inline void must(moe_status status, const char* what) {
         throw Failure(std::string(what) + ": " + moe_status_name(status) + ": " + moe_last_error());
 }
 
-template <auto destroy>
-struct Destroy {
-    template <class Handle>
-    void operator()(Handle* handle) const {
-        destroy(handle);
-    }
-};
-using Runtime = std::unique_ptr<moe_runtime, Destroy<moe_runtime_destroy>>;
-using Plan = std::unique_ptr<moe_plan, Destroy<moe_plan_destroy>>;
-using Weights = std::unique_ptr<moe_weights, Destroy<moe_weights_destroy>>;
-using Workspace = std::unique_ptr<moe_workspace, Destroy<moe_workspace_destroy>>;
+using clients::Plan;
+using clients::Runtime;
+using clients::Weights;
+using clients::Workspace;
 
 template <class Struct>
 Struct sized() {

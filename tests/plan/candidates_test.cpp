@@ -164,8 +164,8 @@ std::set<std::string> cuda_codes() {
     EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
     WeightsLayout layout(plan->runtime->memory, plan->layout);
     std::set<std::string> codes;
-    const auto ask = [&](int32_t major, bool unfused, bool joint, moe_type x,
-                         moe_type intermediate, bool batch_invariant = false) {
+    const auto ask = [&](int32_t major, bool unfused, bool joint, moe_type x, moe_type intermediate,
+                         bool batch_invariant = false) {
         cuda::Setup setup;
         setup.batch_invariant = batch_invariant;
         setup.device.major = major;

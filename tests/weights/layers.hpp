@@ -54,4 +54,24 @@ inline moe_slice odd_experts(const std::vector<int32_t>& map) {
     return slice;
 }
 
+// Tensors as files have them at their most awkward: padded rows, scales and experts; a pointer per
+// expert.
+inline LayerChoices padded_and_by_table(const char* format) {
+    LayerChoices choices{.everywhere = format};
+    choices.placings[MOE_ROLE_UP] = {
+        .row_padding = 8, .scale_row_padding = 4, .expert_padding = 64};
+    choices.placings[MOE_ROLE_DOWN] = {.by_table = true};
+    return choices;
+}
+
+// The tensors of a layer of five experts one expert at a time, the last expert first.
+inline std::vector<moe_tensor> singles_of(const LayerTensors& layer) {
+    std::vector<moe_tensor> singles;
+    for (const moe_tensor* tensor : layer.tensors)
+        for (int32_t e = 4; e >= (is_expert_role(tensor->role) ? 0 : 4); --e)
+            singles.push_back(is_expert_role(tensor->role) ? layer.stack(tensor->role).single(e)
+                                                           : *tensor);
+    return singles;
+}
+
 }  // namespace moe::test

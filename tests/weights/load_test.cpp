@@ -20,10 +20,12 @@ using test::LayerChoices;
 using test::LayerTensors;
 using test::make_plan;
 using test::odd_experts;
+using test::padded_and_by_table;
 using test::plain_layer;
 using test::PlanChoices;
 using test::rich_layer;
 using test::same_float;
+using test::singles_of;
 
 moe_status try_load(const Plan& plan, const std::vector<const moe_tensor*>& tensors, Weights& out,
                     moe_ownership ownership = MOE_OWN_COPY) {
@@ -116,21 +118,14 @@ moe_layer_desc latent_layer() {
 TEST(Load, StacksInEveryFormat) {
     for (const FormatTraits& traits : all_formats()) {
         SCOPED_TRACE(traits.name);
-        LayerChoices choices{.everywhere = traits.name};
-        choices.placings[MOE_ROLE_UP] = {
-            .row_padding = 8, .scale_row_padding = 4, .expert_padding = 64};
-        choices.placings[MOE_ROLE_DOWN] = {.by_table = true};
+        const LayerChoices choices = padded_and_by_table(traits.name);
         ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
     }
 }
 
 TEST(Load, ExpertByExpertInAnyOrder) {
     const LayerTensors layer(rich_layer(), {.everywhere = "nvfp4"});
-    std::vector<moe_tensor> singles;
-    for (const moe_tensor* tensor : layer.tensors)
-        for (int32_t e = 4; e >= (is_expert_role(tensor->role) ? 0 : 4); --e)
-            singles.push_back(is_expert_role(tensor->role) ? layer.stack(tensor->role).single(e)
-                                                           : *tensor);
+    const std::vector<moe_tensor> singles = singles_of(layer);
     std::vector<const moe_tensor*> tensors;
     for (const moe_tensor& tensor : singles) tensors.push_back(&tensor);
     std::reverse(tensors.begin(), tensors.end());

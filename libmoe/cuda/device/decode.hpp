@@ -8,7 +8,7 @@
 // codebook: 32 values of rows 0 to 7 of the tile, then 32 of rows 8 to 15.
 #pragma once
 
-#include "libmoe/cuda/device/operand.hpp"
+#include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/packed_value.hpp"
 
 namespace moe::cuda {
@@ -158,14 +158,6 @@ struct E2m1Codes {
         words.scale = read_at<uint16_t>(scales + 2 * pair);
         return words;
     }
-    // Two values times 2^-126, as bfloat16.
-    static MOE_HOST_DEVICE uint32_t spread(uint32_t word, int reg) {
-        constexpr uint32_t mask = 0x81C081C0u;
-        if (reg == 0) return word & mask;
-        if (reg == 1) return word << 6 & mask;
-        if (reg == 2) return rotate_right(word, 4) & mask;
-        return (word << 2 & 0x80C080C0u) | (rotate_right(word, 6) & 0x01000100u);
-    }
     // The scale of a row, times 2^126 / post_scale, twice in a word. nvfp4: 2^(e+96) (1 + m/8), so
     // that products lie in 2^-31 .. 2^5. mxfp4: 2^(byte-1), bytes up to 128.
     static MOE_HOST_DEVICE uint32_t factor(const Words& words, int half) {
@@ -176,7 +168,7 @@ struct E2m1Codes {
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
         const uint32_t byte = words.scale >> 8 * (reg & 1) & 0xFFu;
         const float scale = type == PackedType::nvfp4 ? nvfp4_scale(byte) : mxfp4_scale(byte);
-        const FloatPair tiny = pair_of_bf16(spread(words.code[step], reg));
+        const FloatPair tiny = pair_of_bf16(spread_e2m1(words.code[step], reg));
         return {tiny.low * 0x1p126f * scale, tiny.high * 0x1p126f * scale};
     }
 };
@@ -250,7 +242,7 @@ MOE_HOST_DEVICE inline void decode(const typename Codes<type>::Words& words, con
             a[i] = words.code[i];
         } else if constexpr (is_bf16 && is_e2m1(type)) {
             const uint32_t factor = Codes<type>::factor(words, reg & 1);
-            a[i] = multiply_bf16(Codes<type>::spread(words.code[step], reg), factor);
+            a[i] = multiply_bf16(spread_e2m1(words.code[step], reg), factor);
         } else {
             const FloatPair value = Codes<type>::pair(words, codebook, step, reg);
             a[i] = operand_pair<operand>({value.low * rest, value.high * rest});

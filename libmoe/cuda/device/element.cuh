@@ -7,21 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "moe/moe.h"
+#include "libmoe/cuda/device_rows.hpp"
 
 namespace moe::cuda {
 
-__host__ __device__ constexpr int64_t element_bytes(moe_type type) {
-    return type == MOE_TYPE_F32 ? 4 : 2;
-}
-
 __host__ __device__ inline const std::byte* element_at(const void* data, moe_type type,
                                                        int64_t index) {
-    return static_cast<const std::byte*>(data) + index * element_bytes(type);
+    return static_cast<const std::byte*>(data) + index * element_size(type);
 }
 
 __host__ __device__ inline std::byte* element_at(void* data, moe_type type, int64_t index) {
-    return static_cast<std::byte*>(data) + index * element_bytes(type);
+    return static_cast<std::byte*>(data) + index * element_size(type);
 }
 
 __device__ inline float widen(uint16_t bits, moe_type type) {

@@ -3,6 +3,7 @@
 // that stores of one token lie side by side.
 #pragma once
 
+#include "libmoe/base/half.hpp"
 #include "libmoe/cuda/device/work.cuh"
 #include "libmoe/layer/activation.hpp"
 

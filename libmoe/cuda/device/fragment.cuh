@@ -14,6 +14,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/shared_memory.cuh"
 #include "libmoe/weights/packed.hpp"
 
@@ -73,18 +74,14 @@ struct FragmentF16 {
     }
 };
 
-// A word of eight e2m1 codes to the bfloat16 pairs of a step: the bits of a code are the sign and
-// the lowest three of exponent and mantissa, which makes them 2^-126 of their value until the
-// scales (pairs, of rows g and g + 8) multiply.
-__device__ __forceinline__ void decode_e2m1(uint32_t word, const uint32_t (&scale)[2],
-                                            uint32_t* a) {
-    constexpr uint32_t sign_and_magnitude = 0x81C081C0u;
-    const uint32_t low_bits = word * 4u & 0x80C080C0u;
-    const uint32_t top_bit = __funnelshift_r(word, word, 6) & 0x01000100u;
-    a[0] = multiply_bf16_pairs(word & sign_and_magnitude, scale[0]);
-    a[1] = multiply_bf16_pairs(word * 64u & sign_and_magnitude, scale[1]);
-    a[2] = multiply_bf16_pairs(__funnelshift_r(word, word, 4) & sign_and_magnitude, scale[0]);
-    a[3] = multiply_bf16_pairs(low_bits | top_bit, scale[1]);
+// The e2m1 codes of a block, times the scales (pairs, of rows g and g + 8): 2^-126 of their value
+// until these multiply.
+__device__ __forceinline__ void decode_e2m1(const uint4& codes, const uint32_t (&scale)[2],
+                                            uint32_t (&a)[16]) {
+    const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        a[i] = multiply_bf16_pairs(spread_e2m1(words[i / 4], i % 4), scale[i & 1]);
 }
 
 // Two scale bytes, each twice as a bfloat16: shifted left, plus a constant exponent.
@@ -111,10 +108,7 @@ struct FragmentNvfp4 {
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
         uint32_t scale[2];
         scale_pairs<4, 223 << 7>(words.scales, scale);
-        decode_e2m1(words.codes.x, scale, a);
-        decode_e2m1(words.codes.y, scale, a + 4);
-        decode_e2m1(words.codes.z, scale, a + 8);
-        decode_e2m1(words.codes.w, scale, a + 12);
+        decode_e2m1(words.codes, scale, a);
     }
 };
 
@@ -130,10 +124,7 @@ struct FragmentMxfp4 {
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
         uint32_t scale[2];
         scale_pairs<7, 127 << 7>(words.scales, scale);
-        decode_e2m1(words.codes.x, scale, a);
-        decode_e2m1(words.codes.y, scale, a + 4);
-        decode_e2m1(words.codes.z, scale, a + 8);
-        decode_e2m1(words.codes.w, scale, a + 12);
+        decode_e2m1(words.codes, scale, a);
     }
 };
 

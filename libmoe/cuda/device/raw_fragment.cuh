@@ -17,6 +17,7 @@
 // Integer codes may be subnormal numbers: the tensor cores take them exactly.
 #pragma once
 
+#include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/weights/packed.hpp"
@@ -113,17 +114,6 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
     return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
 }
 
-// Eight e2m1 codes to bfloat16: sign and the lowest bits of exponent and mantissa in place, which
-// is their value times 2^-126.
-__device__ __forceinline__ void e2m1_pairs(uint32_t word, uint32_t (&a)[4]) {
-    constexpr uint32_t sign_and_magnitude = 0x81C081C0u;
-    a[0] = word & sign_and_magnitude;
-    a[1] = word << 6 & sign_and_magnitude;
-    a[2] = __funnelshift_r(word, word, 4) & sign_and_magnitude;
-    const uint32_t low_bits = word << 2 & 0x80C080C0u;
-    a[3] = low_bits | (__funnelshift_r(word, word, 6) & 0x01000100u);
-}
-
 // Sums whose two columns share the scales of the two rows.
 __device__ __forceinline__ void add_scaled(const float (&c)[4], float first, float second,
                                            float (&sum)[2]) {
@@ -144,25 +134,36 @@ struct FourBitWords {
     uint32_t scales;
 };
 
-struct RawNvfp4 : RawType<PackedType::nvfp4> {
+// Codes of e2m1: values times 2^-126, which x and leftover make up for.
+template <PackedType packed>
+struct RawE2m1 : RawType<packed> {
     static constexpr int32_t x_exponent = 96;
-    static constexpr float leftover = 524288.0f;  // 2^(126 - 96 - 11)
     template <int n>
     using Words = FourBitWords<n>;
+    template <int n>
+    static __device__ __forceinline__ void load_codes(Words<n>& words, uint32_t at, int32_t lane) {
+#pragma unroll
+        for (int i = 0; i < n; ++i)
+            words.codes[i] = load_shared_16(at + i * RawType<packed>::grain_bytes + 16 * lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
+                                                uint32_t (&a)[4]) {
+        const uint32_t word = word_of(words.codes[j / 4], j % 4);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = spread_e2m1(word, i);
+    }
+};
+
+struct RawNvfp4 : RawE2m1<PackedType::nvfp4> {
+    static constexpr float leftover = 524288.0f;  // 2^(126 - 96 - 11)
     template <int n>
     static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
         const uint32_t at = chunk + block * grain_bytes;
         words.scales = load_shared_4(at + scales + column_block(lane, n) * grain_bytes +
                                      (lane >> 2) * 8 + (lane & 1) * 4);
-#pragma unroll
-        for (int i = 0; i < n; ++i)
-            words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
-    }
-    template <int n>
-    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
-                                                uint32_t (&a)[4]) {
-        e2m1_pairs(word_of(words.codes[j / 4], j % 4), a);
+        load_codes(words, at, lane);
     }
     // A byte of exponent and mantissa moves into a float of 2^11 times its value.
     template <int n>
@@ -192,25 +193,15 @@ struct RawNvfp4 : RawType<PackedType::nvfp4> {
     }
 };
 
-struct RawMxfp4 : RawType<PackedType::mxfp4> {
-    static constexpr int32_t x_exponent = 96;
+struct RawMxfp4 : RawE2m1<PackedType::mxfp4> {
     static constexpr float leftover = 1073741824.0f;  // 2^(126 - 96)
-    template <int n>
-    using Words = FourBitWords<n>;
     template <int n>
     static __device__ __forceinline__ void load(Words<n>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
         const uint32_t at = chunk + block * grain_bytes;
         words.scales =
             load_shared_2(scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 1));
-#pragma unroll
-        for (int i = 0; i < n; ++i)
-            words.codes[i] = load_shared_16(at + i * grain_bytes + 16 * lane);
-    }
-    template <int n>
-    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
-                                                uint32_t (&a)[4]) {
-        e2m1_pairs(word_of(words.codes[j / 4], j % 4), a);
+        load_codes(words, at, lane);
     }
     template <int n>
     static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],

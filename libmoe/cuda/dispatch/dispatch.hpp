@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "libmoe/cuda/device_facts.hpp"
-#include "libmoe/cuda/experts/product.hpp"
+#include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/faults.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/rows.hpp"

@@ -54,7 +54,7 @@ struct GroupedProduct {
     std::byte* out;       // linear: rows [capacity][out_stride]; else token blocks of bfloat16
     moe_type out_type;    // linear: BF16 or F32
     int64_t out_stride;
-    int32_t capacity;   // rows of the blocks, a multiple of row_alignment
+    int32_t capacity;  // rows of the blocks, a multiple of row_alignment
     const Tile* tiles;
     const int32_t* n_tiles;
     int32_t max_tiles;

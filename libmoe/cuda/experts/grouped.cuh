@@ -48,7 +48,7 @@ struct WorkList {
 
 __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
     const int4 words = __ldg(reinterpret_cast<const int4*>(tiles) + index);
-    return {words.x, words.y, words.z, words.w};
+    return {words.x, words.y, words.z};
 }
 
 // The pieces of this block of threads, in order. The tile of the next pair is asked for while the

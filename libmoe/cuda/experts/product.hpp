@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/rows.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/weights/packed.hpp"
@@ -18,16 +19,6 @@ enum class Epilogue : int32_t {
     activation,   // 16 outputs: act(sum); layers without a gate
     gated,        // 8 outputs: act(gate, up), gate in tile rows 0-7, up in 8-15
     gate_and_up,  // 16 outputs, before the activation: gate i at column i, up i at n_features + i
-};
-
-// Rows in device memory; row r of the product is row index[r] / divisor of data (r itself when
-// index is null; a negative index: the row is zero on reading, not stored on writing).
-struct DeviceRows {
-    const void* data;
-    moe_type type;   // F32, F16, BF16
-    int64_t stride;  // elements
-    const int32_t* index;
-    int32_t divisor;
 };
 
 struct Product {

@@ -1,0 +1,24 @@
+// Activations in device memory, and which of their rows are meant.
+#pragma once
+
+#include "libmoe/base/host_device.hpp"
+#include "moe/moe.h"
+
+namespace moe::cuda {
+
+// Bytes of an element: F32, F16 or BF16.
+MOE_HOST_DEVICE constexpr int64_t element_size(moe_type type) {
+    return type == MOE_TYPE_F32 ? 4 : 2;
+}
+
+// Rows in device memory; row r is row index[r] / divisor of data (r itself when
+// index is null; a negative index: the row is zero on reading, not stored on writing).
+struct DeviceRows {
+    const void* data;
+    moe_type type;   // F32, F16, BF16
+    int64_t stride;  // elements
+    const int32_t* index;
+    int32_t divisor;
+};
+
+}  // namespace moe::cuda
