@@ -39,18 +39,19 @@ __global__ void read_kernel(const uint4* data, int64_t n, uint32_t* out) {
 }
 
 struct Shape {
-    int blocks_per_sm, threads, unroll;
+    int blocks_per_sm, threads;
+    void (*kernel)(const uint4*, int64_t, uint32_t*);
 };
-constexpr Shape shapes[] = {{1, 512, 4},  {1, 1024, 4}, {2, 512, 4}, {2, 512, 8}, {2, 1024, 4},
-                            {4, 256, 8},  {4, 512, 4},  {8, 256, 4}, {1, 1024, 8}, {8, 128, 8}};
 
-void launch(const Shape& shape, int n_sms, const uint4* data, int64_t n, uint32_t* out,
-            cudaStream_t stream) {
-    const int blocks = shape.blocks_per_sm * n_sms;
-    if (shape.unroll == 4)
-        read_kernel<4><<<blocks, shape.threads, 0, stream>>>(data, n, out);
-    else
-        read_kernel<8><<<blocks, shape.threads, 0, stream>>>(data, n, out);
+// As many loads in flight as a multiprocessor takes, cut in every way that may be the fastest.
+std::vector<Shape> all_shapes() {
+    std::vector<Shape> shapes;
+    for (const int threads : {128, 256, 512, 1024})
+        for (const int blocks_per_sm : {1, 2, 4, 8})
+            for (const auto kernel : {read_kernel<2>, read_kernel<4>, read_kernel<8>})
+                if (threads * blocks_per_sm >= 512 && threads * blocks_per_sm <= 2048)
+                    shapes.push_back({blocks_per_sm, threads, kernel});
+    return shapes;
 }
 
 }  // namespace
@@ -66,12 +67,13 @@ std::vector<ReadPoint> measure_reads(bool quick) {
         // Places far apart, so that no call finds its bytes in the L2.
         const int n_calls = static_cast<int>(std::clamp<int64_t>(pool_bytes / bytes, 4, 24));
         double best = 1e30;
-        for (const Shape& shape : shapes) {
+        for (const Shape& shape : all_shapes()) {
             auto call = [&](int i, cudaStream_t stream) {
                 const int64_t slots = pool_bytes / bytes;
                 const auto* data = static_cast<const std::byte*>(pool.data()) + (i * 7 % slots) * bytes;
-                launch(shape, n_sms, reinterpret_cast<const uint4*>(data), bytes / 16,
-                       static_cast<uint32_t*>(out.data()), stream);
+                shape.kernel<<<shape.blocks_per_sm * n_sms, shape.threads, 0, stream>>>(
+                    reinterpret_cast<const uint4*>(data), bytes / 16,
+                    static_cast<uint32_t*>(out.data()));
             };
             best = std::min(best, time_calls(call, n_calls, quick ? 5 : 9).median_us);
         }

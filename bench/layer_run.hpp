@@ -6,6 +6,7 @@
 #include "bench/cases.hpp"
 #include "bench/device.hpp"
 #include "bench/floors.hpp"
+#include "libmoe/weights/device_weights.hpp"
 
 namespace moe::bench {
 
@@ -35,6 +36,8 @@ class LayerRun {
     Result run(const Case& what, const Limits& limits);
 
   private:
+    void count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer);
+    bool is_warm(int64_t n_tokens) const;
     const void* x_of(int call, int64_t n_tokens) const;
     double distinct_of_router(int64_t n_tokens, int n_calls);
 

@@ -70,7 +70,7 @@ cuda::Call make_cuda_call(const moe_plan& plan, const moe_weights* weights,
     static const DeviceWeights none;
     return {plan.cuda,
             weights ? weights->device : none,
-            workspace.fault_words,
+            workspace.fault_words(),
             workspace.memory,
             workspace.bytes,
             stream};

@@ -58,11 +58,17 @@ void give_host_memory(moe_workspace& workspace, const moe_workspace_desc& desc) 
     workspace.memory = workspace.owned.data();
 }
 
-void make_header(moe_workspace& workspace, void* stream) {
-    workspace.header =
-        cuda::DeviceMemory(workspace.runtime->memory, MOE_SPACE_PINNED, sizeof(cuda::FaultWords),
-                           alignof(cuda::FaultWords), workspace.device_index, stream);
-    workspace.fault_words = new (workspace.header.data()) cuda::FaultWords{};
+void make_fault_words(moe_workspace& workspace, void* stream) {
+    Memory& memory = workspace.runtime->memory;
+    const int32_t device = workspace.device_index;
+    workspace.shown_memory = cuda::DeviceMemory(memory, MOE_SPACE_PINNED, sizeof(cuda::FaultSums),
+                                                alignof(cuda::FaultSums), device, stream);
+    workspace.fault_memory = cuda::DeviceMemory(memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords),
+                                                device_alignment, device, stream);
+    cuda::FaultWords words{};
+    words.shown = new (workspace.shown_memory.data()) cuda::FaultSums{};
+    cuda::upload(workspace.fault_memory.data(), &words, sizeof words, stream);
+    cuda::synchronize(stream);
 }
 
 // Host memory that is given is not needed and not used.
@@ -75,7 +81,7 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
     const auto address = reinterpret_cast<uintptr_t>(desc.device_memory);
     require(address % device_alignment == 0, "device_memory is at {:#x}, needs a multiple of {}",
             address, device_alignment);
-    make_header(workspace, desc.stream);
+    make_fault_words(workspace, desc.stream);
     workspace.bytes = bytes;
     if (desc.device_memory) {
         workspace.memory = static_cast<std::byte*>(desc.device_memory);
@@ -95,16 +101,32 @@ void give_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
         give_host_memory(workspace, desc);
 }
 
-// Tells and then forgets what was told, no more: a device may add to it meanwhile.
-template <class Bits, class Skipped>
-void tell_faults(Bits& bits, Skipped& n_skipped, moe_workspace_faults* out) {
+// Both tell and then forget what was told, no more: a running call may add to it meanwhile.
+void tell_host_faults(cpu::Faults& found, moe_workspace_faults* out) {
     moe_workspace_faults faults{};
     faults.struct_size = sizeof faults;
-    faults.faults = bits.load();
-    faults.n_skipped = static_cast<int64_t>(n_skipped.load());
+    faults.faults = found.bits.load();
+    faults.n_skipped = static_cast<int64_t>(found.n_skipped.load());
     write_struct(out, faults, "moe_workspace_faults");
-    bits.fetch_and(~faults.faults);
-    n_skipped.fetch_sub(faults.n_skipped);
+    found.bits.fetch_and(~faults.faults);
+    found.n_skipped.fetch_sub(faults.n_skipped);
+}
+
+void tell_device_faults(moe_workspace& workspace, moe_workspace_faults* out) {
+    const std::lock_guard lock(workspace.telling);
+    const auto load = [](unsigned long long& word) { return std::atomic_ref(word).load(); };
+    cuda::FaultSums& shown = *workspace.shown_faults();
+    cuda::FaultSums now{};
+    moe_workspace_faults faults{};
+    faults.struct_size = sizeof faults;
+    for (int kind = 0; kind < cuda::n_fault_kinds; ++kind) {
+        now.reports[kind] = load(shown.reports[kind]);
+        if (now.reports[kind] != workspace.told.reports[kind]) faults.faults |= 1u << kind;
+    }
+    now.n_skipped = load(shown.n_skipped);
+    faults.n_skipped = static_cast<int64_t>(now.n_skipped - workspace.told.n_skipped);
+    write_struct(out, faults, "moe_workspace_faults");
+    workspace.told = now;
 }
 
 }  // namespace
@@ -142,11 +164,9 @@ moe_status moe_workspace_status(moe_workspace* workspace,
     return guard([&] {
         check_handle(workspace, "workspace");
         check_out(out_faults, "out_faults");
-        if (cuda::FaultWords* words = workspace->fault_words) {
-            std::atomic_ref bits(words->bits);
-            std::atomic_ref n_skipped(words->n_skipped);
-            return tell_faults(bits, n_skipped, out_faults);
-        }
-        tell_faults(workspace->faults.bits, workspace->faults.n_skipped, out_faults);
+        if (workspace->device == MOE_DEVICE_CUDA)
+            tell_device_faults(*workspace, out_faults);
+        else
+            tell_host_faults(workspace->faults, out_faults);
     });
 }

@@ -2,6 +2,8 @@
 // run time.
 #pragma once
 
+#include <mutex>
+
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/base/team.hpp"
@@ -23,6 +25,15 @@ struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
     // A CUDA workspace's.
     int32_t device_index = 0;
     moe::cuda::DeviceMemory device_memory;  // unless the caller gave it
-    moe::cuda::DeviceMemory header;         // pinned: FaultWords
-    moe::cuda::FaultWords* fault_words = nullptr;
+    moe::cuda::DeviceMemory fault_memory;   // of the device: FaultWords
+    moe::cuda::DeviceMemory shown_memory;   // pinned: FaultSums
+    std::mutex telling;
+    moe::cuda::FaultSums told{};
+
+    moe::cuda::FaultWords* fault_words() const {
+        return reinterpret_cast<moe::cuda::FaultWords*>(fault_memory.data());
+    }
+    moe::cuda::FaultSums* shown_faults() const {
+        return reinterpret_cast<moe::cuda::FaultSums*>(shown_memory.data());
+    }
 };

@@ -66,6 +66,10 @@ bool one_token_supports(PackedType) {
     return false;
 }
 
+int32_t most_few_tokens(const DeviceFacts&, const FewTokensShape&) {
+    return 0;
+}
+
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }

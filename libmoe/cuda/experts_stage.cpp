@@ -83,8 +83,8 @@ void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_ar
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
-        return run_one_token(p, call, x, args.expert_map, sum, out);
+        takes_few_tokens(few_tokens(call.setup), x, p.tokens().n, args.n_tokens_device))
+        return run_few_tokens(p, call, x, args.expert_map, sum, out);
     p.sort(args.expert_map);
     const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
     if (args.out_layout == MOE_OUT_REDUCED) return p.store_sum(sum, out);

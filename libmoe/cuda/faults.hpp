@@ -1,15 +1,23 @@
-// What a call found wrong while it ran, in pinned host memory that the device writes: readable at
-// any time without synchronising. Bits are MOE_FAULT_*.
+// What a call found wrong while it ran. The sums are device memory, because a device has no atomics
+// on host memory over PCIe; after every addition they are copied to pinned host memory, which is
+// readable at any time without synchronising. They only grow: the host remembers what it has told.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-struct FaultWords {
-    uint32_t bits;
-    uint32_t reserved;
+constexpr int n_fault_kinds = 4;  // MOE_FAULT_*, from the lowest bit
+
+struct FaultSums {
+    unsigned long long reports[n_fault_kinds];
     unsigned long long n_skipped;
+};
+
+struct FaultWords {
+    FaultSums sums;
+    FaultSums* shown;  // pinned
+    uint32_t is_showing;
 };
 
 }  // namespace moe::cuda

@@ -57,8 +57,8 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
     if (args.out_layout == MOE_OUT_REDUCED &&
-        takes_one_token(call, x.data, p.tokens().n, args.n_tokens_device))
-        return run_one_token(p, call, x, args.expert_map, sum, out);
+        takes_few_tokens(few_tokens(call.setup), x, p.tokens().n, args.n_tokens_device))
+        return run_few_tokens(p, call, x, args.expert_map, sum, out);
     p.sort(args.expert_map);
     p.run_experts({x, false, false});
     if (args.out_layout == MOE_OUT_PER_SLOT)
@@ -76,7 +76,7 @@ void forward(const Call& call, const moe_forward_args& args) {
         fill_zero(args.out_expert_counts,
                   static_cast<uint64_t>(call.setup.layer->n_experts_all()) * sizeof(int64_t),
                   call.stream);
-    if (forward_one_token(call, args)) return;
+    if (forward_few_tokens(call, args)) return;
     check_tokens(call, args, stream);
     for_each_chunk(call, args.n_tokens, args.n_tokens_device,
                    [&](Pipeline& p, int64_t first) { forward_chunk(p, call, args, first); });

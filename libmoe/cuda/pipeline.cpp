@@ -1,6 +1,8 @@
 // Steps of the pipeline. Every decision here follows from the plan and the host's numbers.
 #include "libmoe/cuda/pipeline.hpp"
 
+#include "libmoe/cuda/one_token.hpp"
+
 namespace moe::cuda {
 namespace {
 
@@ -195,13 +197,8 @@ Mlp Pipeline::shared_mlp(const Activations& x) const {
     return mlp;
 }
 
-bool Pipeline::shared_takes_one_token(const Activations& x) const {
-    return setup_.finish.one_token && tokens_.n == 1 && !tokens_.n_device &&
-           reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
-}
-
 // The shared expert is the only expert of a layer of its own.
-void Pipeline::run_shared_of_one_token(const Activations& x) {
+void Pipeline::run_shared_of_few_tokens(const Activations& x) {
     const auto& matrices = weights_.matrices;
     OneToken one{};
     one.gate_up =
@@ -214,15 +211,18 @@ void Pipeline::run_shared_of_one_token(const Activations& x) {
     one.faults = faults_;
     one.x = x.data;
     one.x_type = x.type;
+    one.x_stride = x.stride;
+    one.n_tokens = tokens_.n;
     one.h = b_.shared_h;
     one.out = b_.shared_y;
     one.out_type = MOE_TYPE_F32;
+    one.out_stride = layer().hidden;
     run_one_token(launch_.device, one, stream());
 }
 
 void Pipeline::run_shared(const Activations& x) {
-    if (shared_takes_one_token(x)) {
-        run_shared_of_one_token(x);
+    if (takes_few_tokens(setup_.finish.few, x, tokens_.n, tokens_.n_device)) {
+        run_shared_of_few_tokens(x);
     } else {
         list_tokens();
         run_mlp(launch_, dense_family_, shared_mlp(x));

@@ -102,8 +102,7 @@ class Pipeline {
     void project_latent(const ExpertInput& input);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
     void run_shared(const Activations& x);
-    bool shared_takes_one_token(const Activations& x) const;
-    void run_shared_of_one_token(const Activations& x);
+    void run_shared_of_few_tokens(const Activations& x);
     CombineInput combine_input(const Sum& sum) const;
     void add_shared(CombineInput& input, uint32_t parts) const;
 

@@ -26,7 +26,7 @@ void prepare(const Setup& setup) {
     prepare_generic();
     if (uses(setup, Family::exact)) prepare_exact();
     if (uses(setup, Family::grouped)) prepare_grouped();
-    if (setup.experts.one_token || setup.finish.one_token) prepare_one_token();
+    if (setup.experts.few || setup.finish.few) prepare_one_token();
 }
 
 }  // namespace moe::cuda

@@ -12,9 +12,9 @@ namespace moe::cuda {
 // The kernel families of products, of the routed experts and of finish.
 enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, one_token };
 
-// The family of a stage, and whether a single token goes the way of one_token instead.
+// The family of a stage, and up to how many tokens go the way of one_token instead.
 struct Families {
-    bool one_token = false;
+    int32_t few = 0;
     Family usual = Family::exact;
 };
 
@@ -28,7 +28,7 @@ struct Setup {
     DeviceFacts device;
     const Layer* layer = nullptr;
     const Slice* slice = nullptr;
-    const int32_t* local_of = nullptr;  // slice->local_of on the device, the plan's
+    const int32_t* local_of = nullptr;  // slice->local_of on the device; null: every id is local
     DeviceConstants constants;
     bool down_bias_in_finish = false;
     bool partial = false;
@@ -43,6 +43,8 @@ struct Setup {
     moe_type intermediate_type = MOE_TYPE_NONE;
     Families experts;
     Families finish;
+    int32_t most_few_experts = 0;  // what few can be, whatever the plan chooses
+    int32_t most_few_finish = 0;
     int64_t chunk_tokens = 0;
     LogitsLibrary logits_library;
 };

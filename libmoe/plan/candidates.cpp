@@ -134,10 +134,19 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
                                layer.shared_intermediate && layer.shared_activation.gated);
 }
 
+int32_t most_few_tokens(const Problem& problem, moe_stage stage) {
+    if (!problem.cuda) return 0;
+    return stage == MOE_STAGE_EXPERTS ? problem.cuda->most_few_experts
+                                      : problem.cuda->most_few_finish;
+}
+
 template <moe_stage stage>
 const Reason* one_token_on_hopper(const Problem& problem) {
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    return on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::one>(problem);
+    if (const Reason* reason =
+            on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
+        return reason;
+    return most_few_tokens(problem, stage) > 0 ? nullptr : &reasons::size;
 }
 
 constexpr Row cuda_table[] = {
@@ -147,7 +156,7 @@ constexpr Row cuda_table[] = {
      .stage = MOE_STAGE_EXPERTS,
      .check = one_token_on_hopper<MOE_STAGE_EXPERTS>,
      .family = Family::one_token,
-     .tokens = Tokens::one},
+     .tokens = Tokens::few},
     {.name = "sm90_any_bf16_experts_grouped",
      .stage = MOE_STAGE_EXPERTS,
      .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports, Tokens::any>,
@@ -166,7 +175,7 @@ constexpr Row cuda_table[] = {
      .stage = MOE_STAGE_FINISH,
      .check = one_token_on_hopper<MOE_STAGE_FINISH>,
      .family = Family::one_token,
-     .tokens = Tokens::one},
+     .tokens = Tokens::few},
     {.name = "sm90_any_bf16_finish_grouped",
      .stage = MOE_STAGE_FINISH,
      .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports, Tokens::any>,
@@ -241,7 +250,8 @@ class Filter {
 // Judges one row; is_open says that no better one of its stage was taken.
 Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bool is_open) {
     const Reason* obstacle = row.check(problem);
-    Candidate candidate{row.name,   row.stage,           row.tokens, row.arithmetic,
+    const int32_t most_tokens = row.tokens == Tokens::few ? most_few_tokens(problem, row.stage) : 0;
+    Candidate candidate{row.name,   row.stage,           row.tokens, most_tokens, row.arithmetic,
                         row.family, obstacle == nullptr, false,      obstacle};
     const Wish wish = filter.wish(row.name);
     if (obstacle) {
@@ -270,12 +280,12 @@ std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
     std::pmr::vector<Candidate> all(&memory);
     all.reserve(table.size());
     for (const moe_stage stage : all_stages) {
-        bool is_open[2] = {true, true};  // for any number of tokens, for one
+        bool is_open[2] = {true, true};  // for any number of tokens, for few
         for (const Row& row : table) {
             if (row.stage != stage) continue;
-            const bool for_one = row.tokens == Tokens::one;
-            all.push_back(judge(row, problem, filter, is_open[for_one] && is_open[0]));
-            if (all.back().is_chosen) is_open[for_one] = false;
+            const bool for_few = row.tokens == Tokens::few;
+            all.push_back(judge(row, problem, filter, is_open[for_few] && is_open[0]));
+            if (all.back().is_chosen) is_open[for_few] = false;
         }
         if (is_open[0])
             fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",

@@ -33,6 +33,7 @@ inline constexpr Reason intermediate_type{
 inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
 inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
+inline constexpr Reason size{"size", "the layer is too large for the shared memory of its blocks"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
 inline constexpr Reason batch_invariant{"batch_invariant",
@@ -48,13 +49,14 @@ struct Problem {
     const cuda::Setup* cuda;  // device facts and joint flags; null: a CPU plan
 };
 
-// Numbers of tokens that a candidate is for.
-enum class Tokens : uint8_t { any, one };
+// A candidate for few tokens is chosen beside one for any number of them.
+enum class Tokens : uint8_t { any, few };
 
 struct Candidate {
     const char* name;
     moe_stage stage;
     Tokens tokens;
+    int32_t most_tokens;         // of `few`: up to which it is used
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;
@@ -63,7 +65,7 @@ struct Candidate {
 };
 
 // All candidates of the problem's device; one is chosen per stage for any number of tokens, and
-// where a better one for one token applies, that one too. filter may be null. Fails with
+// where a better one for few applies, that one too. filter may be null. Fails with
 // MOE_ERROR_INVALID_ARGUMENT for a name that does not exist, MOE_ERROR_UNSUPPORTED when a forced
 // one does not apply or nothing is left.
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,

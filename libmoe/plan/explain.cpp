@@ -68,11 +68,14 @@ Json stages_json(const moe_plan& plan) {
         Json candidates = Json::array();
         for (const Candidate& candidate : plan.candidates) {
             if (candidate.stage != stage) continue;
-            candidates.push_back({{"kernel", candidate.name},
-                                  {"chosen", candidate.is_chosen},
-                                  {"applicable", candidate.applicable},
-                                  {"reason_code", candidate.reason->code},
-                                  {"reason", candidate.reason->sentence}});
+            candidates.push_back(
+                {{"kernel", candidate.name},
+                 {"chosen", candidate.is_chosen},
+                 {"applicable", candidate.applicable},
+                 {"max_tokens",
+                  candidate.tokens == Tokens::few ? Json(candidate.most_tokens) : Json(nullptr)},
+                 {"reason_code", candidate.reason->code},
+                 {"reason", candidate.reason->sentence}});
         }
         stages.push_back({{"stage", stage_name(stage)},
                           {"used", (plan.layout.stages & stage) != 0},
@@ -109,13 +112,18 @@ Json to_json(const moe_plan& plan) {
             {"predicted_us", nullptr}};
 }
 
+std::string token_range(const Json& candidate) {
+    const Json& most = candidate["max_tokens"];
+    return most.is_null() ? "" : fmt::format(" (up to {} tokens)", most.get<int32_t>());
+}
+
 void append_stage(std::string& text, const Json& stage) {
     text += fmt::format("stage {}: {}{}\n", stage["stage"].get<std::string>(),
                         stage["kernel"].get<std::string>(),
                         stage["used"].get<bool>() ? "" : " (not used by this plan)");
     for (const Json& candidate : stage["candidates"])
-        text += fmt::format("  {} {}: {}\n", candidate["chosen"].get<bool>() ? '*' : '-',
-                            candidate["kernel"].get<std::string>(),
+        text += fmt::format("  {} {}{}: {}\n", candidate["chosen"].get<bool>() ? '*' : '-',
+                            candidate["kernel"].get<std::string>(), token_range(candidate),
                             candidate["reason"].get<std::string>());
 }
 

@@ -179,6 +179,25 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
+// The tokens that the kernels of one token are for, of the experts or of the shared expert.
+int32_t most_few_tokens(const cuda::Setup& setup, const DevicePlacement& placement, moe_role gate,
+                        moe_role up, moe_role down) {
+    const auto matrix_of = [&](moe_role role) {
+        const DevicePlacement::Place& place = placement.matrices[role];
+        PackedMatrix matrix{};
+        matrix.type = place.type;
+        matrix.k = place.k;
+        matrix.n_tiles = place.n_tiles;
+        return matrix;
+    };
+    const bool is_shared = down == MOE_ROLE_SHARED_DOWN;
+    const Layer& layer = *setup.layer;
+    const bool gated = is_shared ? layer.shared_activation.gated : layer.activation.gated;
+    return cuda::most_few_tokens(
+        setup.device, {matrix_of(gated ? gate : up), matrix_of(down), is_shared ? 1 : layer.top_k,
+                       is_shared ? 1 : layer.n_experts});
+}
+
 void fill_cuda_setup(moe_plan& plan) {
     cuda::Setup& setup = plan.cuda;
     const DevicePlacement placement = place_on_device(plan.layout);
@@ -195,11 +214,18 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
+    setup.most_few_experts =
+        most_few_tokens(setup, placement, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN);
+    setup.most_few_finish = !setup.layer->shared_intermediate
+                                ? 1  // nothing to read
+                                : most_few_tokens(setup, placement, MOE_ROLE_SHARED_GATE,
+                                                  MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN);
 }
 
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
     cuda::Families families;
-    families.one_token = plan.chosen(stage, 1).family == cuda::Family::one_token;
+    const Candidate& few = plan.chosen(stage, 1);
+    if (few.tokens == Tokens::few) families.few = few.most_tokens;
     families.usual = plan.chosen(stage).family;
     return families;
 }
@@ -312,8 +338,10 @@ void moe_plan::go_to_device() {
     const cuda::UseDevice use(device_index);
     cuda::upload(tables_.data(), words.data(), bytes, nullptr);
     cuda::synchronize(nullptr);
-    cuda.local_of = reinterpret_cast<const int32_t*>(tables_.data());
-    cuda.constants = {cuda.local_of + n, reinterpret_cast<const float*>(cuda.local_of + n + 1)};
+    const auto* table = reinterpret_cast<const int32_t*>(tables_.data());
+    // A look-up that changes nothing would still cost its latency.
+    cuda.local_of = layout.slice.local_of == layout.slice.global_of ? nullptr : table;
+    cuda.constants = {table + n, reinterpret_cast<const float*>(table + n + 1)};
     cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
     cuda::prepare(cuda);
 }
@@ -322,8 +350,10 @@ const moe::Candidate& moe_plan::chosen(moe_stage stage, int64_t n_tokens) const 
     const moe::Candidate* found = nullptr;
     for (const auto& candidate : candidates) {
         if (candidate.stage != stage || !candidate.is_chosen) continue;
-        if (candidate.tokens == moe::Tokens::any) found = &candidate;
-        if (candidate.tokens == moe::Tokens::one && n_tokens == 1) return candidate;
+        if (candidate.tokens == moe::Tokens::any)
+            found = &candidate;
+        else if (n_tokens <= candidate.most_tokens)
+            return candidate;
     }
     if (found) return *found;
     moe::fail(MOE_ERROR_INVALID_ARGUMENT, "stage is {}, not a moe_stage",

@@ -18,10 +18,29 @@ __device__ inline int32_t true_tokens(const TokenCount& tokens) {
     return static_cast<int32_t>(clamp_to_range(wanted - tokens.first, 0, tokens.n));
 }
 
-// The words are in host memory that other kernels, and the host, look at meanwhile.
+// Copies the sums to host memory. Whoever finds another thread at it may leave: that one looks
+// again when it has let go.
+__device__ inline void show_faults(FaultWords* faults) {
+    constexpr int n_sums = sizeof(FaultSums) / sizeof(unsigned long long);
+    const auto* sums = reinterpret_cast<volatile unsigned long long*>(&faults->sums);
+    auto* shown = reinterpret_cast<volatile unsigned long long*>(faults->shown);
+    for (bool is_old = true; is_old && atomicCAS(&faults->is_showing, 0u, 1u) == 0;) {
+        unsigned long long copied[n_sums];
+        __threadfence();
+        for (int i = 0; i < n_sums; ++i) shown[i] = copied[i] = sums[i];
+        __threadfence_system();
+        atomicExch(&faults->is_showing, 0u);
+        __threadfence();
+        is_old = false;
+        for (int i = 0; i < n_sums; ++i) is_old |= sums[i] != copied[i];
+    }
+}
+
 __device__ inline void report_fault(FaultWords* faults, uint32_t bit, uint64_t n_skipped) {
-    atomicOr_system(&faults->bits, bit);
-    if (n_skipped) atomicAdd_system(&faults->n_skipped, static_cast<unsigned long long>(n_skipped));
+    atomicAdd(&faults->sums.reports[__ffs(static_cast<int>(bit)) - 1], 1ull);
+    if (n_skipped) atomicAdd(&faults->sums.n_skipped, static_cast<unsigned long long>(n_skipped));
+    __threadfence();
+    show_faults(faults);
 }
 
 }  // namespace moe::cuda

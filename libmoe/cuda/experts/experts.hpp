@@ -61,8 +61,9 @@ struct GroupedProduct {
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
-// one_token.cu (sm_90): the experts of one token and their weighted sum, at the speed of memory:
-// two kernels, the second launched dependently. Shapes: k of both matrices a multiple of 64.
+// one_token.cu (sm_90): the experts of a token and their weighted sum, at the speed of memory: two
+// kernels, the second launched dependently. Each of a few tokens has multiprocessors of its own.
+// Shapes: k of both matrices a multiple of 64.
 struct OneToken {
     PackedMatrix gate_up;  // joint (gated) or of up alone
     PackedMatrix down;
@@ -72,19 +73,24 @@ struct OneToken {
     const float* down_bias;   // [n_local][width]
     bool weight_on_input;     // weights multiply the products of gate and up instead of the sum
     int32_t n_slots;          // k
-    const int32_t* ids;       // [k] global ids; out of range or absent: no part
+    const int32_t* ids;       // [T][k] global ids; out of range or absent: no part
     const int32_t* local_of;  // [n_ids] local expert or -1
     int32_t n_ids;
     int32_t n_ids_all;     // ids from n_ids on up to here are identity experts: no part, no fault
     int32_t n_local;       // experts that the weights hold
-    FaultWords* faults;    // ids outside [-1, n_ids_all) are reported, once per call
-    const float* weights;  // [k]
-    const void* x;         // [k of gate_up], aligned to 16 bytes
+    FaultWords* faults;    // ids outside [-1, n_ids_all) are reported
+    const float* weights;  // [T][k]
+    const void* x;         // [T][k of gate_up], every row aligned to 16 bytes
     moe_type x_type;
-    void* h;    // [n_slots][intermediate] bfloat16, scratch
-    void* out;  // [width]
+    void* h;    // [T][n_slots][intermediate] bfloat16, scratch
+    void* out;  // [T][width]
     moe_type out_type;
     bool accumulate;
+    int32_t n_tokens;  // T
+    int64_t ids_stride;
+    int64_t weights_stride;
+    int64_t x_stride;
+    int64_t out_stride;
 };
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream);
 

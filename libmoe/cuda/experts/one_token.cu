@@ -1,9 +1,13 @@
-// sm_90: the experts of one token and their weighted sum at the speed of memory.
+// sm_90: the experts of a token and their weighted sum at the speed of memory.
 //
-// out[n] = sum over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j x, up_j x)).
-// Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any order, of which
-// those without a local expert take no part. x is aligned to 16 bytes. Types of the two matrices
-// may differ. local_of may be null: ids are local then. Sums are float32 in a fixed order.
+// Of each token: out[n] = sum over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j
+// x, up_j x)). Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any
+// order, of which those without a local expert take no part. x is aligned to 16 bytes. Types of the
+// two matrices may differ. local_of may be null: ids are local then. Sums are float32 in a fixed
+// order.
+//
+// Few tokens go side by side: token t has the blocks (b, t) of the grid, and the multiprocessors
+// are divided by tokens. An expert of two tokens is read twice, the second time from the L2.
 //
 // Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start
 // while the kernel before it ends. Weights stream through rings of shared memory, one for each
@@ -16,8 +20,8 @@ namespace moe::cuda {
 namespace {
 
 OneTokenSlots slots_of(const OneToken& call) {
-    return {call.ids,   call.local_of,  call.weights, call.n_slots,
-            call.n_ids, call.n_ids_all, call.n_local, call.faults};
+    return {call.ids,     call.local_of, call.weights,   call.ids_stride, call.weights_stride,
+            call.n_slots, call.n_ids,    call.n_ids_all, call.n_local,    call.faults};
 }
 
 OneTokenKernels kernels_of(PackedType type) {
@@ -30,14 +34,16 @@ OneTokenKernels kernels_of(PackedType type) {
 }
 
 template <class Call>
-void launch(const void* kernel, Call& call, cudaStream_t stream, const char* what) {
+void launch(const void* kernel, Call& call, int32_t n_tokens, cudaStream_t stream,
+            const char* what) {
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim = {static_cast<unsigned>(call.cut.cluster), 1, 1};
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(call.cut.n_blocks));
+    config.gridDim =
+        dim3(static_cast<unsigned>(call.cut.n_blocks), static_cast<unsigned>(n_tokens));
     config.blockDim = dim3(static_cast<unsigned>(32 * call.cut.n_warps));
     config.dynamicSmemBytes = static_cast<size_t>(call.cut.shared.total);
     config.stream = stream;
@@ -78,17 +84,10 @@ void prepare_one_token() {
 void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
                    cudaStream_t stream) {
     const int32_t intermediate = call.down.k;
-    OneTokenGateUp first{call.gate_up,
-                         slots_of(call),
-                         cut_gate_up(device, call, tuning),
-                         call.activation,
-                         call.gate_bias,
-                         call.up_bias,
-                         call.x,
-                         call.h,
-                         call.x_type,
-                         intermediate,
-                         call.weight_on_input};
+    OneTokenGateUp first{call.gate_up,    slots_of(call), cut_gate_up(device, call, tuning),
+                         call.activation, call.gate_bias, call.up_bias,
+                         call.x,          call.h,         call.x_type,
+                         call.x_stride,   intermediate,   call.weight_on_input};
     OneTokenDown second{call.down,
                         slots_of(call),
                         cut_down(device, call, tuning),
@@ -96,11 +95,13 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTok
                         call.h,
                         call.out,
                         call.out_type,
+                        call.out_stride,
                         16 * call.down.n_tiles,
                         call.weight_on_input,
                         call.accumulate};
-    launch(kernels_of(call.gate_up.type).gate_up, first, stream, "one-token gate and up kernel");
-    launch(kernels_of(call.down.type).down, second, stream, "one-token down kernel");
+    launch(kernels_of(call.gate_up.type).gate_up, first, call.n_tokens, stream,
+           "one-token gate and up kernel");
+    launch(kernels_of(call.down.type).down, second, call.n_tokens, stream, "one-token down kernel");
 }
 
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {

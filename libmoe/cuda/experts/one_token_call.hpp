@@ -45,7 +45,7 @@ MOE_HOST_DEVICE constexpr uint32_t reciprocal_of(int32_t d) {
 
 // A stage of a warp's ring holds one chunk: up to chunk_grains grains of a tile.
 struct OneTokenCut {
-    int32_t n_blocks = 1;  // of the grid
+    int32_t n_blocks = 1;  // of a token
     int32_t cluster = 1;   // down: blocks that share their tiles
     int32_t n_warps = 1;
     int32_t chunk_grains = 1;
@@ -63,6 +63,8 @@ struct OneTokenSlots {
     const int32_t* ids;
     const int32_t* local_of;  // null: ids are local
     const float* weights;
+    int64_t ids_stride;  // from token to token
+    int64_t weights_stride;
     int32_t n_slots;
     int32_t n_ids;
     int32_t n_ids_all;
@@ -80,6 +82,7 @@ struct OneTokenGateUp {
     const void* x;
     void* h;
     moe_type x_type;
+    int64_t x_stride;
     int32_t intermediate;
     bool weight_on_input;
 };
@@ -92,6 +95,7 @@ struct OneTokenDown {
     const void* h;
     void* out;
     moe_type out_type;
+    int64_t out_stride;
     int32_t width;
     bool weight_on_input;
     bool accumulate;
@@ -120,7 +124,7 @@ struct OneTokenTuning {
     OneTokenShare down_many{16, 4608, 116736, 232448};
 };
 
-// one_token_cut.cpp; fail where shared memory does not suffice.
+// one_token_cut.cpp. A cut whose shared memory is beyond most_one_token_shared cannot be launched.
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning);
 OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning);

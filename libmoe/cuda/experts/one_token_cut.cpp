@@ -3,10 +3,11 @@
 // 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two
 // blocks
 //    where tiles do not divide well by blocks
+// 3. tokens side by side: each has its share of the multiprocessors
 #include <algorithm>
 #include <cstdint>
 
-#include "libmoe/base/error.hpp"
+#include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/experts/one_token_call.hpp"
 
 namespace moe::cuda {
@@ -31,6 +32,10 @@ int32_t grains_of(const PackedMatrix& matrix) {
     return matrix.k / (64 * blocks_of_grain(matrix.type));
 }
 
+bool has_whole_grains(const PackedMatrix& matrix) {
+    return matrix.k > 0 && matrix.k % (64 * blocks_of_grain(matrix.type)) == 0;
+}
+
 // Hands out shared memory in order.
 struct SharedPlan {
     int32_t used = 0;
@@ -45,7 +50,7 @@ struct SharedPlan {
 bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                           call.down.tile_stride() * call.down.n_tiles;
-    return call.n_slots * bytes >= tuning.many_bytes;
+    return call.n_tokens * call.n_slots * bytes >= tuning.many_bytes;
 }
 
 // The ring takes what is left of the share, for at most n_items stages.
@@ -56,17 +61,16 @@ void place_ring(OneTokenCut& cut, SharedPlan plan, int32_t stage_bytes, int32_t 
     cut.n_stages = std::clamp((share.most - plan.used) / (cut.n_warps * stage_bytes), 1, most);
     cut.shared.ring = plan.take(cut.n_warps * cut.n_stages * stage_bytes);
     cut.shared.total = std::max(plan.used, share.least);
-    if (plan.used > most_one_token_shared)
-        fail(MOE_ERROR_UNSUPPORTED, "one-token kernel: {} bytes of shared memory needed, {} there",
-             plan.used, most_one_token_shared);
 }
 
 // Divisions by reciprocals hold below 2^31.
-void check_size(const PackedMatrix& matrix, int32_t n_slots) {
-    if (int64_t{n_slots} * matrix.n_tiles * matrix.n_tiles >= INT64_C(1) << 31)
-        fail(MOE_ERROR_UNSUPPORTED,
-             "one-token kernel: {} slots of {} tiles of 16 rows are too many", n_slots,
-             matrix.n_tiles);
+bool can_divide(const PackedMatrix& matrix, int32_t n_slots) {
+    return int64_t{n_slots} * matrix.n_tiles * matrix.n_tiles < INT64_C(1) << 31;
+}
+
+// The multiprocessors of a token.
+int32_t share_of_token(const DeviceFacts& device, const OneToken& call) {
+    return std::max(1, device.n_sms / call.n_tokens);
 }
 
 // Gate and up with chunks of at most chunk_bytes.
@@ -101,11 +105,10 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning) {
     const PackedMatrix& matrix = call.gate_up;
-    check_size(matrix, call.n_slots);
     const OneTokenShare& share =
         has_many_bytes(call, tuning) ? tuning.gate_up_many : tuning.gate_up_few;
     OneTokenCut cut;
-    cut.n_blocks = std::min(device.n_sms, call.n_slots * matrix.n_tiles);
+    cut.n_blocks = std::min(share_of_token(device, call), call.n_slots * matrix.n_tiles);
     cut.n_warps = std::min(share.most_warps, grains_of(matrix));
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
     cut.warp_reciprocal = reciprocal_of(cut.n_warps);
@@ -163,8 +166,9 @@ double cost_of_tile(const OneToken& call, const OneTokenCut& cut) {
 void choose_cluster(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
                     OneTokenCut& cut) {
     const int32_t tiles = call.down.n_tiles;
-    const int32_t pairs = std::min(device.n_sms / 2, tiles);
-    const int32_t alone = std::min(device.n_sms, tiles);
+    const int32_t n_sms = share_of_token(device, call);
+    const int32_t pairs = std::clamp(n_sms / 2, 1, tiles);
+    const int32_t alone = std::min(n_sms, tiles);
     const double time_alone = divide_up(tiles, alone);
     const double time_paired = divide_up(tiles, pairs) * 0.5;
     const bool paired = tuning.clusters && time_paired * 1.04 < time_alone;
@@ -200,6 +204,27 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
         }
     }
     return best;
+}
+
+int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) {
+    OneToken call{};
+    call.gate_up = shape.gate_up;
+    call.down = shape.down;
+    call.n_slots = shape.n_slots;
+    if (!one_token_supports(call.gate_up.type) || !one_token_supports(call.down.type)) return 0;
+    if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
+    if (!can_divide(call.gate_up, call.n_slots)) return 0;
+    int32_t most = 0;
+    for (call.n_tokens = 1; call.n_tokens <= 4; ++call.n_tokens) {
+        const bool meet = shape.n_experts > 1 && call.n_tokens * call.n_slots * 4 > shape.n_experts;
+        if (call.n_tokens > 1 && meet) break;
+        const OneTokenTuning tuning;
+        const int32_t shared = std::max(cut_gate_up(device, call, tuning).shared.total,
+                                        cut_down(device, call, tuning).shared.total);
+        if (shared > most_one_token_shared) break;
+        most = call.n_tokens;
+    }
+    return most;
 }
 
 }  // namespace moe::cuda

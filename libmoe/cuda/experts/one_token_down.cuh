@@ -1,4 +1,5 @@
-// Second kernel of one token: out = sum over slots of weight (down h + bias).
+// Second kernel of one token, a row of the grid for each: out = sum over slots of weight (down h +
+// bias).
 //
 // Work: tiles of 16 outputs are spread over clusters of one or two blocks. k runs over all slots;
 // a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
@@ -73,7 +74,8 @@ struct UnitWalk {
 };
 
 __device__ __forceinline__ float slot_weight(const OneTokenDown& call, int32_t entry) {
-    return call.weight_on_input ? 1.0f : load_global(call.slots.weights + slot_index(entry));
+    return call.weight_on_input ? 1.0f
+                                : load_global(weights_of_token(call.slots) + slot_index(entry));
 }
 
 // The biases of one output, weighted.
@@ -90,7 +92,7 @@ __device__ __forceinline__ float bias_sum(const OneTokenDown& call, const int32_
 
 template <class Out>
 __device__ __forceinline__ void store_as(const OneTokenDown& call, int32_t output, float value) {
-    Out* to = static_cast<Out*>(call.out) + output;
+    Out* to = static_cast<Out*>(call.out) + token_index() * call.out_stride + output;
     if (call.accumulate) value += static_cast<float>(*to);
     *to = static_cast<Out>(value);
 }
@@ -106,7 +108,9 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
 template <class Raw>
 __device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
                                          uint32_t to, float* maxima) {
-    const VectorLoad<2> h(static_cast<const __nv_bfloat16*>(call.h) + begin, MOE_TYPE_BF16, n);
+    const auto* of_token = static_cast<const __nv_bfloat16*>(call.h) +
+                           token_index() * call.slots.n_slots * call.matrix.k;
+    const VectorLoad<2> h(of_token + begin, MOE_TYPE_BF16, n);
     return store_operands<Raw>(h, to, maxima);
 }
 

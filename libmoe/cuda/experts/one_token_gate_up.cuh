@@ -1,5 +1,5 @@
-// First kernel of one token: h[v][feature] = act(gate, up) for the slots v that have an expert
-// here.
+// First kernel of one token, a row of the grid for each: h[v][feature] = act(gate, up) for the
+// slots v that have an expert here.
 //
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
 // the grid, one per SM. Inside a block every warp owns the same part of k of every slab.
@@ -97,6 +97,16 @@ struct SlabChunks {
     }
 };
 
+__device__ __forceinline__ const void* x_of_token(const OneTokenGateUp& call) {
+    const int32_t element = call.x_type == MOE_TYPE_F32 ? 4 : 2;
+    return static_cast<const std::byte*>(call.x) + token_index() * call.x_stride * element;
+}
+
+// Where in h, counted in slots, the slot of this token lies.
+__device__ __forceinline__ int32_t h_slot(const OneTokenGateUp& call, int32_t slot) {
+    return static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
+}
+
 // What becomes of the sum of one row of a slab: scale, weight and bias of shared memory, which are
 // asked for long before they are needed. Loads to registers would make others wait for them.
 struct RowFinish {
@@ -119,12 +129,12 @@ __device__ __forceinline__ void ask_for_finish(const OneTokenGateUp& call, const
     const int64_t expert = slot_expert(entry);
     const bool gated = call.activation.gated;
     const int32_t feature = gated ? 8 * tile + (row & 7) : 16 * tile + row;
-    const float* weights = call.weight_on_input ? call.slots.weights : nullptr;
+    const float* weights = call.weight_on_input ? weights_of_token(call.slots) : nullptr;
     const float* bias = gated && row < 8 ? call.gate_bias : call.up_bias;
     ask_for(finish.terms, call.matrix.global_scale, 2 * expert + (row >> 3), 1.0f);
     ask_for(finish.terms + 1, weights, slot_index(entry), 1.0f);
     ask_for(finish.terms + 2, bias, expert * call.intermediate + feature, 0.0f);
-    finish.at = slot * call.intermediate + feature;
+    finish.at = h_slot(call, slot) * call.intermediate + feature;
 }
 
 // activate() with the quick exponential and division where it is SiLU: what is rounded to bfloat16
@@ -170,7 +180,7 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
 
     wait_for_previous_kernel();
     const SlotIds ids = load_ids(call.slots, lane);
-    const VectorLoad<4> x(call.x, call.x_type, call.matrix.k);
+    const VectorLoad<4> x(x_of_token(call), call.x_type, call.matrix.k);
     const int32_t n_slabs = list_slots(call.slots, ids, lane, table) * call.matrix.n_tiles;
     const auto [first, last] = SlabRange(n_slabs, cut);
     const int32_t first_slot = divide(first, cut.tile_reciprocal);

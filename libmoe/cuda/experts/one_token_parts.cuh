@@ -13,6 +13,11 @@ __device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
     return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
 }
 
+// The token that this block works for.
+__device__ __forceinline__ int64_t token_index() {
+    return blockIdx.y;
+}
+
 // ---- slots
 
 // Ids of slots lane and lane + 32 as loaded, -1 past the last.
@@ -21,9 +26,10 @@ struct SlotIds {
 };
 
 __device__ __forceinline__ SlotIds load_ids(const OneTokenSlots& slots, int32_t lane) {
+    const int32_t* of_token = slots.ids + token_index() * slots.ids_stride;
     SlotIds ids{{-1, -1}};
-    if (lane < slots.n_slots) ids.id[0] = load_global(slots.ids + lane);
-    if (lane + 32 < slots.n_slots) ids.id[1] = load_global(slots.ids + lane + 32);
+    if (lane < slots.n_slots) ids.id[0] = load_global(of_token + lane);
+    if (lane + 32 < slots.n_slots) ids.id[1] = load_global(of_token + lane + 32);
     return ids;
 }
 
@@ -33,12 +39,16 @@ __device__ __forceinline__ int32_t local_expert(const OneTokenSlots& slots, int3
     return local < slots.n_local ? local : -1;
 }
 
-// Ids that are neither experts nor -1, by one warp of the call.
+// Ids that are neither experts nor -1, by one warp of the token.
 __device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const SlotIds& ids) {
     const auto is_bad = [&](int32_t id) { return id < -1 || id >= slots.n_ids_all; };
     const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
                       __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
     if (n_bad > 0 && threadIdx.x == 0) report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+}
+
+__device__ __forceinline__ const float* weights_of_token(const OneTokenSlots& slots) {
+    return slots.weights + token_index() * slots.weights_stride;
 }
 
 // Local expert and slot in one number.
