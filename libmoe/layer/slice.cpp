@@ -134,6 +134,12 @@ void set_shared(const moe_slice& desc, const Layer& layer, const RangeGrid& grid
 
 }  // namespace
 
+bool Slice::every_id_is_local() const {
+    for (size_t e = 0; e < local_of.size(); e++)
+        if (local_of[e] != static_cast<int32_t>(e)) return false;
+    return true;
+}
+
 Slice make_slice(std::pmr::memory_resource& memory, const Layer& layer, const moe_slice* slice,
                  const SliceGrid& grid) {
     const moe_slice whole{};

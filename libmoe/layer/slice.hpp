@@ -37,6 +37,8 @@ struct Slice {
     bool whole_intermediate = true;
     bool whole_shared = true;
 
+    // Is the local number of every expert its global one?
+    bool every_id_is_local() const;
     bool whole() const { return all_experts && whole_intermediate && whole_shared; }
 };
 

@@ -340,7 +340,7 @@ void moe_plan::go_to_device() {
     cuda::synchronize(nullptr);
     const auto* table = reinterpret_cast<const int32_t*>(tables_.data());
     // A look-up that changes nothing would still cost its latency.
-    cuda.local_of = layout.slice.local_of == layout.slice.global_of ? nullptr : table;
+    cuda.local_of = layout.slice.every_id_is_local() ? nullptr : table;
     cuda.constants = {table + n, reinterpret_cast<const float*>(table + n + 1)};
     cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
     cuda::prepare(cuda);

@@ -155,6 +155,16 @@ void check_map(Context& context, const Numbers& numbers) {
     }
 }
 
+// Every expert is local under another number, and the map is its own inverse.
+void check_permuted(Context& context, const Numbers& numbers) {
+    const std::vector<int32_t> map{7, 6, 5, 4, 3, 2, 1, 0};
+    moe_slice slice = whole();
+    slice.expert_to_local = map.data();
+    slice.n_expert_to_local = 8;
+    const Pair pair(context, partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers, &slice));
+    for (const int64_t T : {1, 2, 50}) pair.check(pair.routed_call(T));
+}
+
 void check_per_slot(Context& context, const Numbers& numbers, int32_t latent) {
     moe_layer_desc desc = rich_layer(128, 64, 8, 3);
     desc.latent = latent;
@@ -195,6 +205,8 @@ void add_slice_cases(CaseList& list) {
     for (const Numbers& numbers : common_numbers) {
         list.add(text("slice/map/%s", numbers.name), Extent::smoke,
                  [=](Context& context) { check_map(context, numbers); });
+        list.add(text("slice/permuted/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) { check_permuted(context, numbers); });
         for (const int32_t latent : {0, 64})
             list.add(text("slice/per_slot/l%d/%s", latent, numbers.name), Extent::smoke,
                      [=](Context& context) { check_per_slot(context, numbers, latent); });

@@ -88,6 +88,7 @@ TEST(Slice, NullIsTheWhole) {
         EXPECT_EQ(plain(result.global_of), plain(result.local_of));
         EXPECT_EQ(result.intermediate_count, 80);
         EXPECT_EQ(result.shared_count, 64);
+        EXPECT_TRUE(result.every_id_is_local());
     }
 }
 
@@ -101,6 +102,9 @@ TEST(Slice, ExpertRange) {
     EXPECT_EQ(plain(result.global_of), (std::vector<int32_t>{2, 3, 4}));
     const moe_slice all = experts(0, 6);
     EXPECT_TRUE(make(&all).whole());
+    EXPECT_TRUE(make(&all).every_id_is_local());
+    const moe_slice first = experts(0, 3);
+    EXPECT_FALSE(make(&first).every_id_is_local());
 }
 
 TEST(Slice, ExpertMap) {
@@ -114,6 +118,8 @@ TEST(Slice, ExpertMap) {
     const moe_slice all = mapped(reversed);
     EXPECT_TRUE(make(&all).all_experts);
     EXPECT_EQ(plain(make(&all).global_of), reversed);
+    EXPECT_FALSE(make(&all).every_id_is_local());
+    EXPECT_FALSE(result.every_id_is_local());
 }
 
 TEST(Slice, RefusesExpertRanges) {
@@ -158,6 +164,9 @@ TEST(Slice, IntermediateRange) {
     EXPECT_EQ(result.intermediate_count, 48);
     const moe_slice all = features(0, 80);
     EXPECT_TRUE(make(&all).whole());
+    EXPECT_TRUE(make(&all).every_id_is_local());
+    const moe_slice first = experts(0, 3);
+    EXPECT_FALSE(make(&first).every_id_is_local());
 }
 
 // 80 features in columns of 32: the last part is 16 wide and ends at the end.
