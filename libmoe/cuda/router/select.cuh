@@ -1,6 +1,6 @@
-// What the kernels of selection share: a token's memory and logits, group limits, the weights of
-// chosen experts, and the outputs, the last three the work of one warp. Lane l owns the experts l,
-// l + 32, ... and the chosen slots l and l + 32.
+// What the kernels of selection share: a token's memory and logits, group limits, ids that are not
+// chosen, the weights of the experts, and the outputs, all but the first the work of one warp. Lane
+// l owns the experts l, l + 32, ... and the chosen slots l and l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -128,6 +128,65 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
     return ids;
 }
 
+// ---- ids that are not chosen here
+
+__device__ inline int64_t id_at(const void* ids, moe_type type, int64_t index) {
+    return type == MOE_TYPE_I64 ? static_cast<const int64_t*>(ids)[index]
+                                : static_cast<const int32_t*>(ids)[index];
+}
+
+// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
+__device__ inline int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
+    if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
+    if (id != -1) n_bad++;
+    return -1;
+}
+
+__host__ __device__ inline bool has_ids(const SelectInput& input) {
+    return input.given_ids || input.routing.selection == MOE_SELECT_HASH;
+}
+
+// A token's ids on their way from memory, those of slots lane and lane + 32.
+struct AskedIds {
+    int64_t at[2];
+    bool is_known;  // false: the hash table has no such token
+};
+
+__device__ inline void ask_row(const void* ids, moe_type type, int64_t first, int32_t k,
+                               AskedIds& asked) {
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        const int32_t j = lane_index() + 32 * h;
+        if (j < k) asked.at[h] = id_at(ids, type, first + j);
+    }
+}
+
+// Given, or from the hash table.
+__device__ inline AskedIds ask_ids(const SelectInput& input, int32_t t) {
+    const Routing& r = input.routing;
+    AskedIds asked{{-1, -1}, true};
+    if (input.given_ids) {
+        ask_row(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r.top_k, asked);
+        return asked;
+    }
+    const int64_t id = id_at(input.token_ids, input.token_ids_type, t);
+    asked.is_known = id >= 0 && id < r.hash_vocabulary;
+    if (asked.is_known) ask_row(input.hash_table, MOE_TYPE_I32, id * r.top_k, r.top_k, asked);
+    return asked;
+}
+
+__device__ inline Slots<int32_t> check_ids(const Routing& r, const AskedIds& asked,
+                                           FaultWords* faults) {
+    Slots<int32_t> ids;
+    int32_t n_bad = 0;
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) ids.at[h] = checked_id(asked.at[h], r.n_experts_all, n_bad);
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    if (!asked.is_known && lane_index() == 0)
+        report_fault(faults, MOE_FAULT_TOKEN_ID_OUT_OF_RANGE, r.top_k);
+    return ids;
+}
+
 // ---- weights
 
 static __device__ __noinline__ float score_of(moe_score score, float z) {
@@ -210,10 +269,10 @@ __device__ inline void store_slots(const SelectInput& input, const SelectOutput&
     }
 }
 
-// select_top_k.cu: plain selection among few enough experts.
-constexpr int32_t most_experts_in_registers = 512;
-void launch_top_k(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
-                  const TokenCount& tokens, const SelectOutput& output);
-void prepare_top_k();
+// select_teams.cu: every rule but the sparse mixer, among few enough experts.
+constexpr int32_t most_experts_of_teams = 512;
+void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
+                  const TokenCount& tokens, const SelectOutput& output, FaultWords* faults);
+void prepare_teams();
 
 }  // namespace moe::cuda
