@@ -1,9 +1,7 @@
 // Small kernels around the sort: rows that are the tokens themselves, tokens per expert, and the
 // check of the number of tokens. A thread per token, slot or tile; nothing is shared but the
 // counts.
-#include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -12,20 +10,9 @@ namespace {
 constexpr int n_threads = 256;
 constexpr int32_t most_experts = 8192;
 
-// Thread i: token i with its padding, tile i.
 __global__ void list_tokens(TokenCount tokens, Rows rows, TileRule rule) {
     const auto i = static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
-    const int32_t n = true_tokens(tokens);
-    const int32_t n_tiles = min(tiles_of_expert(rule, n), rows.max_tiles);
-    if (i == 0) {
-        rows.begin[0] = 0;
-        rows.count[0] = n;
-        *rows.n_tiles = n_tiles;
-    }
-    if (i < n_tiles) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
-    if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
-        rows.slot[i] = i < n ? i : -1;
-    if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;
+    list_token(i, true_tokens(tokens), tokens, rows, rule);
 }
 
 // Blocks count what they see in shared memory first. Sums of integers have no order.

@@ -147,16 +147,8 @@ __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput o
     const int32_t k = given.top_k;
     const int64_t slot = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * k) return;
-    const auto t = static_cast<int32_t>(slot / k);
-    const auto j = static_cast<int32_t>(slot % k);
-    int32_t n_bad = 0;
-    const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
-                                  given.n_experts_all, n_bad);
-    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    const bool has_weight = given.weights && !n_bad;
-    publish(output, k, t, j, id,
-            has_weight ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
-                       : 0.0f);
+    take_slot(given, output, static_cast<int32_t>(slot / k), static_cast<int32_t>(slot % k),
+              faults);
 }
 
 bool suits_teams(const SelectInput& input) {

@@ -9,6 +9,7 @@
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/router/order.cuh"
+#include "libmoe/cuda/router/take_slot.cuh"
 
 namespace moe::cuda {
 
@@ -130,18 +131,6 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
 
 // ---- ids that are not chosen here
 
-__device__ inline int64_t id_at(const void* ids, moe_type type, int64_t index) {
-    return type == MOE_TYPE_I64 ? static_cast<const int64_t*>(ids)[index]
-                                : static_cast<const int32_t*>(ids)[index];
-}
-
-// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
-__device__ inline int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
-    if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
-    if (id != -1) n_bad++;
-    return -1;
-}
-
 __host__ __device__ inline bool has_ids(const SelectInput& input) {
     return input.given_ids || input.routing.selection == MOE_SELECT_HASH;
 }
@@ -244,15 +233,6 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
     if (input.expert_scale && id < input.n_experts)
         weight = multiply(weight, input.expert_scale[id]);
     return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
-}
-
-__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
-                               int32_t id, float weight) {
-    const int64_t slot = static_cast<int64_t>(t) * k + j;
-    output.ids[slot] = id;
-    output.weights[slot] = weight;
-    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
-    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
 }
 
 // Renormalises and scales the weights of the slots that there are, and stores both.
