@@ -21,6 +21,7 @@
 // Shared memory, int32: counts [n_local], then first tiles or cursors [n_local].
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -250,8 +251,9 @@ __global__ void __launch_bounds__(most_threads)
     extern __shared__ int32_t shared[];
     int32_t* counts = shared;
     int32_t* cursor = shared + input.n_local;
-    const Slice32 slots{0, true_slots(input, tokens)};
     fill(counts, input.n_local, 0);
+    begin_after_previous_kernel();
+    const Slice32 slots{0, true_slots(input, tokens)};
     __syncthreads();
     count_slots(input, slots, counts, faults);
     lay_out_experts(target, input.n_local, counts, cursor);
@@ -281,6 +283,7 @@ __global__ void __launch_bounds__(most_threads)
     count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
     fill(counts, input.n_local, 0);
+    begin_after_previous_kernel();
     __syncthreads();
     count_slots(input, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
     for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
@@ -289,6 +292,7 @@ __global__ void __launch_bounds__(most_threads)
 }
 
 __global__ void scan_runs(Runs runs, int32_t n_local) {
+    begin_after_previous_kernel();
     const auto e = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (e >= n_local) return;
     int32_t* counts = runs.counts + int64_t{e} * runs.n;
@@ -306,6 +310,7 @@ __global__ void scan_runs(Runs runs, int32_t n_local) {
 __global__ void __launch_bounds__(most_threads)
     place_experts(Runs runs, int32_t n_local, SortTarget target) {
     extern __shared__ int32_t shared[];
+    begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
          e += static_cast<int32_t>(blockDim.x))
         shared[e] = runs.totals[e];
@@ -316,6 +321,7 @@ __global__ void __launch_bounds__(most_threads)
 __global__ void __launch_bounds__(most_threads)
     place_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
     extern __shared__ int32_t cursor[];
+    begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
          e += static_cast<int32_t>(blockDim.x))
         cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];

@@ -14,6 +14,7 @@
 // Shared memory, 16 bits each: counts [warps of slots][n_local], begins [n_local].
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/router/take_slot.cuh"
@@ -118,6 +119,7 @@ __global__ void __launch_bounds__(most_threads)
     uint16_t* begins = counts + n_warps * input.n_local;
     for (int32_t c = i; c < n_warps * input.n_local; c += static_cast<int32_t>(blockDim.x))
         counts[c] = 0;
+    begin_after_previous_kernel();
     const int32_t n_tokens = true_tokens(tokens);
     const int32_t end = n_tokens * input.top_k;
     const OwnSlot own = rank_in_warp(i < end ? expert_of_slot(input, along, i, faults) : -1);

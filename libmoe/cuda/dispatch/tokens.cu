@@ -1,6 +1,7 @@
 // Small kernels around the sort: rows that are the tokens themselves, tokens per expert, and the
 // check of the number of tokens. A thread per token, slot or tile; nothing is shared but the
 // counts.
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -11,6 +12,7 @@ constexpr int n_threads = 256;
 constexpr int32_t most_experts = 8192;
 
 __global__ void list_tokens(TokenCount tokens, Rows rows, TileRule rule) {
+    begin_after_previous_kernel();
     const auto i = static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
     list_token(i, true_tokens(tokens), tokens, rows, rule);
 }
@@ -20,6 +22,7 @@ __global__ void count_experts(const int32_t* ids, int32_t top_k, int32_t n_exper
                               TokenCount tokens, unsigned long long* counts) {
     extern __shared__ int32_t seen[];
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_experts_all; e += n_threads) seen[e] = 0;
+    begin_after_previous_kernel();
     __syncthreads();
     const int64_t n_slots = int64_t{true_tokens(tokens)} * top_k;
     const int64_t step = int64_t{gridDim.x} * n_threads;
@@ -33,6 +36,7 @@ __global__ void count_experts(const int32_t* ids, int32_t top_k, int32_t n_exper
 }
 
 __global__ void check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults) {
+    begin_after_previous_kernel();
     if (*n_device < 0 || *n_device > n) report_fault(faults, MOE_FAULT_TOKENS_OUT_OF_RANGE, 0);
 }
 

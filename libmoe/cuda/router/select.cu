@@ -13,6 +13,7 @@
 // Warps know nothing of each other: no block barrier anywhere.
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -118,6 +119,7 @@ __device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logit
 __global__ void __launch_bounds__(most_warps * 32)
     select_experts(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults) {
     extern __shared__ float shared[];
+    begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (t >= true_tokens(tokens)) return;
     const Routing& r = input.routing;
@@ -144,6 +146,7 @@ __global__ void __launch_bounds__(most_warps * 32)
 // Given ids and weights, a thread per slot.
 __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput output,
                            FaultWords* faults) {
+    begin_after_previous_kernel();
     const int32_t k = given.top_k;
     const int64_t slot = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * k) return;

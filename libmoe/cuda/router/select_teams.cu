@@ -14,6 +14,7 @@
 //   4. weights, outputs
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(most_warps * 32)
     const auto t = static_cast<int32_t>(blockIdx.x) * teams + own;
     const Team team{warps_of_team, static_cast<int32_t>(threadIdx.x) - own * 32, shared};
     const WarpMemory memory = memory_at(input, shared + most_warps + own * warp_floats(input));
-    wait_for_previous_kernel();
+    begin_after_previous_kernel();
     if (t >= true_tokens(tokens)) return;
 
     const Routing& r = input.routing;
@@ -155,25 +156,14 @@ TeamKernel team_kernel(bool has_ids, int32_t n_experts) {
 
 void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
                   const TokenCount& tokens, const SelectOutput& output, FaultWords* faults) {
-    if (tokens.n <= 0) return;
     const bool few = tokens.n <= 4 * device.n_sms;
     const int32_t warps =
         few ? std::min(most_warps, (input.routing.n_experts_all + 31) / 32) : most_warps;
     const int32_t teams = few ? 1 : warps;
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>((tokens.n + teams - 1) / teams));
-    config.blockDim = dim3(static_cast<unsigned>(warps * 32));
-    config.dynamicSmemBytes =
-        (most_warps + static_cast<size_t>(teams * warp_floats(input))) * sizeof(float);
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = input.logits.is_product && device.major >= 9 ? 1 : 0;
-    check(cudaLaunchKernelEx(&config, team_kernel(has_ids(input), input.routing.n_experts_all),
-                             input, tokens, output, faults, warps / teams),
-          "select_in_teams");
+    const size_t floats = most_warps + static_cast<size_t>(teams * warp_floats(input));
+    launch("select_in_teams", team_kernel(has_ids(input), input.routing.n_experts_all),
+           (tokens.n + teams - 1) / teams, warps * 32, floats * sizeof(float), stream, input,
+           tokens, output, faults, warps / teams);
 }
 
 void prepare_teams() {
