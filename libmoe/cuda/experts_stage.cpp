@@ -79,13 +79,14 @@ void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_ar
     given.weights = offset(args.weights, first * args.weights_row_stride);
     given.weights_type = MOE_TYPE_F32;
     given.weights_stride = args.weights_row_stride;
-    p.take_routing(given, {});
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_few_tokens(few_tokens(call.setup), x, p.tokens().n, args.n_tokens_device))
+        takes_few_tokens(few_tokens(call.setup), x, p.tokens().n, args.n_tokens_device)) {
+        p.take_routing(given, {});
         return run_few_tokens(p, call, x, args.expert_map, sum, out);
-    p.sort(args.expert_map);
+    }
+    p.take_and_sort(given, {}, args.expert_map);
     const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
     if (args.out_layout == MOE_OUT_REDUCED) return p.store_sum(sum, out);
     run_store_slots(setup.device, results.data, results.type, results.width, p.scratch().rows.place,

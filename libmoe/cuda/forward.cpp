@@ -33,15 +33,24 @@ RouteArguments route_arguments(const Setup& setup, const Args& args, int64_t fir
     return route;
 }
 
-void route_or_take(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first) {
+// ids and weights of the chunk, and with `sorts` the sort of its slots.
+void route_and_sort(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first,
+                    bool sorts) {
     const RouteArguments route = route_arguments(call.setup, args, first);
-    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS) return p.route(route);
+    if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS) {
+        p.route(route);
+        if (sorts) p.sort(args.expert_map);
+        return;
+    }
     GivenRouting given = given_ids(call, args, first);
     given.weights =
         offset_activations(args.weights, args.weights_type, first * args.weights_row_stride);
     given.weights_type = args.weights_type;
     given.weights_stride = args.weights_row_stride;
-    p.take_routing(given, route);
+    if (sorts)
+        p.take_and_sort(given, route, args.expert_map);
+    else
+        p.take_routing(given, route);
 }
 
 void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first) {
@@ -50,16 +59,15 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
     const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
-    route_or_take(p, call, args, first);
+    const bool few = args.out_layout == MOE_OUT_REDUCED &&
+                     takes_few_tokens(few_tokens(setup), x, p.tokens().n, args.n_tokens_device);
+    route_and_sort(p, call, args, first, !few);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(), false,
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
-    if (args.out_layout == MOE_OUT_REDUCED &&
-        takes_few_tokens(few_tokens(call.setup), x, p.tokens().n, args.n_tokens_device))
-        return run_few_tokens(p, call, x, args.expert_map, sum, out);
-    p.sort(args.expert_map);
+    if (few) return run_few_tokens(p, call, x, args.expert_map, sum, out);
     p.run_experts({x, false, false});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, p.scratch().wide, p.y_type(), layer.expert_width(),

@@ -44,6 +44,13 @@ LogitsInput Pipeline::logits_input(const Activations& rows) const {
     return input;
 }
 
+SelectOutput Pipeline::output_of(const RouteArguments& args) const {
+    return {b_.ids,           b_.weights,
+            args.out_ids,     args.out_ids_stride,
+            args.out_weights, args.out_weights_stride,
+            args.out_logits,  args.out_logits_stride};
+}
+
 void Pipeline::route(const RouteArguments& args) {
     LogitParts logits{args.logits, args.logits_stride, 1, 0, nullptr, 1.0f, false};
     if (!args.logits)
@@ -62,40 +69,47 @@ void Pipeline::route(const RouteArguments& args) {
     input.token_ids = args.token_ids;
     input.token_ids_type = args.token_ids_type;
     input.round_to = setup_.x_type;
-    const SelectOutput output{b_.ids,           b_.weights,
-                              args.out_ids,     args.out_ids_stride,
-                              args.out_weights, args.out_weights_stride,
-                              args.out_logits,  args.out_logits_stride};
-    run_select(launch_.device, input, tokens_, output, faults_, stream());
+    run_select(launch_.device, input, tokens_, output_of(args), faults_, stream());
 }
 
 void Pipeline::take_routing(const GivenRouting& given, const RouteArguments& published) {
-    const SelectOutput output{b_.ids,
-                              b_.weights,
-                              published.out_ids,
-                              published.out_ids_stride,
-                              published.out_weights,
-                              published.out_weights_stride,
-                              nullptr,
-                              0};
-    run_take_routing(given, tokens_, output, faults_, stream());
+    run_take_routing(given, tokens_, output_of(published), faults_, stream());
 }
 
 void Pipeline::sort(const int32_t* expert_map) {
+    sort(expert_map, {});
+}
+
+void Pipeline::take_and_sort(const GivenRouting& given, const RouteArguments& published,
+                             const int32_t* expert_map) {
+    SortAlong along{};
+    along.given = &given;
+    along.taken = output_of(published);
+    sort(expert_map, along);
+}
+
+void Pipeline::sort(const int32_t* expert_map, SortAlong along) {
+    const int32_t n_local = setup_.slice->n_local;
+    const bool has_dense_matrices = layer().shared_intermediate || layer().latent;
+    if (has_dense_matrices && !tokens_listed_ && is_small_sort(n_slots_, n_local)) {
+        along.token_rows = &b_.token_rows;
+        along.token_rule = tiles_of(dense_family_);
+        tokens_listed_ = true;
+    }
     const SortInput input{b_.ids,
                           expert_map ? expert_map : setup_.local_of,
                           layer().n_experts,
                           layer().top_k,
-                          setup_.slice->n_local,
+                          n_local,
                           b_.sort_scratch};
-    run_sort(launch_.device, input, tokens_, b_.rows, tiles_of(family_), faults_, stream());
+    run_sort(launch_.device, input, tokens_, b_.rows, tiles_of(family_), along, faults_, stream());
 }
 
 void Pipeline::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     const int32_t n_local = setup_.slice->n_local;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch};
-    run_sort(launch_.device, input, {n_slots, nullptr, 0}, b_.rows, tiles_of(family_), faults_,
+    run_sort(launch_.device, input, {n_slots, nullptr, 0}, b_.rows, tiles_of(family_), {}, faults_,
              stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
 }
@@ -114,10 +128,13 @@ moe_type Pipeline::latent_type() const {
 
 // Rows of tokens, or of slots that have a row of their own.
 void Pipeline::project_latent(const ExpertInput& input) {
-    const TokenCount slots{n_slots_, nullptr, 0};
-    run_list_tokens(launch_.device, input.by_source ? slots : tokens_, b_.token_rows,
-                    tiles_of(dense_family_), stream());
-    tokens_listed_ = !input.by_source;
+    if (input.by_source) {
+        run_list_tokens(launch_.device, {n_slots_, nullptr, 0}, b_.token_rows,
+                        tiles_of(dense_family_), stream());
+        tokens_listed_ = false;
+    } else {
+        list_tokens();
+    }
     Projection projection{};
     projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
     projection.in = rows_of(input.rows);

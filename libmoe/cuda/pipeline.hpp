@@ -58,6 +58,9 @@ class Pipeline {
 
     // Rows of the slots whose expert (by expert_map, or the slice's) is local.
     void sort(const int32_t* expert_map);
+    // take_routing and sort in one.
+    void take_and_sort(const GivenRouting& given, const RouteArguments& published,
+                       const int32_t* expert_map);
     // Rows of n_slots slots whose ids are local experts already and whose input rows are sources.
     void sort_local(int32_t n_slots);
 
@@ -92,6 +95,8 @@ class Pipeline {
   private:
     const Layer& layer() const { return *setup_.layer; }
     const float* vector(moe_role role) const { return weights_.vectors[role]; }
+    SelectOutput output_of(const RouteArguments& args) const;
+    void sort(const int32_t* expert_map, SortAlong along);
     LogitsInput logits_input(const Activations& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const Activations& x) const;

@@ -11,6 +11,7 @@
 #include "libmoe/cuda/combine/combine.hpp"
 
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/routing_math.hpp"
@@ -134,6 +135,7 @@ template <moe_type y_type, int n>
 __global__ void __launch_bounds__(n_threads)
     combine_slots(CombineInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
     __shared__ TokenSlots slots;
+    begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
     if (t >= true_tokens(tokens)) return;
     read_slots(in, t, slots);
@@ -162,6 +164,7 @@ struct CopyInput {
 template <int n>
 __global__ void __launch_bounds__(n_threads)
     copy_rows(CopyInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
+    begin_after_previous_kernel();
     const auto slot = static_cast<int64_t>(blockIdx.x / column_blocks);
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * in.top_k) return;
     const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;

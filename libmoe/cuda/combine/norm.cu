@@ -7,6 +7,7 @@
 // it alone reads, after the sum, so out may be in.
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -65,6 +66,7 @@ template <bool packets>
 __global__ void __launch_bounds__(n_threads)
     normalize_rows(NormInput in, TokenCount tokens, CombineOutput out) {
     __shared__ float partial[n_threads / 32];
+    begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;
     const int64_t first = t * in.in_stride;
@@ -95,6 +97,7 @@ struct DotInput {
 template <bool packets>
 __global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount tokens, float* out) {
     __shared__ float partial[n_threads / 32];
+    begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;
     float sum[8] = {};

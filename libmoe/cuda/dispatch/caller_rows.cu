@@ -5,6 +5,7 @@
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "moe/moe.h"
 
@@ -42,6 +43,7 @@ __device__ int64_t slot_of(const CallerRows& rows, int64_t row) {
 
 __global__ void mark_rows(CallerRows rows, SlotWindow window, unsigned long long* keys,
                           bool report_faults, FaultWords* faults) {
+    begin_after_previous_kernel();
     const auto e = static_cast<int32_t>(blockIdx.x);
     unsigned long long n_bad = report_faults && threadIdx.x == 0 && breaks_rules(rows, e);
     const int64_t end = end_row(rows, e);
@@ -68,6 +70,7 @@ __device__ float row_weight(const CallerRows& rows, const SlotsOut& out, int64_t
 }
 
 __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* keys, SlotsOut out) {
+    begin_after_previous_kernel();
     const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
     if (s >= n) return;
     const bool found = keys[s] != no_row;
@@ -81,6 +84,7 @@ __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* key
 }
 
 __global__ void fill_keys(unsigned long long* keys, int32_t n) {
+    begin_after_previous_kernel();
     const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
     if (s < n) keys[s] = no_row;
 }
@@ -88,6 +92,7 @@ __global__ void fill_keys(unsigned long long* keys, int32_t n) {
 // Past the last row in use slots are undefined.
 __global__ void compose(const int32_t* slot, const int32_t* source, int32_t n_slots, int32_t n,
                         int32_t* in_row) {
+    begin_after_previous_kernel();
     const auto r = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
     if (r < n) in_row[r] = slot[r] < 0 || slot[r] >= n_slots ? -1 : source[slot[r]];
 }

@@ -25,9 +25,25 @@ struct SortInput {
     std::byte* scratch;
 };
 
+// One kernel of one block (sort_few.cu), which can do other small work by the way.
+constexpr int32_t most_few_slots = 1024;
+constexpr int32_t most_few_local = 512;
+constexpr bool is_small_sort(int64_t n_slots, int32_t n_local) {
+    return n_slots <= most_few_slots && n_local <= most_few_local;
+}
+
+// What run_sort does along with the sort.
+struct SortAlong {
+    const GivenRouting* given;  // null: input.ids are there; else they are first taken from here
+    SelectOutput taken;         // to here: ids are input.ids
+    const Rows* token_rows;     // run_list_tokens of the same tokens; null: not wanted. Small sorts
+    TileRule token_rule;        // only
+};
+
 // Fills rows.begin, count, slot (-1 in the padding), place, tiles, n_tiles.
 void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream);
+              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+              cudaStream_t stream);
 
 // One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer. Slot and
 // place of token t are t.
@@ -65,7 +81,7 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
                 std::byte* blocks, cudaStream_t stream);
 
 void prepare_dispatch();
-void prepare_sort();  // the parts of it in sort.cu and gather.cu
+void prepare_sort();  // the parts of it in sort.cu, sort_few.cu and gather.cu
 void prepare_gather();
 
 }  // namespace moe::cuda

@@ -12,6 +12,7 @@
 // multiple of row_alignment.
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
@@ -81,6 +82,7 @@ __device__ int32_t source_row(const GatherInput& input, const Rows& rows, int32_
 
 __global__ void __launch_bounds__(n_threads)
     gather_rows(GatherInput input, Rows rows, bool packets, std::byte* blocks) {
+    begin_after_previous_kernel();
     const int32_t n_blocks = input.width / 64;
     const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;
     const int64_t n_items = int64_t{rows_used(rows) / rows_at_once} * n_groups;

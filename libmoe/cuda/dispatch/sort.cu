@@ -5,6 +5,7 @@
 // the true number, and those without a local expert, have no row. Experts begin on a multiple of
 // `align`.
 //
+// Few slots over few experts are sorted in sort_few.cu.
 // Up to small_slots slots, one block (sort_small):
 //   1. count the slots of each expert in shared memory
 //   2. scan: first row and first tile of each expert, the tiles themselves
@@ -20,10 +21,9 @@
 // Shared memory, int32: counts [n_local], then first tiles or cursors [n_local].
 #include <algorithm>
 
-#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/warp.cuh"
-#include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -61,22 +61,6 @@ __device__ int64_t first_row(const SortTarget& target, int32_t e) {
     return target.offsets ? target.offsets[e] : target.begin[e];
 }
 
-// -1: no row.
-__device__ int32_t local_expert(const SortInput& input, int32_t slot, bool& is_bad) {
-    is_bad = false;
-    const int32_t id = input.ids[slot];
-    if (id < 0 || id >= input.n_ids) return -1;
-    const int32_t local = input.local_of ? input.local_of[id] : id;
-    if (local >= 0 && local < input.n_local) return local;
-    is_bad = local != -1;
-    return -1;
-}
-
-__device__ int32_t local_expert(const SortInput& input, int32_t slot) {
-    bool is_bad;
-    return local_expert(input, slot, is_bad);
-}
-
 __device__ void fill(int32_t* values, int32_t n, int32_t value) {
     for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x))
         values[i] = value;
@@ -88,7 +72,7 @@ __device__ void count_slots(const SortInput& input, Slice32 slots, int32_t* coun
     int32_t n_bad = 0;
     for (int64_t s = slots.first + int64_t{threadIdx.x}; s < slots.end; s += blockDim.x) {
         bool is_bad;
-        const int32_t e = local_expert(input, static_cast<int32_t>(s), is_bad);
+        const int32_t e = local_expert(input, input.ids[s], is_bad);
         if (e >= 0) atomicAdd(&counts[e], 1);
         n_bad += is_bad;
     }
@@ -188,7 +172,8 @@ struct Ranked {
 };
 
 __device__ Ranked rank_in_warp(const SortInput& input, int32_t slot, int32_t end) {
-    const int32_t e = slot < end ? local_expert(input, slot) : -1;
+    bool is_bad;
+    const int32_t e = slot < end ? local_expert(input, input.ids[slot], is_bad) : -1;
     const unsigned same = __match_any_sync(every_lane, e);
     const unsigned lower = same & ((1u << lane_index()) - 1u);
     return {slot, e, __popc(lower), __popc(same)};
@@ -246,33 +231,29 @@ __device__ void clear_places(const SortTarget& target, int64_t first, int64_t en
     for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) target.place[s] = -1;
 }
 
-// Entry i of all the padding that there could be: align - 1 entries for each expert.
+// An expert at a time for each of the n_warps warps.
 __device__ void fill_padding(const SortTarget& target, int32_t n_local, const int32_t* counts,
-                             int64_t first, int64_t step) {
+                             int32_t warp, int32_t n_warps) {
     if (target.align < 2) return;
-    const int64_t most = target.align - 1;
-    for (int64_t i = first; i < n_local * most; i += step) {
-        const auto e = static_cast<int32_t>(i / most);
-        const int64_t row = counts[e] + i % most;
-        if (row >= round_up_to(counts[e], target.align)) continue;
-        const int64_t at = first_row(target, e) + row;
-        if (at < target.capacity) target.slot[at] = -1;
+    for (int32_t e = warp; e < n_local; e += n_warps) {
+        const int64_t end = round_up_to(counts[e], target.align);
+        int64_t row = int64_t{counts[e]} + lane_index();
+        if (row >= end) continue;
+        for (const int64_t begin = first_row(target, e); row < end; row += 32)
+            if (begin + row < target.capacity) target.slot[begin + row] = -1;
     }
 }
 
 // ---- kernels
-
-__device__ int32_t true_slots(const SortInput& input, const TokenCount& tokens) {
-    return true_tokens(tokens) * input.top_k;
-}
 
 __global__ void __launch_bounds__(most_threads)
     sort_small(SortInput input, TokenCount tokens, SortTarget target, FaultWords* faults) {
     extern __shared__ int32_t shared[];
     int32_t* counts = shared;
     int32_t* cursor = shared + input.n_local;
-    const Slice32 slots{0, true_slots(input, tokens)};
     fill(counts, input.n_local, 0);
+    begin_after_previous_kernel();
+    const Slice32 slots{0, true_slots(input, tokens)};
     __syncthreads();
     count_slots(input, slots, counts, faults);
     lay_out_experts(target, input.n_local, counts, cursor);
@@ -280,7 +261,7 @@ __global__ void __launch_bounds__(most_threads)
     fill(cursor, input.n_local, 0);
     __syncthreads();
     place_slots(input, slots, target, cursor);
-    fill_padding(target, input.n_local, counts, threadIdx.x, blockDim.x);
+    fill_padding(target, input.n_local, counts, warp_index(), blockDim.x / 32);
     clear_places(target, slots.end, int64_t{tokens.n} * input.top_k);
 }
 
@@ -302,6 +283,7 @@ __global__ void __launch_bounds__(most_threads)
     count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
     fill(counts, input.n_local, 0);
+    begin_after_previous_kernel();
     __syncthreads();
     count_slots(input, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
     for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
@@ -310,6 +292,7 @@ __global__ void __launch_bounds__(most_threads)
 }
 
 __global__ void scan_runs(Runs runs, int32_t n_local) {
+    begin_after_previous_kernel();
     const auto e = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (e >= n_local) return;
     int32_t* counts = runs.counts + int64_t{e} * runs.n;
@@ -327,6 +310,7 @@ __global__ void scan_runs(Runs runs, int32_t n_local) {
 __global__ void __launch_bounds__(most_threads)
     place_experts(Runs runs, int32_t n_local, SortTarget target) {
     extern __shared__ int32_t shared[];
+    begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
          e += static_cast<int32_t>(blockDim.x))
         shared[e] = runs.totals[e];
@@ -337,14 +321,17 @@ __global__ void __launch_bounds__(most_threads)
 __global__ void __launch_bounds__(most_threads)
     place_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
     extern __shared__ int32_t cursor[];
+    begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
          e += static_cast<int32_t>(blockDim.x))
         cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];
     __syncthreads();
     const int32_t n_slots = true_slots(input, tokens);
     place_slots(input, slots_of_run(runs, n_slots), target, cursor);
-    fill_padding(target, input.n_local, runs.totals, int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
-                 int64_t{gridDim.x} * blockDim.x);
+    const auto warps = static_cast<int32_t>(blockDim.x / 32);
+    fill_padding(target, input.n_local, runs.totals,
+                 static_cast<int32_t>(blockIdx.x) * warps + warp_index(),
+                 static_cast<int32_t>(gridDim.x) * warps);
     const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
     clear_places(target, all.first > n_slots ? all.first : n_slots, all.end);
 }
@@ -379,9 +366,8 @@ void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& ta
           FaultWords* faults, cudaStream_t stream) {
     const int64_t n_slots = int64_t{tokens.n} * input.top_k;
     if (n_slots > small_slots) return sort_runs(input, tokens, target, faults, stream);
-    const bool is_tiny = n_slots <= 512 && input.n_local <= 512;
-    launch("sort_small", sort_small, 1, is_tiny ? 256 : most_threads,
-           static_cast<size_t>(input.n_local) * 8, stream, input, tokens, target, faults);
+    launch("sort_small", sort_small, 1, most_threads, static_cast<size_t>(input.n_local) * 8,
+           stream, input, tokens, target, faults);
 }
 
 }  // namespace
@@ -394,7 +380,11 @@ uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
 }
 
 void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, FaultWords* faults, cudaStream_t stream) {
+              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+              cudaStream_t stream) {
+    if (is_small_sort(int64_t{tokens.n} * input.top_k, input.n_local))
+        return run_sort_few(input, tokens, rows, rule, along, faults, stream);
+    if (along.given) run_take_routing(*along.given, tokens, along.taken, faults, stream);
     SortTarget target{};
     target.begin = rows.begin;
     target.count = rows.count;
@@ -421,6 +411,7 @@ void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& 
 }
 
 void prepare_sort() {
+    prepare_sort_few();
     load("sort_small", sort_small, 2 * most_local * 4);
     load("count_runs", count_runs);
     load("scan_runs", scan_runs);

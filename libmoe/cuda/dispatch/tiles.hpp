@@ -11,8 +11,14 @@ MOE_HOST_DEVICE constexpr int64_t round_up_to(int64_t value, int64_t step) {
     return (value + step - 1) / step * step;
 }
 
+// Of numbers that are not negative. The sum does not overflow, and 32 bits divide sooner than 64.
+MOE_HOST_DEVICE constexpr int32_t divide_up(int32_t value, int32_t by) {
+    const auto divisor = static_cast<uint32_t>(by);
+    return static_cast<int32_t>((static_cast<uint32_t>(value) + divisor - 1) / divisor);
+}
+
 MOE_HOST_DEVICE constexpr int32_t tiles_of_expert(const TileRule& rule, int32_t count) {
-    return static_cast<int32_t>((int64_t{count} + rule.max_rows - 1) / rule.max_rows);
+    return divide_up(count, rule.max_rows);
 }
 
 // Tile `index` of an expert whose `count` rows start at `begin`. max_rows is a multiple of the
@@ -20,8 +26,7 @@ MOE_HOST_DEVICE constexpr int32_t tiles_of_expert(const TileRule& rule, int32_t 
 MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, int32_t begin,
                                         int32_t count, int32_t index) {
     const int32_t n_tiles = tiles_of_expert(rule, count);
-    const int64_t even = (int64_t{count} + n_tiles - 1) / n_tiles;
-    const auto size = static_cast<int32_t>(round_up_to(even, rule.granule));
+    const int32_t size = divide_up(divide_up(count, n_tiles), rule.granule) * rule.granule;
     const int32_t first = index * size;
     const int32_t n_rows = count - first < size ? count - first : size;
     return {expert, begin + first, n_rows};

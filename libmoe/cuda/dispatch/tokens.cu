@@ -1,9 +1,8 @@
 // Small kernels around the sort: rows that are the tokens themselves, tokens per expert, and the
 // check of the number of tokens. A thread per token, slot or tile; nothing is shared but the
 // counts.
-#include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -12,20 +11,10 @@ namespace {
 constexpr int n_threads = 256;
 constexpr int32_t most_experts = 8192;
 
-// Thread i: token i with its padding, tile i.
 __global__ void list_tokens(TokenCount tokens, Rows rows, TileRule rule) {
+    begin_after_previous_kernel();
     const auto i = static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
-    const int32_t n = true_tokens(tokens);
-    const int32_t n_tiles = min(tiles_of_expert(rule, n), rows.max_tiles);
-    if (i == 0) {
-        rows.begin[0] = 0;
-        rows.count[0] = n;
-        *rows.n_tiles = n_tiles;
-    }
-    if (i < n_tiles) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
-    if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
-        rows.slot[i] = i < n ? i : -1;
-    if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;
+    list_token(i, true_tokens(tokens), tokens, rows, rule);
 }
 
 // Blocks count what they see in shared memory first. Sums of integers have no order.
@@ -33,6 +22,7 @@ __global__ void count_experts(const int32_t* ids, int32_t top_k, int32_t n_exper
                               TokenCount tokens, unsigned long long* counts) {
     extern __shared__ int32_t seen[];
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_experts_all; e += n_threads) seen[e] = 0;
+    begin_after_previous_kernel();
     __syncthreads();
     const int64_t n_slots = int64_t{true_tokens(tokens)} * top_k;
     const int64_t step = int64_t{gridDim.x} * n_threads;
@@ -46,6 +36,7 @@ __global__ void count_experts(const int32_t* ids, int32_t top_k, int32_t n_exper
 }
 
 __global__ void check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults) {
+    begin_after_previous_kernel();
     if (*n_device < 0 || *n_device > n) report_fault(faults, MOE_FAULT_TOKENS_OUT_OF_RANGE, 0);
 }
 

@@ -4,6 +4,7 @@
 // is row r of in. out: any type and stride, through its index. Blocks of threads take
 // the pairs (tile, 256 features) in turn; each output is rounded to round_to, then stored.
 #include "libmoe/base/half.hpp"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/work.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -31,6 +32,7 @@ MOE_HOST_DEVICE int64_t n_parts(const ActivateRows& rows) {
 
 __global__ void __launch_bounds__(n_threads)
     activate_rows(const __grid_constant__ ActivateRows rows) {
+    begin_after_previous_kernel();
     const int64_t n_items = *rows.n_tiles * n_parts(rows);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
         const Tile tile = rows.tiles[item / n_parts(rows)];

@@ -11,6 +11,7 @@
 //      adds that to its two sums of the token: two levels, so that no chain of additions is long.
 //   4. The four lanes of a row are added; the sums go through shared memory to the epilogue.
 #include "libmoe/cuda/device/decode.hpp"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -140,6 +141,7 @@ __device__ void store_sums(const float (&sums)[max_rows][2], float* to) {
 __global__ void __launch_bounds__(n_threads, blocks_per_sm)
     exact_product(const __grid_constant__ Product product) {
     __shared__ Shared shared;
+    begin_after_previous_kernel();
     const int64_t n_items = int64_t{*product.n_tiles} * groups_of_tiles(product.weights);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
         const Work work = take_work(product, item);

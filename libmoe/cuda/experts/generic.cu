@@ -16,6 +16,7 @@
 //   5. Sums go through shared memory to the epilogue.
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/decode.hpp"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/experts/experts.hpp"
@@ -276,6 +277,7 @@ __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_con
     extern __shared__ __align__(128) std::byte stages[];
     __shared__ Shared shared;
     const Product& product = call.product;
+    begin_after_previous_kernel();
     const int64_t n_items = int64_t{*product.n_tiles} * groups_of_tiles(product.weights);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
         const Work work = take_work(product, item);

@@ -5,6 +5,7 @@
 #include "libmoe/cuda/experts/experts.hpp"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/early_start.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -69,6 +70,9 @@ void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaS
     config.blockDim = dim3(kernel.threads);
     config.dynamicSmemBytes = kernel.shared_bytes;
     config.stream = stream;
+    cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
+    config.attrs = &early;
+    config.numAttrs = 1;
     GroupedProduct copy = product;
     void* arguments[] = {&copy};
     const bool linear = product.epilogue == Epilogue::linear;

@@ -17,6 +17,8 @@
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
 #include "libmoe/cuda/experts/grouped_narrow.cuh"
 #include "libmoe/cuda/experts/grouped_wide.cuh"
@@ -47,8 +49,9 @@ struct WorkList {
 };
 
 __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
-    const int4 words = __ldg(reinterpret_cast<const int4*>(tiles) + index);
-    return {words.x, words.y, words.z};
+    const uint4 words = load_global_16(tiles + index);
+    return {static_cast<int32_t>(words.x), static_cast<int32_t>(words.y),
+            static_cast<int32_t>(words.z)};
 }
 
 // The pieces of this block of threads, in order. The tile of the next pair is asked for while the
@@ -214,6 +217,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
         }
         mbarrier_fence_init();
     }
+    begin_after_previous_kernel();
     __syncthreads();
     constexpr bool moves_registers = Shape::blocks_per_sm == 1;
     if (threadIdx.x >= 256) {

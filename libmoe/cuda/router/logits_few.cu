@@ -95,7 +95,7 @@ __device__ void sum_of_warp(const FewInput& in, int64_t token, int64_t first_exp
 template <class Types>
 __global__ void __launch_bounds__(n_threads) few_logits(FewInput in, TokenCount tokens) {
     __shared__ float sums[n_warps][tile_tokens][tile_experts];
-    let_next_kernel_start();
+    begin_after_previous_kernel();
     const int32_t n_tiles = (in.n_experts + tile_experts - 1) / tile_experts;
     const auto first_expert = static_cast<int32_t>(blockIdx.x) % n_tiles * tile_experts;
     const auto rest = static_cast<int32_t>(blockIdx.x) / n_tiles;

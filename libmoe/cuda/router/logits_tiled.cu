@@ -19,6 +19,7 @@
 
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/shared_memory.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/router/logits.hpp"
@@ -265,6 +266,7 @@ template <class Types>
 __global__ void __launch_bounds__(n_threads, 1) tiled_logits(TiledInput in, TokenCount tokens) {
     using S = Stages<Types>;
     extern __shared__ __align__(128) std::byte shared[];
+    begin_after_previous_kernel();
     const int32_t expert_tiles = (in.n_experts + tile - 1) / tile;
     const auto rest = static_cast<int32_t>(blockIdx.x) / expert_tiles;
     const int32_t part = rest % in.n_parts;

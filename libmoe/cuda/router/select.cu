@@ -1,5 +1,6 @@
 // Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions
-// and sums in the same order, so that ids and weights are the same to the bit.
+// and sums in the same order, so that ids and weights are the same to the bit. Up to 512 experts
+// select_teams.cu does this for every rule but the sparse mixer.
 //
 // Shapes: logits [T, n], n = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
 // experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
@@ -12,6 +13,7 @@
 // Warps know nothing of each other: no block barrier anywhere.
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -78,43 +80,6 @@ __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemor
     return first_k(memory.keys, r.n_experts_all, r.top_k);
 }
 
-// ---- ids that are not chosen here
-
-__device__ int64_t id_at(const void* ids, moe_type type, int64_t index) {
-    return type == MOE_TYPE_I64 ? static_cast<const int64_t*>(ids)[index]
-                                : static_cast<const int32_t*>(ids)[index];
-}
-
-// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
-__device__ int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
-    if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
-    if (id != -1) n_bad++;
-    return -1;
-}
-
-__device__ Slots<int32_t> take_ids(const void* ids, moe_type type, int64_t first, const Routing& r,
-                                   FaultWords* faults) {
-    Slots<int32_t> taken{{-1, -1}};
-    int32_t n_bad = 0;
-#pragma unroll
-    for (int32_t h = 0; h < 2; h++) {
-        const int32_t j = lane_index() + 32 * h;
-        if (j < r.top_k)
-            taken.at[h] = checked_id(id_at(ids, type, first + j), r.n_experts_all, n_bad);
-    }
-    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    return taken;
-}
-
-__device__ Slots<int32_t> look_up_ids(const SelectInput& input, int32_t t, FaultWords* faults) {
-    const Routing& r = input.routing;
-    const int64_t id = id_at(input.token_ids, input.token_ids_type, t);
-    if (id >= 0 && id < r.hash_vocabulary)
-        return take_ids(input.hash_table, MOE_TYPE_I32, id * r.top_k, r, faults);
-    if (lane_index() == 0) report_fault(faults, MOE_FAULT_TOKEN_ID_OUT_OF_RANGE, r.top_k);
-    return {{-1, -1}};
-}
-
 // ---- weights
 
 // Softmax weight of expert `chosen` among those whose logit is within the jitter of its own;
@@ -154,6 +119,7 @@ __device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logit
 __global__ void __launch_bounds__(most_warps * 32)
     select_experts(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults) {
     extern __shared__ float shared[];
+    begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (t >= true_tokens(tokens)) return;
     const Routing& r = input.routing;
@@ -165,11 +131,8 @@ __global__ void __launch_bounds__(most_warps * 32)
     __syncwarp();
 
     Slots<int32_t> ids;
-    if (input.given_ids)
-        ids =
-            take_ids(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r, faults);
-    else if (r.selection == MOE_SELECT_HASH)
-        ids = look_up_ids(input, t, faults);
+    if (has_ids(input))
+        ids = check_ids(r, ask_ids(input, t), faults);
     else if (on_logits)
         ids = first_k(memory.scores, r.n_experts_all, r.top_k);
     else
@@ -183,26 +146,17 @@ __global__ void __launch_bounds__(most_warps * 32)
 // Given ids and weights, a thread per slot.
 __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput output,
                            FaultWords* faults) {
+    begin_after_previous_kernel();
     const int32_t k = given.top_k;
     const int64_t slot = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * k) return;
-    const auto t = static_cast<int32_t>(slot / k);
-    const auto j = static_cast<int32_t>(slot % k);
-    int32_t n_bad = 0;
-    const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
-                                  given.n_experts_all, n_bad);
-    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    const bool has_weight = given.weights && !n_bad;
-    publish(output, k, t, j, id,
-            has_weight ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
-                       : 0.0f);
+    take_slot(given, output, static_cast<int32_t>(slot / k), static_cast<int32_t>(slot % k),
+              faults);
 }
 
-// Plain selection whose keys fit into registers.
-bool is_plain(const SelectInput& input) {
+bool suits_teams(const SelectInput& input) {
     const Routing& r = input.routing;
-    return r.selection == MOE_SELECT_TOP_K && !input.given_ids &&
-           r.n_experts_all <= most_experts_in_registers;
+    return r.selection != MOE_SELECT_SPARSEMIXER && r.n_experts_all <= most_experts_of_teams;
 }
 
 }  // namespace
@@ -210,7 +164,7 @@ bool is_plain(const SelectInput& input) {
 // Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
 void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
                 const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
-    if (is_plain(input)) return launch_top_k(device, stream, input, tokens, output);
+    if (suits_teams(input)) return launch_teams(device, stream, input, tokens, output, faults);
     const int64_t bytes = int64_t{warp_floats(input)} * 4;
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
@@ -231,7 +185,7 @@ void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
 void prepare_select() {
     load("select_experts", select_experts, most_shared_bytes);
     load("take_slots", take_slots);
-    prepare_top_k();
+    prepare_teams();
 }
 
 }  // namespace moe::cuda

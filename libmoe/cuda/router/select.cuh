@@ -1,6 +1,6 @@
-// What the kernels of selection share: a token's memory and logits, group limits, the weights of
-// chosen experts, and the outputs, the last three the work of one warp. Lane l owns the experts l,
-// l + 32, ... and the chosen slots l and l + 32.
+// What the kernels of selection share: a token's memory and logits, group limits, ids that are not
+// chosen, the weights of the experts, and the outputs, all but the first the work of one warp. Lane
+// l owns the experts l, l + 32, ... and the chosen slots l and l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -9,6 +9,7 @@
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/router/order.cuh"
+#include "libmoe/cuda/router/take_slot.cuh"
 
 namespace moe::cuda {
 
@@ -128,6 +129,53 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
     return ids;
 }
 
+// ---- ids that are not chosen here
+
+__host__ __device__ inline bool has_ids(const SelectInput& input) {
+    return input.given_ids || input.routing.selection == MOE_SELECT_HASH;
+}
+
+// A token's ids on their way from memory, those of slots lane and lane + 32.
+struct AskedIds {
+    int64_t at[2];
+    bool is_known;  // false: the hash table has no such token
+};
+
+__device__ inline void ask_row(const void* ids, moe_type type, int64_t first, int32_t k,
+                               AskedIds& asked) {
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) {
+        const int32_t j = lane_index() + 32 * h;
+        if (j < k) asked.at[h] = id_at(ids, type, first + j);
+    }
+}
+
+// Given, or from the hash table.
+__device__ inline AskedIds ask_ids(const SelectInput& input, int32_t t) {
+    const Routing& r = input.routing;
+    AskedIds asked{{-1, -1}, true};
+    if (input.given_ids) {
+        ask_row(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r.top_k, asked);
+        return asked;
+    }
+    const int64_t id = id_at(input.token_ids, input.token_ids_type, t);
+    asked.is_known = id >= 0 && id < r.hash_vocabulary;
+    if (asked.is_known) ask_row(input.hash_table, MOE_TYPE_I32, id * r.top_k, r.top_k, asked);
+    return asked;
+}
+
+__device__ inline Slots<int32_t> check_ids(const Routing& r, const AskedIds& asked,
+                                           FaultWords* faults) {
+    Slots<int32_t> ids;
+    int32_t n_bad = 0;
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++) ids.at[h] = checked_id(asked.at[h], r.n_experts_all, n_bad);
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    if (!asked.is_known && lane_index() == 0)
+        report_fault(faults, MOE_FAULT_TOKEN_ID_OUT_OF_RANGE, r.top_k);
+    return ids;
+}
+
 // ---- weights
 
 static __device__ __noinline__ float score_of(moe_score score, float z) {
@@ -187,15 +235,6 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
     return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
 }
 
-__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
-                               int32_t id, float weight) {
-    const int64_t slot = static_cast<int64_t>(t) * k + j;
-    output.ids[slot] = id;
-    output.weights[slot] = weight;
-    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
-    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
-}
-
 // Renormalises and scales the weights of the slots that there are, and stores both.
 __device__ inline void store_slots(const SelectInput& input, const SelectOutput& output, int32_t t,
                                    const Slots<int32_t>& ids, Slots<float> weights) {
@@ -210,10 +249,10 @@ __device__ inline void store_slots(const SelectInput& input, const SelectOutput&
     }
 }
 
-// select_top_k.cu: plain selection among few enough experts.
-constexpr int32_t most_experts_in_registers = 512;
-void launch_top_k(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
-                  const TokenCount& tokens, const SelectOutput& output);
-void prepare_top_k();
+// select_teams.cu: every rule but the sparse mixer, among few enough experts.
+constexpr int32_t most_experts_of_teams = 512;
+void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
+                  const TokenCount& tokens, const SelectOutput& output, FaultWords* faults);
+void prepare_teams();
 
 }  // namespace moe::cuda

@@ -1,17 +1,20 @@
-// Plain selection, the best k of up to 512 experts, for the shortest way from logits to ids. The
-// same functions and sums in the same order as select.cu, which serves every other rule.
+// Selection among up to 512 experts, for the shortest way from logits to weights: the best k, or
+// ids that are given or stand in the hash table. The same functions and sums in the same order as
+// select.cu, which serves every other rule.
 //
 // A team of warps works on a token: 8 of them, the block, where there are few tokens, otherwise
 // one. Its threads take the experts in turn; the code is in loops and not repeated for every expert
 // of a thread, because one warp that runs through it once waits for instructions more than for
-// results. Shared memory of a team as in select.cu. The kernel may be launched while the one that
-// makes the logits runs.
-//   1. wait for the logits; their parts added, published, sanitised, to shared memory
+// results. Shared memory of a team as in select.cu.
+//   1. ids that are not chosen are asked for; logits: their parts added, published, sanitised, to
+//      shared memory
 //   2. scores in place; the sum of a softmax is added by every warp, in the one order
-//   3. the first warp: keys into registers, n of a lane; with groups only after those are limited
-//   4. ids in order, weights, outputs
+//   3. the first warp: keys into registers, n of a lane, with groups only after those are limited;
+//      ids in order. With n = 0: the ids asked for
+//   4. weights, outputs
 #include <algorithm>
 
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -88,7 +91,10 @@ __device__ void make_scores(const Team& team, const SelectInput& input, float to
         for (int32_t i = team.thread; i < n; i += team.step())
             memory.scores[i] = score_of(r.score, memory.scores[i]);
     }
-    if (memory.keys == memory.scores) return;
+}
+
+__device__ void make_keys(const Team& team, const SelectInput& input, const WarpMemory& memory) {
+    const int32_t n = input.routing.n_experts_all;
     const float* bias = input.selection_bias;
 #pragma unroll 1
     for (int32_t i = team.thread; i < n; i += team.step()) {
@@ -98,9 +104,19 @@ __device__ void make_scores(const Team& team, const SelectInput& input, float to
 }
 
 template <int n>
+__device__ Slots<int32_t> choose(const Routing& r, const WarpMemory& memory) {
+    if (r.n_group > 1) limit_groups(r, memory);
+    float keys[n];
+#pragma unroll
+    for (int32_t j = 0; j < n; j++)
+        keys[j] = memory.keys[min(lane_index() + 32 * j, r.n_experts_all - 1)];
+    return first_of(RegisterOrder<n>(keys, r.n_experts_all), r.top_k);
+}
+
+template <int n>
 __global__ void __launch_bounds__(most_warps * 32)
-    top_k_experts(SelectInput input, TokenCount tokens, SelectOutput output,
-                  int32_t warps_of_team) {
+    select_in_teams(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults,
+                    int32_t warps_of_team) {
     extern __shared__ float shared[];
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
     const int32_t teams = warps / warps_of_team;
@@ -108,58 +124,51 @@ __global__ void __launch_bounds__(most_warps * 32)
     const auto t = static_cast<int32_t>(blockIdx.x) * teams + own;
     const Team team{warps_of_team, static_cast<int32_t>(threadIdx.x) - own * 32, shared};
     const WarpMemory memory = memory_at(input, shared + most_warps + own * warp_floats(input));
-    wait_for_previous_kernel();
+    begin_after_previous_kernel();
     if (t >= true_tokens(tokens)) return;
 
     const Routing& r = input.routing;
+    AskedIds asked{};
+    if (n == 0 && team.thread < 32) asked = ask_ids(input, t);
     const float top = take_logits(team, input, output, t, memory.scores);
     make_scores(team, input, top, memory);
+    if (n > 0 && memory.keys != memory.scores) make_keys(team, input, memory);
     team.meet();
     if (team.thread >= 32) return;
-    if (r.n_group > 1) limit_groups(r, memory);
-    float keys[n];
-#pragma unroll
-    for (int32_t j = 0; j < n; j++)
-        keys[j] = memory.keys[min(lane_index() + 32 * j, r.n_experts_all - 1)];
-    const Slots<int32_t> ids = first_of(RegisterOrder<n>(keys, r.n_experts_all), r.top_k);
+    Slots<int32_t> ids;
+    if constexpr (n > 0)
+        ids = choose<n>(r, memory);
+    else
+        ids = check_ids(r, asked, faults);
     store_slots(input, output, t, ids, score_weights(r, memory.scores, ids));
 }
 
-using TopKKernel = void (*)(SelectInput, TokenCount, SelectOutput, int32_t);
+using TeamKernel = void (*)(SelectInput, TokenCount, SelectOutput, FaultWords*, int32_t);
 
-TopKKernel top_k_kernel(int32_t n_experts) {
-    return n_experts <= 128   ? top_k_experts<4>
-           : n_experts <= 256 ? top_k_experts<8>
-                              : top_k_experts<16>;
+TeamKernel team_kernel(bool has_ids, int32_t n_experts) {
+    return has_ids            ? select_in_teams<0>
+           : n_experts <= 128 ? select_in_teams<4>
+           : n_experts <= 256 ? select_in_teams<8>
+                              : select_in_teams<16>;
 }
 
 }  // namespace
 
-void launch_top_k(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
-                  const TokenCount& tokens, const SelectOutput& output) {
-    if (tokens.n <= 0) return;
+void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
+                  const TokenCount& tokens, const SelectOutput& output, FaultWords* faults) {
     const bool few = tokens.n <= 4 * device.n_sms;
     const int32_t warps =
         few ? std::min(most_warps, (input.routing.n_experts_all + 31) / 32) : most_warps;
     const int32_t teams = few ? 1 : warps;
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>((tokens.n + teams - 1) / teams));
-    config.blockDim = dim3(static_cast<unsigned>(warps * 32));
-    config.dynamicSmemBytes =
-        (most_warps + static_cast<size_t>(teams * warp_floats(input))) * sizeof(float);
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = input.logits.is_product && device.major >= 9 ? 1 : 0;
-    check(cudaLaunchKernelEx(&config, top_k_kernel(input.routing.n_experts_all), input, tokens,
-                             output, warps / teams),
-          "top_k_experts");
+    const size_t floats = most_warps + static_cast<size_t>(teams * warp_floats(input));
+    launch("select_in_teams", team_kernel(has_ids(input), input.routing.n_experts_all),
+           (tokens.n + teams - 1) / teams, warps * 32, floats * sizeof(float), stream, input,
+           tokens, output, faults, warps / teams);
 }
 
-void prepare_top_k() {
-    for (const int32_t n : {128, 256, 512}) load("top_k_experts", top_k_kernel(n));
+void prepare_teams() {
+    load("select_in_teams", team_kernel(true, 0));
+    for (const int32_t n : {128, 256, 512}) load("select_in_teams", team_kernel(false, n));
 }
 
 }  // namespace moe::cuda

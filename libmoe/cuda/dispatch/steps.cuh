@@ -1,0 +1,45 @@
+// Steps that kernels of dispatch share, each the work of one thread.
+#pragma once
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/dispatch/tiles.hpp"
+
+namespace moe::cuda {
+
+__device__ inline int32_t true_slots(const SortInput& input, const TokenCount& tokens) {
+    return true_tokens(tokens) * input.top_k;
+}
+
+// Of a global id; -1: no row.
+__device__ inline int32_t local_expert(const SortInput& input, int32_t id, bool& is_bad) {
+    is_bad = false;
+    if (id < 0 || id >= input.n_ids) return -1;
+    const int32_t local = input.local_of ? input.local_of[id] : id;
+    if (local >= 0 && local < input.n_local) return local;
+    is_bad = local != -1;
+    return -1;
+}
+
+// Token i with its padding, and tile i, of rows that are n tokens themselves.
+__device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens, const Rows& rows,
+                                  const TileRule& rule) {
+    const int32_t n_tiles = min(tiles_of_expert(rule, n), rows.max_tiles);
+    if (i == 0) {
+        rows.begin[0] = 0;
+        rows.count[0] = n;
+        *rows.n_tiles = n_tiles;
+    }
+    if (i < n_tiles) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
+    if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
+        rows.slot[i] = i < n ? i : -1;
+    if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;
+}
+
+// sort_few.cu: run_sort where is_small_sort.
+void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& rows,
+                  const TileRule& rule, const SortAlong& along, FaultWords* faults,
+                  cudaStream_t stream);
+void prepare_sort_few();
+
+}  // namespace moe::cuda

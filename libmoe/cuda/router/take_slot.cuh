@@ -1,0 +1,45 @@
+// One slot of a token: its id as the caller gives it, and what is published of id and weight.
+#pragma once
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "moe/moe.h"
+
+namespace moe::cuda {
+
+__device__ inline int64_t id_at(const void* ids, moe_type type, int64_t index) {
+    return type == MOE_TYPE_I64 ? static_cast<const int64_t*>(ids)[index]
+                                : static_cast<const int32_t*>(ids)[index];
+}
+
+// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
+__device__ inline int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
+    if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
+    if (id != -1) n_bad++;
+    return -1;
+}
+
+__device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
+                               int32_t id, float weight) {
+    const int64_t slot = static_cast<int64_t>(t) * k + j;
+    output.ids[slot] = id;
+    output.weights[slot] = weight;
+    if (output.out_ids) output.out_ids[t * output.out_ids_stride + j] = id;
+    if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
+}
+
+// Slot j of token t with its given weight; answers its id, -1 where the one given is out of range.
+__device__ inline int32_t take_slot(const GivenRouting& given, const SelectOutput& output,
+                                    int32_t t, int32_t j, FaultWords* faults) {
+    int32_t n_bad = 0;
+    const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
+                                  given.n_experts_all, n_bad);
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+    const bool has_weight = given.weights && !n_bad;
+    publish(output, given.top_k, t, j, id,
+            has_weight ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
+                       : 0.0f);
+    return id;
+}
+
+}  // namespace moe::cuda
