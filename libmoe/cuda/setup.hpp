@@ -36,6 +36,7 @@ struct Setup {
     bool batch_invariant = false;  // a token's bits do not depend on the others of the call
     bool is_joint = false;
     bool is_shared_joint = false;
+    bool shared_joins = false;  // forward runs the shared expert as one more slot of every token
     moe_type x_type = MOE_TYPE_NONE;
     moe_type router_input_type = MOE_TYPE_NONE;
     moe_type router_type = MOE_TYPE_NONE;  // of the router's weights on the device

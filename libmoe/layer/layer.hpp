@@ -21,6 +21,8 @@ struct Activation {
     float post_limit = no_limit;
     float situ_beta = 0.0f;
     float situ_beta_up = 0.0f;
+
+    bool operator==(const Activation&) const = default;
 };
 
 // Routing fields keep the names of moe_layer_desc.

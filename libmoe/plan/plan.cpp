@@ -194,13 +194,23 @@ int32_t most_few_tokens(const cuda::Setup& setup, const DevicePlacement& placeme
     const Layer& layer = *setup.layer;
     const bool gated = is_shared ? layer.shared_activation.gated : layer.activation.gated;
     return cuda::most_few_tokens(
-        setup.device, {matrix_of(gated ? gate : up), matrix_of(down), is_shared ? 1 : layer.top_k,
+        setup.device, {matrix_of(gated ? gate : up), matrix_of(down),
+                       is_shared ? 1 : layer.top_k + (placement.shared_follows ? 1 : 0),
                        is_shared ? 1 : layer.n_experts});
 }
 
-void fill_cuda_setup(moe_plan& plan) {
+// Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
+// were one more local expert; the rest must be alike, too, and nothing may be by expert.
+bool shared_can_join(const moe_plan& plan, const DevicePlacement& placement) {
+    const Layer& layer = plan.layout.layer;
+    const bool has_biases = layer.has_gate_bias || layer.has_up_bias || layer.has_down_bias;
+    return placement.shared_follows && layer.activation == layer.shared_activation &&
+           !has_biases && !layer.latent && !layer.weight_on_input && !plan.partial &&
+           !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
+}
+
+void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     cuda::Setup& setup = plan.cuda;
-    const DevicePlacement placement = place_on_device(plan.layout);
     setup.layer = &plan.layout.layer;
     setup.slice = &plan.layout.slice;
     setup.down_bias_in_finish = plan.layout.down_bias_in_finish();
@@ -230,17 +240,28 @@ cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
     return families;
 }
 
+void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
+    cuda::Setup& setup = plan.cuda;
+    setup.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
+    setup.finish = chosen_families(plan, MOE_STAGE_FINISH);
+    const bool same_families = setup.experts.usual == setup.finish.usual &&
+                               (setup.experts.few > 0) == (setup.finish.few > 0);
+    setup.shared_joins = same_families && shared_can_join(plan, placement);
+}
+
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
-    if (plan.is_cuda())
-        fill_cuda_setup(plan);
-    else
+    DevicePlacement placement;
+    if (plan.is_cuda()) {
+        placement = place_on_device(plan.layout);
+        fill_cuda_setup(plan, placement);
+    } else {
         fill_cpu_setup(plan);
+    }
     const Problem problem{&plan.layout, plan.x_type, plan.intermediate_type, plan.unfused,
                           plan.is_cuda() ? &plan.cuda : nullptr};
     plan.candidates = choose_candidates(plan.runtime->memory, problem, desc.kernel_filter);
     if (plan.is_cuda()) {
-        plan.cuda.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
-        plan.cuda.finish = chosen_families(plan, MOE_STAGE_FINISH);
+        choose_cuda_kernels(plan, placement);
     } else {
         plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
         plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;

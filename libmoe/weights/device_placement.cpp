@@ -1,5 +1,6 @@
 // Where packed weights lie in their block: first the matrices, one role after the other, expert
-// after expert; then the router; then all that is small. Everything begins on 128 bytes.
+// after expert, and where it can be one of them, the shared expert after the last; then the router;
+// then all that is small, in the same order. Matrices and tables begin on 128 bytes.
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
@@ -58,6 +59,7 @@ class Placer {
     DevicePlacement place() {
         out_.is_joint = are_joint(MOE_ROLE_GATE, MOE_ROLE_UP);
         out_.is_shared_joint = are_joint(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+        out_.shared_follows = can_follow();
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
             if (is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role))
@@ -74,6 +76,35 @@ class Placer {
 
     bool are_joint(moe_role gate, moe_role up) const {
         return layout_.needs(gate) && layout_.needs(up) && type_of(gate) == type_of(up);
+    }
+
+    static constexpr std::pair<moe_role, moe_role> followers[] = {
+        {MOE_ROLE_SHARED_GATE, MOE_ROLE_GATE},
+        {MOE_ROLE_SHARED_UP, MOE_ROLE_UP},
+        {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}};
+
+    // The role that a shared one lies behind, or NONE.
+    moe_role before(moe_role role) const {
+        for (const auto& [shared, routed] : followers)
+            if (out_.shared_follows && shared == role) return routed;
+        return MOE_ROLE_NONE;
+    }
+    int64_t followers_of(moe_role role) const {
+        for (const auto& [shared, routed] : followers)
+            if (out_.shared_follows && routed == role) return 1;
+        return 0;
+    }
+
+    bool can_follow() const {
+        const auto agree = [&](const auto& pair) {
+            const auto& [shared, routed] = pair;
+            if (layout_.needs(shared) != layout_.needs(routed)) return false;
+            if (!layout_.needs(shared)) return true;
+            const WeightsLayout::Part a = layout_.part(shared), b = layout_.part(routed);
+            return type_of(shared) == type_of(routed) && a.rows == b.rows && a.columns == b.columns;
+        };
+        return layout_.needs(MOE_ROLE_DOWN) && out_.is_joint == out_.is_shared_joint &&
+               std::all_of(std::begin(followers), std::end(followers), agree);
     }
 
     void check(moe_role role, PackedType type) const {
@@ -106,7 +137,18 @@ class Placer {
         place.expert_stride = Cursor::round_up(
             checked_multiply(static_cast<uint64_t>(place.n_tiles),
                              static_cast<uint64_t>(tile_bytes(type, place.k)), role_name(role)));
-        place.offset = cursor_.take(static_cast<uint64_t>(place.count), place.expert_stride);
+        if (const moe_role routed = before(role))
+            place.offset = past(out_.matrices[routed].offset, routed, place.expert_stride);
+        else
+            place.offset = cursor_.take(with_followers(role), place.expert_stride);
+    }
+
+    // How many matrices of the role's place there are to be, the shared expert's included.
+    uint64_t with_followers(moe_role role) const {
+        return static_cast<uint64_t>(out_.matrices[role].count + followers_of(role));
+    }
+    uint64_t past(uint64_t offset, moe_role role, uint64_t bytes) const {
+        return offset + static_cast<uint64_t>(out_.matrices[role].count) * bytes;
     }
 
     void place_router() {
@@ -121,10 +163,18 @@ class Placer {
     }
 
     void place_small() {
-        for (DevicePlacement::Place& place : out_.matrices) {
-            const auto count = static_cast<uint64_t>(place.count);
-            if (has_global_scale(place.type)) place.globals = cursor_.take(count, 2 * 4);
-            if (has_codebook(place.type)) place.codebooks = cursor_.take(count, 2 * 32 * 4);
+        constexpr uint64_t globals = 2 * 4, codebook = 2 * 32 * 4;  // bytes of one expert
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            DevicePlacement::Place& place = out_.matrices[i];
+            const moe_role routed = before(role);
+            const DevicePlacement::Place& first = out_.matrices[routed];
+            if (has_global_scale(place.type))
+                place.globals = routed ? past(first.globals, routed, globals)
+                                       : cursor_.take(with_followers(role), globals);
+            if (has_codebook(place.type))
+                place.codebooks = routed ? past(first.codebooks, routed, codebook)
+                                         : cursor_.take(with_followers(role), codebook);
         }
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);

@@ -48,6 +48,9 @@ struct DevicePlacement {
     uint64_t hash_table = 0;
     bool is_joint = false;
     bool is_shared_joint = false;
+    // The shared expert has the shape and the packed types of a routed one and lies where a local
+    // expert more would: matrices, global scales, codebooks.
+    bool shared_follows = false;
     uint64_t bytes = 0;
 
     // Is this the second half of a joint matrix, whose place is that of the first?

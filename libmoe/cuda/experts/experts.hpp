@@ -61,6 +61,13 @@ struct GroupedProduct {
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
+// The shared expert as one more slot of every token: local expert n_local, whose weight is
+// scale sigmoid(x . gate); gate null: scale.
+struct SharedSlot {
+    const float* gate;  // [hidden]
+    float scale;
+};
+
 // one_token.cu (sm_90): the experts of a token and their weighted sum, at the speed of memory: two
 // kernels, the second launched dependently. Each of a few tokens has multiprocessors of its own.
 // Shapes: k of both matrices a multiple of 64.
@@ -72,7 +79,10 @@ struct OneToken {
     const float* up_bias;
     const float* down_bias;   // [n_local][width]
     bool weight_on_input;     // weights multiply the products of gate and up instead of the sum
-    int32_t n_slots;          // k
+    int32_t n_slots;          // k, and one for the shared expert
+    int32_t top_k;
+    SharedSlot shared;        // of the last slot, where n_slots is k + 1
+    float scale;              // of the whole sum
     const int32_t* ids;       // [T][k] global ids; out of range or absent: no part
     const int32_t* local_of;  // [n_ids] local expert or -1
     int32_t n_ids;

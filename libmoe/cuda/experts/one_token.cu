@@ -21,7 +21,8 @@ namespace {
 
 OneTokenSlots slots_of(const OneToken& call) {
     return {call.ids,     call.local_of, call.weights,   call.ids_stride, call.weights_stride,
-            call.n_slots, call.n_ids,    call.n_ids_all, call.n_local,    call.faults};
+            call.n_slots, call.top_k,    call.n_ids,     call.n_ids_all,  call.n_local,
+            call.faults};
 }
 
 OneTokenKernels kernels_of(PackedType type) {
@@ -96,6 +97,12 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTok
                         call.out,
                         call.out_type,
                         call.out_stride,
+                        call.x,
+                        call.x_type,
+                        call.x_stride,
+                        call.gate_up.k,
+                        call.shared,
+                        call.scale,
                         16 * call.down.n_tiles,
                         call.weight_on_input,
                         call.accumulate};

@@ -66,6 +66,7 @@ struct OneTokenSlots {
     int64_t ids_stride;  // from token to token
     int64_t weights_stride;
     int32_t n_slots;
+    int32_t top_k;
     int32_t n_ids;
     int32_t n_ids_all;
     int32_t n_local;
@@ -96,6 +97,12 @@ struct OneTokenDown {
     void* out;
     moe_type out_type;
     int64_t out_stride;
+    const void* x;  // of the shared expert's gate
+    moe_type x_type;
+    int64_t x_stride;
+    int32_t hidden;
+    SharedSlot shared;
+    float scale;
     int32_t width;
     bool weight_on_input;
     bool accumulate;

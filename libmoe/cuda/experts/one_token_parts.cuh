@@ -28,8 +28,8 @@ struct SlotIds {
 __device__ __forceinline__ SlotIds load_ids(const OneTokenSlots& slots, int32_t lane) {
     const int32_t* of_token = slots.ids + token_index() * slots.ids_stride;
     SlotIds ids{{-1, -1}};
-    if (lane < slots.n_slots) ids.id[0] = load_global(of_token + lane);
-    if (lane + 32 < slots.n_slots) ids.id[1] = load_global(of_token + lane + 32);
+    if (lane < slots.top_k) ids.id[0] = load_global(of_token + lane);
+    if (lane + 32 < slots.top_k) ids.id[1] = load_global(of_token + lane + 32);
     return ids;
 }
 
@@ -59,6 +59,11 @@ __device__ __forceinline__ int32_t slot_index(int32_t entry) {
     return entry & 63;
 }
 
+// The shared expert's slot is the last, if there is one.
+__device__ __forceinline__ bool is_shared_slot(const OneTokenSlots& slots, int32_t slot) {
+    return slot == slots.top_k && slot < slots.n_slots;
+}
+
 // Writes the slots that have an expert here to a warp's table, in order; returns how many.
 __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const SlotIds& ids,
                                               int32_t lane, int32_t* table) {
@@ -66,7 +71,9 @@ __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const 
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         if (32 * i >= slots.n_slots) break;
-        const int32_t expert = local_expert(slots, ids.id[i]);
+        const int32_t expert = is_shared_slot(slots, lane + 32 * i)
+                                   ? slots.n_local
+                                   : local_expert(slots, ids.id[i]);
         const uint32_t present = __ballot_sync(~0u, expert >= 0);
         const uint32_t below = present & ((1u << lane) - 1);
         if (expert >= 0) table[n + __popc(below)] = expert << 6 | (lane + 32 * i);
