@@ -110,7 +110,9 @@ class Pipeline {
     bool shared_takes_one_token(const Activations& x) const;
     void run_shared_of_one_token(const Activations& x);
     CombineInput combine_input(const Sum& sum) const;
-    void add_shared(CombineInput& input, uint32_t parts) const;
+    void add_shared(CombineInput& input, const Sum& sum) const;
+    bool combine_makes_gate() const;
+    DotInput gate_input(const Activations& x) const;
 
     const Setup& setup_;
     const DeviceWeights& weights_;
