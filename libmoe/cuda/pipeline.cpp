@@ -244,9 +244,17 @@ void Pipeline::run_shared(const Activations& x) {
         list_tokens();
         run_mlp(launch_, dense_family_, shared_mlp(x));
     }
-    if (!layer().has_shared_expert_gate) return;
-    run_dot_rows(x.data, x.type, x.stride, vector(MOE_ROLE_SHARED_EXPERT_GATE), layer().hidden,
-                 tokens_, b_.shared_gate, stream());
+    if (layer().has_shared_expert_gate && !combine_makes_gate())
+        run_dot_rows(gate_input(x), tokens_, b_.shared_gate, stream());
+}
+
+// For more tokens a kernel of its own is cheaper than a product in every block.
+bool Pipeline::combine_makes_gate() const {
+    return tokens_.n <= few_gate_tokens;
+}
+
+DotInput Pipeline::gate_input(const Activations& x) const {
+    return {x.data, x.type, x.stride, vector(MOE_ROLE_SHARED_EXPERT_GATE), layer().hidden};
 }
 
 // The terms of width L: y, identity experts, down biases, a sum made before.
@@ -280,14 +288,19 @@ CombineInput Pipeline::combine_input(const Sum& sum) const {
     return input;
 }
 
-void Pipeline::add_shared(CombineInput& input, uint32_t parts) const {
+void Pipeline::add_shared(CombineInput& input, const Sum& sum) const {
+    const uint32_t parts = sum.parts;
     if (parts & MOE_FINISH_COMBINE) input.scale = layer().combine_scale;
     if (!layer().shared_intermediate || !(parts & MOE_FINISH_SHARED)) return;
     input.shared = b_.shared_y;
     input.shared_type = MOE_TYPE_F32;
     input.shared_stride = layer().hidden;
-    input.shared_gate = layer().has_shared_expert_gate ? b_.shared_gate : nullptr;
     input.shared_scale = layer().shared_scale;
+    if (!layer().has_shared_expert_gate) return;
+    if (combine_makes_gate())
+        input.gate = gate_input(sum.x);
+    else
+        input.shared_gate = b_.shared_gate;
 }
 
 // Around the sum in the latent width: norm, LATENT_OUT, and only then what has the hidden width.
@@ -317,7 +330,7 @@ void Pipeline::store_latent_sum(const Sum& sum, const CombineOutput& out) {
         last.routed_type = MOE_TYPE_F32;
         last.routed_stride = layer().hidden;
     }
-    add_shared(last, sum.parts);
+    add_shared(last, sum);
     run_combine(launch_.device, last, tokens_, out, stream());
 }
 
@@ -325,7 +338,7 @@ void Pipeline::store_sum(const Sum& sum, const CombineOutput& out) {
     if (layer().shared_intermediate && (sum.parts & MOE_FINISH_SHARED)) run_shared(sum.x);
     if (layer().latent && sum.parts) return store_latent_sum(sum, out);
     CombineInput input = combine_input(sum);
-    add_shared(input, sum.parts);
+    add_shared(input, sum);
     run_combine(launch_.device, input, tokens_, out, stream());
 }
 

@@ -109,7 +109,9 @@ class Pipeline {
     void run_shared(const Activations& x);
     void run_shared_of_few_tokens(const Activations& x);
     CombineInput combine_input(const Sum& sum) const;
-    void add_shared(CombineInput& input, uint32_t parts) const;
+    void add_shared(CombineInput& input, const Sum& sum) const;
+    bool combine_makes_gate() const;
+    DotInput gate_input(const Activations& x) const;
 
     const Setup& setup_;
     const DeviceWeights& weights_;

@@ -3,16 +3,17 @@
 //
 // A block takes one token and 128 x n neighbouring columns, n = 8 where every pointer and stride
 // allows 16-byte accesses, else 1.
-//   1. threads j < k put row, weight and expert of slot j into shared memory
-//   2. rows of y in slot order, several loads at a time on their way, each added by one fma
-//   3. identity experts, down biases, the sum made before, the shared expert, in this order
-//   4. scale, add what out holds, one rounding
+//   1. loads that wait for no other: threads j < k ask for weight, expert and place of slot j, all
+//      for the shared expert's columns; the product of its gate, if it is still to be made
+//   2. row, weight and expert of the slots to shared memory
+//   3. rows of y in slot order, several loads at a time on their way, each added by one fma
+//   4. identity experts, down biases, the sum made before, the shared expert, in this order
+//   5. scale, add what out holds, one rounding
 // out may be `routed` itself: a thread reads its columns before it writes them.
-#include "libmoe/cuda/combine/combine.hpp"
+#include "libmoe/cuda/combine/row_dot.cuh"
 
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/routing_math.hpp"
 
@@ -32,28 +33,34 @@ struct TokenSlots {
     int32_t biased_expert[most_slots];  // -1: none
 };
 
-__device__ void read_slot(const CombineInput& in, int32_t t, int32_t j, TokenSlots& slots) {
+// Of a slot, on its way from memory.
+struct AskedSlot {
+    int32_t id = -1;
+    float weight = 1.0f;
+    int32_t place = 0;
+};
+
+__device__ AskedSlot ask_slot(const CombineInput& in, int32_t t, int32_t j) {
+    AskedSlot asked;
+    if (j >= in.top_k) return asked;
     const int64_t slot = static_cast<int64_t>(t) * in.top_k + j;
-    const int32_t id = in.ids ? in.ids[slot] : -1;
-    const float weight = in.weights ? in.weights[slot] : 1.0f;
-    const bool is_routed = id >= 0 && id < in.n_experts;
-    const int64_t place = in.place ? in.place[slot] : 0;
-    const int64_t row = in.place ? place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
-    slots.row[j] = in.y && place >= 0 && (is_routed || !in.ids) ? row : -1;
-    slots.row_weight[j] = in.weighted ? weight : 1.0f;
-    slots.identity_weight[j] = weight;
-    slots.is_identity[j] = in.x && id >= in.n_experts && id < in.n_experts_all;
-    slots.biased_expert[j] = in.down_bias && is_routed ? id : -1;
+    if (in.ids) asked.id = in.ids[slot];
+    if (in.weights) asked.weight = in.weights[slot];
+    if (in.place) asked.place = in.place[slot];
+    return asked;
 }
 
-// All slots of token t; ends with a barrier.
-__device__ void read_slots(const CombineInput& in, int32_t t, TokenSlots& slots) {
-    const auto j = static_cast<int32_t>(threadIdx.x);
-    if (j < in.top_k)
-        read_slot(in, t, j, slots);
-    else if (j < in.top_k + most_at_once)
-        slots.row[j] = -1;
-    __syncthreads();
+__device__ void keep_slot(const CombineInput& in, int32_t t, int32_t j, const AskedSlot& asked,
+                          TokenSlots& slots) {
+    const int32_t id = asked.id;
+    const bool is_routed = id >= 0 && id < in.n_experts;
+    const int64_t row =
+        in.place ? asked.place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
+    slots.row[j] = in.y && asked.place >= 0 && (is_routed || !in.ids) ? row : -1;
+    slots.row_weight[j] = in.weighted ? asked.weight : 1.0f;
+    slots.identity_weight[j] = asked.weight;
+    slots.is_identity[j] = in.x && id >= in.n_experts && id < in.n_experts_all;
+    slots.biased_expert[j] = in.down_bias && is_routed ? id : -1;
 }
 
 template <int n>
@@ -107,17 +114,14 @@ __device__ void add_bias(const CombineInput& in, const TokenSlots& slots, int64_
 }
 
 template <int n>
-__device__ void add_sums(const CombineInput& in, int32_t t, int64_t column, float (&sum)[n]) {
-    float values[n];
+__device__ void add_sums(const CombineInput& in, int32_t t, int64_t column,
+                         const float (&shared)[n], float gate, float (&sum)[n]) {
     if (in.routed) {
+        float values[n];
         load_values(in.routed, in.routed_type, t * in.routed_stride + column, values);
         add_scaled(sum, 1.0f, values);
     }
-    if (in.shared) {
-        const float gate = in.shared_gate ? routing_math::sigmoid(in.shared_gate[t]) : 1.0f;
-        load_values(in.shared, in.shared_type, t * in.shared_stride + column, values);
-        add_scaled(sum, in.shared_scale * gate, values);
-    }
+    if (in.shared) add_scaled(sum, in.shared_scale * gate, shared);
 }
 
 template <int n>
@@ -135,17 +139,34 @@ template <moe_type y_type, int n>
 __global__ void __launch_bounds__(n_threads)
     combine_slots(CombineInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
     __shared__ TokenSlots slots;
+    __shared__ float gate_shares[n_shares];
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
     if (t >= true_tokens(tokens)) return;
-    read_slots(in, t, slots);
+    const auto j = static_cast<int32_t>(threadIdx.x);
     const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
-    if (column >= in.width) return;
+    const bool has_columns = column < in.width;
+    const AskedSlot asked = ask_slot(in, t, j);
+    float shared[n] = {};
+    if (in.shared && has_columns)
+        load_values(in.shared, in.shared_type, t * in.shared_stride + column, shared);
+    const float gate_sum = in.shared_gate ? in.shared_gate[t] : 0.0f;
+    if (in.gate.row) dot_shares<n_threads / 32, n == 8>(in.gate, t, gate_shares);
+    if (j < in.top_k)
+        keep_slot(in, t, j, asked, slots);
+    else if (j < in.top_k + most_at_once)
+        slots.row[j] = -1;
+    __syncthreads();
+    if (!has_columns) return;
+
     float sum[n] = {};
     add_rows<y_type>(in, slots, column, sum);
     add_identity(in, slots, t, column, sum);
     add_bias(in, slots, column, sum);
-    add_sums(in, t, column, sum);
+    const float gate = in.gate.row      ? routing_math::sigmoid(add_shares(gate_shares))
+                       : in.shared_gate ? routing_math::sigmoid(gate_sum)
+                                        : 1.0f;
+    add_sums(in, t, column, shared, gate, sum);
     store_sum(in, out, t, column, sum);
 }
 
@@ -188,6 +209,7 @@ bool all_take_packets(const CombineInput& in, const CombineOutput& out) {
            takes_packets_or_null(in.down_bias, in.width) &&
            takes_packets_or_null(in.routed, in.routed_stride) &&
            takes_packets_or_null(in.shared, in.shared_stride) &&
+           takes_packets_or_null(in.gate.x, in.gate.stride) && in.gate.width % 8 == 0 &&
            takes_packets(out.data, out.stride) && in.width % 8 == 0;
 }
 

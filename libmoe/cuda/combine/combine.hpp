@@ -14,6 +14,17 @@ namespace moe::cuda {
 //                + sum_j w_j down_bias[id_j] + routed[t] + shared_scale sigmoid(gate[t])
 //                shared[t])) (+ out[t])
 // in slot order and float32; every term is optional. Tokens beyond the true number are not written.
+//
+// gate[t] is shared_gate[t] or, for few tokens, the product that every block makes anew.
+struct DotInput {
+    const void* x;
+    moe_type type;
+    int64_t stride;
+    const float* row;  // [width]
+    int32_t width;
+};
+constexpr int32_t few_gate_tokens = 64;
+
 struct CombineInput {
     const void* y;  // rows, or null
     moe_type y_type;
@@ -37,6 +48,7 @@ struct CombineInput {
     moe_type shared_type;
     int64_t shared_stride;
     const float* shared_gate;  // [T] the gate's dot product before the sigmoid, or null
+    DotInput gate;             // that product still to be made; row null: not so
     float shared_scale;
     float scale;  // of the combine rule
     int32_t width;
@@ -77,9 +89,8 @@ struct NormInput {
 void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_type out_type,
               int64_t out_stride, cudaStream_t stream);
 
-// gate[t] = x[t] . row, row float32 [width].
-void run_dot_rows(const void* x, moe_type x_type, int64_t x_stride, const float* row, int32_t width,
-                  const TokenCount& tokens, float* gate, cudaStream_t stream);
+// out[t] = x[t] . row.
+void run_dot_rows(const DotInput& input, const TokenCount& tokens, float* out, cudaStream_t stream);
 
 void prepare_combine();
 void prepare_norm();  // the part of it in norm.cu

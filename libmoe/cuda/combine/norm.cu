@@ -5,29 +5,15 @@
 //
 // The norm reads its row twice, the second time from the cache; each thread writes the columns that
 // it alone reads, after the sum, so out may be in.
-#include "libmoe/cuda/combine/combine.hpp"
+#include "libmoe/cuda/combine/row_dot.cuh"
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/element.cuh"
-#include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
 
 constexpr int n_threads = 256;
-
-// Columns past the end, in the last octet of a row, count as zero and are not written.
-template <bool packets>
-__device__ void load_octet(const void* row, moe_type type, int64_t index, int32_t left,
-                           float (&v)[8]) {
-    if constexpr (packets) {
-        load_values(row, type, index, v);
-    } else {
-#pragma unroll
-        for (int c = 0; c < 8; c++) v[c] = c < left ? load_value(row, type, index + c) : 0.0f;
-    }
-}
 
 template <bool packets>
 __device__ void store_octet(const CombineOutput& out, int64_t index, int32_t left,
@@ -41,13 +27,6 @@ __device__ void store_octet(const CombineOutput& out, int64_t index, int32_t lef
             if (c < left) store_values(out.data, out.type, index + c, one);
         }
     }
-}
-
-__device__ float sum_of(const float (&values)[8]) {
-    float sum = values[0];
-#pragma unroll
-    for (int c = 1; c < 8; c++) sum += values[c];
-    return sum;
 }
 
 template <bool packets>
@@ -86,30 +65,15 @@ __global__ void __launch_bounds__(n_threads)
     }
 }
 
-struct DotInput {
-    const void* x;
-    moe_type type;
-    int64_t stride;
-    const float* row;
-    int32_t width;
-};
-
 template <bool packets>
 __global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount tokens, float* out) {
     __shared__ float partial[n_threads / 32];
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;
-    float sum[8] = {};
-    for (int32_t i = static_cast<int32_t>(threadIdx.x) * 8; i < in.width; i += n_threads * 8) {
-        const int32_t left = in.width - i;
-        float v[8];
-        load_octet<packets>(in.x, in.type, t * in.stride + i, left, v);
-#pragma unroll
-        for (int c = 0; c < 8; c++) sum[c] = fmaf(v[c], c < left ? in.row[i + c] : 0.0f, sum[c]);
-    }
-    const float total = block_sum(sum_of(sum), partial);
-    if (threadIdx.x == 0) out[t] = total;
+    dot_shares<n_threads / 32, packets>(in, t, partial);
+    __syncthreads();
+    if (threadIdx.x == 0) out[t] = add_shares(partial);
 }
 
 }  // namespace
@@ -122,11 +86,11 @@ void run_norm(const NormInput& input, const TokenCount& tokens, void* out, moe_t
            n_threads, 0, stream, input, tokens, CombineOutput{out, out_type, out_stride, false});
 }
 
-void run_dot_rows(const void* x, moe_type x_type, int64_t x_stride, const float* row, int32_t width,
-                  const TokenCount& tokens, float* gate, cudaStream_t stream) {
-    const bool packets = takes_packets(x, x_stride) && width % 8 == 0;
+void run_dot_rows(const DotInput& input, const TokenCount& tokens, float* out,
+                  cudaStream_t stream) {
+    const bool packets = takes_packets(input.x, input.stride) && input.width % 8 == 0;
     launch("dot_rows", packets ? dot_rows<true> : dot_rows<false>, tokens.n, n_threads, 0, stream,
-           DotInput{x, x_type, x_stride, row, width}, tokens, gate);
+           input, tokens, out);
 }
 
 void prepare_norm() {

@@ -14,6 +14,7 @@
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
@@ -69,15 +70,15 @@ __device__ void transpose(Pairs& p) {
 
 __device__ int32_t rows_used(const Rows& rows) {
     const int32_t last = rows.n_experts - 1;
-    const int64_t used = round_up_to(int64_t{rows.begin[last]} + rows.count[last], row_alignment);
+    const int64_t used = round_up_to(
+        int64_t{load_global(rows.begin + last)} + load_global(rows.count + last), row_alignment);
     return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
 }
 
-// Row of the input for row r, -1: zeros.
-__device__ int32_t source_row(const GatherInput& input, const Rows& rows, int32_t r) {
-    if (!input.in.index) return rows.slot[r] < 0 ? -1 : r;
-    const int32_t index = input.in.index[r];
-    return index < 0 ? -1 : index / input.in.divisor;
+// Row of the input for row r whose index is given, -1: zeros.
+__device__ int32_t source_row(const GatherInput& input, int32_t index, int32_t r) {
+    if (index < 0) return -1;
+    return input.in.index ? index / input.in.divisor : r;
 }
 
 __global__ void __launch_bounds__(n_threads)
@@ -85,15 +86,19 @@ __global__ void __launch_bounds__(n_threads)
     begin_after_previous_kernel();
     const int32_t n_blocks = input.width / 64;
     const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;
-    const int64_t n_items = int64_t{rows_used(rows) / rows_at_once} * n_groups;
+    const int64_t n_items = int64_t{rows.capacity / rows_at_once} * n_groups;
     const int64_t n_warps = int64_t{gridDim.x} * (n_threads / 32);
+    const volatile int32_t* indices = input.in.index ? input.in.index : rows.slot;
     const int32_t q = lane_index() % 8;
     const int32_t chunk = 4 * (q % 2) + q / 2;
     for (int64_t item = int64_t{blockIdx.x} * (n_threads / 32) + warp_index(); item < n_items;
          item += n_warps) {
-        const auto r = static_cast<int32_t>(item / n_groups) * rows_at_once + lane_index() / 8;
+        const auto first_row = static_cast<int32_t>(item / n_groups) * rows_at_once;
+        const int32_t r = first_row + lane_index() / 8;
         const auto first = static_cast<int32_t>(item % n_groups) * blocks_at_once;
-        const int32_t from = source_row(input, rows, r);
+        const int32_t index = indices[r];  // asked for together with rows_used
+        if (first_row >= rows_used(rows)) break;
+        const int32_t from = source_row(input, index, r);
         Pairs pairs[blocks_at_once];
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {

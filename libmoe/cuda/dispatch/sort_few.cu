@@ -103,10 +103,13 @@ __device__ void store_expert(const Rows& rows, const TileRule& rule, int32_t e, 
     rows.begin[e] = begin;
     rows.count[e] = count;
     const int32_t end_tile = min(first_tile + tiles_of_expert(rule, count), rows.max_tiles);
+#pragma unroll 1
     for (int32_t i = first_tile; i < end_tile; i++)
         rows.tiles[i] = cut_tile(rule, e, begin, count, i - first_tile);
-    const auto end = static_cast<int32_t>(round_up_to(count, row_alignment));
-    for (int32_t r = begin + count; r < min(begin + end, rows.capacity); r++) rows.slot[r] = -1;
+    const auto padded = static_cast<int32_t>(round_up_to(count, row_alignment));
+    const int32_t end = min(begin + padded, rows.capacity);
+#pragma unroll 1
+    for (int32_t r = begin + count; r < end; r++) rows.slot[r] = -1;
 }
 
 __global__ void __launch_bounds__(most_threads)
@@ -117,6 +120,7 @@ __global__ void __launch_bounds__(most_threads)
     const int32_t n_slots = tokens.n * input.top_k;
     const int32_t n_warps = warps_of(n_slots);
     uint16_t* begins = counts + n_warps * input.n_local;
+#pragma unroll 1
     for (int32_t c = i; c < n_warps * input.n_local; c += static_cast<int32_t>(blockDim.x))
         counts[c] = 0;
     begin_after_previous_kernel();

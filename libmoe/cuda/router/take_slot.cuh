@@ -31,14 +31,14 @@ __device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t,
 // Slot j of token t with its given weight; answers its id, -1 where the one given is out of range.
 __device__ inline int32_t take_slot(const GivenRouting& given, const SelectOutput& output,
                                     int32_t t, int32_t j, FaultWords* faults) {
+    const float weight =
+        given.weights ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
+                      : 0.0f;
     int32_t n_bad = 0;
     const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
                                   given.n_experts_all, n_bad);
     if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    const bool has_weight = given.weights && !n_bad;
-    publish(output, given.top_k, t, j, id,
-            has_weight ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
-                       : 0.0f);
+    publish(output, given.top_k, t, j, id, n_bad ? 0.0f : weight);
     return id;
 }
 
