@@ -61,6 +61,7 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     const bool few = args.out_layout == MOE_OUT_REDUCED &&
                      takes_few_tokens(few_tokens(setup), x, p.tokens().n, args.n_tokens_device);
+    if (setup.shared_joins && !few && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
     route_and_sort(p, call, args, first, !few);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(), false,
@@ -113,7 +114,8 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
                           layer.n_experts,
                           layer.top_k,
                           call.setup.slice->n_local,
-                          scratch.sort};
+                          scratch.sort,
+                          false};
     const DispatchOutput output{args.out_offsets, args.out_counts, args.out_row_ids,
                                 args.row_capacity, args.block_rows};
     run_dispatch(call.setup.device, input, tokens, output, call.faults, stream);

@@ -6,12 +6,27 @@
 namespace moe::cuda {
 namespace {
 
-// Nothing follows the routed sum.
-bool sum_is_all(const Setup& setup) {
+// What a call adds to the weighted sum over its slots.
+struct Rest {
+    uint32_t parts;  // MOE_FINISH_ bits
+    bool identity;
+};
+
+// Can the kernels add it themselves? The shared expert as one more slot, the scale of the sum.
+bool adds_all(const Setup& setup, const Rest& rest) {
+    if (rest.identity) return false;
     const Layer& layer = *setup.layer;
-    if (setup.partial) return true;
-    return !layer.latent && !layer.shared_intermediate && !layer.n_identity_experts &&
-           !setup.down_bias_in_finish && layer.combine_scale == 1.0f;
+    const bool shared = layer.shared_intermediate && (rest.parts & MOE_FINISH_SHARED);
+    const bool biases = setup.down_bias_in_finish && (rest.parts & MOE_FINISH_DOWN_BIAS);
+    return (!shared || setup.shared_joins) && !biases && !(layer.latent && rest.parts);
+}
+
+void add_rest(const Setup& setup, const DeviceWeights& weights, const Rest& rest, OneToken& one) {
+    const Layer& layer = *setup.layer;
+    if (rest.parts & MOE_FINISH_COMBINE) one.scale = layer.combine_scale;
+    if (!layer.shared_intermediate || !(rest.parts & MOE_FINISH_SHARED)) return;
+    ++one.n_slots;
+    one.shared = {weights.vectors[MOE_ROLE_SHARED_EXPERT_GATE], layer.shared_scale};
 }
 
 OneToken make_call(const Call& call, const Scratch& scratch, const Activations& x,
@@ -26,7 +41,8 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
     one.up_bias = weights.vectors[MOE_ROLE_UP_BIAS];
     one.down_bias = call.setup.down_bias_in_finish ? nullptr : weights.vectors[MOE_ROLE_DOWN_BIAS];
     one.weight_on_input = layer.weight_on_input;
-    one.n_slots = layer.top_k;
+    one.n_slots = one.top_k = layer.top_k;
+    one.scale = 1.0f;
     one.n_ids = layer.n_experts;
     one.x = x.data;
     one.x_type = x.type;
@@ -55,8 +71,10 @@ bool takes_few_tokens(int32_t few, const Activations& x, int64_t n_tokens,
 void run_few_tokens(Pipeline& p, const Call& call, const Activations& x, const int32_t* expert_map,
                     Pipeline::Sum sum, const CombineOutput& out) {
     const Layer& layer = *call.setup.layer;
-    const bool direct = sum_is_all(call.setup);
+    const Rest rest{sum.parts, sum.identity};
+    const bool direct = adds_all(call.setup, rest);
     OneToken one = make_call(call, p.scratch(), x, p.tokens().n);
+    if (direct) add_rest(call.setup, call.weights, rest, one);
     one.ids = p.scratch().ids;
     one.ids_stride = layer.top_k;
     one.local_of = expert_map ? expert_map : call.setup.local_of;
@@ -80,11 +98,14 @@ bool forward_few_tokens(const Call& call, const moe_forward_args& args) {
                        !args.out_ids && !args.out_weights && !args.out_expert_counts &&
                        args.out_layout == MOE_OUT_REDUCED;
     const Activations x{args.x, setup.x_type, args.x_row_stride};
+    const Rest rest{setup.partial ? 0 : every_finish_part,
+                    !setup.partial && setup.layer->n_identity_experts > 0};
     if (!plain || !takes_few_tokens(few_tokens(setup), x, args.n_tokens, args.n_tokens_device) ||
-        args.n_tokens > setup.chunk_tokens || args.n_tokens < 1 || !sum_is_all(setup))
+        args.n_tokens > setup.chunk_tokens || args.n_tokens < 1 || !adds_all(setup, rest))
         return false;
     const Scratch scratch(setup, args.n_tokens, call.scratch);
     OneToken one = make_call(call, scratch, x, args.n_tokens);
+    add_rest(setup, call.weights, rest, one);
     one.ids = static_cast<const int32_t*>(args.ids);
     one.ids_stride = args.ids_row_stride;
     one.local_of = args.expert_map ? args.expert_map : call.setup.local_of;

@@ -23,6 +23,12 @@ Pipeline::Pipeline(const Call& call, const Scratch& scratch, const TokenCount& t
       dense_family_(call.setup.finish.usual),
       n_slots_(tokens.n * call.setup.layer->top_k) {}
 
+Rows Pipeline::rows() const {
+    Rows rows = b_.rows;
+    rows.n_experts = setup_.slice->n_local + (joins_ ? 1 : 0);
+    return rows;
+}
+
 LogitsInput Pipeline::logits_input(const Activations& rows) const {
     const Routing& routing = layer().routing;
     LogitsInput input{};
@@ -90,7 +96,7 @@ void Pipeline::take_and_sort(const GivenRouting& given, const RouteArguments& pu
 
 void Pipeline::sort(const int32_t* expert_map, SortAlong along) {
     const int32_t n_local = setup_.slice->n_local;
-    const bool has_dense_matrices = layer().shared_intermediate || layer().latent;
+    const bool has_dense_matrices = (layer().shared_intermediate && !joins_) || layer().latent;
     if (has_dense_matrices && !tokens_listed_ && is_small_sort(n_slots_, n_local)) {
         along.token_rows = &b_.token_rows;
         along.token_rule = tiles_of(dense_family_);
@@ -101,15 +107,16 @@ void Pipeline::sort(const int32_t* expert_map, SortAlong along) {
                           layer().n_experts,
                           layer().top_k,
                           n_local,
-                          b_.sort_scratch};
-    run_sort(launch_.device, input, tokens_, b_.rows, tiles_of(family_), along, faults_, stream());
+                          b_.sort_scratch,
+                          joins_};
+    run_sort(launch_.device, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
 }
 
 void Pipeline::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     const int32_t n_local = setup_.slice->n_local;
-    const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch};
-    run_sort(launch_.device, input, {n_slots, nullptr, 0}, b_.rows, tiles_of(family_), {}, faults_,
+    const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
+    run_sort(launch_.device, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
              stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
 }
@@ -170,7 +177,7 @@ Mlp Pipeline::expert_mlp(const ExpertInput& input) {
     mlp.intermediate_type = setup_.intermediate_type;
     mlp.in = expert_rows(input);
     mlp.row_weight = layer().weight_on_input ? b_.weights : nullptr;
-    mlp.rows = b_.rows;
+    mlp.rows = rows();
     mlp.blocks = b_.wide;
     mlp.h = b_.h;
     mlp.pre = b_.pre_activation;
@@ -222,7 +229,8 @@ void Pipeline::run_shared_of_few_tokens(const Activations& x) {
         matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP];
     one.down = matrices[MOE_ROLE_SHARED_DOWN];
     one.activation = layer().shared_activation;
-    one.n_slots = one.n_ids = one.n_ids_all = one.n_local = 1;
+    one.n_slots = one.top_k = one.n_ids = one.n_ids_all = one.n_local = 1;
+    one.scale = 1.0f;
     one.ids = setup_.constants.zero;
     one.weights = setup_.constants.one;
     one.faults = faults_;
@@ -237,8 +245,11 @@ void Pipeline::run_shared_of_few_tokens(const Activations& x) {
     run_one_token(launch_.device, one, stream());
 }
 
+// The shared expert apart from the others, and the product of its gate.
 void Pipeline::run_shared(const Activations& x) {
-    if (takes_few_tokens(setup_.finish.few, x, tokens_.n, tokens_.n_device)) {
+    if (joins_) {
+        // Done with the others.
+    } else if (takes_few_tokens(setup_.finish.few, x, tokens_.n, tokens_.n_device)) {
         run_shared_of_few_tokens(x);
     } else {
         list_tokens();
@@ -293,8 +304,10 @@ void Pipeline::add_shared(CombineInput& input, const Sum& sum) const {
     if (parts & MOE_FINISH_COMBINE) input.scale = layer().combine_scale;
     if (!layer().shared_intermediate || !(parts & MOE_FINISH_SHARED)) return;
     input.shared = b_.shared_y;
-    input.shared_type = MOE_TYPE_F32;
+    if (joins_) input.shared = b_.wide;
+    input.shared_type = joins_ ? y_type() : MOE_TYPE_F32;
     input.shared_stride = layer().hidden;
+    if (joins_) input.shared_first = b_.rows.begin + setup_.slice->n_local;
     input.shared_scale = layer().shared_scale;
     if (!layer().has_shared_expert_gate) return;
     if (combine_makes_gate())

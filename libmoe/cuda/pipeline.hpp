@@ -56,6 +56,9 @@ class Pipeline {
     void route(const RouteArguments& args);
     void take_routing(const GivenRouting& given, const RouteArguments& published);
 
+    // Before the sort, of a plan whose shared expert joins: it gets a row of every token here,
+    // which the experts' kernels work on and store_sum adds.
+    void join_shared() { joins_ = true; }
     // Rows of the slots whose expert (by expert_map, or the slice's) is local.
     void sort(const int32_t* expert_map);
     // take_routing and sort in one.
@@ -97,6 +100,7 @@ class Pipeline {
     const float* vector(moe_role role) const { return weights_.vectors[role]; }
     SelectOutput output_of(const RouteArguments& args) const;
     void sort(const int32_t* expert_map, SortAlong along);
+    Rows rows() const;
     LogitsInput logits_input(const Activations& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const Activations& x) const;
@@ -123,6 +127,7 @@ class Pipeline {
     Family dense_family_;  // of the dense matrices
     int32_t n_slots_;
     bool tokens_listed_ = false;
+    bool joins_ = false;  // the shared expert is one of the experts
 };
 
 }  // namespace moe::cuda

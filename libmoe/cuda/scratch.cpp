@@ -109,13 +109,16 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t finish_operand = operand_bytes(setup.finish);
     Arena arena(block);
     chunk_tokens = n;
-    row_capacity = most_rows(n_slots, slice.n_local);
+    // The shared expert as one more, where forward treats it so.
+    const int64_t n_filled = n_slots + (setup.shared_joins ? n : 0);
+    const int32_t n_experts = slice.n_local + (setup.shared_joins ? 1 : 0);
+    row_capacity = most_rows(n_filled, n_experts);
     logits_scratch = arena.take<std::byte>(router_bytes(setup, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);
     sort_scratch =
-        arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, slice.n_local)));
-    rows = take_rows(arena, setup.experts, n_slots, row_capacity, slice.n_local);
+        arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, n_experts)));
+    rows = take_rows(arena, setup.experts, n_filled, row_capacity, n_experts);
     keys = arena.take<unsigned long long>(n_slots);
     source = arena.take<int32_t>(n_slots);
     in_row = arena.take<int32_t>(row_capacity);

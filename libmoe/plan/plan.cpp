@@ -193,10 +193,10 @@ int32_t most_few_tokens(const cuda::Setup& setup, const DevicePlacement& placeme
     const bool is_shared = down == MOE_ROLE_SHARED_DOWN;
     const Layer& layer = *setup.layer;
     const bool gated = is_shared ? layer.shared_activation.gated : layer.activation.gated;
-    return cuda::most_few_tokens(
-        setup.device, {matrix_of(gated ? gate : up), matrix_of(down),
-                       is_shared ? 1 : layer.top_k + (placement.shared_follows ? 1 : 0),
-                       is_shared ? 1 : layer.n_experts});
+    return cuda::most_few_tokens(setup.device,
+                                 {matrix_of(gated ? gate : up), matrix_of(down),
+                                  is_shared ? 1 : layer.top_k + (placement.shared_follows ? 1 : 0),
+                                  is_shared ? 1 : layer.n_experts});
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
@@ -204,9 +204,9 @@ int32_t most_few_tokens(const cuda::Setup& setup, const DevicePlacement& placeme
 bool shared_can_join(const moe_plan& plan, const DevicePlacement& placement) {
     const Layer& layer = plan.layout.layer;
     const bool has_biases = layer.has_gate_bias || layer.has_up_bias || layer.has_down_bias;
-    return placement.shared_follows && layer.activation == layer.shared_activation &&
-           !has_biases && !layer.latent && !layer.weight_on_input && !plan.partial &&
-           !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
+    return placement.shared_follows && layer.activation == layer.shared_activation && !has_biases &&
+           !layer.latent && !layer.weight_on_input && !plan.partial && !plan.unfused &&
+           layer.top_k < 64 && layer.n_experts < 4096;
 }
 
 void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {

@@ -132,8 +132,7 @@ TEST(DevicePlacement, ASharedExpertOfTheSameShapeAndTypesFollowsTheOthers) {
                 moe_layer_desc desc = rich_layer(256, 256);
                 desc.shared_intermediate = shared_intermediate;
                 const LayerTensors layer(
-                    desc,
-                    {.everywhere = format, .formats = {{MOE_ROLE_SHARED_DOWN, shared_down}}});
+                    desc, {.everywhere = format, .formats = {{MOE_ROLE_SHARED_DOWN, shared_down}}});
                 const Plan plan = make_plan(layer);
                 ASSERT_TRUE(plan);
                 const WeightsLayout layout = packed_layout(*plan);
@@ -145,9 +144,9 @@ TEST(DevicePlacement, ASharedExpertOfTheSameShapeAndTypesFollowsTheOthers) {
                 const DeviceWeights weights = placement.resolve(layout, base);
                 for (const auto& [shared, role] : {std::pair{MOE_ROLE_SHARED_GATE, MOE_ROLE_GATE},
                                                    {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}})
-                    EXPECT_EQ(is_one_expert_more(weights, shared, role,
-                                                 placement.matrices[role].count),
-                              same);
+                    EXPECT_EQ(
+                        is_one_expert_more(weights, shared, role, placement.matrices[role].count),
+                        same);
             }
 }
 

@@ -148,8 +148,10 @@ __global__ void __launch_bounds__(n_threads)
     const bool has_columns = column < in.width;
     const AskedSlot asked = ask_slot(in, t, j);
     float shared[n] = {};
-    if (in.shared && has_columns)
-        load_values(in.shared, in.shared_type, t * in.shared_stride + column, shared);
+    if (in.shared && has_columns) {
+        const int64_t row = t + (in.shared_first ? *in.shared_first : 0);
+        load_values(in.shared, in.shared_type, row * in.shared_stride + column, shared);
+    }
     const float gate_sum = in.shared_gate ? in.shared_gate[t] : 0.0f;
     if (in.gate.row) dot_shares<n_threads / 32, n == 8>(in.gate, t, gate_shares);
     if (j < in.top_k)

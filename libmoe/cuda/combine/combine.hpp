@@ -47,8 +47,9 @@ struct CombineInput {
     const void* shared;  // or null
     moe_type shared_type;
     int64_t shared_stride;
-    const float* shared_gate;  // [T] the gate's dot product before the sigmoid, or null
-    DotInput gate;             // that product still to be made; row null: not so
+    const int32_t* shared_first;  // row of token 0, on the device; null: 0
+    const float* shared_gate;     // [T] the gate's dot product before the sigmoid, or null
+    DotInput gate;                // that product still to be made; row null: not so
     float shared_scale;
     float scale;  // of the combine rule
     int32_t width;

@@ -23,6 +23,8 @@ struct SortInput {
     int32_t top_k;
     int32_t n_local;
     std::byte* scratch;
+    bool
+        has_shared;  // local expert n_local has a row for every token, in order, of no slot's place
 };
 
 // One kernel of one block (sort_few.cu), which can do other small work by the way.

@@ -1,7 +1,7 @@
 // A stable counting sort of slots by local expert, without atomics whose order would show: the same
 // ids give the same rows.
 //
-// Shapes: ids [T, k] dense, n_slots = T k below 2^31, n_local up to 4096. Slots of tokens beyond
+// Shapes: ids [T, k] dense, n_slots = T k below 2^31, up to 4096 experts. Slots of tokens beyond
 // the true number, and those without a local expert, have no row. Experts begin on a multiple of
 // `align`.
 //
@@ -18,7 +18,8 @@
 //   2. scan_runs: a warp per expert turns its counts into those of the runs before, and sums them
 //   3. place_experts: one block, step 2 above
 //   4. place_runs: a block per run, steps 3 and 4 above with cursors that start at the run's counts
-// Shared memory, int32: counts [n_local], then first tiles or cursors [n_local].
+// The shared expert, where it takes part, is one more expert with a row for every token.
+// Shared memory, int32: counts [experts], then first tiles or cursors [experts].
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -244,24 +245,42 @@ __device__ void fill_padding(const SortTarget& target, int32_t n_local, const in
     }
 }
 
+// ---- shared expert
+
+// A barrier must follow, and have come after counts were cleared.
+__device__ void count_shared(const SortInput& input, const TokenCount& tokens, int32_t* counts) {
+    if (input.has_shared && threadIdx.x == 0) counts[input.n_local] = true_tokens(tokens);
+}
+
+__device__ void place_shared(const SortInput& input, const TokenCount& tokens,
+                             const SortTarget& target, int32_t first, int32_t step) {
+    if (!input.has_shared) return;
+    const int64_t begin = first_row(target, input.n_local);
+    for (int32_t t = first; t < true_tokens(tokens); t += step)
+        store_shared_row(input, target.slot, target.capacity, begin, t);
+}
+
 // ---- kernels
 
 __global__ void __launch_bounds__(most_threads)
     sort_small(SortInput input, TokenCount tokens, SortTarget target, FaultWords* faults) {
     extern __shared__ int32_t shared[];
     int32_t* counts = shared;
-    int32_t* cursor = shared + input.n_local;
-    fill(counts, input.n_local, 0);
+    int32_t* cursor = shared + experts_of(input);
+    fill(counts, experts_of(input), 0);
     begin_after_previous_kernel();
     const Slice32 slots{0, true_slots(input, tokens)};
     __syncthreads();
+    count_shared(input, tokens, counts);
     count_slots(input, slots, counts, faults);
-    lay_out_experts(target, input.n_local, counts, cursor);
+    lay_out_experts(target, experts_of(input), counts, cursor);
     __syncthreads();
-    fill(cursor, input.n_local, 0);
+    fill(cursor, experts_of(input), 0);
     __syncthreads();
     place_slots(input, slots, target, cursor);
-    fill_padding(target, input.n_local, counts, warp_index(), blockDim.x / 32);
+    fill_padding(target, experts_of(input), counts, warp_index(), blockDim.x / 32);
+    place_shared(input, tokens, target, static_cast<int32_t>(threadIdx.x),
+                 static_cast<int32_t>(blockDim.x));
     clear_places(target, slots.end, int64_t{tokens.n} * input.top_k);
 }
 
@@ -282,11 +301,12 @@ __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
 __global__ void __launch_bounds__(most_threads)
     count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
-    fill(counts, input.n_local, 0);
+    fill(counts, experts_of(input), 0);
     begin_after_previous_kernel();
     __syncthreads();
+    if (blockIdx.x == 0) count_shared(input, tokens, counts);
     count_slots(input, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
-    for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < experts_of(input);
          e += static_cast<int32_t>(blockDim.x))
         runs.counts[int64_t{e} * runs.n + blockIdx.x] = counts[e];
 }
@@ -322,16 +342,21 @@ __global__ void __launch_bounds__(most_threads)
     place_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
     extern __shared__ int32_t cursor[];
     begin_after_previous_kernel();
-    for (auto e = static_cast<int32_t>(threadIdx.x); e < input.n_local;
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < experts_of(input);
          e += static_cast<int32_t>(blockDim.x))
         cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];
     __syncthreads();
     const int32_t n_slots = true_slots(input, tokens);
     place_slots(input, slots_of_run(runs, n_slots), target, cursor);
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
-    fill_padding(target, input.n_local, runs.totals,
+    fill_padding(target, experts_of(input), runs.totals,
                  static_cast<int32_t>(blockIdx.x) * warps + warp_index(),
                  static_cast<int32_t>(gridDim.x) * warps);
+    const auto block_threads = static_cast<int32_t>(blockDim.x);
+    place_shared(
+        input, tokens, target,
+        static_cast<int32_t>(blockIdx.x) * block_threads + static_cast<int32_t>(threadIdx.x),
+        static_cast<int32_t>(gridDim.x) * block_threads);
     const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
     clear_places(target, all.first > n_slots ? all.first : n_slots, all.end);
 }
@@ -350,13 +375,13 @@ Runs cut_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
 
 void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
                FaultWords* faults, cudaStream_t stream) {
-    const int32_t n_local = input.n_local;
-    const Runs runs = cut_runs(int64_t{tokens.n} * input.top_k, n_local, input.scratch);
-    const size_t bytes = static_cast<size_t>(n_local) * 4;
+    const int32_t n_experts = experts_of(input);
+    const Runs runs = cut_runs(int64_t{tokens.n} * input.top_k, n_experts, input.scratch);
+    const size_t bytes = static_cast<size_t>(n_experts) * 4;
     launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            faults);
-    launch("scan_runs", scan_runs, (n_local + 3) / 4, 128, 0, stream, runs, n_local);
-    launch("place_experts", place_experts, 1, most_threads, 2 * bytes, stream, runs, n_local,
+    launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
+    launch("place_experts", place_experts, 1, most_threads, 2 * bytes, stream, runs, n_experts,
            target);
     launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            target);
@@ -366,7 +391,7 @@ void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& ta
           FaultWords* faults, cudaStream_t stream) {
     const int64_t n_slots = int64_t{tokens.n} * input.top_k;
     if (n_slots > small_slots) return sort_runs(input, tokens, target, faults, stream);
-    launch("sort_small", sort_small, 1, most_threads, static_cast<size_t>(input.n_local) * 8,
+    launch("sort_small", sort_small, 1, most_threads, static_cast<size_t>(experts_of(input)) * 8,
            stream, input, tokens, target, faults);
 }
 

@@ -11,7 +11,8 @@
 //      rows and tiles of all experts before by one scan, both in one word
 //   4. begin, count, tiles and padding of the expert
 //   5. thread = slot: row = begin + slots of the warps before + rank
-// Shared memory, 16 bits each: counts [warps of slots][n_local], begins [n_local].
+// The shared expert, the last, has as many rows as there are tokens.
+// Shared memory, 16 bits each: counts [warps of slots][n_local], begins [experts].
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -132,8 +133,10 @@ __global__ void __launch_bounds__(most_threads)
     if (own.expert >= 0 && own.rank == 0) of_warp[own.expert] = static_cast<uint16_t>(own.n_same);
     __syncthreads();
 
-    const bool is_expert = i < input.n_local;
-    const int32_t count = is_expert ? scan_warps(counts + i, n_warps, input.n_local) : 0;
+    const bool is_expert = i < experts_of(input);
+    const int32_t count = i < input.n_local ? scan_warps(counts + i, n_warps, input.n_local)
+                          : is_expert       ? n_tokens
+                                            : 0;
     const auto n_rows = static_cast<uint32_t>(round_up_to(count, row_alignment));
     const auto n_tiles = static_cast<uint32_t>(tiles_of_expert(rule, count));
     uint32_t total;
@@ -149,6 +152,8 @@ __global__ void __launch_bounds__(most_threads)
         if (fits) rows.slot[row] = i;
         if (rows.place) rows.place[i] = fits ? row : -1;
     }
+    if (input.has_shared && i < n_tokens)
+        store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], i);
     if (is_expert) store_expert(rows, rule, i, begin, count, static_cast<int32_t>(before >> 16));
     if (i == 0) *rows.n_tiles = min(static_cast<int32_t>(total >> 16), rows.max_tiles);
     if (along.lists_tokens) list_token(i, n_tokens, tokens, along.token_rows, along.token_rule);
@@ -161,7 +166,7 @@ void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& 
                   const TileRule& rule, const SortAlong& along, FaultWords* faults,
                   cudaStream_t stream) {
     const int64_t n_slots = int64_t{tokens.n} * input.top_k;
-    const int64_t n_counts = int64_t{warps_of(n_slots) + 1} * input.n_local;
+    const int64_t n_counts = int64_t{warps_of(n_slots)} * input.n_local + experts_of(input);
     Along done{};
     done.takes_routing = along.given != nullptr;
     if (along.given) done.given = *along.given;
@@ -169,7 +174,7 @@ void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& 
     done.lists_tokens = along.token_rows != nullptr;
     if (along.token_rows) done.token_rows = *along.token_rows;
     done.token_rule = along.token_rule;
-    launch("sort_few", sort_few, 1, 32 * warps_of(std::max<int64_t>(n_slots, input.n_local)),
+    launch("sort_few", sort_few, 1, 32 * warps_of(std::max<int64_t>(n_slots, experts_of(input))),
            static_cast<size_t>(n_counts) * sizeof(uint16_t), stream, input, tokens, rows, rule,
            done, faults);
 }

@@ -11,6 +11,11 @@ __device__ inline int32_t true_slots(const SortInput& input, const TokenCount& t
     return true_tokens(tokens) * input.top_k;
 }
 
+// Experts that have rows.
+__host__ __device__ inline int32_t experts_of(const SortInput& input) {
+    return input.n_local + (input.has_shared ? 1 : 0);
+}
+
 // Of a global id; -1: no row.
 __device__ inline int32_t local_expert(const SortInput& input, int32_t id, bool& is_bad) {
     is_bad = false;
@@ -34,6 +39,12 @@ __device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens
     if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
         rows.slot[i] = i < n ? i : -1;
     if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;
+}
+
+// The shared expert's row of token t counts as one of its first slot.
+__device__ inline void store_shared_row(const SortInput& input, int32_t* slot, int64_t capacity,
+                                        int64_t begin, int32_t t) {
+    if (begin + t < capacity) slot[begin + t] = t * input.top_k;
 }
 
 // sort_few.cu: run_sort where is_small_sort.

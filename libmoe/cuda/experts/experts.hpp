@@ -77,9 +77,9 @@ struct OneToken {
     Activation activation;
     const float* gate_bias;  // [n_local][intermediate], null: none; of a layer without gate unused
     const float* up_bias;
-    const float* down_bias;   // [n_local][width]
-    bool weight_on_input;     // weights multiply the products of gate and up instead of the sum
-    int32_t n_slots;          // k, and one for the shared expert
+    const float* down_bias;  // [n_local][width]
+    bool weight_on_input;    // weights multiply the products of gate and up instead of the sum
+    int32_t n_slots;         // k, and one for the shared expert
     int32_t top_k;
     SharedSlot shared;        // of the last slot, where n_slots is k + 1
     float scale;              // of the whole sum

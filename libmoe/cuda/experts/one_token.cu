@@ -20,8 +20,8 @@ namespace moe::cuda {
 namespace {
 
 OneTokenSlots slots_of(const OneToken& call) {
-    return {call.ids,     call.local_of, call.weights,   call.ids_stride, call.weights_stride,
-            call.n_slots, call.top_k,    call.n_ids,     call.n_ids_all,  call.n_local,
+    return {call.ids,     call.local_of, call.weights, call.ids_stride, call.weights_stride,
+            call.n_slots, call.top_k,    call.n_ids,   call.n_ids_all,  call.n_local,
             call.faults};
 }
 

@@ -24,6 +24,7 @@ struct OneTokenShared {
     int32_t partial = 0;    // down: sums of the other block of the cluster, float32
     int32_t codebooks = 0;  // per slot that the block meets, codebook_bytes
     int32_t maxima = 0;     // [32] float32
+    int32_t gate = 0;       // down: [warps] float32, parts of the shared expert's gate
     int32_t terms = 0;      // gate and up: [threads][3] float32
     int32_t barriers = 0;   // per warp and stage
     int32_t ring = 0;

@@ -147,6 +147,7 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     cut.shared.partial = plan.take(cut.cluster > 1 ? 64 * n_tiles : 0);
     cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
     cut.shared.maxima = plan.take(128);
+    cut.shared.gate = plan.take(call.shared.gate ? 4 * cut.n_warps : 0);
     place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
                n_tiles * divide_up(n_units, cut.n_warps), share);
     return cut;

@@ -5,13 +5,15 @@
 // a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
 // tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
 // 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
-// 2. let the next kernel start; weights of the slots and biases; the first blocks decoded; wait for
+// 2. let the next kernel start; weights of the slots, the shared expert's from x and its gate, and
+// biases; the first blocks decoded; wait for
 // the kernel before
 // 3. h of pass_units units to shared memory as operands; block barrier
 // 4. every warp, tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier
 // 6. a thread per output adds the warps' sums; the first block of a cluster adds those of the other
-// The list of slots may be read before the wait because the kernel before waited for its writer.
+// x and the list of slots may be read before the wait because the kernel before waited for its
+// writer.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,6 +23,7 @@
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
 #include "libmoe/cuda/experts/one_token_parts.cuh"
+#include "libmoe/layer/activation.hpp"
 
 namespace moe::cuda {
 
@@ -73,9 +76,58 @@ struct UnitWalk {
     }
 };
 
+// Of a routed slot.
 __device__ __forceinline__ float slot_weight(const OneTokenDown& call, int32_t entry) {
-    return call.weight_on_input ? 1.0f
-                                : load_global(weights_of_token(call.slots) + slot_index(entry));
+    const float* weights = weights_of_token(call.slots);
+    return call.scale * (call.weight_on_input ? 1.0f : load_global(weights + slot_index(entry)));
+}
+
+// Four 16-bit values as float32.
+__device__ __forceinline__ uint4 widened(uint32_t low, uint32_t high, moe_type type) {
+    const float2 a = two_values(low, type), b = two_values(high, type);
+    return {__float_as_uint(a.x), __float_as_uint(a.y), __float_as_uint(b.x), __float_as_uint(b.y)};
+}
+
+// Adds the product of four float32 values with four.
+__device__ __forceinline__ float add_product(const uint4& a, const uint4& b, float sum) {
+    sum = fmaf(__uint_as_float(a.x), __uint_as_float(b.x), sum);
+    sum = fmaf(__uint_as_float(a.y), __uint_as_float(b.y), sum);
+    sum = fmaf(__uint_as_float(a.z), __uint_as_float(b.z), sum);
+    return fmaf(__uint_as_float(a.w), __uint_as_float(b.w), sum);
+}
+
+// This warp's part of the product of x with the shared expert's gate.
+__device__ __forceinline__ float gate_part(const OneTokenDown& call) {
+    const int32_t each = elements_of_16(call.x_type);
+    const void* x = row_of_token(call.x, call.x_type, call.x_stride);
+    float sum = 0.0f;
+#pragma unroll 2
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.hidden / each;
+         i += static_cast<int32_t>(blockDim.x)) {
+        const uint4 bits = load_global_16(piece_at(x, i));
+        const uint4 first = load_global_16(call.shared.gate + each * i);
+        if (call.x_type == MOE_TYPE_F32) {
+            sum = add_product(bits, first, sum);
+            continue;
+        }
+        const uint4 second = load_global_16(call.shared.gate + each * i + 4);
+        sum = add_product(widened(bits.x, bits.y, call.x_type), first, sum);
+        sum = add_product(widened(bits.z, bits.w, call.x_type), second, sum);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+    return sum;
+}
+
+// What the product of a slot is multiplied by; gate_parts: those of the warps, in shared memory.
+__device__ __forceinline__ float slot_factor(const OneTokenDown& call, int32_t entry,
+                                             const float* gate_parts) {
+    if (!is_shared_slot(call.slots, slot_index(entry))) return slot_weight(call, entry);
+    const float weight = call.scale * call.shared.scale;
+    if (!call.shared.gate) return weight;
+    float sum = 0.0f;
+    for (int32_t warp = 0; warp < call.cut.n_warps; ++warp) sum += gate_parts[warp];
+    return weight * logistic(sum);
 }
 
 // The biases of one output, weighted.
@@ -219,10 +271,16 @@ __global__ void __maxnreg__(one_token_down_registers)
     }
     let_next_kernel_start();
 
+    float* const gate_parts = reinterpret_cast<float*>(shared + cut.shared.gate);
+    if (call.shared.gate) {
+        const float part = gate_part(call);
+        if (lane == 0) gate_parts[warp] = part;
+        __syncthreads();
+    }
     float* factors = reinterpret_cast<float*>(shared + cut.shared.factors);
     for (int32_t i = thread; i < 2 * n_slots; i += n_threads) {
         const int32_t entry = table[i >> 1];
-        factors[i] = slot_weight(call, entry) * Raw::leftover *
+        factors[i] = slot_factor(call, entry, gate_parts) * Raw::leftover *
                      global_scale(call.matrix, slot_expert(entry), i & 1);
     }
     const int32_t n_outputs = 16 * (end_tile - first_tile);

@@ -97,11 +97,6 @@ struct SlabChunks {
     }
 };
 
-__device__ __forceinline__ const void* x_of_token(const OneTokenGateUp& call) {
-    const int32_t element = call.x_type == MOE_TYPE_F32 ? 4 : 2;
-    return static_cast<const std::byte*>(call.x) + token_index() * call.x_stride * element;
-}
-
 // Where in h, counted in slots, the slot of this token lies.
 __device__ __forceinline__ int32_t h_slot(const OneTokenGateUp& call, int32_t slot) {
     return static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
@@ -180,7 +175,8 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
 
     wait_for_previous_kernel();
     const SlotIds ids = load_ids(call.slots, lane);
-    const VectorLoad<4> x(x_of_token(call), call.x_type, call.matrix.k);
+    const VectorLoad<4> x(row_of_token(call.x, call.x_type, call.x_stride), call.x_type,
+                          call.matrix.k);
     const int32_t n_slabs = list_slots(call.slots, ids, lane, table) * call.matrix.n_tiles;
     const auto [first, last] = SlabRange(n_slabs, cut);
     const int32_t first_slot = divide(first, cut.tile_reciprocal);

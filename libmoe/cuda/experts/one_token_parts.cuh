@@ -71,9 +71,8 @@ __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const 
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         if (32 * i >= slots.n_slots) break;
-        const int32_t expert = is_shared_slot(slots, lane + 32 * i)
-                                   ? slots.n_local
-                                   : local_expert(slots, ids.id[i]);
+        const int32_t expert =
+            is_shared_slot(slots, lane + 32 * i) ? slots.n_local : local_expert(slots, ids.id[i]);
         const uint32_t present = __ballot_sync(~0u, expert >= 0);
         const uint32_t below = present & ((1u << lane) - 1);
         if (expert >= 0) table[n + __popc(below)] = expert << 6 | (lane + 32 * i);
@@ -84,6 +83,13 @@ __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const 
 }
 
 // ---- vector
+
+// The row of this block's token.
+__device__ __forceinline__ const void* row_of_token(const void* rows, moe_type type,
+                                                    int64_t stride) {
+    const int64_t element = type == MOE_TYPE_F32 ? 4 : 2;
+    return static_cast<const std::byte*>(rows) + token_index() * stride * element;
+}
 
 // Elements of a vector in 16 bytes.
 __device__ __forceinline__ int32_t elements_of_16(moe_type type) {
