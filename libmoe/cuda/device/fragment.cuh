@@ -8,13 +8,22 @@
 //                               g + 8 of the tile; other types ignore it
 //   has_codebook                does decode read the table?
 //   leftover                    a power of two that decoded values lack; multiplies the sums
+//   scales_after                true: the scales may also come after the product, see below
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
+// Where one scale meets few products it costs less than at every weight:
+//   Values                      the unscaled values of a codebook: from table (as above), the shared
+//                               address of pair_table_bytes more of it, and the lane
+//   spread(words, values, j, a) the four registers of step j without scales
+//   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
+//                               and of the sum of tokens if has_offset
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/e2m1.hpp"
+#include "libmoe/cuda/device/q4_k_head.cuh"
 #include "libmoe/cuda/device/shared_memory.cuh"
 #include "libmoe/weights/packed.hpp"
 
@@ -32,10 +41,17 @@ __device__ __forceinline__ uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) 
     return product;
 }
 
+// What a product and a sum of tokens count, in rows g and g + 8.
+struct RowFactors {
+    float of_product[2];
+    float of_tokens[2];
+};
+
 struct FragmentBf16 {
     static constexpr PackedType type = PackedType::bf16;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     struct Words {
         uint4 step[4];
     };
@@ -60,6 +76,7 @@ struct FragmentF16 {
     static constexpr PackedType type = PackedType::f16;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     using Words = FragmentBf16::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return FragmentBf16::load(codes, scales, lane);
@@ -98,6 +115,7 @@ struct FragmentNvfp4 {
     // Decoded values lack 2^(126 - 106).
     static constexpr float leftover = 1048576.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     struct Words {
         uint4 codes;
         uint32_t scales;
@@ -117,6 +135,7 @@ struct FragmentMxfp4 {
     // A scale byte, 127 at most, becomes 2^byte; decoded values are twice too large.
     static constexpr float leftover = 0.5f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     using Words = FragmentNvfp4::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return {load_shared_16(codes + 16 * lane), load_shared_2(scales + (lane & ~1u))};
@@ -158,6 +177,7 @@ struct FragmentE4m3 {
     static constexpr PackedType type = PackedType::e4m3;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     using Words = EightBitWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
@@ -184,6 +204,7 @@ struct FragmentQ8 {
     static constexpr PackedType type = PackedType::q8_0;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = false;
     using Words = EightBitWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
@@ -192,14 +213,26 @@ struct FragmentQ8 {
         words.scale = __half22float2(reinterpret_cast<const __half2&>(pair));
         return words;
     }
+    // Code + 128 in byte 1 of the float32 of 2^15, which both go again with the scale, exactly: that
+    // is quicker than conversions of integers.
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
-        decode_eight_bit(
-            words,
-            [](uint32_t bits) {
-                return float2{static_cast<float>(static_cast<int8_t>(bits)),
-                              static_cast<float>(static_cast<int8_t>(bits >> 8))};
-            },
-            a);
+        const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
+                               words.codes[0].w, words.codes[1].x, words.codes[1].y,
+                               words.codes[1].z, words.codes[1].w};
+        constexpr float base = 32768.0f;
+        const float scale[2] = {words.scale.x, words.scale.y};
+        const float offset[2] = {-(base + 128) * scale[0], -(base + 128) * scale[1]};
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const uint32_t bytes = w[i / 2] ^ 0x80808080u;
+            float value[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+                value[e] = __uint_as_float(permute_bytes(bytes, __float_as_uint(base),
+                                                         0x7504 + 0x10 * (2 * (i & 1) + e)));
+            a[i] = bf16_pair(fmaf(value[0], scale[i & 1], offset[i & 1]),
+                             fmaf(value[1], scale[i & 1], offset[i & 1]));
+        }
     }
 };
 
@@ -210,60 +243,66 @@ __device__ __forceinline__ float e4m4(uint32_t byte) {
     return __uint_as_float(byte << 19) * difference;
 }
 
-// At most eight values of a codebook times a scale, rounded to bfloat16, as two tables of bytes for
-// byte permutations: `low` and `high` bytes of values 0 to 3 and 4 to 7.
+// The values of a codebook times a scale, rounded to bfloat16.
 template <int bits>
-struct ScaledCodebook {
-    uint32_t low[2], high[2];
-
-    __device__ __forceinline__ ScaledCodebook(uint32_t table, float scale) {
+__device__ __forceinline__ CodebookValues<bits> scaled_values(uint32_t table, float scale) {
+    uint32_t pairs[CodebookValues<bits>::n_pairs];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const uint4 v = load_shared_16(table + (bits == 2 ? 0 : 16 * i));
-            const uint32_t p =
-                bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
-            const uint32_t q =
-                bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
-            low[i] = __byte_perm(p, q, 0x6420);
-            high[i] = __byte_perm(p, q, 0x7531);
-            if (bits == 2) break;
-        }
-        if (bits == 2) low[1] = high[1] = 0;
+    for (int i = 0; i < CodebookValues<bits>::n_pairs; i += 2) {
+        const uint4 v = load_shared_16(table + 8 * i);
+        pairs[i] = bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
+        pairs[i + 1] = bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
     }
+    CodebookValues<bits> values;
+    values.set(pairs);
+    return values;
+}
+
+// Values of both row halves, without scales.
+template <int bits>
+struct UnscaledValues {
+    CodebookValues<bits> of[2];
+
+    __device__ __forceinline__ UnscaledValues(uint32_t table, uint32_t, uint32_t)
+        : of{scaled_values<bits>(table, 1.0f), scaled_values<bits>(table + 128, 1.0f)} {}
 };
 
-// The eight codes of a step, each in its nibble a + 4 e.
-template <int bits>
-__device__ __forceinline__ uint32_t codes_of_step(const uint32_t (&w)[bits], int j) {
-    if constexpr (bits == 2) return w[j / 2] >> 2 * (j & 1) & 0x33333333u;
-    if constexpr (bits == 3) {
-        if (j < 3) return w[j < 3 ? j : 0] & 0x77777777u;
-        return (w[0] >> 3 & 0x11111111u) | (w[1] >> 2 & 0x22222222u) | (w[2] >> 1 & 0x44444444u);
+// Sixteen values are too many for registers: a byte of two codes, of rows g and g + 8, is the index
+// of both values as a pair. Every lane has a table of its own in its own bank, entries 128 bytes
+// apart, so that no two lanes are in each other's way.
+constexpr uint32_t pair_table_bytes_of_4_bits = 256 * 128;
+
+template <>
+struct UnscaledValues<4> {
+    uint32_t pairs;
+
+    __device__ __forceinline__ UnscaledValues(uint32_t, uint32_t pair_table, uint32_t lane)
+        : pairs(pair_table + 4 * lane) {}
+
+    // Entry `index` of every lane, by 256 threads together.
+    static __device__ __forceinline__ void store(uint32_t table, uint32_t pair_table,
+                                                 uint32_t index) {
+        const uint32_t pair =
+            bf16_pair(__uint_as_float(load_shared_4(table + 4 * (index & 15))),
+                      __uint_as_float(load_shared_4(table + 128 + 4 * (index >> 4))));
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i)
+            store_shared(pair_table + 128 * index + 16 * (i ^ (index & 7)),
+                         uint4{pair, pair, pair, pair});
     }
-    return 0;
-}
-
-// Four values of one row: codes in the nibbles of `selector` choose low and high bytes, which
-// alternate in the pairs.
-template <uint32_t first, uint32_t second, int bits>
-__device__ __forceinline__ void look_up_row(const ScaledCodebook<bits>& values, uint32_t selector,
-                                            uint32_t& a, uint32_t& b) {
-    const uint32_t low = __byte_perm(values.low[0], values.low[1], selector);
-    const uint32_t high = __byte_perm(values.high[0], values.high[1], selector);
-    a = __byte_perm(low, high, first);
-    b = __byte_perm(low, high, second);
-}
-
-// Selectors bring the nibbles of a row together, two and two: registers 0 and 2 are those of row g,
-// 1 and 3, with the halves exchanged, those of row g + 8.
-template <int bits>
-__device__ __forceinline__ void look_up(const ScaledCodebook<bits> (&values)[2], uint32_t codes,
-                                        uint32_t* a) {
-    const uint32_t even = (codes & 0x0F0Fu) | (codes >> 12 & 0xF0F0u);
-    const uint32_t odd = (codes & 0xF0F0u) | (codes >> 20 & 0x0F0Fu);
-    look_up_row<0x5140, 0x7362>(values[0], even, a[0], a[2]);
-    look_up_row<0x4051, 0x6273>(values[1], odd, a[1], a[3]);
-}
+    __device__ __forceinline__ uint32_t entry(uint32_t word, int byte) const {
+        return load_shared_4(pairs + permute_bytes(word, 0, 0x4440 + byte) * 128);
+    }
+    __device__ __forceinline__ void look_up(uint32_t word, uint32_t* a) const {
+        const uint32_t even[2] = {entry(word, 0), entry(word, 1)};
+        const uint32_t odd[2] = {entry(word, 2), entry(word, 3)};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            a[2 * i] = permute_bytes(even[i], odd[i], 0x5410);
+            a[2 * i + 1] = permute_bytes(even[i], odd[i], 0x7632);
+        }
+    }
+};
 
 // Codes of `bits` bits that index the codebooks: at their place of the nibble of register and half,
 // see packed.hpp.
@@ -272,6 +311,10 @@ struct FragmentKbit {
     static constexpr PackedType type = packed;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = true;
+    static constexpr bool scales_after = bits <= 4;
+    static constexpr bool has_offset = false;
+    static constexpr uint32_t pair_table_bytes = bits == 4 ? pair_table_bytes_of_4_bits : 0;
+    using Values = UnscaledValues<bits>;
     struct Words {
         uint32_t codes[bits];
         float scale[2];
@@ -309,14 +352,24 @@ struct FragmentKbit {
     static __device__ __forceinline__ void decode(const Words& words, uint32_t table,
                                                   uint32_t (&a)[16]) {
         if constexpr (bits <= 3) {
-            const ScaledCodebook<bits> values[2] = {{table, words.scale[0]},
-                                                    {table + 128, words.scale[1]}};
+            const CodebookValues<bits> values[2] = {
+                scaled_values<bits>(table, words.scale[0]),
+                scaled_values<bits>(table + 128, words.scale[1])};
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                look_up(values, codes_of_step<bits>(words.codes, j), a + 4 * j);
+            for (int j = 0; j < 4; ++j) look_up_step(values, words.codes, j, a + 4 * j);
         } else {
             decode_by_loads(words, table, a);
         }
+    }
+    static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,
+                                                  uint32_t* a) {
+        if constexpr (bits <= 3)
+            look_up_step(values.of, words.codes, j, a);
+        else
+            values.look_up(words.codes[j], a);
+    }
+    static __device__ __forceinline__ RowFactors factors(const Words& words) {
+        return {{words.scale[0], words.scale[1]}, {}};
     }
 
   private:
@@ -348,6 +401,8 @@ struct FragmentQ4k {
     static constexpr PackedType type = PackedType::q4_k;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    static constexpr bool scales_after = true;
+    static constexpr bool has_offset = true;
     struct Words {
         uint4 codes;
         uint4 head[2];   // of rows g and g + 8
@@ -361,31 +416,43 @@ struct FragmentQ4k {
                  load_shared_16(heads + 16 * (lane >> 2) + 128)},
                 group + (lane >> 1 & 1)};
     }
-    // Scale of the group, and what 128 + code times it has too much: the minimum and 128 scales.
-    // Scale and minimum have six bits each, those of groups 4 to 7 in two pieces.
-    static __device__ __forceinline__ float2 scales(const uint4& head, uint32_t group) {
-        const uint32_t shift = group % 4 * 8;
-        const uint32_t low_scale = head.y >> shift, low_min = head.z >> shift;
-        const uint32_t rest = head.w >> shift;
-        const bool first = group < 4;
-        const uint32_t scale = first ? low_scale & 63 : (rest & 15) | (low_scale >> 2 & 48);
-        const uint32_t minimum = first ? low_min & 63 : (rest >> 4 & 15) | (low_min >> 2 & 48);
-        const float2 d = __half22float2(reinterpret_cast<const __half2&>(head.x));
-        const float factor = d.x * static_cast<float>(scale);
-        return {factor, fmaf(factor, -128.0f, -d.y * static_cast<float>(minimum))};
+    struct Values {
+        __device__ __forceinline__ Values(uint32_t, uint32_t, uint32_t) {}
+    };
+    // 128 + nibble.
+    static __device__ __forceinline__ void spread(const Words& words, const Values&, int j,
+                                                  uint32_t* a) {
+        const uint32_t w[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = nibbles(w[j], i);
+    }
+    // 128 + code has the minimum and 128 scales too much.
+    static __device__ __forceinline__ RowFactors factors(const Words& words) {
+        const auto [scale, minimum] = q4_k_factors(words.head, words.group);
+        return {{scale.x, scale.y},
+                {fmaf(scale.x, -128.0f, -minimum.x), fmaf(scale.y, -128.0f, -minimum.y)}};
     }
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
-        const float2 s[2] = {scales(words.head[0], words.group),
-                             scales(words.head[1], words.group)};
+        const RowFactors rows = factors(words);
         const uint32_t w[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            // 128 + nibble in bfloat16, twice; the float32 of each differs by 16 bits of position.
-            const uint32_t pair = (w[i / 4] >> 4 * (i % 4) & 0x000F000Fu) | 0x43004300u;
-            const float2 row = s[i & 1];
-            a[i] = bf16_pair(fmaf(row.x, __uint_as_float(pair << 16), row.y),
-                             fmaf(row.x, __uint_as_float(pair & 0xFFFF0000u), row.y));
+            const uint32_t pair = nibbles(w[i / 4], i % 4);
+            const float scale = rows.of_product[i & 1], offset = rows.of_tokens[i & 1];
+            a[i] = bf16_pair(fmaf(scale, __uint_as_float(pair << 16), offset),
+                             fmaf(scale, __uint_as_float(pair & 0xFFFF0000u), offset));
         }
+    }
+
+  private:
+    // 128 + nibble in bfloat16, twice; the float32 of each differs by 16 bits of position.
+    // One operation in assembly, two where the compiler chooses.
+    static __device__ __forceinline__ uint32_t nibbles(uint32_t word, int reg) {
+        uint32_t pair;
+        asm("lop3.b32 %0, %1, %2, %3, 0xEA;"
+            : "=r"(pair)
+            : "r"(word >> 4 * reg), "r"(0x000F000Fu), "r"(0x43004300u));
+        return pair;
     }
 };
 

@@ -10,7 +10,8 @@
 //   leftover     multiplies the sums, and makes up for powers of two that were left out
 //   Words<n>     what a lane holds of n <= span blocks
 //   load         chunk: shared address of whole grains; block: the first block, in the chunk
-//   step         the A registers of step j of 4 n; table: see Codebook of raw_fragment_kbit.cuh
+//   Table        what step needs of a codebook, made from its shared address
+//   step         the A registers of step j of 4 n
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
 //   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
 //                sums of x as well; 0: none
@@ -70,6 +71,7 @@ struct RawType {
     static constexpr float leftover = 1.0f;
     static constexpr uint32_t ones = 0;
     static constexpr bool has_codebook = false;
+    using Table = uint32_t;
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
 };
 

@@ -1,6 +1,7 @@
 // raw_fragment.cuh for the blocks of ggml.
 #pragma once
 
+#include "libmoe/cuda/device/q4_k_head.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
 
 namespace moe::cuda {
@@ -49,8 +50,8 @@ struct RawQ4K : RawType<PackedType::q4_k> {
     template <int n>
     struct Words {
         uint4 codes[n];
-        uint4 head[2];  // of rows g and g + 8
-        int32_t group;  // of the lane's columns among the eight of 256 k
+        uint4 head[2];   // of rows g and g + 8
+        uint32_t group;  // of the lane's columns among the eight of 256 k
     };
     static __device__ __forceinline__ void load(Words<2>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
@@ -60,7 +61,7 @@ struct RawQ4K : RawType<PackedType::q4_k> {
             words.codes[i] = load_shared_16(at + ((block & 3) + i) * 512 + 16 * lane);
             words.head[i] = load_shared_16(at + 2048 + ((lane >> 2) + 8 * i) * 16);
         }
-        words.group = 2 * (block & 3) + (lane & 3);
+        words.group = static_cast<uint32_t>(2 * (block & 3) + (lane & 3));
     }
     static __device__ __forceinline__ void step(const Words<2>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
@@ -70,27 +71,11 @@ struct RawQ4K : RawType<PackedType::q4_k> {
     }
     static __device__ __forceinline__ void add(const Words<2>& words, const float (&c)[4],
                                                const float (&x)[4], float (&sum)[2]) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const uint4& head = words.head[half];
-            const uint2 q = scale_and_minimum(head, words.group);
-            const float sum_of_codes = c[2 * half] + c[2 * half + 1];
-            const float sum_of_x = x[2 * half] + x[2 * half + 1];
-            sum[half] = fmaf(f16_value(head.x) * static_cast<float>(q.x), sum_of_codes, sum[half]);
-            sum[half] =
-                fmaf(-f16_value(head.x >> 16) * static_cast<float>(q.y), sum_of_x, sum[half]);
-        }
-    }
-
-  private:
-    // The six bits of both, of a group of 32.
-    static __device__ __forceinline__ uint2 scale_and_minimum(const uint4& head, int32_t group) {
-        const uint32_t shift = 8 * (group & 3);
-        const uint32_t low = head.y >> shift;
-        const uint32_t middle = head.z >> shift;
-        const uint32_t high = head.w >> shift;
-        if (group < 4) return {low & 63u, middle & 63u};
-        return {(high & 15u) | (low >> 2 & 48u), (high >> 4 & 15u) | (middle >> 2 & 48u)};
+        const auto [scale, minimum] = q4_k_factors(words.head, words.group);
+        sum[0] = fmaf(scale.x, c[0] + c[1], sum[0]);
+        sum[1] = fmaf(scale.y, c[2] + c[3], sum[1]);
+        sum[0] = fmaf(-minimum.x, x[0] + x[1], sum[0]);
+        sum[1] = fmaf(-minimum.y, x[2] + x[3], sum[1]);
     }
 };
 

@@ -1,10 +1,10 @@
-// raw_fragment.cuh for codebook types: values of the codebook, in float16, from tables in shared
-// memory. The table of an expert holds those of rows 0 to 7, then of rows 8 to 15 (2^bits of
-// [2][32] float32 in device memory):
-//   2 and 3 bits: float16 pairs, entry c + (c' << bits) of the codes c, c' of a register
-//   4 and 5 bits: 32 float16
+// raw_fragment.cuh for codebook types: values of the codebook, in float16. Shared memory has those
+// of rows 0 to 7, then of rows 8 to 15 of an expert (2^bits of [2][32] float32 in device memory):
+//   2 and 3 bits: pairs of neighbours, from where they come to registers (codebook_values.cuh)
+//   4 and 5 bits: 32 values, looked up one by one
 #pragma once
 
+#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
 
 namespace moe::cuda {
@@ -19,29 +19,24 @@ struct KbitCodes;
 
 template <>
 struct KbitCodes<2> {
-    uint2 words;  // two steps each
+    uint32_t words[2];
 
     __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
-        words = load_shared_8(at + 8 * lane);
-    }
-    __device__ __forceinline__ uint32_t step(int j) const {
-        return (j < 2 ? words.x : words.y) >> (2 * (j & 1)) & 0x33333333u;
+        const uint2 w = load_shared_8(at + 8 * lane);
+        words[0] = w.x;
+        words[1] = w.y;
     }
 };
 
 template <>
 struct KbitCodes<3> {
-    uint2 words;  // steps 0 and 1; bit 3 of every nibble is a bit of step 3
-    uint32_t last;
+    uint32_t words[3];
 
     __device__ __forceinline__ void load(uint32_t at, int32_t lane) {
-        words = load_shared_8(at + 8 * lane);
-        last = load_shared_4(at + 256 + 4 * lane);
-    }
-    __device__ __forceinline__ uint32_t step(int j) const {
-        if (j < 3) return (j == 0 ? words.x : j == 1 ? words.y : last) & 0x77777777u;
-        return (words.x >> 3 & 0x11111111u) | (words.y >> 2 & 0x22222222u) |
-               (last >> 1 & 0x44444444u);
+        const uint2 w = load_shared_8(at + 8 * lane);
+        words[0] = w.x;
+        words[1] = w.y;
+        words[2] = load_shared_4(at + 256 + 4 * lane);
     }
 };
 
@@ -67,6 +62,34 @@ struct KbitCodes<5> {
     __device__ __forceinline__ uint32_t step(int j) const { return word_of(words, j); }
 };
 
+// Where step finds the codebook, from the shared address of its values.
+template <int bits, bool in_registers>
+struct KbitTable {
+    CodebookValues<bits> of[2];
+
+    __device__ __forceinline__ KbitTable(uint32_t address) {
+        constexpr int n = CodebookValues<bits>::n_pairs;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint32_t pairs[n];
+#pragma unroll
+            for (int i = 0; i < n; i += 2) {
+                const uint2 two = load_shared_8(address + 4 * (n * half + i));
+                pairs[i] = two.x;
+                pairs[i + 1] = two.y;
+            }
+            of[half].set(pairs);
+        }
+    }
+};
+
+template <int bits>
+struct KbitTable<bits, false> {
+    uint32_t address;
+
+    __device__ __forceinline__ KbitTable(uint32_t shared_address) : address(shared_address) {}
+};
+
 template <PackedType packed>
 struct RawKbit : RawType<packed> {
     using Base = RawType<packed>;
@@ -74,8 +97,9 @@ struct RawKbit : RawType<packed> {
     static constexpr int32_t bits = code_bits(packed);
     static constexpr bool has_codebook = true;
     static constexpr bool pairs = bits <= 3;
-    static constexpr int32_t entries = pairs ? 1 << 2 * bits : 32;  // of a row half
+    static constexpr int32_t entries = pairs ? 1 << (bits - 1) : 32;  // of a row half
     static constexpr uint32_t half_bytes = entries * (pairs ? 4 : 2);
+    using Table = KbitTable<bits, pairs>;
 
     template <int n>
     struct Words {
@@ -96,13 +120,13 @@ struct RawKbit : RawType<packed> {
     }
 
     template <int n>
-    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t table,
+    static __device__ __forceinline__ void step(const Words<n>& words, int j, const Table& table,
                                                 uint32_t (&a)[4]) {
-        const uint32_t codes = words.codes[j / 4].step(j % 4);
+        const KbitCodes<bits>& codes = words.codes[j / 4];
         if constexpr (pairs)
-            look_up_pairs(codes, table, a);
+            look_up_step(table.of, codes.words, j % 4, a);
         else
-            look_up_single(codes, fifth_bits(words.codes[j / 4], j % 4), table, a);
+            look_up_single(codes.step(j % 4), fifth_bits(codes, j % 4), table.address, a);
     }
 
     template <int n>
@@ -118,9 +142,7 @@ struct RawKbit : RawType<packed> {
     static __device__ __forceinline__ float2 load_entry(int32_t i, const float* codebook) {
         const float* values = codebook + i / entries * 32;
         const int32_t entry = i % entries;
-        if constexpr (pairs)
-            return {load_global(values + (entry & ((1 << bits) - 1))),
-                    load_global(values + (entry >> bits))};
+        if constexpr (pairs) return {load_global(values + 2 * entry), load_global(values + 2 * entry + 1)};
         return {load_global(values + (entry & ((1 << bits) - 1))), 0.0f};
     }
     static __device__ __forceinline__ void store_entry(unsigned char* table, int32_t i,
@@ -144,19 +166,6 @@ struct RawKbit : RawType<packed> {
             return codes.fifth >> j & 0x11111111u;
         else
             return 0;
-    }
-
-    // Both codes of every other register beside each other.
-    static __device__ __forceinline__ void look_up_pairs(uint32_t codes, uint32_t table,
-                                                         uint32_t (&a)[4]) {
-        constexpr uint32_t mask = ((1u << 2 * bits) - 1) << 2;  // of the byte offset of an entry
-#pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-            const uint32_t alone = codes >> (4 * odd) & 0x0F0F0F0Fu;
-            const uint32_t joined = alone | alone >> (16 - bits);
-            a[odd] = load_shared_4(table + odd * half_bytes + (joined << 2 & mask));
-            a[odd + 2] = load_shared_4(table + odd * half_bytes + (joined >> 6 & mask));
-        }
     }
 
     static __device__ __forceinline__ void look_up_single(uint32_t codes, uint32_t fifth,

@@ -162,41 +162,51 @@ using MultiplierOf =
                        WideMultiplier<Fragment, Shape>>;
 
 // The codebook of the next piece's expert, on its way from memory to the warpgroup's own table.
-template <class Fragment>
+template <class Fragment, class Shape>
 struct NextCodebook {
     uint32_t thread, warpgroup;
-    uint32_t table;
+    Codebooks to;
     float value = 0.0f;
 
     __device__ __forceinline__ void ask(const GroupedProduct& product, int32_t expert) {
         if (Fragment::has_codebook && thread < 64)
             value = product.weights.codebook[int64_t(expert) * 64 + thread];
     }
-    __device__ __forceinline__ void store() const {
+    __device__ __forceinline__ void store(const Piece& piece) const {
         if constexpr (Fragment::has_codebook) {
             named_barrier(1 + warpgroup, 128);
-            if (thread < 64) store_shared(table + 4 * thread, __float_as_uint(value));
+            if (thread < 64) store_shared(to.values + 4 * thread, __float_as_uint(value));
             named_barrier(1 + warpgroup, 128);
+        }
+        // One table for both warpgroups.
+        if constexpr (pair_table_bytes<Fragment::type, Shape> > 0) {
+            static_assert(pair_table_bytes<Fragment::type, Shape> == Fragment::pair_table_bytes);
+            if (piece.n_rows > 8) return;
+            named_barrier(3, 256);
+            Fragment::Values::store(to.values, to.pairs, 128 * warpgroup + thread);
+            named_barrier(3, 256);
         }
     }
 };
 
 template <class Fragment, class Shape, bool activated>
 __device__ __forceinline__ void consume_all(const GroupedProduct& product,
-                                            Ring<Fragment::type, Shape> ring, uint32_t staging,
-                                            uint32_t codebooks) {
+                                            Ring<Fragment::type, Shape> ring, uint32_t base) {
+    using Shared = GroupedShared<Fragment::type, Shape>;
     const uint32_t warpgroup = threadIdx.x / 128;
-    NextCodebook<Fragment> codebook{threadIdx.x % 128, warpgroup, codebooks + warpgroup * 256};
+    const uint32_t staging = base + Shared::staging;
+    const Codebooks codebooks{base + Shared::codebooks + warpgroup * 256, base + Shared::pairs};
+    NextCodebook<Fragment, Shape> codebook{threadIdx.x % 128, warpgroup, codebooks};
     Walk<Shape::most_rows> walk(product);
     codebook.ask(product, walk.expert_ahead());
     for (Piece piece; walk.next(piece);) {
         const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
                             threadIdx.x % 32, staging};
-        codebook.store();
+        codebook.store(piece);
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
-        MultiplierOf<Fragment, Shape>(work, ring, codebook.table)
-            .run(sums, static_cast<uint32_t>(product.weights.k) / 64);
+        MultiplierOf<Fragment, Shape>(work, ring, codebooks)
+            .run(sums, static_cast<uint32_t>(product.weights.k) / 64, piece.n_rows);
         codebook.ask(product, walk.expert_ahead());
         finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
     }
@@ -225,8 +235,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
         if (threadIdx.x < 288) produce(product, ring, threadIdx.x % 32);
     } else {
         if constexpr (moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        consume_all<Fragment, Shape, activated>(product, ring, base + Shared::staging,
-                                                base + Shared::codebooks);
+        consume_all<Fragment, Shape, activated>(product, ring, base);
     }
 }
 

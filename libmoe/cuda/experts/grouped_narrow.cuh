@@ -20,6 +20,27 @@ struct TokenFragments {
     }
 };
 
+// Up to four tokens, number `four`, with the two groups of 32 k of a block in columns of their own:
+// column n is token n % 4 with group n / 4, and zero in the lanes that have the other group. A
+// lane's two columns of the result belong to its own group.
+struct TokenGroups {
+    uint32_t offset;
+    uint32_t mine;  // 1: the lane's k are in its column's group
+
+    __device__ explicit TokenGroups(uint32_t lane)
+        : offset((lane & 3) * 128 + (((lane >> 3) ^ (lane & 3)) << 4)),
+          mine((lane >> 4) == (lane >> 1 & 1) ? 1 : 0) {}
+
+    __device__ __forceinline__ void load(uint32_t tokens, int four, int j, uint32_t (&b)[4]) const {
+        load_matrices(tokens + 512 * four + (offset ^ (64 * four + 32 * j)), b);
+#pragma unroll
+        for (uint32_t& pair : b) asm("mul.lo.u32 %0, %0, %1;" : "+r"(pair) : "r"(mine));
+    }
+};
+
+template <class Fragment, class Shape, int fours>
+struct FewTokens;
+
 template <class Fragment, class Shape>
 struct NarrowMultiplier {
     static constexpr PackedType type = Fragment::type;
@@ -27,9 +48,10 @@ struct NarrowMultiplier {
     Ring<type, Shape>& ring;
     StagedTile<Fragment, Shape> tile;
     TokenFragments tokens;
-    uint32_t codebook;
+    Codebooks codebook;
 
-    __device__ NarrowMultiplier(const LaneWork& work, Ring<type, Shape>& ring_, uint32_t codebook_)
+    __device__ NarrowMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
+                                const Codebooks& codebook_)
         : ring(ring_), tile(work), tokens(work.lane), codebook(codebook_) {}
 
     template <int width>
@@ -56,27 +78,122 @@ struct NarrowMultiplier {
             const uint32_t next = i + 1 < n ? i + 1 : i;
             const typename Fragment::Words ahead = tile.load(data, next, block + next);
             uint32_t a[16];
-            Fragment::decode(words, codebook, a);
+            Fragment::decode(words, codebook.values, a);
             multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
     }
 
-    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
+    // add(block, n): of every stage.
+    template <class Add>
+    __device__ __forceinline__ void each_stage(uint32_t n_blocks, Add add) {
+        for (uint32_t block = 0; block < n_blocks; block += tile.per_stage) {
+            mbarrier_wait(ring.full(), ring.phase);
+            add(block, min(tile.per_stage, n_blocks - block));
+            __syncwarp();
+            if (tile.lane == 0) mbarrier_arrive(ring.empty());
+            ring.advance();
+        }
+    }
+
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks, int32_t n_rows) {
 #pragma unroll
         for (float& sum : sums) sum = 0.0f;
+        if constexpr (Fragment::scales_after) {
+            if (n_rows <= 4) return FewTokens<Fragment, Shape, 1>(*this).run(sums, n_blocks);
+            if (n_rows <= 8) return FewTokens<Fragment, Shape, 2>(*this).run(sums, n_blocks);
+        }
         Shape::with_width(tile.width, [&]<int width>(Width<width>) {
-            float d[width / 8][4] = {};
-            for (uint32_t block = 0; block < n_blocks; block += tile.per_stage) {
-                mbarrier_wait(ring.full(), ring.phase);
-                stage<width>(d, block, min(tile.per_stage, n_blocks - block));
-                __syncwarp();
-                if (tile.lane == 0) mbarrier_arrive(ring.empty());
-                ring.advance();
-            }
+            if constexpr (width > 8 || !Fragment::scales_after) {
+                float d[width / 8][4] = {};
+                each_stage(n_blocks,
+                           [&](uint32_t block, uint32_t n) { stage<width>(d, block, n); });
 #pragma unroll
-            for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
+                for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
+            }
         });
+    }
+};
+
+// Eight tokens at most, in fours, with scales after the products.
+template <class Fragment, class Shape, int fours>
+struct FewTokens {
+    using Words = typename Fragment::Words;
+
+    NarrowMultiplier<Fragment, Shape>& all;
+    TokenGroups tokens;
+    typename Fragment::Values values;
+    float d[fours][4] = {};
+
+    __device__ explicit FewTokens(NarrowMultiplier<Fragment, Shape>& multiplier)
+        : all(multiplier),
+          tokens(multiplier.tile.lane),
+          values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {}
+
+    __device__ __forceinline__ void add(const Words& words, uint32_t rows) {
+        float c[fours][4] = {};
+        float x[fours][4] = {};
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            uint32_t a[8];
+            Fragment::spread(words, values, j, a);
+            Fragment::spread(words, values, j + 1, a + 4);
+#pragma unroll
+            for (int i = 0; i < fours; ++i) {
+                uint32_t b[4];
+                tokens.load(rows, i, j, b);
+                multiply(c[i], a, a + 4, b);
+                constexpr uint32_t one = 0x3F803F80u;
+                constexpr uint32_t ones[4] = {one, one, one, one};
+                if constexpr (Fragment::has_offset) multiply(x[i], ones, ones, b);
+            }
+        }
+        const RowFactors factors = Fragment::factors(words);
+#pragma unroll
+        for (int i = 0; i < fours; ++i) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                d[i][e] = fmaf(c[i][e], factors.of_product[e >> 1], d[i][e]);
+                if constexpr (Fragment::has_offset)
+                    d[i][e] = fmaf(x[i][e], factors.of_tokens[e >> 1], d[i][e]);
+            }
+        }
+    }
+
+    // While one block is multiplied, the words of the next are on their way.
+    __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
+        const uint32_t data = all.ring.data();
+        const auto load = [&](uint32_t i) { return all.tile.load(data, i, block + i); };
+        Words words[2] = {load(0), {}};
+        for (uint32_t i = 0; i < n; i += 2) {
+            const bool pair = i + 1 < n;
+            words[1] = load(pair ? i + 1 : i);
+            add(words[0], data + i * 1024);
+            if (!pair) break;
+            words[0] = load(min(i + 2, n - 1));
+            add(words[1], data + (i + 1) * 1024);
+        }
+    }
+
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
+        all.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
+        const bool second = all.tile.lane & 2;  // of the fours, once both groups are together
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            float sum[2] = {};
+#pragma unroll
+            for (int i = 0; i < fours; ++i)
+                sum[i] = d[i][e] + __shfl_xor_sync(0xFFFFFFFFu, d[i][e], 2);
+            sums[e] = second ? sum[1] : sum[0];
+        }
+    }
+
+  private:
+    static __device__ __forceinline__ void multiply(float (&to)[4], const uint32_t* first,
+                                                    const uint32_t* second,
+                                                    const uint32_t (&b)[4]) {
+        mma_16x8x16<Operand::bf16>(to, first, b[0], b[1]);
+        mma_16x8x16<Operand::bf16>(to, second, b[2], b[3]);
     }
 };
 

@@ -30,6 +30,11 @@ struct Ring {
     }
 };
 
+// Shared addresses of a codebook: values in float32, and pairs of them where a table is kept.
+struct Codebooks {
+    uint32_t values, pairs;
+};
+
 // A consumer warp's packed tile in the stages of a piece.
 template <class Fragment, class Shape>
 struct StagedTile {

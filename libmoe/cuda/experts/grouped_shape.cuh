@@ -101,13 +101,21 @@ __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32
     return n < 4 ? n * 512 + 256 : n / 4 * 2304;
 }
 
+// Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
+template <PackedType type, class Shape>
+constexpr uint32_t pair_table_bytes =
+    Shape::most_rows <= 32 && (type == PackedType::kbit4 || type == PackedType::kbit4_f32)
+        ? 32 * 1024
+        : 0;
+
 template <PackedType type, class Shape>
 struct Stages {
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
     static constexpr uint32_t bytes =
         needed > Shape::least_stage_bytes ? needed : Shape::least_stage_bytes;
-    static constexpr uint32_t count = Shape::ring_bytes / bytes;
+    static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
+    static constexpr uint32_t count = Shape::ring_bytes / bytes - (table_bytes > 0 ? 1 : 0);
 
     static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
         return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
@@ -127,11 +135,13 @@ struct Stages {
     }
 };
 
-// Shared memory: the ring, the staging of the epilogue, two codebooks, the barriers.
+// Shared memory: the ring, the staging of the epilogue, a table of pairs, two codebooks, the
+// barriers.
 template <PackedType type, class Shape>
 struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
-    static constexpr uint32_t codebooks = staging + 2 * Shape::staging_bytes;
+    static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
+    static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
     static constexpr uint32_t barriers = codebooks + 512;
     static constexpr uint32_t bytes = barriers + 16 * Stages<type, Shape>::count;
     static constexpr uint32_t alignment = 1024;

@@ -34,8 +34,9 @@ struct WideMultiplier {
     uint32_t in_stage = 0;
     uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
 
-    __device__ WideMultiplier(const LaneWork& work, Ring<type, Shape>& ring_, uint32_t codebook_)
-        : ring(ring_), tile(work), codebook(codebook_) {}
+    __device__ WideMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
+                              const Codebooks& codebook_)
+        : ring(ring_), tile(work), codebook(codebook_.values) {}
 
     __device__ __forceinline__ void release() {
         if (passed != no_stage && tile.lane == 0) mbarrier_arrive(passed);
@@ -65,7 +66,7 @@ struct WideMultiplier {
         }
     }
 
-    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks, int32_t) {
         uint32_t a[2][16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) a[0][i] = a[1][i] = 0;

@@ -295,7 +295,7 @@ struct DecodedBlocks {
 
     // `block`: the first of them in the chunk.
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t block, int32_t lane,
-                                           uint32_t table) {
+                                           const typename Raw::Table& table) {
         Raw::load(words, chunk, block, lane);
 #pragma unroll
         for (int j = 0; j < 4 * n; ++j) Raw::step(words, j, table, a[j]);
@@ -337,7 +337,8 @@ struct DecodedBlocks {
 template <class Raw>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t n_blocks,
                                           int32_t x_block, const OperandPlaces& places,
-                                          int32_t lane, uint32_t table, float (&sum)[2]) {
+                                          int32_t lane, uint32_t codebook, float (&sum)[2]) {
+    const typename Raw::Table table(codebook);
 #pragma unroll 1
     for (; block + Raw::span <= n_blocks; block += Raw::span) {
         DecodedBlocks<Raw, Raw::span> blocks;
