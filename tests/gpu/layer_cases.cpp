@@ -61,12 +61,55 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
+// The shared expert as one more slot: few tokens side by side, a small sort, a large one and one in
+// runs; the true number of tokens on the device; a plan of small chunks.
+void check_shared_alike(Context& context, const PairSpec& spec) {
+    const Pair pair(context, spec);
+    for (const int64_t T : {1, 2, 3, 4, 5, 33, 300, 1100}) pair.check(pair.call(T));
+    for (const int64_t T : {1, 3, 9}) {
+        Forward given = pair.routed_call(T);
+        given.wants_routing = false;
+        pair.check(given, "given ids and weights");
+    }
+    Forward fewer = pair.call(70);
+    fewer.n_tokens_device = 41;
+    pair.check(fewer, "41 of 70 tokens");
+    PairSpec chunks = spec;
+    chunks.subject = [](moe_plan_desc& desc) { desc.max_workspace_bytes = 2 << 20; };
+    const Pair small(context, chunks);
+    small.check(small.call(1100), "in chunks");
+}
+
+void add_shared_alike(CaseList& list) {
+    for (const char* format : {"f32", "f16", "bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2",
+                               "kbit3", "kbit4", "kbit5", "q8_0", "q4_k"})
+        for (const Numbers& numbers : {bf16, f16, f32}) {
+            moe_layer_desc desc = plain_layer(256, 256, 128, 4);
+            desc.shared_intermediate = 256;
+            desc.shared_activation = desc.activation;
+            desc.shared_is_gated = 1;
+            desc.has_shared_expert_gate = 1;
+            list.add(text("layer/shared_alike/%s/%s", format, numbers.name),
+                     numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                     [=](Context& context) {
+                         PairSpec spec;
+                         spec.layer.desc = desc;
+                         spec.layer.format = format;
+                         spec.layer.dense_format = format;
+                         spec.numbers = numbers;
+                         spec.max_tokens = 1100;
+                         check_shared_alike(context, spec);
+                     });
+        }
+}
+
 }  // namespace
 
 void add_layer_cases(CaseList& list) {
     add_all(list, "routing", routing_layers());
     add_all(list, "experts", expert_layers());
     add_dense_formats(list);
+    add_shared_alike(list);
 }
 
 }  // namespace moe_gpu

@@ -200,6 +200,32 @@ const NamedLayer surroundings[] = {
                                         d.shared_scale = 0.7f;
                                         d.combine = MOE_COMBINE_MEAN;
                                     })},
+    // The shared expert is as the others.
+    {"shared_alike", with(small(),
+                          [](auto& d) {
+                              add_shared(d);
+                              d.shared_intermediate = 64;
+                          })},
+    {"shared_alike_gate_scale_mean", with(small(),
+                                          [](auto& d) {
+                                              add_shared(d);
+                                              d.shared_intermediate = 64;
+                                              d.has_shared_expert_gate = 1;
+                                              d.has_shared_scale = 1;
+                                              d.shared_scale = 0.7f;
+                                              d.combine = MOE_COMBINE_MEAN;
+                                          })},
+    {"shared_alike_identity", with(small(),
+                                   [](auto& d) {
+                                       add_shared(d);
+                                       d.shared_intermediate = 64;
+                                       d.n_identity_experts = 4;
+                                   })},
+    {"shared_alike_widest_k", with(plain_layer(64, 64, 80, 63),
+                                   [](auto& d) {
+                                       add_shared(d);
+                                       d.shared_intermediate = 64;
+                                   })},
     {"shared_relu2", with(small(),
                           [](auto& d) {
                               add_shared(d);

@@ -4,7 +4,8 @@
 //
 // few_logits: a block of 8 warps takes 16 experts, 8 tokens and one part of k; a warp the
 // slabs_of_warp neighbouring slabs of 32 k that are its share, at most 4 at a time.
-//   1. two rows of weights and one of x for each slab: 16 or 32 bytes a lane
+//   1. two rows of weights for each slab, 16 or 32 bytes a lane: the first ones while the kernel
+//      before still runs, since weights do not come from it; then one of x
 //   2. products: experts on the M side, tokens on the N side, sums of one slab each, then added
 //   3. sums of the warps through shared memory, added in order, stored
 // Experts and tokens past the end are computed as copies of the last one and not stored. No chain
@@ -48,12 +49,15 @@ struct FewRows {
     Octet<Types::w_type> high;  // expert g + 8
     Octet<Types::x_type> x;     // token g
 
-    __device__ void load(const FewInput& in, int64_t token, int64_t first_expert, int32_t k) {
+    __device__ void load_weights(const FewInput& in, int64_t first_expert, int32_t k) {
         const int32_t g = lane_index() / 4;
         const int64_t column = k + 8 * (lane_index() % 4);
         const int64_t last = in.n_experts - 1;
         low.load(in.weights, min(first_expert + g, last) * in.hidden + column);
         high.load(in.weights, min(first_expert + g + 8, last) * in.hidden + column);
+    }
+    __device__ void load_x(const FewInput& in, int64_t token, int32_t k) {
+        const int64_t column = k + 8 * (lane_index() % 4);
         if (in.packets)
             x.load(in.x, token * in.x_stride + column);
         else
@@ -69,47 +73,59 @@ struct FewRows {
     }
 };
 
+// The slabs of a warp that it has in its registers together.
 template <class Types>
-__device__ void sum_of_warp(const FewInput& in, int64_t token, int64_t first_expert, int32_t first,
-                            float (&total)[4]) {
-    for (int32_t begin = 0; begin < in.slabs_of_warp; begin += slabs_at_once) {
-        FewRows<Types> rows[slabs_at_once];
-        bool present[slabs_at_once];
+struct FewSlabs {
+    FewRows<Types> rows[slabs_at_once];
+    int32_t first;  // k of the first slab
+    int32_t n;
+
+    // Slabs begin .. of those from k `share` on.
+    __device__ FewSlabs(const FewInput& in, int64_t first_expert, int32_t share, int32_t begin)
+        : first(share + begin * slab_depth) {
+        const int32_t left = (in.hidden - first + slab_depth - 1) / slab_depth;
+        n = max(0, min(left, min(slabs_at_once, in.slabs_of_warp - begin)));
+#pragma unroll
+        for (int32_t i = 0; i < slabs_at_once; i++)
+            if (i < n) rows[i].load_weights(in, first_expert, first + i * slab_depth);
+    }
+    __device__ void add_to(const FewInput& in, int64_t token, float (&total)[4]) {
+#pragma unroll
+        for (int32_t i = 0; i < slabs_at_once; i++)
+            if (i < n) rows[i].load_x(in, token, first + i * slab_depth);
 #pragma unroll
         for (int32_t i = 0; i < slabs_at_once; i++) {
-            const int32_t k = first + (begin + i) * slab_depth;
-            present[i] = begin + i < in.slabs_of_warp && k < in.hidden;
-            if (present[i]) rows[i].load(in, token, first_expert, k);
-        }
-#pragma unroll
-        for (int32_t i = 0; i < slabs_at_once; i++) {
-            if (!present[i]) continue;
+            if (i >= n) continue;
             float sum[4] = {};
             rows[i].multiply(sum);
 #pragma unroll
             for (int j = 0; j < 4; j++) total[j] += sum[j];
         }
     }
-}
+};
 
 template <class Types>
 __global__ void __launch_bounds__(n_threads) few_logits(FewInput in, TokenCount tokens) {
     __shared__ float sums[n_warps][tile_tokens][tile_experts];
-    begin_after_previous_kernel();
+    let_next_kernel_start();
     const int32_t n_tiles = (in.n_experts + tile_experts - 1) / tile_experts;
     const auto first_expert = static_cast<int32_t>(blockIdx.x) % n_tiles * tile_experts;
     const auto rest = static_cast<int32_t>(blockIdx.x) / n_tiles;
     const int32_t part = rest % in.n_parts;
     const int32_t first_token = rest / in.n_parts * tile_tokens;
+    const int32_t share = (part * n_warps + warp_index()) * in.slabs_of_warp * slab_depth;
+    FewSlabs<Types> slabs(in, first_expert, share, 0);
+    wait_for_previous_kernel();
     const int32_t n_tokens = true_tokens(tokens);
     if (first_token >= n_tokens) return;
 
     const int32_t g = lane_index() / 4;
     const int32_t t = lane_index() % 4;
-    const int32_t share = part * n_warps + warp_index();
+    const int64_t own_token = min(first_token + g, n_tokens - 1);
     float total[4] = {};
-    sum_of_warp<Types>(in, min(first_token + g, n_tokens - 1), first_expert,
-                       share * in.slabs_of_warp * slab_depth, total);
+    slabs.add_to(in, own_token, total);
+    for (int32_t begin = slabs_at_once; begin < in.slabs_of_warp; begin += slabs_at_once)
+        FewSlabs<Types>(in, first_expert, share, begin).add_to(in, own_token, total);
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[warp_index()][2 * t + i % 2][g + i / 2 * 8] = total[i];
     __syncthreads();
