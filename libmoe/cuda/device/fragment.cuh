@@ -11,7 +11,8 @@
 //   scales_after                true: the scales may also come after the product, see below
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
 // Where one scale meets few products it costs less than at every weight:
-//   Values                      the unscaled values of a codebook: from table (as above), the shared
+//   Values                      the unscaled values of a codebook: from table (as above), the
+//   shared
 //                               address of pair_table_bytes more of it, and the lane
 //   spread(words, values, j, a) the four registers of step j without scales
 //   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
@@ -213,8 +214,8 @@ struct FragmentQ8 {
         words.scale = __half22float2(reinterpret_cast<const __half2&>(pair));
         return words;
     }
-    // Code + 128 in byte 1 of the float32 of 2^15, which both go again with the scale, exactly: that
-    // is quicker than conversions of integers.
+    // Code + 128 in byte 1 of the float32 of 2^15, which both go again with the scale, exactly:
+    // that is quicker than conversions of integers.
     static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
         const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
                                words.codes[0].w, words.codes[1].x, words.codes[1].y,
@@ -228,8 +229,8 @@ struct FragmentQ8 {
             float value[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e)
-                value[e] = __uint_as_float(permute_bytes(bytes, __float_as_uint(base),
-                                                         0x7504 + 0x10 * (2 * (i & 1) + e)));
+                value[e] = __uint_as_float(
+                    permute_bytes(bytes, __float_as_uint(base), 0x7504 + 0x10 * (2 * (i & 1) + e)));
             a[i] = bf16_pair(fmaf(value[0], scale[i & 1], offset[i & 1]),
                              fmaf(value[1], scale[i & 1], offset[i & 1]));
         }

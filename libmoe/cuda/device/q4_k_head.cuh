@@ -20,8 +20,8 @@ __device__ __forceinline__ float2 six_bits(uint32_t bytes) {
     return __half22float2(__hsub2(reinterpret_cast<const __half2&>(over_1024), base));
 }
 
-// group: 0 to 7. Byte group % 4 of three words of a head has the bits of scale and minimum; those of
-// groups 4 to 7 come in two pieces each.
+// group: 0 to 7. Byte group % 4 of three words of a head has the bits of scale and minimum; those
+// of groups 4 to 7 come in two pieces each.
 __device__ __forceinline__ Q4kFactors q4_k_factors(const uint4 (&head)[2], uint32_t group) {
     const uint32_t selector = (group & 3) * 0x0101u + 0x0400u;
     const uint32_t low = permute_bytes(head[0].y, head[1].y, selector);

@@ -142,7 +142,8 @@ struct RawKbit : RawType<packed> {
     static __device__ __forceinline__ float2 load_entry(int32_t i, const float* codebook) {
         const float* values = codebook + i / entries * 32;
         const int32_t entry = i % entries;
-        if constexpr (pairs) return {load_global(values + 2 * entry), load_global(values + 2 * entry + 1)};
+        if constexpr (pairs)
+            return {load_global(values + 2 * entry), load_global(values + 2 * entry + 1)};
         return {load_global(values + (entry & ((1 << bits) - 1))), 0.0f};
     }
     static __device__ __forceinline__ void store_entry(unsigned char* table, int32_t i,

@@ -179,7 +179,7 @@ struct NextCodebook {
             named_barrier(1 + warpgroup, 128);
         }
         // One table for both warpgroups.
-        if constexpr (pair_table_bytes<Fragment::type, Shape> > 0) {
+        if constexpr (pair_table_bytes < Fragment::type, Shape >> 0) {
             static_assert(pair_table_bytes<Fragment::type, Shape> == Fragment::pair_table_bytes);
             if (piece.n_rows > 8) return;
             named_barrier(3, 256);

@@ -105,9 +105,6 @@ struct Affine {
     }
 };
 
-// Tokens that a loop's body treats at once, without a branch: enough to hide latencies.
-constexpr int tokens_at_once = 32;
-
 // Rows [first, first + n) of a warpgroup's 64 features, n at most `round`, from its staging rows of
 // `row_bytes` with chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
 template <int round, uint32_t value_bytes, class Swizzle>
@@ -149,7 +146,7 @@ __device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const A
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
+            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
             affine(sums + 4 * (first / 8 + i), v);
             store_two_matrices_transposed(address + 1024 * i, bf16_pair(v[0], v[1]),
@@ -176,7 +173,7 @@ __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Af
         named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
         for (int i = 0; i < round / 8; ++i) {
-            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
+            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
             affine(sums + 4 * (first / 8 + i), v);
 #pragma unroll
@@ -288,7 +285,7 @@ __device__ __forceinline__ void finish_activated(const LaneWork& work, const Aff
         rounds.begin();
 #pragma unroll
         for (int i = 0; i < Rounds::round / 8; ++i) {
-            if (i % (tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
+            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.piece.n_rows) break;
             float v[4];
             activate_sums<kind, gated>(affine, act, sums + 4 * (first / 8 + i), v);
             block.put(i, v[0], v[1], 0);

@@ -32,7 +32,7 @@ struct TokenGroups {
           mine((lane >> 4) == (lane >> 1 & 1) ? 1 : 0) {}
 
     __device__ __forceinline__ void load(uint32_t tokens, int four, int j, uint32_t (&b)[4]) const {
-        load_matrices(tokens + 512 * four + (offset ^ (64 * four + 32 * j)), b);
+        load_matrices(tokens + 512 * four + (offset ^ (64 * four) ^ (32 * j)), b);
 #pragma unroll
         for (uint32_t& pair : b) asm("mul.lo.u32 %0, %0, %1;" : "+r"(pair) : "r"(mine));
     }

@@ -21,6 +21,8 @@ template <int n>
 using Width = std::integral_constant<int, n>;
 
 // with_width(width, call) calls `call` with the width, one that width_of gave, as a constant.
+// tokens_at_once: of the epilogue, without a branch: enough to hide latencies, no more than many
+// pieces have.
 struct Wide {
     static constexpr int most_rows = 256;
     static constexpr uint32_t threads = 384;
@@ -28,6 +30,7 @@ struct Wide {
     static constexpr uint32_t ring_bytes = 192 * 1024;
     static constexpr uint32_t least_stage_bytes = 0;
     static constexpr uint32_t staging_bytes = 16 * 1024;  // of a warpgroup
+    static constexpr int tokens_at_once = 32;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
         if (n_rows <= 16) return n_rows <= 8 ? 8 : 16;
@@ -74,6 +77,7 @@ struct Narrow {
     static constexpr uint32_t ring_bytes = 95 * 1024;
     static constexpr uint32_t least_stage_bytes = 23 * 1024;
     static constexpr uint32_t staging_bytes = 4 * 1024;
+    static constexpr int tokens_at_once = 8;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
         const int32_t step = n_rows <= 32 ? 8 : 16;
@@ -103,10 +107,10 @@ __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32
 
 // Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
 template <PackedType type, class Shape>
-constexpr uint32_t pair_table_bytes =
-    Shape::most_rows <= 32 && (type == PackedType::kbit4 || type == PackedType::kbit4_f32)
-        ? 32 * 1024
-        : 0;
+constexpr uint32_t pair_table_bytes = Shape::most_rows <= 32 && (type == PackedType::kbit4 ||
+                                                                 type == PackedType::kbit4_f32)
+                                          ? 32 * 1024
+                                          : 0;
 
 template <PackedType type, class Shape>
 struct Stages {
