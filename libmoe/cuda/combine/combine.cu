@@ -2,7 +2,7 @@
 // copy of rows to slots.
 //
 // A block takes one token and 128 x n neighbouring columns, n = 8 where every pointer and stride
-// allows 16-byte accesses, else 1.
+// allows 16-byte accesses (`packets`) and there are blocks enough, else 1.
 //   1. loads that wait for no other: threads j < k ask for weight, expert and place of slot j, all
 //      for the shared expert's columns; the product of its gate, if it is still to be made
 //   2. row, weight and expert of the slots to shared memory
@@ -14,6 +14,7 @@
 
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/routing_math.hpp"
 
@@ -22,7 +23,7 @@ namespace {
 
 constexpr int n_threads = 128;
 constexpr int32_t most_slots = 64;
-constexpr int32_t most_at_once = 8;
+constexpr int32_t most_at_once = 16;
 
 // What a block knows of its token.
 struct TokenSlots {
@@ -72,7 +73,7 @@ __device__ void add_scaled(float (&sum)[n], float factor, const float (&values)[
 template <moe_type y_type, int n>
 __device__ void add_rows(const CombineInput& in, const TokenSlots& slots, int64_t column,
                          float (&sum)[n]) {
-    constexpr int32_t at_once = y_type == MOE_TYPE_F32 && n > 1 ? most_at_once / 2 : most_at_once;
+    constexpr int32_t at_once = n == 1 ? most_at_once : y_type == MOE_TYPE_F32 ? 4 : 8;
     for (int32_t j = 0; j < in.top_k; j += at_once) {
         Packet<y_type, n> packet[at_once];
 #pragma unroll
@@ -135,11 +136,13 @@ __device__ void store_sum(const CombineInput& in, const CombineOutput& out, int3
     store_values(out.data, out.type, index, sum);
 }
 
-template <moe_type y_type, int n>
+template <moe_type y_type, int n, bool packets>
 __global__ void __launch_bounds__(n_threads)
-    combine_slots(CombineInput in, TokenCount tokens, CombineOutput out, int32_t column_blocks) {
+    combine_slots(const __grid_constant__ CombineInput in, TokenCount tokens,
+                  const __grid_constant__ CombineOutput out, int32_t column_blocks) {
     __shared__ TokenSlots slots;
     __shared__ float gate_shares[n_shares];
+    fetch_parameter(in);
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
     if (t >= true_tokens(tokens)) return;
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(n_threads)
         load_values(in.shared, in.shared_type, row * in.shared_stride + column, shared);
     }
     const float gate_sum = in.shared_gate ? in.shared_gate[t] : 0.0f;
-    if (in.gate.row) dot_shares<n_threads / 32, n == 8>(in.gate, t, gate_shares);
+    if (in.gate.row) dot_shares<n_threads / 32, packets>(in.gate, t, gate_shares);
     if (j < in.top_k)
         keep_slot(in, t, j, asked, slots);
     else if (j < in.top_k + most_at_once)
@@ -222,11 +225,16 @@ int32_t column_blocks_of(int32_t width, bool packets) {
 
 using CombineKernel = void (*)(CombineInput, TokenCount, CombineOutput, int32_t);
 
-template <int n>
+template <int n, bool packets>
 CombineKernel combine_kernel(moe_type y_type) {
-    if (y_type == MOE_TYPE_F32) return combine_slots<MOE_TYPE_F32, n>;
-    if (y_type == MOE_TYPE_F16) return combine_slots<MOE_TYPE_F16, n>;
-    return combine_slots<MOE_TYPE_BF16, n>;
+    if (y_type == MOE_TYPE_F32) return combine_slots<MOE_TYPE_F32, n, packets>;
+    if (y_type == MOE_TYPE_F16) return combine_slots<MOE_TYPE_F16, n, packets>;
+    return combine_slots<MOE_TYPE_BF16, n, packets>;
+}
+
+CombineKernel combine_kernel(moe_type y_type, bool packets, bool wide) {
+    if (!packets) return combine_kernel<1, false>(y_type);
+    return wide ? combine_kernel<8, true>(y_type) : combine_kernel<1, true>(y_type);
 }
 
 void copy(const CopyInput& in, const TokenCount& tokens, const CombineOutput& out,
@@ -241,12 +249,13 @@ void copy(const CopyInput& in, const TokenCount& tokens, const CombineOutput& ou
 
 }  // namespace
 
-void run_combine(const DeviceFacts&, const CombineInput& input, const TokenCount& tokens,
+void run_combine(const DeviceFacts& device, const CombineInput& input, const TokenCount& tokens,
                  const CombineOutput& output, cudaStream_t stream) {
     const bool packets = all_take_packets(input, output);
-    const int32_t column_blocks = column_blocks_of(input.width, packets);
-    launch("combine_slots",
-           packets ? combine_kernel<8>(input.y_type) : combine_kernel<1>(input.y_type),
+    const bool wide =
+        packets && int64_t{tokens.n} * column_blocks_of(input.width, true) >= int64_t{device.n_sms};
+    const int32_t column_blocks = column_blocks_of(input.width, wide);
+    launch("combine_slots", combine_kernel(input.y_type, packets, wide),
            int64_t{tokens.n} * column_blocks, n_threads, 0, stream, input, tokens, output,
            column_blocks);
 }
@@ -267,8 +276,9 @@ void run_store_rows(const DeviceFacts&, const void* y, moe_type y_type, int64_t 
 
 void prepare_combine() {
     for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-        load("combine_slots", combine_kernel<8>(type));
-        load("combine_slots", combine_kernel<1>(type));
+        load("combine_slots", combine_kernel(type, true, true));
+        load("combine_slots", combine_kernel(type, true, false));
+        load("combine_slots", combine_kernel(type, false, false));
     }
     load("copy_rows", copy_rows<8>);
     load("copy_rows", copy_rows<1>);

@@ -9,11 +9,13 @@ namespace moe::cuda {
 
 // Both addresses aligned to 16 bytes. Where `present` is false zeros are written and nothing is
 // read; `from` must still be an address.
-__device__ inline void copy_async_16(std::byte* to, const void* from, bool present = true) {
-    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
+__device__ inline void copy_async_16(uint32_t to, const void* from, bool present = true) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(present ? 16 : 0)
                  : "memory");
+}
+__device__ inline void copy_async_16(std::byte* to, const void* from, bool present = true) {
+    copy_async_16(static_cast<uint32_t>(__cvta_generic_to_shared(to)), from, present);
 }
 
 // Four bytes, both addresses aligned to four.

@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/router/take_slot.cuh"
@@ -114,7 +115,8 @@ __device__ void store_expert(const Rows& rows, const TileRule& rule, int32_t e, 
 }
 
 __global__ void __launch_bounds__(most_threads)
-    sort_few(SortInput input, TokenCount tokens, Rows rows, TileRule rule, Along along,
+    sort_few(const __grid_constant__ SortInput input, TokenCount tokens,
+             const __grid_constant__ Rows rows, TileRule rule, const __grid_constant__ Along along,
              FaultWords* faults) {
     extern __shared__ uint16_t counts[];
     const auto i = static_cast<int32_t>(threadIdx.x);
@@ -124,6 +126,7 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll 1
     for (int32_t c = i; c < n_warps * input.n_local; c += static_cast<int32_t>(blockDim.x))
         counts[c] = 0;
+    fetch_parameter(along);
     begin_after_previous_kernel();
     const int32_t n_tokens = true_tokens(tokens);
     const int32_t end = n_tokens * input.top_k;

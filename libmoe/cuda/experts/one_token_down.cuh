@@ -21,6 +21,7 @@
 
 #include "libmoe/cuda/device/cluster.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
 #include "libmoe/cuda/experts/one_token_parts.cuh"
 #include "libmoe/layer/activation.hpp"
@@ -82,37 +83,28 @@ __device__ __forceinline__ float slot_weight(const OneTokenDown& call, int32_t e
     return call.scale * (call.weight_on_input ? 1.0f : load_global(weights + slot_index(entry)));
 }
 
-// Four 16-bit values as float32.
-__device__ __forceinline__ uint4 widened(uint32_t low, uint32_t high, moe_type type) {
+// Adds the product of four 16-bit values with four of float32.
+__device__ __forceinline__ float add_product(uint32_t low, uint32_t high, moe_type type,
+                                             const uint4& factors, float sum) {
     const float2 a = two_values(low, type), b = two_values(high, type);
-    return {__float_as_uint(a.x), __float_as_uint(a.y), __float_as_uint(b.x), __float_as_uint(b.y)};
-}
-
-// Adds the product of four float32 values with four.
-__device__ __forceinline__ float add_product(const uint4& a, const uint4& b, float sum) {
-    sum = fmaf(__uint_as_float(a.x), __uint_as_float(b.x), sum);
-    sum = fmaf(__uint_as_float(a.y), __uint_as_float(b.y), sum);
-    sum = fmaf(__uint_as_float(a.z), __uint_as_float(b.z), sum);
-    return fmaf(__uint_as_float(a.w), __uint_as_float(b.w), sum);
+    sum = fmaf(a.x, __uint_as_float(factors.x), sum);
+    sum = fmaf(a.y, __uint_as_float(factors.y), sum);
+    sum = fmaf(b.x, __uint_as_float(factors.z), sum);
+    return fmaf(b.y, __uint_as_float(factors.w), sum);
 }
 
 // This warp's part of the product of x with the shared expert's gate.
 __device__ __forceinline__ float gate_part(const OneTokenDown& call) {
-    const int32_t each = elements_of_16(call.x_type);
-    const void* x = row_of_token(call.x, call.x_type, call.x_stride);
+    const std::byte* x = row_of_token(call.x, call.x_stride);
     float sum = 0.0f;
 #pragma unroll 2
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.hidden / each;
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < call.hidden / 8;
          i += static_cast<int32_t>(blockDim.x)) {
         const uint4 bits = load_global_16(piece_at(x, i));
-        const uint4 first = load_global_16(call.shared.gate + each * i);
-        if (call.x_type == MOE_TYPE_F32) {
-            sum = add_product(bits, first, sum);
-            continue;
-        }
-        const uint4 second = load_global_16(call.shared.gate + each * i + 4);
-        sum = add_product(widened(bits.x, bits.y, call.x_type), first, sum);
-        sum = add_product(widened(bits.z, bits.w, call.x_type), second, sum);
+        const uint4 first = load_global_16(call.shared.gate + 8 * i);
+        const uint4 second = load_global_16(call.shared.gate + 8 * i + 4);
+        sum = add_product(bits.x, bits.y, call.x_type, first, sum);
+        sum = add_product(bits.z, bits.w, call.x_type, second, sum);
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
@@ -156,14 +148,22 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
     store_as<__half>(call, output, value);
 }
 
-// n elements of h as operands; returns the power of two that the sums lack.
+// n elements of h as operands; returns the power of two that the sums lack. A block barrier must
+// follow, and must have come after the last use of what lies there.
 template <class Raw>
 __device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
                                          uint32_t to, float* maxima) {
-    const auto* of_token = static_cast<const __nv_bfloat16*>(call.h) +
-                           token_index() * call.slots.n_slots * call.matrix.k;
-    const VectorLoad<2> h(of_token + begin, MOE_TYPE_BF16, n);
-    return store_operands<Raw>(h, to, maxima);
+    using Operand = typename Raw::Operand;
+    const std::byte* of_token = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
+    const VectorLoad<2> h(of_token + 2 * begin, MOE_TYPE_BF16, n);
+    if constexpr (!Operand::rebased) {
+        h.template store<Operand>(to, power_of_two(Raw::x_exponent));
+        return 1.0f;
+    } else {
+        const int32_t exponent = rebase_exponent(block_largest(h.maximum(), maxima));
+        h.template store<Operand>(to, power_of_two(exponent));
+        return power_of_two(-exponent);
+    }
 }
 
 // The first blocks of a warp's first unit, decoded while it would wait for h.
@@ -250,6 +250,7 @@ __global__ void __maxnreg__(one_token_down_registers)
                     base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
                     stage_bytes);
     if (cut.cluster > 1) cluster_arrive();
+    fetch_parameter(call);
 
     const int32_t n_slots = list_slots(call.slots, load_ids(call.slots, lane), lane, table);
     const int32_t rank = static_cast<int32_t>(blockIdx.x) % cut.cluster;

@@ -5,7 +5,7 @@
 // the grid, one per SM. Inside a block every warp owns the same part of k of every slab.
 // 1. wait for the kernel before; ask for ids, then x; list the slots with an expert
 // 2. every lane asks for one stage of the warp's ring; let the next kernel start
-// 3. ask for scales, weights and biases of rows; x to shared memory as operands; block barrier
+// 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
 // Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums.
@@ -15,6 +15,7 @@
 
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
 #include "libmoe/cuda/experts/one_token_parts.cuh"
 #include "libmoe/layer/activation.hpp"
@@ -34,6 +35,52 @@ struct SlabRange {
     }
 };
 
+// The k of a warp, in elements.
+struct PartOfK {
+    int32_t first, n;
+};
+
+template <class Raw>
+__device__ __forceinline__ PartOfK part_of_warp(const OneTokenGateUp& call, int32_t warp) {
+    constexpr int32_t each = 64 * Raw::grain;
+    const int32_t grains = call.matrix.k / each;
+    const int32_t first = divide(warp * grains, call.cut.warp_reciprocal);
+    return {each * first, each * (divide((warp + 1) * grains, call.cut.warp_reciprocal) - first)};
+}
+
+// The warp's part of x in shared memory: first as it is, then in the same place as operands.
+template <class Raw>
+struct PartOfX {
+    uint32_t at;
+    int32_t n_pieces;
+
+    __device__ __forceinline__ PartOfX(const OneTokenGateUp& call, uint32_t x, const PartOfK& part,
+                                       int32_t lane)
+        : at(x + 2 * part.first), n_pieces(part.n / 8) {
+        const std::byte* from = row_of_token(call.x, call.x_stride) + 2 * part.first;
+#pragma unroll 1
+        for (int32_t i = lane; i < n_pieces; i += 32) copy_async_16(at + 16 * i, from + 16 * i);
+        commit_copies();
+    }
+    // Returns the power of two that the sums lack. A barrier must follow.
+    __device__ __forceinline__ float make_operands(moe_type type, int32_t lane) const {
+        using Operand = typename Raw::Operand;
+        wait_copies<0>();
+        int32_t exponent = Raw::x_exponent;
+        if constexpr (Operand::rebased) {
+            float largest = 0.0f;
+#pragma unroll 1
+            for (int32_t i = lane; i < n_pieces; i += 32)
+                largest = fmaxf(largest, largest_of_piece(load_shared_16(at + 16 * i), type));
+            exponent = rebase_exponent(warp_largest(largest));
+        }
+#pragma unroll 1
+        for (int32_t i = lane; i < n_pieces; i += 32)
+            store_piece<Operand>(at, i, load_shared_16(at + 16 * i), type, power_of_two(exponent));
+        return Operand::rebased ? power_of_two(-exponent) : 1.0f;
+    }
+};
+
 // A chunk to copy.
 struct SlabCursor {
     const std::byte* from;
@@ -50,12 +97,12 @@ struct SlabChunks {
     int32_t n_grains;
 
     __device__ __forceinline__ SlabChunks(const OneTokenGateUp& of, const int32_t* slots,
-                                          int32_t slab, int32_t warp)
-        : call(of), table(slots), first_slab(slab) {
-        const int32_t all = tile_grains();
-        first_grain = divide(warp * all, call.cut.warp_reciprocal);
-        n_grains = divide((warp + 1) * all, call.cut.warp_reciprocal) - first_grain;
-    }
+                                          int32_t slab, const PartOfK& part)
+        : call(of),
+          table(slots),
+          first_slab(slab),
+          first_grain(part.first / (64 * Raw::grain)),
+          n_grains(part.n / (64 * Raw::grain)) {}
     __device__ __forceinline__ int32_t tile_grains() const {
         return call.matrix.k / (64 * Raw::grain);
     }
@@ -173,17 +220,18 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
                     base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
                     stage_bytes);
 
+    fetch_parameter(call);
+    const PartOfK part = part_of_warp<Raw>(call, warp);
     wait_for_previous_kernel();
     const SlotIds ids = load_ids(call.slots, lane);
-    const VectorLoad<4> x(row_of_token(call.x, call.x_type, call.x_stride), call.x_type,
-                          call.matrix.k);
+    const PartOfX<Raw> x(call, base + cut.shared.x, part, lane);
     const int32_t n_slabs = list_slots(call.slots, ids, lane, table) * call.matrix.n_tiles;
     const auto [first, last] = SlabRange(n_slabs, cut);
     const int32_t first_slot = divide(first, cut.tile_reciprocal);
     const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
     const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
 
-    const SlabChunks<Raw> chunks(call, table, first, warp);
+    const SlabChunks<Raw> chunks(call, table, first, part);
     const int32_t n_items = (last - first) * cut.n_chunks;
     if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, chunks.cursor(lane));
     let_next_kernel_start();
@@ -196,10 +244,9 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     RowFinish finish{reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread, 0};
     if (first + (thread >> 4) < last)
         ask_for_finish(call, table, first + (thread >> 4), row, finish);
-    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     codebooks.store(shared + cut.shared.codebooks);
-    const float rescale = store_operands<Raw>(x, base + cut.shared.x,
-                                              reinterpret_cast<float*>(shared + cut.shared.maxima));
+    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    const float rescale = x.make_operands(call.x_type, lane);
     __syncthreads();
 
     const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);

@@ -84,16 +84,9 @@ __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const 
 
 // ---- vector
 
-// The row of this block's token.
-__device__ __forceinline__ const void* row_of_token(const void* rows, moe_type type,
-                                                    int64_t stride) {
-    const int64_t element = type == MOE_TYPE_F32 ? 4 : 2;
-    return static_cast<const std::byte*>(rows) + token_index() * stride * element;
-}
-
-// Elements of a vector in 16 bytes.
-__device__ __forceinline__ int32_t elements_of_16(moe_type type) {
-    return type == MOE_TYPE_F32 ? 4 : 8;
+// The row of this block's token, of 16-bit values.
+__device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
+    return static_cast<const std::byte*>(rows) + 2 * token_index() * stride;
 }
 
 __device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
@@ -106,14 +99,6 @@ __device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
 template <class Operand>
 __device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const uint4& bits,
                                             moe_type type, float factor) {
-    if (type == MOE_TYPE_F32) {
-        store_shared(
-            to + 8 * piece,
-            uint2{
-                Operand::pair(__uint_as_float(bits.x) * factor, __uint_as_float(bits.y) * factor),
-                Operand::pair(__uint_as_float(bits.z) * factor, __uint_as_float(bits.w) * factor)});
-        return;
-    }
     const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
                          two_values(bits.z, type), two_values(bits.w, type)};
     store_shared(to + 16 * piece, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
@@ -127,8 +112,7 @@ __device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type ty
     const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float2 v = type == MOE_TYPE_F32 ? float2{__uint_as_float(words[i]), 0.0f}
-                                              : two_values(words[i], type);
+        const float2 v = two_values(words[i], type);
         largest = fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y)));
     }
     return largest;
@@ -148,10 +132,10 @@ struct VectorLoad {
     uint4 held[n_held > 0 ? n_held : 1];
 
     __device__ __forceinline__ VectorLoad(const void* data, moe_type data_type, int32_t n)
-        : from(data), type(data_type), n_pieces(n / elements_of_16(data_type)) {
+        : from(data), type(data_type), n_pieces(n / 8) {
 #pragma unroll
         for (int i = 0; i < n_held; ++i) {
-            const int32_t piece = static_cast<int32_t>(threadIdx.x + i * blockDim.x);
+            const auto piece = static_cast<int32_t>(threadIdx.x + i * blockDim.x);
             if (piece < n_pieces) held[i] = load_global_16(piece_at(from, piece));
         }
     }
@@ -159,7 +143,7 @@ struct VectorLoad {
     // The largest magnitude among this thread's pieces.
     __device__ __forceinline__ float maximum() const {
         float largest = 0.0f;
-        int32_t piece = static_cast<int32_t>(threadIdx.x);
+        auto piece = static_cast<int32_t>(threadIdx.x);
 #pragma unroll
         for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
             if (piece < n_pieces) largest = fmaxf(largest, largest_of_piece(held[i], type));
@@ -171,7 +155,7 @@ struct VectorLoad {
 
     template <class Operand>
     __device__ __forceinline__ void store(uint32_t to, float factor) const {
-        int32_t piece = static_cast<int32_t>(threadIdx.x);
+        auto piece = static_cast<int32_t>(threadIdx.x);
 #pragma unroll
         for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
             if (piece < n_pieces) store_piece<Operand>(to, piece, held[i], type, factor);
@@ -186,32 +170,26 @@ __device__ __forceinline__ float power_of_two(int32_t exponent) {
     return __int_as_float((exponent + 127) << 23);
 }
 
-// The exponent that brings the largest magnitude of all threads to [2^14, 2^15). maxima: one
-// float32 per warp; a block barrier lies between two uses of them.
-__device__ __forceinline__ int32_t rebase_exponent(float largest, float* maxima) {
+__device__ __forceinline__ float warp_largest(float largest) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
         largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, distance));
+    return largest;
+}
+
+// Of all threads of the block. maxima: one float32 per warp; a block barrier lies between two uses
+// of them.
+__device__ __forceinline__ float block_largest(float largest, float* maxima) {
+    largest = warp_largest(largest);
     if ((threadIdx.x & 31) == 0) maxima[threadIdx.x >> 5] = largest;
     __syncthreads();
     for (uint32_t warp = 0; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, maxima[warp]);
-    const int32_t exponent = 141 - static_cast<int32_t>(__float_as_uint(largest) >> 23);
-    return max(-126, min(exponent, 126));
+    return largest;
 }
 
-// Stores a vector as operands; returns the power of two that the sums lack. A block barrier must
-// follow, and must have come after the last use of what lies there.
-template <class Raw, int n_held>
-__device__ __forceinline__ float store_operands(const VectorLoad<n_held>& vector, uint32_t to,
-                                                float* maxima) {
-    if constexpr (!Raw::Operand::rebased) {
-        vector.template store<typename Raw::Operand>(to, power_of_two(Raw::x_exponent));
-        return 1.0f;
-    } else {
-        const int32_t exponent = rebase_exponent(vector.maximum(), maxima);
-        vector.template store<typename Raw::Operand>(to, power_of_two(exponent));
-        return power_of_two(-exponent);
-    }
+// The exponent that brings the largest magnitude to [2^14, 2^15).
+__device__ __forceinline__ int32_t rebase_exponent(float largest) {
+    return max(-126, min(141 - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
 }
 
 // ---- codebooks

@@ -62,6 +62,8 @@ class WarpOrder {
 // The same for up to 32 n keys in registers, key j of a lane being that of index lane + 32 j:
 // ranks, 0 past the end or once given. The largest rank of a lane and its first place are known
 // before they are asked for.
+constexpr int32_t candidate_words = 64;
+
 template <int n>
 class RegisterOrder {
   public:
@@ -86,7 +88,56 @@ class RegisterOrder {
         return index;
     }
 
+    // The first k, id j to lane j, without taking turns; false, and nothing is given, where k or
+    // the number of candidates is above 32. A key comes before the k-th only if it is as large as
+    // the k-th of the lanes' largest, of which there are at least k. memory: candidate_words.
+    __device__ bool first_at_once(int32_t k, uint32_t* memory, int32_t& id) const {
+        if (k > 32) return false;
+        memory[lane_index()] = own_;
+        __syncwarp();
+        const uint32_t bound = kth_of_lanes(k, memory);
+        uint32_t n_candidates = 0;
+        __syncwarp();
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) {
+            const bool is_one = rank_[j] >= bound && rank_[j] != 0;
+            const uint32_t ones = __ballot_sync(every_lane, is_one);
+            const uint32_t at = n_candidates + __popc(ones & ((1u << lane_index()) - 1u));
+            if (is_one && at < 32) {
+                memory[at] = rank_[j];
+                memory[32 + at] = static_cast<uint32_t>(32 * j + lane_index());
+            }
+            n_candidates += __popc(ones);
+        }
+        if (n_candidates > 32) return false;
+        __syncwarp();
+        const uint32_t own = memory[lane_index()], index = memory[32 + lane_index()];
+        uint32_t before = 0;
+#pragma unroll 8
+        for (uint32_t i = 0; i < n_candidates; i++) {
+            const uint32_t other = memory[i];
+            before += other > own || (other == own && memory[32 + i] < index) ? 1 : 0;
+        }
+        __syncwarp();
+        if (static_cast<uint32_t>(lane_index()) < n_candidates) memory[before] = index;
+        __syncwarp();
+        id = static_cast<int32_t>(memory[lane_index()]);
+        return true;
+    }
+
   private:
+    // The k-th largest of the 32 in memory; where equal ones stand around the k-th place, theirs.
+    __device__ uint32_t kth_of_lanes(int32_t k, const uint32_t* memory) const {
+        int32_t larger = 0, as_large = 0;
+#pragma unroll 8
+        for (int32_t i = 0; i < 32; i++) {
+            larger += memory[i] > own_ ? 1 : 0;
+            as_large += memory[i] >= own_ ? 1 : 0;
+        }
+        const uint32_t holders = __ballot_sync(every_lane, larger < k && k <= as_large);
+        return __shfl_sync(every_lane, own_, __ffs(static_cast<int32_t>(holders)) - 1);
+    }
+
     // Pairs, pairs of pairs, ...: no long chain of comparisons.
     __device__ void find_own() {
         uint32_t best[n];

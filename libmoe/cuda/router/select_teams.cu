@@ -10,11 +10,13 @@
 //      shared memory
 //   2. scores in place; the sum of a softmax is added by every warp, in the one order
 //   3. the first warp: keys into registers, n of a lane, with groups only after those are limited;
-//      ids in order. With n = 0: the ids asked for
+//      ids in order, by the places of the few that can be among the first k, where there are few.
+//      With n = 0: the ids asked for
 //   4. weights, outputs
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -104,18 +106,23 @@ __device__ void make_keys(const Team& team, const SelectInput& input, const Warp
 }
 
 template <int n>
-__device__ Slots<int32_t> choose(const Routing& r, const WarpMemory& memory) {
+__device__ Slots<int32_t> choose(const Routing& r, const WarpMemory& memory, uint32_t* candidates) {
     if (r.n_group > 1) limit_groups(r, memory);
     float keys[n];
 #pragma unroll
     for (int32_t j = 0; j < n; j++)
         keys[j] = memory.keys[min(lane_index() + 32 * j, r.n_experts_all - 1)];
-    return first_of(RegisterOrder<n>(keys, r.n_experts_all), r.top_k);
+    RegisterOrder<n> order(keys, r.n_experts_all);
+    Slots<int32_t> ids{{-1, -1}};
+    if (!order.first_at_once(r.top_k, candidates, ids.at[0])) return first_of(order, r.top_k);
+    if (lane_index() >= r.top_k) ids.at[0] = -1;
+    return ids;
 }
 
 template <int n>
 __global__ void __launch_bounds__(most_warps * 32)
-    select_in_teams(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults,
+    select_in_teams(const __grid_constant__ SelectInput input, TokenCount tokens,
+                    const __grid_constant__ SelectOutput output, FaultWords* faults,
                     int32_t warps_of_team) {
     extern __shared__ float shared[];
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
@@ -123,7 +130,11 @@ __global__ void __launch_bounds__(most_warps * 32)
     const int32_t own = warps_of_team > 1 ? 0 : warp_index();
     const auto t = static_cast<int32_t>(blockIdx.x) * teams + own;
     const Team team{warps_of_team, static_cast<int32_t>(threadIdx.x) - own * 32, shared};
-    const WarpMemory memory = memory_at(input, shared + most_warps + own * warp_floats(input));
+    auto* candidates = reinterpret_cast<uint32_t*>(shared + most_warps) + own * candidate_words;
+    const WarpMemory memory =
+        memory_at(input, shared + most_warps + teams * candidate_words + own * warp_floats(input));
+    fetch_parameter(input);
+    fetch_parameter(output);
     begin_after_previous_kernel();
     if (t >= true_tokens(tokens)) return;
 
@@ -137,7 +148,7 @@ __global__ void __launch_bounds__(most_warps * 32)
     if (team.thread >= 32) return;
     Slots<int32_t> ids;
     if constexpr (n > 0)
-        ids = choose<n>(r, memory);
+        ids = choose<n>(r, memory, candidates);
     else
         ids = check_ids(r, asked, faults);
     store_slots(input, output, t, ids, score_weights(r, memory.scores, ids));
@@ -160,7 +171,8 @@ void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectIn
     const int32_t warps =
         few ? std::min(most_warps, (input.routing.n_experts_all + 31) / 32) : most_warps;
     const int32_t teams = few ? 1 : warps;
-    const size_t floats = most_warps + static_cast<size_t>(teams * warp_floats(input));
+    const size_t floats =
+        most_warps + static_cast<size_t>(teams * (candidate_words + warp_floats(input)));
     launch("select_in_teams", team_kernel(has_ids(input), input.routing.n_experts_all),
            (tokens.n + teams - 1) / teams, warps * 32, floats * sizeof(float), stream, input,
            tokens, output, faults, warps / teams);
