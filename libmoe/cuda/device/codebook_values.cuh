@@ -17,14 +17,6 @@ __device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, u
     return bytes;
 }
 
-// High half of a b, plus c: shifts to the right beside the units that choose bytes.
-template <uint32_t b>
-__device__ __forceinline__ uint32_t multiply_high(uint32_t a, uint32_t c) {
-    uint32_t high;
-    asm("mad.hi.u32 %0, %1, %2, %3;" : "=r"(high) : "r"(a), "n"(b), "r"(c));
-    return high;
-}
-
 template <int bits>
 struct CodebookValues;
 
@@ -56,17 +48,19 @@ struct CodebookValues<3> {
 // The four registers of step j of a block. values: of rows g, then of rows g + 8.
 //
 // A code c of two bits becomes the numbers 2 c and 2 c + 1 of the bytes of its value, by a product
-// with 0x22 and a sum.
+// with 0x22 and a sum; a product of 64 bits has those of the lower two codes in its low half and
+// those of the upper two in its high half, since no sum of it carries so far.
 __device__ __forceinline__ void look_up_step(const CodebookValues<2> (&values)[2],
                                              const uint32_t (&w)[2], int j, uint32_t* a) {
     const uint32_t bytes = permute_bytes(w[j / 2], 0, 0x3120);  // both halves of a register
 #pragma unroll
     for (int row_half = 0; row_half < 2; ++row_half) {
         const uint32_t codes = bytes >> (2 * (j & 1) + 4 * row_half) & 0x03030303u;
-        const uint32_t first = codes * 0x22u + 0x1010u;
-        const uint32_t second = multiply_high<0x22u << 16>(codes, 0x1010u);
-        a[row_half] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1], first);
-        a[row_half + 2] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1], second);
+        const uint64_t numbers = uint64_t{codes} * 0x220022u + 0x0000101000001010u;
+        a[row_half] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1],
+                                    static_cast<uint32_t>(numbers));
+        a[row_half + 2] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1],
+                                        static_cast<uint32_t>(numbers >> 32));
     }
 }
 
@@ -94,8 +88,8 @@ __device__ __forceinline__ void look_up_step(const CodebookValues<3> (&values)[2
     const uint32_t codes = three_bit_codes(w, j);
     const uint32_t even = codes & 0x07070707u;
     const uint32_t odd = codes & 0x70707070u;
-    look_up_row<0x5140, 0x7362>(values[0], multiply_high<1u << 20>(even, even), a[0], a[2]);
-    look_up_row<0x4051, 0x6273>(values[1], multiply_high<1u << 12>(odd, odd), a[1], a[3]);
+    look_up_row<0x5140, 0x7362>(values[0], even + (even >> 12), a[0], a[2]);
+    look_up_row<0x4051, 0x6273>(values[1], odd + (odd >> 20), a[1], a[3]);
 }
 
 }  // namespace moe::cuda

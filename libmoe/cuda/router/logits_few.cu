@@ -105,7 +105,8 @@ struct FewSlabs {
 };
 
 template <class Types>
-__global__ void __launch_bounds__(n_threads) few_logits(FewInput in, TokenCount tokens) {
+__global__ void __launch_bounds__(n_threads)
+    few_logits(const __grid_constant__ FewInput in, TokenCount tokens) {
     __shared__ float sums[n_warps][tile_tokens][tile_experts];
     let_next_kernel_start();
     const int32_t n_tiles = (in.n_experts + tile_experts - 1) / tile_experts;

@@ -90,12 +90,14 @@ class RegisterOrder {
 
     // The first k, id j to lane j, without taking turns; false, and nothing is given, where k or
     // the number of candidates is above 32. A key comes before the k-th only if it is as large as
-    // the k-th of the lanes' largest, of which there are at least k. memory: candidate_words.
+    // the k-th of the lanes' largest, of which there are at least k. memory: candidate_words on 16
+    // bytes.
     __device__ bool first_at_once(int32_t k, uint32_t* memory, int32_t& id) const {
         if (k > 32) return false;
         memory[lane_index()] = own_;
         __syncwarp();
         const uint32_t bound = kth_of_lanes(k, memory);
+        auto* candidates = reinterpret_cast<uint2*>(memory);  // rank and index
         uint32_t n_candidates = 0;
         __syncwarp();
 #pragma unroll
@@ -104,22 +106,21 @@ class RegisterOrder {
             const uint32_t ones = __ballot_sync(every_lane, is_one);
             const uint32_t at = n_candidates + __popc(ones & ((1u << lane_index()) - 1u));
             if (is_one && at < 32) {
-                memory[at] = rank_[j];
-                memory[32 + at] = static_cast<uint32_t>(32 * j + lane_index());
+                candidates[at] = {rank_[j], static_cast<uint32_t>(32 * j + lane_index())};
             }
             n_candidates += __popc(ones);
         }
         if (n_candidates > 32) return false;
         __syncwarp();
-        const uint32_t own = memory[lane_index()], index = memory[32 + lane_index()];
+        const uint2 own = candidates[lane_index()];
         uint32_t before = 0;
-#pragma unroll 8
+#pragma unroll 4
         for (uint32_t i = 0; i < n_candidates; i++) {
-            const uint32_t other = memory[i];
-            before += other > own || (other == own && memory[32 + i] < index) ? 1 : 0;
+            const uint2 other = candidates[i];
+            before += other.x > own.x || (other.x == own.x && other.y < own.y) ? 1 : 0;
         }
         __syncwarp();
-        if (static_cast<uint32_t>(lane_index()) < n_candidates) memory[before] = index;
+        if (static_cast<uint32_t>(lane_index()) < n_candidates) memory[before] = own.y;
         __syncwarp();
         id = static_cast<int32_t>(memory[lane_index()]);
         return true;
@@ -129,10 +130,13 @@ class RegisterOrder {
     // The k-th largest of the 32 in memory; where equal ones stand around the k-th place, theirs.
     __device__ uint32_t kth_of_lanes(int32_t k, const uint32_t* memory) const {
         int32_t larger = 0, as_large = 0;
-#pragma unroll 8
-        for (int32_t i = 0; i < 32; i++) {
-            larger += memory[i] > own_ ? 1 : 0;
-            as_large += memory[i] >= own_ ? 1 : 0;
+#pragma unroll 2
+        for (int32_t i = 0; i < 32; i += 4) {
+            const uint4 four = *reinterpret_cast<const uint4*>(memory + i);
+            for (const uint32_t other : {four.x, four.y, four.z, four.w}) {
+                larger += other > own_ ? 1 : 0;
+                as_large += other >= own_ ? 1 : 0;
+            }
         }
         const uint32_t holders = __ballot_sync(every_lane, larger < k && k <= as_large);
         return __shfl_sync(every_lane, own_, __ffs(static_cast<int32_t>(holders)) - 1);
