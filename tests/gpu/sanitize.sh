@@ -15,6 +15,12 @@ set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/q4_k/h256_i256/*'
 
 for tool in ${TOOLS:-memcheck synccheck racecheck}; do
     echo "$tool"
-    [ "$tool" != racecheck ] || set -- --quiet --filter 'router/rule/*' --filter 'dispatch/*'
-    "$sanitizer" --tool "$tool" --error-exitcode 9 --launch-timeout 120 "$program" "$@"
+    case $tool in
+        # As many barriers as the blocks of a kernel hold together.
+        synccheck) more="--num-cuda-barriers 65536" ;;
+        racecheck) set -- --quiet --filter 'router/rule/*' --filter 'dispatch/*'; more= ;;
+        *) more= ;;
+    esac
+    # shellcheck disable=SC2086
+    "$sanitizer" --tool "$tool" $more --error-exitcode 9 --launch-timeout 120 "$program" "$@"
 done

@@ -117,6 +117,7 @@ __device__ inline void limit_groups(const Routing& r, const WarpMemory& memory) 
         const int32_t g = i / size;
         if (comes_after(memory.group_scores[g], g, last)) memory.keys[i] = -infinity;
     }
+    __syncwarp();
 }
 
 template <class Order>
