@@ -167,7 +167,9 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
         }
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
         const int64_t count = layout.count(role) * layout.part(role).columns;
-        fill_f32(block + placement.vectors[i], count, 0.1f, seed + 100 + i);
+        // A selection bias of some size would send every token to the same experts.
+        const float scale = role == MOE_ROLE_SELECTION_BIAS ? 1e-4f : 0.1f;
+        fill_f32(block + placement.vectors[i], count, scale, seed + 100 + i);
     }
     if (layout.needs(MOE_ROLE_ROUTER)) {
         const Layer::Shape shape = layout.layer.role_shape(MOE_ROLE_ROUTER);
