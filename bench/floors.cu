@@ -62,7 +62,8 @@ std::vector<ReadPoint> measure_reads(bool quick) {
     fill_random(pool.data(), pool_bytes, 1);
     const int n_sms = multiprocessors();
     std::vector<ReadPoint> points;
-    for (const double mb : {0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0}) {
+    for (const double mb :
+         {0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0}) {
         const auto bytes = static_cast<int64_t>(mb * 1e6) / 4096 * 4096;
         // Places far apart, so that no call finds its bytes in the L2.
         const int n_calls = static_cast<int>(std::clamp<int64_t>(pool_bytes / bytes, 4, 24));
@@ -70,7 +71,8 @@ std::vector<ReadPoint> measure_reads(bool quick) {
         for (const Shape& shape : all_shapes()) {
             auto call = [&](int i, cudaStream_t stream) {
                 const int64_t slots = pool_bytes / bytes;
-                const auto* data = static_cast<const std::byte*>(pool.data()) + (i * 7 % slots) * bytes;
+                const auto* data =
+                    static_cast<const std::byte*>(pool.data()) + (i * 7 % slots) * bytes;
                 shape.kernel<<<shape.blocks_per_sm * n_sms, shape.threads, 0, stream>>>(
                     reinterpret_cast<const uint4*>(data), bytes / 16,
                     static_cast<uint32_t*>(out.data()));

@@ -1,7 +1,9 @@
-// One thread per 16 bytes of a matrix: codes are random bits (dense types: random values), bytes that
-// belong to scales are drawn from a narrow range of their type.
+// One thread per 16 bytes of a matrix: codes are random bits (dense types: random values), bytes
+// that belong to scales are drawn from a narrow range of their type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include <cmath>
 #include <cuda_runtime.h>
 
 #include "bench/device.hpp"
@@ -109,10 +111,11 @@ __global__ void fill_floats(float* data, int64_t n, float scale, float offset, u
         data[i] = offset + random_value(i, seed, scale);
 }
 
-__global__ void fill_pairs(uint32_t* data, int64_t n, uint32_t seed) {
+__global__ void fill_pairs(uint32_t* data, int64_t n, float scale, uint32_t seed) {
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
          i += static_cast<int64_t>(gridDim.x) * n_threads)
-        data[i] = pair_of(random_value(2 * i, seed, 1.0f), random_value(2 * i + 1, seed, 1.0f), true);
+        data[i] = pair_of(random_value(2 * i, seed, scale), random_value(2 * i + 1, seed, scale),
+                          true);
 }
 
 __global__ void fill_words(uint32_t* data, int64_t n, uint32_t seed) {
@@ -147,7 +150,7 @@ void fill_random(void* data, int64_t bytes, uint32_t seed) {
 }
 
 void fill_bf16(void* data, int64_t count, uint32_t seed) {
-    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, seed);
+    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, 1.0f, seed);
 }
 
 void fill_f32(void* data, int64_t count, float scale, uint32_t seed) {
@@ -167,14 +170,14 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
         }
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
         const int64_t count = layout.count(role) * layout.part(role).columns;
-        // A selection bias of some size would send every token to the same experts.
-        const float scale = role == MOE_ROLE_SELECTION_BIAS ? 1e-4f : 0.1f;
-        fill_f32(block + placement.vectors[i], count, scale, seed + 100 + i);
+        fill_f32(block + placement.vectors[i], count, 0.1f, seed + 100 + i);
     }
     if (layout.needs(MOE_ROLE_ROUTER)) {
         const Layer::Shape shape = layout.layer.role_shape(MOE_ROLE_ROUTER);
+        // Logits of some units: larger ones would saturate a sigmoid, and all tokens choose alike.
+        const float scale = 6.0f / std::sqrt(static_cast<float>(shape.columns));
         fill_pairs<<<grid(), n_threads>>>(reinterpret_cast<uint32_t*>(block + placement.router),
-                                          shape.rows * shape.columns / 2, seed + 50);
+                                          shape.rows * shape.columns / 2, scale, seed + 50);
     }
     check_cuda(cudaDeviceSynchronize(), "fill_weights");
 }

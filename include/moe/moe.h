@@ -707,7 +707,9 @@ typedef struct moe_workspace_need {
 MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_t n_tokens,
                                                     moe_workspace_need *out_need) MOE_NOEXCEPT;
 
-/* Name of the kernel that runs a stage for n_tokens tokens; static. */
+/* Name of the kernel that runs a stage for n_tokens tokens; static. Of calls in chunks n_tokens is a chunk's. A kernel for few
+ * tokens gives way to the other where x is not on 16 bytes or the true number of tokens is on the device; that of finish does
+ * nothing where the explanation says that the shared expert goes with the others. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,
                                             const char **out_name) MOE_NOEXCEPT;
 
@@ -812,7 +814,8 @@ typedef struct moe_workspace_desc {
     void *device_memory;      /* NULL: from the allocator. Given: stays the caller's, aligned as moe_workspace_need says */
     uint64_t host_bytes;      /* likewise of a CPU workspace; not used on CUDA */
     void *host_memory;
-    void *stream;             /* passed to the allocator */
+    void *stream;             /* passed to the allocator; of a CUDA workspace, which has a few bytes of pinned and device memory
+                               * beside its scratch, create waits for it */
 } moe_workspace_desc;
 
 MOE_API moe_status MOE_CALL moe_workspace_create(moe_runtime *runtime, const moe_workspace_desc *desc,

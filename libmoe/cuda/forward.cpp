@@ -64,7 +64,7 @@ void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, 
     if (setup.shared_joins && !few && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
     route_and_sort(p, call, args, first, !few);
     if (args.out_expert_counts)
-        run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(), false,
+        run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};

@@ -30,8 +30,10 @@ Product make_product(const PackedMatrix& matrix, Epilogue epilogue, const Rows& 
     return product;
 }
 
-GroupedProduct make_grouped(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+GroupedProduct make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
+                            const Rows& rows) {
     GroupedProduct product{};
+    product.batch_invariant = launch.batch_invariant;
     product.weights = matrix;
     product.epilogue = epilogue;
     product.capacity = rows.capacity;
@@ -103,7 +105,7 @@ void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
 
 void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     gather(launch, mlp.in, first_matrix(mlp).k, mlp.rows, mlp.blocks);
-    GroupedProduct first = make_grouped(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    GroupedProduct first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
     first.activation = mlp.activation;
     first.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
     first.up_bias = mlp.gate ? mlp.up_bias : nullptr;
@@ -114,7 +116,7 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     first.out = mlp.h;
     run_grouped(launch.device, first, launch.stream);
 
-    GroupedProduct down = make_grouped(*mlp.down, Epilogue::linear, mlp.rows);
+    GroupedProduct down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = mlp.h;
@@ -129,7 +131,7 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
 void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (family == Family::grouped) {
         gather(launch, p.in, p.matrix.k, p.rows, p.blocks);
-        GroupedProduct product = make_grouped(p.matrix, Epilogue::linear, p.rows);
+        GroupedProduct product = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
         product.bias = p.bias;
         product.bias_stride = int64_t{16} * p.matrix.n_tiles;
         product.in = p.blocks;

@@ -11,6 +11,7 @@ namespace moe::cuda {
 struct Launch {
     const DeviceFacts& device;
     cudaStream_t stream;
+    bool batch_invariant;  // a row's bits do not depend on how many rows there are
 };
 
 // W v for all rows, plus bias.

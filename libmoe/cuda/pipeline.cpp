@@ -18,7 +18,8 @@ Pipeline::Pipeline(const Call& call, const Scratch& scratch, const TokenCount& t
       faults_(call.faults),
       b_(scratch),
       tokens_(tokens),
-      launch_{call.setup.device, static_cast<cudaStream_t>(call.stream)},
+      launch_{call.setup.device, static_cast<cudaStream_t>(call.stream),
+              call.setup.batch_invariant},
       family_(call.setup.experts.usual),
       dense_family_(call.setup.finish.usual),
       n_slots_(tokens.n * call.setup.layer->top_k) {}

@@ -120,7 +120,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
         arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, n_experts)));
     rows = take_rows(arena, setup.experts, n_filled, row_capacity, n_experts);
     keys = arena.take<unsigned long long>(n_slots);
-    source = arena.take<int32_t>(n_slots);
+    source = arena.take<int32_t>(padded(n_slots));
     in_row = arena.take<int32_t>(row_capacity);
     wide_bytes = static_cast<uint64_t>(
         std::max(wide_bytes_of(setup, n_slots, row_capacity), pre_activation_bytes(setup, 1)));

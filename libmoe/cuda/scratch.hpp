@@ -19,7 +19,7 @@ struct Scratch {
     int32_t* ids;               // [chunk][k]
     float* weights;             // [chunk][k]
     std::byte* sort_scratch;
-    Rows rows;                 // of the routed experts
+    Rows rows;                 // of the experts, the shared one too where it joins
     Rows token_rows;           // of the layer's dense matrices: one "expert", row = token or slot
     unsigned long long* keys;  // [chunk * k]
     int32_t* source;           // [chunk * k]: input row of a slot that the caller sorted

@@ -142,6 +142,8 @@ int32_t most_few_tokens(const Problem& problem, moe_stage stage) {
 
 template <moe_stage stage>
 const Reason* one_token_on_hopper(const Problem& problem) {
+    if (stage == MOE_STAGE_FINISH && !problem.layout->layer.shared_intermediate)
+        return &reasons::unneeded;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (const Reason* reason =
             on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))

@@ -33,7 +33,8 @@ inline constexpr Reason intermediate_type{
 inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
 inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
-inline constexpr Reason size{"size", "the layer is too large for the shared memory of its blocks"};
+inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};
+inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
 inline constexpr Reason batch_invariant{"batch_invariant",

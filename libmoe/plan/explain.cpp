@@ -85,6 +85,12 @@ Json stages_json(const moe_plan& plan) {
     return stages;
 }
 
+// Where moe_forward runs it.
+Json shared_expert_json(const moe_plan& plan) {
+    if (!plan.layout.layer.shared_intermediate) return nullptr;
+    return plan.is_cuda() && plan.cuda.shared_joins ? "with_experts" : "apart";
+}
+
 Json workspace_json(const moe_plan& plan) {
     const moe_workspace_need need = plan.workspace_need(plan.max_tokens);
     return {{"host_bytes", need.host_bytes},
@@ -107,6 +113,7 @@ Json to_json(const moe_plan& plan) {
             {"slice", slice_json(plan)},
             {"types", types_json(plan)},
             {"stages", stages_json(plan)},
+            {"shared_expert", shared_expert_json(plan)},
             {"weights", weights_json(plan.layout)},
             {"workspace", workspace_json(plan)},
             {"predicted_us", nullptr}};

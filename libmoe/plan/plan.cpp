@@ -226,10 +226,8 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.intermediate_type = plan.intermediate_type;
     setup.most_few_experts =
         most_few_tokens(setup, placement, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN);
-    setup.most_few_finish = !setup.layer->shared_intermediate
-                                ? 1  // nothing to read
-                                : most_few_tokens(setup, placement, MOE_ROLE_SHARED_GATE,
-                                                  MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN);
+    setup.most_few_finish = most_few_tokens(setup, placement, MOE_ROLE_SHARED_GATE,
+                                            MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN);
 }
 
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {

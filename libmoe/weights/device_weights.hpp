@@ -28,7 +28,8 @@ PackedType packed_type_of(const moe_format& format);
 
 // Where every matrix and vector of a layout goes in one block of device memory.
 struct DevicePlacement {
-    static constexpr uint64_t alignment = 128;  // of the block and of everything in it
+    // Of the block and of everything in it but the small tables of a shared expert that follows.
+    static constexpr uint64_t alignment = 128;
 
     struct Place {
         uint64_t offset = 0;         // of expert 0, a multiple of 128

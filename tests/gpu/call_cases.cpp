@@ -169,8 +169,7 @@ void check_chunks(Context& context, const Numbers& numbers) {
 }
 
 // With batch_invariant a token alone has the bits that it has among others.
-void check_invariant(Context& context, const Numbers& numbers) {
-    PairSpec spec = spec_of(numbers, 40);
+void check_invariant(Context& context, PairSpec spec) {
     spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
     const Pair pair(context, spec);
     const auto H = static_cast<size_t>(pair.desc().hidden);
@@ -215,6 +214,17 @@ void check_small_workspace(const Pair& pair) {
     }
 }
 
+// On the kernels of one architecture, too, whatever a piece of rows is decoded by.
+void add_invariant_formats(CaseList& list) {
+    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
+                               "kbit5", "q8_0", "q4_k"}) {
+        PairSpec spec = spec_of(bf16, 40, rich_layer(256, 256, 10, 3));
+        spec.layer.format = format;
+        list.add(text("call/batch_invariant/%s/%s", format, bf16.name), Extent::smoke,
+                 [=](Context& context) { check_invariant(context, spec); });
+    }
+}
+
 }  // namespace
 
 void add_call_cases(CaseList& list) {
@@ -232,7 +242,7 @@ void add_call_cases(CaseList& list) {
         list.add(text("call/chunks/%s", numbers.name), Extent::smoke,
                  [=](Context& context) { check_chunks(context, numbers); });
         list.add(text("call/batch_invariant/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_invariant(context, numbers); });
+                 [=](Context& context) { check_invariant(context, spec_of(numbers, 40)); });
         for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
             PairSpec spec = spec_of(numbers, 29);
             spec.both = [=](moe_plan_desc& desc) { desc.router_input_type = type; };
@@ -241,6 +251,7 @@ void add_call_cases(CaseList& list) {
                      [=](Context& context) { check_router_input(Pair(context, spec)); });
         }
     }
+    add_invariant_formats(list);
 }
 
 }  // namespace moe_gpu

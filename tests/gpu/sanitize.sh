@@ -13,14 +13,16 @@ set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/q4_k/h256_i256/*'
     --filter 'call/chunks/*' --filter 'dispatch/odd_ids' --filter 'router/rule/*' --filter 'slice/*/rich/bf16/*' \
     --filter 'layer/experts/*/bf16/*' --filter 'triton/fused_forward/t32_e8*' --filter 'graph/streams' "$@"
 
+check() {
+    "$sanitizer" --error-exitcode 9 --launch-timeout 120 --tool "$@"
+}
+
 for tool in ${TOOLS:-memcheck synccheck racecheck}; do
     echo "$tool"
     case $tool in
         # As many barriers as the blocks of a kernel hold together.
-        synccheck) more="--num-cuda-barriers 65536" ;;
-        racecheck) set -- --quiet --filter 'router/rule/*' --filter 'dispatch/*'; more= ;;
-        *) more= ;;
+        synccheck) check synccheck --num-cuda-barriers 65536 "$program" "$@" ;;
+        racecheck) check racecheck "$program" --quiet --filter 'router/rule/*' --filter 'dispatch/*' ;;
+        *) check "$tool" "$program" "$@" ;;
     esac
-    # shellcheck disable=SC2086
-    "$sanitizer" --tool "$tool" $more --error-exitcode 9 --launch-timeout 120 "$program" "$@"
 done

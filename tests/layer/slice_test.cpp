@@ -164,9 +164,6 @@ TEST(Slice, IntermediateRange) {
     EXPECT_EQ(result.intermediate_count, 48);
     const moe_slice all = features(0, 80);
     EXPECT_TRUE(make(&all).whole());
-    EXPECT_TRUE(make(&all).every_id_is_local());
-    const moe_slice first = experts(0, 3);
-    EXPECT_FALSE(make(&first).every_id_is_local());
 }
 
 // 80 features in columns of 32: the last part is 16 wide and ends at the end.

@@ -234,7 +234,8 @@ class Validator {
     void check_rule(const nlohmann::json& value, const std::string& key, const nlohmann::json& rule,
                     const nlohmann::json& rules, const std::string& where) const {
         static const std::set<std::string> without_effect{
-            "$schema", "$id", "title", "$defs", "then", "else", "minContains", "maxContains"};
+            "$schema", "$id",  "title",       "description", "$defs",
+            "then",    "else", "minContains", "maxContains"};
         if (without_effect.count(key)) return;
         if (key == "$ref") {
             const auto path = nlohmann::json::json_pointer(rule.get<std::string>().substr(1));

@@ -3,17 +3,15 @@
 // that four products of 16 k take. One struct per packed type:
 //   Words                       what a lane holds of a block before decoding
 //   load(codes, scales, lane)   shared addresses of the block's codes and scales
-//   decode(words, table, a)     table: shared address of [2][32] float32, the codebook of rows g
-//   and
-//                               g + 8 of the tile; other types ignore it
+//   decode(words, table, a)     table: shared address of [2][32] float32, the codebooks of rows
+//                               g and g + 8 of the tile; other types ignore it
 //   has_codebook                does decode read the table?
 //   leftover                    a power of two that decoded values lack; multiplies the sums
 //   scales_after                true: the scales may also come after the product, see below
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
 // Where one scale meets few products it costs less than at every weight:
 //   Values                      the unscaled values of a codebook: from table (as above), the
-//   shared
-//                               address of pair_table_bytes more of it, and the lane
+//                               shared address of pair_table_bytes more of it, and the lane
 //   spread(words, values, j, a) the four registers of step j without scales
 //   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
 //                               and of the sum of tokens if has_offset

@@ -6,6 +6,7 @@
 
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/dispatch/tiles.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "moe/moe.h"
 
@@ -72,8 +73,12 @@ __device__ float row_weight(const CallerRows& rows, const SlotsOut& out, int64_t
 __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* keys, SlotsOut out) {
     begin_after_previous_kernel();
     const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
-    if (s >= n) return;
-    const bool found = keys[s] != no_row;
+    if (s >= round_up_to(n, row_alignment)) return;
+    const bool found = s < n && keys[s] != no_row;
+    if (s >= n) {
+        if (out.source) out.source[s] = -1;  // of padding
+        return;
+    }
     const auto row = static_cast<int32_t>(keys[s] & 0xFFFFFFFFu);
     if (out.ids) out.ids[s] = found ? static_cast<int32_t>(keys[s] >> 32) : -1;
     if (out.source)

@@ -23,8 +23,7 @@ struct SortInput {
     int32_t top_k;
     int32_t n_local;
     std::byte* scratch;
-    bool
-        has_shared;  // local expert n_local has a row for every token, in order, of no slot's place
+    bool has_shared;  // local expert n_local has a row for every token, in order, and no place
 };
 
 // One kernel of one block (sort_few.cu), which can do other small work by the way.
@@ -63,10 +62,9 @@ struct DispatchOutput {
 void run_dispatch(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
                   const DispatchOutput& output, FaultWords* faults, cudaStream_t stream);
 
-// Tokens per global expert, added to counts [E_all] (zeroed by the first chunk of a call).
+// Tokens per global expert, added to counts [E_all], which the call zeroes.
 void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
-                       const TokenCount& tokens, bool zero_first, int64_t* counts,
-                       cudaStream_t stream);
+                       const TokenCount& tokens, int64_t* counts, cudaStream_t stream);
 
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);

@@ -51,13 +51,8 @@ void run_list_tokens(const DeviceFacts&, const TokenCount& tokens, const Rows& r
 }
 
 void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
-                       const TokenCount& tokens, bool zero_first, int64_t* counts,
-                       cudaStream_t stream) {
+                       const TokenCount& tokens, int64_t* counts, cudaStream_t stream) {
     constexpr int64_t most_blocks = 128;
-    if (zero_first)
-        check(cudaMemsetAsync(counts, 0, static_cast<size_t>(n_experts_all) * sizeof(int64_t),
-                              stream),
-              "cudaMemsetAsync");
     const int64_t n_blocks = (int64_t{tokens.n} * top_k + 4 * n_threads - 1) / (4 * n_threads);
     launch("count_experts", count_experts, n_blocks < most_blocks ? n_blocks : most_blocks,
            n_threads, static_cast<size_t>(n_experts_all) * 4, stream, ids, top_k, n_experts_all,

@@ -58,6 +58,7 @@ struct GroupedProduct {
     const Tile* tiles;
     const int32_t* n_tiles;
     int32_t max_tiles;
+    bool batch_invariant;  // the kernel for many rows whatever their number
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 
@@ -84,7 +85,7 @@ struct OneToken {
     SharedSlot shared;        // of the last slot, where n_slots is k + 1
     float scale;              // of the whole sum
     const int32_t* ids;       // [T][k] global ids; out of range or absent: no part
-    const int32_t* local_of;  // [n_ids] local expert or -1
+    const int32_t* local_of;  // [n_ids] local expert or -1; null: ids are local
     int32_t n_ids;
     int32_t n_ids_all;     // ids from n_ids on up to here are identity experts: no part, no fault
     int32_t n_local;       // experts that the weights hold

@@ -60,7 +60,9 @@ void prepare_grouped() {
 
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream) {
     const GroupedKernels kernels = kernels_of(product.weights.type);
-    const GroupedKernel& kernel = has_small_tiles(product) ? kernels.narrow : kernels.wide;
+    // The kernel for few rows rounds some types of weights elsewhere.
+    const bool narrow = has_small_tiles(product) && !product.batch_invariant;
+    const GroupedKernel& kernel = narrow ? kernels.narrow : kernels.wide;
     const int64_t n_row_blocks = (product.weights.n_tiles + 7) / 8;
     const int64_t most = n_row_blocks * product.max_tiles;
     if (most == 0) return;

@@ -1,8 +1,7 @@
 // How the one-token kernels cut a call, from the host's numbers alone:
 // 1. gate and up: warps part k of a tile; a chunk is at most chunk_bytes, stages fill shared memory
 // 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two
-// blocks
-//    where tiles do not divide well by blocks
+//    blocks where tiles do not divide well by blocks
 // 3. tokens side by side: each has its share of the multiprocessors
 #include <algorithm>
 #include <cstdint>

@@ -1,13 +1,12 @@
-// Second kernel of one token, a row of the grid for each: out = sum over slots of weight (down h +
-// bias).
+// Second kernel of one token, a row of the grid for each:
+//     out = scale * (sum over slots of weight (down h + bias))
 //
 // Work: tiles of 16 outputs are spread over clusters of one or two blocks. k runs over all slots;
 // a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
 // tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
 // 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
-// 2. let the next kernel start; weights of the slots, the shared expert's from x and its gate, and
-// biases; the first blocks decoded; wait for
-// the kernel before
+// 2. let the next kernel start; weights of the slots, the shared expert's from x and its gate;
+//    biases; the first blocks decoded; wait for the kernel before
 // 3. h of pass_units units to shared memory as operands; block barrier
 // 4. every warp, tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier

@@ -2,7 +2,8 @@
 // slots v that have an expert here.
 //
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
-// the grid, one per SM. Inside a block every warp owns the same part of k of every slab.
+// the token, one per SM of its share. Inside a block every warp owns the same part of k of every
+// slab.
 // 1. wait for the kernel before; ask for ids, then x; list the slots with an expert
 // 2. every lane asks for one stage of the warp's ring; let the next kernel start
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier

@@ -47,7 +47,7 @@ struct LogitParts {
     int64_t part_stride;
     const float* bias;  // or null
     float scale;
-    bool is_product;  // of run_logits, launched just before
+    bool is_product;  // of run_logits: scale and bias are still to be applied
 };
 
 // Sums in float32. scratch: logits_scratch_bytes, for the normalised input and the parts; they grow
@@ -56,7 +56,7 @@ uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens);
 LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
                       std::byte* scratch, cudaStream_t stream);
 
-// One warp per token does what cpu/ref/route.cpp does for one: same functions
+// A warp or a team of warps per token does what cpu/ref/route.cpp does for one: same functions
 // (layer/routing_math.hpp), same order of sums, same ids to the bit from the same logits.
 struct SelectInput {
     Routing routing;

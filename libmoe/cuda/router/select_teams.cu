@@ -179,8 +179,12 @@ void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectIn
 }
 
 void prepare_teams() {
-    load("select_in_teams", team_kernel(true, 0));
-    for (const int32_t n : {128, 256, 512}) load("select_in_teams", team_kernel(false, n));
+    // Teams of one warp, the most experts, a group each.
+    constexpr int most_bytes =
+        4 * (most_warps + most_warps * (candidate_words + 3 * most_experts_of_teams));
+    load("select_in_teams", team_kernel(true, 0), most_bytes);
+    for (const int32_t n : {128, 256, 512})
+        load("select_in_teams", team_kernel(false, n), most_bytes);
 }
 
 }  // namespace moe::cuda
