@@ -28,5 +28,6 @@ def problems(archive, header):
 
 
 found = list(problems(*sys.argv[1:]))
-print("\n".join(found))
+for problem in found:
+    print(problem)
 raise SystemExit(1 if found else 0)

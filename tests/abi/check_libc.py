@@ -32,7 +32,8 @@ def main():
     parser.add_argument("files", nargs="+")
     args = parser.parse_args()
     found = [f"{path}: {problem}" for path in args.files for problem in problems(path, SYSTEM | set(args.also))]
-    print("\n".join(found))
+    for problem in found:
+        print(problem)
     raise SystemExit(1 if found else 0)
 
 

@@ -1,0 +1,16 @@
+"""libmoe.so as a Python package: where the library and its header lie. The library needs nothing but libc and libm."""
+import pathlib
+
+__version__ = "@version@"
+
+_here = pathlib.Path(__file__).resolve().parent
+
+
+def path():
+    """The shared library, to be opened with ctypes.CDLL or cffi."""
+    return str(_here / "lib" / "@library@")
+
+
+def include():
+    """The folder that holds moe/moe.h and moe/moe_dl.h, for programs that open the library at run time."""
+    return str(_here / "include")
