@@ -1,5 +1,5 @@
-"""Makes a wheel of an installed tree: libmoe.so and headers in the package moe_library, and, where there is one, the Python
-package of bindings/python.
+"""Makes a wheel of an installed tree: libmoe.so, its headers, the package moe_library, which says where they lie, and, where
+there is one, the Python binding of bindings/python/src/moe, which looks for the library in its own folder.
 
 usage: build_wheel.py PREFIX VERSION OUTPUT_FOLDER [--name DISTRIBUTION]
 The platform of the wheel is manylinux with the newest version of libc that this very library asks for. Nothing but the
@@ -17,7 +17,7 @@ import time
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-BINDING = HERE.parent / "python"
+BINDING = HERE.parent / "python" / "src" / "moe"
 SUMMARY = "The Mixture-of-Experts layer of a language model: the C library libmoe"
 
 
@@ -30,33 +30,30 @@ def platform_tag(library):
     return "manylinux_{}_{}_{}".format(*newest_libc(library), platform.machine())
 
 
-def library_files(prefix, version):
+def library_files(prefix, version, home):
     """(name in the wheel, bytes). A wheel holds no links: the library goes in once, under its SONAME."""
     soname = "libmoe.so." + version.rpartition(".")[0]
     library = next(pathlib.Path(prefix).rglob(soname))
     init = (HERE / "moe_library" / "__init__.py").read_text(encoding="utf-8")
-    yield "moe_library/__init__.py", init.replace("@version@", version).replace("@library@", soname).encode()
-    yield f"moe_library/lib/{soname}", library.read_bytes()
+    for name, value in (("version", version), ("library", soname), ("home", home)):
+        init = init.replace(f"@{name}@", value)
+    yield "moe_library/__init__.py", init.encode()
+    yield f"{home}/lib/{soname}", library.read_bytes()
     for header in sorted(pathlib.Path(prefix, "include", "moe").glob("*.h")):
-        yield f"moe_library/include/moe/{header.name}", header.read_bytes()
+        yield f"{home}/include/moe/{header.name}", header.read_bytes()
 
 
 def binding_files():
-    """The packages of bindings/python or of its src, tests left out."""
-    for init in sorted([*BINDING.glob("*/__init__.py"), *BINDING.glob("src/*/__init__.py")]):
-        package = init.parent
-        if package.name in ("tests", "src"):
-            continue
-        for file in sorted(package.rglob("*")):
-            if file.is_file() and (file.suffix in (".py", ".pyi") or file.name == "py.typed"):
-                yield pathlib.PurePosixPath(package.name, file.relative_to(package)).as_posix(), file.read_bytes()
+    for file in sorted(BINDING.rglob("*")):
+        if file.is_file() and (file.suffix in (".py", ".pyi") or file.name == "py.typed"):
+            yield pathlib.PurePosixPath("moe", file.relative_to(BINDING)).as_posix(), file.read_bytes()
 
 
-def metadata(name, version, tag, prefix):
+def metadata(name, version, tag, prefix, needs):
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     yield f"{info}/METADATA", "\n".join([
         "Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", f"Summary: {SUMMARY}", "License: Apache-2.0",
-        "Requires-Python: >=3.8", ""]).encode()
+        "Requires-Python: >=3.9", *(f"Requires-Dist: {need}" for need in needs), ""]).encode()
     yield f"{info}/WHEEL", "\n".join([
         "Wheel-Version: 1.0", "Generator: build_wheel.py", "Root-Is-Purelib: false", f"Tag: {tag}", ""]).encode()
     for notice in sorted(pathlib.Path(prefix, "share", "doc", "libmoe").iterdir()):
@@ -88,11 +85,12 @@ def main():
     parser.add_argument("--name", default="libmoe")
     args = parser.parse_args()
 
-    files = [*library_files(args.prefix, args.version), *binding_files()]
+    binding = list(binding_files())
+    files = [*library_files(args.prefix, args.version, "moe" if binding else "moe_library"), *binding]
     library = next(pathlib.Path(args.prefix).rglob("libmoe.so." + args.version))
     tag = f"py3-none-{platform_tag(library)}"
     stem = f"{args.name.replace('-', '_')}-{args.version}"
-    files += metadata(args.name, args.version, tag, args.prefix)
+    files += metadata(args.name, args.version, tag, args.prefix, ["numpy"] if binding else [])
     files.append((f"{stem}.dist-info/RECORD", "\n".join([*record(files, f"{stem}.dist-info"), ""]).encode()))
     path = pathlib.Path(args.output, f"{stem}-{tag}.whl")
     write_wheel(path, files)

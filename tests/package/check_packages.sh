@@ -63,7 +63,12 @@ check_library "$root/usr/lib/libmoe.so.$version" "$root/usr/bin/moe"
 sh "$here/check_tree.sh" "$root/usr" "$version"
 
 echo "== $(basename "$wheel")"
-python3 -m venv "$work/venv"
+# The binding needs numpy, which a new environment without a network can only have from the system's Python.
+system=python3
+for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import numpy' 2>/dev/null; then system=$candidate && break; fi
+done
+"$system" -m venv --system-site-packages "$work/venv"
 python=$work/venv/bin/python
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps "$wheel"
 library=$(cd "$work" && "$python" -c 'import moe_library; print(moe_library.path())')
@@ -71,12 +76,15 @@ include=$(cd "$work" && "$python" -c 'import moe_library; print(moe_library.incl
 case $library in "$work/venv/"*) ;; *) fail "the library is not that of the wheel: $library" ;; esac
 check_library "$library"
 (cd "$work" && "$python" - "$version" <<'PYTHON') || fail "the wheel does not work from Python"
-import ctypes, importlib.metadata, sys
+import ctypes, importlib.metadata, importlib.util, sys
 import moe_library
 library = ctypes.CDLL(moe_library.path())
 library.moe_version_string.restype = ctypes.c_char_p
 versions = {library.moe_version_string().decode(), moe_library.__version__, importlib.metadata.version("libmoe")}
 assert versions == {sys.argv[1]}, versions
+if importlib.util.find_spec("moe"):  # the binding finds the library of its wheel by itself
+    import moe
+    assert moe.library().path == moe_library.path(), moe.library().path
 PYTHON
 cc -I"$include" "$here/../../examples/dlopen.c" -lm -ldl -o "$work/dlopen"
 MOE_LIBRARY=$library "$work/dlopen" >"$work/log" 2>&1 || fail "dlopen: $(cat "$work/log")"

@@ -3,14 +3,15 @@ import pathlib
 
 __version__ = "@version@"
 
-_here = pathlib.Path(__file__).resolve().parent
+# Beside this package, in that of the binding where the wheel has one: there is one copy of the library.
+_home = pathlib.Path(__file__).resolve().parent.parent / "@home@"
 
 
 def path():
     """The shared library, to be opened with ctypes.CDLL or cffi."""
-    return str(_here / "lib" / "@library@")
+    return str(_home / "lib" / "@library@")
 
 
 def include():
     """The folder that holds moe/moe.h and moe/moe_dl.h, for programs that open the library at run time."""
-    return str(_here / "include")
+    return str(_home / "include")
