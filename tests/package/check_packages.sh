@@ -53,7 +53,7 @@ root=$work/root
 if [ "$(id -u)" -eq 0 ]; then # as a real installation, with a database of its own
     mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
     : >"$root/var/lib/dpkg/status"
-    dpkg --root="$root" --force-depends --install "$deb" >"$work/log" 2>&1 || fail "dpkg: $(cat "$work/log")"
+    dpkg --root="$root" --log="$work/dpkg.log" --force-depends --install "$deb" >"$work/log" 2>&1 || fail "dpkg: $(cat "$work/log")"
     dpkg --root="$root" --status "$(dpkg-deb --field "$deb" Package)" | grep -q "^Status: install ok installed" || fail "not installed"
 else
     dpkg-deb --extract "$deb" "$root"
