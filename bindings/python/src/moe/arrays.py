@@ -88,6 +88,8 @@ class View:
         return self.size * ELEMENT_BYTES[self.type]
 
     def is_dense(self) -> bool:
+        if not self.size:
+            return True
         expected = 1
         for extent, stride in zip(reversed(self.shape), reversed(self.strides)):
             if extent > 1 and stride != expected:
@@ -155,10 +157,12 @@ def check_shape(found: View, shape: Sequence[int]) -> None:
 
 def row_stride(found: View, width: int | None = None) -> int:
     """Elements from row to row, over all inner dimensions; 0, the library's "dense", where it cannot matter."""
+    if not found.size:
+        return 0
     inner = View(**{**vars(found), "shape": found.shape[1:], "strides": found.strides[1:]})
     if not inner.is_dense():
         raise ValueError(f"{found.name}: only rows may be strided, its columns are not contiguous {found.strides}")
-    if found.shape[0] <= 1 or not inner.size:
+    if found.shape[0] <= 1:
         return 0
     if found.strides[0] < inner.size:
         raise ValueError(f"{found.name}: rows of {inner.size} elements overlap at a stride of {found.strides[0]}")
