@@ -155,7 +155,7 @@ def check_shape(found: View, shape: Sequence[int]) -> None:
         raise ValueError(f"{found.name}: has shape {tuple(found.shape)}, must be {tuple(shape)}")
 
 
-def row_stride(found: View, width: int | None = None) -> int:
+def row_stride(found: View) -> int:
     """Elements from row to row, over all inner dimensions; 0, the library's "dense", where it cannot matter."""
     if not found.size:
         return 0
