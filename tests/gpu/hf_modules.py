@@ -22,8 +22,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/p
 import moe
 
 LIMITS = {torch.float32: 1e-5, torch.float16: 6e-3, torch.bfloat16: 6e-3}
-
-
 SMALL = dict(vocab_size=32, hidden_size=256, num_hidden_layers=1, num_attention_heads=4)
 SMALL |= dict(num_key_value_heads=2, max_position_embeddings=64)
 SMALL |= dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)

@@ -8,8 +8,8 @@ managers with close(). Errors are MoeError, one class for each status. torch is 
 """
 from . import abi, enums, errors
 from .checkpoint import Checkpoint, CheckpointInfo, CheckpointTensor
-from .enums import *  # noqa: F403
-from .errors import *  # noqa: F403
+from .enums import *
+from .errors import *
 from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
 from .tensors import dequantize, families, formats, quantize
 from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
@@ -23,3 +23,57 @@ from .weights import MemoryReport, Weights
 from .workspace import Faults, Workspace
 
 __version__ = "0.1.0"
+
+__all__ = [*enums.__all__, *errors.__all__]
+__all__ += [
+    "ALL_EXPERTS",
+    "Allocator",
+    "Candidate",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CheckpointTensor",
+    "DeviceInfo",
+    "Dispatched",
+    "Faults",
+    "Format",
+    "FormatInfo",
+    "FormatSize",
+    "Layer",
+    "LayerDesc",
+    "Library",
+    "MemoryReport",
+    "Plan",
+    "PlanDevice",
+    "PlanOptions",
+    "Quantized",
+    "Routed",
+    "Runtime",
+    "Slice",
+    "Tensor",
+    "Weights",
+    "Workspace",
+    "WorkspaceNeed",
+    "abi",
+    "abi_version",
+    "build_info",
+    "combine",
+    "dequantize",
+    "device_count",
+    "device_info",
+    "dispatch",
+    "enums",
+    "errors",
+    "experts",
+    "families",
+    "finish",
+    "formats",
+    "forward",
+    "library",
+    "load",
+    "quantize",
+    "role_name",
+    "route",
+    "type_name",
+    "version",
+    "version_string",
+]

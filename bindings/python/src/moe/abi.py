@@ -62,7 +62,7 @@ class Struct(c.Structure):
         return "moe" + re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), cls.__name__)
 
     def as_dict(self) -> Dict[str, Any]:
-        fields = (field[0] for field in self._fields_)
+        fields = [field[0] for field in self._fields_]
         return {name: getattr(self, name) for name in fields if name != "struct_size"}
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ def sized(cls: Type[Kind]) -> Type[Kind]:
     """Makes the annotations of a class its C fields, behind struct_size."""
     fields = [(name, hint.__metadata__[0]) for name, hint in cls.__annotations__.items()]
     cls._fields_ = [("struct_size", U32), *fields]
-    cls.names = frozenset(name for name, _ in cls._fields_)
+    cls.names = frozenset(["struct_size", *cls.__annotations__])
     return cls
 
 

@@ -64,8 +64,8 @@ class _Call:
         return found
 
     def _check_device(self, found: View) -> None:
-        where, wanted = (found.device, found.device_index), self.device[:2]
-        if found.device != wanted[0] or (found.device == DeviceKind.CUDA and where != tuple(wanted)):
+        where, wanted = (found.device, found.device_index), (self.device.kind, self.device.index)
+        if found.device != wanted[0] or (found.device == DeviceKind.CUDA and where != wanted):
             names = [f"{DeviceKind(kind).name.lower()} {index}" for kind, index in (where, wanted)]
             raise ValueError(f"{found.name}: is memory of {names[0]}, the plan is for {names[1]}")
 
@@ -111,9 +111,13 @@ class _Call:
         if f"{field}_row_stride" in self.args.names:
             self.writable(field, made, shape, kind)
         else:
-            found = self.dense(field, made, shape, [kind])
-            check_writable(found) if found is not None else None
+            self.dense_output(field, made, shape, kind)
         return made
+
+    def dense_output(self, field: str, given: Array | None, shape: Sequence[int], kind: Type) -> None:
+        found = self.dense(field, given, shape, [kind])
+        if found is not None:
+            check_writable(found)
 
     def run(self, function: str, handles: Sequence[Any], *more: int) -> None:
         with using(*handles) as addresses:
@@ -171,9 +175,7 @@ def _forward_call(
     call.writable("out_logits", outputs["logits"], (n_tokens, shape.n_all_experts), Type.F32)
     call.writable("out_ids", outputs["ids"], (n_tokens, shape.top_k), Type.I32)
     call.writable("out_weights", outputs["weights"], (n_tokens, shape.top_k), Type.F32)
-    counts = call.dense("out_expert_counts", outputs["counts"], (shape.n_all_experts,), [Type.I64])
-    if counts is not None:
-        check_writable(counts)
+    call.dense_output("out_expert_counts", outputs["counts"], (shape.n_all_experts,), Type.I64)
     return call, out
 
 
@@ -361,9 +363,7 @@ def _set_rows_out(call: _Call, out: Array | None, shape: tuple[int, ...], kind: 
     if not is_batched:
         return call.new("out", out, shape, kind)
     made = out if out is not None else empty(shape, kind, call.views[0])
-    found = call.dense("out", made, shape, [kind])
-    if found is not None:
-        check_writable(found)
+    call.dense_output("out", made, shape, kind)
     return made
 
 

@@ -148,7 +148,7 @@ def _forget(address: int) -> None:
 
 @c.PYFUNCTYPE(None, c.c_void_p)
 def _drop_unused(capsule: int) -> None:
-    for name, kind in ((NEW_NAME, _New), (OLD_NAME, _Old)):
+    for name in (NEW_NAME, OLD_NAME):
         if _dying_is_valid(capsule, name):
             _forget(_dying_pointer(capsule, name))
 

@@ -5,7 +5,7 @@ All of them are open, as in C: a value that this list lacks stays a number and i
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "Activation",
@@ -42,10 +42,13 @@ __all__ = [
 ]
 
 
+Self = TypeVar("Self", bound="OpenEnum")
+
+
 class OpenEnum(enum.IntEnum):
     """An enum of moe.h. prefix is what the C names have before the member's name."""
 
-    prefix: str
+    prefix: ClassVar[str]
 
     def __init_subclass__(cls, prefix: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -57,11 +60,11 @@ class OpenEnum(enum.IntEnum):
             return None
         unknown = int.__new__(cls, value)
         unknown._name_ = f"UNKNOWN_{value}"
-        unknown._value_ = value
+        unknown._value_ = value  # type: ignore[assignment]
         return unknown
 
     @classmethod
-    def of(cls, value: int | str) -> OpenEnum:
+    def of(cls: type[Self], value: int | str) -> Self:
         """A member, by number or by name: Activation.of("silu") is Activation.SILU."""
         if isinstance(value, str):
             try:

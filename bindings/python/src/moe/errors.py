@@ -118,7 +118,7 @@ class InternalError(MoeError, RuntimeError):
     pass
 
 
-BY_STATUS = {
+BY_STATUS: dict[int, type[MoeError]] = {
     Status.INVALID_ARGUMENT: InvalidArgumentError,
     Status.OUT_OF_MEMORY: OutOfMemoryError,
     Status.UNSUPPORTED: UnsupportedError,

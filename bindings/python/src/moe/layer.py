@@ -20,8 +20,8 @@ class Layer:
     """The layer-th decoder layer of a checkpoint (its first MoE layer if None), planned for x_type and max_tokens.
 
     layer(x) gives out; x is [..., hidden] in memory of the layer's device. Any number of threads and streams may call: each
-    thread has a workspace per stream. CUDA graphs that are captured through one Layer share one more; to replay two of them
-    at once, give each call a workspace of its own. More options are those of PlanOptions.
+    thread has a workspace per stream. CUDA graphs that are captured through one Layer share one more (graphs=False does
+    without); to replay two of them at once, give each call a workspace of its own. More options are those of PlanOptions.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Layer:
         ownership: Ownership | str | int = Ownership.COPY,
         progress: Progress | None = None,
         stream: Any = None,
+        graphs: bool = True,
         runtime: Runtime | None = None,
         **options: Any,
     ) -> None:
@@ -51,16 +52,18 @@ class Layer:
         self.number, self.hidden, self._runtime = number, self.plan.shape.hidden, runtime
         self._lock = threading.Lock()
         self._workspaces: dict[tuple[int, int | None], Workspace] = {}
-        is_cuda = self.plan.device.kind == DeviceKind.CUDA
-        self._for_graphs = Workspace(self.plan, runtime=runtime) if is_cuda else None
+        self._is_cuda = self.plan.device.kind == DeviceKind.CUDA
+        self._for_graphs = Workspace(self.plan, runtime=runtime) if self._is_cuda and graphs else None
 
     def _workspace(self, stream: int | None) -> Workspace:
         key = (threading.get_ident(), stream)
         with self._lock:
             if key in self._workspaces:
                 return self._workspaces[key]
-        if self._for_graphs is not None and _is_capturing():
-            return self._for_graphs  # nothing can be made while a stream is captured
+        if self._is_cuda and _is_capturing():  # nothing can be made now
+            if self._for_graphs is None:
+                raise RuntimeError("a stream is captured that has no workspace yet: make the Layer with graphs=True")
+            return self._for_graphs
         made = Workspace(self.plan, stream=stream, runtime=self._runtime)
         with self._lock:
             return self._workspaces.setdefault(key, made)

@@ -5,6 +5,7 @@ import ctypes as c
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import abi
@@ -19,7 +20,8 @@ from .loading import library
 from .runtime import Runtime, kept_by
 
 
-class PlanDevice(NamedTuple):
+@dataclass(frozen=True)
+class PlanDevice:
     kind: DeviceKind
     index: int
     reason: str
@@ -191,8 +193,8 @@ class Plan(Handle):
             except NotFoundError:
                 return
             flags = (bool(found.chosen), bool(found.applicable))
-            words = (found.reason_code.decode(), found.reason.decode())
-            yield Candidate(Stage(found.stage), found.kernel.decode(), *flags, *words)
+            kernel, code, reason = (one.decode() for one in (found.kernel, found.reason_code, found.reason) if one)
+            yield Candidate(Stage(found.stage), kernel, *flags, code, reason)
             index += 1
 
     def explain(self, form: ExplainForm | str | int = ExplainForm.TEXT) -> str:

@@ -5,6 +5,7 @@ import ctypes as c
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from . import abi
@@ -140,7 +141,8 @@ def kept_by(runtime: Runtime | None) -> tuple[Any, ...]:
     return runtime._keep if runtime is not None else ()
 
 
-class DeviceInfo(NamedTuple):
+@dataclass(frozen=True)
+class DeviceInfo:
     kind: DeviceKind
     index: int
     name: str

@@ -215,9 +215,17 @@ class Quantized(NamedTuple):
     codebook: numpy.ndarray | None
 
     def tensor(self, role: Role | str | int, expert: int = ALL_EXPERTS) -> Tensor:
-        shape = {"rows": self.rows, "columns": self.columns}
-        parts = {"scales": self.scales, "global_scale": self.global_scale, "codebook": self.codebook}
-        return Tensor(role, self.data, format=self.format, expert=expert, **shape, **parts)
+        return Tensor(
+            role,
+            self.data,
+            format=self.format,
+            expert=expert,
+            rows=self.rows,
+            columns=self.columns,
+            scales=self.scales,
+            global_scale=self.global_scale,
+            codebook=self.codebook,
+        )
 
 
 def quantize(matrix: Array, format: Format | str, codebook: Array | None = None) -> Quantized:
