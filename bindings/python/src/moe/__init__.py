@@ -1,0 +1,79 @@
+"""libmoe, the Mixture-of-Experts layer of a language model, from Python.
+
+    layer = moe.Layer("model", x_type="f32", device="cpu")
+    out = layer(x)
+
+The nouns are those of moe.h: Runtime, Checkpoint, Plan, Weights, Workspace, and forward() with its stages. Handles are context
+managers with close(). Errors are MoeError, one class for each status. torch is optional: moe.torch_op has its operator.
+"""
+from . import abi, enums, errors
+from .checkpoint import Checkpoint, CheckpointInfo, CheckpointTensor
+from .enums import *
+from .errors import *
+from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
+from .tensors import dequantize, families, formats, quantize
+from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
+from .layer import Layer
+from .layer_desc import LayerDesc, Slice
+from .loading import Library, library, load
+from .plan import Candidate, Plan, PlanDevice, PlanOptions, WorkspaceNeed
+from .runtime import Allocator, DeviceInfo, Runtime, abi_version, build_info, device_count, device_info
+from .runtime import role_name, type_name, version, version_string
+from .weights import MemoryReport, Weights
+from .workspace import Faults, Workspace
+
+__version__ = "0.1.0"
+
+__all__ = [*enums.__all__, *errors.__all__]
+__all__ += [
+    "ALL_EXPERTS",
+    "Allocator",
+    "Candidate",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CheckpointTensor",
+    "DeviceInfo",
+    "Dispatched",
+    "Faults",
+    "Format",
+    "FormatInfo",
+    "FormatSize",
+    "Layer",
+    "LayerDesc",
+    "Library",
+    "MemoryReport",
+    "Plan",
+    "PlanDevice",
+    "PlanOptions",
+    "Quantized",
+    "Routed",
+    "Runtime",
+    "Slice",
+    "Tensor",
+    "Weights",
+    "Workspace",
+    "WorkspaceNeed",
+    "abi",
+    "abi_version",
+    "build_info",
+    "combine",
+    "dequantize",
+    "device_count",
+    "device_info",
+    "dispatch",
+    "enums",
+    "errors",
+    "experts",
+    "families",
+    "finish",
+    "formats",
+    "forward",
+    "library",
+    "load",
+    "quantize",
+    "role_name",
+    "route",
+    "type_name",
+    "version",
+    "version_string",
+]

@@ -1,0 +1,87 @@
+"""Finds the library and the data, and writes which conformance cases passed.
+
+MOE_LIBRARY names the library, else that of build/cpu or build/dev is taken. A test carries the cases that it shows:
+@pytest.mark.case("ERR-01"). With --results FILE the outcome of each case is written as bindings/conformance/README.md says.
+"""
+import json
+import os
+import pathlib
+import tomllib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CASES_FILE = ROOT / "bindings/conformance/cases.toml"
+
+
+def _find_library():
+    built = [ROOT / "build" / preset / "lib/libmoe.so" for preset in ("cpu", "dev")]
+    named = os.environ.get("MOE_LIBRARY")
+    found = named or next((str(path) for path in built if path.exists()), None)
+    if found is None:
+        pytest.exit(f"no libmoe: set MOE_LIBRARY, or build the preset cpu ({built[0]})", returncode=2)
+    os.environ["MOE_LIBRARY"] = found
+
+
+_find_library()
+
+with open(CASES_FILE, "rb") as _file:
+    CASES = {case["id"]: case for case in tomllib.load(_file)["case"]}
+
+_outcomes = {}  # case -> list of (outcome, reason)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--results", type=pathlib.Path, help="where to write the outcome of the conformance cases")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "case(*ids): the conformance cases that a test shows")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for name in cases_of(item):
+            if name not in CASES:
+                raise pytest.UsageError(f"{item.nodeid}: {name} is no case of {CASES_FILE.name}")
+
+
+def cases_of(item):
+    return [name for marker in item.iter_markers("case") for name in marker.args]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    report = (yield).get_result()
+    if report.when != "call" and report.passed:
+        return
+    reason = item.name if report.failed else ""
+    if report.skipped:
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+    for name in cases_of(item):
+        _outcomes.setdefault(name, []).append((report.outcome, reason))
+
+
+def _result(name):
+    outcomes = _outcomes[name]
+    failed = [reason for outcome, reason in outcomes if outcome == "failed"]
+    if failed:
+        return {"case": name, "passed": False, "reason": ", ".join(failed)}
+    skipped = [reason for outcome, reason in outcomes if outcome == "skipped"]
+    if skipped:
+        return {"case": name, "passed": None, "reason": "; ".join(skipped)}
+    return {"case": name, "passed": True}
+
+
+def pytest_sessionfinish(session):
+    path = session.config.getoption("--results")
+    if path and _outcomes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(_result(name)) + "\n" for name in CASES if name in _outcomes]
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.fixture
+def case(request):
+    """The data of the test's first case."""
+    return CASES[cases_of(request.node)[0]]

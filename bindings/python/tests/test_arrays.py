@@ -1,0 +1,160 @@
+"""Arrays in and out: what is taken, what is refused, and how far they reach."""
+import mmap
+
+import numpy
+import pytest
+from conftest import CASES
+from oracle import Golden, relative_l2
+
+import moe
+from moe.arrays import ELEMENT_BYTES, NAMES, view
+
+GOLDEN = Golden(CASES["BIG-01"]["fixture"])
+
+
+@pytest.fixture(scope="module")
+def handles():
+    return GOLDEN.open()[1:]
+
+
+@pytest.mark.case("BAD-01")
+def test_wrong_shapes_and_types_are_refused_by_name(handles):
+    x, ids = GOLDEN.x, GOLDEN.ids
+    wide = numpy.zeros((len(x), x.shape[1] * 2), numpy.float32)
+    bad = [
+        (ValueError, r"x: has shape .*, must be", dict(x=x[:, :-1])),
+        (ValueError, r"x: has shape", dict(x=x[0])),
+        (ValueError, r"out: has shape", dict(x=x, out=numpy.empty((1, x.shape[1]), numpy.float32))),
+        (ValueError, r"ids: has shape", dict(x=x, ids=ids[:-1])),
+        (TypeError, r"x: is float64, must be float32", dict(x=x.astype(numpy.float64))),
+        (TypeError, r"ids: is float32, must be int32 or int64", dict(x=x, ids=ids.astype(numpy.float32))),
+        (TypeError, r"x: list is no numpy array", dict(x=x.tolist())),
+        (ValueError, r"x: .*columns are not contiguous", dict(x=wide[:, ::2])),
+        (ValueError, r"x: .*columns are not contiguous", dict(x=numpy.asfortranarray(x))),
+        (ValueError, r"x: rows .* overlap", dict(x=numpy.broadcast_to(x[0], x.shape))),
+        (ValueError, r"x: rows .* overlap", dict(x=x[::-1])),
+        (ValueError, r"expert_weights: given without ids", dict(x=x, expert_weights=GOLDEN.weights)),
+    ]
+    for kind, words, arguments in bad:
+        with pytest.raises(kind, match=words):
+            moe.forward(*handles, **arguments)
+    locked = numpy.empty_like(x)
+    locked.flags.writeable = False
+    with pytest.raises(ValueError, match="out: is read-only"):
+        moe.forward(*handles, x, locked)
+
+
+@pytest.mark.case("BAD-01")
+def test_strided_rows_are_taken_where_they_lie(handles):
+    wide = numpy.full((len(GOLDEN.x) * 2, GOLDEN.x.shape[1] + 3), numpy.nan, numpy.float32)
+    x, out = wide[::2, 1:-2], numpy.full_like(wide, numpy.nan)
+    x[...] = GOLDEN.x
+    given = out[::2, 2:-1]
+    assert moe.forward(*handles, x, given) is given
+    assert relative_l2(given, GOLDEN.y) <= 1e-5
+    given[...] = numpy.nan
+    assert numpy.isnan(out).all()
+
+
+@pytest.mark.case("BAD-02")
+def test_ids_outside_the_layer_are_skipped_and_reported(handles, case):
+    ids, weights = GOLDEN.ids.astype(numpy.int64), GOLDEN.weights.copy()
+    ids[0, 0] = 1 << 40
+    weights[0, 0] = 5.0
+    without = ids.copy()
+    without[0, 0] = -1
+    found = moe.forward(*handles, GOLDEN.x, ids=ids, expert_weights=weights)
+    assert handles[2].status() == (case["fault"], 1)
+    assert handles[2].status() == (0, 0)
+    assert numpy.array_equal(found, moe.forward(*handles, GOLDEN.x, ids=without, expert_weights=weights))
+    assert handles[2].status() == (0, 0)
+    assert numpy.isfinite(found).all() and moe.Fault.ID_OUT_OF_RANGE == case["fault"]
+
+
+@pytest.mark.case("BIG-01")
+def test_rows_more_than_2_to_the_31_elements_apart(handles, case):
+    stride, width = case["row_stride"], GOLDEN.x.shape[1]
+    assert stride > 1 << 31
+    no_reserve = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python has the name since 3.13
+    try:
+        memory = mmap.mmap(-1, 4 * (stride + width), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+    except OSError as error:
+        pytest.skip(f"no sparse mapping of 8 GiB here: {error}")
+    far = numpy.frombuffer(memory, numpy.float32)
+    x = numpy.lib.stride_tricks.as_strided(far, (2, width), (4 * stride, 4))
+    x[...] = GOLDEN.x[:2]
+    found = moe.forward(*handles, x)
+    assert numpy.array_equal(found, moe.forward(*handles, GOLDEN.x[:2].copy()))
+    assert relative_l2(found, GOLDEN.y[:2]) <= 1e-5
+
+
+@pytest.mark.case("BIG-02")
+def test_counts_beyond_2_to_the_31(case):
+    format = moe.Format.named(case["format"])
+    assert format.size(case["rows"], case["columns"]).data_bytes == case["data_bytes"]
+    with pytest.raises(moe.InvalidArgumentError, match=str(case["overflowing_rows"])):
+        format.size(case["overflowing_rows"], case["columns"])
+    many = case["max_tokens"]
+    with GOLDEN.open()[0] as checkpoint, pytest.raises(moe.InvalidArgumentError, match=f"max_tokens is {many}"):
+        moe.Plan(**GOLDEN.options(checkpoint, max_tokens=many))
+
+
+class OnlyDlpack:
+    """An array of which nothing is known but DLPack, of a producer that knows version 1 or only the one before."""
+
+    def __init__(self, array, takes_version):
+        self.array, self.takes_version = array, takes_version
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **arguments):
+        if arguments and not self.takes_version:
+            raise TypeError("unexpected keyword argument max_version")
+        try:
+            return self.array.__dlpack__(**arguments)
+        except TypeError:  # numpy before 2.1
+            return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("takes_version", [True, False])
+def test_dlpack_in(handles, takes_version):
+    out = numpy.full_like(GOLDEN.y, numpy.nan)
+    x = GOLDEN.x.copy()
+    found = moe.forward(*handles, OnlyDlpack(x, takes_version), OnlyDlpack(out, takes_version))
+    assert found.array is out and relative_l2(out, GOLDEN.y) <= 1e-5
+    made = moe.forward(*handles, OnlyDlpack(x, takes_version))
+    assert isinstance(made, numpy.ndarray) and numpy.array_equal(made, out)
+
+
+def test_dlpack_gives_the_memory_back():
+    import sys
+
+    array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3).T
+    before = sys.getrefcount(array)
+    found = view("x", OnlyDlpack(array, True))
+    assert (found.address, found.shape, found.strides) == (array.ctypes.data, (3, 2), (1, 3))
+    del found
+    assert sys.getrefcount(array) == before
+
+
+def test_dlpack_out():
+    """A tensor of a checkpoint, exported and read again: the same memory, and not writable."""
+    checkpoint = GOLDEN.open()[0]
+    tensor = next(one for one in checkpoint.tensors(GOLDEN.layer) if one.role == moe.Role.DOWN)
+    again = view("tensor", tensor)
+    assert again.address == tensor.struct.data and not again.writable
+    assert (again.shape, again.type) == ((tensor.rows, tensor.columns), moe.Type.BF16)
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()
+    checkpoint.close()
+    array = tensor.numpy()
+    del tensor, again
+    assert array.any() and not array.flags.writeable  # the mapping lives as long as the array
+
+
+def test_sizes_of_elements():
+    for kind, name in NAMES.items():
+        if hasattr(numpy, name):
+            assert ELEMENT_BYTES[kind] == numpy.dtype(name).itemsize
+    assert set(ELEMENT_BYTES) == set(NAMES)
