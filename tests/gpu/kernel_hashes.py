@@ -1,5 +1,7 @@
 """Hash of every kernel source with all that it includes of this tree: what exactly was tested.
 
+Comments and white space do not count.
+
 As a program: kernel_hashes.py ROOT HEADER writes the hashes as a C++ header, if they changed.
 """
 import hashlib
@@ -8,6 +10,15 @@ import re
 import sys
 
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+LITERAL_OR_COMMENT = re.compile(
+    rb""" "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | //[^\n]* | /\*.*?\*/ """, re.DOTALL | re.VERBOSE
+)
+
+
+def bare(source):
+    code = LITERAL_OR_COMMENT.sub(lambda m: b" " if m[0].startswith(b"/") else m[0], source)
+    return b" ".join(code.split())
 
 
 def included(root, path, found):
@@ -28,7 +39,8 @@ def hash_of(root, path):
     included(root, path, found)
     digest = hashlib.sha256()
     for name in sorted(found):
-        digest.update(f"{name}\0{len(found[name])}\0".encode() + found[name])
+        code = bare(found[name])
+        digest.update(f"{name}\0{len(code)}\0".encode() + code)
     return digest.hexdigest()[:16]
 
 
