@@ -1,0 +1,3 @@
+module libmoe/moe
+
+go 1.19

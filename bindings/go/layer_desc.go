@@ -1,0 +1,74 @@
+package moe
+
+// LayerDesc is moe_layer_desc: the mathematics of a layer, scalars only, in the order of moe.h, which says what each field is.
+// A field whose Has flag is false must be zero.
+type LayerDesc struct {
+	Hidden                   int32
+	Intermediate             int32
+	NExperts                 int32
+	TopK                     int32
+	NIdentityExperts         int32
+	HasRouter                bool
+	HasRouterBias            bool
+	HasSelectionBias         bool
+	HasRouterNorm            bool
+	HasRouterNormWeight      bool
+	HasRouterInputScale      bool
+	RouterNormEps            float32
+	RouterInputScale         float32
+	HasLogitSoftcap          bool
+	LogitSoftcap             float32
+	Score                    Score
+	PostScore                Score
+	Selection                Selection
+	SparsemixerJitter        float32
+	HashVocabulary           int32
+	NGroup                   int32
+	TopkGroup                int32
+	GroupScore               GroupScore
+	Renormalize              Renormalize
+	RenormalizeEps           float32
+	HasRoutedScale           bool
+	RoutedScale              float32
+	HasExpertScale           bool
+	WeightOn                 WeightOn
+	RoundLogits              bool
+	RoundWeights             bool
+	Activation               Activation
+	IsGated                  bool
+	HasActivationAlpha       bool
+	ActivationAlpha          float32
+	ActivationUpOffset       float32
+	HasGateLimit             bool
+	GateLimit                float32
+	HasUpLimit               bool
+	UpLimit                  float32
+	HasPostLimit             bool
+	PostLimit                float32
+	SituBeta                 float32
+	SituBetaUp               float32
+	HasGateBias              bool
+	HasUpBias                bool
+	HasDownBias              bool
+	Latent                   int32
+	HasLatentNorm            bool
+	LatentNormEps            float32
+	SharedIntermediate       int32
+	HasSharedExpertGate      bool
+	HasSharedScale           bool
+	SharedScale              float32
+	SharedActivation         Activation
+	SharedIsGated            bool
+	HasSharedActivationAlpha bool
+	SharedActivationAlpha    float32
+	SharedActivationUpOffset float32
+	HasSharedGateLimit       bool
+	SharedGateLimit          float32
+	HasSharedUpLimit         bool
+	SharedUpLimit            float32
+	HasSharedPostLimit       bool
+	SharedPostLimit          float32
+	SharedSituBeta           float32
+	SharedSituBetaUp         float32
+	Combine                  CombineRule
+}

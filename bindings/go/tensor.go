@@ -1,0 +1,267 @@
+package moe
+
+// #include "moego.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// AllExperts, as Tensor.Expert, is a stack of experts.
+const AllExperts = C.MOE_ALL_EXPERTS
+
+// RoleCount is one more than the largest role.
+const RoleCount = C.MOE_ROLE_COUNT
+
+// Tensor is moe_tensor: a matrix or vector, of one expert or of all stacked. Its memory is not copied; byte counts are those of
+// the arrays.
+type Tensor struct {
+	Role              Role
+	Expert            int32 // global id, or AllExperts; ignored for roles without experts
+	Orientation       Orientation
+	GateUpOrder       GateUpOrder
+	Space             Space
+	Format            Format
+	NExperts          int64 // of a stack
+	Rows              int64 // of one expert, logical
+	Columns           int64
+	RowStride         int64 // bytes; 0: dense
+	ExpertStride      int64
+	Data              Array
+	DataPerExpert     []Array // instead of Data
+	Scales            Array
+	ScalesPerExpert   []Array
+	ScaleRowStride    int64
+	ScaleExpertStride int64
+	GlobalScale       Array // float32, one or one per expert
+	Codebook          Array // float32
+	ZeroPoints        Array
+	Permutation       Array // int32
+	NestedScales      Array // float32
+	NestedCodebook    Array // float32, 256
+	NestedOffset      float32
+	InputScale        Array // float32, one or one per expert
+	PreQuantScale     Array
+
+	owner *Checkpoint
+}
+
+var denseFormats = map[Type]string{TypeF32: "f32", TypeF16: "f16", TypeBF16: "bf16"}
+
+// Dense is a tensor of float32, F16 or BF16 [rows, columns], or of a stack of experts if data has more than one of them.
+func Dense(role Role, data Array, rows, columns int64) (*Tensor, error) {
+	name, ok := denseFormats[data.typ]
+	if !ok {
+		return nil, &ArgumentError{"data", fmt.Sprintf("is %s, must be f32, f16 or bf16", data.typ)}
+	}
+	if rows <= 0 || columns <= 0 || data.elements == 0 || data.elements%(rows*columns) != 0 {
+		return nil, &ArgumentError{"data", fmt.Sprintf("has %d elements, no multiple of %d x %d", data.elements, rows, columns)}
+	}
+	format, err := FormatByName(name)
+	made := &Tensor{Role: role, Expert: AllExperts, Format: format, Rows: rows, Columns: columns, Data: data}
+	if stack := data.elements / (rows * columns); stack > 1 {
+		made.NExperts = stack
+	}
+	return made, err
+}
+
+func tensorOf(owner *Checkpoint, from *C.moe_tensor) *Tensor {
+	bytes := func(address unsafe.Pointer, n C.uint64_t) Array {
+		if address == nil {
+			return Array{}
+		}
+		return At(address, TypeU8, 1, int64(n), 0)
+	}
+	floats := func(address *C.float, n int64) Array {
+		if address == nil {
+			return Array{}
+		}
+		return At(unsafe.Pointer(address), TypeF32, 1, n, 0)
+	}
+	made := &Tensor{
+		Role: Role(from.role), Expert: int32(from.expert), Orientation: Orientation(from.orientation),
+		GateUpOrder: GateUpOrder(from.gate_up_order), Space: Space(from.space),
+		NExperts: int64(from.n_experts), Rows: int64(from.rows), Columns: int64(from.columns),
+		RowStride: int64(from.row_stride), ExpertStride: int64(from.expert_stride),
+		ScaleRowStride: int64(from.scale_row_stride), ScaleExpertStride: int64(from.scale_expert_stride),
+		Data: bytes(from.data, from.data_bytes), Scales: bytes(from.scales, from.scale_bytes),
+		DataPerExpert:   perExpert(from.data_per_expert, from.n_experts, from.data_bytes),
+		ScalesPerExpert: perExpert(from.scales_per_expert, from.n_experts, from.scale_bytes),
+		GlobalScale:     floats(from.global_scale, int64(from.n_global_scales)),
+		Codebook:        floats(from.codebook, int64(from.codebook_bytes/4)),
+		ZeroPoints:      bytes(from.zero_points, from.zero_point_bytes),
+		NestedScales:    floats(from.nested_scales, int64(from.nested_scale_bytes/4)),
+		NestedCodebook:  floats(from.nested_codebook, 256),
+		NestedOffset:    float32(from.nested_offset),
+		InputScale:      floats(from.input_scale, int64(from.n_input_scales)),
+		PreQuantScale:   bytes(from.pre_quant_scale, from.pre_quant_scale_bytes),
+		owner:           owner,
+	}
+	if from.permutation != nil {
+		made.Permutation = At(unsafe.Pointer(from.permutation), TypeI32, 1, int64(from.permutation_bytes/4), 0)
+	}
+	getWords(unsafe.Pointer(from.format), &made.Format)
+	return made
+}
+
+func perExpert(addresses *unsafe.Pointer, n C.int64_t, bytes C.uint64_t) []Array {
+	if addresses == nil {
+		return nil
+	}
+	found := make([]Array, 0, int(n))
+	for _, one := range unsafe.Slice(addresses, int(n)) {
+		found = append(found, At(one, TypeU8, 1, int64(bytes), 0))
+	}
+	return found
+}
+
+// inMemory is the struct, and what it points to, for as long as the memory lives.
+func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
+	made := (*C.moe_tensor)(m.allocate(C.sizeof_moe_tensor))
+	made.struct_size = C.sizeof_moe_tensor
+	made.role, made.expert = C.moe_role(t.Role), C.int32_t(t.Expert)
+	made.orientation = C.moe_orientation(t.Orientation)
+	made.gate_up_order = C.moe_gate_up_order(t.GateUpOrder)
+	made.space = C.moe_space(t.Space)
+	made.format = t.Format.inMemory(m)
+	made.n_experts, made.rows, made.columns = C.int64_t(t.NExperts), C.int64_t(t.Rows), C.int64_t(t.Columns)
+	made.row_stride, made.expert_stride = C.int64_t(t.RowStride), C.int64_t(t.ExpertStride)
+	made.scale_row_stride, made.scale_expert_stride = C.int64_t(t.ScaleRowStride), C.int64_t(t.ScaleExpertStride)
+	made.nested_offset = C.float(t.NestedOffset)
+	bytes := func(array Array, size *C.uint64_t) unsafe.Pointer {
+		if array.given() {
+			*size = C.uint64_t(array.bytes())
+		}
+		return array.at(m, false)
+	}
+	made.data = bytes(t.Data, &made.data_bytes)
+	made.scales = bytes(t.Scales, &made.scale_bytes)
+	made.zero_points = bytes(t.ZeroPoints, &made.zero_point_bytes)
+	made.pre_quant_scale = bytes(t.PreQuantScale, &made.pre_quant_scale_bytes)
+	made.codebook = (*C.float)(bytes(t.Codebook, &made.codebook_bytes))
+	made.nested_scales = (*C.float)(bytes(t.NestedScales, &made.nested_scale_bytes))
+	made.permutation = (*C.int32_t)(bytes(t.Permutation, &made.permutation_bytes))
+	made.nested_codebook = (*C.float)(t.NestedCodebook.at(m, false))
+	made.global_scale = (*C.float)(t.GlobalScale.at(m, false))
+	made.n_global_scales = C.int64_t(t.GlobalScale.elements)
+	made.input_scale = (*C.float)(t.InputScale.at(m, false))
+	made.n_input_scales = C.int64_t(t.InputScale.elements)
+	return made, t.setPerExpert(made, m)
+}
+
+func (t *Tensor) setPerExpert(made *C.moe_tensor, m *memory) (err error) {
+	set := func(name string, arrays []Array, size *C.uint64_t) *unsafe.Pointer {
+		if len(arrays) == 0 {
+			return nil
+		}
+		addresses := (*unsafe.Pointer)(m.allocate(uintptr(len(arrays)) * unsafe.Sizeof(uintptr(0))))
+		for i, one := range arrays {
+			if one.bytes() != arrays[0].bytes() && err == nil {
+				err = &ArgumentError{name, fmt.Sprintf("[%d] has %d bytes, the first %d", i, one.bytes(), arrays[0].bytes())}
+			}
+			unsafe.Slice(addresses, len(arrays))[i] = one.at(m, false)
+		}
+		*size = C.uint64_t(arrays[0].bytes())
+		made.n_experts = C.int64_t(len(arrays))
+		return addresses
+	}
+	made.data_per_expert = set("data_per_expert", t.DataPerExpert, &made.data_bytes)
+	made.scales_per_expert = set("scales_per_expert", t.ScalesPerExpert, &made.scale_bytes)
+	types := []struct {
+		name  string
+		array Array
+		typ   Type
+	}{
+		{"global_scale", t.GlobalScale, TypeF32}, {"input_scale", t.InputScale, TypeF32}, {"codebook", t.Codebook, TypeF32},
+		{"nested_scales", t.NestedScales, TypeF32}, {"nested_codebook", t.NestedCodebook, TypeF32},
+		{"permutation", t.Permutation, TypeI32},
+	}
+	for _, one := range types {
+		if err == nil && one.array.given() {
+			err = one.array.checkType(one.name, []Type{one.typ})
+		}
+	}
+	if err == nil && t.NestedCodebook.given() {
+		err = t.NestedCodebook.check("nested_codebook", 1, 256, TypeF32)
+	}
+	return err
+}
+
+// owners are the handles that must be open while the tensors are read.
+func owners(tensors []*Tensor) []*Handle {
+	var found []*Handle
+	for _, one := range tensors {
+		if one.owner != nil {
+			found = append(found, one.owner.Handle)
+		}
+	}
+	return found
+}
+
+// Bytes are those of Data in host memory, not copied.
+func (t *Tensor) Bytes() []byte {
+	if t.Data.data == nil || t.Space == SpaceDevice {
+		return nil
+	}
+	return unsafe.Slice((*byte)(t.Data.data), t.Data.bytes())
+}
+
+// Quantize writes a float32 matrix [rows, columns] in a format that has HasEncode, as a tensor of that role. codebook, of 2^bits
+// values, is for formats that are given one.
+func Quantize(role Role, matrix []float32, rows, columns int64, format Format, codebook []float32) (*Tensor, error) {
+	if err := Of(matrix).check("matrix", rows, columns, TypeF32); err != nil {
+		return nil, err
+	}
+	if codebook != nil {
+		if err := Of(codebook).check("codebook", 1, 1<<(format.Bits&31), TypeF32); err != nil {
+			return nil, err
+		}
+	}
+	dataBytes, scaleBytes, err := format.Size(rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	made := &Tensor{Role: role, Format: format, Rows: rows, Columns: columns, Data: Of(make([]uint8, dataBytes))}
+	if scaleBytes > 0 {
+		made.Scales = Of(make([]uint8, scaleBytes))
+	}
+	if format.GlobalScale != GlobalScaleNone {
+		made.GlobalScale = Of(make([]float32, 1))
+	}
+	made.Codebook = Of(codebook)
+	var memory memory
+	defer memory.free()
+	args := (*C.moe_quantize_args)(memory.allocate(C.sizeof_moe_quantize_args))
+	args.struct_size = C.sizeof_moe_quantize_args
+	args.format = format.inMemory(&memory)
+	args.source = (*C.float)(Of(matrix).at(&memory, false))
+	args.rows, args.columns = C.int64_t(rows), C.int64_t(columns)
+	args.data, args.data_bytes = made.Data.at(&memory, true), C.uint64_t(dataBytes)
+	args.scales, args.scale_bytes = made.Scales.at(&memory, true), C.uint64_t(scaleBytes)
+	args.global_scale = (*C.float)(made.GlobalScale.at(&memory, true))
+	args.codebook = (*C.float)(made.Codebook.at(&memory, false))
+	return made, call("moe_quantize", func() C.moe_status { return C.moe_quantize(args) })
+}
+
+// Dequantize is one expert of the tensor (0 for a single matrix) as float32 [Rows, Columns], as it lies.
+func (t *Tensor) Dequantize(expert int64) ([]float32, error) {
+	var memory memory
+	defer memory.free()
+	desc, err := t.inMemory(&memory)
+	if err != nil {
+		return nil, err
+	}
+	if t.Rows <= 0 || t.Columns <= 0 || t.Rows > (1<<40)/t.Columns {
+		return nil, &ArgumentError{"rows", fmt.Sprintf("%d x %d is no matrix", t.Rows, t.Columns)}
+	}
+	out := make([]float32, t.Rows*t.Columns)
+	err = using(owners([]*Tensor{t}), func([]unsafe.Pointer) error {
+		address := (*C.float)(Of(out).at(&memory, true))
+		return call("moe_dequantize", func() C.moe_status {
+			return C.moe_dequantize(desc, C.int64_t(expert), address, C.uint64_t(len(out)))
+		})
+	})
+	memory.free()
+	return out, err
+}
