@@ -122,7 +122,7 @@ func (c *Checkpoint) Layer(layer int32) (LayerDesc, error) {
 		return C.moe_checkpoint_layer(checkpoint, C.int32_t(layer), &desc)
 	})
 	if err == nil {
-		getWords(unsafe.Pointer(&desc), &found)
+		getWords(wordsOfLayer(&desc), &found)
 	}
 	return found, err
 }
@@ -145,7 +145,7 @@ func (c *Checkpoint) Formats(layer int32) (map[Role]Format, error) {
 	for role, one := range pointers {
 		if one._type != C.MOE_TYPE_NONE {
 			var format Format
-			getWords(unsafe.Pointer(one), &format)
+			getWords(wordsOfFormat(one), &format)
 			found[Role(role)] = format
 		}
 	}

@@ -13,21 +13,21 @@ func FormatByName(name string) (Format, error) {
 	out := C.moe_format{struct_size: C.sizeof_moe_format}
 	err := call("moe_format_by_name", func() C.moe_status { return C.moe_format_by_name(memory.text(name), &out) })
 	if err == nil {
-		getWords(unsafe.Pointer(&out), &found)
+		getWords(wordsOfFormat(&out), &found)
 	}
 	return found, err
 }
 
 func (f *Format) c() *C.moe_format {
 	made := new(C.moe_format)
-	putWords(f, unsafe.Pointer(made))
+	putWords(f, wordsOfFormat(made))
 	return made
 }
 
 // inMemory is for structs that point to the format.
 func (f *Format) inMemory(m *memory) *C.moe_format {
 	made := (*C.moe_format)(m.allocate(C.sizeof_moe_format))
-	putWords(f, unsafe.Pointer(made))
+	putWords(f, wordsOfFormat(made))
 	return made
 }
 
@@ -71,12 +71,23 @@ func (l *LayerDesc) Validate() error {
 
 func (l *LayerDesc) c() *C.moe_layer_desc {
 	made := new(C.moe_layer_desc)
-	putWords(l, unsafe.Pointer(made))
+	putWords(l, wordsOfLayer(made))
 	return made
 }
 
 func (l *LayerDesc) inMemory(m *memory) *C.moe_layer_desc {
 	made := (*C.moe_layer_desc)(m.allocate(C.sizeof_moe_layer_desc))
-	putWords(l, unsafe.Pointer(made))
+	putWords(l, wordsOfLayer(made))
 	return made
+}
+
+// wordStructs are the sizes by the compiler, for the test.
+var wordStructs = map[string]uintptr{"moe_layer_desc": C.sizeof_moe_layer_desc, "moe_format": C.sizeof_moe_format}
+
+func wordsOfFormat(format *C.moe_format) []uint32 {
+	return (*[C.sizeof_moe_format / 4]uint32)(unsafe.Pointer(format))[:]
+}
+
+func wordsOfLayer(layer *C.moe_layer_desc) []uint32 {
+	return (*[C.sizeof_moe_layer_desc / 4]uint32)(unsafe.Pointer(layer))[:]
 }

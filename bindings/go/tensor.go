@@ -101,7 +101,7 @@ func tensorOf(owner *Checkpoint, from *C.moe_tensor) *Tensor {
 	if from.permutation != nil {
 		made.Permutation = At(unsafe.Pointer(from.permutation), TypeI32, 1, int64(from.permutation_bytes/4), 0)
 	}
-	getWords(unsafe.Pointer(from.format), &made.Format)
+	getWords(wordsOfFormat(from.format), &made.Format)
 	return made
 }
 

@@ -3,16 +3,15 @@ package moe
 import (
 	"math"
 	"reflect"
-	"unsafe"
 )
 
 // LayerDesc and Format have the fields of their C structs in the same order, and there every field is one 32-bit word behind
 // struct_size. A test compares the names and the number with the header.
 
-func putWords(from any, to unsafe.Pointer) {
+// putWords fills a struct, struct_size too.
+func putWords(from any, words []uint32) {
 	value := reflect.ValueOf(from).Elem()
-	words := unsafe.Slice((*uint32)(to), 1+value.NumField())
-	words[0] = uint32(4 * len(words))
+	words[0] = uint32(4 * (1 + value.NumField()))
 	for i := 0; i < value.NumField(); i++ {
 		switch field := value.Field(i); field.Kind() {
 		case reflect.Bool:
@@ -27,9 +26,8 @@ func putWords(from any, to unsafe.Pointer) {
 	}
 }
 
-func getWords(from unsafe.Pointer, to any) {
+func getWords(words []uint32, to any) {
 	value := reflect.ValueOf(to).Elem()
-	words := unsafe.Slice((*uint32)(from), 1+value.NumField())
 	for i := 0; i < value.NumField(); i++ {
 		switch field := value.Field(i); field.Kind() {
 		case reflect.Bool:

@@ -1,0 +1,147 @@
+package moe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+func TestWrongArraysAreRefusedByName(t *testing.T) {
+	shows(t, "BAD-01")
+	g := openGolden(t, qwen3, nil)
+	x, out, short := Of(g.x), Of(make([]float32, len(g.y))), Of(g.x[:g.hidden-1])
+	rows, columns := int64(g.tokens), int64(g.hidden)
+	double := make([]float64, len(g.x))
+	bad := []struct {
+		field, words string
+		args         ForwardArgs
+	}{
+		{"X", "must be given", ForwardArgs{Out: out}},
+		{"Out", "must be given", ForwardArgs{X: x}},
+		{"X", "elements", ForwardArgs{X: Of(g.x[:len(g.x)-1]), Out: out}},
+		{"Out", "elements", ForwardArgs{X: x, Out: short}},
+		{"IDs", "elements", ForwardArgs{X: x, Out: out, IDs: Of(g.ids[1:])}},
+		{"X", "is f64, must be [f32]", ForwardArgs{X: Of(double), Out: out}},
+		{"IDs", "is f32, must be [i32 i64]", ForwardArgs{X: x, Out: out, IDs: Of(g.weights)}},
+		{"X", "must be", ForwardArgs{X: Strided(g.x, rows, columns-1, 0), Out: out}},
+		{"X", "overlap", ForwardArgs{X: Strided(g.x, rows, columns, columns-1), Out: out}},
+		{"X", "overlap", ForwardArgs{X: Strided(g.x, rows, columns, -columns), Out: out}},
+		{"X", "do not fit", ForwardArgs{X: Strided(g.x, rows, columns, columns+1), Out: out}},
+		{"X", "do not fit", ForwardArgs{X: Strided(g.x, rows, columns, math.MaxInt64), Out: out}},
+		{"OutIDs", "elements", ForwardArgs{X: x, Out: out, OutIDs: Of(make([]int32, 1))}},
+		{"OutExpertCounts", "elements", ForwardArgs{X: x, Out: out, OutExpertCounts: Of(make([]int64, 1))}},
+		{"IDs", "must be given", ForwardArgs{X: x, Out: out, Weights: Of(g.weights)}},
+	}
+	for i := range bad {
+		err := Forward(g.plan, g.loaded, g.workspace, &bad[i].args)
+		var refused *ArgumentError
+		if !errors.As(err, &refused) || refused.Field != bad[i].field || !strings.Contains(err.Error(), bad[i].words) {
+			t.Errorf("%v instead of %s: %s", err, bad[i].field, bad[i].words)
+		}
+	}
+	_, err := Dense(RoleGate, Of(g.ids), 1, 1)
+	mustBe(t, err, ErrInvalidArgument, "data", "i32")
+	_, err = Quantize(RoleGate, g.x, 1, 1, Format{}, nil)
+	mustBe(t, err, ErrInvalidArgument, "matrix")
+}
+
+func TestStridedRowsAreTakenWhereTheyLie(t *testing.T) {
+	shows(t, "BAD-01")
+	g := openGolden(t, qwen3, nil)
+	stride := g.hidden + 3
+	nan := float32(math.NaN())
+	x, out := filled(g.tokens*stride, nan), filled(g.tokens*stride, nan)
+	for row := 0; row < g.tokens; row++ {
+		copy(x[row*stride:], g.x[row*g.hidden:(row+1)*g.hidden])
+	}
+	rows, columns := int64(g.tokens), int64(g.hidden)
+	args := &ForwardArgs{X: Strided(x, rows, columns, int64(stride)), Out: Strided(out, rows, columns, int64(stride))}
+	must(t, Forward(g.plan, g.loaded, g.workspace, args))
+	var found []float32
+	for row := 0; row < g.tokens; row++ {
+		found = append(found, out[row*stride:row*stride+g.hidden]...)
+		for _, gap := range out[row*stride+g.hidden : (row+1)*stride] {
+			if !math.IsNaN(float64(gap)) {
+				t.Fatal("wrote between the rows")
+			}
+		}
+	}
+	g.near(t, found, 1e-5)
+}
+
+func TestIDsOutsideTheLayerAreSkippedAndReported(t *testing.T) {
+	data := shows(t, "BAD-02")
+	g := openGolden(t, qwen3, nil)
+	ids, weights := make([]int64, len(g.ids)), append([]float32(nil), g.weights...)
+	for i, id := range g.ids {
+		ids[i] = int64(id)
+	}
+	ids[0], weights[0] = 1<<40, 5
+	without := append([]int64(nil), ids...)
+	without[0] = -1
+	status := func(faults Faults, skipped int64) {
+		t.Helper()
+		if found, n, err := g.workspace.Status(); found != faults || n != skipped || err != nil {
+			t.Fatal(found, n, err)
+		}
+	}
+	found := g.forward(t, &ForwardArgs{IDs: Of(ids), Weights: Of(weights)})
+	status(Faults(data["fault"].(int64)), 1)
+	status(0, 0)
+	if !same(found, g.forward(t, &ForwardArgs{IDs: Of(without), Weights: Of(weights)})) || FaultIDOutOfRange != 1 {
+		t.Fatal("the others do not count")
+	}
+	status(0, 0)
+}
+
+func TestRowsMoreThan2ToThe31ElementsApart(t *testing.T) {
+	data := shows(t, "BIG-01")
+	g := openGolden(t, data["fixture"].(string), nil)
+	stride := data["row_stride"].(int64)
+	size := 4 * (int(stride) + g.hidden)
+	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	if err != nil {
+		t.Skip("no sparse mapping of 8 GiB here: ", err)
+	}
+	defer func() { _ = syscall.Munmap(memory) }()
+	far := unsafe.Slice((*float32)(unsafe.Pointer(&memory[0])), size/4)
+	copy(far, g.x[:g.hidden])
+	copy(far[stride:], g.x[g.hidden:2*g.hidden])
+	near := make([]float32, 2*g.hidden)
+	must(t, Forward(g.plan, g.loaded, g.workspace, &ForwardArgs{X: Of(g.x[:2*g.hidden]), Out: Of(near)}))
+	arrays := []Array{At(unsafe.Pointer(&far[0]), TypeF32, 2, int64(g.hidden), stride)}
+	if !slicesAreCopied {
+		arrays = append(arrays, Strided(far, 2, int64(g.hidden), stride))
+	}
+	for _, x := range arrays {
+		out := make([]float32, 2*g.hidden)
+		must(t, Forward(g.plan, g.loaded, g.workspace, &ForwardArgs{X: x, Out: Of(out)}))
+		if !same(out, near) || relativeL2(t, out, g.y[:2*g.hidden], 2) > 1e-5 {
+			t.Fatal("rows far apart give something else")
+		}
+	}
+}
+
+func TestCountsBeyond2ToThe31(t *testing.T) {
+	data := shows(t, "BIG-02")
+	format, err := FormatByName(data["format"].(string))
+	must(t, err)
+	rows, columns := data["rows"].(int64), data["columns"].(int64)
+	if bytes, _, err := format.Size(rows, columns); err != nil || bytes != uint64(data["data_bytes"].(int64)) {
+		t.Fatal(bytes, err)
+	}
+	many := data["overflowing_rows"].(int64)
+	_, _, err = format.Size(many, columns)
+	mustBe(t, err, ErrInvalidArgument, fmt.Sprint(many))
+	g := openGolden(t, qwen3, nil)
+	options := g.options(g.checkpoint)
+	options.MaxTokens = data["max_tokens"].(int64)
+	mustBe(t, Supports(options), ErrInvalidArgument, fmt.Sprint("max_tokens is ", options.MaxTokens))
+	_, err = NewPlan(options)
+	mustBe(t, err, ErrInvalidArgument, fmt.Sprint("max_tokens is ", options.MaxTokens))
+}
