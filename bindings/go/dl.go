@@ -11,8 +11,8 @@ import "C"
 func openLibrary(path string) error {
 	var memory memory
 	defer memory.free()
-	const capacity = 2048
-	message := (*C.char)(memory.allocate(capacity))
+	var capacity C.uint64_t = 2048
+	message := (*C.char)(memory.allocate(uintptr(capacity)))
 	name := (*C.char)(nil)
 	if path != "" {
 		name = memory.text(path)

@@ -134,7 +134,7 @@ func fakeLibrary(t *testing.T, version int64) string {
 	source := filepath.Join(root, conformance.cases["VER-02"]["source"].(string))
 	define := fmt.Sprintf("-DFAKE_ABI=%d", version)
 	exports := filepath.Join(filepath.Dir(path), "exports.map") // with the version that a linked program asks for
-	must(t, os.WriteFile(exports, []byte("MOE_0.1 { global: moe_*; local: *; };\n"), 0o644))
+	must(t, os.WriteFile(exports, []byte("LIBMOE_0.1 { global: moe_*; local: *; };\n"), 0o644))
 	script := "-Wl,--version-script=" + exports
 	output, err := exec.Command(compiler, "-shared", "-fPIC", define, source, script, "-o", path).CombinedOutput()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -94,6 +95,17 @@ func (s *schemaCheck) problem(place string, schema map[string]any, found any) bo
 		case "$ref":
 			inner := s.root["$defs"].(map[string]any)[strings.TrimPrefix(wanted.(string), "#/$defs/")]
 			s.value(place, inner.(map[string]any), found)
+		case "allOf":
+			for _, one := range wanted.([]any) {
+				s.value(place, one.(map[string]any), found)
+			}
+		case "contains":
+			ok = s.contains(schema, found)
+		case "if":
+			branch, has := schema[map[bool]string{true: "then", false: "else"}[s.holds(wanted, found)]]
+			ok = !has || s.holds(branch, found)
+		case "not":
+			ok = !s.holds(wanted, found)
 		case "type":
 			ok = isOfType(wanted, found)
 		case "const":
@@ -123,7 +135,8 @@ func (s *schemaCheck) problem(place string, schema map[string]any, found any) bo
 		case "minItems", "maxItems":
 			list, isList := found.([]any)
 			ok = !isList || (len(list) >= int(wanted.(float64))) == (keyword == "minItems") || len(list) == int(wanted.(float64))
-		case "$schema", "$id", "$defs", "title", "description", "properties", "additionalProperties", "items", "prefixItems":
+		case "$schema", "$id", "$defs", "title", "description", "properties", "additionalProperties", "items", "prefixItems",
+			"minContains", "maxContains", "then", "else":
 		default:
 			s.problems = append(s.problems, place+": this check does not know "+keyword)
 		}
@@ -132,6 +145,29 @@ func (s *schemaCheck) problem(place string, schema map[string]any, found any) bo
 		}
 	}
 	return len(s.problems) > before && schema["type"] != "object"
+}
+
+func (s *schemaCheck) holds(schema, found any) bool {
+	apart := &schemaCheck{root: s.root}
+	apart.value("", schema.(map[string]any), found)
+	return apart.problems == nil
+}
+
+func (s *schemaCheck) contains(schema map[string]any, found any) bool {
+	count, least, most := 0.0, 1.0, math.Inf(1)
+	list, _ := found.([]any)
+	for _, one := range list {
+		if s.holds(schema["contains"], one) {
+			count++
+		}
+	}
+	if limit, ok := schema["minContains"].(float64); ok {
+		least = limit
+	}
+	if limit, ok := schema["maxContains"].(float64); ok {
+		most = limit
+	}
+	return count >= least && count <= most
 }
 
 func isOfType(wanted, found any) bool {
