@@ -47,7 +47,9 @@ func (h *Handle) Closed() bool {
 
 func (h *Handle) end() {
 	runtime.SetFinalizer(h, nil)
-	h.destroy(h.pointer)
+	if h.destroy != nil {
+		h.destroy(h.pointer)
+	}
 	h.pointer = nil
 	for _, one := range h.after {
 		one()

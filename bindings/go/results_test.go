@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 	"testing"
@@ -374,6 +375,30 @@ func TestOneArrayPerExpertAndUpdate(t *testing.T) {
 			t.Fatal(found)
 		}
 	}
+}
+
+// Slices that weights borrow stay where they are while garbage is collected, and are let go with weights that nobody closed.
+func TestBorrowedSlicesAreKept(t *testing.T) {
+	data := shows(t, "FWD-04")
+	s := smallLayer(t, data)
+	for round := 0; round < 3; round++ {
+		copies := &small{plan: s.plan, arrays: map[Role][]float32{}, experts: s.experts, h: s.h, i: s.i}
+		for role, array := range s.arrays {
+			copies.arrays[role] = append([]float32(nil), array...)
+		}
+		weights, err := LoadWeights(s.plan, copies.tensors(t), &LoadOptions{Ownership: OwnBorrow})
+		must(t, err)
+		copies = nil
+		for i := 0; i < 5; i++ {
+			runtime.GC()
+			_ = make([]float32, 1<<16)
+		}
+		if found := s.error(t, weights); found > data["relative_l2"].(float64) {
+			t.Fatal(found)
+		}
+	}
+	runtime.GC()
+	runtime.GC()
 }
 
 func TestAMissingTensorIsNamed(t *testing.T) {
