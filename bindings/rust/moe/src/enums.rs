@@ -12,7 +12,7 @@ macro_rules! open_enum {
         impl $name {
             $(pub const $member: $name = $name($value as $number);)*
             /// The values that this crate knows.
-            pub const ALL: &'static [$name] = &[$($name::$member),*];
+            pub const KNOWN: &'static [$name] = &[$($name::$member),*];
 
             /// As in the header without its prefix, `None` for a value that this crate does not know.
             pub fn name(self) -> Option<&'static str> {

@@ -156,7 +156,8 @@ pub(crate) unsafe fn text(pointer: *const c_char) -> &'static str {
     if pointer.is_null() {
         return "";
     }
-    CStr::from_ptr(pointer).to_str().unwrap_or("")
+    // SAFETY: as promised.
+    unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("")
 }
 
 /// Of a char array inside a struct.
