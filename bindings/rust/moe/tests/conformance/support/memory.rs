@@ -40,6 +40,6 @@ unsafe impl Allocator for CountingAllocator {
             return;
         }
         // SAFETY: allocated above with this layout.
-        unsafe { std::alloc::dealloc(memory as *mut u8, layout(bytes, alignment)) }
+        std::alloc::dealloc(memory as *mut u8, layout(bytes, alignment))
     }
 }

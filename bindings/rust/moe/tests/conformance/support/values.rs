@@ -72,7 +72,7 @@ pub fn json(text: &str) -> Value {
 
 /// The table [[case]] of that id, whose entries are one line each.
 pub fn toml_case(text: &str, id: &str) -> Value {
-    for section in text.split("[[case]]").skip(1) {
+    for section in text.split("\n[[case]]").skip(1) {
         let entries = section.lines().filter_map(|line| {
             let (key, value) = line.split_once(" = ").filter(|(key, _)| !key.starts_with('#'))?;
             Some((key.to_string(), Reader { rest: value }.value()))
