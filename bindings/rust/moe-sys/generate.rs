@@ -15,10 +15,12 @@ pub fn is_installed() -> bool {
     asked.map_or(false, |output| String::from_utf8_lossy(&output.stdout).starts_with("bindgen 0.60."))
 }
 
-/// include is the folder that has moe/moe.h.
-pub fn generate(include: &Path) -> Result<Generated, String> {
-    let types = bindgen(include, &["--allowlist-type", "moe_.*", "--allowlist-var", "MOE_.*", "--ignore-functions"])?;
-    let functions = bindgen(include, &["--allowlist-function", "moe_.*", "--no-recursive-allowlist"])?;
+/// include is the folder that has moe/moe.h. Options are bindgen's: how the text is formatted.
+pub fn generate(include: &Path, format: &[&str]) -> Result<Generated, String> {
+    let types = ["--allowlist-type", "moe_.*", "--allowlist-var", "MOE_.*", "--ignore-functions"];
+    let types = bindgen(include, &[&types, format].concat())?;
+    let functions = ["--allowlist-function", "moe_.*", "--no-recursive-allowlist"];
+    let functions = bindgen(include, &[&functions, format].concat())?;
     Ok(vec![
         ("src/types.rs", format!("{}{}", SAID, types)),
         ("src/functions.rs", format!("{}functions! {{\n{}}}\n", SAID, declarations(&functions))),
@@ -44,21 +46,24 @@ fn bindgen(include: &Path, options: &[&str]) -> Result<String, String> {
 
 // Without `extern "C" {` and `}`: the macro functions! adds them, or makes a table of pointers.
 fn declarations(text: &str) -> String {
-    text.lines().filter(|line| line.starts_with(' ')).map(|line| format!("{}\n", line)).collect()
+    let blocks = text.split("extern \"C\" {").skip(1);
+    blocks.map(|block| format!("    {}\n", block.split('}').next().unwrap_or("").trim())).collect()
 }
 
 // The structs that have fields, by name.
 fn fields(types: &str) -> String {
     let mut out = String::new();
     for one in types.split("pub struct ").skip(1) {
-        let (name, rest) = match one.split_once(" {\n") {
-            Some((name, rest)) if name.starts_with("moe_") && !name.contains('(') => (name, rest),
-            _ => continue,
+        let (name, rest) =
+            one.split_at(one.find(|end: char| !(end.is_alphanumeric() || end == '_')).unwrap_or(0));
+        let body = match rest.trim_start().strip_prefix('{') {
+            Some(rest) => rest.split('}').next().unwrap_or(""),
+            None => continue,
         };
-        let body = rest.split("\n}").next().unwrap_or("");
-        let names = body.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(':')).map(|field| field.0);
-        let names: Vec<&str> = names.collect();
-        if !names.is_empty() {
+        let names: Vec<&str> =
+            body.split("pub ").skip(1).filter_map(|field| field.split(':').next()).collect();
+        let names: Vec<&str> = names.into_iter().map(str::trim).collect();
+        if name.starts_with("moe_") && !names.is_empty() {
             let _ = writeln!(out, "    {} {{\n        {}\n    }}", name, names.join(",\n        "));
         }
     }

@@ -63,12 +63,17 @@ impl Library {
         let c_name = CString::new(name).map_err(|_| missing())?;
         // SAFETY: the handle is open.
         let found = unsafe { dlsym(self.handle, c_name.as_ptr()) };
-        if found.is_null() { Err(missing()) } else { Ok(found) }
+        if found.is_null() {
+            Err(missing())
+        } else {
+            Ok(found)
+        }
     }
 
     fn check_abi(&self) -> Result<(), LoadError> {
         // SAFETY: every libmoe has this function with this type.
-        let version: unsafe extern "C" fn() -> u32 = unsafe { std::mem::transmute(self.symbol("moe_abi_version")?) };
+        let version: unsafe extern "C" fn() -> u32 =
+            unsafe { std::mem::transmute(self.symbol("moe_abi_version")?) };
         match unsafe { version() } {
             MOE_ABI_VERSION => Ok(()),
             found => Err(LoadError::AbiVersion { path: self.path.clone(), found, wanted: MOE_ABI_VERSION }),
@@ -85,7 +90,8 @@ impl Library {
 /// tries the file that `MOE_LIBRARY` names, else `libmoe.so.0.1` wherever the loader looks.
 pub fn load(path: Option<&Path>) -> Result<(), LoadError> {
     let named = path.map(|path| path.to_string_lossy().into_owned());
-    let path = named.or_else(|| std::env::var("MOE_LIBRARY").ok()).unwrap_or_else(|| "libmoe.so.0.1".to_string());
+    let path =
+        named.or_else(|| std::env::var("MOE_LIBRARY").ok()).unwrap_or_else(|| "libmoe.so.0.1".to_string());
     let library = Library::open(&path)?;
     let table = library.table().map_err(|error| {
         // SAFETY: nothing of the library is used any more.

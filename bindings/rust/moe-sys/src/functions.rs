@@ -27,14 +27,9 @@ functions! {
     ) -> moe_status;
     pub fn moe_layer_validate(layer: *const moe_layer_desc) -> moe_status;
     pub fn moe_format_name_at(index: u32) -> *const ::std::os::raw::c_char;
-    pub fn moe_format_by_name(
-        name: *const ::std::os::raw::c_char,
-        out_format: *mut moe_format,
-    ) -> moe_status;
-    pub fn moe_format_get_info(
-        format: *const moe_format,
-        out_info: *mut moe_format_info,
-    ) -> moe_status;
+    pub fn moe_format_by_name(name: *const ::std::os::raw::c_char, out_format: *mut moe_format)
+        -> moe_status;
+    pub fn moe_format_get_info(format: *const moe_format, out_info: *mut moe_format_info) -> moe_status;
     pub fn moe_format_size(
         format: *const moe_format,
         rows: i64,
@@ -72,11 +67,8 @@ functions! {
         n_tokens: i64,
         out_name: *mut *const ::std::os::raw::c_char,
     ) -> moe_status;
-    pub fn moe_candidates(
-        plan: *const moe_plan,
-        index: u32,
-        out_candidate: *mut moe_candidate,
-    ) -> moe_status;
+    pub fn moe_candidates(plan: *const moe_plan, index: u32, out_candidate: *mut moe_candidate)
+        -> moe_status;
     pub fn moe_plan_explain(
         plan: *const moe_plan,
         form: moe_explain_form,
@@ -101,14 +93,8 @@ functions! {
         stream: *mut ::std::os::raw::c_void,
     ) -> moe_status;
     pub fn moe_weights_layout_id(weights: *const moe_weights, out_id: *mut u8) -> moe_status;
-    pub fn moe_weights_memory(
-        weights: *const moe_weights,
-        out_report: *mut moe_memory_report,
-    ) -> moe_status;
-    pub fn moe_weights_save(
-        weights: *const moe_weights,
-        path: *const ::std::os::raw::c_char,
-    ) -> moe_status;
+    pub fn moe_weights_memory(weights: *const moe_weights, out_report: *mut moe_memory_report) -> moe_status;
+    pub fn moe_weights_save(weights: *const moe_weights, path: *const ::std::os::raw::c_char) -> moe_status;
     pub fn moe_weights_open(
         plan: *const moe_plan,
         path: *const ::std::os::raw::c_char,

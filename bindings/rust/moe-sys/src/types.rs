@@ -729,16 +729,13 @@ impl moe_residency {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct moe_residency(pub ::std::os::raw::c_uint);
 impl moe_activation_quantization {
-    pub const MOE_ACTIVATION_QUANTIZATION_NONE: moe_activation_quantization =
-        moe_activation_quantization(0);
+    pub const MOE_ACTIVATION_QUANTIZATION_NONE: moe_activation_quantization = moe_activation_quantization(0);
 }
 impl moe_activation_quantization {
-    pub const MOE_ACTIVATION_QUANTIZATION_FP8: moe_activation_quantization =
-        moe_activation_quantization(1);
+    pub const MOE_ACTIVATION_QUANTIZATION_FP8: moe_activation_quantization = moe_activation_quantization(1);
 }
 impl moe_activation_quantization {
-    pub const MOE_ACTIVATION_QUANTIZATION_INT8: moe_activation_quantization =
-        moe_activation_quantization(2);
+    pub const MOE_ACTIVATION_QUANTIZATION_INT8: moe_activation_quantization = moe_activation_quantization(2);
 }
 impl moe_activation_quantization {
     pub const MOE_ACTIVATION_QUANTIZATION_FORCE_INT32: moe_activation_quantization =

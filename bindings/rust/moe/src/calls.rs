@@ -41,7 +41,12 @@ impl<'p> Frame<'p> {
         view.map_or(Ok(ABSENT), |view| view.rows(name, size, types, self.device))
     }
 
-    pub(crate) fn floats(&self, name: &'static str, view: Option<View>, size: (usize, usize)) -> Result<Rows> {
+    pub(crate) fn floats(
+        &self,
+        name: &'static str,
+        view: Option<View>,
+        size: (usize, usize),
+    ) -> Result<Rows> {
         self.rows(name, view, size, &F32)
     }
 
@@ -49,7 +54,13 @@ impl<'p> Frame<'p> {
         self.rows(name, view, size, &I32)
     }
 
-    fn dense(&self, name: &'static str, view: Option<View>, len: usize, types: &[Type]) -> Result<*mut c_void> {
+    fn dense(
+        &self,
+        name: &'static str,
+        view: Option<View>,
+        len: usize,
+        types: &[Type],
+    ) -> Result<*mut c_void> {
         view.map_or(Ok(null_mut()), |view| view.dense(name, len, types, self.device))
     }
 
@@ -223,7 +234,13 @@ impl Forward<'_> {
         if n_threads < 1 {
             return refuse("n_threads", format!("is {}, must be at least 1", n_threads));
         }
-        let team = Team { plan: plan.as_raw(), weights: weights.as_raw(), workspace: workspace.as_raw(), args: self.to_c(plan)?, n_threads };
+        let team = Team {
+            plan: plan.as_raw(),
+            weights: weights.as_raw(),
+            workspace: workspace.as_raw(),
+            args: self.to_c(plan)?,
+            n_threads,
+        };
         team.run()
     }
 
@@ -239,7 +256,8 @@ impl Forward<'_> {
             (frame.x(input(&self.x), (t, shape.hidden))?, frame.ids(input(&self.ids), t)?);
         (args.x, args.x_row_stride) = (x, x_stride);
         let router_types = [plan.router_input_type()];
-        let router_input = frame.rows("router_input", input(&self.router_input), (t, shape.hidden), &router_types)?;
+        let router_input =
+            frame.rows("router_input", input(&self.router_input), (t, shape.hidden), &router_types)?;
         (args.router_input, args.router_input_row_stride) = (router_input.0, router_input.1);
         let logits = frame.floats("logits", input(&self.logits), all)?;
         (args.logits, args.logits_row_stride) = (logits.0 as *const f32, logits.1);
@@ -298,7 +316,9 @@ impl Team {
             *gate.0.lock().unwrap() = Some(go);
             gate.1.notify_all();
         };
-        let wait = || gate.1.wait_while(gate.0.lock().unwrap(), |go: &mut Option<bool>| go.is_none()).unwrap().unwrap();
+        let wait = || {
+            gate.1.wait_while(gate.0.lock().unwrap(), |go: &mut Option<bool>| go.is_none()).unwrap().unwrap()
+        };
         let (wait, this) = (&wait, &self);
         std::thread::scope(|scope| {
             let mut threads = Vec::new();

@@ -37,7 +37,9 @@ impl Error {
         match self {
             Error::Library { message, .. } | Error::Load { message } => message.clone(),
             Error::Argument { name, message } => format!("{}: {}", name, message),
-            Error::AbiVersion { found, wanted } => format!("libmoe has ABI version {}, wanted {}", found, wanted),
+            Error::AbiVersion { found, wanted } => {
+                format!("libmoe has ABI version {}, wanted {}", found, wanted)
+            }
         }
     }
 

@@ -20,7 +20,14 @@ pub unsafe trait Allocator: Send + Sync {
 
     /// # Safety
     /// `memory` came from `allocate` with the same numbers, and is released once.
-    unsafe fn release(&self, memory: *mut c_void, bytes: u64, alignment: u64, space: Space, stream: *mut c_void);
+    unsafe fn release(
+        &self,
+        memory: *mut c_void,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+        stream: *mut c_void,
+    );
 }
 
 /// One piece of a parallel loop; called with an index it runs that piece, the first time.
@@ -42,7 +49,11 @@ fn quietly<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).map_err(std::mem::forget).ok()
 }
 
-pub(crate) unsafe extern "C" fn log(level: sys::moe_log_level, message: *const c_char, user_data: *mut c_void) {
+pub(crate) unsafe extern "C" fn log(
+    level: sys::moe_log_level,
+    message: *const c_char,
+    user_data: *mut c_void,
+) {
     // SAFETY: user_data is the closure that the runtime's hooks own; message is a C string.
     let (write, message) = unsafe { (&*(user_data as *const Log), CStr::from_ptr(message)) };
     quietly(|| write(level.into(), &message.to_string_lossy()));

@@ -284,7 +284,8 @@ impl Slice {
     pub(crate) fn to_c(&self) -> sys::moe_slice {
         let mut raw = sized!(moe_slice);
         (raw.has_expert_range, raw.expert_begin, raw.expert_count) = range_to_c(&self.experts);
-        (raw.has_intermediate_range, raw.intermediate_begin, raw.intermediate_count) = range_to_c(&self.intermediate);
+        (raw.has_intermediate_range, raw.intermediate_begin, raw.intermediate_count) =
+            range_to_c(&self.intermediate);
         (raw.has_shared_range, raw.shared_begin, raw.shared_count) = range_to_c(&self.shared);
         if let Some(map) = &self.expert_to_local {
             (raw.expert_to_local, raw.n_expert_to_local) = (map.as_ptr(), map.len() as i32);

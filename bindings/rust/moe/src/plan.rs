@@ -145,7 +145,9 @@ impl<'a> PlanOptions<'a> {
     fn formats_to_c(&self) -> Result<Vec<Option<sys::moe_format>>> {
         let largest = match self.formats.keys().next_back() {
             None => return Ok(Vec::new()),
-            Some(&role) if role >= 1 << 16 => return refuse("formats", format!("{:?} is no role", Role(role))),
+            Some(&role) if role >= 1 << 16 => {
+                return refuse("formats", format!("{:?} is no role", Role(role)))
+            }
             Some(&role) => role,
         };
         let count = sys::MOE_ROLE_COUNT.max(largest + 1);
@@ -156,7 +158,13 @@ impl<'a> PlanOptions<'a> {
         let mut raw = null_mut();
         self.with_c(|runtime, desc| call!(moe_plan_create(runtime, desc, &mut raw)))?;
         let hooks = self.runtime.map(Runtime::hooks);
-        let mut plan = Plan { raw: made(raw), hooks, shape: Shape::default(), types: [Type::NONE; 3], device: DeviceKind::CPU };
+        let mut plan = Plan {
+            raw: made(raw),
+            hooks,
+            shape: Shape::default(),
+            types: [Type::NONE; 3],
+            device: DeviceKind::CPU,
+        };
         plan.device = plan.device()?.kind;
         plan.shape = self.shape()?;
         plan.types = self.types();
@@ -310,7 +318,11 @@ impl Plan {
     pub fn workspace_need(&self, n_tokens: i64) -> Result<WorkspaceNeed> {
         let mut raw = sized!(moe_workspace_need);
         call!(moe_plan_workspace_size(self.as_raw(), n_tokens, &mut raw))?;
-        Ok(WorkspaceNeed { device_bytes: raw.device_bytes, host_bytes: raw.host_bytes, alignment: raw.alignment })
+        Ok(WorkspaceNeed {
+            device_bytes: raw.device_bytes,
+            host_bytes: raw.host_bytes,
+            alignment: raw.alignment,
+        })
     }
 
     /// The kernel that runs a stage for `n_tokens` tokens.
@@ -345,7 +357,13 @@ impl Plan {
         let mut size = 0;
         call!(moe_plan_explain(self.as_raw(), form.into(), null_mut(), 0, &mut size))?;
         let mut buffer = vec![0u8; size as usize];
-        call!(moe_plan_explain(self.as_raw(), form.into(), buffer.as_mut_ptr() as *mut c_char, size, &mut size))?;
+        call!(moe_plan_explain(
+            self.as_raw(),
+            form.into(),
+            buffer.as_mut_ptr() as *mut c_char,
+            size,
+            &mut size
+        ))?;
         buffer.truncate(buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len()));
         Ok(String::from_utf8_lossy(&buffer).into_owned())
     }

@@ -33,7 +33,8 @@ impl Layer {
     /// Decoder layer `layer`, with options of x and out in f32.
     pub fn of(checkpoint: &Checkpoint, layer: i32, options: PlanOptions<'_>) -> Result<Layer> {
         let plan = options.checkpoint(checkpoint, layer).create()?;
-        if plan.device_kind() != DeviceKind::CPU || plan.x_type() != Type::F32 || plan.out_type() != Type::F32 {
+        if plan.device_kind() != DeviceKind::CPU || plan.x_type() != Type::F32 || plan.out_type() != Type::F32
+        {
             return refuse("options", "a Layer has f32 x and out in host memory, on the CPU");
         }
         let weights = Load::new().borrowed_checkpoint(&plan, checkpoint, layer)?;

@@ -157,7 +157,8 @@ impl Experts<'_> {
         (args.x_is_latent, args.accumulate) = (self.x_is_latent as i32, self.accumulate as i32);
         args.n_tokens = t as i64;
         args.n_tokens_device = frame.i32s("n_tokens_device", input(&self.n_tokens_device), 1)?;
-        let x = frame.x(input(&self.x), (rows_in, if self.x_is_latent { shape.latent } else { shape.hidden }))?;
+        let x =
+            frame.x(input(&self.x), (rows_in, if self.x_is_latent { shape.latent } else { shape.hidden }))?;
         (args.x, args.x_row_stride) = (x.0, x.1);
         let (ids, ids_type) = frame.ids(input(&self.ids), t)?;
         (args.ids, args.ids_row_stride, args.ids_type) = (ids.0, ids.1, ids_type);
@@ -263,7 +264,9 @@ impl Finish<'_> {
         (args.out, args.out_row_stride) = frame.out("out", output(&self.out), (t, shape.hidden))?;
         let routed = match (self.in_place, &self.routed) {
             (true, Some(_)) => return refuse("routed", "given for a call in place"),
-            (true, None) if shape.latent != shape.hidden => return refuse("in_place", "the layer has a latent"),
+            (true, None) if shape.latent != shape.hidden => {
+                return refuse("in_place", "the layer has a latent")
+            }
             (true, None) => (args.out, args.out_row_stride),
             (false, _) => frame.out("routed", input(&self.routed), (t, shape.latent))?,
         };

@@ -34,7 +34,13 @@ fn address<T>(data: &[T]) -> *const c_void {
 
 impl<'a> Tensor<'a> {
     /// A matrix in any format. It is that of all experts, or of a role without experts, until [`Tensor::expert`] says otherwise.
-    pub fn new<T: Element>(role: Role, format: &Format, rows: i64, columns: i64, data: &'a [T]) -> Tensor<'a> {
+    pub fn new<T: Element>(
+        role: Role,
+        format: &Format,
+        rows: i64,
+        columns: i64,
+        data: &'a [T],
+    ) -> Tensor<'a> {
         let mut tensor = Tensor::empty(role, format, rows, columns);
         (tensor.raw.data, tensor.raw.data_bytes) = (address(data), bytes_of(data));
         tensor

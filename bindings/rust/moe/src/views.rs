@@ -134,9 +134,13 @@ impl View {
         self.check_kind(name, types, device)?;
         let stride = if self.row_stride == 0 { columns } else { self.row_stride };
         if stride < columns {
-            return refuse(name, format!("rows of {} elements overlap with a row stride of {}", columns, stride));
+            return refuse(
+                name,
+                format!("rows of {} elements overlap with a row stride of {}", columns, stride),
+            );
         }
-        let strided = rows.checked_sub(1).map_or(Some(0), |before| before.checked_mul(stride)?.checked_add(columns));
+        let strided =
+            rows.checked_sub(1).map_or(Some(0), |before| before.checked_mul(stride)?.checked_add(columns));
         let fits = match strided {
             Some(_) if self.row_stride == 0 => rows.checked_mul(columns) == Some(self.len),
             Some(needed) => needed <= self.len,
@@ -145,7 +149,10 @@ impl View {
         if !fits {
             return refuse(
                 name,
-                format!("has {} elements, must have {} x {} with a row stride of {}", self.len, rows, columns, stride),
+                format!(
+                    "has {} elements, must have {} x {} with a row stride of {}",
+                    self.len, rows, columns, stride
+                ),
             );
         }
         Ok((self.pointer, self.row_stride as i64))

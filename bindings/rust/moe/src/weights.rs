@@ -123,7 +123,12 @@ impl<'m, 'p> Load<'m, 'p> {
     }
 
     /// Reads the matrices where the file is mapped; the mapping stays, whatever becomes of the checkpoint. For CPU plans.
-    pub fn borrowed_checkpoint(self, plan: &Plan, checkpoint: &Checkpoint, layer: i32) -> Result<Weights<'m>> {
+    pub fn borrowed_checkpoint(
+        self,
+        plan: &Plan,
+        checkpoint: &Checkpoint,
+        layer: i32,
+    ) -> Result<Weights<'m>> {
         self.refuse_memory()?;
         self.load_checkpoint(plan, checkpoint, layer, Ownership::BORROW)
     }
@@ -234,7 +239,10 @@ impl<'a> Weights<'a> {
     /// Replaces the tensors of one expert, or of one role without experts, in weights that are a copy.
     pub fn update(&mut self, tensor: &Tensor<'_>) -> Result<()> {
         if self.ownership == Ownership::BORROW {
-            return refuse("tensor", "the weights borrow their matrices: update_borrowed takes one that lives as long");
+            return refuse(
+                "tensor",
+                "the weights borrow their matrices: update_borrowed takes one that lives as long",
+            );
         }
         self.replace(tensor)
     }

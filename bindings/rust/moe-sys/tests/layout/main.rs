@@ -71,7 +71,9 @@ fn layouts_are_those_of_a_c_compiler() {
 
 #[test]
 fn every_struct_of_the_header_is_among_them() {
-    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include/moe/moe.h")).unwrap();
+    let header =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include/moe/moe.h"))
+            .unwrap();
     let declared = header.lines().filter_map(|line| line.strip_prefix("typedef struct ")?.strip_suffix(" {"));
     let mut declared: Vec<&str> = declared.collect();
     let mut ours: Vec<&str> = structs().iter().map(|one| one.name).collect();

@@ -20,7 +20,10 @@ fn bad_01_wrong_lengths_and_types_are_refused_by_name() {
     refused_by_name(run(Forward::new(t).x(x).out(&mut out).ids(&golden.ids[1..]), &mut handles), "ids");
     refused_by_name(run(Forward::new(t).x(&doubles).out(&mut out), &mut handles), "x");
     refused_by_name(run(Forward::new(t).x(x).out(&mut out).ids(&golden.weights), &mut handles), "ids");
-    refused_by_name(run(Forward::new(t).x(x).out(&mut out).weights(&golden.weights), &mut handles), "weights");
+    refused_by_name(
+        run(Forward::new(t).x(x).out(&mut out).weights(&golden.weights), &mut handles),
+        "weights",
+    );
     let overlapping = In::from(x).with_row_stride(3);
     refused_by_name(run(Forward::new(t).x(overlapping).out(&mut out), &mut handles), "x");
     let short = In::from(x).with_row_stride(65);
@@ -77,7 +80,14 @@ fn bad_02_ids_outside_the_layer_are_skipped_and_reported() {
 }
 
 extern "C" {
-    fn mmap(at: *mut c_void, bytes: usize, access: c_int, flags: c_int, file: c_int, from: c_long) -> *mut c_void;
+    fn mmap(
+        at: *mut c_void,
+        bytes: usize,
+        access: c_int,
+        flags: c_int,
+        file: c_int,
+        from: c_long,
+    ) -> *mut c_void;
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
 }
 
@@ -91,7 +101,8 @@ fn big_01_rows_more_than_2_to_the_31_elements_apart() {
     let width = golden.x.len() / golden.n_tokens;
     let count = stride + width;
     // SAFETY: a new mapping, zero until written, unmapped below.
-    let memory = unsafe { mmap(std::ptr::null_mut(), count * 4, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0) };
+    let memory =
+        unsafe { mmap(std::ptr::null_mut(), count * 4, READ_WRITE, PRIVATE_ANONYMOUS_NORESERVE, -1, 0) };
     assert_ne!(memory as isize, -1, "no sparse mapping of 8 GiB here");
     let x = unsafe { std::slice::from_raw_parts_mut(memory as *mut f32, count) };
     x[..width].copy_from_slice(&golden.x[..width]);

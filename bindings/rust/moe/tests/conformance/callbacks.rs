@@ -23,12 +23,20 @@ fn call_01_progress_counts_and_cancels() {
     let mut seen = Vec::new();
     let mut progress = |done, total| {
         seen.push((done, total));
-        if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if seen.len() == 2 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let load = Load::new().progress(&mut progress);
     let status = status_of(load.checkpoint(&handles.plan, &handles.checkpoint, golden.layer));
     assert_eq!(status.0 as i64, case("CALL-01")["status"].i64());
-    assert!(seen.len() == 2 && seen[0].0 <= seen[1].0 && seen[1].0 <= seen[1].1 && seen[0].1 > 0, "{:?}", seen);
+    assert!(
+        seen.len() == 2 && seen[0].0 <= seen[1].0 && seen[1].0 <= seen[1].1 && seen[0].1 > 0,
+        "{:?}",
+        seen
+    );
     assert_eq!(allocator.0.lock().unwrap().living, before);
 
     let mut last = (0, 1);
@@ -47,7 +55,8 @@ fn call_02_a_panic_in_progress_comes_out_behind_the_call() {
     let handles = golden.open();
     let mut progress = |_, _| panic!("in the callback");
     let load = Load::new().progress(&mut progress);
-    let caught = catch_unwind(AssertUnwindSafe(|| load.checkpoint(&handles.plan, &handles.checkpoint, golden.layer)));
+    let caught =
+        catch_unwind(AssertUnwindSafe(|| load.checkpoint(&handles.plan, &handles.checkpoint, golden.layer)));
     assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "in the callback");
     assert!(Load::new().checkpoint(&handles.plan, &handles.checkpoint, golden.layer).is_ok());
 }
@@ -140,7 +149,8 @@ fn call_05_parallel_for_of_the_caller() {
 #[test]
 fn call_05_a_careless_parallel_for_does_no_harm() {
     let golden = golden();
-    let run = |n_tasks: i32, task: moe::Task<'_>| (-1..=n_tasks).for_each(|index| (0..2).for_each(|_| task(index)));
+    let run =
+        |n_tasks: i32, task: moe::Task<'_>| (-1..=n_tasks).for_each(|index| (0..2).for_each(|_| task(index)));
     let runtime = Runtime::builder().parallel_for(run).n_threads(3).create().unwrap();
     assert_eq!(golden.forward(&mut golden.open_with(Some(&runtime))), golden.forward(&mut golden.open()));
 }

@@ -21,7 +21,11 @@ fn err_01_each_status_has_its_name() {
 #[test]
 fn err_01_the_library_gives_them() {
     let error = LayerDesc::default().validate().unwrap_err();
-    assert!(matches!(&error, Error::Library { status: Status(-1), call: "moe_layer_validate", .. }), "{:?}", error);
+    assert!(
+        matches!(&error, Error::Library { status: Status(-1), call: "moe_layer_validate", .. }),
+        "{:?}",
+        error
+    );
     assert!(error.to_string().contains("MOE_ERROR_INVALID_ARGUMENT"));
     assert_eq!(status_of(Format::named("no such format")), Status::NOT_FOUND);
     assert_eq!(status_of(moe::Checkpoint::open("no/such/folder")), Status::IO);
@@ -91,13 +95,14 @@ fn ver_01_versions_can_be_read() {
     assert!(moe::build_info().unwrap().contains(case["build_info_has"].str()));
 }
 
-/// A library that claims an ABI version and has nothing else, in a folder of its own.
-fn fake(version: i64) -> PathBuf {
-    let library = scratch(&format!("fake{}", version)).join("libmoe.so.0.1");
+/// A library that claims an ABI version and has nothing else, in a folder of its own. One that is preloaded must not bear the
+/// name of the real one, which it would replace.
+fn fake(file: &str, version: i64) -> PathBuf {
+    let library = scratch(&format!("{}-{}", file, version)).join(file);
     let source = root().join(case("VER-02")["source"].str());
     let define = format!("-DFAKE_ABI={}", version);
-    let command = ["-shared", "-fPIC", "-Wl,-soname,libmoe.so.0.1", &define];
-    let made = Command::new("cc").args(command).arg(source).arg("-o").arg(&library).status();
+    let made =
+        Command::new("cc").args(["-shared", "-fPIC", &define]).arg(source).arg("-o").arg(&library).status();
     assert!(made.expect("there is no C compiler").success());
     library
 }
@@ -124,9 +129,10 @@ const CHILD: &str = "errors::in_a_process_with_another_library";
 fn ver_02_another_abi_is_refused_first() {
     let variable = if cfg!(feature = "dlopen") { "MOE_LIBRARY" } else { "LD_PRELOAD" };
     for version in case("VER-02")["versions"].list() {
-        let output = child(CHILD, variable, fake(version.i64()).to_str().unwrap());
+        let output = child(CHILD, variable, fake("libfirst.so", version.i64()).to_str().unwrap());
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let wanted = format!("AbiVersion {{ found: {}, wanted: {} }}", version.i64(), moe::sys::MOE_ABI_VERSION);
+        let wanted =
+            format!("AbiVersion {{ found: {}, wanted: {} }}", version.i64(), moe::sys::MOE_ABI_VERSION);
         assert!(output.status.success(), "{}", text);
         assert_eq!(text.matches(&wanted).count(), 2, "{}", text);
     }
@@ -137,7 +143,7 @@ fn ver_02_another_abi_is_refused_first() {
 #[test]
 fn ver_02_loading_another_abi_by_name_is_refused() {
     for version in case("VER-02")["versions"].list() {
-        let error = moe::load(fake(version.i64())).unwrap_err();
+        let error = moe::load(fake("libnamed.so", version.i64())).unwrap_err();
         let found = version.i64() as u32;
         assert_eq!(error, Error::AbiVersion { found, wanted: moe::sys::MOE_ABI_VERSION });
     }
@@ -148,7 +154,7 @@ fn ver_02_loading_another_abi_by_name_is_refused() {
 #[cfg(feature = "dlopen")]
 #[test]
 fn ver_03_a_library_without_functions_or_none_at_all() {
-    let error = moe::load(fake(1)).unwrap_err().message();
+    let error = moe::load(fake("libmoe.so.0.1", 1)).unwrap_err().message();
     let names = format!("lacks the symbol {}", case("VER-03")["names"].str());
     assert!(error.contains(&names), "{}", error);
     assert!(moe::load("/no/such/libmoe.so").unwrap_err().message().contains("/no/such/libmoe.so"));
@@ -160,7 +166,7 @@ fn ver_03_a_library_without_functions_or_none_at_all() {
 #[cfg(not(feature = "dlopen"))]
 #[test]
 fn ver_03_a_library_without_functions_or_none_at_all() {
-    let library = fake(1);
+    let library = fake("libmoe.so.0.1", 1);
     let said = |folder: &str| {
         let output = child(CHILD, "LD_LIBRARY_PATH", folder);
         assert!(!output.status.success());

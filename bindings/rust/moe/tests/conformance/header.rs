@@ -35,12 +35,15 @@ fn every_function_is_wrapped_or_listed_with_a_reason() {
     let (functions, source) = (declared_functions(), source());
     assert!(functions.len() >= 50);
     let calls = source.split("call!(").chain(source.split("sys::")).skip(1);
-    let mut called: BTreeSet<String> = calls.filter_map(|rest| words(rest).next()).map(str::to_string).collect();
+    let mut called: BTreeSet<String> =
+        calls.filter_map(|rest| words(rest).next()).map(str::to_string).collect();
     for destroy in source.split("handle!(").skip(1) {
         called.extend(words(destroy.split(')').next().unwrap()).map(str::to_string));
     }
     let readme = text(&here().join("README.md"));
-    let rows = readme.lines().filter_map(|line| line.strip_prefix("| `moe_")?.strip_suffix(" |")?.split_once("` | "));
+    let rows = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `moe_")?.strip_suffix(" |")?.split_once("` | "));
     let listed: BTreeSet<String> = rows
         .filter(|(name, reason)| words(name).count() == 1 && !reason.trim().is_empty())
         .map(|(name, _)| format!("moe_{}", name))
@@ -62,7 +65,12 @@ fn every_enum_value_is_there() {
     let (header, source) = (header(), source());
     let known: BTreeSet<&str> = words(&source).collect();
     let mut count = 0;
-    for body in header.split("enum ").skip(1).filter_map(|rest| rest.split_once('{')?.1.split_once('}')).map(|one| one.0) {
+    for body in header
+        .split("enum ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('{')?.1.split_once('}'))
+        .map(|one| one.0)
+    {
         for entry in body.split(',').filter_map(|entry| entry.split_once('=')) {
             let name = entry.0.trim();
             count += 1;

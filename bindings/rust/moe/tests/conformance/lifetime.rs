@@ -34,7 +34,11 @@ fn life_03_any_order_of_dropping() {
         drop(first);
         let mut workspace = Workspace::new(&second).unwrap();
         let mut out = vec![0.0f32; golden.y.len()];
-        Forward::new(golden.n_tokens).x(&golden.x).out(&mut out).run(&second, &weights, &mut workspace).unwrap();
+        Forward::new(golden.n_tokens)
+            .x(&golden.x)
+            .out(&mut out)
+            .run(&second, &weights, &mut workspace)
+            .unwrap();
         assert_near(&out, &golden.y, golden.n_tokens, limit);
         drop(weights);
         drop(second);
@@ -71,7 +75,11 @@ fn thr_01_many_threads_on_one_plan() {
                 let mut own = Workspace::new(plan).unwrap();
                 for _ in 0..rounds {
                     let mut out = vec![f32::NAN; wanted.len()];
-                    Forward::new(golden.n_tokens).x(&golden.x).out(&mut out).run(plan, weights, &mut own).unwrap();
+                    Forward::new(golden.n_tokens)
+                        .x(&golden.x)
+                        .out(&mut out)
+                        .run(plan, weights, &mut own)
+                        .unwrap();
                     assert_eq!(out, wanted);
                 }
             });

@@ -7,6 +7,7 @@ mod errors;
 mod header;
 mod lifetime;
 mod plans;
+mod programs;
 mod results;
 mod stages;
 mod support;

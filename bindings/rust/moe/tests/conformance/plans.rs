@@ -1,7 +1,10 @@
 //! Plans and what they say of themselves; the lists of formats, families and devices.
 use crate::support::values::json;
 use crate::support::{case, root, schema, status_of, text, Golden, Value};
-use moe::{Checkpoint, DeviceKind, ExplainForm, Format, Plan, Residency, Role, Slice, Stage, Status, Type, Weights, Workspace};
+use moe::{
+    Checkpoint, DeviceKind, ExplainForm, Format, Plan, Residency, Role, Slice, Stage, Status, Type, Weights,
+    Workspace,
+};
 
 fn golden() -> (Golden, Checkpoint) {
     let golden = Golden::of_case("PLAN-02");
@@ -45,7 +48,9 @@ fn plan_02_defaults() {
         assert_eq!(found["slice"]["whole"], Value::Bool(true));
         assert!(found["stages"].list().iter().all(|stage| stage["used"] == Value::Bool(true)));
         let automatic = options.create().unwrap().device().unwrap();
-        assert!([DeviceKind::CPU, DeviceKind::CUDA].contains(&automatic.kind) && !automatic.reason.is_empty());
+        assert!(
+            [DeviceKind::CPU, DeviceKind::CUDA].contains(&automatic.kind) && !automatic.reason.is_empty()
+        );
     }
 }
 
@@ -54,7 +59,8 @@ fn plan_02_defaults() {
 fn plan_02_required_fields_are_required() {
     let (golden, checkpoint) = golden();
     let message = |x_type, max_tokens| {
-        let options = Plan::options(x_type, max_tokens).checkpoint(&checkpoint, golden.layer).device(DeviceKind::CPU);
+        let options =
+            Plan::options(x_type, max_tokens).checkpoint(&checkpoint, golden.layer).device(DeviceKind::CPU);
         options.supports().unwrap_err().message()
     };
     assert!(message(Type::F32, 0).contains("max_tokens is 0"));
@@ -74,7 +80,10 @@ fn plan_02_shape_is_that_of_the_plan() {
         let of = |place: &Value| place.i64() as usize;
         assert_eq!(shape.hidden, of(&found["layer"]["hidden"]));
         assert_eq!(shape.top_k, of(&found["layer"]["top_k"]));
-        assert_eq!((shape.n_experts, shape.n_all_experts), (of(&found["layer"]["n_experts"]), shape.n_experts));
+        assert_eq!(
+            (shape.n_experts, shape.n_all_experts),
+            (of(&found["layer"]["n_experts"]), shape.n_experts)
+        );
         assert_eq!(shape.n_local_experts, of(&found["slice"]["n_local_experts"]));
         assert_eq!(shape.n_features, 2 * of(&found["slice"]["intermediate"].list()[1]));
     }
@@ -99,7 +108,10 @@ fn plan_03_keys_and_layout_ids() {
     assert_ne!(part.layout_id().unwrap(), id);
     let mut out = vec![0.0f32; golden.y.len()];
     let call = moe::Forward::new(golden.n_tokens).x(&golden.x).out(&mut out);
-    assert_eq!(status_of(call.run(&part, &weights, &mut Workspace::new(&small).unwrap())), Status::LAYOUT_MISMATCH);
+    assert_eq!(
+        status_of(call.run(&part, &weights, &mut Workspace::new(&small).unwrap())),
+        Status::LAYOUT_MISMATCH
+    );
 }
 
 /// PLAN-04
@@ -147,11 +159,20 @@ fn list_01_formats() {
     assert!(case["formats"].list().iter().all(|name| names.contains(&name.str())));
     for name in names {
         let info = Format::named(name).unwrap().info().unwrap();
-        assert!(info.name == name && info.has_decode && info.bits_per_weight > 0.0 && info.bits_per_weight <= 32.0);
+        assert!(
+            info.name == name
+                && info.has_decode
+                && info.bits_per_weight > 0.0
+                && info.bits_per_weight <= 32.0
+        );
     }
     let size = &case["size"];
-    let found = Format::named(size["format"].str()).unwrap().size(size["rows"].i64(), size["columns"].i64()).unwrap();
-    assert_eq!((found.data_bytes as i64, found.scale_bytes as i64), (size["data_bytes"].i64(), size["scale_bytes"].i64()));
+    let found =
+        Format::named(size["format"].str()).unwrap().size(size["rows"].i64(), size["columns"].i64()).unwrap();
+    assert_eq!(
+        (found.data_bytes as i64, found.scale_bytes as i64),
+        (size["data_bytes"].i64(), size["scale_bytes"].i64())
+    );
 }
 
 /// LIST-02
@@ -182,5 +203,8 @@ fn checkpoints_describe_themselves() {
     let plan = golden.options(&checkpoint).create().unwrap();
     let weights = Weights::load(&plan, &tensors).unwrap();
     assert_eq!(weights.layout_id().unwrap(), plan.layout_id().unwrap());
-    assert_eq!(moe::dequantize(&tensors[0], 0).unwrap().len() as i64, tensors[0].shape().0 * tensors[0].shape().1);
+    assert_eq!(
+        moe::dequantize(&tensors[0], 0).unwrap().len() as i64,
+        tensors[0].shape().0 * tensors[0].shape().1
+    );
 }

@@ -1,6 +1,9 @@
 //! Numbers: golden outputs, routing that is given, tensors by hand.
 use crate::support::{assert_near, case, relative_l2, root, scratch, status_of, Golden, Random};
-use moe::{Activation, DeviceKind, Forward, LayerDesc, Load, Plan, Role, Score, Slice, Status, Tensor, Type, Weights, Workspace};
+use moe::{
+    Activation, DeviceKind, Forward, LayerDesc, Load, Plan, Role, Score, Slice, Status, Tensor, Type,
+    Weights, Workspace,
+};
 
 /// FWD-01
 #[test]
@@ -32,7 +35,8 @@ fn fwd_02_given_routing() {
     let (mut handles, t) = (golden.open(), golden.n_tokens);
     let n_experts = handles.plan.shape().n_all_experts;
     let mut out = vec![f32::NAN; golden.y.len()];
-    let mut run = |call: Forward<'_>| call.run(&handles.plan, &handles.weights, &mut handles.workspace).unwrap();
+    let mut run =
+        |call: Forward<'_>| call.run(&handles.plan, &handles.weights, &mut handles.workspace).unwrap();
     let wide: Vec<i64> = golden.ids.iter().map(|&id| id as i64).collect();
     run(Forward::new(t).x(&golden.x).out(&mut out).ids(&wide).weights(&golden.weights));
     assert_near(&out, &golden.y, t, limit);
@@ -55,7 +59,8 @@ fn fwd_02_accumulation_and_fewer_tokens() {
     let golden = Golden::of_case("FWD-02");
     let (mut handles, t) = (golden.open(), golden.n_tokens);
     let width = golden.y.len() / t;
-    let mut run = |call: Forward<'_>| call.run(&handles.plan, &handles.weights, &mut handles.workspace).unwrap();
+    let mut run =
+        |call: Forward<'_>| call.run(&handles.plan, &handles.weights, &mut handles.workspace).unwrap();
     let mut out = golden.y.clone();
     run(Forward::new(t).x(&golden.x).out(&mut out).accumulate(true));
     let twice: Vec<f32> = golden.y.iter().map(|one| 2.0 * one).collect();
@@ -137,10 +142,14 @@ impl Small {
         for &expert in &order[..self.layer.top_k as usize] {
             let at = expert * i * h..(expert + 1) * i * h;
             let (gate, up) = (&self.gate[at.clone()], &self.up[at.clone()]);
-            let hidden: Vec<f64> = gate.chunks(h).zip(up.chunks(h)).map(|(gate, up)| {
-                let g = dot(gate, &x);
-                g / (1.0 + (-g).exp()) * dot(up, &x)
-            }).collect();
+            let hidden: Vec<f64> = gate
+                .chunks(h)
+                .zip(up.chunks(h))
+                .map(|(gate, up)| {
+                    let g = dot(gate, &x);
+                    g / (1.0 + (-g).exp()) * dot(up, &x)
+                })
+                .collect();
             for (one, row) in out.iter_mut().zip(self.down[at].chunks(i)) {
                 *one += exponentials[expert] / sum * dot(row, &hidden);
             }
@@ -157,7 +166,8 @@ impl Small {
     }
 
     fn tensors(&self) -> Vec<Tensor<'_>> {
-        let (h, i, e) = (self.layer.hidden as i64, self.layer.intermediate as i64, self.layer.n_experts as i64);
+        let (h, i, e) =
+            (self.layer.hidden as i64, self.layer.intermediate as i64, self.layer.n_experts as i64);
         vec![
             Tensor::dense(Role::ROUTER, e, h, &self.router),
             Tensor::dense(Role::GATE, i, h, &self.gate).stack(e),
@@ -229,7 +239,8 @@ fn fwd_05_an_absent_device_is_refused() {
     let checkpoint = golden.open().checkpoint;
     let options = golden.options(&checkpoint).device(DeviceKind::CUDA).device_index(1000);
     let status = status_of(options.create());
-    let has_cuda = moe::build_info().unwrap().lines().any(|line| line.starts_with("backends=") && line.contains("cuda"));
+    let has_cuda =
+        moe::build_info().unwrap().lines().any(|line| line.starts_with("backends=") && line.contains("cuda"));
     assert!(has_cuda || status == Status::NOT_BUILT, "{:?}", status);
 }
 
@@ -253,7 +264,8 @@ fn bad_03_a_damaged_checkpoint() {
 fn bfloat16_in_and_out() {
     let golden = Golden::of_case("FWD-02");
     let handles = golden.open();
-    let options = Plan::options(Type::BF16, 64).checkpoint(&handles.checkpoint, golden.layer).device(DeviceKind::CPU);
+    let options =
+        Plan::options(Type::BF16, 64).checkpoint(&handles.checkpoint, golden.layer).device(DeviceKind::CPU);
     let plan = options.create().unwrap();
     let x: Vec<moe::Bf16> = golden.x.iter().map(|&one| moe::Bf16::from_f32(one)).collect();
     assert!(x.iter().zip(&golden.x).all(|(bits, &value)| bits.to_f32() == value)); // exact in the fixtures

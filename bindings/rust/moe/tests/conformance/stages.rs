@@ -15,7 +15,8 @@ fn dispatch(handles: &mut Handles, ids: &[i32], n_tokens: usize) -> Placed {
         counts: vec![-7; n_local],
         row_ids: vec![-7; Dispatch::row_capacity(&handles.plan, n_tokens, 0)],
     };
-    let call = Dispatch::new(n_tokens).ids(ids).out_offsets(&mut placed.offsets).out_counts(&mut placed.counts);
+    let call =
+        Dispatch::new(n_tokens).ids(ids).out_offsets(&mut placed.offsets).out_counts(&mut placed.counts);
     call.out_row_ids(&mut placed.row_ids).run(&handles.plan, &mut handles.workspace).unwrap();
     placed
 }
@@ -47,10 +48,12 @@ fn fwd_03_stage_by_stage() {
 
     let width = golden.y.len() / t;
     let mut rows = vec![f32::NAN; ids.len() * width];
-    let call = Experts::new(t).x(&golden.x).offsets(&placed.offsets).row_ids(&placed.row_ids).n_rows(ids.len());
+    let call =
+        Experts::new(t).x(&golden.x).offsets(&placed.offsets).row_ids(&placed.row_ids).n_rows(ids.len());
     experts(&mut handles, call.out_layout(OutLayout::ROWS).out(&mut rows));
     let mut routed = vec![f32::NAN; golden.y.len()];
-    let call = Combine::new(t).rows(&rows).row_ids(&placed.row_ids).n_rows(ids.len()).ids(&ids).weights(&weights);
+    let call =
+        Combine::new(t).rows(&rows).row_ids(&placed.row_ids).n_rows(ids.len()).ids(&ids).weights(&weights);
     call.out(&mut routed).run(&handles.plan, &mut handles.workspace).unwrap();
     let mut out = vec![f32::NAN; golden.y.len()];
     let call = Finish::new(t).routed(&routed).x(&golden.x).ids(&ids).weights(&weights).out(&mut out);
@@ -94,7 +97,8 @@ fn fwd_03_layouts_of_experts() {
         batched[expert * capacity * width..][..size].copy_from_slice(&sorted[from..][..size]);
     }
     let mut out = vec![f32::NAN; batched.len()];
-    let call = Experts::new(0).in_layout(InLayout::BATCHED).out_layout(OutLayout::ROWS).batch_capacity(capacity);
+    let call =
+        Experts::new(0).in_layout(InLayout::BATCHED).out_layout(OutLayout::ROWS).batch_capacity(capacity);
     experts(&mut handles, call.x(&batched).counts(&counts).out(&mut out));
     let used = |expert: usize| &out[expert * capacity * width..][..counts[expert] as usize * width];
     let used: Vec<f32> = (0..counts.len()).flat_map(|expert| used(expert).to_vec()).collect();
@@ -105,7 +109,10 @@ fn fwd_03_layouts_of_experts() {
     experts(&mut handles, call.out(&mut half));
     assert!(half.iter().all(|one| one.is_finite()) && half.iter().any(|&one| one != 0.0));
     let mut slots = vec![f32::NAN; n_rows * width];
-    experts(&mut handles, Experts::new(t).x(&golden.x).ids(ids).out_layout(OutLayout::PER_SLOT).out(&mut slots));
+    experts(
+        &mut handles,
+        Experts::new(t).x(&golden.x).ids(ids).out_layout(OutLayout::PER_SLOT).out(&mut slots),
+    );
     let mut combined = vec![f32::NAN; golden.y.len()];
     let call = Combine::new(t).rows(&slots).ids(ids).weights(&golden.weights).out(&mut combined);
     call.run(&handles.plan, &mut handles.workspace).unwrap();

@@ -8,7 +8,8 @@ fn fwd_05_quantise_and_read_back() {
     let case = case("FWD-05");
     for name in moe::formats().unwrap() {
         let is_the_case = name == case["format"].str();
-        let (rows, columns) = if is_the_case { (case["rows"].i64(), case["columns"].i64()) } else { (128, 256) };
+        let (rows, columns) =
+            if is_the_case { (case["rows"].i64(), case["columns"].i64()) } else { (128, 256) };
         let matrix = Random::new(1).floats((rows * columns) as usize);
         let format = Format::named(name).unwrap();
         let info = format.info().unwrap();

@@ -33,7 +33,14 @@ unsafe impl Allocator for CountingAllocator {
         memory
     }
 
-    unsafe fn release(&self, memory: *mut c_void, bytes: u64, alignment: u64, space: Space, _stream: *mut c_void) {
+    unsafe fn release(
+        &self,
+        memory: *mut c_void,
+        bytes: u64,
+        alignment: u64,
+        space: Space,
+        _stream: *mut c_void,
+    ) {
         let mut books = self.0.lock().unwrap();
         if books.living.remove(&(memory as usize)) != Some((bytes, alignment)) || space != Space::HOST {
             books.problems.push(format!("{:p} of {} bytes was never allocated", memory, bytes));

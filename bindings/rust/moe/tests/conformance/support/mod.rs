@@ -133,7 +133,8 @@ pub fn relative_l2(got: &[f32], wanted: &[f32], columns: usize) -> f64 {
     let errors = got.chunks(columns).zip(wanted.chunks(columns)).map(|(got, wanted)| {
         let size = norm(&mut wanted.iter().map(|&one| one as f64));
         assert!(size > 0.0);
-        let error = norm(&mut got.iter().zip(wanted).map(|(&got, &wanted)| got as f64 - wanted as f64)) / size;
+        let error =
+            norm(&mut got.iter().zip(wanted).map(|(&got, &wanted)| got as f64 - wanted as f64)) / size;
         if error.is_nan() {
             f64::INFINITY
         } else {

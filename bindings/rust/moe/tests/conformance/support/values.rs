@@ -145,7 +145,11 @@ impl<'a> Reader<'a> {
     fn table(&mut self) -> Value {
         let mut entries = Vec::new();
         while !self.skip("}") {
-            let key = if self.skip("\"") { self.string() } else { self.until(|one| " =".contains(one)).to_string() };
+            let key = if self.skip("\"") {
+                self.string()
+            } else {
+                self.until(|one| " =".contains(one)).to_string()
+            };
             assert!(self.skip(":") || self.skip("="), "no value for {}", key);
             entries.push((key, self.value()));
             self.skip(",");
