@@ -32,7 +32,7 @@ fn checked_in_files_are_those_of_bindgen() {
 /// Without white space, and without commas before a closing bracket.
 fn words(text: &str) -> String {
     let dense: String = text.chars().filter(|one| !one.is_whitespace()).collect();
-    dense.replace(",)", ")").replace(",}", "}")
+    dense.replace(",)", ")").replace(",}", "}").replace(",>", ">")
 }
 
 #[test]

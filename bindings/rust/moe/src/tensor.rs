@@ -195,7 +195,7 @@ impl<'a> Tensor<'a> {
 
     /// A global id, `None` for a stack and for roles without experts.
     pub fn expert_id(&self) -> Option<i32> {
-        (self.raw.expert != sys::MOE_ALL_EXPERTS).then(|| self.raw.expert)
+        (self.raw.expert != sys::MOE_ALL_EXPERTS).then_some(self.raw.expert)
     }
 
     /// Rows and columns.
