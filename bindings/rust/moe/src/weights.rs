@@ -16,7 +16,29 @@ use crate::runtime::{handle, made};
 use crate::tensor::Tensor;
 
 /// The tensors of one layer. They refer to no plan: another one of the same layout id can use them. `'a` is that of memory
-/// which they borrow; `'static` where they do not.
+/// which they borrow; `'static` where they do not. A handle that was dropped, and tensors that end before weights which borrow
+/// them, do not compile:
+///
+/// ```compile_fail
+/// fn f(plan: moe::Plan) {
+///     drop(plan);
+///     plan.layout_id().unwrap();
+/// }
+/// ```
+/// ```compile_fail
+/// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
+///     let gate = vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     moe::Load::new().borrowed(plan, &[tensor]).unwrap()
+/// }
+/// ```
+/// ```no_run
+/// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
+///     let gate = vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     moe::Load::new().tensors(plan, &[tensor]).unwrap() // a copy
+/// }
+/// ```
 pub struct Weights<'a> {
     raw: NonNull<sys::moe_weights>,
     ownership: Ownership,
