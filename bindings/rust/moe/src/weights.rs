@@ -1,0 +1,312 @@
+//! Weights: the tensors of one layer in a plan's layout.
+use moe_sys as sys;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::os::raw::c_void;
+use std::path::Path;
+use std::ptr::{null_mut, NonNull};
+use std::sync::Arc;
+
+use crate::checkpoint::Checkpoint;
+use crate::enums::{Ownership, Role, Space};
+use crate::error::{c_path, call, refuse, sized, Result};
+use crate::hooks::{self, Hooks, Watch};
+use crate::plan::Plan;
+use crate::runtime::{handle, made};
+use crate::tensor::Tensor;
+
+/// The tensors of one layer. They refer to no plan: another one of the same layout id can use them. `'a` is that of memory
+/// which they borrow; `'static` where they do not. A handle that was dropped, and tensors that end before weights which borrow
+/// them, do not compile:
+///
+/// ```compile_fail
+/// fn f(plan: moe::Plan) {
+///     drop(plan);
+///     plan.layout_id().unwrap();
+/// }
+/// ```
+/// ```compile_fail
+/// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
+///     let gate = vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     moe::Load::new().borrowed(plan, &[tensor]).unwrap()
+/// }
+/// ```
+/// ```no_run
+/// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
+///     let gate = vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     moe::Load::new().tensors(plan, &[tensor]).unwrap() // a copy
+/// }
+/// ```
+pub struct Weights<'a> {
+    raw: NonNull<sys::moe_weights>,
+    ownership: Ownership,
+    _hooks: Vec<Arc<Hooks>>, // released after the handle
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+handle!(Weights<'a>, moe_weights, moe_weights_destroy);
+// SAFETY: moe.h: any number of threads at once; updates borrow mutably.
+unsafe impl Sync for Weights<'_> {}
+
+/// `moe_memory_report`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryReport {
+    pub n_local_experts: u32,
+    pub host_bytes: u64,
+    pub pinned_bytes: u64,
+    pub device_bytes: u64,
+    pub borrowed_bytes: u64,
+    pub bookkeeping_bytes: u64,
+    role_bytes: [u64; 32],
+}
+
+impl MemoryReport {
+    /// Of codes and scales of the slice, owned or borrowed.
+    pub fn role_bytes(&self, role: Role) -> u64 {
+        self.role_bytes.get(role.0 as usize).copied().unwrap_or(0)
+    }
+}
+
+/// How weights are loaded: into memory of the allocator unless said otherwise. `'m` is that of memory for them, `'p` that of
+/// the progress callback.
+#[must_use]
+pub struct Load<'m, 'p> {
+    memory: Option<(*mut c_void, u64, Space)>,
+    stream: *mut c_void,
+    progress: Option<hooks::Progress<'p>>,
+    life: PhantomData<&'m mut [u8]>,
+}
+
+impl Default for Load<'_, '_> {
+    fn default() -> Self {
+        Load { memory: None, stream: null_mut(), progress: None, life: PhantomData }
+    }
+}
+
+impl<'m, 'p> Load<'m, 'p> {
+    pub fn new() -> Self {
+        Load::default()
+    }
+
+    /// Into host memory of the caller, on 64 bytes, of [`Weights::size`] bytes at least; for CPU plans.
+    pub fn into_memory(mut self, memory: &'m mut [u8]) -> Self {
+        self.memory = Some((memory.as_mut_ptr() as *mut c_void, memory.len() as u64, Space::HOST));
+        self
+    }
+
+    /// Into device memory of the caller, on 128 bytes; for CUDA plans.
+    ///
+    /// # Safety
+    /// It has that many bytes, stays for `'m`, and nothing else writes to it.
+    pub unsafe fn into_device_memory(mut self, memory: *mut c_void, bytes: u64) -> Self {
+        self.memory = Some((memory, bytes, Space::DEVICE));
+        self
+    }
+
+    /// # Safety
+    /// A CUDA stream, or null.
+    pub unsafe fn stream(mut self, stream: *mut c_void) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Bytes done of a total; `Break` cancels the load. A panic cancels it too, and goes on behind the call.
+    pub fn progress(mut self, progress: &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    fn ownership(&self) -> Ownership {
+        if self.memory.is_some() {
+            Ownership::CALLER
+        } else {
+            Ownership::COPY
+        }
+    }
+
+    /// Copies the tensors.
+    pub fn tensors(self, plan: &Plan, tensors: &[Tensor<'_>]) -> Result<Weights<'m>> {
+        let ownership = self.ownership();
+        self.load(plan, tensors, ownership)
+    }
+
+    /// Reads the matrices where they lie: they stay borrowed until the weights are dropped. For CPU plans.
+    pub fn borrowed(self, plan: &Plan, tensors: &[Tensor<'m>]) -> Result<Weights<'m>> {
+        self.refuse_memory()?;
+        self.load(plan, tensors, Ownership::BORROW)
+    }
+
+    /// Copies one layer of a checkpoint.
+    pub fn checkpoint(self, plan: &Plan, checkpoint: &Checkpoint, layer: i32) -> Result<Weights<'m>> {
+        let ownership = self.ownership();
+        self.load_checkpoint(plan, checkpoint, layer, ownership)
+    }
+
+    /// Reads the matrices where the file is mapped; the mapping stays, whatever becomes of the checkpoint. For CPU plans.
+    pub fn borrowed_checkpoint(
+        self,
+        plan: &Plan,
+        checkpoint: &Checkpoint,
+        layer: i32,
+    ) -> Result<Weights<'m>> {
+        self.refuse_memory()?;
+        self.load_checkpoint(plan, checkpoint, layer, Ownership::BORROW)
+    }
+
+    fn refuse_memory(&self) -> Result<()> {
+        match self.memory {
+            Some(_) => refuse("memory", "given for weights that are borrowed"),
+            None => Ok(()),
+        }
+    }
+
+    fn load(self, plan: &Plan, tensors: &[Tensor<'_>], ownership: Ownership) -> Result<Weights<'m>> {
+        let structs = Structs::new(tensors);
+        let mut desc = structs.desc();
+        desc.ownership = ownership.into();
+        if let Some((memory, bytes, space)) = self.memory {
+            (desc.memory, desc.memory_bytes, desc.memory_space) = (memory, bytes, space.into());
+        }
+        desc.stream = self.stream;
+        let mut raw = null_mut();
+        watched(self.progress, |progress, user_data| {
+            (desc.progress, desc.progress_user_data) = (progress, user_data);
+            call!(moe_weights_load(plan.as_raw(), &desc, &mut raw))
+        })?;
+        Ok(Weights::of(raw, ownership, [plan.hooks(), None]))
+    }
+
+    fn load_checkpoint(
+        self,
+        plan: &Plan,
+        checkpoint: &Checkpoint,
+        layer: i32,
+        ownership: Ownership,
+    ) -> Result<Weights<'m>> {
+        let mut options = sized!(moe_load_options);
+        options.ownership = ownership.into();
+        if let Some((memory, bytes, _)) = self.memory {
+            (options.memory, options.memory_bytes) = (memory, bytes);
+        }
+        options.stream = self.stream;
+        let mut raw = null_mut();
+        watched(self.progress, |progress, user_data| {
+            (options.progress, options.progress_user_data) = (progress, user_data);
+            call!(moe_weights_load_checkpoint(plan.as_raw(), checkpoint.as_raw(), layer, &options, &mut raw))
+        })?;
+        Ok(Weights::of(raw, ownership, [plan.hooks(), checkpoint.hooks()]))
+    }
+}
+
+fn watched(
+    progress: Option<hooks::Progress<'_>>,
+    load: impl FnOnce(sys::moe_progress_fn, *mut c_void) -> Result<()>,
+) -> Result<()> {
+    let progress = match progress {
+        None => return load(None, null_mut()),
+        Some(progress) => progress,
+    };
+    let mut watch = Watch::new(progress);
+    let result = load(Some(hooks::progress), &mut watch as *mut Watch<'_> as *mut c_void);
+    watch.finish();
+    result
+}
+
+/// The C structs of tensors, and the pointers to them.
+struct Structs {
+    _structs: Vec<sys::moe_tensor>,
+    pointers: Vec<*const sys::moe_tensor>,
+}
+
+impl Structs {
+    fn new(tensors: &[Tensor<'_>]) -> Structs {
+        let structs: Vec<sys::moe_tensor> = tensors.iter().map(Tensor::to_c).collect();
+        let pointers = structs.iter().map(|one| one as *const _).collect();
+        Structs { _structs: structs, pointers }
+    }
+
+    fn desc(&self) -> sys::moe_weights_desc {
+        let mut desc = sized!(moe_weights_desc);
+        (desc.tensors, desc.n_tensors) = (self.pointers.as_ptr(), self.pointers.len() as u32);
+        desc
+    }
+}
+
+impl<'a> Weights<'a> {
+    fn of(raw: *mut sys::moe_weights, ownership: Ownership, hooks: [Option<Arc<Hooks>>; 2]) -> Weights<'a> {
+        let hooks = IntoIterator::into_iter(hooks).flatten().collect();
+        Weights { raw: made(raw), ownership, _hooks: hooks, memory: PhantomData }
+    }
+
+    /// Copies the tensors; [`Load`] has other ways.
+    pub fn load(plan: &Plan, tensors: &[Tensor<'_>]) -> Result<Weights<'a>> {
+        Load::new().tensors(plan, tensors)
+    }
+
+    /// Copies one layer of a checkpoint.
+    pub fn load_checkpoint(plan: &Plan, checkpoint: &Checkpoint, layer: i32) -> Result<Weights<'a>> {
+        Load::new().checkpoint(plan, checkpoint, layer)
+    }
+
+    /// Bytes that a copy takes for the matrices; on a device, for everything.
+    pub fn size(plan: &Plan, tensors: &[Tensor<'_>]) -> Result<u64> {
+        let structs = Structs::new(tensors);
+        let mut bytes = 0;
+        call!(moe_weights_size(plan.as_raw(), &structs.desc(), &mut bytes))?;
+        Ok(bytes)
+    }
+
+    /// Replaces the tensors of one expert, or of one role without experts, in weights that are a copy.
+    pub fn update(&mut self, tensor: &Tensor<'_>) -> Result<()> {
+        if self.ownership == Ownership::BORROW {
+            return refuse(
+                "tensor",
+                "the weights borrow their matrices: update_borrowed takes one that lives as long",
+            );
+        }
+        self.replace(tensor)
+    }
+
+    /// The same for weights that borrow: the matrices are borrowed from now on from where this tensor lies.
+    pub fn update_borrowed(&mut self, tensor: &Tensor<'a>) -> Result<()> {
+        self.replace(tensor)
+    }
+
+    fn replace(&mut self, tensor: &Tensor<'_>) -> Result<()> {
+        call!(moe_weights_update(self.as_raw(), &tensor.to_c(), null_mut()))
+    }
+
+    pub fn layout_id(&self) -> Result<[u8; 16]> {
+        let mut id = [0; 16];
+        call!(moe_weights_layout_id(self.as_raw(), id.as_mut_ptr()))?;
+        Ok(id)
+    }
+
+    pub fn memory(&self) -> Result<MemoryReport> {
+        let mut raw = sized!(moe_memory_report);
+        call!(moe_weights_memory(self.as_raw(), &mut raw))?;
+        Ok(MemoryReport {
+            n_local_experts: raw.n_local_experts,
+            host_bytes: raw.host_bytes,
+            pinned_bytes: raw.pinned_bytes,
+            device_bytes: raw.device_bytes,
+            borrowed_bytes: raw.borrowed_bytes,
+            bookkeeping_bytes: raw.bookkeeping_bytes,
+            role_bytes: raw.role_bytes,
+        })
+    }
+
+    /// Not in this version: `UNSUPPORTED`.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        call!(moe_weights_save(self.as_raw(), c_path("path", path.as_ref())?.as_ptr()))
+    }
+
+    /// Not in this version: `UNSUPPORTED`.
+    pub fn open(plan: &Plan, path: impl AsRef<Path>) -> Result<Weights<'a>> {
+        let mut raw = null_mut();
+        call!(moe_weights_open(plan.as_raw(), c_path("path", path.as_ref())?.as_ptr(), &mut raw))?;
+        Ok(Weights::of(raw, Ownership::COPY, [plan.hooks(), None]))
+    }
+}

@@ -1,0 +1,44 @@
+//! The host tools for one matrix.
+use crate::support::{case, refused_by_name, relative_l2, status_of, Random};
+use moe::{dequantize, quantize, Format, Role, Status};
+
+/// FWD-05
+#[test]
+fn fwd_05_quantise_and_read_back() {
+    let case = case("FWD-05");
+    for name in moe::formats().unwrap() {
+        let is_the_case = name == case["format"].str();
+        let (rows, columns) =
+            if is_the_case { (case["rows"].i64(), case["columns"].i64()) } else { (128, 256) };
+        let matrix = Random::new(1).floats((rows * columns) as usize);
+        let format = Format::named(name).unwrap();
+        let info = format.info().unwrap();
+        let made = quantize(&matrix, rows, columns, &format, None);
+        if !info.has_encode {
+            assert_eq!(status_of(made), Status::UNSUPPORTED);
+            continue;
+        }
+        let limit = match info.bits_per_weight as u32 {
+            _ if is_the_case => case["relative_l2"].f64(),
+            2 | 3 => 0.5,
+            4 => 0.2,
+            5 | 6 => 0.1,
+            8 => 0.05,
+            16 => 4e-3,
+            _ => 0.0,
+        };
+        let again = dequantize(&made.unwrap().tensor(Role::GATE).expert(0), 0).unwrap();
+        let error = relative_l2(&again, &matrix, matrix.len());
+        assert!(error <= limit, "{}: {} > {}", name, error, limit);
+    }
+}
+
+#[test]
+fn sizes_are_checked() {
+    let f32s = Format::named("f32").unwrap();
+    refused_by_name(quantize(&[0.0; 3], 2, 2, &f32s, None), "matrix");
+    refused_by_name(quantize(&[0.0; 4], -2, -2, &f32s, None), "matrix");
+    refused_by_name(quantize(&[0.0; 4], 2, 2, &f32s, Some(&[0.0; 3])), "codebook");
+    refused_by_name(dequantize(&moe::Tensor::dense(Role::GATE, i64::MAX, i64::MAX, &[0.0f32]), 0), "tensor");
+    refused_by_name(dequantize(&moe::Tensor::dense(Role::GATE, 1 << 40, 2, &[0.0f32]), 0), "tensor");
+}
