@@ -57,7 +57,7 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
 
 }  // namespace
 
-int32_t few_tokens(const Setup& setup) {
+int32_t few_of_experts(const Setup& setup) {
     return setup.layer->latent ? 0 : setup.experts.few;
 }
 
@@ -100,7 +100,8 @@ bool forward_few_tokens(const Call& call, const moe_forward_args& args) {
     const Activations x{args.x, setup.x_type, args.x_row_stride};
     const Rest rest{setup.partial ? 0 : every_finish_part,
                     !setup.partial && setup.layer->n_identity_experts > 0};
-    if (!plain || !takes_few_tokens(few_tokens(setup), x, args.n_tokens, args.n_tokens_device) ||
+    if (!plain ||
+        !takes_few_tokens(few_of_experts(setup), x, args.n_tokens, args.n_tokens_device) ||
         args.n_tokens > setup.chunk_tokens || args.n_tokens < 1 || !adds_all(setup, rest))
         return false;
     const Scratch scratch(setup, args.n_tokens, call.scratch);

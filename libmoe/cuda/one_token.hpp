@@ -7,7 +7,7 @@
 namespace moe::cuda {
 
 // Tokens up to which the routed experts go this way.
-int32_t few_tokens(const Setup& setup);
+int32_t few_of_experts(const Setup& setup);
 
 // Do n_tokens tokens go this way through experts of up to `few`? Their true number must be known to
 // the host.

@@ -134,7 +134,7 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
                                layer.shared_intermediate && layer.shared_activation.gated);
 }
 
-int32_t most_few_tokens(const Problem& problem, moe_stage stage) {
+int32_t few_of_stage(const Problem& problem, moe_stage stage) {
     if (!problem.cuda) return 0;
     return stage == MOE_STAGE_EXPERTS ? problem.cuda->most_few_experts
                                       : problem.cuda->most_few_finish;
@@ -148,7 +148,7 @@ const Reason* one_token_on_hopper(const Problem& problem) {
     if (const Reason* reason =
             on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
         return reason;
-    return most_few_tokens(problem, stage) > 0 ? nullptr : &reasons::size;
+    return few_of_stage(problem, stage) > 0 ? nullptr : &reasons::size;
 }
 
 constexpr Row cuda_table[] = {
@@ -252,7 +252,7 @@ class Filter {
 // Judges one row; is_open says that no better one of its stage was taken.
 Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bool is_open) {
     const Reason* obstacle = row.check(problem);
-    const int32_t most_tokens = row.tokens == Tokens::few ? most_few_tokens(problem, row.stage) : 0;
+    const int32_t most_tokens = row.tokens == Tokens::few ? few_of_stage(problem, row.stage) : 0;
     Candidate candidate{row.name,   row.stage,           row.tokens, most_tokens, row.arithmetic,
                         row.family, obstacle == nullptr, false,      obstacle};
     const Wish wish = filter.wish(row.name);

@@ -180,7 +180,7 @@ void fill_cpu_setup(moe_plan& plan) {
 }
 
 // The tokens that the kernels of one token are for, of the experts or of the shared expert.
-int32_t most_few_tokens(const cuda::Setup& setup, const DevicePlacement& placement, moe_role gate,
+int32_t few_of_matrices(const cuda::Setup& setup, const DevicePlacement& placement, moe_role gate,
                         moe_role up, moe_role down) {
     const auto matrix_of = [&](moe_role role) {
         const DevicePlacement::Place& place = placement.matrices[role];
@@ -225,8 +225,8 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
     setup.most_few_experts =
-        most_few_tokens(setup, placement, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN);
-    setup.most_few_finish = most_few_tokens(setup, placement, MOE_ROLE_SHARED_GATE,
+        few_of_matrices(setup, placement, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN);
+    setup.most_few_finish = few_of_matrices(setup, placement, MOE_ROLE_SHARED_GATE,
                                             MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN);
 }
 

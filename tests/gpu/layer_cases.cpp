@@ -63,10 +63,23 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
+// A plan that ran the shared expert apart would give the same sums.
+void expect_joined(Context& context, const Pair& pair) {
+    if (context.device.kind() != MOE_DEVICE_CUDA) return;
+    std::string json(1 << 16, '\0');
+    uint64_t size = 0;
+    must(moe_plan_explain(pair.subject.plan.get(), MOE_EXPLAIN_JSON, json.data(), json.size(),
+                          &size),
+         "moe_plan_explain");
+    context.expect(json.find("\"shared_expert\": \"with_experts\"") != std::string::npos,
+                   "the shared expert runs apart");
+}
+
 // The shared expert as one more slot: few tokens side by side, a small sort, a large one and one in
 // runs; the true number of tokens on the device; a plan of small chunks.
 void check_shared_alike(Context& context, const PairSpec& spec) {
     const Pair pair(context, spec);
+    expect_joined(context, pair);
     for (const int64_t T : {1, 2, 3, 4, 5, 33, 300, 1100}) pair.check(pair.call(T));
     for (const int64_t T : {1, 3, 9}) {
         Forward given = pair.routed_call(T);

@@ -82,8 +82,8 @@ void prepare_one_token() {
     }
 }
 
-void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
-                   cudaStream_t stream) {
+void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
+    const OneTokenTuning tuning;
     const int32_t intermediate = call.down.k;
     OneTokenGateUp first{call.gate_up,    slots_of(call), cut_gate_up(device, call, tuning),
                          call.activation, call.gate_bias, call.up_bias,
@@ -109,10 +109,6 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTok
     launch(kernels_of(call.gate_up.type).gate_up, first, call.n_tokens, stream,
            "one-token gate and up kernel");
     launch(kernels_of(call.down.type).down, second, call.n_tokens, stream, "one-token down kernel");
-}
-
-void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
-    run_one_token(device, call, OneTokenTuning{}, stream);
 }
 
 }  // namespace moe::cuda

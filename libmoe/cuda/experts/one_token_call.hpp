@@ -23,7 +23,7 @@ struct OneTokenShared {
     int32_t biases = 0;     // down: weighted biases of the outputs, float32
     int32_t partial = 0;    // down: sums of the other block of the cluster, float32
     int32_t codebooks = 0;  // per slot that the block meets, codebook_bytes
-    int32_t maxima = 0;     // [32] float32
+    int32_t maxima = 0;     // down: [32] float32
     int32_t gate = 0;       // down: [warps] float32, parts of the shared expert's gate
     int32_t terms = 0;      // gate and up: [threads][3] float32
     int32_t barriers = 0;   // per warp and stage
@@ -136,9 +136,6 @@ struct OneTokenTuning {
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning);
 OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning);
-
-void run_one_token(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning,
-                   cudaStream_t stream);
 
 // The kernels, by packed type; null where there is none. A unit of translation for each group.
 struct OneTokenKernels {

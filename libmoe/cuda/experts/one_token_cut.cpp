@@ -93,7 +93,6 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
     cut.shared.sums = plan.take(64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
     cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
     cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
-    cut.shared.maxima = plan.take(128);
     cut.shared.terms = plan.take(12 * 32 * cut.n_warps);
     place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks, share);
     return cut;
