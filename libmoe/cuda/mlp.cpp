@@ -40,6 +40,8 @@ GroupedProduct make_grouped(const Launch& launch, const PackedMatrix& matrix, Ep
     product.tiles = rows.tiles;
     product.n_tiles = rows.n_tiles;
     product.max_tiles = rows.max_tiles;
+    product.n_tokens = rows.n_tokens;
+    product.taken = rows.taken;  // zero after a gather
     return product;
 }
 
@@ -119,6 +121,7 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     GroupedProduct down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
+    down.taken = mlp.rows.taken + 2;
     down.in = mlp.h;
     down.out = static_cast<std::byte*>(mlp.y);
     down.out_type = mlp.y_type;

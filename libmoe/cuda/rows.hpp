@@ -17,23 +17,31 @@ struct alignas(16) Tile {
     int32_t n_rows;
 };
 
+struct TileCount {
+    int32_t all;
+    int32_t large;  // of those, the first ones
+};
+
 struct Rows {
     int32_t* begin;  // [n_experts]: first row, a multiple of row_alignment unless the caller's
     int32_t* count;  // [n_experts]
     int32_t* slot;   // [capacity]: token * k + j of the row, -1: none
     int32_t* place;  // [n_slots]: row of a slot, -1: none
-    Tile* tiles;     // [max_tiles]
-    int32_t* n_tiles;
+    Tile* tiles;     // [max_tiles], those of large experts (TileRule) first, else by expert
+    TileCount* n_tiles;
+    int32_t* taken;  // [4], of GroupedProduct: two of the first product of an MLP, two of the second
     int32_t n_experts;
     int32_t capacity;  // rows
     int32_t max_tiles;
+    int32_t n_tokens;  // rows of an expert at most, unless a token has it twice
 };
 
 // How a kernel family cuts an expert's rows into tiles: at most max_rows each, as even as the
-// granule allows.
+// granule allows. Experts of more than most_small rows are large.
 struct TileRule {
     int32_t max_rows;
     int32_t granule;
+    int32_t most_small;
 };
 
 // Most tiles that n_slots slots over n_experts experts can give.

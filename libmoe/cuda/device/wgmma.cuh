@@ -13,12 +13,21 @@
 
 namespace moe::cuda {
 
-// Of N rows that begin at `address`, a multiple of 1024. A step of 16 along k is 32 bytes: add 2.
-__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
-    constexpr uint64_t swizzle_128_bytes = uint64_t(1) << 62;
-    constexpr uint64_t stride_of_8_rows = uint64_t(1024 / 16) << 32;
-    constexpr uint64_t unused_leading_stride = uint64_t(1) << 16;
-    return swizzle_128_bytes | stride_of_8_rows | unused_leading_stride | (address & 0x3FFFFu) >> 4;
+// The lower half of a descriptor: of N rows that begin at `address`, a multiple of 1024. A step of 16
+// along k is 32 bytes: add 2.
+__device__ __forceinline__ uint32_t wgmma_rows(uint32_t address) {
+    constexpr uint32_t unused_leading_stride = 1u << 16;
+    return unused_leading_stride | address >> 4;
+}
+
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t rows) {
+    constexpr uint32_t swizzle_128_bytes = 1u << 30;
+    constexpr uint32_t stride_of_8_rows = 1024 / 16;
+    uint64_t descriptor;
+    asm("mov.b64 %0, {%1, %2};"
+        : "=l"(descriptor)
+        : "r"(rows), "n"(swizzle_128_bytes | stride_of_8_rows));
+    return descriptor;
 }
 
 // Orders this thread's register writes before the products that follow.
@@ -86,10 +95,11 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
         : __VA_ARGS__                                                        \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
 
-// d may have more than the n / 2 sums of the product.
+// d may have more than the n / 2 sums of the product. low: from wgmma_rows.
 template <int n, int n_sums>
-__device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uint64_t rows) {
+__device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uint32_t low) {
     static_assert(n_sums >= n / 2);
+    const uint64_t rows = wgmma_descriptor(low);
     if constexpr (n == 8) {
         MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_SUMS4(0));
     } else if constexpr (n == 16) {

@@ -20,7 +20,7 @@ struct Work {
     const std::byte* codes;  // of the warp's weight tile; null: none
 };
 
-// Pair `item` of *n_tiles * groups_of_tiles.
+// Pair `item` of n_tiles->all * groups_of_tiles.
 __device__ inline Work take_work(const Product& product, int64_t item) {
     const PackedMatrix& weights = product.weights;
     const int n_groups = groups_of_tiles(weights);

@@ -19,7 +19,7 @@
 //   3. place_experts: one block, step 2 above
 //   4. place_runs: a block per run, steps 3 and 4 above with cursors that start at the run's counts
 // The shared expert, where it takes part, is one more expert with a row for every token.
-// Shared memory, int32: counts [experts], then first tiles or cursors [experts].
+// Shared memory, int32: counts [experts], then cursors [experts].
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -44,7 +44,7 @@ struct SortTarget {
     int32_t* count;
     int32_t* place;
     Tile* tiles;
-    int32_t* n_tiles;
+    TileCount* n_tiles;
     int64_t* offsets;
     int64_t* counts;
     int32_t* slot;
@@ -85,11 +85,11 @@ __device__ void count_slots(const SortInput& input, Slice32 slots, int32_t* coun
 
 struct Sums {
     int64_t rows;
-    int32_t tiles;
+    TileCount tiles;
 };
 
 __device__ Sums operator+(const Sums& a, const Sums& b) {
-    return {a.rows + b.rows, a.tiles + b.tiles};
+    return {a.rows + b.rows, {a.tiles.all + b.tiles.all, a.tiles.large + b.tiles.large}};
 }
 
 // Sums of the lower lanes.
@@ -98,10 +98,12 @@ __device__ Sums before_in_warp(const Sums& own) {
 #pragma unroll
     for (int apart = 1; apart < 32; apart *= 2) {
         const Sums lower{__shfl_up_sync(every_lane, up_to.rows, apart),
-                         __shfl_up_sync(every_lane, up_to.tiles, apart)};
+                         {__shfl_up_sync(every_lane, up_to.tiles.all, apart),
+                          __shfl_up_sync(every_lane, up_to.tiles.large, apart)}};
         if (lane_index() >= apart) up_to = up_to + lower;
     }
-    return {up_to.rows - own.rows, up_to.tiles - own.tiles};
+    return {up_to.rows - own.rows,
+            {up_to.tiles.all - own.tiles.all, up_to.tiles.large - own.tiles.large}};
 }
 
 // Sums of the lower threads; total of all.
@@ -121,7 +123,7 @@ __device__ Sums before_in_block(const Sums& own, Sums& total) {
 
 __device__ Sums sums_of_expert(const SortTarget& target, int32_t count) {
     return {round_up_to(count, target.align),
-            target.tiles ? tiles_of_expert(target.rule, count) : 0};
+            target.tiles ? count_tiles(target.rule, count) : TileCount{}};
 }
 
 __device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin, int32_t count) {
@@ -131,20 +133,9 @@ __device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin,
     if (target.counts) target.counts[e] = count;
 }
 
-__device__ void store_tiles(const SortTarget& target, const int32_t* counts,
-                            const int32_t* first_tile, int32_t n_local, int32_t n_tiles) {
-    const int32_t n = n_tiles < target.max_tiles ? n_tiles : target.max_tiles;
-    for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x)) {
-        const int32_t e = expert_of_tile(first_tile, n_local, i);
-        target.tiles[i] = cut_tile(target.rule, e, target.begin[e], counts[e], i - first_tile[e]);
-    }
-    if (threadIdx.x == 0) *target.n_tiles = n;
-}
-
 // From counts to begin, count and tiles. Each thread looks after neighbouring experts. Begins of
 // this block's experts may be read by all its threads afterwards.
-__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts,
-                                int32_t* first_tile) {
+__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts) {
     const int32_t each =
         (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
     const int32_t first = static_cast<int32_t>(threadIdx.x) * each;
@@ -155,12 +146,17 @@ __device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const
     Sums at = before_in_block(own, total);
     for (int32_t e = first; e < end; e++) {
         store_expert(target, e, at.rows, counts[e]);
-        first_tile[e] = at.tiles;
+        if (target.tiles)
+            store_tiles(target.tiles, target.max_tiles, target.rule, e,
+                        static_cast<int32_t>(at.rows), counts[e],
+                        first_tile(target.rule, counts[e], at.tiles, total.tiles.large));
         at = at + sums_of_expert(target, counts[e]);
     }
-    if (target.offsets && threadIdx.x == 0) target.offsets[n_local] = total.rows;
+    if (threadIdx.x == 0) {
+        if (target.offsets) target.offsets[n_local] = total.rows;
+        if (target.tiles) store_tile_count(target.n_tiles, total.tiles, target.max_tiles);
+    }
     __syncthreads();
-    if (target.tiles) store_tiles(target, counts, first_tile, n_local, total.tiles);
 }
 
 // ---- place
@@ -267,16 +263,13 @@ __global__ void __launch_bounds__(most_threads)
     extern __shared__ int32_t shared[];
     int32_t* counts = shared;
     int32_t* cursor = shared + experts_of(input);
-    fill(counts, experts_of(input), 0);
+    fill(counts, 2 * experts_of(input), 0);
     begin_after_previous_kernel();
     const Slice32 slots{0, true_slots(input, tokens)};
     __syncthreads();
     count_shared(input, tokens, counts);
     count_slots(input, slots, counts, faults);
-    lay_out_experts(target, experts_of(input), counts, cursor);
-    __syncthreads();
-    fill(cursor, experts_of(input), 0);
-    __syncthreads();
+    lay_out_experts(target, experts_of(input), counts);
     place_slots(input, slots, target, cursor);
     fill_padding(target, experts_of(input), counts, warp_index(), blockDim.x / 32);
     place_shared(input, tokens, target, static_cast<int32_t>(threadIdx.x),
@@ -329,13 +322,13 @@ __global__ void scan_runs(Runs runs, int32_t n_local) {
 
 __global__ void __launch_bounds__(most_threads)
     place_experts(Runs runs, int32_t n_local, SortTarget target) {
-    extern __shared__ int32_t shared[];
+    extern __shared__ int32_t counts[];
     begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
          e += static_cast<int32_t>(blockDim.x))
-        shared[e] = runs.totals[e];
+        counts[e] = runs.totals[e];
     __syncthreads();
-    lay_out_experts(target, n_local, shared, shared + n_local);
+    lay_out_experts(target, n_local, counts);
 }
 
 __global__ void __launch_bounds__(most_threads)
@@ -381,7 +374,7 @@ void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarge
     launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            faults);
     launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
-    launch("place_experts", place_experts, 1, most_threads, 2 * bytes, stream, runs, n_experts,
+    launch("place_experts", place_experts, 1, most_threads, bytes, stream, runs, n_experts,
            target);
     launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            target);

@@ -3,7 +3,7 @@
 // barriers. What may be done along with it (SortAlong) is done by the same threads.
 //
 // Shapes: ids [T, k] dense, T k up to most_few_slots, n_local up to most_few_local; experts begin
-// on a multiple of row_alignment. Rows and tiles stay below 2^16 each.
+// on a multiple of row_alignment. Rows stay below 2^14, tiles below 2^10.
 //   1. thread = slot: its id, taken from the caller where that is still to be done; its expert; its
 //      rank among the lanes of the warp with this expert, by match_any
 //   2. a count for each expert and warp of slots, in shared memory
@@ -81,6 +81,23 @@ __device__ int32_t scan_warps(uint16_t* counts, int32_t n_warps, int32_t n_local
     return sum;
 }
 
+// Rows, a multiple of row_alignment, and tiles of experts, summed as one word.
+struct LaidOut {
+    int32_t rows;
+    TileCount tiles;
+
+    __device__ LaidOut(const TileRule& rule, int32_t count)
+        : rows(static_cast<int32_t>(round_up_to(count, row_alignment))),
+          tiles(count_tiles(rule, count)) {}
+    __device__ explicit LaidOut(uint32_t word)
+        : rows(static_cast<int32_t>(word & 0x7FFu) * row_alignment),
+          tiles{static_cast<int32_t>(word >> 11 & 0x7FFu), static_cast<int32_t>(word >> 22)} {}
+    __device__ uint32_t word() const {
+        return static_cast<uint32_t>(rows / row_alignment) |
+               static_cast<uint32_t>(tiles.all) << 11 | static_cast<uint32_t>(tiles.large) << 22;
+    }
+};
+
 // Sum of the lower threads; total of all. Ends soon after a barrier.
 __device__ uint32_t before_in_block(uint32_t own, uint32_t& total) {
     __shared__ uint32_t of_warp[most_threads / 32];
@@ -104,10 +121,7 @@ __device__ void store_expert(const Rows& rows, const TileRule& rule, int32_t e, 
                              int32_t count, int32_t first_tile) {
     rows.begin[e] = begin;
     rows.count[e] = count;
-    const int32_t end_tile = min(first_tile + tiles_of_expert(rule, count), rows.max_tiles);
-#pragma unroll 1
-    for (int32_t i = first_tile; i < end_tile; i++)
-        rows.tiles[i] = cut_tile(rule, e, begin, count, i - first_tile);
+    store_tiles(rows.tiles, rows.max_tiles, rule, e, begin, count, first_tile);
     const auto padded = static_cast<int32_t>(round_up_to(count, row_alignment));
     const int32_t end = min(begin + padded, rows.capacity);
 #pragma unroll 1
@@ -140,11 +154,11 @@ __global__ void __launch_bounds__(most_threads)
     const int32_t count = i < input.n_local ? scan_warps(counts + i, n_warps, input.n_local)
                           : is_expert       ? n_tokens
                                             : 0;
-    const auto n_rows = static_cast<uint32_t>(round_up_to(count, row_alignment));
-    const auto n_tiles = static_cast<uint32_t>(tiles_of_expert(rule, count));
-    uint32_t total;
-    const uint32_t before = before_in_block(n_rows | n_tiles << 16, total);
-    const auto begin = static_cast<int32_t>(before & 0xFFFFu);
+    uint32_t total_word;
+    const LaidOut before(
+        before_in_block(LaidOut(rule, count).word(), total_word));
+    const LaidOut total(total_word);
+    const int32_t begin = before.rows;
     if (is_expert) begins[i] = static_cast<uint16_t>(begin);
     __syncthreads();
 
@@ -157,8 +171,10 @@ __global__ void __launch_bounds__(most_threads)
     }
     if (input.has_shared && i < n_tokens)
         store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], i);
-    if (is_expert) store_expert(rows, rule, i, begin, count, static_cast<int32_t>(before >> 16));
-    if (i == 0) *rows.n_tiles = min(static_cast<int32_t>(total >> 16), rows.max_tiles);
+    if (is_expert)
+        store_expert(rows, rule, i, begin, count,
+                     first_tile(rule, count, before.tiles, total.tiles.large));
+    if (i == 0) store_tile_count(rows.n_tiles, total.tiles, rows.max_tiles);
     if (along.lists_tokens) list_token(i, n_tokens, tokens, along.token_rows, along.token_rule);
 }
 

@@ -26,16 +26,28 @@ __device__ inline int32_t local_expert(const SortInput& input, int32_t id, bool&
     return -1;
 }
 
+// The tiles of an expert's `count` rows from `begin`, at tiles[first] and after.
+__device__ inline void store_tiles(Tile* tiles, int32_t max_tiles, const TileRule& rule, int32_t e,
+                                   int32_t begin, int32_t count, int32_t first) {
+    const int32_t end = min(first + tiles_of_expert(rule, count), max_tiles);
+#pragma unroll 1
+    for (int32_t i = first; i < end; i++) tiles[i] = cut_tile(rule, e, begin, count, i - first);
+}
+
+__device__ inline void store_tile_count(TileCount* to, const TileCount& n, int32_t max_tiles) {
+    *to = {min(n.all, max_tiles), min(n.large, max_tiles)};
+}
+
 // Token i with its padding, and tile i, of rows that are n tokens themselves.
 __device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens, const Rows& rows,
                                   const TileRule& rule) {
-    const int32_t n_tiles = min(tiles_of_expert(rule, n), rows.max_tiles);
+    const TileCount n_tiles = count_tiles(rule, n);
     if (i == 0) {
         rows.begin[0] = 0;
         rows.count[0] = n;
-        *rows.n_tiles = n_tiles;
+        store_tile_count(rows.n_tiles, n_tiles, rows.max_tiles);
     }
-    if (i < n_tiles) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
+    if (i < min(n_tiles.all, rows.max_tiles)) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
     if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
         rows.slot[i] = i < n ? i : -1;
     if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;

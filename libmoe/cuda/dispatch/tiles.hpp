@@ -32,20 +32,16 @@ MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, in
     return {expert, begin + first, n_rows};
 }
 
-// Last expert whose first tile is at or before `tile`: first[e] ascends, experts without tiles
-// share the value of the next one.
-MOE_HOST_DEVICE inline int32_t expert_of_tile(const int32_t* first, int32_t n_experts,
-                                              int32_t tile) {
-    int32_t low = 0;
-    int32_t high = n_experts;
-    while (high - low > 1) {
-        const int32_t middle = (low + high) / 2;
-        if (first[middle] <= tile)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+// Of one expert.
+MOE_HOST_DEVICE constexpr TileCount count_tiles(const TileRule& rule, int32_t count) {
+    const int32_t n = tiles_of_expert(rule, count);
+    return {n, count > rule.most_small ? n : 0};
+}
+
+// Where an expert's tiles begin, from those of the experts before it and of all together.
+MOE_HOST_DEVICE constexpr int32_t first_tile(const TileRule& rule, int32_t count,
+                                             const TileCount& before, int32_t all_large) {
+    return count > rule.most_small ? before.large : all_large + before.all - before.large;
 }
 
 }  // namespace moe::cuda

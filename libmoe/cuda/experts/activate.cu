@@ -33,7 +33,7 @@ MOE_HOST_DEVICE int64_t n_parts(const ActivateRows& rows) {
 __global__ void __launch_bounds__(n_threads)
     activate_rows(const __grid_constant__ ActivateRows rows) {
     begin_after_previous_kernel();
-    const int64_t n_items = *rows.n_tiles * n_parts(rows);
+    const int64_t n_items = rows.n_tiles->all * n_parts(rows);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
         const Tile tile = rows.tiles[item / n_parts(rows)];
         const auto f = static_cast<int32_t>(item % n_parts(rows) * n_threads + threadIdx.x);

@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(n_threads, blocks_per_sm)
     exact_product(const __grid_constant__ Product product) {
     __shared__ Shared shared;
     begin_after_previous_kernel();
-    const int64_t n_items = int64_t{*product.n_tiles} * groups_of_tiles(product.weights);
+    const int64_t n_items = int64_t{product.n_tiles->all} * groups_of_tiles(product.weights);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
         const Work work = take_work(product, item);
         find_rows(product, work.tile, shared.rows);

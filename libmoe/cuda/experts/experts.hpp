@@ -11,13 +11,13 @@ namespace moe::cuda {
 
 // generic.cu: any packed type but f32, any shape, any architecture, on mma.sync.m16n8k16 with
 // 16-bit operands and float32 sums. Operand type: BF16, or F16 (weights and inputs must fit).
-constexpr TileRule generic_tiles{64, 8};
+constexpr TileRule generic_tiles{64, 8, 0};
 void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
                  cudaStream_t stream);
 
 // exact.cu: any packed type and shape in float32 on the ordinary cores: products and sums of
 // float32 x and decoded weights, nothing rounded before the output. Slow.
-constexpr TileRule exact_tiles{16, 1};
+constexpr TileRule exact_tiles{16, 1, 0};
 void run_exact(const DeviceFacts& device, const Product& product, cudaStream_t stream);
 
 // activate.cu: out[r] = act(gate row, up row) for rows [n_rows][2 n] of float32 that an epilogue
@@ -30,7 +30,7 @@ struct ActivateRows {
     DeviceRows out;
     moe_type round_to;
     const Tile* tiles;
-    const int32_t* n_tiles;
+    const TileCount* n_tiles;
     int32_t max_tiles;
 };
 void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStream_t stream);
@@ -40,7 +40,7 @@ void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStrea
 // order, tokens from shared memory. Input and, of gate+up, output are token blocks: block b of 64
 // columns is [capacity][64] 16-bit values, 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e
 // lies at 16 j + 8 h + 2 t + e, and the 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
-constexpr TileRule grouped_tiles{256, 8};
+constexpr TileRule grouped_tiles{256, 8, 64};
 struct GroupedProduct {
     PackedMatrix weights;
     Epilogue epilogue;  // linear, activation, gated
@@ -56,9 +56,11 @@ struct GroupedProduct {
     int64_t out_stride;
     int32_t capacity;  // rows of the blocks, a multiple of row_alignment
     const Tile* tiles;
-    const int32_t* n_tiles;
+    const TileCount* n_tiles;
     int32_t max_tiles;
-    bool batch_invariant;  // the kernel for many rows whatever their number
+    int32_t n_tokens;      // as in Rows
+    int32_t* taken;        // [2], zero: work that blocks of threads have taken, of large tiles and others
+    bool batch_invariant;  // only kernels whose sums have the same bits
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);
 

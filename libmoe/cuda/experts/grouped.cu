@@ -29,19 +29,32 @@ GroupedKernels kernels_of(PackedType type) {
     return {};
 }
 
-// From the host's bounds: an expert may waste up to seven rows of capacity and has a tile at least.
-// Beyond so many rows per tile the products, not the weights, take the time.
-bool has_small_tiles(const GroupedProduct& product) {
-    constexpr int64_t most_mean_rows = 24;
-    return product.capacity <= (most_mean_rows + row_alignment - 1) * int64_t{product.max_tiles};
-}
-
 void allow_shared_memory(const GroupedKernel& kernel) {
     for (const void* function : {kernel.linear, kernel.activated}) {
         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(kernel.shared_bytes)),
               "loading the grouped kernels");
     }
+}
+
+void launch_part(const DeviceFacts& device, const GroupedProduct& product,
+                 const GroupedKernel& kernel, TilePart part, cudaStream_t stream) {
+    const int64_t n_row_blocks = (product.weights.n_tiles + 7) / 8;
+    const int64_t most = n_row_blocks * product.max_tiles;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(
+        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, most)));
+    config.blockDim = dim3(kernel.threads);
+    config.dynamicSmemBytes = kernel.shared_bytes;
+    config.stream = stream;
+    cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
+    config.attrs = &early;
+    config.numAttrs = 1;
+    GroupedProduct copy = product;
+    void* arguments[] = {&copy, &part};
+    const bool linear = product.epilogue == Epilogue::linear;
+    check(cudaLaunchKernelExC(&config, linear ? kernel.linear : kernel.activated, arguments),
+          "grouped product");
 }
 
 }  // namespace
@@ -59,27 +72,12 @@ void prepare_grouped() {
 }
 
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream) {
+    if (product.max_tiles == 0 || product.weights.n_tiles == 0) return;
     const GroupedKernels kernels = kernels_of(product.weights.type);
-    // The kernel for few rows rounds some types of weights elsewhere.
-    const bool narrow = has_small_tiles(product) && !product.batch_invariant;
-    const GroupedKernel& kernel = narrow ? kernels.narrow : kernels.wide;
-    const int64_t n_row_blocks = (product.weights.n_tiles + 7) / 8;
-    const int64_t most = n_row_blocks * product.max_tiles;
-    if (most == 0) return;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(
-        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, most)));
-    config.blockDim = dim3(kernel.threads);
-    config.dynamicSmemBytes = kernel.shared_bytes;
-    config.stream = stream;
-    cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
-    config.attrs = &early;
-    config.numAttrs = 1;
-    GroupedProduct copy = product;
-    void* arguments[] = {&copy};
-    const bool linear = product.epilogue == Epilogue::linear;
-    check(cudaLaunchKernelExC(&config, linear ? kernel.linear : kernel.activated, arguments),
-          "grouped product");
+    if (product.n_tokens <= grouped_tiles.most_small)
+        return launch_part(device, product, kernels.narrow, TilePart::all, stream);
+    launch_part(device, product, kernels.wide, TilePart::large, stream);
+    launch_part(device, product, kernels.narrow, TilePart::small, stream);
 }
 
 }  // namespace moe::cuda

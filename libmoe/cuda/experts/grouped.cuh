@@ -5,13 +5,15 @@
 // Tile.n_rows at most 256; rows up to the next multiple of 8 belong to the tile. A linear output
 // has 16-byte aligned rows.
 //
-// 1. A block of threads takes pairs of a tile and 128 weight rows (8 packed tiles), a fixed share
-//    of a list that every block computes alike. The narrow kernel (grouped_shape.cuh) does the rows
-//    of a tile in pieces of 32, the wide one all together.
-// 2. A producer warp copies stages of a few blocks of 64 k, weights and tokens, into a ring.
+// 1. A producer warp takes pairs of a tile and 128 weight rows (8 packed tiles) for its block of
+//    threads: the first by its number, then whichever is next, from a counter in memory, so that
+//    tiles of any sizes keep all blocks busy. Which block has a pair does not matter for the result.
+// 2. It copies stages of a few blocks of 64 k, weights and tokens, into a ring. The first stage of
+//    a piece, as many rows of the tile as fit at once, says which piece it is.
 // 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
-//    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh) or each by
-//    itself with mma.sync (grouped_narrow.cuh). Width is the least of a few that holds the piece.
+//    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh, and
+//    grouped_by_warpgroup.cuh for few rows) or each by itself with mma.sync (grouped_by_warp.cuh,
+//    for very few). The width of a product is the least of a few that holds the piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
 #pragma once
@@ -19,8 +21,9 @@
 #include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/memory.cuh"
+#include "libmoe/cuda/experts/grouped_by_warp.cuh"
+#include "libmoe/cuda/experts/grouped_by_warpgroup.cuh"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
-#include "libmoe/cuda/experts/grouped_narrow.cuh"
 #include "libmoe/cuda/experts/grouped_wide.cuh"
 
 namespace moe::cuda {
@@ -29,11 +32,14 @@ namespace moe::cuda {
 // follow each other. Blocks of threads that run at the same time so share both weights and tokens
 // in L2.
 struct WorkList {
-    int32_t n_tiles;
+    int32_t first_tile, n_tiles;
     int32_t n_row_blocks;
 
-    __device__ explicit WorkList(const GroupedProduct& product)
-        : n_tiles(*product.n_tiles), n_row_blocks((product.weights.n_tiles + 7) / 8) {}
+    __device__ WorkList(const GroupedProduct& product, TilePart part)
+        : first_tile(part == TilePart::small ? product.n_tiles->large : 0),
+          n_tiles((part == TilePart::large ? product.n_tiles->large : product.n_tiles->all) -
+                  first_tile),
+          n_row_blocks((product.weights.n_tiles + 7) / 8) {}
 
     __device__ int32_t size() const { return n_tiles * n_row_blocks; }
 
@@ -44,7 +50,7 @@ struct WorkList {
         const int32_t first = item / (8 * n_row_blocks) * 8;
         const int32_t in_group = item - first * n_row_blocks;
         const int32_t n = min(8, n_tiles - first);
-        return {first + in_group % n, in_group / n};
+        return {first_tile + first + in_group % n, in_group / n};
     }
 };
 
@@ -54,43 +60,31 @@ __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
             static_cast<int32_t>(words.z)};
 }
 
-// The pieces of this block of threads, in order. The tile of the next pair is asked for while the
-// one before is worked on.
-template <int most_rows>
+// Step 1, by a whole warp.
 struct Walk {
-    const Tile* tiles;
+    const GroupedProduct& product;
     WorkList list;
+    int32_t* taken;
     int32_t item;
-    WorkList::Place ahead_place{};
-    Tile ahead{};
-    Piece rest{};  // of the present pair
 
-    __device__ explicit Walk(const GroupedProduct& product)
-        : tiles(product.tiles), list(product), item(blockIdx.x) {
-        look_ahead();
+    __device__ Walk(const GroupedProduct& product_, TilePart part)
+        : product(product_),
+          list(product_, part),
+          taken(product_.taken + (part == TilePart::small ? 1 : 0)),
+          item(static_cast<int32_t>(blockIdx.x)) {}
+
+    __device__ bool done() const { return item >= list.size(); }
+
+    __device__ Piece whole_tile() const {
+        const WorkList::Place place = list.at(item);
+        const Tile tile = load_tile(product.tiles, place.tile);
+        return {tile.expert, tile.row, tile.n_rows, place.row_block, 0};
     }
 
-    __device__ void look_ahead() {
-        if (item >= list.size()) return;
-        ahead_place = list.at(item);
-        ahead = load_tile(tiles, ahead_place.tile);
-    }
-
-    // Of the next piece, the last one's if there is none.
-    __device__ int32_t expert_ahead() const { return rest.n_rows > 0 ? rest.expert : ahead.expert; }
-
-    __device__ bool next(Piece& piece) {
-        if (rest.n_rows <= 0) {
-            if (item >= list.size()) return false;
-            rest = {ahead.expert, ahead.row, ahead.n_rows, ahead_place.row_block};
-            item += gridDim.x;
-            look_ahead();
-        }
-        piece = rest;
-        piece.n_rows = min(piece.n_rows, most_rows);
-        rest.row += most_rows;
-        rest.n_rows -= most_rows;
-        return true;
+    __device__ void next(uint32_t lane) {
+        int32_t before = 0;
+        if (lane == 0) before = atomicAdd(taken, 1);
+        item = static_cast<int32_t>(gridDim.x) + __shfl_sync(0xFFFFFFFFu, before, 0);
     }
 };
 
@@ -140,26 +134,60 @@ struct StageCopy {
 };
 
 template <PackedType type, class Shape>
-__device__ void produce(const GroupedProduct& product, Ring<type, Shape> ring, uint32_t lane) {
-    const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
-    ring.phase = 1;  // the ring begins empty
-    Walk<Shape::most_rows> walk(product);
-    for (Piece piece; walk.next(piece);) {
-        const int32_t width = Shape::width_of(piece.n_rows);
-        const StageCopy<type> copy(product, piece, lane, static_cast<uint32_t>(width));
-        const uint32_t per_stage = Stages<type, Shape>::blocks_of(width);
+struct Producer {
+    const GroupedProduct& product;
+    Ring<type, Shape> ring;
+    uint32_t lane;
+
+    __device__ void copy_piece(const Piece& piece) {
+        const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
+        const StageCopy<type> copy(product, piece, lane, static_cast<uint32_t>(piece.width));
+        const uint32_t per_stage = Stages<type, Shape>::blocks_of(piece.width);
         for (uint32_t block = 0; block < n_blocks; block += per_stage) {
             mbarrier_wait(ring.empty(), ring.phase);
+            if (block == 0 && lane == 0) store_piece(ring.piece(), piece);
             copy.run(block, min(per_stage, n_blocks - block), per_stage, ring.data(), ring.full());
             ring.advance();
         }
     }
-}
+
+    // In pieces of most_rows.
+    __device__ void copy_tile(Piece tile) {
+        while (tile.n_rows > 0) {
+            Piece piece = tile;
+            piece.n_rows = min(tile.n_rows, Shape::most_rows);
+            piece.width = Shape::width_of(piece.n_rows, product.batch_invariant);
+            copy_piece(piece);
+            tile.row += Shape::most_rows;
+            tile.n_rows -= Shape::most_rows;
+        }
+    }
+
+    __device__ void run(TilePart part) {
+        ring.phase = 1;  // the ring begins empty
+        for (Walk walk(product, part); !walk.done(); walk.next(lane)) copy_tile(walk.whole_tile());
+        mbarrier_wait(ring.empty(), ring.phase);
+        if (lane != 0) return;
+        store_piece(ring.piece(), {});
+        mbarrier_arrive(ring.full());
+    }
+};
 
 template <class Fragment, class Shape>
-using MultiplierOf =
-    std::conditional_t<std::is_same_v<Shape, Narrow>, NarrowMultiplier<Fragment, Shape>,
-                       WideMultiplier<Fragment, Shape>>;
+__device__ __forceinline__ void multiply(const LaneWork& work, Ring<Fragment::type, Shape>& ring,
+                                         const Codebooks& codebooks, Sums<Shape>& sums) {
+    const auto run = [&]<class Multiplier>(Multiplier multiplier) {
+        multiplier.run(sums, static_cast<uint32_t>(work.product.weights.k) / 64,
+                       work.piece.n_rows);
+    };
+    if constexpr (std::is_same_v<Shape, Wide>) {
+        run(WideMultiplier<Fragment, Shape>(work, ring, codebooks));
+    } else if (work.piece.width <= Shape::most_rows_by_warp) {
+        run(WarpMultiplier<Fragment, Shape>(work, ring, codebooks));
+    } else {
+        run(WarpgroupMultiplier<Fragment, Shape>(work, ring, codebooks));
+    }
+}
 
 // The codebook of the next piece's expert, on its way from memory to the warpgroup's own table.
 template <class Fragment, class Shape>
@@ -181,7 +209,7 @@ struct NextCodebook {
         // One table for both warpgroups.
         if constexpr (pair_table_bytes < Fragment::type, Shape >> 0) {
             static_assert(pair_table_bytes<Fragment::type, Shape> == Fragment::pair_table_bytes);
-            if (piece.n_rows > 8) return;
+            if (piece.width > 8) return;
             named_barrier(3, 256);
             Fragment::Values::store(to.values, to.pairs, 128 * warpgroup + thread);
             named_barrier(3, 256);
@@ -197,29 +225,32 @@ __device__ __forceinline__ void consume_all(const GroupedProduct& product,
     const uint32_t staging = base + Shared::staging;
     const Codebooks codebooks{base + Shared::codebooks + warpgroup * 256, base + Shared::pairs};
     NextCodebook<Fragment, Shape> codebook{threadIdx.x % 128, warpgroup, codebooks};
-    Walk<Shape::most_rows> walk(product);
-    codebook.ask(product, walk.expert_ahead());
-    for (Piece piece; walk.next(piece);) {
+    ring.wait_full();
+    Piece piece = load_piece(ring.piece());
+    codebook.ask(product, piece.expert);
+    while (piece.n_rows > 0) {
         const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
                             threadIdx.x % 32, staging};
         codebook.store(piece);
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
-        MultiplierOf<Fragment, Shape>(work, ring, codebooks)
-            .run(sums, static_cast<uint32_t>(product.weights.k) / 64, piece.n_rows);
-        codebook.ask(product, walk.expert_ahead());
+        multiply<Fragment, Shape>(work, ring, codebooks, sums);
+        ring.wait_full();
+        const Piece next = load_piece(ring.piece());
+        codebook.ask(product, next.expert);
         finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
+        piece = next;
     }
     bulk_store_wait();
 }
 
 template <class Fragment, class Shape, bool activated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
-    grouped_kernel(const __grid_constant__ GroupedProduct product) {
+    grouped_kernel(const __grid_constant__ GroupedProduct product, TilePart part) {
     using Shared = GroupedShared<Fragment::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    Ring<Fragment::type, Shape> ring{base, base + Shared::barriers};
+    Ring<Fragment::type, Shape> ring{base, base + Shared::pieces, base + Shared::barriers};
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < Stages<Fragment::type, Shape>::count; ++i) {
             mbarrier_init(ring.full() + 8 * i, 1);
@@ -227,16 +258,18 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
         }
         mbarrier_fence_init();
     }
-    begin_after_previous_kernel();
+    if (part != TilePart::small) wait_for_previous_kernel();
+    let_next_kernel_start();
     __syncthreads();
-    constexpr bool moves_registers = Shape::blocks_per_sm == 1;
     if (threadIdx.x >= 256) {
-        if constexpr (moves_registers) asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-        if (threadIdx.x < 288) produce(product, ring, threadIdx.x % 32);
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shape::producer_registers));
+        if (threadIdx.x < 288)
+            Producer<Fragment::type, Shape>{product, ring, threadIdx.x % 32}.run(part);
     } else {
-        if constexpr (moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::consumer_registers));
         consume_all<Fragment, Shape, activated>(product, ring, base);
     }
+    if (part == TilePart::small) wait_for_previous_kernel();
 }
 
 template <class Fragment, class Shape>

@@ -18,12 +18,6 @@ namespace moe::cuda {
 template <class Shape>
 using Sums = float[Shape::most_rows / 2];  // narrower products leave the last ones unused
 
-// What a block of threads does at once: up to most_rows rows of a tile and 128 weight rows.
-struct Piece {
-    int32_t expert, row, n_rows;
-    int32_t row_block;  // of 8 packed tiles
-};
-
 // The part of a piece that one lane knows.
 struct LaneWork {
     const GroupedProduct& product;

@@ -8,6 +8,13 @@
 
 namespace moe::cuda {
 
+// Which tiles a launch takes, and where it stands among the launches of a product.
+enum class TilePart : int32_t {
+    all,
+    large,  // the first launch of two: the second one may begin once this one has
+    small,  // the second one: begins beside the first one and ends after it
+};
+
 struct GroupedKernel {
     const void* linear;
     const void* activated;

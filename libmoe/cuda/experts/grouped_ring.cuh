@@ -14,6 +14,7 @@ template <PackedType type, class Shape>
 struct Ring {
     using Stages = moe::cuda::Stages<type, Shape>;
     uint32_t base;
+    uint32_t pieces;    // of every stage, the piece that it begins
     uint32_t barriers;  // full of every stage, then empty
     uint32_t stage = 0;
     uint32_t phase = 0;
@@ -22,6 +23,8 @@ struct Ring {
     __device__ uint32_t full() const { return barriers + 8 * stage; }
     __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
     __device__ uint32_t empty() const { return full() + empty_offset(); }
+    __device__ uint32_t piece() const { return pieces + piece_bytes * stage; }
+    __device__ void wait_full() const { mbarrier_wait(full(), phase); }
     __device__ void advance() {
         if (++stage == Stages::count) {
             stage = 0;
@@ -29,6 +32,21 @@ struct Ring {
         }
     }
 };
+
+// By one thread, before the stage is full; by others once it is.
+__device__ __forceinline__ void store_piece(uint32_t to, const Piece& piece) {
+    store_shared(to, uint4{static_cast<uint32_t>(piece.expert), static_cast<uint32_t>(piece.row),
+                           static_cast<uint32_t>(piece.n_rows),
+                           static_cast<uint32_t>(piece.row_block)});
+    store_shared(to + 16, static_cast<uint32_t>(piece.width));
+}
+
+__device__ __forceinline__ Piece load_piece(uint32_t from) {
+    const uint4 words = load_shared_16(from);
+    return {static_cast<int32_t>(words.x), static_cast<int32_t>(words.y),
+            static_cast<int32_t>(words.z), static_cast<int32_t>(words.w),
+            static_cast<int32_t>(load_shared_4(from + 16))};
+}
 
 // Shared addresses of a codebook: values in float32, and pairs of them where a table is kept.
 struct Codebooks {
@@ -46,7 +64,7 @@ struct StagedTile {
 
     __device__ explicit StagedTile(const LaneWork& work)
         : lane(work.lane),
-          width(Shape::width_of(work.piece.n_rows)),
+          width(work.piece.width),
           per_stage(Stages<type, Shape>::blocks_of(width)),
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }

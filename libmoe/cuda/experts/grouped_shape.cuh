@@ -1,7 +1,7 @@
 // The two kernels of the grouped family, how they divide an SM and which widths they multiply, and
 // what lies in the shared memory of a block of threads.
 //   Wide     tiles of up to 256 rows at once: one block per SM, all registers for sums
-//   Narrow   up to 32 rows at once, more in turns: two blocks per SM, so that twice as many warps
+//   Narrow   up to 64 rows at once, more in turns: two blocks per SM, so that twice as many warps
 //            decode and one block works while the other begins or ends a tile
 #pragma once
 
@@ -27,12 +27,14 @@ struct Wide {
     static constexpr int most_rows = 256;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 1;
+    static constexpr uint32_t consumer_registers = 224;
+    static constexpr uint32_t producer_registers = 56;
     static constexpr uint32_t ring_bytes = 192 * 1024;
     static constexpr uint32_t least_stage_bytes = 0;
     static constexpr uint32_t staging_bytes = 16 * 1024;  // of a warpgroup
     static constexpr int tokens_at_once = 32;
 
-    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
         if (n_rows <= 16) return n_rows <= 8 ? 8 : 16;
         const int32_t step = n_rows <= 160 ? 32 : 16;
         return (n_rows + step - 1) / step * step;
@@ -71,17 +73,22 @@ struct Wide {
 };
 
 struct Narrow {
-    static constexpr int most_rows = 32;
-    static constexpr uint32_t threads = 288;
+    static constexpr int most_rows = 64;
+    static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
+    static constexpr uint32_t consumer_registers = 104;
+    static constexpr uint32_t producer_registers = 32;
     static constexpr uint32_t ring_bytes = 95 * 1024;
     static constexpr uint32_t least_stage_bytes = 23 * 1024;
     static constexpr uint32_t staging_bytes = 4 * 1024;
     static constexpr int tokens_at_once = 8;
+    // Up to here warps multiply by themselves (grouped_by_warp.cuh), unless bits must not depend on
+    // the number of rows.
+    static constexpr int most_rows_by_warp = 16;
 
-    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
-        const int32_t step = n_rows <= 32 ? 8 : 16;
-        return n_rows <= 8 ? 8 : (n_rows + step - 1) / step * step;
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
+        if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
+        return n_rows <= 32 ? 32 : (n_rows + 15) / 16 * 16;
     }
     template <class Call>
     static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
@@ -90,10 +97,12 @@ struct Narrow {
                 return call(Width<8>{});
             case 16:
                 return call(Width<16>{});
-            case 24:
-                return call(Width<24>{});
-            default:
+            case 32:
                 return call(Width<32>{});
+            case 48:
+                return call(Width<48>{});
+            default:
+                return call(Width<64>{});
         }
     }
 };
@@ -105,9 +114,17 @@ __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32
     return n < 4 ? n * 512 + 256 : n / 4 * 2304;
 }
 
+// What a block of threads does at once: up to most_rows rows of a tile and 128 weight rows.
+struct Piece {
+    int32_t expert, row, n_rows;  // no rows: there is nothing more
+    int32_t row_block;            // of 8 packed tiles
+    int32_t width;
+};
+constexpr uint32_t piece_bytes = 32;
+
 // Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
 template <PackedType type, class Shape>
-constexpr uint32_t pair_table_bytes = Shape::most_rows <= 32 && (type == PackedType::kbit4 ||
+constexpr uint32_t pair_table_bytes = Shape::blocks_per_sm == 2 && (type == PackedType::kbit4 ||
                                                                  type == PackedType::kbit4_f32)
                                           ? 32 * 1024
                                           : 0;
@@ -139,14 +156,15 @@ struct Stages {
     }
 };
 
-// Shared memory: the ring, the staging of the epilogue, a table of pairs, two codebooks, the
-// barriers.
+// Shared memory: the ring, the staging of the epilogue, a table of pairs, two codebooks, what the
+// stages begin, the barriers.
 template <PackedType type, class Shape>
 struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
     static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
     static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
-    static constexpr uint32_t barriers = codebooks + 512;
+    static constexpr uint32_t pieces = codebooks + 512;
+    static constexpr uint32_t barriers = pieces + piece_bytes * Stages<type, Shape>::count;
     static constexpr uint32_t bytes = barriers + 16 * Stages<type, Shape>::count;
     static constexpr uint32_t alignment = 1024;
     static constexpr uint32_t allocated = bytes + alignment;

@@ -12,7 +12,7 @@ namespace moe::cuda {
 // the sums and the fragments are common, so that they have one set of registers.
 template <class Shape>
 __device__ __forceinline__ void multiply_block(int32_t width, Sums<Shape>& sums,
-                                               const uint32_t (&a)[16], uint64_t rows) {
+                                               const uint32_t (&a)[16], uint32_t rows) {
     Shape::with_width(width, [&]<int n>(Width<n>) {
         wgmma_fence();
 #pragma unroll
@@ -47,9 +47,9 @@ struct WideMultiplier {
     // and with `last` these too.
     __device__ __forceinline__ void step(Sums<Shape>& sums, uint32_t (&a)[16],
                                          uint32_t (&other)[16], bool last) {
-        if (in_stage == 0) mbarrier_wait(ring.full(), ring.phase);
+        if (in_stage == 0) ring.wait_full();
         Fragment::decode(tile.load(ring.data(), in_stage, block), codebook, a);
-        const uint64_t rows = wgmma_descriptor(ring.data() + in_stage * tile.width * 128);
+        const uint32_t rows = wgmma_rows(ring.data() + in_stage * tile.width * 128);
         multiply_block<Shape>(tile.width, sums, a, rows);
         if (last) {
             wgmma_wait<0>();

@@ -34,7 +34,7 @@ struct Product {
     DeviceRows in;
     DeviceRows out;  // data is written
     const Tile* tiles;
-    const int32_t* n_tiles;  // device
+    const TileCount* n_tiles;  // device
     int32_t max_tiles;       // bound of *n_tiles, known to the host
     moe_type round_to;       // outputs of activation epilogues are rounded to it first; NONE: not
 

@@ -1,5 +1,5 @@
-// Step 3 of the grouped kernel (grouped.cuh) for few rows: every warp by itself, on the products of
-// 16 weight rows and eight tokens of mma.sync. Decoding takes the time, not the products; without
+// Step 3 of the grouped kernel (grouped.cuh) for up to 16 rows: every warp by itself, on the products
+// of 16 weight rows and eight tokens of mma.sync. Decoding takes the time, not the products; without
 // the waits of a warpgroup a warp decodes on while its products run. Sums lie as those of wgmma do.
 #pragma once
 
@@ -42,7 +42,7 @@ template <class Fragment, class Shape, int fours>
 struct FewTokens;
 
 template <class Fragment, class Shape>
-struct NarrowMultiplier {
+struct WarpMultiplier {
     static constexpr PackedType type = Fragment::type;
 
     Ring<type, Shape>& ring;
@@ -50,7 +50,7 @@ struct NarrowMultiplier {
     TokenFragments tokens;
     Codebooks codebook;
 
-    __device__ NarrowMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
+    __device__ WarpMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
                                 const Codebooks& codebook_)
         : ring(ring_), tile(work), tokens(work.lane), codebook(codebook_) {}
 
@@ -88,7 +88,7 @@ struct NarrowMultiplier {
     template <class Add>
     __device__ __forceinline__ void each_stage(uint32_t n_blocks, Add add) {
         for (uint32_t block = 0; block < n_blocks; block += tile.per_stage) {
-            mbarrier_wait(ring.full(), ring.phase);
+            ring.wait_full();
             add(block, min(tile.per_stage, n_blocks - block));
             __syncwarp();
             if (tile.lane == 0) mbarrier_arrive(ring.empty());
@@ -103,15 +103,18 @@ struct NarrowMultiplier {
             if (n_rows <= 4) return FewTokens<Fragment, Shape, 1>(*this).run(sums, n_blocks);
             if (n_rows <= 8) return FewTokens<Fragment, Shape, 2>(*this).run(sums, n_blocks);
         }
-        Shape::with_width(tile.width, [&]<int width>(Width<width>) {
-            if constexpr (width > 8 || !Fragment::scales_after) {
-                float d[width / 8][4] = {};
-                each_stage(n_blocks,
-                           [&](uint32_t block, uint32_t n) { stage<width>(d, block, n); });
+        if constexpr (!Fragment::scales_after) {
+            if (n_rows <= 8) return run_width<8>(sums, n_blocks);
+        }
+        run_width<16>(sums, n_blocks);
+    }
+
+    template <int width>
+    __device__ __forceinline__ void run_width(Sums<Shape>& sums, uint32_t n_blocks) {
+        float d[width / 8][4] = {};
+        each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage<width>(d, block, n); });
 #pragma unroll
-                for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
-            }
-        });
+        for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
     }
 };
 
@@ -120,12 +123,12 @@ template <class Fragment, class Shape, int fours>
 struct FewTokens {
     using Words = typename Fragment::Words;
 
-    NarrowMultiplier<Fragment, Shape>& all;
+    WarpMultiplier<Fragment, Shape>& all;
     TokenGroups tokens;
     typename Fragment::Values values;
     float d[fours][4] = {};
 
-    __device__ explicit FewTokens(NarrowMultiplier<Fragment, Shape>& multiplier)
+    __device__ explicit FewTokens(WarpMultiplier<Fragment, Shape>& multiplier)
         : all(multiplier),
           tokens(multiplier.tile.lane),
           values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {}

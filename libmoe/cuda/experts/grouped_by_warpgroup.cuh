@@ -1,0 +1,69 @@
+// Step 3 of the grouped kernel (grouped.cuh) for 17 to 64 rows: a warpgroup's products of 64 weight
+// rows and all tokens of the piece, on wgmma, as in grouped_wide.cuh. But here a block of 64 k is so
+// short that all else shows: there is a loop for each width, and one set of fragments, as the other
+// warpgroups of the SM decode while the products of this one run.
+#pragma once
+
+#include "libmoe/cuda/device/wgmma.cuh"
+#include "libmoe/cuda/experts/grouped_ring.cuh"
+
+namespace moe::cuda {
+
+template <class Fragment, class Shape>
+struct WarpgroupMultiplier {
+    static constexpr PackedType type = Fragment::type;
+
+    Ring<type, Shape>& ring;
+    StagedTile<Fragment, Shape> tile;
+    uint32_t codebook;
+
+    __device__ WarpgroupMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
+                                   const Codebooks& codebook_)
+        : ring(ring_), tile(work), codebook(codebook_.values) {}
+
+    // Blocks [block, block + n), a stage.
+    template <int width>
+    __device__ __forceinline__ void stage(float (&d)[width / 2], uint32_t block, uint32_t n) {
+        const uint32_t data = ring.data();
+        uint32_t rows = wgmma_rows(data);
+        typename Fragment::Words words = tile.load(data, 0, block);
+        for (uint32_t i = 0; i < n; ++i) {
+            uint32_t a[16];
+            Fragment::decode(words, codebook, a);
+            wgmma_fence();
+#pragma unroll
+            for (int j = 0; j < 4; ++j) wgmma<width>(d, a + 4 * j, rows + 2 * j);
+            wgmma_commit();
+            rows += width * 128 / 16;
+            const uint32_t next = min(i + 1, n - 1);
+            words = tile.load(data, next, block + next);
+            wgmma_wait<0>();
+            keep(a);
+            keep(d);
+        }
+    }
+
+    template <int width>
+    __device__ __forceinline__ void run_width(Sums<Shape>& sums, uint32_t n_blocks) {
+        constexpr uint32_t per_stage = Stages<type, Shape>::blocks(width);
+        float d[width / 2];
+#pragma unroll
+        for (float& sum : d) sum = 0.0f;
+        for (uint32_t block = 0; block < n_blocks; block += per_stage) {
+            ring.wait_full();
+            stage<width>(d, block, min(per_stage, n_blocks - block));
+            if (tile.lane == 0) mbarrier_arrive(ring.empty());
+            ring.advance();
+        }
+#pragma unroll
+        for (int i = 0; i < width / 2; ++i) sums[i] = d[i];
+    }
+
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks, int32_t) {
+        if (tile.width == 32) return run_width<32>(sums, n_blocks);
+        if (tile.width == 48) return run_width<48>(sums, n_blocks);
+        run_width<64>(sums, n_blocks);
+    }
+};
+
+}  // namespace moe::cuda
