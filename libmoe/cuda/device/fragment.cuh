@@ -3,8 +3,9 @@
 // that four products of 16 k take. One struct per packed type:
 //   Words                       what a lane holds of a block before decoding
 //   load(codes, scales, lane)   shared addresses of the block's codes and scales
-//   decode(words, table, a)     table: shared address of [2][32] float32, the codebooks of rows
-//                               g and g + 8 of the tile; other types ignore it
+//   Table                       what decode wants of the codebooks of rows g and g + 8 of the tile,
+//                               made from the shared address of [2][32] float32
+//   decode(words, table, a)
 //   has_codebook                does decode read the table?
 //   leftover                    a power of two that decoded values lack; multiplies the sums
 //   scales_after                true: the scales may also come after the product, see below
@@ -40,6 +41,11 @@ __device__ __forceinline__ uint32_t multiply_bf16_pairs(uint32_t a, uint32_t b) 
     return product;
 }
 
+// The table of types without a codebook.
+struct NoTable {
+    __device__ __forceinline__ explicit NoTable(uint32_t) {}
+};
+
 // What a product and a sum of tokens count, in rows g and g + 8.
 struct RowFactors {
     float of_product[2];
@@ -50,6 +56,7 @@ struct FragmentBf16 {
     static constexpr PackedType type = PackedType::bf16;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     struct Words {
         uint4 step[4];
@@ -60,7 +67,8 @@ struct FragmentBf16 {
         for (int j = 0; j < 4; ++j) words.step[j] = load_shared_16(codes + 512 * j + 16 * lane);
         return words;
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             a[4 * j] = words.step[j].x;
@@ -75,13 +83,15 @@ struct FragmentF16 {
     static constexpr PackedType type = PackedType::f16;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = FragmentBf16::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return FragmentBf16::load(codes, scales, lane);
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
-        FragmentBf16::decode(words, 0, a);
+    static __device__ __forceinline__ void decode(const Words& words, const Table& table,
+                                                  uint32_t (&a)[16]) {
+        FragmentBf16::decode(words, table, a);
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const float2 pair = __half22float2(reinterpret_cast<const __half2&>(a[i]));
@@ -114,6 +124,7 @@ struct FragmentNvfp4 {
     // Decoded values lack 2^(126 - 106).
     static constexpr float leftover = 1048576.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     struct Words {
         uint4 codes;
@@ -122,7 +133,8 @@ struct FragmentNvfp4 {
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return {load_shared_16(codes + 16 * lane), load_shared_2(scales + 2 * lane)};
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
         uint32_t scale[2];
         scale_pairs<4, 223 << 7>(words.scales, scale);
         decode_e2m1(words.codes, scale, a);
@@ -134,12 +146,14 @@ struct FragmentMxfp4 {
     // A scale byte, 127 at most, becomes 2^byte; decoded values are twice too large.
     static constexpr float leftover = 0.5f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = FragmentNvfp4::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return {load_shared_16(codes + 16 * lane), load_shared_2(scales + (lane & ~1u))};
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
         uint32_t scale[2];
         scale_pairs<7, 127 << 7>(words.scales, scale);
         decode_e2m1(words.codes, scale, a);
@@ -176,6 +190,7 @@ struct FragmentE4m3 {
     static constexpr PackedType type = PackedType::e4m3;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = EightBitWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
@@ -185,7 +200,8 @@ struct FragmentE4m3 {
         words.scale = {__uint_as_float(scale.x), __uint_as_float(scale.y)};
         return words;
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
         decode_eight_bit(
             words,
             [](uint32_t bits) {
@@ -203,6 +219,7 @@ struct FragmentQ8 {
     static constexpr PackedType type = PackedType::q8_0;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = EightBitWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
@@ -214,7 +231,8 @@ struct FragmentQ8 {
     }
     // Code + 128 in byte 1 of the float32 of 2^15, which both go again with the scale, exactly:
     // that is quicker than conversions of integers.
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
         const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
                                words.codes[0].w, words.codes[1].x, words.codes[1].y,
                                words.codes[1].z, words.codes[1].w};
@@ -242,16 +260,43 @@ __device__ __forceinline__ float e4m4(uint32_t byte) {
     return __uint_as_float(byte << 19) * difference;
 }
 
+// The codebooks of both row halves in registers.
+template <int bits>
+struct CodebookTable {
+    float of[2][1 << bits];
+
+    __device__ __forceinline__ explicit CodebookTable(uint32_t table) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int i = 0; i < 1 << bits; ++i)
+                of[half][i] = __uint_as_float(load_shared_4(table + 128 * half + 4 * i));
+        }
+    }
+};
+
+// Too many values for registers: the shared address.
+struct CodebookAddress {
+    uint32_t at;
+    __device__ __forceinline__ explicit CodebookAddress(uint32_t table) : at(table) {}
+};
+template <>
+struct CodebookTable<4> : CodebookAddress {
+    using CodebookAddress::CodebookAddress;
+};
+template <>
+struct CodebookTable<5> : CodebookAddress {
+    using CodebookAddress::CodebookAddress;
+};
+
 // The values of a codebook times a scale, rounded to bfloat16.
 template <int bits>
-__device__ __forceinline__ CodebookValues<bits> scaled_values(uint32_t table, float scale) {
+__device__ __forceinline__ CodebookValues<bits> scaled_values(const float (&codebook)[1 << bits],
+                                                              float scale) {
     uint32_t pairs[CodebookValues<bits>::n_pairs];
 #pragma unroll
-    for (int i = 0; i < CodebookValues<bits>::n_pairs; i += 2) {
-        const uint4 v = load_shared_16(table + 8 * i);
-        pairs[i] = bf16_pair(__uint_as_float(v.x) * scale, __uint_as_float(v.y) * scale);
-        pairs[i + 1] = bf16_pair(__uint_as_float(v.z) * scale, __uint_as_float(v.w) * scale);
-    }
+    for (int i = 0; i < CodebookValues<bits>::n_pairs; ++i)
+        pairs[i] = bf16_pair(codebook[2 * i] * scale, codebook[2 * i + 1] * scale);
     CodebookValues<bits> values;
     values.set(pairs);
     return values;
@@ -263,7 +308,11 @@ struct UnscaledValues {
     CodebookValues<bits> of[2];
 
     __device__ __forceinline__ UnscaledValues(uint32_t table, uint32_t, uint32_t)
-        : of{scaled_values<bits>(table, 1.0f), scaled_values<bits>(table + 128, 1.0f)} {}
+        : UnscaledValues(CodebookTable<bits>(table)) {}
+
+  private:
+    __device__ __forceinline__ explicit UnscaledValues(const CodebookTable<bits>& table)
+        : of{scaled_values<bits>(table.of[0], 1.0f), scaled_values<bits>(table.of[1], 1.0f)} {}
 };
 
 // Sixteen values are too many for registers: a byte of two codes, of rows g and g + 8, is the index
@@ -313,6 +362,7 @@ struct FragmentKbit {
     static constexpr bool scales_after = bits <= 4;
     static constexpr bool has_offset = false;
     static constexpr uint32_t pair_table_bytes = bits == 4 ? pair_table_bytes_of_4_bits : 0;
+    using Table = CodebookTable<bits>;
     using Values = UnscaledValues<bits>;
     struct Words {
         uint32_t codes[bits];
@@ -348,16 +398,16 @@ struct FragmentKbit {
         }
         return words;
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t table,
+    static __device__ __forceinline__ void decode(const Words& words, const Table& table,
                                                   uint32_t (&a)[16]) {
         if constexpr (bits <= 3) {
             const CodebookValues<bits> values[2] = {
-                scaled_values<bits>(table, words.scale[0]),
-                scaled_values<bits>(table + 128, words.scale[1])};
+                scaled_values<bits>(table.of[0], words.scale[0]),
+                scaled_values<bits>(table.of[1], words.scale[1])};
 #pragma unroll
             for (int j = 0; j < 4; ++j) look_up_step(values, words.codes, j, a + 4 * j);
         } else {
-            decode_by_loads(words, table, a);
+            decode_by_loads(words, table.at, a);
         }
     }
     static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,
@@ -400,6 +450,7 @@ struct FragmentQ4k {
     static constexpr PackedType type = PackedType::q4_k;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = false;
+    using Table = NoTable;
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = true;
     struct Words {
@@ -431,7 +482,8 @@ struct FragmentQ4k {
         return {{scale.x, scale.y},
                 {fmaf(scale.x, -128.0f, -minimum.x), fmaf(scale.y, -128.0f, -minimum.y)}};
     }
-    static __device__ __forceinline__ void decode(const Words& words, uint32_t, uint32_t (&a)[16]) {
+    static __device__ __forceinline__ void decode(const Words& words, const Table&,
+                                                  uint32_t (&a)[16]) {
         const RowFactors rows = factors(words);
         const uint32_t w[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};
 #pragma unroll

@@ -27,7 +27,7 @@ struct SortInput {
 };
 
 // One kernel of one block (sort_few.cu), which can do other small work by the way.
-constexpr int32_t most_few_slots = 1024;
+constexpr int32_t most_few_slots = 8192;
 constexpr int32_t most_few_local = 512;
 constexpr bool is_small_sort(int64_t n_slots, int32_t n_local) {
     return n_slots <= most_few_slots && n_local <= most_few_local;

@@ -1,16 +1,17 @@
-// The sort of few slots over few experts (sort.cu has the rules and does the others): one block, a
-// thread for each slot and for each expert, so that the only waits are those for memory and four
-// barriers. What may be done along with it (SortAlong) is done by the same threads.
+// The sort of few slots over few experts (sort.cu has the rules and does the others): one block, so
+// that the only waits are those for memory and four barriers. A thread for each expert; a thread for
+// each slot, or for eight: a warp has a range of neighbouring slots, in groups of 32. What may be
+// done along with it (SortAlong) is done by the same threads.
 //
 // Shapes: ids [T, k] dense, T k up to most_few_slots, n_local up to most_few_local; experts begin
-// on a multiple of row_alignment. Rows stay below 2^14, tiles below 2^10.
-//   1. thread = slot: its id, taken from the caller where that is still to be done; its expert; its
-//      rank among the lanes of the warp with this expert, by match_any
-//   2. a count for each expert and warp of slots, in shared memory
-//   3. thread = expert: counts become those of the warps before, their sum the expert's rows;
-//      rows and tiles of all experts before by one scan, both in one word
-//   4. begin, count, tiles and padding of the expert
-//   5. thread = slot: row = begin + slots of the warps before + rank
+// on a multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, large ones below 2^9.
+//   1. thread = slots: their ids, taken from the caller where that is still to be done; their
+//      experts; their ranks among the warp's slots of this expert, by match_any and by the warp's
+//      own count for each expert, in shared memory
+//   2. thread = expert: counts become those of the warps before, their sum the expert's rows;
+//      rows and tiles of all experts before by one scan, all in one word
+//   3. begin, count, tiles and padding of the expert
+//   4. thread = slots: row = begin + slots of the warps before + rank
 // The shared expert, the last, has as many rows as there are tokens.
 // Shared memory, 16 bits each: counts [warps of slots][n_local], begins [experts].
 #include <algorithm>
@@ -25,11 +26,17 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t most_threads = std::max(most_few_slots, most_few_local);
+constexpr int32_t most_threads = 1024;
+constexpr int32_t most_groups = most_few_slots / most_threads;
+static_assert(most_few_local < most_threads);
 
-__host__ __device__ int32_t warps_of(int64_t n_slots) {
-    return static_cast<int32_t>((n_slots + 31) / 32);
-}
+// How slots are dealt to warps: each has as many groups of 32.
+struct Deal {
+    int32_t groups, n_warps;
+
+    __host__ __device__ explicit Deal(int32_t n_slots)
+        : groups(n_slots > most_threads ? divide_up(n_slots, most_threads) : 1), n_warps(divide_up(n_slots, 32 * groups)) {}
+};
 
 // What the launch does along.
 struct Along {
@@ -43,24 +50,32 @@ struct Along {
 
 struct OwnSlot {
     int32_t expert;  // -1: no row
-    int32_t rank;    // among the lanes of the warp with this expert
-    int32_t n_same;
+    int32_t rank;    // among the warp's slots with this expert
 };
 
-__device__ int32_t expert_of_slot(const SortInput& input, const Along& along, int32_t slot,
-                                  FaultWords* faults) {
-    const int32_t id = along.takes_routing ? take_slot(along.given, along.taken, slot / input.top_k,
-                                                       slot % input.top_k, faults)
-                                           : input.ids[slot];
+__device__ int32_t id_of_slot(const SortInput& input, const Along& along, int32_t slot,
+                              FaultWords* faults) {
+    return along.takes_routing ? take_slot(along.given, along.taken, slot / input.top_k,
+                                           slot % input.top_k, faults)
+                               : input.ids[slot];
+}
+
+__device__ int32_t expert_of_id(const SortInput& input, int32_t id, FaultWords* faults) {
     bool is_bad;
     const int32_t e = local_expert(input, id, is_bad);
     if (is_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, 1);
     return e;
 }
 
-__device__ OwnSlot rank_in_warp(int32_t expert) {
+// Of 32 neighbouring slots; counts: the warp's own, for each expert.
+__device__ OwnSlot rank_in_warp(int32_t expert, uint16_t* counts) {
     const unsigned same = __match_any_sync(every_lane, expert);
-    return {expert, __popc(same & ((1u << lane_index()) - 1u)), __popc(same)};
+    const int32_t rank = __popc(same & ((1u << lane_index()) - 1u));
+    const int32_t before = expert < 0 ? 0 : counts[expert];
+    __syncwarp();
+    if (expert >= 0 && rank == 0) counts[expert] = static_cast<uint16_t>(before + __popc(same));
+    __syncwarp();
+    return {expert, before + rank};
 }
 
 // Turns the counts of an expert's warps, n_local apart, into those before each; answers their sum.
@@ -90,11 +105,11 @@ struct LaidOut {
         : rows(static_cast<int32_t>(round_up_to(count, row_alignment))),
           tiles(count_tiles(rule, count)) {}
     __device__ explicit LaidOut(uint32_t word)
-        : rows(static_cast<int32_t>(word & 0x7FFu) * row_alignment),
-          tiles{static_cast<int32_t>(word >> 11 & 0x7FFu), static_cast<int32_t>(word >> 22)} {}
+        : rows(static_cast<int32_t>(word & 0xFFFu) * row_alignment),
+          tiles{static_cast<int32_t>(word >> 12 & 0x7FFu), static_cast<int32_t>(word >> 23)} {}
     __device__ uint32_t word() const {
         return static_cast<uint32_t>(rows / row_alignment) |
-               static_cast<uint32_t>(tiles.all) << 11 | static_cast<uint32_t>(tiles.large) << 22;
+               static_cast<uint32_t>(tiles.all) << 12 | static_cast<uint32_t>(tiles.large) << 23;
     }
 };
 
@@ -128,64 +143,82 @@ __device__ void store_expert(const Rows& rows, const TileRule& rule, int32_t e, 
     for (int32_t r = begin + count; r < end; r++) rows.slot[r] = -1;
 }
 
+// groups: of a warp, at most.
+template <int32_t groups>
 __global__ void __launch_bounds__(most_threads)
     sort_few(const __grid_constant__ SortInput input, TokenCount tokens,
              const __grid_constant__ Rows rows, TileRule rule, const __grid_constant__ Along along,
              FaultWords* faults) {
     extern __shared__ uint16_t counts[];
     const auto i = static_cast<int32_t>(threadIdx.x);
+    const auto n_threads = static_cast<int32_t>(blockDim.x);
     const int32_t n_slots = tokens.n * input.top_k;
-    const int32_t n_warps = warps_of(n_slots);
-    uint16_t* begins = counts + n_warps * input.n_local;
+    const Deal deal(n_slots);
+    uint16_t* begins = counts + deal.n_warps * input.n_local;
 #pragma unroll 1
-    for (int32_t c = i; c < n_warps * input.n_local; c += static_cast<int32_t>(blockDim.x))
-        counts[c] = 0;
+    for (int32_t c = i; c < deal.n_warps * input.n_local; c += n_threads) counts[c] = 0;
     fetch_parameter(along);
     begin_after_previous_kernel();
     const int32_t n_tokens = true_tokens(tokens);
     const int32_t end = n_tokens * input.top_k;
-    const OwnSlot own = rank_in_warp(i < end ? expert_of_slot(input, along, i, faults) : -1);
-    uint16_t* of_warp = counts + min(warp_index(), n_warps - 1) * input.n_local;
+    const int32_t first_slot = warp_index() * 32 * deal.groups + lane_index();
+    const auto slot = [&](int32_t g) { return g < deal.groups ? first_slot + 32 * g : n_slots; };
+    int32_t ids[groups];
+#pragma unroll
+    for (int32_t g = 0; g < groups; g++)
+        ids[g] = slot(g) < end ? id_of_slot(input, along, slot(g), faults) : -1;
+    uint16_t* of_warp = counts + min(warp_index(), deal.n_warps - 1) * input.n_local;
+    OwnSlot own[groups];
     __syncthreads();
-    if (own.expert >= 0 && own.rank == 0) of_warp[own.expert] = static_cast<uint16_t>(own.n_same);
+    if (warp_index() < deal.n_warps) {
+#pragma unroll
+        for (int32_t g = 0; g < groups; g++)
+            own[g] = rank_in_warp(expert_of_id(input, ids[g], faults), of_warp);
+    }
     __syncthreads();
 
     const bool is_expert = i < experts_of(input);
-    const int32_t count = i < input.n_local ? scan_warps(counts + i, n_warps, input.n_local)
+    const int32_t count = i < input.n_local ? scan_warps(counts + i, deal.n_warps, input.n_local)
                           : is_expert       ? n_tokens
                                             : 0;
     uint32_t total_word;
-    const LaidOut before(
-        before_in_block(LaidOut(rule, count).word(), total_word));
+    const LaidOut before(before_in_block(LaidOut(rule, count).word(), total_word));
     const LaidOut total(total_word);
     const int32_t begin = before.rows;
     if (is_expert) begins[i] = static_cast<uint16_t>(begin);
     __syncthreads();
 
-    if (i < n_slots) {
+#pragma unroll
+    for (int32_t g = 0; g < groups; g++) {
+        if (slot(g) >= n_slots) continue;
         const int32_t row =
-            own.expert < 0 ? -1 : begins[own.expert] + of_warp[own.expert] + own.rank;
+            own[g].expert < 0 ? -1 : begins[own[g].expert] + of_warp[own[g].expert] + own[g].rank;
         const bool fits = row >= 0 && row < rows.capacity;
-        if (fits) rows.slot[row] = i;
-        if (rows.place) rows.place[i] = fits ? row : -1;
+        if (fits) rows.slot[row] = slot(g);
+        if (rows.place) rows.place[slot(g)] = fits ? row : -1;
     }
-    if (input.has_shared && i < n_tokens)
-        store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], i);
     if (is_expert)
         store_expert(rows, rule, i, begin, count,
                      first_tile(rule, count, before.tiles, total.tiles.large));
     if (i == 0) store_tile_count(rows.n_tiles, total.tiles, rows.max_tiles);
-    if (along.lists_tokens) list_token(i, n_tokens, tokens, along.token_rows, along.token_rule);
+#pragma unroll 1
+    for (int32_t t = i; input.has_shared && t < n_tokens; t += n_threads)
+        store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], t);
+    // With the padding.
+#pragma unroll 1
+    for (int32_t t = i; along.lists_tokens && t < round_up_to(tokens.n, row_alignment);
+         t += n_threads)
+        list_token(t, n_tokens, tokens, along.token_rows, along.token_rule);
 }
 
 }  // namespace
 
-// A thread for each token's padding, too, which a multiple of 32 covers.
 void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& rows,
                   const TileRule& rule, const SortAlong& along, FaultWords* faults,
                   cudaStream_t stream) {
-    const int64_t n_slots = int64_t{tokens.n} * input.top_k;
-    const int64_t n_counts = int64_t{warps_of(n_slots)} * input.n_local + experts_of(input);
+    const int32_t n_slots = tokens.n * input.top_k;
+    const Deal deal(n_slots);
+    const int32_t n_counts = deal.n_warps * input.n_local + experts_of(input);
     Along done{};
     done.takes_routing = along.given != nullptr;
     if (along.given) done.given = *along.given;
@@ -193,13 +226,15 @@ void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& 
     done.lists_tokens = along.token_rows != nullptr;
     if (along.token_rows) done.token_rows = *along.token_rows;
     done.token_rule = along.token_rule;
-    launch("sort_few", sort_few, 1, 32 * warps_of(std::max<int64_t>(n_slots, experts_of(input))),
+    const int32_t n_threads = 32 * std::max(deal.n_warps, divide_up(experts_of(input), 32));
+    launch("sort_few", deal.groups == 1 ? sort_few<1> : sort_few<most_groups>, 1, n_threads,
            static_cast<size_t>(n_counts) * sizeof(uint16_t), stream, input, tokens, rows, rule,
            done, faults);
 }
 
 void prepare_sort_few() {
-    load("sort_few", sort_few);
+    load("sort_few", sort_few<1>);
+    load("sort_few", sort_few<most_groups>);
 }
 
 }  // namespace moe::cuda

@@ -11,13 +11,13 @@ namespace moe::cuda {
 
 // generic.cu: any packed type but f32, any shape, any architecture, on mma.sync.m16n8k16 with
 // 16-bit operands and float32 sums. Operand type: BF16, or F16 (weights and inputs must fit).
-constexpr TileRule generic_tiles{64, 8, 0};
+constexpr TileRule generic_tiles{64, 8, INT32_MAX};
 void run_generic(const DeviceFacts& device, const Product& product, moe_type operand,
                  cudaStream_t stream);
 
 // exact.cu: any packed type and shape in float32 on the ordinary cores: products and sums of
 // float32 x and decoded weights, nothing rounded before the output. Slow.
-constexpr TileRule exact_tiles{16, 1, 0};
+constexpr TileRule exact_tiles{16, 1, INT32_MAX};
 void run_exact(const DeviceFacts& device, const Product& product, cudaStream_t stream);
 
 // activate.cu: out[r] = act(gate row, up row) for rows [n_rows][2 n] of float32 that an epilogue

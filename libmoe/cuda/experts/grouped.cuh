@@ -235,11 +235,13 @@ __device__ __forceinline__ void consume_all(const GroupedProduct& product,
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
         multiply<Fragment, Shape>(work, ring, codebooks, sums);
-        ring.wait_full();
-        const Piece next = load_piece(ring.piece());
-        codebook.ask(product, next.expert);
+        if constexpr (Fragment::has_codebook) {
+            ring.wait_full();
+            codebook.ask(product, load_piece(ring.piece()).expert);
+        }
         finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
-        piece = next;
+        ring.wait_full();
+        piece = load_piece(ring.piece());
     }
     bulk_store_wait();
 }

@@ -71,14 +71,15 @@ struct WarpMultiplier {
 
     // Blocks [block, block + n), a stage.
     template <int width>
-    __device__ __forceinline__ void stage(float (&d)[width / 8][4], uint32_t block, uint32_t n) {
+    __device__ __forceinline__ void stage(const typename Fragment::Table& table,
+                                          float (&d)[width / 8][4], uint32_t block, uint32_t n) {
         const uint32_t data = ring.data();
         typename Fragment::Words words = tile.load(data, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = i + 1 < n ? i + 1 : i;
             const typename Fragment::Words ahead = tile.load(data, next, block + next);
             uint32_t a[16];
-            Fragment::decode(words, codebook.values, a);
+            Fragment::decode(words, table, a);
             multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
@@ -111,8 +112,10 @@ struct WarpMultiplier {
 
     template <int width>
     __device__ __forceinline__ void run_width(Sums<Shape>& sums, uint32_t n_blocks) {
+        const typename Fragment::Table table(codebook.values);
         float d[width / 8][4] = {};
-        each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage<width>(d, block, n); });
+        each_stage(n_blocks,
+                   [&](uint32_t block, uint32_t n) { stage<width>(table, d, block, n); });
 #pragma unroll
         for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
     }

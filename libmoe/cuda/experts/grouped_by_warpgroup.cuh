@@ -15,11 +15,11 @@ struct WarpgroupMultiplier {
 
     Ring<type, Shape>& ring;
     StagedTile<Fragment, Shape> tile;
-    uint32_t codebook;
+    typename Fragment::Table table;
 
     __device__ WarpgroupMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
-                                   const Codebooks& codebook_)
-        : ring(ring_), tile(work), codebook(codebook_.values) {}
+                                   const Codebooks& codebook)
+        : ring(ring_), tile(work), table(codebook.values) {}
 
     // Blocks [block, block + n), a stage.
     template <int width>
@@ -29,7 +29,7 @@ struct WarpgroupMultiplier {
         typename Fragment::Words words = tile.load(data, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             uint32_t a[16];
-            Fragment::decode(words, codebook, a);
+            Fragment::decode(words, table, a);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < 4; ++j) wgmma<width>(d, a + 4 * j, rows + 2 * j);

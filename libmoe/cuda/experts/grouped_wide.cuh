@@ -29,14 +29,14 @@ struct WideMultiplier {
 
     Ring<type, Shape>& ring;
     StagedTile<Fragment, Shape> tile;
-    uint32_t codebook;
+    typename Fragment::Table table;
     uint32_t block = 0;
     uint32_t in_stage = 0;
     uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
 
     __device__ WideMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
-                              const Codebooks& codebook_)
-        : ring(ring_), tile(work), codebook(codebook_.values) {}
+                              const Codebooks& codebook)
+        : ring(ring_), tile(work), table(codebook.values) {}
 
     __device__ __forceinline__ void release() {
         if (passed != no_stage && tile.lane == 0) mbarrier_arrive(passed);
@@ -48,7 +48,7 @@ struct WideMultiplier {
     __device__ __forceinline__ void step(Sums<Shape>& sums, uint32_t (&a)[16],
                                          uint32_t (&other)[16], bool last) {
         if (in_stage == 0) ring.wait_full();
-        Fragment::decode(tile.load(ring.data(), in_stage, block), codebook, a);
+        Fragment::decode(tile.load(ring.data(), in_stage, block), table, a);
         const uint32_t rows = wgmma_rows(ring.data() + in_stage * tile.width * 128);
         multiply_block<Shape>(tile.width, sums, a, rows);
         if (last) {
