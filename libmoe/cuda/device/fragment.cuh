@@ -6,7 +6,8 @@
 //   Table                       what decode wants of the codebooks of rows g and g + 8 of the tile,
 //                               made from the shared address of [2][32] float32
 //   decode(words, table, a)
-//   has_codebook                does decode read the table?
+//   has_codebook                does decode need a table?
+//   table_in_memory             does it read the shared memory of the table?
 //   leftover                    a power of two that decoded values lack; multiplies the sums
 //   scales_after                true: the scales may also come after the product, see below
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
@@ -359,6 +360,7 @@ struct FragmentKbit {
     static constexpr PackedType type = packed;
     static constexpr float leftover = 1.0f;
     static constexpr bool has_codebook = true;
+    static constexpr bool table_in_memory = bits >= 4;
     static constexpr bool scales_after = bits <= 4;
     static constexpr bool has_offset = false;
     static constexpr uint32_t pair_table_bytes = bits == 4 ? pair_table_bytes_of_4_bits : 0;

@@ -83,7 +83,8 @@ __device__ int32_t source_row(const GatherInput& input, int32_t index, int32_t r
 
 __global__ void __launch_bounds__(n_threads)
     gather_rows(GatherInput input, Rows rows, bool packets, std::byte* blocks) {
-    begin_after_previous_kernel();
+    wait_for_previous_kernel();
+    let_next_kernel_start();  // which reads the tiles before it waits
     if (blockIdx.x == 0 && threadIdx.x < 4) rows.taken[threadIdx.x] = 0;
     const int32_t n_blocks = input.width / 64;
     const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;

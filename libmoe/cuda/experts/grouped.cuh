@@ -9,7 +9,9 @@
 //    threads: the first by its number, then whichever is next, from a counter in memory, so that
 //    tiles of any sizes keep all blocks busy. Which block has a pair does not matter for the result.
 // 2. It copies stages of a few blocks of 64 k, weights and tokens, into a ring. The first stage of
-//    a piece, as many rows of the tile as fit at once, says which piece it is.
+//    a piece, as many rows of the tile as fit at once, says which piece it is and brings the
+//    codebook. Weights of the very first piece are asked for before the kernel before this one has
+//    ended: tiles are known since before that one began.
 // 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
 //    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh, and
 //    grouped_by_warpgroup.cuh for few rows) or each by itself with mma.sync (grouped_by_warp.cuh,
@@ -88,14 +90,15 @@ struct Walk {
     }
 };
 
-// Step 2 for one stage of n blocks from `block`, by a whole warp: lanes 0 to 7 copy a packed tile
-// each, those after them the tokens of a block each.
+// Step 2 for one stage of n blocks from `block`, by a whole warp: lanes copy a packed tile or the
+// tokens of a block each.
 template <PackedType type>
 struct StageCopy {
     uint32_t lane, width, n_weight_tiles, token_bytes;
     const std::byte* weights;  // this lane's packed tile
     const std::byte* tokens;   // the piece's rows in block column 0
     int64_t column_bytes;
+    const float* codebook;
 
     __device__ StageCopy(const GroupedProduct& product, const Piece& piece, uint32_t lane_,
                          uint32_t width_)
@@ -107,17 +110,23 @@ struct StageCopy {
                   (first + static_cast<int64_t>(lane)) * tile_bytes(type, product.weights.k);
         tokens = product.in + int64_t(piece.row) * 128;
         column_bytes = int64_t(product.capacity) * 128;
+        codebook = product.weights.codebook + int64_t(piece.expert) * 64;
     }
 
     // per_stage: what the stage is laid out for; n may be less at the end of k.
-    __device__ void run(uint32_t block, uint32_t n, uint32_t per_stage, uint32_t data,
-                        uint32_t full) const {
+    template <class Ring>
+    __device__ void load_weights(const Ring& ring, uint32_t block, uint32_t n,
+                                 uint32_t per_stage) const {
+        const uint32_t full = ring.full();
         const uint32_t tile_bytes = staged_tile_bytes(type, n);
-        if (lane == 0) mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes);
+        const bool brings_codebook = has_codebook(type) && block == 0;
+        if (lane == 0)
+            mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
+                                      (brings_codebook ? codebook_bytes : 0));
         __syncwarp();
         if (lane < n_weight_tiles) {
             const uint32_t to =
-                data + per_stage * width * 128 + lane * staged_tile_bytes(type, per_stage);
+                ring.data() + per_stage * width * 128 + lane * staged_tile_bytes(type, per_stage);
             const BlockPlace place = place_of_block(type, int64_t(block) * 64, 4);
             if (type == PackedType::q4_k && per_stage < 4) {
                 bulk_load(to, weights + place.codes, n * 512, full);
@@ -125,30 +134,66 @@ struct StageCopy {
             } else {
                 bulk_load(to, weights + place.codes, tile_bytes, full);
             }
-        } else if (lane >= tiles_per_block && lane - tiles_per_block < n) {
-            const uint32_t column = lane - tiles_per_block;
-            bulk_load(data + column * width * 128, tokens + (block + column) * column_bytes,
-                      token_bytes, full);
+        } else if (brings_codebook && lane == tiles_per_block) {
+            bulk_load(ring.head() + piece_bytes, codebook, codebook_bytes, full);
         }
+    }
+
+    template <class Ring>
+    __device__ void load_tokens(const Ring& ring, uint32_t block, uint32_t n) const {
+        if (lane >= n) return;
+        bulk_load(ring.data() + lane * width * 128, tokens + (block + lane) * column_bytes,
+                  token_bytes, ring.full());
     }
 };
 
 template <PackedType type, class Shape>
 struct Producer {
+    using Ring = moe::cuda::Ring<type, Shape>;
+
     const GroupedProduct& product;
-    Ring<type, Shape> ring;
+    Ring ring;
     uint32_t lane;
+    bool waits;  // for the kernel before this one, once the first weights are asked for
+
+    // load(ring, block, n) for stages of a piece from `block` on, max_stages at most.
+    template <class Load>
+    __device__ uint32_t each_stage(Ring& at, uint32_t block, uint32_t per_stage,
+                                   uint32_t max_stages, Load load) const {
+        const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
+        for (uint32_t i = 0; i < max_stages && block < n_blocks; ++i, block += per_stage) {
+            load(at, block, min(per_stage, n_blocks - block));
+            at.advance();
+        }
+        return block;
+    }
 
     __device__ void copy_piece(const Piece& piece) {
-        const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
         const StageCopy<type> copy(product, piece, lane, static_cast<uint32_t>(piece.width));
         const uint32_t per_stage = Stages<type, Shape>::blocks_of(piece.width);
-        for (uint32_t block = 0; block < n_blocks; block += per_stage) {
-            mbarrier_wait(ring.empty(), ring.phase);
-            if (block == 0 && lane == 0) store_piece(ring.piece(), piece);
-            copy.run(block, min(per_stage, n_blocks - block), per_stage, ring.data(), ring.full());
-            ring.advance();
+        const auto load_weights = [&](const Ring& at, uint32_t block, uint32_t n) {
+            mbarrier_wait(at.empty(), at.phase);
+            if (block == 0 && lane == 0) store_piece(at.head(), piece);
+            copy.load_weights(at, block, n, per_stage);
+        };
+        uint32_t block = 0;
+        if (waits) {
+            waits = false;
+            Ring ahead = ring;
+            constexpr uint32_t n_early = Stages<type, Shape>::count;
+            each_stage(ahead, 0, per_stage, n_early, load_weights);
+            wait_for_previous_kernel();
+            let_next_kernel_start();
+            block = each_stage(ring, 0, per_stage, n_early,
+                               [&](const Ring& at, uint32_t from, uint32_t n) {
+                                   copy.load_tokens(at, from, n);
+                               });
         }
+        each_stage(ring, block, per_stage, UINT32_MAX,
+                   [&](const Ring& at, uint32_t from, uint32_t n) {
+                       load_weights(at, from, n);
+                       copy.load_tokens(at, from, n);
+                   });
     }
 
     // In pieces of most_rows.
@@ -166,9 +211,13 @@ struct Producer {
     __device__ void run(TilePart part) {
         ring.phase = 1;  // the ring begins empty
         for (Walk walk(product, part); !walk.done(); walk.next(lane)) copy_tile(walk.whole_tile());
+        if (waits) {
+            wait_for_previous_kernel();
+            let_next_kernel_start();
+        }
         mbarrier_wait(ring.empty(), ring.phase);
         if (lane != 0) return;
-        store_piece(ring.piece(), {});
+        store_piece(ring.head(), {});
         mbarrier_arrive(ring.full());
     }
 };
@@ -189,59 +238,54 @@ __device__ __forceinline__ void multiply(const LaneWork& work, Ring<Fragment::ty
     }
 }
 
-// The codebook of the next piece's expert, on its way from memory to the warpgroup's own table.
+// Where the multipliers find the codebook of the piece that begins. In the head of the stage for
+// those that take it into registers; else a copy that lasts.
 template <class Fragment, class Shape>
-struct NextCodebook {
-    uint32_t thread, warpgroup;
-    Codebooks to;
-    float value = 0.0f;
-
-    __device__ __forceinline__ void ask(const GroupedProduct& product, int32_t expert) {
-        if (Fragment::has_codebook && thread < 64)
-            value = product.weights.codebook[int64_t(expert) * 64 + thread];
-    }
-    __device__ __forceinline__ void store(const Piece& piece) const {
-        if constexpr (Fragment::has_codebook) {
+__device__ __forceinline__ Codebooks take_codebook(uint32_t head, const Piece& piece,
+                                                   uint32_t warpgroup, uint32_t base) {
+    using Shared = GroupedShared<Fragment::type, Shape>;
+    Codebooks codebooks{head + piece_bytes, base + Shared::pairs};
+    if constexpr (Fragment::has_codebook) {
+        if constexpr (Fragment::table_in_memory) {
+            const uint32_t thread = threadIdx.x % 128;
+            const uint32_t copy = base + Shared::codebooks + warpgroup * codebook_bytes;
             named_barrier(1 + warpgroup, 128);
-            if (thread < 64) store_shared(to.values + 4 * thread, __float_as_uint(value));
+            if (thread < 64)
+                store_shared(copy + 4 * thread, load_shared_4(codebooks.values + 4 * thread));
             named_barrier(1 + warpgroup, 128);
+            codebooks.values = copy;
         }
         // One table for both warpgroups.
         if constexpr (pair_table_bytes < Fragment::type, Shape >> 0) {
             static_assert(pair_table_bytes<Fragment::type, Shape> == Fragment::pair_table_bytes);
-            if (piece.width > 8) return;
-            named_barrier(3, 256);
-            Fragment::Values::store(to.values, to.pairs, 128 * warpgroup + thread);
-            named_barrier(3, 256);
+            if (piece.width <= 8) {
+                named_barrier(3, 256);
+                Fragment::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);
+                named_barrier(3, 256);
+            }
         }
     }
-};
+    return codebooks;
+}
 
 template <class Fragment, class Shape, bool activated>
 __device__ __forceinline__ void consume_all(const GroupedProduct& product,
                                             Ring<Fragment::type, Shape> ring, uint32_t base) {
-    using Shared = GroupedShared<Fragment::type, Shape>;
     const uint32_t warpgroup = threadIdx.x / 128;
-    const uint32_t staging = base + Shared::staging;
-    const Codebooks codebooks{base + Shared::codebooks + warpgroup * 256, base + Shared::pairs};
-    NextCodebook<Fragment, Shape> codebook{threadIdx.x % 128, warpgroup, codebooks};
+    const uint32_t staging = base + GroupedShared<Fragment::type, Shape>::staging;
     ring.wait_full();
-    Piece piece = load_piece(ring.piece());
-    codebook.ask(product, piece.expert);
+    Piece piece = load_piece(ring.head());
     while (piece.n_rows > 0) {
         const LaneWork work{product,          piece,  warpgroup, threadIdx.x / 32 % 4,
                             threadIdx.x % 32, staging};
-        codebook.store(piece);
+        const Codebooks codebooks =
+            take_codebook<Fragment, Shape>(ring.head(), piece, warpgroup, base);
         const RowFacts facts(work);  // asked for long before they are needed
         Sums<Shape> sums;
         multiply<Fragment, Shape>(work, ring, codebooks, sums);
-        if constexpr (Fragment::has_codebook) {
-            ring.wait_full();
-            codebook.ask(product, load_piece(ring.piece()).expert);
-        }
         finish<Shape, activated>(work, Affine(facts, Fragment::leftover), sums);
         ring.wait_full();
-        piece = load_piece(ring.piece());
+        piece = load_piece(ring.head());
     }
     bulk_store_wait();
 }
@@ -252,7 +296,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     using Shared = GroupedShared<Fragment::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    Ring<Fragment::type, Shape> ring{base, base + Shared::pieces, base + Shared::barriers};
+    Ring<Fragment::type, Shape> ring{base, base + Shared::heads, base + Shared::barriers};
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < Stages<Fragment::type, Shape>::count; ++i) {
             mbarrier_init(ring.full() + 8 * i, 1);
@@ -260,18 +304,19 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
         }
         mbarrier_fence_init();
     }
-    if (part != TilePart::small) wait_for_previous_kernel();
-    let_next_kernel_start();
     __syncthreads();
+    const bool waits = part != TilePart::small;
     if (threadIdx.x >= 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shape::producer_registers));
         if (threadIdx.x < 288)
-            Producer<Fragment::type, Shape>{product, ring, threadIdx.x % 32}.run(part);
+            Producer<Fragment::type, Shape>{product, ring, threadIdx.x % 32, waits}.run(part);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::consumer_registers));
+        if (waits) wait_for_previous_kernel();
+        let_next_kernel_start();
         consume_all<Fragment, Shape, activated>(product, ring, base);
     }
-    if (part == TilePart::small) wait_for_previous_kernel();
+    if (!waits) wait_for_previous_kernel();
 }
 
 template <class Fragment, class Shape>

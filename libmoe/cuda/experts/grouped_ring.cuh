@@ -14,7 +14,7 @@ template <PackedType type, class Shape>
 struct Ring {
     using Stages = moe::cuda::Stages<type, Shape>;
     uint32_t base;
-    uint32_t pieces;    // of every stage, the piece that it begins
+    uint32_t heads;     // of every stage
     uint32_t barriers;  // full of every stage, then empty
     uint32_t stage = 0;
     uint32_t phase = 0;
@@ -23,7 +23,7 @@ struct Ring {
     __device__ uint32_t full() const { return barriers + 8 * stage; }
     __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
     __device__ uint32_t empty() const { return full() + empty_offset(); }
-    __device__ uint32_t piece() const { return pieces + piece_bytes * stage; }
+    __device__ uint32_t head() const { return heads + head_bytes<type> * stage; }
     __device__ void wait_full() const { mbarrier_wait(full(), phase); }
     __device__ void advance() {
         if (++stage == Stages::count) {

@@ -35,19 +35,13 @@ struct Wide {
     static constexpr int tokens_at_once = 32;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
-        if (n_rows <= 16) return n_rows <= 8 ? 8 : 16;
+        if (n_rows <= 64) return 64;
         const int32_t step = n_rows <= 160 ? 32 : 16;
         return (n_rows + step - 1) / step * step;
     }
     template <class Call>
     static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
         switch (width) {
-            case 8:
-                return call(Width<8>{});
-            case 16:
-                return call(Width<16>{});
-            case 32:
-                return call(Width<32>{});
             case 64:
                 return call(Width<64>{});
             case 96:
@@ -120,7 +114,15 @@ struct Piece {
     int32_t row_block;            // of 8 packed tiles
     int32_t width;
 };
+
+// What a stage begins: a piece, and with it the codebook of its expert.
+__host__ __device__ constexpr bool has_codebook(PackedType type) {
+    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
+}
 constexpr uint32_t piece_bytes = 32;
+constexpr uint32_t codebook_bytes = 256;
+template <PackedType type>
+constexpr uint32_t head_bytes = piece_bytes + (has_codebook(type) ? codebook_bytes : 0);
 
 // Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
 template <PackedType type, class Shape>
@@ -156,15 +158,15 @@ struct Stages {
     }
 };
 
-// Shared memory: the ring, the staging of the epilogue, a table of pairs, two codebooks, what the
-// stages begin, the barriers.
+// Shared memory: the ring, the staging of the epilogue, a table of pairs, a codebook of each
+// warpgroup, the heads of the stages, the barriers.
 template <PackedType type, class Shape>
 struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
     static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
     static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
-    static constexpr uint32_t pieces = codebooks + 512;
-    static constexpr uint32_t barriers = pieces + piece_bytes * Stages<type, Shape>::count;
+    static constexpr uint32_t heads = codebooks + 2 * codebook_bytes;
+    static constexpr uint32_t barriers = heads + head_bytes<type> * Stages<type, Shape>::count;
     static constexpr uint32_t bytes = barriers + 16 * Stages<type, Shape>::count;
     static constexpr uint32_t alignment = 1024;
     static constexpr uint32_t allocated = bytes + alignment;
