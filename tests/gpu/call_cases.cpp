@@ -173,18 +173,33 @@ void check_invariant(Context& context, PairSpec spec) {
     spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
     const Pair pair(context, spec);
     const auto H = static_cast<size_t>(pair.desc().hidden);
-    const Forward all = pair.call(40);
-    const Result together = pair.check(all, "together");
-    for (const size_t t : {0u, 7u, 39u}) {
-        Forward one = all;
-        one.n_tokens = 1;
-        one.x.assign(all.x.begin() + static_cast<ptrdiff_t>(t * H),
-                     all.x.begin() + static_cast<ptrdiff_t>((t + 1) * H));
-        const Result alone = pair.check(one, "alone");
-        const Floats same(together.out.begin() + static_cast<ptrdiff_t>(t * H),
-                          together.out.begin() + static_cast<ptrdiff_t>((t + 1) * H));
-        context.expect(alone.out == same, text("token %zu has other bits alone", t));
+    // Few rows of an expert, some on both sides of the kernels' bounds, many.
+    for (const int64_t T : {40, 150, 600}) {
+        const Forward all = pair.call(T);
+        const Result together = pair.check(all, "together");
+        for (const size_t t : {0u, 7u, 39u}) {
+            Forward one = all;
+            one.n_tokens = 1;
+            one.x.assign(all.x.begin() + static_cast<ptrdiff_t>(t * H),
+                         all.x.begin() + static_cast<ptrdiff_t>((t + 1) * H));
+            const Result alone = pair.check(one, "alone");
+            const Floats same(together.out.begin() + static_cast<ptrdiff_t>(t * H),
+                              together.out.begin() + static_cast<ptrdiff_t>((t + 1) * H));
+            context.expect(alone.out == same, text("token %zu of %ld has other bits alone", t,
+                                                   static_cast<long>(T)));
+        }
     }
+}
+
+// Numbers of slots and experts around those at which the sort is done otherwise.
+void check_sorts(Context& context, int32_t n_experts) {
+    PairSpec spec;
+    spec.layer.desc = plain_layer(64, 64, n_experts, 8);
+    spec.numbers = bf16;
+    spec.max_tokens = 1100;
+    const Pair pair(context, spec);
+    for (const int64_t T : {31, 32, 33, 127, 128, 129, 1023, 1024, 1025})
+        pair.check(pair.routed_call(T), text("%ld tokens", static_cast<long>(T)));
 }
 
 void check_repeats(const Pair& pair) {
@@ -218,7 +233,7 @@ void check_small_workspace(const Pair& pair) {
 void add_invariant_formats(CaseList& list) {
     for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
                                "kbit5", "q8_0", "q4_k"}) {
-        PairSpec spec = spec_of(bf16, 40, rich_layer(256, 256, 10, 3));
+        PairSpec spec = spec_of(bf16, 600, rich_layer(256, 256, 10, 3));
         spec.layer.format = format;
         list.add(text("call/batch_invariant/%s/%s", format, bf16.name), Extent::smoke,
                  [=](Context& context) { check_invariant(context, spec); });
@@ -228,6 +243,9 @@ void add_invariant_formats(CaseList& list) {
 }  // namespace
 
 void add_call_cases(CaseList& list) {
+    for (const int32_t n_experts : {64, 512, 513})
+        list.add(text("call/sorts/%d", n_experts), Extent::smoke,
+                 [=](Context& context) { check_sorts(context, n_experts); });
     for (const Numbers& numbers : common_numbers) {
         add(list, "routings", spec_of(numbers, 70), check_routings);
         add(list, "strides", spec_of(numbers, 37), check_strides);
@@ -242,7 +260,7 @@ void add_call_cases(CaseList& list) {
         list.add(text("call/chunks/%s", numbers.name), Extent::smoke,
                  [=](Context& context) { check_chunks(context, numbers); });
         list.add(text("call/batch_invariant/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_invariant(context, spec_of(numbers, 40)); });
+                 [=](Context& context) { check_invariant(context, spec_of(numbers, 600)); });
         for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
             PairSpec spec = spec_of(numbers, 29);
             spec.both = [=](moe_plan_desc& desc) { desc.router_input_type = type; };

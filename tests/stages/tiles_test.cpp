@@ -43,32 +43,48 @@ TEST_P(Tiles, AreEven) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Tiles,
-                         testing::Values(TileRule{64, 8}, TileRule{256, 8}, TileRule{16, 1}));
+                         testing::Values(TileRule{64, 8, 0}, TileRule{256, 8, 48}, TileRule{16, 1, 0}));
 
 TEST(Tiles, OfManyRowsDoNotOverflow) {
-    const TileRule rule{64, 8};
+    const TileRule rule{64, 8, 0};
     const int32_t count = 2147483000;
     const Tile last = cut_tile(rule, 0, 0, count, tiles_of_expert(rule, count) - 1);
     EXPECT_EQ(int64_t{last.row} + last.n_rows, count);
     EXPECT_GT(last.n_rows, 0);
 }
 
-TEST(Tiles, AreFoundAmongEmptyExperts) {
-    const std::vector<int32_t> n_tiles{0, 0, 2, 0, 1, 0, 0, 3, 0};
-    std::vector<int32_t> first;
-    std::vector<int32_t> expected;
-    for (size_t e = 0; e < n_tiles.size(); e++) {
-        first.push_back(static_cast<int32_t>(expected.size()));
-        expected.insert(expected.end(), static_cast<size_t>(n_tiles[e]), static_cast<int32_t>(e));
+// Experts of each tile in the order of the list, from sums as the sort has them.
+std::vector<int32_t> listed_experts(const TileRule& rule, const std::vector<int32_t>& counts) {
+    TileCount all{};
+    for (const int32_t count : counts) {
+        const TileCount own = count_tiles(rule, count);
+        all = {all.all + own.all, all.large + own.large};
     }
-    for (size_t i = 0; i < expected.size(); i++)
-        EXPECT_EQ(expert_of_tile(first.data(), static_cast<int32_t>(first.size()),
-                                 static_cast<int32_t>(i)),
-                  expected[i]);
+    std::vector<int32_t> experts(static_cast<size_t>(all.all), -1);
+    TileCount before{};
+    for (size_t e = 0; e < counts.size(); e++) {
+        const TileCount own = count_tiles(rule, counts[e]);
+        const int32_t first = first_tile(rule, counts[e], before, all.large);
+        for (int32_t i = first; i < first + own.all; i++) {
+            EXPECT_EQ(experts.at(static_cast<size_t>(i)), -1) << "two experts at " << i;
+            experts.at(static_cast<size_t>(i)) = static_cast<int32_t>(e);
+        }
+        before = {before.all + own.all, before.large + own.large};
+    }
+    return experts;
+}
+
+TEST(Tiles, OfLargeExpertsComeFirst) {
+    const std::vector<int32_t> counts{0, 48, 49, 0, 1, 600, 256, 0, 3, 257};
+    EXPECT_EQ(listed_experts({256, 8, 48}, counts),
+              (std::vector<int32_t>{2, 5, 5, 5, 6, 9, 9, 1, 4, 8}));
+    EXPECT_EQ(listed_experts({64, 8, INT32_MAX}, {0, 65, 3, 0, 64}),
+              (std::vector<int32_t>{1, 1, 2, 4}));
+    EXPECT_TRUE(listed_experts({256, 8, 48}, {0, 0}).empty());
 }
 
 TEST(Rows, BoundsHoldForEverySpread) {
-    const TileRule rule{64, 8};
+    const TileRule rule{64, 8, 0};
     for (int32_t n_slots = 1; n_slots < 400; n_slots += 7) {
         for (const int32_t n_experts : {1, 3, 50, 500}) {
             // the worst: every expert that can has one row, the rest in one

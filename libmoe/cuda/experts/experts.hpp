@@ -40,7 +40,7 @@ void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStrea
 // order, tokens from shared memory. Input and, of gate+up, output are token blocks: block b of 64
 // columns is [capacity][64] 16-bit values, 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e
 // lies at 16 j + 8 h + 2 t + e, and the 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
-constexpr TileRule grouped_tiles{256, 8, 64};
+constexpr TileRule grouped_tiles{256, 8, 48};
 struct GroupedProduct {
     PackedMatrix weights;
     Epilogue epilogue;  // linear, activation, gated

@@ -1,4 +1,4 @@
-// Step 3 of the grouped kernel (grouped.cuh) for 17 to 64 rows: a warpgroup's products of 64 weight
+// Step 3 of the grouped kernel (grouped.cuh) for 17 to 48 rows: a warpgroup's products of 64 weight
 // rows and all tokens of the piece, on wgmma, as in grouped_wide.cuh. But here a block of 64 k is so
 // short that all else shows: there is a loop for each width, and one set of fragments, as the other
 // warpgroups of the SM decode while the products of this one run.
@@ -61,8 +61,7 @@ struct WarpgroupMultiplier {
 
     __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks, int32_t) {
         if (tile.width == 32) return run_width<32>(sums, n_blocks);
-        if (tile.width == 48) return run_width<48>(sums, n_blocks);
-        run_width<64>(sums, n_blocks);
+        run_width<48>(sums, n_blocks);
     }
 };
 

@@ -1,7 +1,7 @@
 // The two kernels of the grouped family, how they divide an SM and which widths they multiply, and
 // what lies in the shared memory of a block of threads.
 //   Wide     tiles of up to 256 rows at once: one block per SM, all registers for sums
-//   Narrow   up to 64 rows at once, more in turns: two blocks per SM, so that twice as many warps
+//   Narrow   up to 48 rows at once, more in turns: two blocks per SM, so that twice as many warps
 //            decode and one block works while the other begins or ends a tile
 #pragma once
 
@@ -67,7 +67,7 @@ struct Wide {
 };
 
 struct Narrow {
-    static constexpr int most_rows = 64;
+    static constexpr int most_rows = 48;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t consumer_registers = 104;
@@ -82,7 +82,7 @@ struct Narrow {
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
         if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
-        return n_rows <= 32 ? 32 : (n_rows + 15) / 16 * 16;
+        return n_rows <= 32 ? 32 : 48;
     }
     template <class Call>
     static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
@@ -93,10 +93,8 @@ struct Narrow {
                 return call(Width<16>{});
             case 32:
                 return call(Width<32>{});
-            case 48:
-                return call(Width<48>{});
             default:
-                return call(Width<64>{});
+                return call(Width<48>{});
         }
     }
 };
