@@ -16,10 +16,11 @@ import tempfile
 
 from breaks import BREAKS, Break
 from declarations import declarations
-from probe import probe_library
+from probe import probe_archive, probe_library
 
 HERE = pathlib.Path(__file__).parent
 CLIENT = HERE / "old" / "0.1" / "client.c"
+USES_LIBC = "#include <stdlib.h>\nchar *reads_environment(void); char *reads_environment(void) { return getenv(\"\"); }\n"
 WHOLE = Break("nothing is broken", frozenset())
 
 
@@ -62,7 +63,7 @@ class Case:
         path = self.folder / "libmoe.so"
         if not path.exists():
             probe_library(declarations(self.header), self.include, self.folder, self.map, f"-Wl,-soname,libmoe.so.{self.minor}",
-                          *self.what.link, without=self.what.without, extra=self.what.extra)
+                          *self.what.link, without=self.what.without, extra=USES_LIBC + self.what.extra)
         return path
 
     def net_layout(self):
@@ -87,6 +88,16 @@ class Case:
 
     def net_elf(self):
         return self.python(HERE / "check_elf.py", self.probe(), self.header, self.version)
+
+    def net_libc(self):
+        return self.python(HERE / "check_libc.py", self.probe())
+
+    def net_size(self):
+        return self.python(HERE / "check_size.py", f"libmoe.so={self.probe()}")
+
+    def net_archive(self):
+        archive = probe_archive(declarations(self.header), self.include, self.folder, self.what.without, self.what.extra)
+        return self.python(HERE / "check_archive.py", archive, self.header)
 
     def net_link(self):
         return self.run("gcc", f"-I{CLIENT.parent}", CLIENT, self.probe(), "-lm", "-o", self.folder / "linked")
@@ -125,7 +136,7 @@ class Case:
         return (status, text) if status else self.run(program, *fakes)
 
 
-NETS = "layout update types symbols elf link headers list client preload loader".split()
+NETS = "layout update types symbols elf libc size archive link headers list client preload loader".split()
 
 
 def case_of(root, library, what):

@@ -46,6 +46,13 @@ SYMBOLS = [
     broken("a symbol gets into a node of its own", "symbols elf",
            map_edits=(("LIBMOE_0.1 {", "LIBMOE_0.2 { global: moe_finish; };\nLIBMOE_0.1 {"),)),
     broken("the name of the library changes", "elf", link=("-Wl,-soname,libmoe.so.9",)),
+    broken("the stack becomes executable", "elf", link=("-Wl,-z,execstack",)),
+    broken("a library of C++ is needed", "libc", link=("-Wl,--no-as-needed", "-l:libstdc++.so.6")),
+    broken("the library becomes large", "size", extra="char moe_bulk[9000000] = {1};"),
+    broken("libmoe.a has a name of its inside", "archive", extra="int moe_inside(void); int moe_inside(void) { return 0; }"),
+    broken("libmoe.a lacks a function", "archive", without=frozenset({"moe_finish"})),
+    broken("libmoe.a would be exported by who links it", "archive", extra="#pragma GCC visibility push(default)\nvoid moe_other(void);"
+           "void moe_other(void) {}"),
 ]
 
 FUNCTIONS = [

@@ -72,8 +72,20 @@ def stub(name, result, parameters):
     return f"MOE_API {result} MOE_CALL {name}({text}) {{ {body} {'' if result == 'void' else 'return 0;'} }}"
 
 
-def probe_library(found, include, folder, version_script, *options, without=(), extra=""):
+def probe_source(found, without=(), extra=""):
     stubs = [stub(name, *function) for name, function in found.functions.items() if name not in without]
-    source = "#include <moe/moe.h>\n" + "\n".join(stubs) + f"\n{extra}\n"
-    return compiled(source, include, pathlib.Path(folder) / "libmoe.so", "-g", "-O0", "-fPIC", "-shared",
-                    f"-Wl,--version-script={version_script}", *options)
+    return "#include <moe/moe.h>\n" + "\n".join(stubs) + f"\n{extra}\n"
+
+
+def probe_library(found, include, folder, version_script, *options, without=(), extra=""):
+    return compiled(probe_source(found, without, extra), include, pathlib.Path(folder) / "libmoe.so", "-g", "-O0", "-fPIC",
+                    "-shared", f"-Wl,--version-script={version_script}", *options)
+
+
+def probe_archive(found, include, folder, without=(), extra=""):
+    """What libmoe.a is to a linker: one object whose functions are global and hidden."""
+    folder = pathlib.Path(folder)
+    member = compiled(probe_source(found, without, extra), include, folder / "member.o", "-c", "-DMOE_STATIC",
+                      "-fvisibility=hidden")
+    subprocess.run(["ar", "rc", str(folder / "libmoe.a"), member], check=True)
+    return str(folder / "libmoe.a")
