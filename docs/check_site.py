@@ -55,8 +55,8 @@ def main(root):
         raise SystemExit(77)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder).resolve()
-        made = subprocess.run(["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)], cwd=root, capture_output=True,
-                              text=True)
+        made = subprocess.run(["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)], cwd=root,
+                              capture_output=True, text=True)
         pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if path.name != "404.html"}
         problems = [*dead_links(folder, pages), *missing_entries(root, folder, pages)] if pages else ["no page was made"]
     problems += [made.stdout + made.stderr] if made.returncode or made.stdout or made.stderr else []

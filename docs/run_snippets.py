@@ -44,10 +44,10 @@ def pkg_config(build, folder):
 def environment(build, folder):
     root = pathlib.Path(__file__).resolve().parent.parent
     caches = build / "snippets"
-    return {**os.environ, "PATH": f"{folder / 'tools'}:{build / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(build / "lib"),
-            "PKG_CONFIG_PATH": str(pkg_config(build, folder / "pkgconfig")), "LIBMOE": str(root), "MOE_LIBRARY":
-            str(build / "lib" / "libmoe.so.0.1"), "CARGO_TARGET_DIR": str(caches / "rust"), "CARGO_NET_OFFLINE": "true",
-            "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
+    return {**os.environ, "PATH": f"{folder / 'tools'}:{build / 'bin'}:{os.environ['PATH']}", "LIBMOE": str(root),
+            "LD_LIBRARY_PATH": str(build / "lib"), "PKG_CONFIG_PATH": str(pkg_config(build, folder / "pkgconfig")),
+            "MOE_LIBRARY": str(build / "lib" / "libmoe.so"), "CARGO_TARGET_DIR": str(caches / "rust"),
+            "CARGO_NET_OFFLINE": "true", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
 
 
 def python_with(module):

@@ -111,7 +111,8 @@ class Case:
     def net_client(self):
         """The old client with the broken header against the whole library: the mirror image of what would happen."""
         program = self.folder / "client"
-        status, text = self.run("gcc", "-std=c99", "-Wall", "-Werror", f"-I{self.include}", CLIENT, self.library, "-lm", "-o", program)
+        status, text = self.run("gcc", "-std=c99", "-Wall", "-Werror", f"-I{self.include}", CLIENT, self.library, "-lm", "-o",
+                                program)
         return (status, text) if status else self.run(program, LD_LIBRARY_PATH=str(self.library.parent))
 
     def net_preload(self):

@@ -12,7 +12,8 @@ COMPILE = ["gcc", "-std=c99", "-Wall", "-Werror"]
 def compiled(source, include, output, *options):
     path = pathlib.Path(output).with_suffix(".c")
     path.write_text(source, encoding="utf-8")
-    run = subprocess.run([*COMPILE, f"-ffile-prefix-map={path.parent}=probe", f"-I{include}", str(path), "-o", str(output), *options], capture_output=True, text=True)
+    command = [*COMPILE, f"-ffile-prefix-map={path.parent}=probe", f"-I{include}", str(path), "-o", str(output), *options]
+    run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
         raise SystemExit(run.stderr)
     return str(output)
