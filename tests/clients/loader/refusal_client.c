@@ -1,7 +1,7 @@
 /*
  * What moe_dl_open refuses, and in which words. No real libmoe takes part.
- * usage: refusal_client <library of another ABI version> <library of this version without the other
- * symbols>
+ * usage: refusal_client <library of ABI version 77> <library of this version without the other
+ * symbols> <library of ABI version 0, an old one>
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -33,9 +33,10 @@ static int refuse_in_a_small_buffer(void) {
 
 int main(int argc, char** argv) {
     int good;
-    if (argc != 3) return 2;
+    if (argc != 4) return 2;
     unsetenv("MOE_LIBRARY");
     good = refuse(argv[1], MOE_ERROR_ABI, "found ABI version 77", "wanted 1");
+    good = refuse(argv[3], MOE_ERROR_ABI, "found ABI version 0", "wanted 1") && good;
     good = refuse(argv[2], MOE_ERROR_NOT_FOUND, "symbol", "moe_version") && good;
     good = refuse("/nonexistent/libmoe.so", MOE_ERROR_NOT_FOUND, "/nonexistent/libmoe.so",
                   MOE_DL_LIBRARY) &&
