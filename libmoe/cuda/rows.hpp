@@ -29,7 +29,8 @@ struct Rows {
     int32_t* place;  // [n_slots]: row of a slot, -1: none
     Tile* tiles;     // [max_tiles], those of large experts (TileRule) first, else by expert
     TileCount* n_tiles;
-    int32_t* taken;  // [4], of GroupedProduct: two of the first product of an MLP, two of the second
+    int32_t*
+        taken;  // [4], of GroupedProduct: two of the first product of an MLP, two of the second
     int32_t n_experts;
     int32_t capacity;  // rows
     int32_t max_tiles;

@@ -185,8 +185,8 @@ void check_invariant(Context& context, PairSpec spec) {
             const Result alone = pair.check(one, "alone");
             const Floats same(together.out.begin() + static_cast<ptrdiff_t>(t * H),
                               together.out.begin() + static_cast<ptrdiff_t>((t + 1) * H));
-            context.expect(alone.out == same, text("token %zu of %ld has other bits alone", t,
-                                                   static_cast<long>(T)));
+            context.expect(alone.out == same,
+                           text("token %zu of %ld has other bits alone", t, static_cast<long>(T)));
         }
     }
 }

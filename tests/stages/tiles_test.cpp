@@ -43,7 +43,8 @@ TEST_P(Tiles, AreEven) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Tiles,
-                         testing::Values(TileRule{64, 8, 0}, TileRule{256, 8, 48}, TileRule{16, 1, 0}));
+                         testing::Values(TileRule{64, 8, 0}, TileRule{256, 8, 48},
+                                         TileRule{16, 1, 0}));
 
 TEST(Tiles, OfManyRowsDoNotOverflow) {
     const TileRule rule{64, 8, 0};

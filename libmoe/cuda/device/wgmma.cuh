@@ -13,8 +13,8 @@
 
 namespace moe::cuda {
 
-// The lower half of a descriptor: of N rows that begin at `address`, a multiple of 1024. A step of 16
-// along k is 32 bytes: add 2.
+// The lower half of a descriptor: of N rows that begin at `address`, a multiple of 1024. A step of
+// 16 along k is 32 bytes: add 2.
 __device__ __forceinline__ uint32_t wgmma_rows(uint32_t address) {
     constexpr uint32_t unused_leading_stride = 1u << 16;
     return unused_leading_stride | address >> 4;

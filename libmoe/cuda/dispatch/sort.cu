@@ -374,8 +374,7 @@ void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarge
     launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            faults);
     launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
-    launch("place_experts", place_experts, 1, most_threads, bytes, stream, runs, n_experts,
-           target);
+    launch("place_experts", place_experts, 1, most_threads, bytes, stream, runs, n_experts, target);
     launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            target);
 }

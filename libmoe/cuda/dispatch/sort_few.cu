@@ -1,7 +1,7 @@
 // The sort of few slots over few experts (sort.cu has the rules and does the others): one block, so
-// that the only waits are those for memory and four barriers. A thread for each expert; a thread for
-// each slot, or for eight: a warp has a range of neighbouring slots, in groups of 32. What may be
-// done along with it (SortAlong) is done by the same threads.
+// that the only waits are those for memory and four barriers. A thread for each expert; a thread
+// for each slot, or for eight: a warp has a range of neighbouring slots, in groups of 32. What may
+// be done along with it (SortAlong) is done by the same threads.
 //
 // Shapes: ids [T, k] dense, T k up to most_few_slots, n_local up to most_few_local; experts begin
 // on a multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, large ones below 2^9.
@@ -35,7 +35,8 @@ struct Deal {
     int32_t groups, n_warps;
 
     __host__ __device__ explicit Deal(int32_t n_slots)
-        : groups(n_slots > most_threads ? divide_up(n_slots, most_threads) : 1), n_warps(divide_up(n_slots, 32 * groups)) {}
+        : groups(n_slots > most_threads ? divide_up(n_slots, most_threads) : 1),
+          n_warps(divide_up(n_slots, 32 * groups)) {}
 };
 
 // What the launch does along.
@@ -55,9 +56,9 @@ struct OwnSlot {
 
 __device__ int32_t id_of_slot(const SortInput& input, const Along& along, int32_t slot,
                               FaultWords* faults) {
-    return along.takes_routing ? take_slot(along.given, along.taken, slot / input.top_k,
-                                           slot % input.top_k, faults)
-                               : input.ids[slot];
+    return along.takes_routing
+               ? take_slot(along.given, along.taken, slot / input.top_k, slot % input.top_k, faults)
+               : input.ids[slot];
 }
 
 __device__ int32_t expert_of_id(const SortInput& input, int32_t id, FaultWords* faults) {
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll 1
     for (int32_t t = i; input.has_shared && t < n_tokens; t += n_threads)
         store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], t);
-    // With the padding.
+        // With the padding.
 #pragma unroll 1
     for (int32_t t = i; along.lists_tokens && t < round_up_to(tokens.n, row_alignment);
          t += n_threads)

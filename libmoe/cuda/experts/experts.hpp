@@ -58,8 +58,8 @@ struct GroupedProduct {
     const Tile* tiles;
     const TileCount* n_tiles;
     int32_t max_tiles;
-    int32_t n_tokens;      // as in Rows
-    int32_t* taken;        // [2], zero: work that blocks of threads have taken, of large tiles and others
+    int32_t n_tokens;  // as in Rows
+    int32_t* taken;  // [2], zero: work that blocks of threads have taken, of large tiles and others
     bool batch_invariant;  // only kernels whose sums have the same bits
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);

@@ -7,7 +7,8 @@
 //
 // 1. A producer warp takes pairs of a tile and 128 weight rows (8 packed tiles) for its block of
 //    threads: the first by its number, then whichever is next, from a counter in memory, so that
-//    tiles of any sizes keep all blocks busy. Which block has a pair does not matter for the result.
+//    tiles of any sizes keep all blocks busy. Which block has a pair does not matter for the
+//    result.
 // 2. It copies stages of a few blocks of 64 k, weights and tokens, into a ring. The first stage of
 //    a piece, as many rows of the tile as fit at once, says which piece it is and brings the
 //    codebook. Weights of the very first piece are asked for before the kernel before this one has
@@ -184,10 +185,9 @@ struct Producer {
             each_stage(ahead, 0, per_stage, n_early, load_weights);
             wait_for_previous_kernel();
             let_next_kernel_start();
-            block = each_stage(ring, 0, per_stage, n_early,
-                               [&](const Ring& at, uint32_t from, uint32_t n) {
-                                   copy.load_tokens(at, from, n);
-                               });
+            block = each_stage(
+                ring, 0, per_stage, n_early,
+                [&](const Ring& at, uint32_t from, uint32_t n) { copy.load_tokens(at, from, n); });
         }
         each_stage(ring, block, per_stage, UINT32_MAX,
                    [&](const Ring& at, uint32_t from, uint32_t n) {
@@ -226,8 +226,7 @@ template <class Fragment, class Shape>
 __device__ __forceinline__ void multiply(const LaneWork& work, Ring<Fragment::type, Shape>& ring,
                                          const Codebooks& codebooks, Sums<Shape>& sums) {
     const auto run = [&]<class Multiplier>(Multiplier multiplier) {
-        multiplier.run(sums, static_cast<uint32_t>(work.product.weights.k) / 64,
-                       work.piece.n_rows);
+        multiplier.run(sums, static_cast<uint32_t>(work.product.weights.k) / 64, work.piece.n_rows);
     };
     if constexpr (std::is_same_v<Shape, Wide>) {
         run(WideMultiplier<Fragment, Shape>(work, ring, codebooks));

@@ -1,6 +1,7 @@
-// Step 3 of the grouped kernel (grouped.cuh) for up to 16 rows: every warp by itself, on the products
-// of 16 weight rows and eight tokens of mma.sync. Decoding takes the time, not the products; without
-// the waits of a warpgroup a warp decodes on while its products run. Sums lie as those of wgmma do.
+// Step 3 of the grouped kernel (grouped.cuh) for up to 16 rows: every warp by itself, on the
+// products of 16 weight rows and eight tokens of mma.sync. Decoding takes the time, not the
+// products; without the waits of a warpgroup a warp decodes on while its products run. Sums lie as
+// those of wgmma do.
 #pragma once
 
 #include "libmoe/cuda/device/mma.cuh"
@@ -51,7 +52,7 @@ struct WarpMultiplier {
     Codebooks codebook;
 
     __device__ WarpMultiplier(const LaneWork& work, Ring<type, Shape>& ring_,
-                                const Codebooks& codebook_)
+                              const Codebooks& codebook_)
         : ring(ring_), tile(work), tokens(work.lane), codebook(codebook_) {}
 
     template <int width>
@@ -114,8 +115,7 @@ struct WarpMultiplier {
     __device__ __forceinline__ void run_width(Sums<Shape>& sums, uint32_t n_blocks) {
         const typename Fragment::Table table(codebook.values);
         float d[width / 8][4] = {};
-        each_stage(n_blocks,
-                   [&](uint32_t block, uint32_t n) { stage<width>(table, d, block, n); });
+        each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage<width>(table, d, block, n); });
 #pragma unroll
         for (int i = 0; i < width / 2; ++i) sums[i] = d[i / 4][i % 4];
     }

@@ -1,7 +1,7 @@
 // Step 3 of the grouped kernel (grouped.cuh) for 17 to 48 rows: a warpgroup's products of 64 weight
-// rows and all tokens of the piece, on wgmma, as in grouped_wide.cuh. But here a block of 64 k is so
-// short that all else shows: there is a loop for each width, and one set of fragments, as the other
-// warpgroups of the SM decode while the products of this one run.
+// rows and all tokens of the piece, on wgmma, as in grouped_wide.cuh. But here a block of 64 k is
+// so short that all else shows: there is a loop for each width, and one set of fragments, as the
+// other warpgroups of the SM decode while the products of this one run.
 #pragma once
 
 #include "libmoe/cuda/device/wgmma.cuh"

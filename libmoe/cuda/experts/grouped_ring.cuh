@@ -35,9 +35,9 @@ struct Ring {
 
 // By one thread, before the stage is full; by others once it is.
 __device__ __forceinline__ void store_piece(uint32_t to, const Piece& piece) {
-    store_shared(to, uint4{static_cast<uint32_t>(piece.expert), static_cast<uint32_t>(piece.row),
-                           static_cast<uint32_t>(piece.n_rows),
-                           static_cast<uint32_t>(piece.row_block)});
+    store_shared(
+        to, uint4{static_cast<uint32_t>(piece.expert), static_cast<uint32_t>(piece.row),
+                  static_cast<uint32_t>(piece.n_rows), static_cast<uint32_t>(piece.row_block)});
     store_shared(to + 16, static_cast<uint32_t>(piece.width));
 }
 

@@ -125,7 +125,7 @@ constexpr uint32_t head_bytes = piece_bytes + (has_codebook(type) ? codebook_byt
 // Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
 template <PackedType type, class Shape>
 constexpr uint32_t pair_table_bytes = Shape::blocks_per_sm == 2 && (type == PackedType::kbit4 ||
-                                                                 type == PackedType::kbit4_f32)
+                                                                    type == PackedType::kbit4_f32)
                                           ? 32 * 1024
                                           : 0;
 
