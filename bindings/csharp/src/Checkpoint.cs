@@ -74,7 +74,8 @@ namespace Moe
 
         internal CheckpointHandle Open => !IsClosed ? handle : throw new ObjectDisposedException(nameof(Checkpoint));
 
-        public bool IsClosed => handle.IsClosed;
+        /// <summary>True from Dispose on.</summary>
+        public bool IsClosed => handle.IsDisposed;
 
         public void Dispose() => handle.Dispose();
 

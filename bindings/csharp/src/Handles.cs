@@ -23,6 +23,21 @@ namespace Moe
                 kept.Add(one);
         }
 
+        /// <summary>True from Dispose on, also while calls inside still hold the handle open.</summary>
+        public bool IsDisposed { get; private set; }
+
+        public void ThrowIfDisposed()
+        {
+            if (IsDisposed)
+                throw new ObjectDisposedException(GetType().Name.Replace("Handle", ""));
+        }
+
+        protected override void Dispose(bool isDisposing)
+        {
+            IsDisposed = true;
+            base.Dispose(isDisposing);
+        }
+
         protected abstract void Destroy(IntPtr pointer);
 
         protected override bool ReleaseHandle()
@@ -65,14 +80,15 @@ namespace Moe
     /// <summary>Holds a handle open: for one whose pointer stands in a struct, or that memory of must stay.</summary>
     internal sealed class Lease : IDisposable
     {
-        private readonly SafeHandle held;
+        private readonly Handle held;
         private bool isOver;
 
         /// <summary>Of null it holds nothing, and its pointer is NULL.</summary>
-        public Lease(SafeHandle handle)
+        public Lease(Handle handle)
         {
             if (handle == null)
                 return;
+            handle.ThrowIfDisposed();
             var isHeld = false;
             handle.DangerousAddRef(ref isHeld);
             held = handle;

@@ -76,7 +76,8 @@ namespace Moe
 
         internal PlanHandle Open => !IsClosed ? handle : throw new ObjectDisposedException(nameof(Plan));
 
-        public bool IsClosed => handle.IsClosed;
+        /// <summary>True from Dispose on.</summary>
+        public bool IsClosed => handle.IsDisposed;
 
         public void Dispose() => handle.Dispose();
 

@@ -62,7 +62,8 @@ namespace Moe
 
         internal Hooks Hooks { get; }
 
-        public bool IsClosed => handle.IsClosed;
+        /// <summary>True from Dispose on.</summary>
+        public bool IsClosed => handle.IsDisposed;
 
         public void Dispose() => handle.Dispose();
 

@@ -78,7 +78,8 @@ namespace Moe
             return weights != null ? weights.OpenHandle : throw new ArgumentNullException(nameof(weights));
         }
 
-        public bool IsClosed => handle.IsClosed;
+        /// <summary>True from Dispose on.</summary>
+        public bool IsClosed => handle.IsDisposed;
 
         public void Dispose() => handle.Dispose();
 

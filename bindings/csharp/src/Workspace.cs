@@ -56,7 +56,8 @@ namespace Moe
             return workspace != null ? workspace.Open : throw new ArgumentNullException(nameof(workspace));
         }
 
-        public bool IsClosed => handle.IsClosed;
+        /// <summary>True from Dispose on.</summary>
+        public bool IsClosed => handle.IsDisposed;
 
         public void Dispose() => handle.Dispose();
 
