@@ -83,7 +83,8 @@ namespace Moe
             var begin = at;
             while (at < text.Length && "+-.eE0123456789".IndexOf(text[at]) >= 0)
                 at++;
-            if (!double.TryParse(text.Substring(begin, at - begin), NumberStyles.Float, CultureInfo.InvariantCulture, out var value))
+            var digits = text.Substring(begin, at - begin);
+            if (!double.TryParse(digits, NumberStyles.Float, CultureInfo.InvariantCulture, out var value))
                 throw Wrong();
             return value;
         }

@@ -82,7 +82,10 @@ namespace Moe
         public void Dispose() => handle.Dispose();
 
         /// <summary>Throws what a plan of these options would throw, and makes nothing.</summary>
-        public static void CheckSupport(PlanOptions options) => options.With((runtime, desc) => Library.Native.moe_supports(runtime, desc));
+        public static void CheckSupport(PlanOptions options)
+        {
+            options.With((runtime, desc) => Library.Native.moe_supports(runtime, desc));
+        }
 
         /// <summary>16 bytes, equal for options that make equal plans, so that layers may share one.</summary>
         public static byte[] KeyOf(PlanOptions options)

@@ -136,8 +136,8 @@ namespace Moe
             using (var arguments = new Arguments(this))
             {
                 var native = args.ToNative(arguments);
-                Library.Native.moe_forward_spmd(Open, Weights.HandleOf(weights), Workspace.HandleOf(workspace), &native, threadIndex,
-                    nThreads);
+                Library.Native.moe_forward_spmd(Open, Weights.HandleOf(weights), Workspace.HandleOf(workspace), &native,
+                    threadIndex, nThreads);
             }
         }
     }

@@ -8,7 +8,9 @@ namespace Moe
         internal Shape(string explanation)
         {
             var facts = Object(Json.Parse(explanation));
-            Dictionary<string, object> layer = Object(facts["layer"]), slice = Object(facts["slice"]), types = Object(facts["types"]);
+            var layer = Object(facts["layer"]);
+            var slice = Object(facts["slice"]);
+            var types = Object(facts["types"]);
             Hidden = Number(layer, "hidden");
             TopK = Number(layer, "top_k");
             NExperts = Number(layer, "n_experts");

@@ -139,7 +139,8 @@ namespace Moe
             return new Weights(made, options, kept, plan.Hooks);
         }
 
-        /// <summary>Bytes of memory that the tensors take under <see cref="Ownership.Copy"/> and <see cref="Ownership.Caller"/>.</summary>
+        /// <summary>Bytes of memory that the tensors take under <see cref="Ownership.Copy"/> and
+        /// <see cref="Ownership.Caller"/>.</summary>
         public static ulong Size(Plan plan, IReadOnlyList<Tensor> tensors)
         {
             var kept = new Together();
@@ -180,7 +181,8 @@ namespace Moe
             return desc;
         }
 
-        /// <summary>Replaces the tensor of one expert, or of a role without experts. No forward may be running on the CPU.</summary>
+        /// <summary>Replaces the tensor of one expert, or of a role without experts. No forward may be running on the
+        /// CPU.</summary>
         public void Update(Tensor tensor, IntPtr stream = default(IntPtr))
         {
             var kept = new Together();
