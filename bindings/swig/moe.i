@@ -68,6 +68,7 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore moe_checkpoint_destroy;
 %ignore moe_checkpoint_layer_at;
 %ignore moe_checkpoint_formats;
+%ignore moe_checkpoint_tensor;
 %ignore moe_plan_create;
 %ignore moe_plan_destroy;
 %ignore moe_plan_key;
@@ -131,7 +132,6 @@ MOE_FUNCTION(finish, finish)
 MOE_FUNCTION(checkpoint_get_info, checkpointGetInfo)
 MOE_FUNCTION(checkpoint_family_at, checkpointFamilyAt)
 MOE_FUNCTION(checkpoint_layer, checkpointLayer)
-MOE_FUNCTION(checkpoint_tensor, checkpointTensor)
 MOE_FUNCTION(quantize, quantize)
 MOE_FUNCTION(dequantize, dequantize)
 
@@ -265,6 +265,7 @@ MOE_HANDLE(moe_workspace, Workspace)
     }
 }
 
+%newobject moe_checkpoint::tensor_of_index;
 %extend moe_checkpoint {
     moe_checkpoint(moe_runtime *runtime, const char *path, const moe_checkpoint_options *options) {
         moe_checkpoint *made = NULL;
@@ -275,6 +276,20 @@ MOE_HANDLE(moe_workspace, Workspace)
         int32_t layer = 0;
         moe_swig_status = moe_checkpoint_layer_at($self, index, &layer);
         return layer;
+    }
+    // A tensor whose bytes lie in the mapping: valid until the checkpoint is closed. Its format is behind it in one block.
+    moe_tensor *tensor_of_index(int32_t layer, uint32_t index) {
+        struct { moe_tensor tensor; moe_format format; } *made = calloc(1, sizeof *made);
+        if (!made) {
+            moe_swig_fail(MOE_ERROR_OUT_OF_MEMORY, "out of memory");
+            return NULL;
+        }
+        made->tensor.struct_size = sizeof made->tensor;
+        made->format.struct_size = sizeof made->format;
+        moe_swig_status = moe_checkpoint_tensor($self, layer, index, &made->tensor, &made->format);
+        if (moe_swig_status == MOE_OK) return &made->tensor;
+        free(made);
+        return NULL;
     }
     // Fills in the format of one role; its type is MOE_TYPE_NONE if the layer does not have the role.
     void format_of(int32_t layer, moe_role role, moe_format *out_format) {

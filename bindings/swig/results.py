@@ -38,6 +38,8 @@ def read_log(path):
     failed, passed = {}, []
     for line in path.read_text(encoding="utf-8").splitlines():
         word, *rest = line.split(" ", 2)
+        if rest and "-" not in rest[0] and word == "pass":
+            continue  # a test of no case
         if word == "pass":
             passed.append(rest[0])
         elif word == "fail":

@@ -505,6 +505,27 @@ tests["FWD-05"] = function()
   that(moe.build_info():find "cuda" or problem.status == moe.MOE_ERROR_NOT_BUILT, problem)
 end
 
+tests["tensors"] = function()
+  local g, desc, count = golden(qwen3), moe.WeightsDesc(), 0
+  desc.ownership = moe.MOE_OWN_BORROW
+  while true do
+    local good, one = pcall(g.checkpoint.tensor_of_index, g.checkpoint, g.layer, count)
+    if not good then
+      that(one.status == moe.MOE_ERROR_NOT_FOUND and count > 0, one)
+      break
+    end
+    desc:add_tensor(one)
+    count = count + 1
+  end
+  collectgarbage()
+  local weights, out = moe.Weights.of_tensors(g.plan, desc), nan(g.y.count)
+  moe.forward(g.plan, weights, g.workspace, g:args {out = out})
+  near(out, g.y, g.tokens, 1e-5)
+  local format = moe.Format()
+  g.checkpoint:format_of(g.layer, moe.MOE_ROLE_GATE, format)
+  that(format.type == moe.MOE_TYPE_BF16, format.type)
+end
+
 local names, failed = {}, false
 for name in pairs(tests) do names[#names + 1] = name end
 table.sort(names)

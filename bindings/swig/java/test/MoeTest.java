@@ -60,6 +60,7 @@ public final class MoeTest {
     tests.put("FWD-03", MoeTest::stages);
     tests.put("FWD-04", MoeTest::tensorsByHand);
     tests.put("FWD-05", MoeTest::quantise);
+    tests.put("tensors", MoeTest::tensorsOfACheckpoint);
     int failed = 0;
     for (Map.Entry<String, Test> one : tests.entrySet()) {
       try {
@@ -719,6 +720,35 @@ public final class MoeTest {
       }
     }
     plan.close();
+  }
+
+  private static void tensorsOfACheckpoint() throws Exception {
+    try (Golden g = new Golden(QWEN3)) {
+      WeightsDesc desc = new WeightsDesc();
+      desc.setOwnership(Moe.MOE_OWN_BORROW);
+      int count = 0;
+      long bytes = 0;
+      try {
+        for (; ; count++) {
+          Tensor one = g.checkpoint.tensorOfIndex(g.layer, count);
+          bytes += one.mapped().capacity();
+          desc.addTensor(one);
+        }
+      } catch (MoeException end) {
+        that(end.status() == Moe.MOE_ERROR_NOT_FOUND && count > 0 && bytes > 0, end);
+      }
+      System.gc();
+      try (Weights weights = Weights.ofTensors(g.plan, desc)) {
+        FloatBuffer out = nan(g.y.capacity());
+        ForwardArgs args = g.args();
+        args.setOut(out);
+        Moe.forward(g.plan, weights, g.workspace, args);
+        near(out, g.y, g.tokens, 1e-5);
+      }
+      Format format = new Format();
+      g.checkpoint.formatOf(g.layer, Moe.MOE_ROLE_GATE, format);
+      that(format.getType() == Moe.MOE_TYPE_BF16, format.getType());
+    }
   }
 
   private static Tensor tensor(int role, Format format, int experts, int rows, int columns, FloatBuffer values) {
