@@ -101,6 +101,7 @@ class Pipeline {
     SelectOutput output_of(const RouteArguments& args) const;
     void sort(const int32_t* expert_map, SortAlong along);
     Rows rows() const;
+    Rows token_rows(int32_t n) const;  // of n tokens or slots
     LogitsInput logits_input(const Activations& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const Activations& x) const;
@@ -126,6 +127,7 @@ class Pipeline {
     Family family_;        // of the routed experts in this chunk
     Family dense_family_;  // of the dense matrices
     int32_t n_slots_;
+    int32_t n_sorted_;  // tokens of the sort; slots, where those were sorted by themselves
     bool tokens_listed_ = false;
     bool joins_ = false;  // the shared expert is one of the experts
 };

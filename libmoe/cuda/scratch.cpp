@@ -38,8 +38,8 @@ int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_expert
                     most_tiles(generic_tiles, n_slots, n_experts));
 }
 
-Rows take_rows(Arena& arena, const Families& families, int64_t n_tokens, int64_t n_slots,
-               int64_t capacity, int32_t n_experts) {
+Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,
+               int32_t n_experts) {
     Rows rows{};
     rows.n_experts = n_experts;
     rows.capacity = static_cast<int32_t>(capacity);
@@ -51,7 +51,6 @@ Rows take_rows(Arena& arena, const Families& families, int64_t n_tokens, int64_t
     rows.tiles = arena.take<Tile>(rows.max_tiles);
     rows.n_tiles = arena.take<TileCount>(1);
     rows.taken = arena.take<int32_t>(4);
-    rows.n_tokens = static_cast<int32_t>(n_tokens);
     return rows;
 }
 
@@ -120,7 +119,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     weights = arena.take<float>(n_slots);
     sort_scratch =
         arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, n_experts)));
-    rows = take_rows(arena, setup.experts, n, n_filled, row_capacity, n_experts);
+    rows = take_rows(arena, setup.experts, n_filled, row_capacity, n_experts);
     keys = arena.take<unsigned long long>(n_slots);
     source = arena.take<int32_t>(padded(n_slots));
     in_row = arena.take<int32_t>(row_capacity);
@@ -135,7 +134,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     // Rows that the caller sorted go through LATENT_IN one by one.
     const int64_t dense_rows = layer.latent ? n_slots : layer.shared_intermediate ? n : 0;
     const int64_t token_capacity = padded(n);
-    token_rows = take_rows(arena, setup.finish, dense_rows, dense_rows, padded(dense_rows), 1);
+    token_rows = take_rows(arena, setup.finish, dense_rows, padded(dense_rows), 1);
     latent = arena.take<std::byte>(n_slots * layer.latent * finish_operand);
     routed = arena.take<float>(n * width);
     projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);

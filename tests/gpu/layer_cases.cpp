@@ -89,6 +89,9 @@ void check_shared_alike(Context& context, const PairSpec& spec) {
     Forward fewer = pair.call(70);
     fewer.n_tokens_device = 41;
     pair.check(fewer, "41 of 70 tokens");
+    fewer = pair.call(900);
+    fewer.n_tokens_device = 600;
+    pair.check(fewer, "600 of 900 tokens");
     PairSpec chunks = spec;
     chunks.subject = [](moe_plan_desc& desc) { desc.max_workspace_bytes = 2 << 20; };
     const Pair small(context, chunks);

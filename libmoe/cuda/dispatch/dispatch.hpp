@@ -72,8 +72,7 @@ void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cu
 // Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of
 // `in` that its index and divisor say (DeviceRows), zero where the index is negative (without one:
 // where rows.slot is). Rows up to the last one used are written, padding included. Also zeroes
-// rows.taken, for the grouped products that follow. width: columns,
-// a multiple of 64.
+// rows.taken, for the grouped products that follow. width: columns, a multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t width;

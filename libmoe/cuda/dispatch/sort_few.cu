@@ -97,7 +97,15 @@ __device__ int32_t scan_warps(uint16_t* counts, int32_t n_warps, int32_t n_local
     return sum;
 }
 
-// Rows, a multiple of row_alignment, and tiles of experts, summed as one word.
+// Rows, a multiple of row_alignment, and tiles of experts, summed as one word. At most there are
+// 8,192 slots, as many rows of a shared expert, seven of padding for each expert, and of 16 rows a
+// tile; large experts, if there are such (TileRule), have least_large_rows at least.
+constexpr int32_t least_large_rows = 33;
+constexpr int32_t most_rows_here = 2 * most_few_slots + (row_alignment - 1) * (most_few_local + 1);
+static_assert(most_rows_here / row_alignment < 1 << 12);
+static_assert(2 * most_few_slots / 16 + most_few_local + 1 < 1 << 11);
+static_assert(2 * most_few_slots / least_large_rows < 1 << 9);
+
 struct LaidOut {
     int32_t rows;
     TileCount tiles;
@@ -205,10 +213,9 @@ __global__ void __launch_bounds__(most_threads)
 #pragma unroll 1
     for (int32_t t = i; input.has_shared && t < n_tokens; t += n_threads)
         store_shared_row(input, rows.slot, rows.capacity, begins[input.n_local], t);
-        // With the padding.
+    const int64_t n_listed = along.lists_tokens ? round_up_to(tokens.n, row_alignment) : 0;
 #pragma unroll 1
-    for (int32_t t = i; along.lists_tokens && t < round_up_to(tokens.n, row_alignment);
-         t += n_threads)
+    for (int32_t t = i; t < n_listed; t += n_threads)
         list_token(t, n_tokens, tokens, along.token_rows, along.token_rule);
 }
 

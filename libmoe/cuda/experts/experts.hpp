@@ -1,6 +1,6 @@
 // The kernel families of the experts stage; which packed types grouped and one_token read says
-// backend.hpp. Each launch is one kernel on `stream`; its grid depends on the host's numbers alone.
-// Nothing here allocates or synchronises.
+// backend.hpp. Launches are one kernel on `stream`, of the grouped family up to two; the grid
+// depends on the host's numbers alone. Nothing here allocates or synchronises.
 #pragma once
 
 #include "libmoe/cuda/device_facts.hpp"
@@ -35,11 +35,12 @@ struct ActivateRows {
 };
 void run_activate(const DeviceFacts& device, const ActivateRows& rows, cudaStream_t stream);
 
-// grouped.cu (sm_90): gate+up or down for more than one token, a kernel each for few and many rows
-// per expert, chosen by capacity and max_tiles; weights from registers in packed
-// order, tokens from shared memory. Input and, of gate+up, output are token blocks: block b of 64
-// columns is [capacity][64] 16-bit values, 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e
-// lies at 16 j + 8 h + 2 t + e, and the 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
+// grouped.cu (sm_90): gate+up or down for more than one token. A kernel for the tiles of large
+// experts and, at the same time, one for the others, which alone has everything where n_tokens is
+// small. Weights come from registers in packed order, tokens from shared memory. Input and, of
+// gate+up, output are token blocks: block b of 64 columns is [capacity][64] 16-bit values, 128
+// bytes a row; inside a row, k = 16 t + 4 j + 2 h + e lies at 16 j + 8 h + 2 t + e, and the 16-byte
+// chunk c of row r is stored at chunk c ^ (r & 7).
 constexpr TileRule grouped_tiles{256, 8, 48};
 struct GroupedProduct {
     PackedMatrix weights;
@@ -58,8 +59,8 @@ struct GroupedProduct {
     const Tile* tiles;
     const TileCount* n_tiles;
     int32_t max_tiles;
-    int32_t n_tokens;  // as in Rows
-    int32_t* taken;  // [2], zero: work that blocks of threads have taken, of large tiles and others
+    int32_t n_tokens;      // as in Rows; it only chooses kernels
+    int32_t* taken;        // [2], zero: pairs taken from a counter, of large tiles and of others
     bool batch_invariant;  // only kernels whose sums have the same bits
 };
 void run_grouped(const DeviceFacts& device, const GroupedProduct& product, cudaStream_t stream);

@@ -12,13 +12,18 @@
 // 2. It copies stages of a few blocks of 64 k, weights and tokens, into a ring. The first stage of
 //    a piece, as many rows of the tile as fit at once, says which piece it is and brings the
 //    codebook. Weights of the very first piece are asked for before the kernel before this one has
-//    ended: tiles are known since before that one began.
+//    ended: that one lets this one begin when tiles are known.
 // 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
 //    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh, and
 //    grouped_by_warpgroup.cuh for few rows) or each by itself with mma.sync (grouped_by_warp.cuh,
 //    for very few). The width of a product is the least of a few that holds the piece.
 // 4. The epilogue (grouped_epilogue.cuh) leaves through shared memory of its own, so that the
 //    producer is already at the next pair.
+//
+// Of the two launches of a product the second, for small tiles, does not wait at its beginning, so
+// that it fills the multiprocessors that the first leaves: the first lets it begin only after its
+// own wait, when all that both read has been written. It waits at its end, which keeps the chain of
+// dependent_launch.cuh.
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
@@ -255,8 +260,9 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const Piece& p
             codebooks.values = copy;
         }
         // One table for both warpgroups.
-        if constexpr (pair_table_bytes < Fragment::type, Shape >> 0) {
-            static_assert(pair_table_bytes<Fragment::type, Shape> == Fragment::pair_table_bytes);
+        constexpr uint32_t pair_bytes = pair_table_bytes<Fragment::type, Shape>;
+        if constexpr (pair_bytes > 0) {
+            static_assert(pair_bytes == Fragment::pair_table_bytes);
             if (piece.width <= 8) {
                 named_barrier(3, 256);
                 Fragment::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);
@@ -324,6 +330,9 @@ GroupedKernel grouped_kernel_of() {
             reinterpret_cast<const void*>(&grouped_kernel<Fragment, Shape, true>), Shape::threads,
             Shape::blocks_per_sm, GroupedShared<Fragment::type, Shape>::allocated};
 }
+
+static_assert(grouped_tiles.max_rows == Wide::most_rows);
+static_assert(grouped_tiles.most_small == Narrow::most_rows);
 
 template <class Fragment>
 GroupedKernels grouped_kernels_of() {

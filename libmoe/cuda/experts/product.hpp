@@ -35,7 +35,7 @@ struct Product {
     DeviceRows out;  // data is written
     const Tile* tiles;
     const TileCount* n_tiles;  // device
-    int32_t max_tiles;         // bound of *n_tiles, known to the host
+    int32_t max_tiles;         // bound of n_tiles->all, known to the host
     moe_type round_to;         // outputs of activation epilogues are rounded to it first; NONE: not
 
     int32_t n_features() const {
