@@ -22,11 +22,19 @@ Pipeline::Pipeline(const Call& call, const Scratch& scratch, const TokenCount& t
               call.setup.batch_invariant},
       family_(call.setup.experts.usual),
       dense_family_(call.setup.finish.usual),
-      n_slots_(tokens.n * call.setup.layer->top_k) {}
+      n_slots_(tokens.n * call.setup.layer->top_k),
+      n_sorted_(tokens.n) {}
 
 Rows Pipeline::rows() const {
     Rows rows = b_.rows;
     rows.n_experts = setup_.slice->n_local + (joins_ ? 1 : 0);
+    rows.n_tokens = n_sorted_;
+    return rows;
+}
+
+Rows Pipeline::token_rows(int32_t n) const {
+    Rows rows = b_.token_rows;
+    rows.n_tokens = n;
     return rows;
 }
 
@@ -115,6 +123,7 @@ void Pipeline::sort(const int32_t* expert_map, SortAlong along) {
 
 void Pipeline::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
+    n_sorted_ = n_slots;
     const int32_t n_local = setup_.slice->n_local;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
     run_sort(launch_.device, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
@@ -149,7 +158,7 @@ void Pipeline::project_latent(const ExpertInput& input) {
     projection.in.index = input.by_source ? b_.source : nullptr;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     projection.blocks = b_.token_blocks;
-    projection.rows = b_.token_rows;
+    projection.rows = token_rows(input.by_source ? n_slots_ : tokens_.n);
     run_projection(launch_, dense_family_, projection);
 }
 
@@ -213,7 +222,7 @@ Mlp Pipeline::shared_mlp(const Activations& x) const {
     mlp.width = layer().hidden;
     mlp.intermediate_type = setup_.intermediate_type;
     mlp.in = rows_of(x);
-    mlp.rows = b_.token_rows;
+    mlp.rows = token_rows(tokens_.n);
     mlp.blocks = b_.token_blocks;
     mlp.h = b_.shared_h;
     mlp.pre = b_.shared_pre;
@@ -338,7 +347,7 @@ void Pipeline::store_latent_sum(const Sum& sum, const CombineOutput& out) {
         projection.in = {b_.routed, type, latent, nullptr, 1};
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
         projection.blocks = b_.token_blocks;
-        projection.rows = b_.token_rows;
+        projection.rows = token_rows(tokens_.n);
         run_projection(launch_, dense_family_, projection);
         last.routed = b_.projected;
         last.routed_type = MOE_TYPE_F32;

@@ -29,12 +29,11 @@ struct Rows {
     int32_t* place;  // [n_slots]: row of a slot, -1: none
     Tile* tiles;     // [max_tiles], those of large experts (TileRule) first, else by expert
     TileCount* n_tiles;
-    int32_t*
-        taken;  // [4], of GroupedProduct: two of the first product of an MLP, two of the second
+    int32_t* taken;  // [4]: of GroupedProduct, two for each product of an MLP
     int32_t n_experts;
     int32_t capacity;  // rows
     int32_t max_tiles;
-    int32_t n_tokens;  // rows of an expert at most, unless a token has it twice
+    int32_t n_tokens;  // that were sorted: rows of an expert at most, if no token has it twice
 };
 
 // How a kernel family cuts an expert's rows into tiles: at most max_rows each, as even as the
