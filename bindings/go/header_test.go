@@ -138,7 +138,10 @@ func TestWordsComeBackAsTheyWere(t *testing.T) {
 
 // TestTheExampleAndTheReadme run the example, and the Go of the two README files, on a checkpoint that the command moe makes.
 func TestTheExampleAndTheReadme(t *testing.T) {
-	command := filepath.Join(root, "build/cpu/bin/moe")
+	command := os.Getenv("MOE_COMMAND")
+	if command == "" {
+		command = filepath.Join(root, "build/cpu/bin/moe")
+	}
 	if !exists(command) {
 		t.Skip("the command moe is not built")
 	}

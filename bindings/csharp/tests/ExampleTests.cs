@@ -25,7 +25,7 @@ internal static class ExampleTests
 
     private static void WithModel(Action<string, string> run)
     {
-        var command = Conformance.At("build/cpu/bin/moe");
+        var command = Environment.GetEnvironmentVariable("MOE_COMMAND") ?? Conformance.At("build/cpu/bin/moe");
         if (!File.Exists(command))
             throw new TestSkippedException("the command moe is not built");
         Check.InFolder(folder =>
