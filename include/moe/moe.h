@@ -22,7 +22,8 @@
  *              has zeros for what it lacks; a larger one (a newer program) is accepted when all that this
  *              library does not know is zero, else MOE_ERROR_ABI. When the library fills a struct it writes
  *              struct_size bytes at most, leaves struct_size as it is, and answers MOE_ERROR_ABI when a field
- *              that does not fit would not be zero.
+ *              that does not fit would not be zero. Fields named reserved are to be zero, or the answer is
+ *              MOE_ERROR_INVALID_ARGUMENT: so they can get a meaning.
  *   Pointers   Input structs, arrays and strings are read during the call and not kept, except weight bytes
  *              under MOE_OWN_BORROW. Handles are made by *_create, *_open or *_load and ended by *_destroy;
  *              destroying NULL does nothing. Handles refer to each other only where said, so the order of
@@ -655,6 +656,7 @@ typedef struct moe_plan_desc {
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */
+    uint32_t reserved;
     const moe_checkpoint *checkpoint; /* where layer and formats come from when they are not given; may be NULL, not kept */
     const moe_layer_desc *layer; /* NULL: moe_checkpoint_layer of checkpoint; required without one */
     const moe_format *const *formats; /* [n_formats], index = moe_role; the format of every matrix the layer has.

@@ -16,6 +16,16 @@ constexpr uint32_t largest_struct = 65536;
 uint32_t checked_struct_size(const void* given, const char* name);
 bool is_zero(const void* bytes, size_t count);
 
+// What has no meaning yet must be zero, so that it can get one.
+template <class T>
+void check_reserved(const T& whole, const char* name) {
+    uint32_t value = 0;
+    if constexpr (requires { whole.reserved; }) value |= whole.reserved;
+    if constexpr (requires { whole.reserved2; }) value |= whole.reserved2;
+    if (value != 0)
+        fail(MOE_ERROR_INVALID_ARGUMENT, "{}: a reserved field is {} and must be 0", name, value);
+}
+
 // A whole struct: fields that the caller's lacks are zero; fields that this library does not know
 // must be zero.
 template <class T>
@@ -29,6 +39,7 @@ T read_struct(const T* given, const char* name) {
         fail(MOE_ERROR_ABI, "{} is {} bytes and not zero beyond the {} that this library knows",
              name, size, sizeof(T));
     whole.struct_size = sizeof(T);
+    check_reserved(whole, name);
     return whole;
 }
 

@@ -363,6 +363,21 @@ TEST_P(StructIn, LargerMustBeZeroBeyond) {
     }
 }
 
+TEST_P(StructIn, ReservedMustBeZero) {
+    SCOPED_TRACE(in_.name);
+    for (uint32_t at : header_structs().at(in_.struct_name()).reserved) {
+        Foreign used(in_.whole.data(), size_, size_);
+        used[at] = std::byte{1};
+        EXPECT_MOE_ERROR(in_.call(used.data()), MOE_ERROR_INVALID_ARGUMENT, "reserved");
+    }
+}
+
+TEST(StructSize, SomeHaveReservedFields) {
+    size_t n = 0;
+    for (const auto& [name, fields] : header_structs()) n += fields.reserved.size();
+    EXPECT_EQ(n, 12u);
+}
+
 TEST_P(StructIn, SizesThatCannotBeAreRefused) {
     SCOPED_TRACE(in_.name);
     for (uint32_t size : {0u, 3u, 70000u, 0xFFFFFFFFu}) {

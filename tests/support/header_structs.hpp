@@ -16,6 +16,7 @@ namespace moe_test {
 struct HeaderStruct {
     std::vector<uint32_t> boundaries;  // where each field ends, without padding
     uint32_t size;
+    std::vector<uint32_t> reserved;  // where fields of that name begin
 };
 
 inline std::string header_without_comments() {
@@ -48,7 +49,7 @@ inline uint32_t element_count(const std::string& declaration) {
 }
 
 inline HeaderStruct parse_fields(const std::string& body) {
-    HeaderStruct result{{}, 0};
+    HeaderStruct result{{}, 0, {}};
     uint32_t alignment = 4;
     size_t begin = 0;
     for (size_t end; (end = body.find(';', begin)) != std::string::npos; begin = end + 1) {
@@ -57,6 +58,7 @@ inline HeaderStruct parse_fields(const std::string& body) {
         result.size = (result.size + size - 1) / size * size;
         result.size += size * element_count(declaration);
         result.boundaries.push_back(result.size);
+        if (has(declaration, " reserved")) result.reserved.push_back(result.size - size);
         alignment = std::max(alignment, size);
     }
     result.size = (result.size + alignment - 1) / alignment * alignment;
