@@ -231,6 +231,7 @@ namespace Moe
         public ElementType intermediate_type;
         public uint stages;
         public int checkpoint_layer;
+        public uint reserved;
         public IntPtr checkpoint;
         public IntPtr layer;
         public IntPtr formats;

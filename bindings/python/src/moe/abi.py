@@ -281,6 +281,7 @@ class PlanDesc(Struct):
     intermediate_type: i32
     stages: u32
     checkpoint_layer: i32
+    reserved: u32
     checkpoint: ptr
     layer: ptr
     formats: ptr

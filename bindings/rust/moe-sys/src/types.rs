@@ -756,6 +756,7 @@ pub struct moe_plan_desc {
     pub intermediate_type: moe_type,
     pub stages: u32,
     pub checkpoint_layer: i32,
+    pub reserved: u32,
     pub checkpoint: *const moe_checkpoint,
     pub layer: *const moe_layer_desc,
     pub formats: *const *const moe_format,
