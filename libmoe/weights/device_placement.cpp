@@ -14,10 +14,6 @@ bool has_global_scale(PackedType type) {
     return type == PackedType::nvfp4 || type == PackedType::mxfp4;
 }
 
-bool has_codebook(PackedType type) {
-    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
-}
-
 // Columns on which the scale groups of a type can begin.
 int64_t column_grid(PackedType type) {
     switch (type) {

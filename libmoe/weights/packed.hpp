@@ -101,6 +101,11 @@ MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
     }
 }
 
+// Are codes indices into a codebook of their expert?
+MOE_HOST_DEVICE constexpr bool has_codebook(PackedType type) {
+    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
+}
+
 // Bytes of the codes of a block of n steps: 16 rows x 16 n.
 MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
     return 32 * n * code_bits(type);

@@ -20,7 +20,7 @@ constexpr PackedType all_types[] = {
     PackedType::kbit4_f32, PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k};
 
 bool has_float_scales(PackedType type) {
-    return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && is_kbit(type));
+    return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && has_codebook(type));
 }
 
 uint16_t random_f16(std::mt19937& random) {

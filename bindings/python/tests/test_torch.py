@@ -116,7 +116,9 @@ def test_the_current_stream_is_used(layer_of):
         out = layer(late)
     stream.synchronize()
     assert relative_l2(out.cpu(), GOLDEN.y) <= 1e-5
-    assert torch.equal(layer(x, stream=stream), out)
+    again = layer(x, stream=stream)
+    stream.synchronize()
+    assert torch.equal(again, out)
     torch.cuda.synchronize()
 
 

@@ -6,8 +6,8 @@
 //   Table                       what decode wants of the codebooks of rows g and g + 8 of the tile,
 //                               made from the shared address of [2][32] float32
 //   decode(words, table, a)
-//   has_codebook                does decode need a table?
-//   table_in_memory             does it read the shared memory of the table?
+//   table_in_memory             for types with a codebook: does decode read the shared memory of
+//                               the table?
 //   leftover                    a power of two that decoded values lack; multiplies the sums
 //   scales_after                true: the scales may also come after the product, see below
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
@@ -56,7 +56,6 @@ struct RowFactors {
 struct FragmentBf16 {
     static constexpr PackedType type = PackedType::bf16;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     struct Words {
@@ -83,7 +82,6 @@ struct FragmentBf16 {
 struct FragmentF16 {
     static constexpr PackedType type = PackedType::f16;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = FragmentBf16::Words;
@@ -124,7 +122,6 @@ struct FragmentNvfp4 {
     // Exponents of scale bytes (bias 10) move up by 223: to 254 at most, 2^106 times the scale.
     // Decoded values lack 2^(126 - 106).
     static constexpr float leftover = 1048576.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     struct Words {
@@ -146,7 +143,6 @@ struct FragmentMxfp4 {
     static constexpr PackedType type = PackedType::mxfp4;
     // A scale byte, 127 at most, becomes 2^byte; decoded values are twice too large.
     static constexpr float leftover = 0.5f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = FragmentNvfp4::Words;
@@ -190,7 +186,6 @@ __device__ __forceinline__ void decode_eight_bit(const EightBitWords& words, Val
 struct FragmentE4m3 {
     static constexpr PackedType type = PackedType::e4m3;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = EightBitWords;
@@ -219,7 +214,6 @@ struct FragmentE4m3 {
 struct FragmentQ8 {
     static constexpr PackedType type = PackedType::q8_0;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = false;
     using Words = EightBitWords;
@@ -359,7 +353,6 @@ template <PackedType packed, int bits>
 struct FragmentKbit {
     static constexpr PackedType type = packed;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = true;
     static constexpr bool table_in_memory = bits >= 4;
     static constexpr bool scales_after = bits <= 4;
     static constexpr bool has_offset = false;
@@ -451,7 +444,6 @@ struct FragmentKbit {
 struct FragmentQ4k {
     static constexpr PackedType type = PackedType::q4_k;
     static constexpr float leftover = 1.0f;
-    static constexpr bool has_codebook = false;
     using Table = NoTable;
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = true;

@@ -21,10 +21,6 @@ MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
     return type == PackedType::nvfp4 || type == PackedType::mxfp4;
 }
 
-MOE_HOST_DEVICE constexpr bool is_kbit(PackedType type) {
-    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
-}
-
 // Bit of a 32-bit word that holds bit b (3: sign) of the e2m1 code.
 MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t b) {
     const int32_t places = reg == 0   ? 0x0F080706

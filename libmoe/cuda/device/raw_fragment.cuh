@@ -13,6 +13,7 @@
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
+//   is_quick     does decoding take less time than reading?
 //   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
 //                sums of x as well; 0: none
 // Integer codes may be subnormal numbers: the tensor cores take them exactly.
@@ -70,7 +71,8 @@ struct RawType {
     static constexpr int32_t x_exponent = 0;
     static constexpr float leftover = 1.0f;
     static constexpr uint32_t ones = 0;
-    static constexpr bool has_codebook = false;
+    static constexpr bool has_codebook = moe::has_codebook(packed);
+    static constexpr bool is_quick = false;
     using Table = uint32_t;
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
 };
@@ -139,6 +141,7 @@ struct FourBitWords {
 // Codes of e2m1: values times 2^-126, which x and leftover make up for.
 template <PackedType packed>
 struct RawE2m1 : RawType<packed> {
+    static constexpr bool is_quick = true;
     static constexpr int32_t x_exponent = 96;
     template <int n>
     using Words = FourBitWords<n>;

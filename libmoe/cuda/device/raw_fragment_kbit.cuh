@@ -95,7 +95,6 @@ struct RawKbit : RawType<packed> {
     using Base = RawType<packed>;
     using Operand = F16;
     static constexpr int32_t bits = code_bits(packed);
-    static constexpr bool has_codebook = true;
     static constexpr bool pairs = bits <= 3;
     static constexpr int32_t entries = pairs ? 1 << (bits - 1) : 32;  // of a row half
     static constexpr uint32_t half_bytes = entries * (pairs ? 4 : 2);

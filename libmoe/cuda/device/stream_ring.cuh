@@ -33,6 +33,11 @@ class StreamRing {
         return data_ + stage_ * stage_bytes_;
     }
 
+    // The same, and on to the next, of a ring that holds all items and is not refilled.
+    __device__ uint32_t wait_once() {
+        mbarrier_wait(barriers_ + 8 * stage_, 0);
+        return data_ + stage_++ * stage_bytes_;
+    }
     __device__ int32_t stage() const { return stage_; }
 
     __device__ void next() {

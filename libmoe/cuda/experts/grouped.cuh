@@ -128,7 +128,7 @@ struct StageCopy {
         const bool brings_codebook = has_codebook(type) && block == 0;
         if (lane == 0)
             mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
-                                      (brings_codebook ? codebook_bytes : 0));
+                                      (brings_codebook ? raw_codebook_bytes<type> : 0));
         __syncwarp();
         if (lane < n_weight_tiles) {
             const uint32_t to =
@@ -141,7 +141,7 @@ struct StageCopy {
                 bulk_load(to, weights + place.codes, tile_bytes, full);
             }
         } else if (brings_codebook && lane == tiles_per_block) {
-            bulk_load(ring.head() + piece_bytes, codebook, codebook_bytes, full);
+            bulk_load(ring.head() + piece_bytes, codebook, raw_codebook_bytes<type>, full);
         }
     }
 
@@ -249,10 +249,11 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const Piece& p
                                                    uint32_t warpgroup, uint32_t base) {
     using Shared = GroupedShared<Fragment::type, Shape>;
     Codebooks codebooks{head + piece_bytes, base + Shared::pairs};
-    if constexpr (Fragment::has_codebook) {
+    if constexpr (has_codebook(Fragment::type)) {
         if constexpr (Fragment::table_in_memory) {
             const uint32_t thread = threadIdx.x % 128;
-            const uint32_t copy = base + Shared::codebooks + warpgroup * codebook_bytes;
+            const uint32_t copy =
+                base + Shared::codebooks + warpgroup * raw_codebook_bytes<Fragment::type>;
             named_barrier(1 + warpgroup, 128);
             if (thread < 64)
                 store_shared(copy + 4 * thread, load_shared_4(codebooks.values + 4 * thread));

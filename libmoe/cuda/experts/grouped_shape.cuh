@@ -114,13 +114,11 @@ struct Piece {
 };
 
 // What a stage begins: a piece, and with it the codebook of its expert.
-__host__ __device__ constexpr bool has_codebook(PackedType type) {
-    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
-}
 constexpr uint32_t piece_bytes = 32;
-constexpr uint32_t codebook_bytes = 256;
 template <PackedType type>
-constexpr uint32_t head_bytes = piece_bytes + (has_codebook(type) ? codebook_bytes : 0);
+constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
+template <PackedType type>
+constexpr uint32_t head_bytes = piece_bytes + raw_codebook_bytes<type>;
 
 // Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
 template <PackedType type, class Shape>
@@ -163,7 +161,7 @@ struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
     static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
     static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
-    static constexpr uint32_t heads = codebooks + 2 * codebook_bytes;
+    static constexpr uint32_t heads = codebooks + 2 * raw_codebook_bytes<type>;
     static constexpr uint32_t barriers = heads + head_bytes<type> * Stages<type, Shape>::count;
     static constexpr uint32_t bytes = barriers + 16 * Stages<type, Shape>::count;
     static constexpr uint32_t alignment = 1024;

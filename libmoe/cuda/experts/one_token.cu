@@ -13,6 +13,8 @@
 // while the kernel before it ends. Weights stream through rings of shared memory, one for each
 // warp; scales are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work;
 // this file launches.
+#include <cmath>
+
 #include "libmoe/cuda/experts/one_token_call.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 
@@ -85,10 +87,19 @@ void prepare_one_token() {
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
     const OneTokenTuning tuning;
     const int32_t intermediate = call.down.k;
-    OneTokenGateUp first{call.gate_up,    slots_of(call), cut_gate_up(device, call, tuning),
-                         call.activation, call.gate_bias, call.up_bias,
-                         call.x,          call.h,         call.x_type,
-                         call.x_stride,   intermediate,   call.weight_on_input};
+    OneTokenGateUp first{call.gate_up,
+                         slots_of(call),
+                         cut_gate_up(device, call, tuning),
+                         call.activation,
+                         call.gate_bias,
+                         call.up_bias,
+                         call.x,
+                         call.h,
+                         call.x_type,
+                         call.x_stride,
+                         intermediate,
+                         call.weight_on_input,
+                         std::ldexp(1.0f, kernels_of(call.down.type).h_exponent)};
     OneTokenDown second{call.down,
                         slots_of(call),
                         cut_down(device, call, tuning),

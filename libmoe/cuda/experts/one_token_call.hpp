@@ -15,18 +15,18 @@ constexpr int32_t one_token_down_registers = 120;
 
 // Offsets in the dynamic shared memory of a block, in bytes.
 struct OneTokenShared {
-    int32_t zeros = 0;      // 128 bytes: B of the lanes that take no part
-    int32_t x = 0;          // operands
-    int32_t sums = 0;       // partial sums, float32
-    int32_t slots = 0;      // per warp, [64] int32: local expert * 64 + slot
-    int32_t factors = 0;    // down: [64][2] float32
-    int32_t biases = 0;     // down: weighted biases of the outputs, float32
-    int32_t partial = 0;    // down: sums of the other block of the cluster, float32
-    int32_t codebooks = 0;  // per slot that the block meets, codebook_bytes
-    int32_t maxima = 0;     // down: [32] float32
-    int32_t gate = 0;       // down: [warps] float32, parts of the shared expert's gate
-    int32_t terms = 0;      // gate and up: [threads][3] float32
-    int32_t barriers = 0;   // per warp and stage
+    int32_t zeros = 0;        // 128 bytes: B of the lanes that take no part
+    int32_t x = 0;            // operands
+    int32_t sums = 0;         // partial sums, float32
+    int32_t slots = 0;        // per warp, [64] int32: local expert * 64 + slot
+    int32_t factors = 0;      // down: [64][2] float32
+    int32_t biases = 0;       // down: weighted biases of the outputs, float32
+    int32_t partial = 0;      // down: sums of the other block of the cluster, float32
+    int32_t codebooks = 0;    // per slot that the block meets, codebook_bytes
+    int32_t unit_scales = 0;  // down: [units of a pass] float32
+    int32_t gate = 0;         // down: [warps] float32, parts of the shared expert's gate
+    int32_t terms = 0;        // gate and up: [threads][3] float32
+    int32_t barriers = 0;     // per warp and stage
     int32_t ring = 0;
     int32_t total = 0;
 };
@@ -34,7 +34,7 @@ struct OneTokenShared {
 // Bytes of the look-up tables of one expert (raw_fragment_kbit.cuh): of pairs of codes up to three
 // bits, of single codes above.
 MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
-    if (type < PackedType::kbit2 || type > PackedType::kbit5_f32) return 0;
+    if (!has_codebook(type)) return 0;
     const int32_t bits = code_bits(type);
     return bits <= 3 ? 2 * 4 << 2 * bits : 2 * 2 * 32;
 }
@@ -52,7 +52,8 @@ struct OneTokenCut {
     int32_t chunk_grains = 1;
     int32_t n_chunks = 1;  // of a warp's part of a tile; down: of a slot's
     int32_t n_stages = 1;
-    int32_t pass_units = 1;  // down: (slot, chunk) pairs whose h is in shared memory at a time
+    bool is_resident = false;  // gate and up: the ring holds all that a block reads
+    int32_t pass_units = 1;    // down: (slot, chunk) pairs whose h is in shared memory at a time
     uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
     uint32_t chunk_reciprocal = 0;  // of n_chunks
     uint32_t warp_reciprocal = 0;   // of n_warps
@@ -87,6 +88,7 @@ struct OneTokenGateUp {
     int64_t x_stride;
     int32_t intermediate;
     bool weight_on_input;
+    float h_factor;  // of what is stored
 };
 
 struct OneTokenDown {
@@ -126,8 +128,8 @@ struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 128 << 20;  // of weights in a call
-    OneTokenShare gate_up_few{8, 4608, 115840, 115840};
-    OneTokenShare down_few{12, 4608, 58368, 115584};
+    OneTokenShare gate_up_few{8, 4608, 115840, 132224};
+    OneTokenShare down_few{12, 4608, 58368, 99200};
     OneTokenShare gate_up_many{8, 9216, 116736, 232448};
     OneTokenShare down_many{16, 4608, 116736, 232448};
 };
@@ -141,6 +143,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneT
 struct OneTokenKernels {
     const void* gate_up = nullptr;
     const void* down = nullptr;
+    int32_t h_exponent = 0;  // down takes h times this power of two
 };
 OneTokenKernels one_token_plain(PackedType type);  // one_token_plain.cu: bf16, f16, e4m3
 OneTokenKernels one_token_fp4(PackedType type);    // one_token_fp4.cu: nvfp4, mxfp4

@@ -95,6 +95,7 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
     cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
     cut.shared.terms = plan.take(12 * 32 * cut.n_warps);
     place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks, share);
+    cut.is_resident = cut.n_chunks == 1 && cut.n_stages >= slabs;
     return cut;
 }
 
@@ -144,7 +145,7 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     cut.shared.biases = plan.take(64 * n_tiles);
     cut.shared.partial = plan.take(cut.cluster > 1 ? 64 * n_tiles : 0);
     cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
-    cut.shared.maxima = plan.take(128);
+    cut.shared.unit_scales = plan.take(4 * std::min(cut.pass_units, n_units));
     cut.shared.gate = plan.take(call.shared.gate ? 4 * cut.n_warps : 0);
     place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
                n_tiles * divide_up(n_units, cut.n_warps), share);

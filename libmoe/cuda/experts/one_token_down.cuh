@@ -7,8 +7,8 @@
 // 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
 // 2. let the next kernel start; weights of the slots, the shared expert's from x and its gate;
 //    biases; the first blocks decoded; wait for the kernel before
-// 3. h of pass_units units to shared memory as operands; block barrier
-// 4. every warp, tile after tile: wait for a chunk, multiply, times the slot's factor, refill
+// 3. every warp: h of its own units among pass_units to shared memory as operands
+// 4. tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier
 // 6. a thread per output adds the warps' sums; the first block of a cluster adds those of the other
 // x and the list of slots may be read before the wait because the kernel before waited for its
@@ -19,6 +19,7 @@
 #include <cuda_fp16.h>
 
 #include "libmoe/cuda/device/cluster.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
@@ -110,16 +111,31 @@ __device__ __forceinline__ float gate_part(const OneTokenDown& call) {
     return sum;
 }
 
-// What the product of a slot is multiplied by; gate_parts: those of the warps, in shared memory.
-__device__ __forceinline__ float slot_factor(const OneTokenDown& call, int32_t entry,
-                                             const float* gate_parts) {
-    if (!is_shared_slot(call.slots, slot_index(entry))) return slot_weight(call, entry);
-    const float weight = call.scale * call.shared.scale;
-    if (!call.shared.gate) return weight;
-    float sum = 0.0f;
-    for (int32_t warp = 0; warp < call.cut.n_warps; ++warp) sum += gate_parts[warp];
-    return weight * logistic(sum);
-}
+// What the product of a thread's slot and row half is multiplied by. Loaded before the weights are
+// asked for, behind which it would wait. There are at least two threads for each slot.
+struct SlotTerms {
+    bool is_shared = false;
+    float weight = 0.0f;
+    float global = 1.0f;
+
+    __device__ __forceinline__ SlotTerms(const OneTokenDown& call, const int32_t* table,
+                                         int32_t n_slots) {
+        const auto thread = static_cast<int32_t>(threadIdx.x);
+        if (thread >= 2 * n_slots) return;
+        const int32_t entry = table[thread >> 1];
+        is_shared = is_shared_slot(call.slots, slot_index(entry));
+        weight = is_shared ? call.scale * call.shared.scale : slot_weight(call, entry);
+        global = global_scale(call.matrix, slot_expert(entry), thread & 1);
+    }
+    // gate_parts: those of the warps, in shared memory.
+    __device__ __forceinline__ float factor(const OneTokenDown& call,
+                                            const float* gate_parts) const {
+        if (!is_shared || !call.shared.gate) return weight * global;
+        float sum = 0.0f;
+        for (int32_t warp = 0; warp < call.cut.n_warps; ++warp) sum += gate_parts[warp];
+        return weight * logistic(sum) * global;
+    }
+};
 
 // The biases of one output, weighted.
 __device__ __forceinline__ float bias_sum(const OneTokenDown& call, const int32_t* table,
@@ -147,22 +163,51 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
     store_as<__half>(call, output, value);
 }
 
-// n elements of h as operands; returns the power of two that the sums lack. A block barrier must
-// follow, and must have come after the last use of what lies there.
-template <class Raw>
-__device__ __forceinline__ float store_h(const OneTokenDown& call, int32_t begin, int32_t n,
-                                         uint32_t to, float* maxima) {
-    using Operand = typename Raw::Operand;
-    const std::byte* of_token = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
-    const VectorLoad<2> h(of_token + 2 * begin, MOE_TYPE_BF16, n);
-    if constexpr (!Operand::rebased) {
-        h.template store<Operand>(to, power_of_two(Raw::x_exponent));
-        return 1.0f;
-    } else {
-        const int32_t exponent = rebase_exponent(block_largest(h.maximum(), maxima));
-        h.template store<Operand>(to, power_of_two(exponent));
+// Pieces of 16 bytes of the h of a unit, on their way to one warp's part of shared memory: the
+// first of every lane wait in registers.
+struct UnitOfH {
+    static constexpr int32_t n_held = 2;
+    const std::byte* from;
+    int32_t n_pieces;
+    int32_t lane;
+    uint4 held[n_held];
+
+    __device__ __forceinline__ UnitOfH(const std::byte* h, int32_t n, int32_t own_lane)
+        : from(h), n_pieces(n), lane(own_lane) {
+#pragma unroll
+        for (int i = 0; i < n_held; ++i)
+            if (lane + 32 * i < n_pieces) held[i] = load_global_16(piece_at(from, lane + 32 * i));
+    }
+    template <class Body>
+    __device__ __forceinline__ void for_pieces(const Body& body) const {
+#pragma unroll
+        for (int i = 0; i < n_held; ++i)
+            if (lane + 32 * i < n_pieces) body(lane + 32 * i, held[i]);
+#pragma unroll 1
+        for (int32_t i = lane + 32 * n_held; i < n_pieces; i += 32)
+            body(i, load_global_16(piece_at(from, i)));
+    }
+    // As operands below 2^15; returns the power of two that the sums lack.
+    template <class Operand>
+    __device__ __forceinline__ float store(uint32_t to) const {
+        float largest = 0.0f;
+        for_pieces([&](int32_t, const uint4& bits) {
+            largest = fmaxf(largest, largest_of_piece(bits, MOE_TYPE_BF16));
+        });
+        const int32_t exponent = rebase_exponent(warp_largest(largest));
+        for_pieces([&](int32_t i, const uint4& bits) {
+            store_piece<Operand>(to, i, bits, MOE_TYPE_BF16, power_of_two(exponent));
+        });
         return power_of_two(-exponent);
     }
+};
+
+// Every 32nd of n pieces of 16 bytes; most units have two for a lane.
+__device__ __forceinline__ void copy_pieces(uint32_t to, const std::byte* from, int32_t n) {
+    if (n > 0) copy_async_16(to, from);
+    if (n > 32) copy_async_16(to + 512, from + 512);
+#pragma unroll 1
+    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
 }
 
 // The first blocks of a warp's first unit, decoded while it would wait for h.
@@ -214,6 +259,7 @@ __device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigne
     const int32_t stride = static_cast<int32_t>(blockDim.x) / 2;
     const int32_t first = 16 * (thread >> 5) + (thread & 15);
     const bool stores = (thread & 16) == 0;
+    __syncthreads();
     const float first_sum = first < n_outputs ? add_halves(cut, sums, first) : 0.0f;
     if (cut.cluster > 1) {
         cluster_wait();
@@ -251,12 +297,15 @@ __global__ void __maxnreg__(one_token_down_registers)
     if (cut.cluster > 1) cluster_arrive();
     fetch_parameter(call);
 
-    const int32_t n_slots = list_slots(call.slots, load_ids(call.slots, lane), lane, table);
+    const SlotIds ids = load_ids(call.slots, lane);
     const int32_t rank = static_cast<int32_t>(blockIdx.x) % cut.cluster;
     const int32_t cluster = static_cast<int32_t>(blockIdx.x) / cut.cluster;
     const int32_t n_clusters = static_cast<int32_t>(gridDim.x) / cut.cluster;
     const int32_t first_tile = cluster * call.matrix.n_tiles / n_clusters;
     const int32_t end_tile = (cluster + 1) * call.matrix.n_tiles / n_clusters;
+    const int32_t n_slots =
+        list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
+    const SlotTerms terms(call, table, n_slots);
     const int32_t n_units = n_slots * cut.n_chunks;
     const int32_t first_unit = rank * n_units / cut.cluster;
     const int32_t end_unit = (rank + 1) * n_units / cut.cluster;
@@ -278,11 +327,7 @@ __global__ void __maxnreg__(one_token_down_registers)
         __syncthreads();
     }
     float* factors = reinterpret_cast<float*>(shared + cut.shared.factors);
-    for (int32_t i = thread; i < 2 * n_slots; i += n_threads) {
-        const int32_t entry = table[i >> 1];
-        factors[i] = slot_factor(call, entry, gate_parts) * Raw::leftover *
-                     global_scale(call.matrix, slot_expert(entry), i & 1);
-    }
+    if (thread < 2 * n_slots) factors[thread] = terms.factor(call, gate_parts) * Raw::leftover;
     const int32_t n_outputs = 16 * (end_tile - first_tile);
     float* const biases = reinterpret_cast<float*>(shared + cut.shared.biases);
     for (int32_t i = thread; rank == 0 && i < n_outputs; i += n_threads)
@@ -296,37 +341,48 @@ __global__ void __maxnreg__(one_token_down_registers)
     const auto blocks_of = [&](int32_t unit) {
         return units.grains(units.chunk(unit)) * Raw::grain;
     };
-    if constexpr (Raw::has_codebook) __syncthreads();
+    __syncthreads();
     const int32_t own_unit = first_unit + warp;
+    const int32_t unit_blocks = cut.chunk_grains * Raw::grain;
+    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    int32_t pass = first_unit;
+    int32_t pass_end = min(pass + cut.pass_units, end_unit);
     EarlyBlocks<Raw> early;
-    if (own_unit < min(first_unit + cut.pass_units, end_unit))
+    if (own_unit < pass_end)
         early.decode(ring.wait(), blocks_of(own_unit), lane, codebook_of(own_unit));
     wait_for_previous_kernel();
 
-    float rescale;
-    int32_t h_block;
-    const auto stage_h = [&](int32_t begin, int32_t end) {
-        h_block = units.h_block(begin);
-        rescale =
-            store_h<Raw>(call, 64 * h_block, 64 * (units.h_block(end) - h_block),
-                         base + cut.shared.x, reinterpret_cast<float*>(shared + cut.shared.maxima));
-        __syncthreads();
+    // Every warp brings the h of its own units, to a place for each of the pass.
+    float* const unit_scales = reinterpret_cast<float*>(shared + cut.shared.unit_scales);
+    const std::byte* h_of_token = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
+    const auto x_block = [&](int32_t unit) { return (unit - pass) * unit_blocks; };
+    const auto stage_h = [&] {
+        __syncwarp();
+        for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
+            const std::byte* from = h_of_token + 128 * units.h_block(unit);
+            const int32_t n_pieces = 8 * blocks_of(unit);
+            const uint32_t to = base + cut.shared.x + 128 * x_block(unit);
+            if constexpr (Raw::Operand::rebased) {
+                const float scale = UnitOfH(from, n_pieces, lane).store<typename Raw::Operand>(to);
+                if (lane == 0) unit_scales[unit - pass] = scale;
+            } else {
+                copy_pieces(to + 16 * lane, from + 16 * lane, n_pieces - lane);
+            }
+        }
+        wait_all_copies();
+        __syncwarp();
     };
-    int32_t pass = first_unit;
-    int32_t pass_end = min(pass + cut.pass_units, end_unit);
-    stage_h(pass, pass_end);
-    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    stage_h();
     float early_sum[2] = {};
-    early.multiply(units.h_block(own_unit) - h_block, places, lane, early_sum);
+    early.multiply(x_block(own_unit), places, lane, early_sum);
     int32_t done = early.n_blocks();  // of the unit that is next
     for (;;) {
         for (int32_t tile = first_tile; tile < end_tile; ++tile) {
             float total[2] = {};
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
-                const uint32_t at = ring.wait();
                 float sum[2] = {early_sum[0], early_sum[1]};
-                add_chunk<Raw>(at, done, blocks_of(unit), units.h_block(unit) - h_block, places,
-                               lane, codebook_of(unit), sum);
+                add_chunk<Raw>(ring.wait(), done, blocks_of(unit), x_block(unit), places, lane,
+                               codebook_of(unit), sum);
                 done = 0;
                 early_sum[0] = early_sum[1] = 0.0f;
                 __syncwarp();
@@ -336,24 +392,20 @@ __global__ void __maxnreg__(one_token_down_registers)
                 }
                 ring.next();
                 const float* factor = factors + 2 * units.slot(unit);
-                total[0] = fmaf(sum[0] * rescale, factor[0], total[0]);
-                total[1] = fmaf(sum[1] * rescale, factor[1], total[1]);
+                const float scale = Raw::Operand::rebased ? unit_scales[unit - pass] : 1.0f;
+                total[0] = fmaf(sum[0] * scale, factor[0], total[0]);
+                total[1] = fmaf(sum[1] * scale, factor[1], total[1]);
             }
-            add_quad(total);
-            float* to = sums + 16 * ((tile - first_tile) * cut.n_warps + warp) + (lane >> 2);
-            if ((lane & 3) == 0) {
-                to[0] = pass == first_unit ? total[0] : to[0] + total[0];
-                to[8] = pass == first_unit ? total[1] : to[8] + total[1];
-            }
+            float* to = sums + 16 * ((tile - first_tile) * cut.n_warps + warp) + (lane >> 2) +
+                        8 * (lane & 1);
+            const float row = add_quad(total, lane);
+            if ((lane & 3) < 2) *to = pass == first_unit ? row : *to + row;
         }
         pass = pass_end;
         if (pass >= end_unit) break;
         pass_end = min(pass + cut.pass_units, end_unit);
-        __syncthreads();
-        stage_h(pass, pass_end);
+        stage_h();
     }
-    __syncthreads();
-
     finish_outputs(call, shared, rank, first_tile, n_outputs);
 }
 

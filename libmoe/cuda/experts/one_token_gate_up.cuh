@@ -4,12 +4,16 @@
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
 // the token, one per SM of its share. Inside a block every warp owns the same part of k of every
 // slab.
-// 1. wait for the kernel before; ask for ids, then x; list the slots with an expert
-// 2. every lane asks for one stage of the warp's ring; let the next kernel start
+// 1. every lane finds what it copies first, as if every slot had an expert here; wait for the
+// kernel
+//    before; ask for ids, then x
+// 2. every lane asks for one stage of the warp's ring; the slots with an expert are listed
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
-// Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums.
+// Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
+// kernel may start after 1 where decoding is quick, otherwise after the first slab: it takes turns
+// from this one, and its copies take bandwidth.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -84,7 +88,7 @@ struct PartOfX {
 
 // A chunk to copy.
 struct SlabCursor {
-    const std::byte* from;
+    const std::byte* from;  // as if of expert 0 until it is resolved
     int32_t chunk, tile, slot;
 };
 
@@ -93,15 +97,13 @@ template <class Raw>
 struct SlabChunks {
     const OneTokenGateUp& call;
     const int32_t* table;
-    int32_t first_slab;
     int32_t first_grain;
     int32_t n_grains;
 
     __device__ __forceinline__ SlabChunks(const OneTokenGateUp& of, const int32_t* slots,
-                                          int32_t slab, const PartOfK& part)
+                                          const PartOfK& part)
         : call(of),
           table(slots),
-          first_slab(slab),
           first_grain(part.first / (64 * Raw::grain)),
           n_grains(part.n / (64 * Raw::grain)) {}
     __device__ __forceinline__ int32_t tile_grains() const {
@@ -112,12 +114,12 @@ struct SlabChunks {
         return max(0, min(call.cut.chunk_grains, n_grains - chunk * call.cut.chunk_grains));
     }
     __device__ __forceinline__ const std::byte* place(const SlabCursor& at) const {
-        return call.matrix.data + slot_expert(table[at.slot]) * call.matrix.expert_stride +
-               (static_cast<int64_t>(at.tile) * tile_grains() + first_grain +
-                at.chunk * call.cut.chunk_grains) *
-                   Raw::grain_bytes;
+        return call.matrix.data + (static_cast<int64_t>(at.tile) * tile_grains() + first_grain +
+                                   at.chunk * call.cut.chunk_grains) *
+                                      Raw::grain_bytes;
     }
-    __device__ __forceinline__ SlabCursor cursor(int32_t item) const {
+    // Of the warp's item in a block that begins with first_slab.
+    __device__ __forceinline__ SlabCursor cursor(int32_t first_slab, int32_t item) const {
         const int32_t slab_of_block = divide(item, call.cut.chunk_reciprocal);
         const int32_t slab = first_slab + slab_of_block;
         SlabCursor at;
@@ -126,6 +128,12 @@ struct SlabChunks {
         at.tile = slab - at.slot * call.matrix.n_tiles;
         at.from = place(at);
         return at;
+    }
+    __device__ __forceinline__ void resolve(SlabCursor& at, int32_t expert) const {
+        at.from += expert * call.matrix.expert_stride;
+    }
+    __device__ __forceinline__ int32_t listed_expert(const SlabCursor& at) const {
+        return slot_expert(table[at.slot]);
     }
     // To the next chunk, which must exist.
     __device__ __forceinline__ void advance(SlabCursor& at) const {
@@ -138,6 +146,7 @@ struct SlabChunks {
         at.tile = 0;
         ++at.slot;
         at.from = place(at);
+        resolve(at, listed_expert(at));
     }
     __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage,
                                          const SlabCursor& at) const {
@@ -191,18 +200,22 @@ __device__ __forceinline__ float activate_quickly(const Activation& activation, 
     return activation.gated ? acted * activate_up(activation, up) : acted;
 }
 
-// Adds the warps' sums of a row in order; 16 lanes hold the rows of a slab.
+// When all warps are done: adds their sums of a row in order; 16 lanes hold the rows of a slab.
+// Whatever needs no sums comes before the barrier.
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
                                            const RowFinish& finish, float leftover, int32_t row,
-                                           bool stores) {
+                                           bool is_slab) {
     wait_all_copies();
-    const float sum = stores ? add_warps(sums + row, call.cut.n_warps) : 0.0f;
-    const float* terms = finish.terms;
-    const float value = stores ? fmaf(sum, leftover * terms[0] * terms[1], terms[2]) : 0.0f;
+    const bool gated = call.activation.gated;
+    const bool stores = is_slab && !(gated && row >= 8);
+    const float factor = leftover * finish.terms[0] * finish.terms[1];
+    const float bias = finish.terms[2];
+    __nv_bfloat16* const to = static_cast<__nv_bfloat16*>(call.h) + finish.at;
+    __syncthreads();
+    const float value = fmaf(add_warps(sums + row, call.cut.n_warps), factor, bias);
     const float other = __shfl_xor_sync(~0u, value, 8);
-    if (!stores || (call.activation.gated && row >= 8)) return;
-    static_cast<__nv_bfloat16*>(call.h)[finish.at] = __float2bfloat16(
-        activate_quickly(call.activation, value, call.activation.gated ? other : value));
+    const float acted = activate_quickly(call.activation, value, gated ? other : value);
+    if (stores) *to = __float2bfloat16(acted * call.h_factor);
 }
 
 template <class Raw>
@@ -223,69 +236,104 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
 
     fetch_parameter(call);
     const PartOfK part = part_of_warp<Raw>(call, warp);
+    const SlabChunks<Raw> chunks(call, table, part);
+    const int32_t row = thread & 15;
+    RowFinish finish{reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread, 0};
+    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    // If every slot has an expert here, it is known up to the expert before ids are.
+    SlabRange range(call.slots.n_slots * call.matrix.n_tiles, cut);
+    int32_t n_items = (range.last - range.first) * cut.n_chunks;
+    SlabCursor own = chunks.cursor(range.first, lane);
+    bool copies = lane < min(cut.n_stages, n_items);
+    const bool loads = copies && !is_shared_slot(call.slots, own.slot);
+    const int32_t* ids_of_token = call.slots.ids + token_index() * call.slots.ids_stride;
+    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+
     wait_for_previous_kernel();
+    if constexpr (Raw::is_quick) let_next_kernel_start();
+    const int32_t own_id = loads ? load_global(ids_of_token + own.slot) : -1;
     const SlotIds ids = load_ids(call.slots, lane);
     const PartOfX<Raw> x(call, base + cut.shared.x, part, lane);
-    const int32_t n_slabs = list_slots(call.slots, ids, lane, table) * call.matrix.n_tiles;
-    const auto [first, last] = SlabRange(n_slabs, cut);
+    const SlotExperts experts = find_experts(call.slots, ids, lane);
+    const bool complete = all_present(call.slots, experts, lane);
+    chunks.resolve(own, expert_of_slot(call.slots, own.slot, own_id));
+    const bool fills_at_once = complete && !Raw::has_codebook;  // codebooks are asked for first
+    if (fills_at_once && copies) chunks.fill(ring, lane, own);
+    const int32_t n_slots = list_slots(call.slots, experts, lane, table);
+    if (!complete) {
+        range = SlabRange(n_slots * call.matrix.n_tiles, cut);
+        n_items = (range.last - range.first) * cut.n_chunks;
+        copies = lane < min(cut.n_stages, n_items);
+        own = chunks.cursor(range.first, lane);
+        if (copies) chunks.resolve(own, chunks.listed_expert(own));
+    }
+    const auto [first, last] = range;
     const int32_t first_slot = divide(first, cut.tile_reciprocal);
     const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
     const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
-
-    const SlabChunks<Raw> chunks(call, table, first, part);
-    const int32_t n_items = (last - first) * cut.n_chunks;
-    if (lane < min(cut.n_stages, n_items)) chunks.fill(ring, lane, chunks.cursor(lane));
-    let_next_kernel_start();
-    int32_t item = cut.n_stages;
-    SlabCursor next{};
-    if (item < n_items) next = chunks.cursor(item);
-    if (blockIdx.x == 0 && warp == 0) report_bad_ids(call.slots, ids);
-
-    const int32_t row = thread & 15;
-    RowFinish finish{reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread, 0};
+    if (!fills_at_once && copies) chunks.fill(ring, lane, own);
     if (first + (thread >> 4) < last)
         ask_for_finish(call, table, first + (thread >> 4), row, finish);
     codebooks.store(shared + cut.shared.codebooks);
-    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    int32_t item = cut.n_stages;
+    SlabCursor next{};
+    if (item < n_items) {
+        next = chunks.cursor(first, item);
+        chunks.resolve(next, chunks.listed_expert(next));
+    }
+    if (blockIdx.x == 0 && warp == 0) report_bad_ids(call.slots, ids);
     const float rescale = x.make_operands(call.x_type, lane);
     __syncthreads();
 
-    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
+    const int32_t first_block = chunks.first_grain * Raw::grain;
     float* sums = reinterpret_cast<float*>(shared + cut.shared.sums);
     float* other_sums = sums + 16 * group_slabs * cut.n_warps;
+    const auto codebook_of = [&](int32_t slab) {
+        return base + cut.shared.codebooks +
+               (Raw::has_codebook ? divide(slab, cut.tile_reciprocal) - first_slot : 0) *
+                   codebook_bytes(Raw::type);
+    };
     for (int32_t group = first; group < last; group += group_slabs) {
         const int32_t group_end = min(group + group_slabs, last);
-        for (int32_t slab = group; slab < group_end; ++slab) {
-            float sum[2] = {};
-            uint32_t codebook = base + cut.shared.codebooks;
-            if constexpr (Raw::has_codebook)
-                codebook +=
-                    (divide(slab, cut.tile_reciprocal) - first_slot) * codebook_bytes(Raw::type);
-            for (int32_t chunk = 0; chunk < cut.n_chunks; ++chunk) {
-                const uint32_t at = ring.wait();
-                add_chunk<Raw>(at, 0, chunks.grains(chunk) * Raw::grain,
-                               (chunks.first_grain + chunk * cut.chunk_grains) * Raw::grain, places,
-                               lane, codebook, sum);
-                __syncwarp();
-                if (item < n_items) {
-                    if (lane == 0) chunks.fill(ring, ring.stage(), next);
-                    if (++item < n_items) chunks.advance(next);
-                }
-                ring.next();
+        float* to = sums + 16 * warp + (lane >> 2) + 8 * (lane & 1);
+        const auto store_sums = [&](const float(&sum)[2]) {
+            const float total = add_quad(sum, lane) * rescale;
+            if ((lane & 3) < 2) *to = total;
+            to += 16 * cut.n_warps;
+        };
+        if (cut.is_resident) {
+            for (int32_t slab = group; slab < group_end; ++slab) {
+                float sum[2] = {};
+                add_chunk<Raw>(ring.wait_once(), 0, chunks.n_grains * Raw::grain, first_block,
+                               places, lane, codebook_of(slab), sum);
+                if (!Raw::is_quick && slab == first) let_next_kernel_start();
+                store_sums(sum);
             }
-            add_quad(sum);
-            float* to = sums + 16 * ((slab - group) * cut.n_warps + warp) + (lane >> 2);
-            if ((lane & 3) == 0) {
-                to[0] = sum[0] * rescale;
-                to[8] = sum[1] * rescale;
+        } else {
+#pragma unroll 1
+            for (int32_t slab = group; slab < group_end; ++slab) {
+                float sum[2] = {};
+                for (int32_t chunk = 0; chunk < cut.n_chunks; ++chunk) {
+                    add_chunk<Raw>(ring.wait(), 0, chunks.grains(chunk) * Raw::grain,
+                                   first_block + chunk * cut.chunk_grains * Raw::grain, places,
+                                   lane, codebook_of(slab), sum);
+                    __syncwarp();
+                    if (item < n_items) {
+                        if (lane == 0) chunks.fill(ring, ring.stage(), next);
+                        if (++item < n_items) chunks.advance(next);
+                    }
+                    ring.next();
+                }
+                if (!Raw::is_quick && slab == first) let_next_kernel_start();
+                store_sums(sum);
             }
         }
-        __syncthreads();
-        const int32_t slab = group + (thread >> 4);
-        finish_row(call, sums + 16 * cut.n_warps * (thread >> 4), finish, Raw::leftover, row,
-                   slab < last);
-        if (slab + group_slabs < last) ask_for_finish(call, table, slab + group_slabs, row, finish);
+        const int32_t own_slab = group + (thread >> 4);
+        finish_row(call, sums + 16 * cut.n_warps * min(thread >> 4, last - 1 - group), finish,
+                   Raw::leftover, row, own_slab < last);
+        if (own_slab + group_slabs < last)
+            ask_for_finish(call, table, own_slab + group_slabs, row, finish);
         float* const used = sums;
         sums = other_sums;
         other_sums = used;

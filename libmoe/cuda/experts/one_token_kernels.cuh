@@ -9,7 +9,8 @@ namespace moe::cuda {
 template <class Raw>
 OneTokenKernels one_token_kernels() {
     return {reinterpret_cast<const void*>(&one_token_gate_up<Raw>),
-            reinterpret_cast<const void*>(&one_token_down<Raw>)};
+            reinterpret_cast<const void*>(&one_token_down<Raw>),
+            Raw::Operand::rebased ? 0 : Raw::x_exponent};
 }
 
 }  // namespace moe::cuda

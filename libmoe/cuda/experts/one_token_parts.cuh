@@ -64,15 +64,38 @@ __device__ __forceinline__ bool is_shared_slot(const OneTokenSlots& slots, int32
     return slot == slots.top_k && slot < slots.n_slots;
 }
 
+// The experts of slots lane and lane + 32, -1 where there is none here.
+struct SlotExperts {
+    int32_t expert[2];
+};
+
+__device__ __forceinline__ int32_t expert_of_slot(const OneTokenSlots& slots, int32_t slot,
+                                                  int32_t id) {
+    return is_shared_slot(slots, slot) ? slots.n_local : local_expert(slots, id);
+}
+
+__device__ __forceinline__ SlotExperts find_experts(const OneTokenSlots& slots, const SlotIds& ids,
+                                                    int32_t lane) {
+    return {{expert_of_slot(slots, lane, ids.id[0]),
+             slots.n_slots > 32 ? expert_of_slot(slots, lane + 32, ids.id[1]) : -1}};
+}
+
+// Has every slot an expert here?
+__device__ __forceinline__ bool all_present(const OneTokenSlots& slots, const SlotExperts& of,
+                                            int32_t lane) {
+    const bool first = of.expert[0] >= 0 || lane >= slots.n_slots;
+    const bool second = of.expert[1] >= 0 || lane + 32 >= slots.n_slots;
+    return __all_sync(~0u, first && second);
+}
+
 // Writes the slots that have an expert here to a warp's table, in order; returns how many.
-__device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const SlotIds& ids,
+__device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const SlotExperts& of,
                                               int32_t lane, int32_t* table) {
     int32_t n = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         if (32 * i >= slots.n_slots) break;
-        const int32_t expert =
-            is_shared_slot(slots, lane + 32 * i) ? slots.n_local : local_expert(slots, ids.id[i]);
+        const int32_t expert = of.expert[i];
         const uint32_t present = __ballot_sync(~0u, expert >= 0);
         const uint32_t below = present & ((1u << lane) - 1);
         if (expert >= 0) table[n + __popc(below)] = expert << 6 | (lane + 32 * i);
@@ -122,49 +145,6 @@ __device__ __forceinline__ const std::byte* piece_at(const void* from, int32_t p
     return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(piece);
 }
 
-// A vector on its way to shared memory: the first pieces of every thread are asked for early and
-// wait in registers.
-template <int n_held>
-struct VectorLoad {
-    const void* from;
-    moe_type type;
-    int32_t n_pieces;
-    uint4 held[n_held > 0 ? n_held : 1];
-
-    __device__ __forceinline__ VectorLoad(const void* data, moe_type data_type, int32_t n)
-        : from(data), type(data_type), n_pieces(n / 8) {
-#pragma unroll
-        for (int i = 0; i < n_held; ++i) {
-            const auto piece = static_cast<int32_t>(threadIdx.x + i * blockDim.x);
-            if (piece < n_pieces) held[i] = load_global_16(piece_at(from, piece));
-        }
-    }
-
-    // The largest magnitude among this thread's pieces.
-    __device__ __forceinline__ float maximum() const {
-        float largest = 0.0f;
-        auto piece = static_cast<int32_t>(threadIdx.x);
-#pragma unroll
-        for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
-            if (piece < n_pieces) largest = fmaxf(largest, largest_of_piece(held[i], type));
-#pragma unroll 1
-        for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
-            largest = fmaxf(largest, largest_of_piece(load_global_16(piece_at(from, piece)), type));
-        return largest;
-    }
-
-    template <class Operand>
-    __device__ __forceinline__ void store(uint32_t to, float factor) const {
-        auto piece = static_cast<int32_t>(threadIdx.x);
-#pragma unroll
-        for (int i = 0; i < n_held; ++i, piece += static_cast<int32_t>(blockDim.x))
-            if (piece < n_pieces) store_piece<Operand>(to, piece, held[i], type, factor);
-#pragma unroll 1
-        for (; piece < n_pieces; piece += static_cast<int32_t>(blockDim.x))
-            store_piece<Operand>(to, piece, load_global_16(piece_at(from, piece)), type, factor);
-    }
-};
-
 // 2^exponent.
 __device__ __forceinline__ float power_of_two(int32_t exponent) {
     return __int_as_float((exponent + 127) << 23);
@@ -174,16 +154,6 @@ __device__ __forceinline__ float warp_largest(float largest) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
         largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, distance));
-    return largest;
-}
-
-// Of all threads of the block. maxima: one float32 per warp; a block barrier lies between two uses
-// of them.
-__device__ __forceinline__ float block_largest(float largest, float* maxima) {
-    largest = warp_largest(largest);
-    if ((threadIdx.x & 31) == 0) maxima[threadIdx.x >> 5] = largest;
-    __syncthreads();
-    for (uint32_t warp = 0; warp < blockDim.x / 32; ++warp) largest = fmaxf(largest, maxima[warp]);
     return largest;
 }
 
@@ -332,13 +302,12 @@ __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t
     }
 }
 
-// The sums of a quad of lanes.
-__device__ __forceinline__ void add_quad(float (&sum)[2]) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 1);
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 2);
-    }
+// Adds up over the lanes of a quad: lanes 0 and 1 return the sums of rows g and g + 8.
+__device__ __forceinline__ float add_quad(const float (&sum)[2], int32_t lane) {
+    const bool odd = lane & 1;
+    const float other = __shfl_xor_sync(~0u, odd ? sum[0] : sum[1], 1);
+    const float own = (odd ? sum[1] : sum[0]) + other;
+    return own + __shfl_xor_sync(~0u, own, 2);
 }
 
 // The sum over warps, in their order, of one row of a tile.

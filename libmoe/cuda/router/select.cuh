@@ -61,28 +61,32 @@ __device__ inline float take_logit(const SelectInput& input, int32_t i, float z,
     return finite_logit(z);
 }
 
-// The sums of parts of logits first and first + step, of which the second may be past the end.
-// Eight parts of both are on their way at once; a part past the last is a copy of it and not added.
+// The sums of parts of n logits, first and every step-th; those past the end repeat the last. Eight
+// parts are on their way at once; one past the last is a copy of it and not added.
+template <int n>
 __device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t step,
-                                 int32_t n_experts, float (&z)[2]) {
+                                 int32_t n_experts, float (&z)[n]) {
     constexpr int32_t at_once = 8;
-    const float* from = logits.data + t * logits.stride;
-    const int32_t index[2] = {first, min(first + step, n_experts - 1)};
-    z[0] = load_global(from + index[0]);
-    z[1] = load_global(from + index[1]);
-    for (int32_t p = 1; p < logits.n_parts; p += at_once) {
-        float part[at_once][2];
+    const float* at[n];
+#pragma unroll
+    for (int32_t j = 0; j < n; j++)
+        at[j] = logits.data + t * logits.stride + min(first + j * step, n_experts - 1);
+    for (int32_t p = 0; p < logits.n_parts; p += at_once) {
+        float part[at_once][n];
 #pragma unroll
         for (int32_t q = 0; q < at_once; q++) {
-            const float* at = from + min(p + q, logits.n_parts - 1) * logits.part_stride;
-            part[q][0] = load_global(at + index[0]);
-            part[q][1] = load_global(at + index[1]);
+            const int64_t stride = p + q + 1 < logits.n_parts ? logits.part_stride : 0;
+#pragma unroll
+            for (int32_t j = 0; j < n; j++) {
+                part[q][j] = load_global(at[j]);
+                at[j] += stride;
+            }
         }
 #pragma unroll
         for (int32_t q = 0; q < at_once; q++) {
             if (p + q >= logits.n_parts) break;
-            z[0] = add(z[0], part[q][0]);
-            z[1] = add(z[1], part[q][1]);
+#pragma unroll
+            for (int32_t j = 0; j < n; j++) z[j] = p + q == 0 ? part[q][j] : add(z[j], part[q][j]);
         }
     }
 }

@@ -51,17 +51,23 @@ __device__ float take_logits(const Team& team, const SelectInput& input, const S
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
     float top = -largest;
+    const auto take = [&](int32_t e, float z) {
+        scores[e] = take_logit(input, e, z, published);
+        top = fmaxf(top, scores[e]);
+    };
+    if (n <= team.step()) {
+        float z[1];
+        add_parts(input.logits, t, team.thread, 0, n, z);
+        if (team.thread < n) take(team.thread, z[0]);
+        return top;
+    }
 #pragma unroll 1
     for (int32_t i = team.thread; i < n; i += 2 * team.step()) {
         float z[2];
         add_parts(input.logits, t, i, team.step(), n, z);
 #pragma unroll
-        for (int32_t j = 0; j < 2; j++) {
-            const int32_t e = i + j * team.step();
-            if (e >= n) continue;
-            scores[e] = take_logit(input, e, z[j], published);
-            top = fmaxf(top, scores[e]);
-        }
+        for (int32_t j = 0; j < 2; j++)
+            if (i + j * team.step() < n) take(i + j * team.step(), z[j]);
     }
     return top;
 }
