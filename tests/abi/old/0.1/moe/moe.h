@@ -656,6 +656,7 @@ typedef struct moe_plan_desc {
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */
+    uint32_t reserved;
     const moe_checkpoint *checkpoint; /* where layer and formats come from when they are not given; may be NULL, not kept */
     const moe_layer_desc *layer; /* NULL: moe_checkpoint_layer of checkpoint; required without one */
     const moe_format *const *formats; /* [n_formats], index = moe_role; the format of every matrix the layer has.
