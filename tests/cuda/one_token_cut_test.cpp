@@ -1,0 +1,185 @@
+// How the one-token kernels are cut: what they rely on without checking it, for the shapes of real
+// layers and odd ones. No GPU is needed.
+#include <gtest/gtest.h>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/experts/one_token_call.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int32_t sm_shared =
+    233472;  // bytes of an SM of sm_90, of which a block takes 1024 more than it asks for
+
+DeviceFacts h200() {
+    DeviceFacts facts;
+    facts.major = 9;
+    facts.n_sms = 132;
+    facts.shared_bytes = most_one_token_shared;
+    return facts;
+}
+
+struct Shape {
+    const char* name;
+    int32_t hidden, intermediate, n_slots, n_experts;
+};
+
+constexpr Shape shapes[] = {
+    {"qwen3next", 2048, 512, 10, 512},   {"qwen3next with its shared expert", 2048, 512, 11, 512},
+    {"qwen3-30b", 2048, 768, 8, 128},    {"mixtral", 4096, 14336, 2, 8},
+    {"dsv3", 7168, 2048, 8, 256},        {"gpt-oss", 2880, 2880, 4, 128},
+    {"one expert", 2048, 5632, 1, 60},   {"three slots of 64", 64, 64, 3, 1000},
+    {"most slots", 1024, 256, 64, 4096}, {"narrow", 5120, 64, 6, 160},
+};
+constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
+                                PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
+                                PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
+                                PackedType::q4_k};
+
+PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
+    PackedMatrix m{};
+    m.type = type;
+    m.n_tiles = rows / 16;
+    m.k = k;
+    return m;
+}
+
+FewTokensShape few_tokens_shape(const Shape& shape, PackedType type) {
+    return {matrix(type, 2 * shape.intermediate, shape.hidden),
+            matrix(type, shape.hidden, shape.intermediate), shape.n_slots, shape.n_experts};
+}
+
+OneToken call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
+    const FewTokensShape matrices = few_tokens_shape(shape, type);
+    OneToken call{};
+    call.gate_up = matrices.gate_up;
+    call.down = matrices.down;
+    call.n_slots = shape.n_slots;
+    call.n_tokens = n_tokens;
+    return call;
+}
+
+int32_t grain_bytes(PackedType type) {
+    return block_bytes(type, 4) * (type == PackedType::q4_k ? 4 : 1);
+}
+int32_t grains(const PackedMatrix& m) {
+    return m.k / (m.type == PackedType::q4_k ? 256 : 64);
+}
+int32_t divide_up(int32_t a, int32_t b) {
+    return (a + b - 1) / b;
+}
+
+// The ring begins behind everything else and ends with the block's memory.
+void expect_room(const OneTokenCut& cut, PackedType type) {
+    const OneTokenShared& s = cut.shared;
+    const int32_t ring = cut.n_warps * cut.n_stages * cut.chunk_grains * grain_bytes(type);
+    EXPECT_LE(s.ring + ring, s.total);
+    EXPECT_EQ(s.ring % 128, 0);
+    EXPECT_LE(s.barriers + 8 * cut.n_warps * cut.n_stages, s.ring);
+    EXPECT_LE(cut.n_stages, 32);  // a lane for each
+}
+
+// For every shape and type that the kernels take, with as many tokens as they take.
+template <class Check>
+void for_calls(const Check& check) {
+    int n = 0;
+    for (const Shape& shape : shapes) {
+        for (const PackedType type : types) {
+            const int32_t most = most_few_tokens(h200(), few_tokens_shape(shape, type));
+            for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
+                SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
+                                                << ", tokens " << n_tokens);
+                check(call_of(shape, type, n_tokens));
+            }
+        }
+    }
+    EXPECT_GT(n, 100);
+}
+
+TEST(OneTokenCut, GateAndUpCoverEveryTile) {
+    for_calls([](const OneToken& call) {
+        const OneTokenCut cut = cut_gate_up(h200(), call, {});
+        const PackedMatrix& m = call.gate_up;
+        expect_room(cut, m.type);
+        EXPECT_LE(cut.shared.total, most_one_token_shared);
+        EXPECT_GE(cut.n_chunks * cut.chunk_grains, divide_up(grains(m), cut.n_warps));
+        EXPECT_LE(call.n_tokens * cut.n_blocks, std::max(call.n_tokens, 132));
+        const int32_t slabs = divide_up(call.n_slots * m.n_tiles, cut.n_blocks);
+        EXPECT_EQ(cut.is_resident, cut.n_chunks == 1 && cut.n_stages >= slabs);
+        // Sums of a group of slabs, twice where there are several groups.
+        const int32_t group = 2 * cut.n_warps;
+        EXPECT_GE(cut.shared.slots - cut.shared.sums,
+                  64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
+    });
+}
+
+TEST(OneTokenCut, DownCoversEveryUnit) {
+    for_calls([](const OneToken& call) {
+        const OneTokenCut cut = cut_down(h200(), call, {});
+        const PackedMatrix& m = call.down;
+        expect_room(cut, m.type);
+        EXPECT_LE(cut.shared.total, most_one_token_shared);
+        EXPECT_GE(cut.n_chunks * cut.chunk_grains, grains(m));
+        EXPECT_LT((cut.n_chunks - 1) * cut.chunk_grains, grains(m));  // no chunk is empty
+        EXPECT_EQ(cut.n_blocks % cut.cluster, 0);
+        const int32_t n_units = divide_up(call.n_slots * cut.n_chunks, cut.cluster);
+        EXPECT_LE(cut.n_warps, n_units);
+        // Passes but for the last are whole rounds of the warps: a warp keeps its places of h.
+        EXPECT_TRUE(cut.pass_units >= n_units || cut.pass_units % cut.n_warps == 0);
+        const int32_t places = std::min(cut.pass_units, n_units);
+        EXPECT_GE(cut.shared.sums - cut.shared.x,
+                  128 * places * cut.chunk_grains * (m.type == PackedType::q4_k ? 4 : 1));
+        EXPECT_GE(cut.shared.gate - cut.shared.unit_scales, 4 * places);
+        EXPECT_GE(32 * cut.n_warps, 2 * call.n_slots);  // a thread for each factor
+    });
+}
+
+// What the early start of the second kernel is for; see OneTokenTuning.
+TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
+    for_calls([](const OneToken& call) {
+        const OneTokenTuning tuning;
+        const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
+                              call.down.tile_stride() * call.down.n_tiles;
+        if (call.n_tokens * call.n_slots * bytes >= tuning.many_bytes) return;
+        const int32_t both = cut_gate_up(h200(), call, tuning).shared.total +
+                             cut_down(h200(), call, tuning).shared.total;
+        EXPECT_LE(both + 2 * 1024, sm_shared);
+    });
+}
+
+TEST(FewTokens, ModelsGoThisWayWithOneToken) {
+    for (const Shape& shape : shapes) {
+        if (shape.hidden == 2880) continue;  // q4_k has groups of 256
+        for (const PackedType type : types) {
+            if (type == PackedType::q4_k && shape.intermediate % 256 != 0) continue;
+            EXPECT_GE(most_few_tokens(h200(), few_tokens_shape(shape, type)), 1)
+                << shape.name << static_cast<int>(type);
+        }
+    }
+}
+
+TEST(FewTokens, AsLongAsTheySeldomMeetInAnExpert) {
+    const Shape many{"", 2048, 512, 10, 512}, some{"", 2048, 512, 10, 128},
+        few{"", 2048, 512, 10, 32}, one{"", 2048, 512, 1, 1};
+    const auto most = [](const Shape& shape, PackedType type) {
+        return most_few_tokens(h200(), few_tokens_shape(shape, type));
+    };
+    EXPECT_EQ(most(many, PackedType::nvfp4), 4);
+    EXPECT_EQ(most(some, PackedType::nvfp4), 3);
+    EXPECT_EQ(most(few, PackedType::nvfp4), 1);
+    EXPECT_EQ(most(few, PackedType::kbit2), 1);
+    EXPECT_GT(most(some, PackedType::kbit2), most(some, PackedType::nvfp4));
+    EXPECT_EQ(most(one, PackedType::nvfp4), 4);
+}
+
+TEST(FewTokens, NeverWithWhatTheKernelsDoNotRead) {
+    const Shape odd{"", 2048, 96, 8, 128};  // k of down is no multiple of 64
+    EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(odd, PackedType::bf16)), 0);
+    const Shape plain{"", 2048, 768, 8, 128};
+    EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(plain, PackedType::f32)), 0);
+    const Shape grouped{"", 2048, 704, 8, 128};  // nor of 256
+    EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(grouped, PackedType::q4_k)), 0);
+}
+
+}  // namespace
+}  // namespace moe::cuda
