@@ -38,6 +38,7 @@ class StreamRing {
         mbarrier_wait(barriers_ + 8 * stage_, 0);
         return data_ + stage_++ * stage_bytes_;
     }
+
     __device__ int32_t stage() const { return stage_; }
 
     __device__ void next() {

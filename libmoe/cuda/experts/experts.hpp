@@ -96,7 +96,8 @@ struct OneToken {
     const float* weights;  // [T][k]
     const void* x;         // [T][k of gate_up], every row aligned to 16 bytes
     moe_type x_type;
-    void* h;    // [T][n_slots][intermediate] bfloat16, scratch
+    void* h;    // scratch, [T][n_slots][intermediate] bfloat16: times a power of two
+                // (one_token_gate_up.cuh)
     void* out;  // [T][width]
     moe_type out_type;
     bool accumulate;

@@ -31,8 +31,8 @@ struct OneTokenShared {
     int32_t total = 0;
 };
 
-// Bytes of the look-up tables of one expert (raw_fragment_kbit.cuh): of pairs of codes up to three
-// bits, of single codes above.
+// Room for the look-up tables of one expert (raw_fragment_kbit.cuh), in bytes: more than the pairs
+// of neighbours up to three bits need, single values above.
 MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
     if (!has_codebook(type)) return 0;
     const int32_t bits = code_bits(type);
@@ -88,7 +88,7 @@ struct OneTokenGateUp {
     int64_t x_stride;
     int32_t intermediate;
     bool weight_on_input;
-    float h_factor;  // of what is stored
+    float h_factor;  // 2^h_exponent of down's kernels, with which h is stored
 };
 
 struct OneTokenDown {

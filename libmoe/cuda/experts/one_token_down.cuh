@@ -4,15 +4,16 @@
 // Work: tiles of 16 outputs are spread over clusters of one or two blocks. k runs over all slots;
 // a unit is one chunk of one slot's part of it. The blocks of a cluster share the units of their
 // tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
-// 1. ids, the list of slots; the warp's first copies: weights do not depend on the kernel before
-// 2. let the next kernel start; weights of the slots, the shared expert's from x and its gate;
-//    biases; the first blocks decoded; wait for the kernel before
+// 1. ids, the list of slots and their weights; the warp's first copies: nothing of it depends on
+//    the kernel before
+// 2. let the next kernel start; the shared expert's weight from x and its gate; biases; block
+//    barrier; the first blocks decoded; wait for the kernel before
 // 3. every warp: h of its own units among pass_units to shared memory as operands
 // 4. tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier
 // 6. a thread per output adds the warps' sums; the first block of a cluster adds those of the other
-// x and the list of slots may be read before the wait because the kernel before waited for its
-// writer.
+// x, ids and their weights may be read before the wait because the kernel before waited for their
+// writers.
 #pragma once
 
 #include <cuda_bf16.h>

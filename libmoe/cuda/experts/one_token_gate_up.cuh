@@ -1,19 +1,18 @@
-// First kernel of one token, a row of the grid for each: h[v][feature] = act(gate, up) for the
-// slots v that have an expert here.
+// First kernel of one token, a row of the grid for each: h[v][feature] = act(gate, up) times the
+// power of two that down takes (OneTokenKernels), for the slots v that have an expert here.
 //
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
 // the token, one per SM of its share. Inside a block every warp owns the same part of k of every
 // slab.
-// 1. every lane finds what it copies first, as if every slot had an expert here; wait for the
-// kernel
-//    before; ask for ids, then x
-// 2. every lane asks for one stage of the warp's ring; the slots with an expert are listed
+// 1. every lane finds what it copies first, as if every slot had an expert here
+// 2. wait for the kernel before; ask for ids, then x; every lane asks for one stage of the warp's
+// ring; the slots with an expert are listed
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
 // Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
-// kernel may start after 1 where decoding is quick, otherwise after the first slab: it takes turns
-// from this one, and its copies take bandwidth.
+// kernel may start right after the wait where decoding is quick, otherwise after the first slab: it
+// takes turns from this one, and its copies take bandwidth.
 #pragma once
 
 #include <cuda_bf16.h>

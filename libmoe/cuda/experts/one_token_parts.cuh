@@ -164,8 +164,8 @@ __device__ __forceinline__ int32_t rebase_exponent(float largest) {
 
 // ---- codebooks
 
-// The look-up tables of slots [begin, end) of the list. Asked for first: what is asked for after
-// the weights arrives after them.
+// The look-up tables of slots [begin, end) of the list. Better asked for before the weights: what
+// is asked for after them arrives after them.
 template <class Raw>
 struct CodebookLoad {
     static constexpr int32_t entries = 2 * Raw::entries;
