@@ -43,9 +43,8 @@ def environment(folder):
     return {**kept, **OFFLINE, "PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
 
 
-def own_paths(page, text, prefix):
+def own_paths(page, text, values):
     """The block `paths` with the paths of this test."""
-    values = {"LIBMOE": pathlib.Path(__file__).resolve().parent.parent, "PREFIX": prefix}
     for line in text.splitlines():
         if not PATHS.fullmatch(line):
             raise SystemExit(f"{page}: not a path of the reader's own: {line}")
@@ -73,6 +72,8 @@ def run(page, prefix, folder):
     """The page's commands as one script; (exit code, what each block printed, what went wrong)."""
     script, place = "set -eu\n", folder / "work"
     place.mkdir()
+    tree = folder / "libmoe"  # a new path each time: Go's cache knows packages by theirs, and would not ask pkg-config again
+    tree.symlink_to(pathlib.Path(__file__).resolve().parent.parent)
     for i, (mark, text) in enumerate(blocks(page)):
         if mark.startswith("write: "):
             target = place / mark.removeprefix("write: ")
@@ -80,7 +81,7 @@ def run(page, prefix, folder):
             script += f"cp '{folder}/{i}' '{target}'\n"
             (folder / str(i)).write_text(text, encoding="utf-8")
         elif mark == "paths":
-            script += "".join(own_paths(page, text, prefix))
+            script += "".join(own_paths(page, text, {"LIBMOE": tree, "PREFIX": prefix}))
         elif mark == "run":
             script += f"{text}\necho '{BORDER}{i}'\n"
     done = subprocess.run(["sh", "-c", script], cwd=place, env=environment(folder), capture_output=True, text=True)
