@@ -10,8 +10,10 @@ import sys
 
 READS = [re.compile(pattern) for pattern in (
     r'\bgetenv\(\s*"(\w+)"', r'\bos\.environ(?:\.get\(|\[)\s*"(\w+)"', r'\bos\.getenv\(\s*"(\w+)"', r'\bos\.Getenv\("(\w+)"',
-    r'\benv::var(?:_os)?\("(\w+)"', r'\bvar(?:_os)?\("(\w+)"', r'GetEnvironmentVariable\("(\w+)"', r"\$\{(\w+):-")]
-SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".py", ".go", ".rs", ".cs", ".sh", ""}
+    r'\benv::var(?:_os)?\("(\w+)"', r'\bvar(?:_os)?\("(\w+)"', r'GetEnvironmentVariable\("(\w+)"', r"\$\{(\w+):-",
+    r"""\bos\.getenv\s*\(?\s*["'](\w+)["']""", r"\bENV\{(\w+)\}")]
+SOURCES = {".c", ".h", ".inc", ".cpp", ".hpp", ".cu", ".cuh", ".py", ".go", ".rs", ".cs", ".i", ".java", ".lua", ".sh", ".bash",
+           ".cmake", ""}
 
 
 def sources(root):
@@ -21,7 +23,8 @@ def sources(root):
         raise SystemExit(77)
     for name in listed.stdout.split("\0"):
         path = root / name
-        if name and path.suffix in SOURCES and path.is_file() and not name.startswith("docs/"):
+        is_source = path.suffix in SOURCES or path.name == "CMakeLists.txt"
+        if name and is_source and path.is_file() and not name.startswith("docs/"):
             yield name, path.read_text(encoding="utf-8", errors="replace")
 
 

@@ -1,53 +1,55 @@
 """Runs the programs and commands of a page, so that what it shows works.
 
-usage: run_snippets.py PAGE BUILD_FOLDER
+usage: run_snippets.py PAGE PREFIX
 A line before a fenced block says what becomes of it:
     <!-- write: NAME -->        it is saved as NAME
+    <!-- paths -->              a reader's own paths, as export LIBMOE=... (the source tree) and export PREFIX=...: those of
+                                this test are put in
     <!-- run -->                it is run by the shell; the blocks of a page share one shell and one empty folder
     <!-- prints -->             each line must be in what the block before it printed; ... stands for anything
     <!-- not run: REASON -->
-A block without such a line is an error. LIBMOE names the source tree, as on the pages; BUILD_FOLDER has libmoe.so and the
-command moe, and stands in for an installed libmoe. Exit code 77: a command that the page needs ("needs: NAME ..." in its
-first lines), or a module of Python ("python3:MODULE"), is not here.
+A block without such a line is an error. libmoe is installed in PREFIX, and the shell is told so by nothing but the page: it starts
+with the variables of KEPT, and a variable that is not set is an error. Exit code 77: a command that the page needs
+("needs: NAME ..." in its first lines), or a module of Python ("python3:MODULE"), is not here.
 """
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 
 BLOCK = re.compile(r"^(?:<!-- *(?P<mark>[^\n]*?) *-->\n)?^```(?P<language>[\w+]*)\n(?P<text>.*?)^```$", re.M | re.S)
+PATHS = re.compile(r"export (LIBMOE|PREFIX)=\S+(?: +#.*)?")
 BORDER = "---- end of block "
+
+# Where the tools of a language are and what they may write; of libmoe they say nothing. And no tool asks the network.
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "GOCACHE", "PYENV_ROOT")
+OFFLINE = {"CARGO_NET_OFFLINE": "true", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
 
 
 def blocks(page):
     for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
         mark = match["mark"] or ""
-        if not re.fullmatch(r"write: \S+|run|prints|not run: .+", mark):
+        if not re.fullmatch(r"write: \S+|paths|run|prints|not run: .+", mark):
             raise SystemExit(f"{page}: a block does not say what becomes of it:\n{match['text']}")
         yield mark, match["text"]
 
 
-def pkg_config(build, folder):
-    """moe.pc as an installed libmoe has it, for a library that is not installed."""
-    root = pathlib.Path(__file__).resolve().parent.parent
-    text = (build / "libmoe" / "moe.pc").read_text(encoding="utf-8")
-    for name, path in (("libdir", build / "lib"), ("includedir", root / "include")):
-        text = re.sub(rf"^{name}=.*$", f"{name}={path}", text, flags=re.M)
-    folder.mkdir()
-    (folder / "moe.pc").write_text(text, encoding="utf-8")
-    return folder
+def environment(folder):
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return {**kept, **OFFLINE, "PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
 
 
-def environment(build, folder):
-    root = pathlib.Path(__file__).resolve().parent.parent
-    caches = build / "snippets"
-    return {**os.environ, "PATH": f"{folder / 'tools'}:{build / 'bin'}:{os.environ['PATH']}", "LIBMOE": str(root),
-            "LD_LIBRARY_PATH": str(build / "lib"), "PKG_CONFIG_PATH": str(pkg_config(build, folder / "pkgconfig")),
-            "MOE_LIBRARY": str(build / "lib" / "libmoe.so"), "CARGO_TARGET_DIR": str(caches / "rust"),
-            "CARGO_NET_OFFLINE": "true", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
+def own_paths(page, text, values):
+    """The block `paths` with the paths of this test."""
+    for line in text.splitlines():
+        if not PATHS.fullmatch(line):
+            raise SystemExit(f"{page}: not a path of the reader's own: {line}")
+        name = PATHS.fullmatch(line)[1]
+        yield f"export {name}={shlex.quote(str(values[name]))}\n"
 
 
 def python_with(module):
@@ -66,19 +68,23 @@ def found(need, tools):
     return bool(path)
 
 
-def run(page, build, folder):
+def run(page, prefix, folder):
     """The page's commands as one script; (exit code, what each block printed, what went wrong)."""
-    script, place = "set -e\n", folder / "work"
+    script, place = "set -eu\n", folder / "work"
     place.mkdir()
+    tree = folder / "libmoe"  # a new path each time: Go's cache knows packages by theirs, and would not ask pkg-config again
+    tree.symlink_to(pathlib.Path(__file__).resolve().parent.parent)
     for i, (mark, text) in enumerate(blocks(page)):
         if mark.startswith("write: "):
             target = place / mark.removeprefix("write: ")
             target.parent.mkdir(parents=True, exist_ok=True)
             script += f"cp '{folder}/{i}' '{target}'\n"
             (folder / str(i)).write_text(text, encoding="utf-8")
+        elif mark == "paths":
+            script += "".join(own_paths(page, text, {"LIBMOE": tree, "PREFIX": prefix}))
         elif mark == "run":
             script += f"{text}\necho '{BORDER}{i}'\n"
-    done = subprocess.run(["sh", "-c", script], cwd=place, env=environment(build, folder), capture_output=True, text=True)
+    done = subprocess.run(["sh", "-c", script], cwd=place, env=environment(folder), capture_output=True, text=True)
     printed, last = {}, ""
     for line in done.stdout.splitlines(keepends=True):
         if line.startswith(BORDER):
@@ -98,8 +104,8 @@ def unmet(page, printed):
                 yield f"{page}: not printed: {line}\nbut:\n{last}"
 
 
-def main(page, build):
-    page, build = pathlib.Path(page), pathlib.Path(build).resolve()
+def main(page, prefix):
+    page, prefix = pathlib.Path(page), pathlib.Path(prefix).resolve()
     needs = re.search(r"<!-- needs: (.*?) -->", page.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         tools = pathlib.Path(folder) / "tools"
@@ -108,7 +114,7 @@ def main(page, build):
         if missing:
             print(f"not here: {missing}")
             raise SystemExit(77)
-        status, printed, errors = run(page, build, pathlib.Path(folder))
+        status, printed, errors = run(page, prefix, pathlib.Path(folder))
     problems = [f"{page}: exit code {status}\n{errors}"] if status else list(unmet(page, printed))
     print("\n".join(problems) or f"{page}: {len(printed)} blocks were run")
     raise SystemExit(1 if problems or not printed else 0)
