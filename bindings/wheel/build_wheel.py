@@ -1,5 +1,5 @@
-"""Makes a wheel of an installed tree: libmoe.so, its headers, the package moe_library, which says where they lie, and, where
-there is one, the Python binding of bindings/python/src/moe, which looks for the library in its own folder.
+"""Makes a wheel of an installed tree: libmoe.so, its headers, the package moe_library, which says where they lie, and the
+Python binding of bindings/python/src/moe, which looks for the library in its own folder.
 
 usage: build_wheel.py PREFIX VERSION OUTPUT_FOLDER [--name DISTRIBUTION]
 The platform of the wheel is manylinux with the newest version of libc that this very library asks for. Nothing but the
@@ -30,30 +30,32 @@ def platform_tag(library):
     return "manylinux_{}_{}_{}".format(*newest_libc(library), platform.machine())
 
 
-def library_files(prefix, version, home):
+def library_files(prefix, version):
     """(name in the wheel, bytes). A wheel holds no links: the library goes in once, under its SONAME."""
     soname = "libmoe.so." + version.rpartition(".")[0]
     library = next(pathlib.Path(prefix).rglob(soname))
     init = (HERE / "moe_library" / "__init__.py").read_text(encoding="utf-8")
-    for name, value in (("version", version), ("library", soname), ("home", home)):
+    for name, value in (("version", version), ("library", soname)):
         init = init.replace(f"@{name}@", value)
     yield "moe_library/__init__.py", init.encode()
-    yield f"{home}/lib/{soname}", library.read_bytes()
+    yield f"moe/lib/{soname}", library.read_bytes()
     for header in sorted(pathlib.Path(prefix, "include", "moe").glob("*.h")):
-        yield f"{home}/include/moe/{header.name}", header.read_bytes()
+        yield f"moe/include/moe/{header.name}", header.read_bytes()
 
 
 def binding_files():
+    if not (BINDING / "__init__.py").is_file():
+        raise SystemExit(f"build_wheel.py: {BINDING} has no Python binding, and a wheel must have it")
     for file in sorted(BINDING.rglob("*")):
         if file.is_file() and (file.suffix in (".py", ".pyi") or file.name == "py.typed"):
             yield pathlib.PurePosixPath("moe", file.relative_to(BINDING)).as_posix(), file.read_bytes()
 
 
-def metadata(name, version, tag, prefix, needs):
+def metadata(name, version, tag, prefix):
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     yield f"{info}/METADATA", "\n".join([
         "Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", f"Summary: {SUMMARY}", "License: Apache-2.0",
-        "Requires-Python: >=3.9", *(f"Requires-Dist: {need}" for need in needs), ""]).encode()
+        "Requires-Python: >=3.9", "Requires-Dist: numpy", ""]).encode()
     yield f"{info}/WHEEL", "\n".join([
         "Wheel-Version: 1.0", "Generator: build_wheel.py", "Root-Is-Purelib: false", f"Tag: {tag}", ""]).encode()
     for notice in sorted(pathlib.Path(prefix, "share", "doc", "libmoe").iterdir()):
@@ -85,12 +87,11 @@ def main():
     parser.add_argument("--name", default="libmoe")
     args = parser.parse_args()
 
-    binding = list(binding_files())
-    files = [*library_files(args.prefix, args.version, "moe" if binding else "moe_library"), *binding]
+    files = [*library_files(args.prefix, args.version), *binding_files()]
     library = next(pathlib.Path(args.prefix).rglob("libmoe.so." + args.version))
     tag = f"py3-none-{platform_tag(library)}"
     stem = f"{args.name.replace('-', '_')}-{args.version}"
-    files += metadata(args.name, args.version, tag, args.prefix, ["numpy"] if binding else [])
+    files += metadata(args.name, args.version, tag, args.prefix)
     files.append((f"{stem}.dist-info/RECORD", "\n".join([*record(files, f"{stem}.dist-info"), ""]).encode()))
     path = pathlib.Path(args.output, f"{stem}-{tag}.whl")
     write_wheel(path, files)

@@ -14,7 +14,6 @@ from declarations import declarations
 from probe import layout_text
 
 GOLDEN = pathlib.Path(__file__).with_name("layout.txt")
-# Programs of 0.1 have whatever they like in these four bytes: no field may ever be put there.
 # The number of roles grows with the roles: arrays by role carry their length.
 GROWING = ("struct ", "macro MOE_ROLE_COUNT")
 

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Compiles the C program of README.md and runs it against no checkpoint: it must say which file it misses and fail.
-# usage: check_readme.sh README LIBRARY INCLUDE_DIRECTORY
+# Compiles the C program of README.md and runs it twice: on the fixture qwen3_moe_bf16, where it must print what readme_output.py
+# computes, and against no checkpoint, where it must say which file it misses and fail.
+# usage: check_readme.sh README LIBRARY INCLUDE_DIRECTORY FIXTURE PYTHON
 set -u
-readme=$1 library=$2 include=$3
+readme=$1 library=$2 include=$3 fixture=$4 python=$5
+here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -10,6 +12,13 @@ sed -n '/^```c$/,/^```$/p' "$readme" | sed '/^```/d' >"$work/program.c"
 [ -s "$work/program.c" ] || { echo "no C program in $readme"; exit 1; }
 cc -std=c99 -Wall -Wextra -pedantic -Werror -I "$include" "$work/program.c" "$library" \
     -Wl,-rpath,"$(dirname "$library")" -o "$work/program" || exit 1
+
+if ! "$work/program" "$fixture" >"$work/output" 2>"$work/error"; then
+    echo "the program fails on $fixture:"
+    cat "$work/error"
+    exit 1
+fi
+"$python" "$here/readme_output.py" "$fixture" "$work/output" || exit 1
 
 if "$work/program" "$work/absent" 2>"$work/error"; then
     echo "the program succeeded without a checkpoint"

@@ -3,8 +3,8 @@ import pathlib
 
 __version__ = "@version@"
 
-# Beside this package, in that of the binding where the wheel has one: there is one copy of the library.
-_home = pathlib.Path(__file__).resolve().parent.parent / "@home@"
+# In the package of the binding, beside this one: there is one copy of the library.
+_home = pathlib.Path(__file__).resolve().parent.parent / "moe"
 
 
 def path():
