@@ -70,9 +70,8 @@ fn fields(types: &str) -> String {
             Some(rest) => rest.split('}').next().unwrap_or(""),
             None => continue,
         };
-        let names: Vec<&str> =
-            body.split("pub ").skip(1).filter_map(|field| field.split(':').next()).collect();
-        let names: Vec<&str> = names.into_iter().map(str::trim).collect();
+        let names = body.split("pub ").skip(1).filter_map(|field| field.split(':').next());
+        let names: Vec<&str> = names.map(str::trim).collect();
         if name.starts_with("moe_") && !names.is_empty() {
             let _ = writeln!(out, "    {} {{\n        {}\n    }}", name, names.join(",\n        "));
         }
