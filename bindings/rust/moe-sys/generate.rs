@@ -9,10 +9,20 @@ pub type Generated = Vec<(&'static str, String)>;
 
 const SAID: &str = "// Made of moe.h by generate.rs, with bindgen 0.60; do not edit.\n\n";
 
-/// Other versions write the same in other words.
-pub fn is_installed() -> bool {
-    let asked = Command::new("bindgen").arg("--version").output();
-    asked.map_or(false, |output| String::from_utf8_lossy(&output.stdout).starts_with("bindgen 0.60."))
+/// What is checked in is of this one; others write the same in other words.
+pub const VERSION: &str = "0.60";
+
+/// Of the command bindgen, such as 0.60.1.
+pub fn version() -> Result<String, String> {
+    let output = Command::new("bindgen").arg("--version").output().map_err(missing)?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    text.strip_prefix("bindgen ")
+        .map(str::to_string)
+        .ok_or_else(|| format!("bindgen --version says {:?}", text))
+}
+
+fn missing(error: std::io::Error) -> String {
+    format!("the command bindgen, which the feature bindgen needs, does not start: {}", error)
 }
 
 /// include is the folder that has moe/moe.h. Options are bindgen's: how the text is formatted.
@@ -37,7 +47,7 @@ fn bindgen(include: &Path, options: &[&str]) -> Result<String, String> {
         .arg("--")
         .arg(format!("-I{}", include.display()))
         .output()
-        .map_err(|error| format!("bindgen: {}", error))?;
+        .map_err(missing)?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
@@ -60,9 +70,8 @@ fn fields(types: &str) -> String {
             Some(rest) => rest.split('}').next().unwrap_or(""),
             None => continue,
         };
-        let names: Vec<&str> =
-            body.split("pub ").skip(1).filter_map(|field| field.split(':').next()).collect();
-        let names: Vec<&str> = names.into_iter().map(str::trim).collect();
+        let names = body.split("pub ").skip(1).filter_map(|field| field.split(':').next());
+        let names: Vec<&str> = names.map(str::trim).collect();
         if name.starts_with("moe_") && !names.is_empty() {
             let _ = writeln!(out, "    {} {{\n        {}\n    }}", name, names.join(",\n        "));
         }

@@ -55,6 +55,7 @@ enums!(
 macro_rules! mirror {
     ($(#[$doc:meta])* $name:ident of $raw:ident { $($field:ident: $kind:ty = $c:ident,)* }) => {
         $(#[$doc])*
+        #[allow(clippy::derive_partial_eq_without_eq)] // some have floats
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct $name { $(pub $field: $kind,)* }
 

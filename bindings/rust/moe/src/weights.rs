@@ -17,25 +17,38 @@ use crate::tensor::Tensor;
 
 /// The tensors of one layer. They refer to no plan: another one of the same layout id can use them. `'a` is that of memory
 /// which they borrow; `'static` where they do not. A handle that was dropped, and tensors that end before weights which borrow
-/// them, do not compile:
+/// them, do not compile. Beside each is what does, with one line changed or moved:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// fn f(plan: moe::Plan) {
 ///     drop(plan);
 ///     plan.layout_id().unwrap();
 /// }
 /// ```
-/// ```compile_fail
+/// ```no_run
+/// fn f(plan: moe::Plan) {
+///     plan.layout_id().unwrap();
+///     drop(plan);
+/// }
+/// ```
+/// ```compile_fail,E0515
 /// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
-///     let gate = vec![0.0f32; 512];
-///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     let gate: &[f32] = &vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, gate);
 ///     moe::Load::new().borrowed(plan, &[tensor]).unwrap()
 /// }
 /// ```
 /// ```no_run
 /// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
-///     let gate = vec![0.0f32; 512];
-///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, &gate);
+///     let gate: &[f32] = &[0.0f32; 512]; // a constant: it does not end
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, gate);
+///     moe::Load::new().borrowed(plan, &[tensor]).unwrap()
+/// }
+/// ```
+/// ```no_run
+/// fn f(plan: &moe::Plan) -> moe::Weights<'static> {
+///     let gate: &[f32] = &vec![0.0f32; 512];
+///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, gate);
 ///     moe::Load::new().tensors(plan, &[tensor]).unwrap() // a copy
 /// }
 /// ```

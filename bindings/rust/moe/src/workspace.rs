@@ -12,11 +12,16 @@ use crate::hooks::Hooks;
 use crate::plan::Plan;
 use crate::runtime::{handle, made, raw_of, Runtime};
 
-/// Scratch of one thread or stream, for any plan of its device whose need fits. Calls borrow it mutably:
+/// Scratch of one thread or stream, for any plan of its device whose need fits. Calls borrow it mutably; it can be sent to
+/// another thread, and not be shared with one:
 ///
-/// ```compile_fail
-/// fn needs_sync<T: Sync>() {}
-/// needs_sync::<moe::Workspace<'static>>();
+/// ```
+/// fn needs<T: Send>() {}
+/// needs::<moe::Workspace<'static>>();
+/// ```
+/// ```compile_fail,E0277
+/// fn needs<T: Sync>() {}
+/// needs::<moe::Workspace<'static>>();
 /// ```
 pub struct Workspace<'m> {
     raw: NonNull<sys::moe_workspace>,

@@ -193,6 +193,7 @@ layout! {
         intermediate_type,
         stages,
         checkpoint_layer,
+        reserved,
         checkpoint,
         layer,
         formats,
