@@ -11,7 +11,7 @@ MATRIX = ROOT / "bindings/conformance/matrix.py"
 
 
 def matrix(folder, *results):
-    file = folder / "language.jsonl"
+    file = folder / "python.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in results))
     return subprocess.run([sys.executable, MATRIX, file], capture_output=True, text=True)
 
