@@ -14,7 +14,7 @@
 //   step         the A registers of step j of 4 n
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
 //   has_codebook are codes indices?
-//   is_quick     does decoding leave turns to spare? measured for e2m1 and integers only
+//   is_quick     may the next kernel start at once? where that was the faster, one token from ids
 //   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
 //                sums of x as well; 0: none
 // Integer codes may be subnormal numbers: the tensor cores take them exactly.

@@ -11,8 +11,8 @@
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
 // Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
-// kernel may start right after the wait where decoding is quick, otherwise after the first slab: it
-// takes turns from this one, and its copies take bandwidth.
+// kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise after
+// the first slab.
 #pragma once
 
 #include <cuda_bf16.h>
