@@ -5,15 +5,46 @@
 // ended means that all before it have. Before sm_90 there is no such launch, and nothing to do.
 #pragma once
 
+#include <cstdint>
+
 namespace moe::cuda {
 
 // Waits until the kernels before this one have ended and their writes can be seen. What they wrote
 // must be read with loads that the compiler cannot move above this (ordinary ones), nor through the
 // read-only cache (ld.global.nc).
+//
+// In a loop that never repeats, and ptxas does not know it: otherwise it would wait as early as it
+// can, and do behind the wait the arithmetic that stands before it.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    uint32_t sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    asm volatile(
+        "{\n"
+        ".reg .pred never;\n"
+        "setp.eq.u32 never, %0, 0xffffffff;\n"
+        "WAIT:\n"
+        "griddepcontrol.wait;\n"
+        "@never bra WAIT;\n"
+        "}\n" ::"r"(sm)
+        : "memory");
 #endif
+}
+
+// For what should be computed before a wait or a barrier: the compiler, too, moves arithmetic to
+// its use.
+__device__ __forceinline__ void compute_now(int32_t& value) {
+    asm volatile("" : "+r"(value));
+}
+__device__ __forceinline__ void compute_now(uint32_t& value) {
+    asm volatile("" : "+r"(value));
+}
+__device__ __forceinline__ void compute_now(float& value) {
+    asm volatile("" : "+f"(value));
+}
+template <class T>
+__device__ __forceinline__ void compute_now(T*& value) {
+    asm volatile("" : "+l"(value));
 }
 
 // The next kernel may start as soon as every block has said so or ended. Before its own wait it may

@@ -66,7 +66,7 @@ struct FastActivation {
     float gate_limit, post_limit, up_limit, up_offset;
 
     __device__ explicit FastActivation(const Activation& activation)
-        : c0(activation.kind == MOE_ACTIVATION_SITU ? 1.0f : activation.alpha),
+        : c0(kind == ActivationClass::other ? 1.0f : activation.alpha),
           squared(activation.kind == MOE_ACTIVATION_RELU2),
           beta(activation.situ_beta),
           inverse_beta(1.0f / beta),
@@ -76,6 +76,11 @@ struct FastActivation {
           post_limit(activation.post_limit),
           up_limit(activation.up_limit),
           up_offset(activation.up_offset) {
+        constexpr float per_octave = -1.4426950408889634f;
+        if (kind != ActivationClass::gelu) {
+            c0 *= per_octave;
+            return;
+        }
         if (activation.kind == MOE_ACTIVATION_GELU_TANH) {
             c0 = 1.5957691216057308f;  // 2 sqrt(2 / pi)
             c1 = c0 * 0.044715f;
@@ -86,7 +91,6 @@ struct FastActivation {
             c2 = -0.00098676524f;
             c3 = 9.03393935e-6f;
         }
-        constexpr float per_octave = -1.4426950408889634f;
         c0 *= per_octave;
         c1 *= per_octave;
         c2 *= per_octave;

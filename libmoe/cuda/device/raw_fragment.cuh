@@ -12,6 +12,8 @@
 //   load         chunk: shared address of whole grains; block: the first block, in the chunk
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
+//   Factors      a lane's scales of n blocks as numbers
+//   factors      made from Words
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
 //   has_codebook are codes indices?
 //   is_quick     may the next kernel start at once? where that was the faster, one token from ids
@@ -62,6 +64,11 @@ struct F16 {
     }
 };
 
+// Where a lane's two columns share the scales of its two rows.
+struct RowFactors {
+    float first, second;
+};
+
 template <PackedType packed>
 struct RawType {
     static constexpr PackedType type = packed;
@@ -76,6 +83,12 @@ struct RawType {
     static constexpr bool is_quick = false;
     using Table = uint32_t;
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
+    using Factors = RowFactors;
+    static __device__ __forceinline__ void add(const RowFactors& factors, const float (&c)[4],
+                                               float (&sum)[2]) {
+        sum[0] = fmaf(c[0] + c[1], factors.first, sum[0]);
+        sum[1] = fmaf(c[2] + c[3], factors.second, sum[1]);
+    }
 };
 
 // The block of a lane's two columns 2t and 2t + 1, and the first of their groups of 16 in it.
@@ -105,7 +118,11 @@ struct Raw16 : RawType<packed> {
         a[2] = words.step[j].z;
         a[3] = words.step[j].w;
     }
-    static __device__ __forceinline__ void add(const Words<1>&, const float (&c)[4],
+    struct Factors {};
+    static __device__ __forceinline__ Factors factors(const Words<1>&) {
+        return {};
+    }
+    static __device__ __forceinline__ void add(const Factors&, const float (&c)[4],
                                                float (&sum)[2]) {
         sum[0] += c[0] + c[1];
         sum[1] += c[2] + c[3];
@@ -117,13 +134,6 @@ using RawF16 = Raw16<PackedType::f16, F16>;
 
 __device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
     return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
-}
-
-// Sums whose two columns share the scales of the two rows.
-__device__ __forceinline__ void add_scaled(const float (&c)[4], float first, float second,
-                                           float (&sum)[2]) {
-    sum[0] = fmaf(c[0] + c[1], first, sum[0]);
-    sum[1] = fmaf(c[2] + c[3], second, sum[1]);
 }
 
 // Where a lane's two columns have their scales among `bytes` per row and group of 32 k: behind
@@ -171,31 +181,27 @@ struct RawNvfp4 : RawE2m1<PackedType::nvfp4> {
                                      (lane >> 2) * 8 + (lane & 1) * 4);
         load_codes(words, at, lane);
     }
-    // A byte of exponent and mantissa moves into a float of 2^11 times its value.
+    struct Factors {
+        float of[4];  // column, row half
+    };
     template <int n>
-    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
+    static __device__ __forceinline__ Factors factors(const Words<n>& words) {
+        const uint32_t q = words.scales;
+        return {{factor((q & 0xFFu) << 20), factor((q & 0xFF00u) << 12),
+                 factor((q & 0xFF0000u) << 4), factor((q & 0xFF000000u) >> 4)}};
+    }
+    static __device__ __forceinline__ void add(const Factors& factors, const float (&c)[4],
                                                float (&sum)[2]) {
-        const uint32_t q = words.scales;  // bytes: group, row half
-        sum[0] = fmaf(c[0], scale<0>(q), sum[0]);
-        sum[1] = fmaf(c[2], scale<1>(q), sum[1]);
-        sum[0] = fmaf(c[1], scale<2>(q), sum[0]);
-        sum[1] = fmaf(c[3], scale<3>(q), sum[1]);
+        sum[0] = fmaf(c[0], factors.of[0], sum[0]);
+        sum[1] = fmaf(c[2], factors.of[1], sum[1]);
+        sum[0] = fmaf(c[1], factors.of[2], sum[0]);
+        sum[1] = fmaf(c[3], factors.of[3], sum[1]);
     }
 
   private:
-    // Multiplication shifts: it does not wait for the units that the codes are busy with.
-    template <int byte>
-    static __device__ __forceinline__ float scale(uint32_t bytes) {
-        uint32_t bits;
-        if constexpr (byte < 3)
-            asm("mad.lo.u32 %0, %1, %2, %3;"
-                : "=r"(bits)
-                : "r"(bytes & 0xFFu << 8 * byte), "n"(1u << (20 - 8 * byte)), "r"(0x40000000u));
-        else
-            asm("mad.hi.u32 %0, %1, %2, %3;"
-                : "=r"(bits)
-                : "r"(bytes & 0xFF000000u), "n"(1u << 28), "r"(0x40000000u));
-        return __uint_as_float(bits);
+    // A byte of exponent and mantissa, where a float has them: 2^11 times its value.
+    static __device__ __forceinline__ float factor(uint32_t byte) {
+        return __uint_as_float(byte + 0x40000000u);
     }
 };
 
@@ -210,10 +216,9 @@ struct RawMxfp4 : RawE2m1<PackedType::mxfp4> {
         load_codes(words, at, lane);
     }
     template <int n>
-    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
-                                               float (&sum)[2]) {
+    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
         const uint32_t q = words.scales;
-        add_scaled(c, __uint_as_float((q & 0xFFu) << 23), __uint_as_float(q >> 8 << 23), sum);
+        return {__uint_as_float((q & 0xFFu) << 23), __uint_as_float(q >> 8 << 23)};
     }
 };
 
@@ -259,9 +264,8 @@ struct RawE4m3 : RawType<PackedType::e4m3> {
         }
     }
     template <int n>
-    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
-                                               float (&sum)[2]) {
-        add_scaled(c, __uint_as_float(words.scales.x), __uint_as_float(words.scales.y), sum);
+    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+        return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
     }
 };
 

@@ -34,9 +34,8 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
         }
     }
     template <int n>
-    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
-                                               float (&sum)[2]) {
-        add_scaled(c, f16_value(words.scales), f16_value(words.scales >> 16), sum);
+    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+        return {f16_value(words.scales), f16_value(words.scales >> 16)};
     }
 };
 
@@ -69,9 +68,13 @@ struct RawQ4K : RawType<PackedType::q4_k> {
 #pragma unroll
         for (int i = 0; i < 4; ++i) a[i] = word >> (4 * i) & 0x000F000Fu;
     }
-    static __device__ __forceinline__ void add(const Words<2>& words, const float (&c)[4],
+    using Factors = Q4kFactors;
+    static __device__ __forceinline__ Q4kFactors factors(const Words<2>& words) {
+        return q4_k_factors(words.head, words.group);
+    }
+    static __device__ __forceinline__ void add(const Q4kFactors& factors, const float (&c)[4],
                                                const float (&x)[4], float (&sum)[2]) {
-        const auto [scale, minimum] = q4_k_factors(words.head, words.group);
+        const auto [scale, minimum] = factors;
         sum[0] = fmaf(scale.x, c[0] + c[1], sum[0]);
         sum[1] = fmaf(scale.y, c[2] + c[3], sum[1]);
         sum[0] = fmaf(-minimum.x, x[0] + x[1], sum[0]);

@@ -129,12 +129,11 @@ struct RawKbit : RawType<packed> {
     }
 
     template <int n>
-    static __device__ __forceinline__ void add(const Words<n>& words, const float (&c)[4],
-                                               float (&sum)[2]) {
+    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
         if constexpr (has_f32_scales(packed))
-            add_scaled(c, __uint_as_float(words.scales.x), __uint_as_float(words.scales.y), sum);
+            return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
         else
-            add_scaled(c, e4m4(words.scales.x & 0xFFu), e4m4(words.scales.x >> 8), sum);
+            return {e4m4(words.scales.x & 0xFFu), e4m4(words.scales.x >> 8)};
     }
 
     // The values of entry i of the tables of both row halves, from the codebook of an expert.

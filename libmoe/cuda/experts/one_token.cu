@@ -99,6 +99,7 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                          call.x_stride,
                          intermediate,
                          call.weight_on_input,
+                         call.weight_on_input || call.gate_bias || call.up_bias,
                          std::ldexp(1.0f, kernels_of(call.down.type).h_exponent)};
     OneTokenDown second{call.down,
                         slots_of(call),

@@ -7,7 +7,11 @@
 namespace moe::cuda {
 
 constexpr int32_t most_one_token_slots = 64;
-constexpr int32_t most_one_token_shared = 232448;  // bytes of a block on sm_90
+// Bytes of shared memory on sm_90: of a multiprocessor, what a block takes more of it than it asks
+// for, and the most that a block can have.
+constexpr int32_t shared_of_sm = 233472;
+constexpr int32_t shared_of_block = 1024;
+constexpr int32_t most_one_token_shared = shared_of_sm - shared_of_block;
 // Registers of a thread: in each quarter of an SM, 16,384 registers for 2 warps of gate and up and
 // 3 of down.
 constexpr int32_t one_token_gate_up_registers = 72;
@@ -31,12 +35,12 @@ struct OneTokenShared {
     int32_t total = 0;
 };
 
-// Room for the look-up tables of one expert (raw_fragment_kbit.cuh), in bytes: more than the pairs
-// of neighbours up to three bits need, single values above.
+// Room for the look-up tables of one expert (raw_fragment_kbit.cuh), in bytes: pairs of neighbours
+// up to three bits, single values above.
 MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
     if (!has_codebook(type)) return 0;
     const int32_t bits = code_bits(type);
-    return bits <= 3 ? 2 * 4 << 2 * bits : 2 * 2 * 32;
+    return bits <= 3 ? 2 * 4 << (bits - 1) : 2 * 2 * 32;
 }
 
 // n / d = (2 n * reciprocal) >> 32 for n d < 2^31.
@@ -57,7 +61,7 @@ struct OneTokenCut {
     uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
     uint32_t chunk_reciprocal = 0;  // of n_chunks
     uint32_t warp_reciprocal = 0;   // of n_warps
-    uint32_t block_reciprocal = 0;  // of n_blocks
+    uint32_t block_reciprocal = 0;  // of n_blocks; down: of clusters
     OneTokenShared shared;
 };
 
@@ -88,7 +92,8 @@ struct OneTokenGateUp {
     int64_t x_stride;
     int32_t intermediate;
     bool weight_on_input;
-    float h_factor;  // 2^h_exponent of down's kernels, with which h is stored
+    bool has_row_terms;  // biases, or a weight on the input
+    float h_factor;      // 2^h_exponent of down's kernels, with which h is stored
 };
 
 struct OneTokenDown {
@@ -113,7 +118,7 @@ struct OneTokenDown {
 
 // Shared memory of a block: the ring grows up to `most`, and never less than `least` is asked for,
 // so that no SM takes two blocks of the same kernel while another has none: that costs up to half
-// of the speed. An SM has 233,472 bytes, of which every block takes 1,024 more than it asks for.
+// of the speed.
 struct OneTokenShare {
     int32_t most_warps;
     int32_t chunk_bytes;  // at most, where a grain fits
@@ -129,9 +134,9 @@ struct OneTokenTuning {
     bool clusters = true;
     int64_t many_bytes = 128 << 20;  // of weights in a call
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
-    OneTokenShare down_few{12, 4608, 58368, 99200};
-    OneTokenShare gate_up_many{8, 9216, 116736, 232448};
-    OneTokenShare down_many{16, 4608, 116736, 232448};
+    OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
+    OneTokenShare gate_up_many{8, 9216, 116736, most_one_token_shared};
+    OneTokenShare down_many{16, 4608, 116736, most_one_token_shared};
 };
 
 // one_token_cut.cpp. A cut whose shared memory is beyond most_one_token_shared cannot be launched.

@@ -174,6 +174,17 @@ void choose_cluster(const DeviceFacts& device, const OneToken& call, const OneTo
     const bool paired = tuning.clusters && time_paired * 1.04 < time_alone;
     cut.cluster = paired ? 2 : 1;
     cut.n_blocks = paired ? 2 * pairs : alone;
+    cut.block_reciprocal = reciprocal_of(cut.n_blocks / cut.cluster);
+}
+
+// Of few weights, whatever a block of gate and up leaves of a multiprocessor.
+OneTokenShare share_of_down(const DeviceFacts& device, const OneToken& call,
+                            const OneTokenTuning& tuning) {
+    if (has_many_bytes(call, tuning)) return tuning.down_many;
+    OneTokenShare share = tuning.down_few;
+    const int32_t taken = cut_gate_up(device, call, tuning).shared.total;
+    share.most = std::max(share.most, shared_of_sm - 2 * shared_of_block - taken);
+    return share;
 }
 
 }  // namespace
@@ -182,7 +193,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
                      const OneTokenTuning& tuning) {
     const int32_t grains = grains_of(call.down);
     const int32_t grain_bytes = bytes_of_grain(call.down.type);
-    const OneTokenShare& share = has_many_bytes(call, tuning) ? tuning.down_many : tuning.down_few;
+    const OneTokenShare share = share_of_down(device, call, tuning);
     OneTokenCut best;
     double least = 0;
     for (int32_t n_chunks = 1; n_chunks <= grains; ++n_chunks) {

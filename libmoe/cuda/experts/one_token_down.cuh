@@ -60,10 +60,47 @@ struct DownUnits {
     }
 };
 
+// What a block works at: tiles, and of the units of its cluster's k its own.
+struct DownShare {
+    int32_t rank;  // in the cluster
+    int32_t first_tile, end_tile;
+    int32_t first_unit, end_unit;
+
+    __device__ __forceinline__ explicit DownShare(const OneTokenDown& call) {
+        const int32_t paired = call.cut.cluster - 1;  // 0 or 1
+        const auto block = static_cast<int32_t>(blockIdx.x);
+        const EvenShare tiles(call.matrix.n_tiles, block >> paired, call.cut.n_blocks >> paired,
+                              call.cut.block_reciprocal);
+        rank = block & paired;
+        first_tile = tiles.first;
+        end_tile = tiles.last;
+    }
+    __device__ __forceinline__ void divide_units(const OneTokenDown& call, int32_t n_slots) {
+        const int32_t n_units = n_slots * call.cut.n_chunks;
+        const int32_t paired = call.cut.cluster - 1;
+        first_unit = rank * n_units >> paired;
+        end_unit = (rank + 1) * n_units >> paired;
+    }
+    __device__ __forceinline__ int32_t n_outputs() const { return 16 * (end_tile - first_tile); }
+};
+
 // The copies of one warp in the order of their use: passes, tiles, units.
 struct UnitWalk {
     int32_t warp, n_warps, pass_units, first_tile, end_tile, end_unit;
     int32_t pass_begin, pass_end, tile, unit;
+
+    __device__ __forceinline__ UnitWalk(const DownShare& share, const OneTokenCut& cut,
+                                        int32_t own_warp)
+        : warp(own_warp),
+          n_warps(cut.n_warps),
+          pass_units(cut.pass_units),
+          first_tile(share.first_tile),
+          end_tile(share.end_tile),
+          end_unit(share.end_unit),
+          pass_begin(share.first_unit),
+          pass_end(min(pass_begin + pass_units, end_unit)),
+          tile(first_tile),
+          unit(pass_begin + warp) {}
 
     __device__ __forceinline__ bool is_valid() const { return unit < pass_end; }
     __device__ __forceinline__ void advance() {
@@ -142,7 +179,6 @@ struct SlotTerms {
 __device__ __forceinline__ float bias_sum(const OneTokenDown& call, const int32_t* table,
                                           int32_t n_slots, int32_t output) {
     float sum = 0.0f;
-    if (!call.bias) return sum;
     for (int32_t v = 0; v < n_slots; ++v) {
         const int64_t expert = slot_expert(table[v]);
         sum = fmaf(slot_weight(call, table[v]), call.bias[expert * call.width + output], sum);
@@ -164,52 +200,57 @@ __device__ __forceinline__ void store_output(const OneTokenDown& call, int32_t o
     store_as<__half>(call, output, value);
 }
 
-// Pieces of 16 bytes of the h of a unit, on their way to one warp's part of shared memory: the
-// first of every lane wait in registers.
+// The h of a unit in pieces of 16 bytes, of which every lane brings each 32nd to its warp's part of
+// shared memory.
+template <class Raw>
 struct UnitOfH {
-    static constexpr int32_t n_held = 2;
-    const std::byte* from;
-    int32_t n_pieces;
-    int32_t lane;
-    uint4 held[n_held];
+    const std::byte* from;  // of the lane's first
+    uint32_t to;
+    int32_t n;  // pieces from the lane's first on; not above 0 if it has none
+    int32_t unit;
 
-    __device__ __forceinline__ UnitOfH(const std::byte* h, int32_t n, int32_t own_lane)
-        : from(h), n_pieces(n), lane(own_lane) {
-#pragma unroll
-        for (int i = 0; i < n_held; ++i)
-            if (lane + 32 * i < n_pieces) held[i] = load_global_16(piece_at(from, lane + 32 * i));
+    __device__ __forceinline__ void compute() {
+        compute_now(from);
+        compute_now(to);
+        compute_now(n);
     }
+    // Copies wait_all_copies waits for, or operands below 2^15 whose sums lack *scale.
+    __device__ __forceinline__ void bring(float* scale) const {
+        if constexpr (Raw::Operand::rebased)
+            rebase(scale);
+        else
+            copy_pieces(to, from, n);
+    }
+
+  private:
+    static constexpr int n_held = 2;
+
     template <class Body>
-    __device__ __forceinline__ void for_pieces(const Body& body) const {
+    __device__ __forceinline__ void for_pieces(const uint4 (&held)[n_held],
+                                               const Body& body) const {
 #pragma unroll
         for (int i = 0; i < n_held; ++i)
-            if (lane + 32 * i < n_pieces) body(lane + 32 * i, held[i]);
+            if (32 * i < n) body(32 * i, held[i]);
 #pragma unroll 1
-        for (int32_t i = lane + 32 * n_held; i < n_pieces; i += 32)
-            body(i, load_global_16(piece_at(from, i)));
+        for (int32_t i = 32 * n_held; i < n; i += 32) body(i, load_global_16(piece_at(from, i)));
     }
-    // As operands below 2^15; returns the power of two that the sums lack.
-    template <class Operand>
-    __device__ __forceinline__ float store(uint32_t to) const {
+    __device__ __forceinline__ void rebase(float* scale) const {
+        using Operand = typename Raw::Operand;
+        uint4 held[n_held];
+#pragma unroll
+        for (int i = 0; i < n_held; ++i)
+            if (32 * i < n) held[i] = load_global_16(piece_at(from, 32 * i));
         float largest = 0.0f;
-        for_pieces([&](int32_t, const uint4& bits) {
+        for_pieces(held, [&](int32_t, const uint4& bits) {
             largest = fmaxf(largest, largest_of_piece(bits, MOE_TYPE_BF16));
         });
         const int32_t exponent = rebase_exponent(warp_largest(largest));
-        for_pieces([&](int32_t i, const uint4& bits) {
+        for_pieces(held, [&](int32_t i, const uint4& bits) {
             store_piece<Operand>(to, i, bits, MOE_TYPE_BF16, power_of_two(exponent));
         });
-        return power_of_two(-exponent);
+        if ((threadIdx.x & 31) == 0) *scale = power_of_two(-exponent);
     }
 };
-
-// Every 32nd of n pieces of 16 bytes; most units have two for a lane.
-__device__ __forceinline__ void copy_pieces(uint32_t to, const std::byte* from, int32_t n) {
-    if (n > 0) copy_async_16(to, from);
-    if (n > 32) copy_async_16(to + 512, from + 512);
-#pragma unroll 1
-    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
-}
 
 // The first blocks of a warp's first unit, decoded while it would wait for h.
 template <class Raw>
@@ -227,9 +268,13 @@ struct EarlyBlocks {
     }
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
                                              int32_t lane, float (&sum)[2]) const {
+        if (n == most) {  // together, so that the one need not wait for the other
 #pragma unroll
-        for (int i = 0; i < most; ++i)
-            if (i < n) held[i].multiply(x_block + i * Raw::span, places, lane, sum);
+            for (int i = 0; i < most; ++i)
+                held[i].multiply(x_block + i * Raw::span, places, lane, sum);
+        } else if (n == 1) {
+            held[0].multiply(x_block, places, lane, sum);
+        }
     }
     __device__ __forceinline__ int32_t n_blocks() const {
         return n * Raw::span;
@@ -250,9 +295,10 @@ __device__ __forceinline__ float add_halves(const OneTokenCut& cut, const float*
 // Adds up and stores the outputs of a block's tiles; of a cluster's, the second block hands its
 // sums to the first.
 __device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigned char* shared,
-                                               int32_t rank, int32_t first_tile,
-                                               int32_t n_outputs) {
+                                               const DownShare& share) {
     const OneTokenCut& cut = call.cut;
+    const int32_t rank = share.rank;
+    const int32_t n_outputs = share.n_outputs();
     const float* sums = reinterpret_cast<const float*>(shared + cut.shared.sums);
     const float* biases = reinterpret_cast<const float*>(shared + cut.shared.biases);
     float* partial = reinterpret_cast<float*>(shared + cut.shared.partial);
@@ -275,9 +321,139 @@ __device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigne
     for (int32_t i = first; i < n_outputs; i += stride) {
         float sum = i == first ? first_sum : add_halves(cut, sums, i);
         if (cut.cluster > 1) sum += partial[i];
-        if (stores) store_output(call, 16 * first_tile + i, sum + biases[i]);
+        if (call.bias) sum += biases[i];
+        if (stores) store_output(call, 16 * share.first_tile + i, sum);
     }
 }
+
+// The lane of each stage asks for what comes there first.
+template <class Raw>
+__device__ __forceinline__ void begin_copies(const DownUnits<Raw>& units, const StreamRing& ring,
+                                             UnitWalk& copies) {
+    const auto lane = static_cast<int32_t>(threadIdx.x & 31);
+    int32_t own_tile = -1;
+    int32_t own_unit = 0;
+    for (int32_t stage = 0; stage < units.call.cut.n_stages && copies.is_valid(); ++stage) {
+        if (lane == stage) {
+            own_tile = copies.tile;
+            own_unit = copies.unit;
+        }
+        copies.advance();
+    }
+    if (own_tile >= 0) units.fill(ring, lane, own_tile, own_unit);
+}
+
+// Into shared memory, by the whole block, what products and outputs are multiplied by or added to.
+// A barrier must follow.
+template <class Raw>
+__device__ __forceinline__ void store_terms(const OneTokenDown& call, const DownShare& share,
+                                            const SlotTerms& terms, const int32_t* table,
+                                            int32_t n_slots, unsigned char* shared) {
+    const OneTokenShared& at = call.cut.shared;
+    const auto thread = static_cast<int32_t>(threadIdx.x);
+    float* const gate_parts = reinterpret_cast<float*>(shared + at.gate);
+    float* const factors = reinterpret_cast<float*>(shared + at.factors);
+    float* const biases = reinterpret_cast<float*>(shared + at.biases);
+    if (call.shared.gate) {
+        const float part = gate_part(call);
+        if ((thread & 31) == 0) gate_parts[thread >> 5] = part;
+        __syncthreads();
+    }
+    if (thread < 2 * n_slots) factors[thread] = terms.factor(call, gate_parts) * Raw::leftover;
+    if (call.bias && share.rank == 0) {
+        for (int32_t i = thread; i < share.n_outputs(); i += static_cast<int32_t>(blockDim.x))
+            biases[i] = bias_sum(call, table, n_slots, 16 * share.first_tile + i);
+    }
+    if (thread < 8) store_shared(shared_address(shared) + at.zeros + 16 * thread, uint4{});
+    Codebooks<Raw>(call.matrix, table, 0, n_slots).store(shared + at.codebooks);
+}
+
+// A warp at its units: sums of its tiles, to shared memory.
+template <class Raw>
+struct DownWarp {
+    const DownUnits<Raw>& units;
+    const DownShare& share;
+    StreamRing& ring;
+    UnitWalk& copies;
+    unsigned char* shared;
+    uint32_t base;  // shared address
+    int32_t warp, lane;
+    OperandPlaces places;
+    int32_t pass, pass_end;  // units whose h is in shared memory
+
+    __device__ __forceinline__ const OneTokenCut& cut() const { return units.call.cut; }
+    __device__ __forceinline__ uint32_t codebook_of(int32_t unit) const {
+        return base + cut().shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type);
+    }
+    __device__ __forceinline__ int32_t blocks_of(int32_t unit) const {
+        return units.grains(units.chunk(unit)) * Raw::grain;
+    }
+    // Where the unit's h lies, in blocks.
+    __device__ __forceinline__ int32_t x_block(int32_t unit) const {
+        return (unit - pass) * cut().chunk_grains * Raw::grain;
+    }
+    __device__ __forceinline__ float* unit_scale(int32_t unit) const {
+        return reinterpret_cast<float*>(shared + cut().shared.unit_scales) + unit - pass;
+    }
+    __device__ __forceinline__ UnitOfH<Raw> h_of(int32_t unit) const {
+        const OneTokenDown& call = units.call;
+        const std::byte* h = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
+        const int32_t n = unit < pass_end ? 8 * blocks_of(unit) - lane : 0;
+        return {h + 128 * units.h_block(unit) + 16 * lane,
+                base + cut().shared.x + 128 * x_block(unit) + 16 * lane, n, unit};
+    }
+    __device__ __forceinline__ void bring(const UnitOfH<Raw>& h) const {
+        if (h.unit < pass_end) h.bring(unit_scale(h.unit));
+    }
+    // The h of this warp's units of the pass, from `unit` on.
+    __device__ __forceinline__ void bring_from(int32_t unit) const {
+        for (; unit < pass_end; unit += cut().n_warps) bring(h_of(unit));
+        wait_all_copies();
+        __syncwarp();
+    }
+    __device__ __forceinline__ void next_pass() {
+        pass = pass_end;
+        pass_end = min(pass + cut().pass_units, share.end_unit);
+    }
+    // early_sum: of the first `done` blocks of the unit that is next.
+    __device__ __forceinline__ void add_pass(float (&early_sum)[2], int32_t& done) {
+        float* const sums = reinterpret_cast<float*>(shared + cut().shared.sums);
+        for (int32_t tile = share.first_tile; tile < share.end_tile; ++tile) {
+            float total[2] = {};
+            for (int32_t unit = pass + warp; unit < pass_end; unit += cut().n_warps) {
+                float sum[2] = {early_sum[0], early_sum[1]};
+                add_chunk<Raw>(ring.wait(), done, blocks_of(unit), x_block(unit), places, lane,
+                               codebook_of(unit), sum);
+                done = 0;
+                early_sum[0] = early_sum[1] = 0.0f;
+                refill();
+                add_scaled(unit, sum, total);
+            }
+            float* to = sums + 16 * ((tile - share.first_tile) * cut().n_warps + warp) +
+                        (lane >> 2) + 8 * (lane & 1);
+            const float row = add_quad(total, lane);
+            if ((lane & 3) < 2) *to = pass == share.first_unit ? row : *to + row;
+        }
+    }
+
+  private:
+    __device__ __forceinline__ void refill() {
+        __syncwarp();
+        if (copies.is_valid()) {
+            if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
+            copies.advance();
+        }
+        ring.next();
+    }
+    __device__ __forceinline__ void add_scaled(int32_t unit, const float (&sum)[2],
+                                               float (&total)[2]) const {
+        const float* factor =
+            reinterpret_cast<const float*>(shared + cut().shared.factors) + 2 * units.slot(unit);
+        const float scale = Raw::Operand::rebased ? *unit_scale(unit) : 1.0f;
+        total[0] = fmaf(sum[0] * scale, factor[0], total[0]);
+        total[1] = fmaf(sum[1] * scale, factor[1], total[1]);
+    }
+};
 
 template <class Raw>
 __global__ void __maxnreg__(one_token_down_registers)
@@ -285,10 +461,8 @@ __global__ void __maxnreg__(one_token_down_registers)
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
     const uint32_t base = shared_address(shared);
-    const int32_t thread = static_cast<int32_t>(threadIdx.x);
-    const int32_t n_threads = static_cast<int32_t>(blockDim.x);
-    const int32_t warp = thread >> 5;
-    const int32_t lane = thread & 31;
+    const int32_t warp = static_cast<int32_t>(threadIdx.x) >> 5;
+    const int32_t lane = static_cast<int32_t>(threadIdx.x) & 31;
     const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
     int32_t* table =
         reinterpret_cast<int32_t*>(shared + cut.shared.slots) + most_one_token_slots * warp;
@@ -298,116 +472,54 @@ __global__ void __maxnreg__(one_token_down_registers)
     if (cut.cluster > 1) cluster_arrive();
     fetch_parameter(call);
 
-    const SlotIds ids = load_ids(call.slots, lane);
-    const int32_t rank = static_cast<int32_t>(blockIdx.x) % cut.cluster;
-    const int32_t cluster = static_cast<int32_t>(blockIdx.x) / cut.cluster;
-    const int32_t n_clusters = static_cast<int32_t>(gridDim.x) / cut.cluster;
-    const int32_t first_tile = cluster * call.matrix.n_tiles / n_clusters;
-    const int32_t end_tile = (cluster + 1) * call.matrix.n_tiles / n_clusters;
+    const SlotIds ids = IdPlaces(call.slots, lane).load();
+    DownShare share(call);
     const int32_t n_slots =
         list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
     const SlotTerms terms(call, table, n_slots);
-    const int32_t n_units = n_slots * cut.n_chunks;
-    const int32_t first_unit = rank * n_units / cut.cluster;
-    const int32_t end_unit = (rank + 1) * n_units / cut.cluster;
+    share.divide_units(call, n_slots);
     const DownUnits<Raw> units{call, table, call.matrix.k / (64 * Raw::grain)};
-    UnitWalk copies{
-        warp,       cut.n_warps,      cut.pass_units, first_tile,
-        end_tile,   end_unit,         first_unit,     min(first_unit + cut.pass_units, end_unit),
-        first_tile, first_unit + warp};
-    for (int32_t stage = 0; stage < cut.n_stages && copies.is_valid(); ++stage) {
-        if (lane == 0) units.fill(ring, stage, copies.tile, copies.unit);
-        copies.advance();
-    }
+    UnitWalk copies(share, cut, warp);
+    begin_copies(units, ring, copies);
     let_next_kernel_start();
-
-    float* const gate_parts = reinterpret_cast<float*>(shared + cut.shared.gate);
-    if (call.shared.gate) {
-        const float part = gate_part(call);
-        if (lane == 0) gate_parts[warp] = part;
-        __syncthreads();
-    }
-    float* factors = reinterpret_cast<float*>(shared + cut.shared.factors);
-    if (thread < 2 * n_slots) factors[thread] = terms.factor(call, gate_parts) * Raw::leftover;
-    const int32_t n_outputs = 16 * (end_tile - first_tile);
-    float* const biases = reinterpret_cast<float*>(shared + cut.shared.biases);
-    for (int32_t i = thread; rank == 0 && i < n_outputs; i += n_threads)
-        biases[i] = bias_sum(call, table, n_slots, 16 * first_tile + i);
-    if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
-    float* const sums = reinterpret_cast<float*>(shared + cut.shared.sums);
-    Codebooks<Raw>(call.matrix, table, 0, n_slots).store(shared + cut.shared.codebooks);
-    const auto codebook_of = [&](int32_t unit) {
-        return base + cut.shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type);
-    };
-    const auto blocks_of = [&](int32_t unit) {
-        return units.grains(units.chunk(unit)) * Raw::grain;
-    };
+    store_terms<Raw>(call, share, terms, table, n_slots, shared);
     __syncthreads();
-    const int32_t own_unit = first_unit + warp;
-    const int32_t unit_blocks = cut.chunk_grains * Raw::grain;
-    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
-    int32_t pass = first_unit;
-    int32_t pass_end = min(pass + cut.pass_units, end_unit);
+
+    DownWarp<Raw> worker{units,
+                         share,
+                         ring,
+                         copies,
+                         shared,
+                         base,
+                         warp,
+                         lane,
+                         {base + cut.shared.x, base + cut.shared.zeros, lane},
+                         share.first_unit,
+                         min(share.first_unit + cut.pass_units, share.end_unit)};
+    const int32_t own_unit = share.first_unit + warp;
     EarlyBlocks<Raw> early;
-    if (own_unit < pass_end)
-        early.decode(ring.wait(), blocks_of(own_unit), lane, codebook_of(own_unit));
+    if (own_unit < worker.pass_end)
+        early.decode(ring.wait(), worker.blocks_of(own_unit), lane, worker.codebook_of(own_unit));
+    UnitOfH<Raw> first_h = worker.h_of(own_unit);
+    UnitOfH<Raw> second_h = worker.h_of(own_unit + cut.n_warps);
+    first_h.compute();
+    if constexpr (!Raw::Operand::rebased) second_h.compute();  // registers are short there
     wait_for_previous_kernel();
 
-    // Every warp brings the h of its own units, to a place for each of the pass.
-    float* const unit_scales = reinterpret_cast<float*>(shared + cut.shared.unit_scales);
-    const std::byte* h_of_token = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
-    const auto x_block = [&](int32_t unit) { return (unit - pass) * unit_blocks; };
-    const auto stage_h = [&] {
-        __syncwarp();
-        for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
-            const std::byte* from = h_of_token + 128 * units.h_block(unit);
-            const int32_t n_pieces = 8 * blocks_of(unit);
-            const uint32_t to = base + cut.shared.x + 128 * x_block(unit);
-            if constexpr (Raw::Operand::rebased) {
-                const float scale = UnitOfH(from, n_pieces, lane).store<typename Raw::Operand>(to);
-                if (lane == 0) unit_scales[unit - pass] = scale;
-            } else {
-                copy_pieces(to + 16 * lane, from + 16 * lane, n_pieces - lane);
-            }
-        }
-        wait_all_copies();
-        __syncwarp();
-    };
-    stage_h();
+    worker.bring(first_h);
+    worker.bring(second_h);
+    worker.bring_from(own_unit + 2 * cut.n_warps);
     float early_sum[2] = {};
-    early.multiply(x_block(own_unit), places, lane, early_sum);
-    int32_t done = early.n_blocks();  // of the unit that is next
+    early.multiply(worker.x_block(own_unit), worker.places, lane, early_sum);
+    int32_t done = early.n_blocks();
     for (;;) {
-        for (int32_t tile = first_tile; tile < end_tile; ++tile) {
-            float total[2] = {};
-            for (int32_t unit = pass + warp; unit < pass_end; unit += cut.n_warps) {
-                float sum[2] = {early_sum[0], early_sum[1]};
-                add_chunk<Raw>(ring.wait(), done, blocks_of(unit), x_block(unit), places, lane,
-                               codebook_of(unit), sum);
-                done = 0;
-                early_sum[0] = early_sum[1] = 0.0f;
-                __syncwarp();
-                if (copies.is_valid()) {
-                    if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
-                    copies.advance();
-                }
-                ring.next();
-                const float* factor = factors + 2 * units.slot(unit);
-                const float scale = Raw::Operand::rebased ? unit_scales[unit - pass] : 1.0f;
-                total[0] = fmaf(sum[0] * scale, factor[0], total[0]);
-                total[1] = fmaf(sum[1] * scale, factor[1], total[1]);
-            }
-            float* to = sums + 16 * ((tile - first_tile) * cut.n_warps + warp) + (lane >> 2) +
-                        8 * (lane & 1);
-            const float row = add_quad(total, lane);
-            if ((lane & 3) < 2) *to = pass == first_unit ? row : *to + row;
-        }
-        pass = pass_end;
-        if (pass >= end_unit) break;
-        pass_end = min(pass + cut.pass_units, end_unit);
-        stage_h();
+        worker.add_pass(early_sum, done);
+        if (worker.pass_end >= share.end_unit) break;
+        worker.next_pass();
+        __syncwarp();
+        worker.bring_from(worker.pass + warp);
     }
-    finish_outputs(call, shared, rank, first_tile, n_outputs);
+    finish_outputs(call, shared, share);
 }
 
 }  // namespace moe::cuda

@@ -6,38 +6,27 @@
 // slab.
 // 1. every lane finds what it copies first, as if every slot had an expert here
 // 2. wait for the kernel before; ask for ids, then x; every lane asks for one stage of the warp's
-// ring; the slots with an expert are listed
+// ring; the slots with an expert are listed where there are others or the list is needed
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
 // Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
 // kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise after
-// the first slab.
+// the first slab. An instruction less between the wait and the first product is worth as much as
+// one less in the loop: whatever can be known before the wait is computed there.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/stream_ring.cuh"
 #include "libmoe/cuda/experts/one_token_parts.cuh"
 #include "libmoe/layer/activation.hpp"
 
 namespace moe::cuda {
-
-// Slabs [first, last) of a block: as many for each, one more for the first.
-struct SlabRange {
-    int32_t first, last;
-
-    __device__ __forceinline__ SlabRange(int32_t n_slabs, const OneTokenCut& cut) {
-        const int32_t block = static_cast<int32_t>(blockIdx.x);
-        const int32_t each = divide(n_slabs, cut.block_reciprocal);
-        const int32_t rest = n_slabs - each * cut.n_blocks;
-        first = block * each + min(block, rest);
-        last = first + each + (block < rest ? 1 : 0);
-    }
-};
 
 // The k of a warp, in elements.
 struct PartOfK {
@@ -57,13 +46,17 @@ template <class Raw>
 struct PartOfX {
     uint32_t at;
     int32_t n_pieces;
+    const std::byte* from;  // of this lane's first piece
 
     __device__ __forceinline__ PartOfX(const OneTokenGateUp& call, uint32_t x, const PartOfK& part,
                                        int32_t lane)
-        : at(x + 2 * part.first), n_pieces(part.n / 8) {
-        const std::byte* from = row_of_token(call.x, call.x_stride) + 2 * part.first;
-#pragma unroll 1
-        for (int32_t i = lane; i < n_pieces; i += 32) copy_async_16(at + 16 * i, from + 16 * i);
+        : at(x + 2 * part.first),
+          n_pieces(part.n / 8),
+          from(row_of_token(call.x, call.x_stride) + 2 * part.first + 16 * lane) {
+        compute_now(from);
+    }
+    __device__ __forceinline__ void copy(int32_t lane) const {
+        copy_pieces(at + 16 * lane, from, n_pieces - lane);
         commit_copies();
     }
     // Returns the power of two that the sums lack. A barrier must follow.
@@ -71,6 +64,13 @@ struct PartOfX {
         using Operand = typename Raw::Operand;
         wait_copies<0>();
         int32_t exponent = Raw::x_exponent;
+        if (!Operand::rebased && type == MOE_TYPE_BF16) {
+            constexpr uint32_t factor = (Raw::x_exponent + 127) << 7;
+#pragma unroll 1
+            for (int32_t i = lane; i < n_pieces && Raw::x_exponent != 0; i += 32)
+                store_scaled_piece(at + 16 * i, load_shared_16(at + 16 * i), factor << 16 | factor);
+            return 1.0f;
+        }
         if constexpr (Operand::rebased) {
             float largest = 0.0f;
 #pragma unroll 1
@@ -147,9 +147,33 @@ struct SlabChunks {
         at.from = place(at);
         resolve(at, listed_expert(at));
     }
-    __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage,
-                                         const SlabCursor& at) const {
-        ring.fill(stage, at.from, static_cast<uint32_t>(grains(at.chunk) * Raw::grain_bytes));
+    __device__ __forceinline__ int32_t bytes(const SlabCursor& at) const {
+        return grains(at.chunk) * Raw::grain_bytes;
+    }
+};
+
+// The slabs of a block, n_slots slots having an expert here, and what a lane copies first.
+template <class Raw>
+struct SlabWork {
+    EvenShare range;
+    int32_t n_items;
+    SlabCursor own;
+    int32_t own_bytes;  // -1: nothing to copy
+
+    __device__ __forceinline__ SlabWork(const SlabChunks<Raw>& chunks, int32_t n_slots,
+                                        int32_t lane)
+        : range(n_slots * chunks.call.matrix.n_tiles, static_cast<int32_t>(blockIdx.x),
+                chunks.call.cut.n_blocks, chunks.call.cut.block_reciprocal),
+          n_items((range.last - range.first) * chunks.call.cut.n_chunks),
+          own(chunks.cursor(range.first, lane)),
+          own_bytes(lane < min(chunks.call.cut.n_stages, n_items) ? chunks.bytes(own) : -1) {
+        compute_now(own.from);
+        compute_now(own.slot);
+        compute_now(own_bytes);
+    }
+    __device__ __forceinline__ bool copies() const { return own_bytes >= 0; }
+    __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage) const {
+        if (copies()) ring.fill(stage, own.from, static_cast<uint32_t>(own_bytes));
     }
 };
 
@@ -162,60 +186,141 @@ __device__ __forceinline__ int32_t h_slot(const OneTokenGateUp& call, int32_t sl
 // asked for long before they are needed. Loads to registers would make others wait for them.
 struct RowFinish {
     float* terms;  // three of this thread alone
-    int32_t at;    // of h
+    int32_t row;
+    int32_t slot;  // in the list
+    int32_t feature;
+    const float* scales;  // of the row's half, if there are any
+
+    __device__ __forceinline__ RowFinish(const OneTokenGateUp& call, float* own_terms,
+                                         int32_t row_of_slab, int32_t slab)
+        : terms(own_terms), row(row_of_slab), scales(call.matrix.global_scale) {
+        terms[0] = 1.0f;
+        terms[1] = 1.0f;
+        terms[2] = 0.0f;
+        if (scales) scales += row >> 3;
+        compute_now(scales);
+        go_to(call, slab);
+    }
+    __device__ __forceinline__ void go_to(const OneTokenGateUp& call, int32_t slab) {
+        slot = divide(slab, call.cut.tile_reciprocal);
+        const int32_t tile = slab - slot * call.matrix.n_tiles;
+        feature = call.activation.gated ? 8 * tile + (row & 7) : 16 * tile + row;
+        compute_now(slot);
+        compute_now(feature);
+    }
+    // entry: of the slot. Few instructions: the other warps wait for those that have rows.
+    __device__ __forceinline__ void ask(const OneTokenGateUp& call, int32_t entry) const {
+        if (scales) copy_async_4(terms, scales + 2 * slot_expert(entry));
+        if (call.has_row_terms) ask_for_rest(call, entry);
+    }
+    __device__ __forceinline__ __nv_bfloat16* place(const OneTokenGateUp& call) const {
+        const int32_t slot_of_call = static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
+        return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.intermediate + feature;
+    }
+
+  private:
+    __device__ __forceinline__ void ask_for_rest(const OneTokenGateUp& call, int32_t entry) const {
+        const float* bias = call.activation.gated && row < 8 ? call.gate_bias : call.up_bias;
+        const int64_t of_expert = int64_t{slot_expert(entry)} * call.intermediate;
+        if (bias) copy_async_4(terms + 2, bias + of_expert + feature);
+        if (call.weight_on_input)
+            copy_async_4(terms + 1, weights_of_token(call.slots) + slot_index(entry));
+    }
 };
 
-__device__ __forceinline__ void ask_for(float* to, const float* from, int64_t i, float absent) {
-    if (from)
-        copy_async_4(to, from + i);
-    else
-        *to = absent;
-}
-
-__device__ __forceinline__ void ask_for_finish(const OneTokenGateUp& call, const int32_t* table,
-                                               int32_t slab, int32_t row, RowFinish& finish) {
-    const int32_t slot = divide(slab, call.cut.tile_reciprocal);
-    const int32_t tile = slab - slot * call.matrix.n_tiles;
-    const int32_t entry = table[slot];
-    const int64_t expert = slot_expert(entry);
-    const bool gated = call.activation.gated;
-    const int32_t feature = gated ? 8 * tile + (row & 7) : 16 * tile + row;
-    const float* weights = call.weight_on_input ? weights_of_token(call.slots) : nullptr;
-    const float* bias = gated && row < 8 ? call.gate_bias : call.up_bias;
-    ask_for(finish.terms, call.matrix.global_scale, 2 * expert + (row >> 3), 1.0f);
-    ask_for(finish.terms + 1, weights, slot_index(entry), 1.0f);
-    ask_for(finish.terms + 2, bias, expert * call.intermediate + feature, 0.0f);
-    finish.at = h_slot(call, slot) * call.intermediate + feature;
-}
-
-// activate() with the quick exponential and division where it is SiLU: what is rounded to bfloat16
-// next does not tell them apart.
-__device__ __forceinline__ float activate_quickly(const Activation& activation, float gate,
-                                                  float up) {
-    if (activation.kind != MOE_ACTIVATION_SILU) return activate(activation, gate, up);
-    const float g = at_most(activation.gated ? gate : up, activation.gate_limit);
-    const float factor = __fdividef(1.0f, 1.0f + __expf(-activation.alpha * g));
-    const float acted = at_most(damped(g, factor), activation.post_limit);
-    return activation.gated ? acted * activate_up(activation, up) : acted;
-}
-
 // When all warps are done: adds their sums of a row in order; 16 lanes hold the rows of a slab.
-// Whatever needs no sums comes before the barrier.
+// Whatever needs no sums comes before the barrier. What is rounded to bfloat16 next does not tell
+// the quick SiLU from the exact one.
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
-                                           const RowFinish& finish, float leftover, int32_t row,
-                                           bool is_slab) {
+                                           const RowFinish& finish, float leftover, bool is_slab) {
     wait_all_copies();
     const bool gated = call.activation.gated;
-    const bool stores = is_slab && !(gated && row >= 8);
-    const float factor = leftover * finish.terms[0] * finish.terms[1];
+    const bool is_silu = call.activation.kind == MOE_ACTIVATION_SILU && gated;
+    const bool stores = is_slab && !(gated && finish.row >= 8);
+    FastActivation<ActivationClass::silu> silu(call.activation);
+    float factor = leftover * finish.terms[0] * finish.terms[1];
+    float h_factor = call.h_factor;
     const float bias = finish.terms[2];
-    __nv_bfloat16* const to = static_cast<__nv_bfloat16*>(call.h) + finish.at;
+    __nv_bfloat16* to = finish.place(call);
     __syncthreads();
-    const float value = fmaf(add_warps(sums + row, call.cut.n_warps), factor, bias);
+    const float value = fmaf(add_warps(sums + finish.row, call.cut.n_warps), factor, bias);
     const float other = __shfl_xor_sync(~0u, value, 8);
-    const float acted = activate_quickly(call.activation, value, gated ? other : value);
-    if (stores) *to = __float2bfloat16(acted * call.h_factor);
+    const float acted =
+        is_silu ? silu(value, other) : activate(call.activation, value, gated ? other : value);
+    if (stores) *to = __float2bfloat16(acted * h_factor);
 }
+
+// A warp at its slabs: sums of its part of k, to shared memory.
+template <class Raw>
+struct GateUpWarp {
+    const OneTokenGateUp& call;
+    const SlabChunks<Raw>& chunks;
+    StreamRing& ring;
+    OperandPlaces places;
+    uint32_t codebooks;  // of the block's slots, from first_slot on
+    int32_t first_slot;
+    int32_t first_slab;
+    int32_t n_items;
+    float rescale;    // of the sums
+    int32_t item;     // that comes next into the ring, if there are so many
+    SlabCursor next;  // where it is
+
+    __device__ __forceinline__ void begin_refilling() {
+        item = call.cut.n_stages;
+        if (item >= n_items) return;
+        next = chunks.cursor(first_slab, item);
+        chunks.resolve(next, chunks.listed_expert(next));
+    }
+    __device__ __forceinline__ void add_slabs(int32_t begin, int32_t end, float* sums) {
+        const auto lane = static_cast<int32_t>(threadIdx.x & 31);
+        float* to = sums + 16 * (threadIdx.x >> 5) + (lane >> 2) + 8 * (lane & 1);
+        const auto store = [&](int32_t slab, const float(&sum)[2]) {
+            if (!Raw::is_quick && slab == first_slab) let_next_kernel_start();
+            const float total = add_quad(sum, lane) * rescale;
+            if ((lane & 3) < 2) *to = total;
+            to += 16 * call.cut.n_warps;
+        };
+        if (call.cut.is_resident) {
+            for (int32_t slab = begin; slab < end; ++slab) {
+                float sum[2] = {};
+                add_chunk<Raw>(ring.wait_once(), 0, chunks.n_grains * Raw::grain, first_block(),
+                               places, lane, codebook_of(slab), sum);
+                store(slab, sum);
+            }
+        } else {
+#pragma unroll 1
+            for (int32_t slab = begin; slab < end; ++slab) {
+                float sum[2] = {};
+                add_refilling(slab, lane, sum);
+                store(slab, sum);
+            }
+        }
+    }
+
+  private:
+    __device__ __forceinline__ uint32_t codebook_of(int32_t slab) const {
+        if (!Raw::has_codebook) return codebooks;
+        const int32_t slot = divide(slab, call.cut.tile_reciprocal) - first_slot;
+        return codebooks + slot * codebook_bytes(Raw::type);
+    }
+    __device__ __forceinline__ int32_t first_block() const {
+        return chunks.first_grain * Raw::grain;
+    }
+    __device__ __forceinline__ void add_refilling(int32_t slab, int32_t lane, float (&sum)[2]) {
+        for (int32_t chunk = 0; chunk < call.cut.n_chunks; ++chunk) {
+            add_chunk<Raw>(ring.wait(), 0, chunks.grains(chunk) * Raw::grain,
+                           first_block() + chunk * call.cut.chunk_grains * Raw::grain, places, lane,
+                           codebook_of(slab), sum);
+            __syncwarp();
+            if (item < n_items) {
+                const auto bytes = static_cast<uint32_t>(chunks.bytes(next));
+                if (lane == 0) ring.fill(ring.stage(), next.from, bytes);
+                if (++item < n_items) chunks.advance(next);
+            }
+            ring.next();
+        }
+    }
+};
 
 template <class Raw>
 __global__ void __maxnreg__(one_token_gate_up_registers)
@@ -236,107 +341,69 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     fetch_parameter(call);
     const PartOfK part = part_of_warp<Raw>(call, warp);
     const SlabChunks<Raw> chunks(call, table, part);
-    const int32_t row = thread & 15;
-    RowFinish finish{reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread, 0};
-    const OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
-    // If every slot has an expert here, it is known up to the expert before ids are.
-    SlabRange range(call.slots.n_slots * call.matrix.n_tiles, cut);
-    int32_t n_items = (range.last - range.first) * cut.n_chunks;
-    SlabCursor own = chunks.cursor(range.first, lane);
-    bool copies = lane < min(cut.n_stages, n_items);
-    const bool loads = copies && !is_shared_slot(call.slots, own.slot);
-    const int32_t* ids_of_token = call.slots.ids + token_index() * call.slots.ids_stride;
+    // If every slot has an expert here, all is known up to the expert before ids are.
+    SlabWork<Raw> work(chunks, call.slots.n_slots, lane);
+    PartOfX<Raw> x(call, base + cut.shared.x, part, lane);
+    IdPlaces id_places(call.slots, lane);
+    RowFinish finish(call, reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread,
+                     thread & 15, work.range.first + (thread >> 4));
+    OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
 
     wait_for_previous_kernel();
     if constexpr (Raw::is_quick) let_next_kernel_start();
-    const int32_t own_id = loads ? load_global(ids_of_token + own.slot) : -1;
-    const SlotIds ids = load_ids(call.slots, lane);
-    const PartOfX<Raw> x(call, base + cut.shared.x, part, lane);
+    const SlotIds ids = id_places.load();
+    x.copy(lane);
     const SlotExperts experts = find_experts(call.slots, ids, lane);
     const bool complete = all_present(call.slots, experts, lane);
-    chunks.resolve(own, expert_of_slot(call.slots, own.slot, own_id));
+    chunks.resolve(work.own, expert_of_slot(call.slots, experts, work.own.slot));
     const bool fills_at_once = complete && !Raw::has_codebook;  // codebooks are asked for first
-    if (fills_at_once && copies) chunks.fill(ring, lane, own);
-    const int32_t n_slots = list_slots(call.slots, experts, lane, table);
+    if (fills_at_once) work.fill(ring, lane);
+    int32_t entry = slot_entry(expert_of_slot(call.slots, experts, finish.slot), finish.slot);
+    const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
+    const bool has_one_group = work.range.last - work.range.first <= group_slabs;
+    int32_t n_slots = call.slots.n_slots;
+    // The list is for those who cannot do without: it takes its time.
+    if (!complete || Raw::has_codebook || !cut.is_resident || !has_one_group)
+        n_slots = list_slots(call.slots, experts, lane, table);
     if (!complete) {
-        range = SlabRange(n_slots * call.matrix.n_tiles, cut);
-        n_items = (range.last - range.first) * cut.n_chunks;
-        copies = lane < min(cut.n_stages, n_items);
-        own = chunks.cursor(range.first, lane);
-        if (copies) chunks.resolve(own, chunks.listed_expert(own));
+        work = SlabWork<Raw>(chunks, n_slots, lane);
+        if (work.copies()) chunks.resolve(work.own, chunks.listed_expert(work.own));
+        finish.go_to(call, work.range.first + (thread >> 4));
+        entry = table[min(finish.slot, most_one_token_slots - 1)];
     }
-    const auto [first, last] = range;
+    const auto [first, last] = work.range;
     const int32_t first_slot = divide(first, cut.tile_reciprocal);
     const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
     const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
-    if (!fills_at_once && copies) chunks.fill(ring, lane, own);
-    if (first + (thread >> 4) < last)
-        ask_for_finish(call, table, first + (thread >> 4), row, finish);
+    if (!fills_at_once) work.fill(ring, lane);
+    if (first + (thread >> 4) < last) finish.ask(call, entry);
     codebooks.store(shared + cut.shared.codebooks);
-    int32_t item = cut.n_stages;
-    SlabCursor next{};
-    if (item < n_items) {
-        next = chunks.cursor(first, item);
-        chunks.resolve(next, chunks.listed_expert(next));
-    }
-    if (blockIdx.x == 0 && warp == 0) report_bad_ids(call.slots, ids);
-    const float rescale = x.make_operands(call.x_type, lane);
+    GateUpWarp<Raw> worker{call,       chunks, ring,         places, base + cut.shared.codebooks,
+                           first_slot, first,  work.n_items, 1.0f,   0,
+                           {}};
+    worker.begin_refilling();
+    worker.rescale = x.make_operands(call.x_type, lane);
     __syncthreads();
 
-    const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
-    const int32_t first_block = chunks.first_grain * Raw::grain;
     float* sums = reinterpret_cast<float*>(shared + cut.shared.sums);
     float* other_sums = sums + 16 * group_slabs * cut.n_warps;
-    const auto codebook_of = [&](int32_t slab) {
-        return base + cut.shared.codebooks +
-               (Raw::has_codebook ? divide(slab, cut.tile_reciprocal) - first_slot : 0) *
-                   codebook_bytes(Raw::type);
-    };
     for (int32_t group = first; group < last; group += group_slabs) {
-        const int32_t group_end = min(group + group_slabs, last);
-        float* to = sums + 16 * warp + (lane >> 2) + 8 * (lane & 1);
-        const auto store_sums = [&](const float(&sum)[2]) {
-            const float total = add_quad(sum, lane) * rescale;
-            if ((lane & 3) < 2) *to = total;
-            to += 16 * cut.n_warps;
-        };
-        if (cut.is_resident) {
-            for (int32_t slab = group; slab < group_end; ++slab) {
-                float sum[2] = {};
-                add_chunk<Raw>(ring.wait_once(), 0, chunks.n_grains * Raw::grain, first_block,
-                               places, lane, codebook_of(slab), sum);
-                if (!Raw::is_quick && slab == first) let_next_kernel_start();
-                store_sums(sum);
-            }
-        } else {
-#pragma unroll 1
-            for (int32_t slab = group; slab < group_end; ++slab) {
-                float sum[2] = {};
-                for (int32_t chunk = 0; chunk < cut.n_chunks; ++chunk) {
-                    add_chunk<Raw>(ring.wait(), 0, chunks.grains(chunk) * Raw::grain,
-                                   first_block + chunk * cut.chunk_grains * Raw::grain, places,
-                                   lane, codebook_of(slab), sum);
-                    __syncwarp();
-                    if (item < n_items) {
-                        if (lane == 0) chunks.fill(ring, ring.stage(), next);
-                        if (++item < n_items) chunks.advance(next);
-                    }
-                    ring.next();
-                }
-                if (!Raw::is_quick && slab == first) let_next_kernel_start();
-                store_sums(sum);
-            }
-        }
+        worker.add_slabs(group, min(group + group_slabs, last), sums);
         const int32_t own_slab = group + (thread >> 4);
         finish_row(call, sums + 16 * cut.n_warps * min(thread >> 4, last - 1 - group), finish,
-                   Raw::leftover, row, own_slab < last);
-        if (own_slab + group_slabs < last)
-            ask_for_finish(call, table, own_slab + group_slabs, row, finish);
+                   Raw::leftover, own_slab < last);
+        if (own_slab + group_slabs < last) {
+            finish.go_to(call, own_slab + group_slabs);
+            finish.ask(call, table[finish.slot]);
+        }
         float* const used = sums;
         sums = other_sums;
         other_sums = used;
     }
+    // By a block that has no more slabs than the others.
+    if (static_cast<int32_t>(blockIdx.x) == cut.n_blocks - 1 && warp == 0)
+        report_bad_ids(call.slots, id_places.load());
 }
 
 }  // namespace moe::cuda

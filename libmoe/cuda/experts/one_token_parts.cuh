@@ -3,6 +3,8 @@
 #pragma once
 
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
 #include "libmoe/cuda/experts/one_token_call.hpp"
 
@@ -12,6 +14,19 @@ namespace moe::cuda {
 __device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
     return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
 }
+
+// Items [first, last) of share `index` of n: as many for each, one more for the first ones.
+struct EvenShare {
+    int32_t first, last;
+
+    __device__ __forceinline__ EvenShare(int32_t n_items, int32_t index, int32_t n,
+                                         uint32_t reciprocal) {
+        const int32_t each = divide(n_items, reciprocal);
+        const int32_t rest = n_items - each * n;
+        first = index * each + min(index, rest);
+        last = first + each + (index < rest ? 1 : 0);
+    }
+};
 
 // The token that this block works for.
 __device__ __forceinline__ int64_t token_index() {
@@ -25,19 +40,25 @@ struct SlotIds {
     int32_t id[2];
 };
 
-__device__ __forceinline__ SlotIds load_ids(const OneTokenSlots& slots, int32_t lane) {
-    const int32_t* of_token = slots.ids + token_index() * slots.ids_stride;
-    SlotIds ids{{-1, -1}};
-    if (lane < slots.top_k) ids.id[0] = load_global(of_token + lane);
-    if (lane + 32 < slots.top_k) ids.id[1] = load_global(of_token + lane + 32);
-    return ids;
-}
+// Where a lane's ids are.
+struct IdPlaces {
+    const int32_t* first;
+    int32_t n;  // 0 to 2
 
-__device__ __forceinline__ int32_t local_expert(const OneTokenSlots& slots, int32_t id) {
-    if (static_cast<uint32_t>(id) >= static_cast<uint32_t>(slots.n_ids)) return -1;
-    const int32_t local = slots.local_of ? load_global(slots.local_of + id) : id;
-    return local < slots.n_local ? local : -1;
-}
+    __device__ __forceinline__ IdPlaces(const OneTokenSlots& slots, int32_t lane)
+        : first(slots.ids + token_index() * slots.ids_stride + lane),
+          n((slots.top_k + 31 - lane) >> 5) {}
+    __device__ __forceinline__ void compute() {
+        compute_now(first);
+        compute_now(n);
+    }
+    __device__ __forceinline__ SlotIds load() const {
+        SlotIds ids{{-1, -1}};
+        if (n > 0) ids.id[0] = load_global(first);
+        if (n > 1) ids.id[1] = load_global(first + 32);
+        return ids;
+    }
+};
 
 // Ids that are neither experts nor -1, by one warp of the token.
 __device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const SlotIds& ids) {
@@ -51,14 +72,6 @@ __device__ __forceinline__ const float* weights_of_token(const OneTokenSlots& sl
     return slots.weights + token_index() * slots.weights_stride;
 }
 
-// Local expert and slot in one number.
-__device__ __forceinline__ int32_t slot_expert(int32_t entry) {
-    return entry >> 6;
-}
-__device__ __forceinline__ int32_t slot_index(int32_t entry) {
-    return entry & 63;
-}
-
 // The shared expert's slot is the last, if there is one.
 __device__ __forceinline__ bool is_shared_slot(const OneTokenSlots& slots, int32_t slot) {
     return slot == slots.top_k && slot < slots.n_slots;
@@ -69,15 +82,33 @@ struct SlotExperts {
     int32_t expert[2];
 };
 
-__device__ __forceinline__ int32_t expert_of_slot(const OneTokenSlots& slots, int32_t slot,
-                                                  int32_t id) {
-    return is_shared_slot(slots, slot) ? slots.n_local : local_expert(slots, id);
-}
-
 __device__ __forceinline__ SlotExperts find_experts(const OneTokenSlots& slots, const SlotIds& ids,
                                                     int32_t lane) {
-    return {{expert_of_slot(slots, lane, ids.id[0]),
-             slots.n_slots > 32 ? expert_of_slot(slots, lane + 32, ids.id[1]) : -1}};
+    const auto n_ids = static_cast<uint32_t>(slots.n_ids);
+    SlotExperts of;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+        of.expert[i] = static_cast<uint32_t>(ids.id[i]) < n_ids ? ids.id[i] : -1;
+    if (slots.local_of) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            if (of.expert[i] >= 0) of.expert[i] = load_global(slots.local_of + of.expert[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (of.expert[i] >= slots.n_local) of.expert[i] = -1;
+        if (is_shared_slot(slots, lane + 32 * i)) of.expert[i] = slots.n_local;
+    }
+    return of;
+}
+
+// By the whole warp; slots may differ from lane to lane.
+__device__ __forceinline__ int32_t expert_of_slot(const OneTokenSlots& slots, const SlotExperts& of,
+                                                  int32_t slot) {
+    const int32_t first = __shfl_sync(~0u, of.expert[0], slot & 31);
+    if (slots.n_slots <= 32) return first;
+    const int32_t second = __shfl_sync(~0u, of.expert[1], slot & 31);
+    return slot < 32 ? first : second;
 }
 
 // Has every slot an expert here?
@@ -86,6 +117,17 @@ __device__ __forceinline__ bool all_present(const OneTokenSlots& slots, const Sl
     const bool first = of.expert[0] >= 0 || lane >= slots.n_slots;
     const bool second = of.expert[1] >= 0 || lane + 32 >= slots.n_slots;
     return __all_sync(~0u, first && second);
+}
+
+// Local expert and slot in one number.
+__device__ __forceinline__ int32_t slot_entry(int32_t expert, int32_t slot) {
+    return expert << 6 | slot;
+}
+__device__ __forceinline__ int32_t slot_expert(int32_t entry) {
+    return entry >> 6;
+}
+__device__ __forceinline__ int32_t slot_index(int32_t entry) {
+    return entry & 63;
 }
 
 // Writes the slots that have an expert here to a warp's table, in order; returns how many.
@@ -98,7 +140,7 @@ __device__ __forceinline__ int32_t list_slots(const OneTokenSlots& slots, const 
         const int32_t expert = of.expert[i];
         const uint32_t present = __ballot_sync(~0u, expert >= 0);
         const uint32_t below = present & ((1u << lane) - 1);
-        if (expert >= 0) table[n + __popc(below)] = expert << 6 | (lane + 32 * i);
+        if (expert >= 0) table[n + __popc(below)] = slot_entry(expert, lane + 32 * i);
         n += __popc(present);
     }
     __syncwarp();
@@ -130,6 +172,13 @@ __device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const ui
                                         Operand::pair(v[3].x * factor, v[3].y * factor)});
 }
 
+// The same for bfloat16 of both sides and a power of two, which loses nothing.
+__device__ __forceinline__ void store_scaled_piece(uint32_t to, const uint4& bits,
+                                                   uint32_t factors) {
+    store_shared(to, uint4{multiply_bf16(bits.x, factors), multiply_bf16(bits.y, factors),
+                           multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
+}
+
 __device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type type) {
     float largest = 0.0f;
     const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
@@ -143,6 +192,14 @@ __device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type ty
 
 __device__ __forceinline__ const std::byte* piece_at(const void* from, int32_t piece) {
     return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(piece);
+}
+
+// Every 32nd of n pieces of 16 bytes; most units have two for a lane.
+__device__ __forceinline__ void copy_pieces(uint32_t to, const std::byte* from, int32_t n) {
+    if (n > 0) copy_async_16(to, from);
+    if (n > 32) copy_async_16(to + 512, from + 512);
+#pragma unroll 1
+    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
 }
 
 // 2^exponent.
@@ -229,6 +286,12 @@ struct OperandPlaces {
         single = alone ? pair : zeros;
         single_stride = alone ? 128 : 0;
     }
+    __device__ __forceinline__ void compute() {
+        compute_now(pair);
+        compute_now(pair_stride);
+        compute_now(single);
+        compute_now(single_stride);
+    }
     template <int n>
     __device__ __forceinline__ uint32_t at(int32_t block) const {
         return n == 2 ? pair + block * pair_stride : single + block * single_stride;
@@ -238,15 +301,17 @@ struct OperandPlaces {
 // n blocks as A operands.
 template <class Raw, int n>
 struct DecodedBlocks {
-    typename Raw::template Words<n> words;
     uint32_t a[4 * n][4];
+    typename Raw::Factors factors;
 
     // `block`: the first of them in the chunk.
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t block, int32_t lane,
                                            const typename Raw::Table& table) {
+        typename Raw::template Words<n> words;
         Raw::load(words, chunk, block, lane);
 #pragma unroll
         for (int j = 0; j < 4 * n; ++j) Raw::step(words, j, table, a[j]);
+        factors = Raw::factors(words);
     }
 
     // Adds the product with x from x_block on.
@@ -275,9 +340,9 @@ struct DecodedBlocks {
                 c[0][i] += c[1][i];
         }
         if constexpr (Raw::ones != 0)
-            Raw::add(words, c[0], x, sum);
+            Raw::add(factors, c[0], x, sum);
         else
-            Raw::add(words, c[0], sum);
+            Raw::add(factors, c[0], sum);
     }
 };
 
@@ -310,12 +375,13 @@ __device__ __forceinline__ float add_quad(const float (&sum)[2], int32_t lane) {
     return own + __shfl_xor_sync(~0u, own, 2);
 }
 
-// The sum over warps, in their order, of one row of a tile.
+// The sum over up to eight warps, in one order, of one row of a tile.
 __device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
-    float sum = 0.0f;
-#pragma unroll 4
-    for (int32_t warp = 0; warp < n_warps; ++warp) sum += row[16 * warp];
-    return sum;
+    float part[8];
+#pragma unroll
+    for (int32_t warp = 0; warp < 8; ++warp) part[warp] = warp < n_warps ? row[16 * warp] : 0.0f;
+    return ((part[0] + part[1]) + (part[2] + part[3])) +
+           ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
 __device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,

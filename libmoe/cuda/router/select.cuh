@@ -71,6 +71,11 @@ __device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t fi
 #pragma unroll
     for (int32_t j = 0; j < n; j++)
         at[j] = logits.data + t * logits.stride + min(first + j * step, n_experts - 1);
+    if (logits.n_parts == 1) {
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) z[j] = load_global(at[j]);
+        return;
+    }
     for (int32_t p = 0; p < logits.n_parts; p += at_once) {
         float part[at_once][n];
 #pragma unroll
