@@ -48,19 +48,17 @@ struct CodebookValues<3> {
 // The four registers of step j of a block. values: of rows g, then of rows g + 8.
 //
 // A code c of two bits becomes the numbers 2 c and 2 c + 1 of the bytes of its value, by a product
-// with 0x22 and a sum; a product of 64 bits has those of the lower two codes in its low half and
-// those of the upper two in its high half, since no sum of it carries so far.
+// with 0x22 and a sum; of the four in a word a permutation takes those of the lower half.
 __device__ __forceinline__ void look_up_step(const CodebookValues<2> (&values)[2],
                                              const uint32_t (&w)[2], int j, uint32_t* a) {
     const uint32_t bytes = permute_bytes(w[j / 2], 0, 0x3120);  // both halves of a register
 #pragma unroll
     for (int row_half = 0; row_half < 2; ++row_half) {
         const uint32_t codes = bytes >> (2 * (j & 1) + 4 * row_half) & 0x03030303u;
-        const uint64_t numbers = uint64_t{codes} * 0x220022u + 0x0000101000001010u;
-        a[row_half] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1],
-                                    static_cast<uint32_t>(numbers));
-        a[row_half + 2] = permute_bytes(values[row_half].pair[0], values[row_half].pair[1],
-                                        static_cast<uint32_t>(numbers >> 32));
+        const uint32_t numbers = codes * 0x22u + 0x10101010u;
+        const CodebookValues<2>& of = values[row_half];
+        a[row_half] = permute_bytes(of.pair[0], of.pair[1], numbers);
+        a[row_half + 2] = permute_bytes(of.pair[0], of.pair[1], numbers >> 16);
     }
 }
 
