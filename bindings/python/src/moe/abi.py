@@ -59,7 +59,7 @@ class Struct(c.Structure):
     @classmethod
     def c_name(cls) -> str:
         """LayerDesc is moe_layer_desc."""
-        return "moe" + re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), cls.__name__)
+        return "moe" + re.sub("[A-Z]", lambda letter: "_" + str(letter.group()).lower(), cls.__name__)
 
     def as_dict(self) -> Dict[str, Any]:
         fields = [field[0] for field in self._fields_]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -159,7 +159,7 @@ def row_stride(found: View) -> int:
     """Elements from row to row, over all inner dimensions; 0, the library's "dense", where it cannot matter."""
     if not found.size:
         return 0
-    inner = View(**{**vars(found), "shape": found.shape[1:], "strides": found.strides[1:]})
+    inner = replace(found, shape=found.shape[1:], strides=found.strides[1:])
     if not inner.is_dense():
         raise ValueError(f"{found.name}: only rows may be strided, its columns are not contiguous {found.strides}")
     if found.shape[0] <= 1:

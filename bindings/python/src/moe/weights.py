@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes as c
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from . import abi
 from .arrays import Array, check_dense, check_writable, stream_address, view
@@ -33,7 +33,7 @@ class _ProgressHook:
 
     def __init__(self, progress: Progress | None) -> None:
         self.error: BaseException | None = None
-        self.callback = abi.ProgressFn(self._called) if progress is not None else abi.ProgressFn()
+        self.callback = abi.ProgressFn(self._called) if progress is not None else cast(Any, abi.ProgressFn)()
         self._progress = progress
 
     def _called(self, done: int, total: int, _user_data: object) -> int:
