@@ -8,7 +8,7 @@ import pathlib
 import sys
 import textwrap
 
-MARKS = ("<!-- speeds: written by bench/readme_table.py --write -->\n", "<!-- end of speeds -->\n")
+MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", "<!-- end of speeds -->\n")
 MODELS = {
     "qwen3next": "Qwen3-Next",
     "qwen3-30b": "Qwen3-30B",
@@ -51,8 +51,8 @@ def sentences(results):
         f"One token from ids through Qwen3-Next's experts in NVFP4 takes {token['us']:.1f} us (samples from "
         f"{token['us_lowest']:.1f} to {token['us_highest']:.1f}), {token['weight_bytes'] / 1e6:.1f} MB "
         f"in {token['floor_us']:.1f} us at best.",
-        "Long cases run into the power limit of the card, which lowers its clock: of Mixtral in NVFP4 at T = 8192 the "
-        f"median is {rates[0]:.0f} TFLOP/s, the samples lie between {rates[1]:.0f} and {rates[2]:.0f}.",
+        "Long cases vary with the clock, which the card's power limit lowers (bench/notes.md): of Mixtral in NVFP4 at "
+        f"T = 8192 the median is {rates[0]:.0f} TFLOP/s, the samples lie between {rates[1]:.0f} and {rates[2]:.0f}.",
     ]
 
 
@@ -71,7 +71,7 @@ def main():
     if "--write" in sys.argv[2:]:
         readme.write_text(wanted)
     elif text != wanted:
-        sys.exit("the speeds in README.md are not those of bench/results/h200.json (readme_table.py --write)")
+        sys.exit("the speeds in README.md are not those of bench/results/h200.json (bench/readme_table.py . --write)")
 
 
 main()

@@ -69,6 +69,43 @@ int32_t divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
 
+// What the kernels compute instead of n / d, for n up to `most`: at the multiples of d and below.
+void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
+    ASSERT_LT(most * d, INT64_C(1) << 31);
+    const auto divide = [&](int64_t n) {
+        return static_cast<int64_t>(2 * static_cast<uint64_t>(n) * reciprocal >> 32);
+    };
+    const int64_t step = std::max<int64_t>(1, most / d / 1000) * d;
+    for (int64_t n = most / d * d; n >= 0; n -= step) {
+        EXPECT_EQ(divide(n), n / d) << n << " by " << d;
+        if (n > 0) EXPECT_EQ(divide(n - 1), (n - 1) / d) << n - 1 << " by " << d;
+    }
+    EXPECT_EQ(divide(most), most / d);
+}
+
+// Two tables of 16-bit values for an expert: of 2^bits each, of 32 where the index is a byte.
+int32_t table_bytes(PackedType type) {
+    if (!has_codebook(type)) return 0;
+    const int32_t bits = code_bits(type);
+    return 2 * 2 * (bits <= 3 ? 1 << bits : 32);
+}
+
+// The most slots whose tables a block of gate and up needs: its slabs are neighbours.
+int32_t most_slots_of_block(const OneToken& call, const OneTokenCut& cut) {
+    const int32_t n_slabs = call.n_slots * call.gate_up.n_tiles;
+    const int32_t each = n_slabs / cut.n_blocks;
+    const int32_t rest = n_slabs % cut.n_blocks;
+    int32_t most = 0;
+    for (int32_t block = 0; block < cut.n_blocks; ++block) {
+        const int32_t first = block * each + std::min(block, rest);
+        const int32_t last = first + each + (block < rest ? 1 : 0);
+        if (first == last) continue;
+        const int32_t n_tiles = call.gate_up.n_tiles;
+        most = std::max(most, (last - 1) / n_tiles - first / n_tiles + 1);
+    }
+    return most;
+}
+
 // The ring begins behind everything else and ends with the block's memory.
 void expect_room(const OneTokenCut& cut, PackedType type) {
     const OneTokenShared& s = cut.shared;
@@ -119,6 +156,14 @@ TEST(OneTokenCut, GateAndUpCoverEveryTile) {
         const int32_t group = 2 * cut.n_warps;
         EXPECT_GE(cut.shared.slots - cut.shared.sums,
                   64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
+        EXPECT_LE(cut.n_warps, 8);  // add_warps takes no more
+        EXPECT_GE(cut.shared.terms - cut.shared.codebooks,
+                  most_slots_of_block(call, cut) * table_bytes(m.type));
+        EXPECT_GE(cut.shared.barriers - cut.shared.terms, 12 * 32 * cut.n_warps);
+        expect_divides(cut.block_reciprocal, cut.n_blocks, call.n_slots * m.n_tiles);
+        expect_divides(cut.tile_reciprocal, m.n_tiles, call.n_slots * m.n_tiles);
+        expect_divides(cut.chunk_reciprocal, cut.n_chunks, slabs * cut.n_chunks);
+        expect_divides(cut.warp_reciprocal, cut.n_warps, int64_t{cut.n_warps} * grains(m));
     });
     EXPECT_GT(n_resident, 10);
     EXPECT_GT(n_refilled, 10);
@@ -142,6 +187,16 @@ TEST(OneTokenCut, DownCoversEveryUnit) {
                   128 * places * cut.chunk_grains * (m.type == PackedType::q4_k ? 4 : 1));
         EXPECT_GE(cut.shared.gate - cut.shared.unit_scales, 4 * places);
         EXPECT_GE(32 * cut.n_warps, 2 * call.n_slots);  // a thread for each factor
+        EXPECT_LE((cut.n_warps + 1) / 2, 8);            // two lanes add up to eight warps each
+        const int32_t clusters = cut.n_blocks / cut.cluster;
+        const int32_t outputs = 16 * divide_up(m.n_tiles, clusters);
+        EXPECT_GE(cut.shared.slots - cut.shared.sums, 4 * cut.n_warps * outputs);
+        EXPECT_GE(cut.shared.partial - cut.shared.biases, 4 * outputs);
+        if (cut.cluster > 1) EXPECT_GE(cut.shared.codebooks - cut.shared.partial, 4 * outputs);
+        EXPECT_GE(cut.shared.unit_scales - cut.shared.codebooks,
+                  call.n_slots * table_bytes(m.type));
+        expect_divides(cut.block_reciprocal, clusters, m.n_tiles);
+        expect_divides(cut.chunk_reciprocal, cut.n_chunks, call.n_slots * cut.n_chunks);
     });
 }
 
@@ -156,6 +211,16 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
                              cut_down(h200(), call, tuning).shared.total;
         EXPECT_LE(both + 2 * 1024, sm_shared);
     });
+}
+
+// A block of down has whatever a block of gate and up leaves of a multiprocessor, not only the least
+// that it is sure of.
+TEST(OneTokenCut, DownTakesWhatGateAndUpLeave) {
+    const OneToken call = call_of(shapes[4], PackedType::kbit2, 1);
+    const int32_t gate_up = cut_gate_up(h200(), call, {}).shared.total;
+    const int32_t down = cut_down(h200(), call, {}).shared.total;
+    EXPECT_GT(down, OneTokenTuning{}.down_few.most);
+    EXPECT_LE(gate_up + down + 2 * 1024, sm_shared);
 }
 
 TEST(FewTokens, ModelsGoThisWayWithOneToken) {
