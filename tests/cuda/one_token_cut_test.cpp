@@ -213,8 +213,8 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
     });
 }
 
-// A block of down has whatever a block of gate and up leaves of a multiprocessor, not only the least
-// that it is sure of.
+// A block of down has whatever a block of gate and up leaves of a multiprocessor, not only the
+// least that it is sure of.
 TEST(OneTokenCut, DownTakesWhatGateAndUpLeave) {
     const OneToken call = call_of(shapes[4], PackedType::kbit2, 1);
     const int32_t gate_up = cut_gate_up(h200(), call, {}).shared.total;
