@@ -7,7 +7,7 @@ grep -q "^moe run .* --check$" "$folder/commands" || fail "no commands in $readm
 model=$(sed -n 's|^moe make-model [^ ]* \(/tmp/[^ ]*\).*|\1|p' "$folder/commands")
 [ -n "$model" ] || fail "no folder for the model in $readme"
 sed -i "s|$model\>|$folder/model|g" "$folder/commands"
-! grep -q /tmp/qwen "$folder/commands" || fail "a folder is left: $(cat "$folder/commands")"
+! grep -q "$model\>" "$folder/commands" || fail "a folder is left: $(cat "$folder/commands")"
 
 while read -r line; do
     (cd "$folder" && PATH=$BIN:$PATH sh -c "$line") >"$folder/output" 2>&1 || fail "$line: $(cat "$folder/output")"

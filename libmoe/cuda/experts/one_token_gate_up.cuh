@@ -229,8 +229,8 @@ struct RowFinish {
 };
 
 // When all warps are done: adds their sums of a row in order; 16 lanes hold the rows of a slab.
-// Whatever needs no sums comes before the barrier. What is rounded to bfloat16 next does not tell
-// the quick SiLU from the exact one.
+// Whatever needs no sums comes before the barrier. SiLU in the short form of the grouped kernels,
+// half a step of the bfloat16 that it becomes from the exact one.
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
                                            const RowFinish& finish, float leftover, bool is_slab) {
     wait_all_copies();
