@@ -29,6 +29,19 @@ inline uint8_t encode_e8m0_scale(const float* values, int64_t count) {
     return static_cast<uint8_t>(std::max(exponent - 2, 0));
 }
 
+// NVFP4: what takes the largest weight to 6 * 448, 1 for a matrix of zeros; and the nearest E4M3 of
+// (block amax / 6) / global within [2^-9, 448], 1 for a block of zeros.
+inline float encode_nvfp4_global(const float* values, int64_t count) {
+    const float global = largest_magnitude(values, count) / 2688.0f;
+    return global > 0 ? global : 1.0f;
+}
+
+inline uint8_t encode_nvfp4_scale(const float* values, int64_t count, float global) {
+    const float largest = largest_magnitude(values, count);
+    const float scale = largest > 0 ? largest / 6.0f / global : 1.0f;
+    return f32_to_e4m3(std::clamp(scale, 0x1p-9f, 448.0f));
+}
+
 // count values over their scale to E2M1 codes, even columns in the low nibbles.
 template <int count>
 void encode_e2m1(const float* values, float scale, std::byte* codes) {

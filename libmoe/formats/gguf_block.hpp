@@ -8,7 +8,7 @@
 namespace moe {
 
 // Block: static constexpr int32_t id (ggml type number), columns, bytes; static decode(const
-// std::byte*, float*), encode(const float*, std::byte*).
+// std::byte*, float*) and, unless it is only read, encode(const float*, std::byte*).
 template <class Block>
 struct GgufFormat {
     static void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
@@ -26,6 +26,11 @@ struct GgufFormat {
             Block::encode(source + i * Block::columns, target.data + i * Block::bytes);
     }
 
+    static constexpr auto encoder() -> decltype(FormatTraits::encode) {
+        if constexpr (requires { &Block::encode; }) return encode;
+        return nullptr;
+    }
+
     static constexpr FormatTraits traits(const char* name) {
         moe_format format = format_of(MOE_TYPE_GGUF);
         format.block_id = Block::id;
@@ -36,7 +41,7 @@ struct GgufFormat {
                 .block_bytes = Block::bytes,
                 .scale_bytes = 0,
                 .decode = decode,
-                .encode = encode};
+                .encode = encoder()};
     }
 };
 

@@ -41,21 +41,14 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
     }
 }
 
-uint8_t encode_scale(const float* values, float global) {
-    const float largest = largest_magnitude(values, group);
-    const float scale = largest > 0 ? largest / 6.0f / global : 1.0f;
-    return f32_to_e4m3(std::clamp(scale, 0x1p-9f, 448.0f));
-}
-
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
     const int64_t count = rows * columns;
-    const float global = largest_magnitude(source, count) / 2688.0f;
-    *target.global_scale = global > 0 ? global : 1.0f;
+    *target.global_scale = encode_nvfp4_global(source, count);
     for (int64_t i = 0; i < count / group; ++i) {
         const float* values = source + i * group;
-        const uint8_t scale = encode_scale(values, *target.global_scale);
+        const uint8_t scale = encode_nvfp4_scale(values, group, *target.global_scale);
         store(target.scales + i, scale);
         encode_e2m1<group>(values, e4m3_to_f32(scale) * *target.global_scale,
                            target.data + i * group_bytes);
