@@ -8,8 +8,6 @@
 namespace moe::cli {
 namespace {
 
-constexpr int32_t k_quant_block = 256;
-
 using enum Family;
 
 // In the order of the struct's fields.
@@ -33,8 +31,8 @@ int32_t round_up(int32_t value, int32_t unit) {
 
 // An eighth, on the grid that the released size is on.
 int32_t reduced_size(int32_t size, const std::string& format) {
-    const bool k_quants = format == "q4_k" && size % k_quant_block == 0;
-    return round_up(size / 8, k_quants ? k_quant_block : 64);
+    const int32_t block = block_columns(format);
+    return round_up(size / 8, block > 64 && size % block == 0 ? block : 64);
 }
 
 void set_silu(moe_layer_desc& layer) {
@@ -157,12 +155,19 @@ LayerSource source_of(const Model& model, const std::string& format) {
     return source;
 }
 
+int32_t block_columns(const std::string& format) {
+    const moe_format named = format_by_name(format);
+    auto info = sized<moe_format_info>();
+    check(moe_format_get_info(&named, &info));
+    return info.block_columns;
+}
+
 bool is_gguf_format(const std::string& format) {
-    return format == "q8_0" || format == "q4_k";
+    return format_by_name(format).type == MOE_TYPE_GGUF;
 }
 
 std::string gguf_format_for(const std::string& format, int64_t columns) {
-    return format == "q4_k" && columns % k_quant_block != 0 ? "q8_0" : format;
+    return is_gguf_format(format) && columns % block_columns(format) != 0 ? "q8_0" : format;
 }
 
 }  // namespace moe::cli

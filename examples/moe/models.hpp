@@ -47,9 +47,11 @@ moe_layer_desc layer_of(const Model& model);
 // have).
 LayerSource source_of(const Model& model, const std::string& format);
 
-// The GGUF format of a matrix with that many columns: `format`, or q8_0 where a block of q4_k does
-// not fit.
+// The GGUF format of a matrix with that many columns: `format`, or q8_0 where its blocks do not
+// fit.
 std::string gguf_format_for(const std::string& format, int64_t columns);
 bool is_gguf_format(const std::string& format);
+// Of the smallest unit of the format.
+int32_t block_columns(const std::string& format);
 
 }  // namespace moe::cli

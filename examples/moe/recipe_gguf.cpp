@@ -81,9 +81,10 @@ class Writer {
 }  // namespace
 
 Recipe gguf_recipe(const Model& model, const RecipeOptions& options) {
-    if (options.format == "q4_k" && model.hidden % 256 != 0) {
-        throw Failure(fmt::format("{} has {} columns, no multiple of q4_k's 256; use q8_0",
-                                  model.name, model.hidden),
+    const int32_t block = block_columns(options.format);
+    if (model.hidden % block != 0) {
+        throw Failure(fmt::format("{} has {} columns, no multiple of {}'s {}; use q8_0", model.name,
+                                  model.hidden, options.format, block),
                       MOE_ERROR_UNSUPPORTED);
     }
     Recipe recipe;
