@@ -533,7 +533,8 @@ typedef struct moe_format_info {
 } moe_format_info;
 
 /* Named formats: f32 f16 bf16 fp8_128x128 nvfp4 mxfp4 kbit2 .. kbit5 (E4M4 absmax) kbit2_f32 .. kbit5_f32
- * q8_0 q4_k mxfp4_gguf. moe_format_name_at enumerates them: static string, NULL past the end. */
+ * q8_0 q4_k mxfp4_gguf q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k iq4_nl iq4_xs nvfp4_gguf; only read:
+ * iq2_xxs iq2_xs iq3_xxs iq3_s. moe_format_name_at enumerates them: static string, NULL past the end. */
 MOE_API const char *MOE_CALL moe_format_name_at(uint32_t index) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_format_by_name(const char *name, moe_format *out_format) MOE_NOEXCEPT;
 /* A format without a name of its own gets a made-up one; has_decode says whether this version reads it. */

@@ -27,6 +27,22 @@ extern const std::array<FormatTraits, 8> kbit_given_formats;
 extern const FormatTraits q8_0_format;
 extern const FormatTraits q4_k_format;
 extern const FormatTraits mxfp4_gguf_format;
+extern const FormatTraits q4_0_format;
+extern const FormatTraits q4_1_format;
+extern const FormatTraits q5_0_format;
+extern const FormatTraits q5_1_format;
+extern const FormatTraits q2_k_format;
+extern const FormatTraits q3_k_format;
+extern const FormatTraits q5_k_format;
+extern const FormatTraits q6_k_format;
+extern const FormatTraits iq4_nl_format;
+extern const FormatTraits iq4_xs_format;
+extern const FormatTraits nvfp4_gguf_format;
+extern const FormatTraits nvfp4_gguf_alone_format;  // without a global scale; read only
+extern const FormatTraits iq2_xxs_format;           // read only, as all of the iq2 and iq3 formats
+extern const FormatTraits iq2_xs_format;
+extern const FormatTraits iq3_xxs_format;
+extern const FormatTraits iq3_s_format;
 
 // Values of the normal-float codebook of 2 to 5 bits, else null.
 const float* normal_float_codebook(int32_t bits);

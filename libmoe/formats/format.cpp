@@ -12,8 +12,8 @@ namespace moe {
 namespace {
 
 // Formats with a public name come first, in the order of moe.h.
-constexpr size_t named_count = 17;
-constexpr size_t format_count = 27;
+constexpr size_t named_count = 32;
+constexpr size_t format_count = 43;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -26,9 +26,25 @@ Table make_table() {
     *next++ = q8_0_format;
     *next++ = q4_k_format;
     *next++ = mxfp4_gguf_format;
+    *next++ = q4_0_format;
+    *next++ = q4_1_format;
+    *next++ = q5_0_format;
+    *next++ = q5_1_format;
+    *next++ = q2_k_format;
+    *next++ = q3_k_format;
+    *next++ = q5_k_format;
+    *next++ = q6_k_format;
+    *next++ = iq4_nl_format;
+    *next++ = iq4_xs_format;
+    *next++ = nvfp4_gguf_format;
+    *next++ = iq2_xxs_format;
+    *next++ = iq2_xs_format;
+    *next++ = iq3_xxs_format;
+    *next++ = iq3_s_format;
     next = std::copy(kbit_given_formats.begin(), kbit_given_formats.end(), next);
     *next++ = fp8_128x128_e8m0_format;
     *next++ = nvfp4_divide_format;
+    *next++ = nvfp4_gguf_alone_format;
     return table;
 }
 

@@ -126,6 +126,13 @@ TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
                          MOE_ERROR_UNSUPPORTED, "activation_quantization");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.tuning_path = "table.json"; }), MOE_ERROR_UNSUPPORTED,
                      "tuning_path");
+    auto blocks = sized<moe_format>();
+    blocks.type = MOE_TYPE_GGUF;
+    blocks.block_id = 29;  // IQ1_M
+    auto formats = c.formats;
+    formats[MOE_ROLE_DOWN] = &blocks;
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.formats = formats.data(); }), MOE_ERROR_UNSUPPORTED,
+                     "gguf type 29");
 }
 
 // moe_device_count: MOE_OK with a device, else what a plan for CUDA is answered too.

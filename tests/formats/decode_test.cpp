@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/formats/element.hpp"
+#include "tests/formats/gguf_formula.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {
@@ -36,24 +37,6 @@ int bit_plane_code(const std::byte* group, int64_t lane, int bits) {
     return code;
 }
 
-double q4_k_value(const std::byte* block, int64_t i) {
-    const auto sc = [block](int64_t k) { return load<uint8_t>(block + 4 + k); };
-    const int64_t j = i / 32;
-    const int scale = j < 4 ? sc(j) & 63 : (sc(j + 4) & 15) + 16 * (sc(j - 4) >> 6);
-    const int minimum = j < 4 ? sc(j + 4) & 63 : (sc(j + 4) >> 4) + 16 * (sc(j) >> 6);
-    const int byte = load<uint8_t>(block + 16 + 32 * (i / 64) + i % 32);
-    const double d = f16_to_float(load<uint16_t>(block));
-    const double dmin = f16_to_float(load<uint16_t>(block + 2));
-    return d * scale * (byte >> 4 * (j & 1) & 15) - dmin * minimum;
-}
-
-double mxfp4_gguf_value(const std::byte* block, int64_t i) {
-    const int exponent = load<uint8_t>(block);
-    if (exponent == 255) return NAN;
-    const int byte = load<uint8_t>(block + 1 + i % 16);
-    return std::ldexp(double(e2m1_to_f32(uint8_t(byte >> 4 * (i / 16)))), exponent - 127);
-}
-
 // Value of a code, before scales.
 double code_value(const Stored& stored, int64_t row, int64_t column) {
     const moe_format& format = stored.traits->format;
@@ -77,9 +60,7 @@ double code_value(const Stored& stored, int64_t row, int64_t column) {
         default:
             break;
     }
-    if (format.block_id == 12) return q4_k_value(block, within);
-    if (format.block_id == 39) return mxfp4_gguf_value(block, within);
-    return double(f16_to_float(load<uint16_t>(block))) * load<int8_t>(block + 2 + within);
+    return test::gguf_value(format.block_id, block, within);
 }
 
 // Products of these significands are exact in double.
@@ -106,14 +87,11 @@ Stored random_matrix(const FormatTraits& traits, int64_t rows, int64_t columns) 
     if (traits.format.type == MOE_TYPE_F32) {
         std::memcpy(stored.data.data(), values.data(), stored.data.size());
     }
-    if (traits.format.type == MOE_TYPE_GGUF) {
-        const size_t block = static_cast<size_t>(traits.block_bytes);
-        for (size_t i = 0; i < stored.data.size() / block; ++i) {
-            store(stored.data.data() + i * block, float_to_f16(values[2 * i]));
-            if (block == 144) {
-                store(stored.data.data() + i * block + 2, float_to_f16(values[2 * i + 1]));
-            }
-        }
+    const size_t block = static_cast<size_t>(traits.block_bytes);
+    for (size_t i = 0; i < stored.data.size() / block; ++i) {
+        size_t next = 2 * i;
+        for (const size_t place : test::f16_places(traits.format))
+            store(stored.data.data() + i * block + place, float_to_f16(values[next++]));
     }
     if (traits.format.codebook == MOE_CODEBOOK_GIVEN) {
         stored.codebook.assign(values.begin(), values.begin() + (1 << traits.format.bits));
@@ -138,6 +116,9 @@ std::vector<const FormatTraits*> every_format() {
     moe_format powers = find_format("fp8_128x128")->format;
     powers.scale_type = MOE_TYPE_F8_E8M0;
     add(powers);
+    moe_format alone = find_format("nvfp4_gguf")->format;
+    alone.global_scale = MOE_GLOBAL_SCALE_NONE;
+    add(alone);
     return formats;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {
@@ -27,10 +28,12 @@ bool mentions(const Error& error, const std::string& text) {
 }
 
 TEST(Formats, HaveTheNamesOfTheHeaderInItsOrder) {
-    const char* names[] = {"f32",       "f16",       "bf16",      "fp8_128x128", "nvfp4",
-                           "mxfp4",     "kbit2",     "kbit3",     "kbit4",       "kbit5",
-                           "kbit2_f32", "kbit3_f32", "kbit4_f32", "kbit5_f32",   "q8_0",
-                           "q4_k",      "mxfp4_gguf"};
+    const char* names[] = {
+        "f32",     "f16",    "bf16",       "fp8_128x128", "nvfp4",     "mxfp4",     "kbit2",
+        "kbit3",   "kbit4",  "kbit5",      "kbit2_f32",   "kbit3_f32", "kbit4_f32", "kbit5_f32",
+        "q8_0",    "q4_k",   "mxfp4_gguf", "q4_0",        "q4_1",      "q5_0",      "q5_1",
+        "q2_k",    "q3_k",   "q5_k",       "q6_k",        "iq4_nl",    "iq4_xs",    "nvfp4_gguf",
+        "iq2_xxs", "iq2_xs", "iq3_xxs",    "iq3_s"};
     ASSERT_EQ(all_formats().size(), std::size(names));
     for (size_t i = 0; i < std::size(names); ++i) EXPECT_STREQ(all_formats()[i].name, names[i]);
 }
@@ -45,7 +48,8 @@ TEST(Formats, AreFoundByNameAndByFields) {
         EXPECT_EQ(&get_format(format, "gate"), &traits);
         EXPECT_STREQ(format_name(format).text, traits.name);
         EXPECT_NE(traits.decode, nullptr);
-        EXPECT_NE(traits.encode, nullptr);
+        const bool is_grid = traits.name[0] == 'i' && traits.name[2] != '4';
+        EXPECT_EQ(traits.encode == nullptr, is_grid) << traits.name;
     }
     EXPECT_EQ(find_format("nvfp5"), nullptr);
     EXPECT_EQ(find_format(""), nullptr);
@@ -73,6 +77,26 @@ TEST(Formats, WithoutAPublicNameAreFoundByFields) {
     format.scale_type = MOE_TYPE_F8_E8M0;
     ASSERT_NE(find_format(format), nullptr);
     EXPECT_EQ(find_format(format)->scale_bytes, 1);
+    format = find_format("nvfp4_gguf")->format;
+    format.global_scale = MOE_GLOBAL_SCALE_NONE;
+    ASSERT_NE(find_format(format), nullptr);
+    EXPECT_EQ(find_format(format)->encode, nullptr);
+}
+
+// The numbers that files carry.
+TEST(Formats, HaveTheIdsOfGgml) {
+    const std::pair<const char*, int32_t> ids[] = {
+        {"q4_0", 2},     {"q4_1", 3},        {"q5_0", 6},       {"q5_1", 7},    {"q8_0", 8},
+        {"q2_k", 10},    {"q3_k", 11},       {"q4_k", 12},      {"q5_k", 13},   {"q6_k", 14},
+        {"iq2_xxs", 16}, {"iq2_xs", 17},     {"iq3_xxs", 18},   {"iq4_nl", 20}, {"iq3_s", 21},
+        {"iq4_xs", 23},  {"mxfp4_gguf", 39}, {"nvfp4_gguf", 40}};
+    for (const auto& [name, id] : ids) {
+        EXPECT_EQ(find_format(name)->format.block_id, id) << name;
+        const Element* element = ggml_element(static_cast<uint32_t>(id));
+        ASSERT_NE(element, nullptr);
+        EXPECT_EQ(find_format(name)->block_columns, int32_t(element->block_elements)) << name;
+        EXPECT_EQ(find_format(name)->block_bytes * 8, int32_t(element->block_bits)) << name;
+    }
 }
 
 // Every field counts.
@@ -117,8 +141,8 @@ TEST(Formats, UnknownOnesGetANameAndAnError) {
 
     format = {};
     format.type = MOE_TYPE_GGUF;
-    format.block_id = 14;
-    EXPECT_STREQ(format_name(format).text, "gguf type 14");
+    format.block_id = 19;
+    EXPECT_STREQ(format_name(format).text, "gguf type 19");
 }
 
 TEST(Formats, LongNamesAreCut) {
@@ -150,6 +174,11 @@ TEST(Formats, SizesOfMatrices) {
         {"kbit5_f32", 2, 64, 40, 80, 8, 16},
         {"q8_0", 2, 64, 68, 136, 0, 0},
         {"q4_k", 2, 512, 288, 576, 0, 0},
+        {"q4_0", 2, 64, 36, 72, 0, 0},
+        {"q5_1", 2, 64, 48, 96, 0, 0},
+        {"q6_k", 2, 512, 420, 840, 0, 0},
+        {"iq3_s", 2, 512, 220, 440, 0, 0},
+        {"nvfp4_gguf", 2, 128, 72, 144, 0, 0},
     };
     for (const auto& c : cases) {
         const MatrixBytes bytes = matrix_bytes(*find_format(c.name), c.rows, c.columns);

@@ -1,4 +1,4 @@
-// Blocks and codebooks with known contents.
+// Blocks and codebooks of kbit with known contents; golden_gguf_test.cpp has those of ggml.
 #include <gtest/gtest.h>
 
 #include "libmoe/formats/element.hpp"
@@ -6,73 +6,6 @@
 
 namespace moe {
 namespace {
-
-// One block of a ggml type: byte i is 37 i + 11, then d = 1, and dmin = 0.5 where there is one.
-std::vector<float> decode_ggml_block(const char* name, bool has_minimum) {
-    const FormatTraits& traits = *find_format(name);
-    test::Stored stored(traits, 1, traits.block_columns);
-    for (size_t i = 0; i < stored.data.size(); ++i) stored.data[i] = std::byte(37 * i + 11);
-    store<uint16_t>(stored.data.data(), 0x3C00);
-    if (has_minimum) store<uint16_t>(stored.data.data() + 2, 0x3800);
-    return test::decode_all(stored);
-}
-
-struct Sums {
-    double plain = 0;
-    double by_index = 0;
-    double absolute = 0;
-};
-
-Sums sums_of(const std::vector<float>& values) {
-    Sums sums;
-    for (size_t i = 0; i < values.size(); ++i) {
-        sums.plain += values[i];
-        sums.by_index += static_cast<double>(i) * values[i];
-        sums.absolute += std::abs(values[i]);
-    }
-    return sums;
-}
-
-TEST(Golden, Q8_0) {
-    const std::vector<float> values = decode_ggml_block("q8_0", false);
-    const Sums sums = sums_of(values);
-    EXPECT_EQ(sums.plain, -176);
-    EXPECT_EQ(sums.by_index, -7904);
-    EXPECT_EQ(sums.absolute, 2172);
-    EXPECT_EQ(values[0], 85);
-    EXPECT_EQ(values[1], 122);
-    EXPECT_EQ(values[16], -91);
-    EXPECT_EQ(values.back(), -48);
-}
-
-TEST(Golden, Q4K) {
-    const std::vector<float> values = decode_ggml_block("q4_k", true);
-    const Sums sums = sums_of(values);
-    EXPECT_EQ(sums.plain, 54440);
-    EXPECT_EQ(sums.by_index, 7518400);
-    EXPECT_EQ(sums.absolute, 55028);
-    EXPECT_EQ(values[0], 315.5f);
-    EXPECT_EQ(values[1], -25.5f);
-    EXPECT_EQ(values[16], 315.5f);
-    EXPECT_EQ(values.back(), 48.5f);
-}
-
-// Byte i of the block is 37 i + 11, then e = 0x80.
-TEST(Golden, Mxfp4Gguf) {
-    const FormatTraits& traits = *find_format("mxfp4_gguf");
-    test::Stored stored(traits, 1, traits.block_columns);
-    for (size_t i = 0; i < stored.data.size(); ++i) stored.data[i] = std::byte(37 * i + 11);
-    store<uint8_t>(stored.data.data(), 0x80);
-    const std::vector<float> values = test::decode_all(stored);
-    const Sums sums = sums_of(values);
-    EXPECT_EQ(sums.plain, 25);
-    EXPECT_EQ(sums.by_index, 613);
-    EXPECT_EQ(sums.absolute, 151);
-    EXPECT_EQ(values[0], 0);
-    EXPECT_EQ(values[1], 6);
-    EXPECT_EQ(values[16], 3);
-    EXPECT_EQ(values.back(), 6);
-}
 
 constexpr uint32_t plane_words[5] = {0x55555555, 0x33333333, 0xF0F0F0F0, 0xA55AA55A, 0xC663399C};
 

@@ -46,6 +46,29 @@ inline std::vector<std::byte> random_bytes(uint64_t count, uint64_t seed) {
     return bytes;
 }
 
+// Where the f16 fields of a block are, in bytes; none in other formats.
+inline std::vector<size_t> f16_places(const moe_format& format) {
+    if (format.type != MOE_TYPE_GGUF) return {};
+    switch (format.block_id) {
+        case 3:   // q4_1
+        case 7:   // q5_1
+        case 12:  // q4_k
+        case 13:  // q5_k
+            return {0, 2};
+        case 10:  // q2_k
+            return {80, 82};
+        case 11:  // q3_k
+            return {108};
+        case 14:  // q6_k
+            return {208};
+        case 39:  // mxfp4_gguf
+        case 40:  // nvfp4_gguf
+            return {};
+        default:
+            return {0};
+    }
+}
+
 // One dense matrix in a format, with its buffers.
 struct Stored {
     const FormatTraits* traits;

@@ -31,7 +31,7 @@ constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
 void add_formats(CaseList& list) {
-    for (uint32_t i = 0; const char* format = moe_format_name_at(i); ++i)
+    for (const char* format : packed_formats())
         for (const Shape& shape : shapes)
             for (const Numbers& numbers : {bf16, f16, f32}) {
                 if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3)))
@@ -48,7 +48,7 @@ void add_formats(CaseList& list) {
 
 // More rows of an expert than any tile has.
 void add_many_rows(CaseList& list) {
-    for (uint32_t i = 0; const char* format = moe_format_name_at(i); ++i) {
+    for (const char* format : packed_formats()) {
         const Shape shape{512, 256};
         if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3))) continue;
         list.add(text("rows/%s", format), Extent::full, [=](Context& context) {

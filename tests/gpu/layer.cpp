@@ -37,6 +37,17 @@ moe_format format_named(const char* name) {
     return format;
 }
 
+std::vector<const char*> packed_formats() {
+    std::vector<const char*> names;
+    for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) {
+        const moe_format format = format_named(name);
+        const int32_t id = format.block_id;
+        if (format.type == MOE_TYPE_GGUF && id != 8 && id != 12 && id != 39) continue;
+        names.push_back(name);
+    }
+    return names;
+}
+
 bool can_hold(const char* name, const moe_layer_desc& desc) {
     const moe_format format = format_named(name);
     const int64_t width = clients::expert_width(desc), features = desc.intermediate;

@@ -32,6 +32,8 @@ struct LayerSpec {
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
 bool can_hold(const char* format, const moe_layer_desc& desc);
 moe_format format_named(const char* name);
+// The named formats that a plan for CUDA takes: of ggml's blocks only those that are packed.
+std::vector<const char*> packed_formats();
 
 class LayerData {
   public:

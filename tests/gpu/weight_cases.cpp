@@ -174,7 +174,7 @@ void add_weight_cases(CaseList& list) {
         list.add(text("weights/caller_memory/%s", format), Extent::smoke,
                  [=](Context& context) { check_caller_memory(context, format); });
     }
-    for (uint32_t i = 0; const char* format = moe_format_name_at(i); ++i)
+    for (const char* format : packed_formats())
         list.add(text("weights/size/%s", format), Extent::full,
                  [=](Context& context) { check_size(context, format); });
     list.add("weights/sharing", Extent::smoke, check_sharing);

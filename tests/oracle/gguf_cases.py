@@ -22,6 +22,10 @@ RANDOM_BLOCKS = {  # types gguf-py only decodes: (byte offset, meaning) of each 
     Type.Q6_K: {208: "d"},
     Type.IQ4_NL: {0: "d"},
     Type.IQ4_XS: {0: "d"},
+    Type.IQ2_XXS: {0: "d"},
+    Type.IQ2_XS: {0: "d"},
+    Type.IQ3_XXS: {0: "d"},
+    Type.IQ3_S: {0: "d"},
 }
 
 
@@ -327,6 +331,14 @@ def plain_models():
             "gguf_qwen3moe_nvfp4_iq4xs", Type.NVFP4, Type.IQ4_XS, Type.NVFP4,
             "ffn_*_exps.scale F32 [E] multiplies the NVFP4 values; " + random + "all three",
             hidden=256, intermediate=64, tokens=5,
+        ),
+        qwen3moe(
+            "gguf_qwen3moe_iq2xxs_iq3s", Type.IQ2_XXS, Type.IQ3_S, Type.Q5_0,
+            random + "IQ2_XXS, IQ3_S", hidden=256,
+        ),
+        qwen3moe(
+            "gguf_qwen3moe_iq2xs_iq3xxs", Type.IQ2_XS, Type.IQ3_XXS, Type.Q4_1,
+            random + "IQ2_XS, IQ3_XXS", hidden=256,
         ),
     ]
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "libmoe/formats/element.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "tests/formats/matrices.hpp"
 #include "tests/support/api.hpp"
@@ -102,10 +103,23 @@ class TensorStack {
                 float scale) {
         Stored stored(traits, rows, columns);
         stored.codebook = codebook_;
+        if (!traits.encode) {
+            fill_blocks(stored, seed, scale);
+            return stored;
+        }
         auto source = gaussian(rows * columns, seed);
         for (float& value : source) value *= scale;
         stored.encode(source.data());
         return stored;
+    }
+
+    // Formats that are only read: random codes, under f16 fields that leave values of about scale.
+    static void fill_blocks(Stored& stored, uint64_t seed, float scale) {
+        stored.data = random_bytes(stored.bytes.data, seed);
+        const auto block = static_cast<size_t>(stored.traits->block_bytes);
+        for (size_t i = 0; i < stored.data.size(); i += block)
+            for (const size_t place : f16_places(stored.traits->format))
+                store(stored.data.data() + i + place, float_to_f16(scale * 0.01f));
     }
 
     // Rows of `row_bytes` from dense to strided memory.

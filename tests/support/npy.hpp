@@ -1,5 +1,5 @@
-// Reads the .npy files that the oracle script writes: version 1, little-endian, C order, float32 or
-// int32.
+// Reads the .npy files that the scripts of the fixtures write: version 1, little-endian, C order,
+// float32, int32 or uint8.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::vector<T> read_npy(const std::string& path) {
         throw std::runtime_error(path + " is not a npy file");
     uint16_t header;
     std::memcpy(&header, bytes.data() + 8, sizeof header);
-    const char* type = sizeof(T) == 4 && std::is_floating_point_v<T> ? "'<f4'" : "'<i4'";
+    const char* type = sizeof(T) == 1 ? "'|u1'" : std::is_floating_point_v<T> ? "'<f4'" : "'<i4'";
     if (bytes.substr(10, header).find(type) == std::string::npos)
         throw std::runtime_error(path + " does not hold " + type);
     const size_t begin = 10 + header;

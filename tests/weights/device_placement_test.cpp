@@ -6,6 +6,7 @@
 
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
+#include "tests/weights/packing.hpp"
 
 namespace moe {
 namespace {
@@ -68,8 +69,9 @@ void expect_apart(const WeightsLayout& layout) {
 }
 
 TEST(DevicePlacement, NothingOverlapsInAnyFormat) {
-    for (const FormatTraits& traits : all_formats())
+    for (const FormatTraits* format : test::packed_formats())
         for (const bool gated : {true, false}) {
+            const FormatTraits& traits = *format;
             SCOPED_TRACE(traits.name);
             moe_layer_desc desc = rich_layer(256, 256);
             desc.is_gated = gated;
@@ -189,24 +191,38 @@ TEST(DevicePlacement, SlicesOffTheGridNameTheNearest) {
     }
 }
 
-TEST(DevicePlacement, AFormatThatCannotBePackedIsNamed) {
+void expect_not_placed(const moe_format& down, const std::string& name) {
     const LayerTensors layer(plain_layer(256, 256, 4, 2), {.everywhere = "bf16"});
     const Plan plan = make_plan(layer);
     WeightsLayout layout = packed_layout(*plan);
-    layout.formats[MOE_ROLE_DOWN].type = MOE_TYPE_F8_E5M2;
+    layout.formats[MOE_ROLE_DOWN] = down;
     try {
         place_on_device(layout);
-        FAIL();
+        ADD_FAILURE() << name;
     } catch (const Error& error) {
         EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
-        EXPECT_NE(std::string(error.what()).find("down of f8_e5m2"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("down of " + name), std::string::npos)
             << error.what();
     }
 }
 
+TEST(DevicePlacement, AFormatThatCannotBePackedIsNamed) {
+    moe_format format = test::format_named("bf16").format;
+    format.type = MOE_TYPE_F8_E5M2;
+    expect_not_placed(format, "f8_e5m2");
+    int n_read_on_the_cpu_only = 0;
+    for (const FormatTraits& traits : all_formats()) {
+        if (packed_type_of(traits.format) != PackedType::none) continue;
+        expect_not_placed(traits.format, traits.name);
+        ++n_read_on_the_cpu_only;
+    }
+    EXPECT_EQ(n_read_on_the_cpu_only, 15);
+}
+
 // At most 1.02 times the bytes of the source and a megabyte, in every format.
 TEST(DevicePlacement, PackedWeightsAreNoLargerThanTheirSource) {
-    for (const FormatTraits& traits : all_formats()) {
+    for (const FormatTraits* format : test::packed_formats()) {
+        const FormatTraits& traits = *format;
         SCOPED_TRACE(traits.name);
         // Sizes alone: a layer of this size has no tensors here.
         Layer big = make_layer(plain_layer(4096, 2048, 64, 2));

@@ -2,6 +2,8 @@
 // joint tiles and slice; and what cannot be packed is refused by name.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "libmoe/base/error.hpp"
 #include "libmoe/weights/view.hpp"
 #include "tests/weights/packing.hpp"
@@ -180,7 +182,14 @@ TEST(PackRefuses, ShapesAndTypesThatDoNotFit) {
     expect_refused(view(divide), TileRows::all, MOE_ERROR_UNSUPPORTED, "global_scale 0");
 }
 
-TEST(PackedTypes, EveryFormatHasOneAndUnknownOnesNone) {
+// The blocks of ggml that only the CPU reads have none.
+TEST(PackedTypes, EveryOtherFormatHasOneAndUnknownOnesNone) {
+    const std::set<std::string> without = {"q4_0",       "q4_1",    "q5_0",   "q5_1",    "q2_k",
+                                           "q3_k",       "q5_k",    "q6_k",   "iq4_nl",  "iq4_xs",
+                                           "nvfp4_gguf", "iq2_xxs", "iq2_xs", "iq3_xxs", "iq3_s"};
+    for (const FormatTraits& traits : all_formats())
+        EXPECT_EQ(packed_type_of(traits.format) == PackedType::none, without.contains(traits.name))
+            << traits.name;
     for (const FormatTraits* traits : formats())
         EXPECT_NE(packed_type_of(traits->format), PackedType::none) << traits->name;
     EXPECT_EQ(packed_type_of(find_format("kbit5_f32")->format), PackedType::kbit5_f32);

@@ -11,10 +11,17 @@
 
 namespace moe::test {
 
-// Every format that this version reads, by a name of its own.
-inline std::vector<const FormatTraits*> formats() {
+// The formats with a public name that lower to a packed type.
+inline std::vector<const FormatTraits*> packed_formats() {
     std::vector<const FormatTraits*> all;
-    for (const FormatTraits& traits : all_formats()) all.push_back(&traits);
+    for (const FormatTraits& traits : all_formats())
+        if (packed_type_of(traits.format) != PackedType::none) all.push_back(&traits);
+    return all;
+}
+
+// Those, and the ones without a public name.
+inline std::vector<const FormatTraits*> formats() {
+    std::vector<const FormatTraits*> all = packed_formats();
     for (const FormatTraits& traits : kbit_given_formats) all.push_back(&traits);
     all.push_back(&fp8_128x128_e8m0_format);
     all.push_back(&nvfp4_divide_format);
