@@ -14,8 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const formats[] = {"bf16",  "f16",   "f32",  "fp8_128x128",
-                               "nvfp4", "mxfp4", "q8_0", "q4_k"};
+const char* const formats[] = {"bf16", "f16",  "f32",  "fp8_128x128", "nvfp4",  "mxfp4",
+                               "q8_0", "q4_k", "q4_0", "q4_1",        "q5_0",   "q5_1",
+                               "q2_k", "q3_k", "q5_k", "q6_k",        "iq4_nl", "iq4_xs"};
 
 void check_format(const std::string& format) {
     for (const char* known : formats) {
@@ -36,7 +37,7 @@ int list_models() {
              fmt::format("{}-{}", model.first_moe_layer, model.n_layers - 1), model.native_format,
              routing_words(layer_of(model))});
     }
-    fmt::print("{}\nformats: {} (the last two make a GGUF file)\n", table_words(rows),
+    fmt::print("{}\nformats: {} (q8_0 and those after it make a GGUF file)\n", table_words(rows),
                fmt::join(formats, ", "));
     return 0;
 }
