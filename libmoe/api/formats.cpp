@@ -101,7 +101,7 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
         const FormatTraits& traits = get_format(format, "format");
         if (!traits.encode)
             fail(MOE_ERROR_UNSUPPORTED, "format {} is not written by this version", traits.name);
-        const MatrixBytes bytes = matrix_bytes(traits, args.rows, args.columns);
+        const MatrixBytes bytes = matrix_bytes(traits, format, args.rows, args.columns);
         require(args.source != nullptr, "source is NULL");
         check_buffer(args.data, args.data_bytes, bytes.data, "data");
         check_buffer(args.scales, args.scale_bytes, bytes.scales, "scale");
@@ -109,7 +109,7 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
                 "global_scale is NULL, {} has one", traits.name);
         traits.encode(traits, args.source, args.rows, args.columns,
                       {static_cast<std::byte*>(args.data), static_cast<std::byte*>(args.scales),
-                       args.global_scale, codebook_of(args, traits)});
+                       args.global_scale, codebook_of(args, traits), &format});
     });
 }
 

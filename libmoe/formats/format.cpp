@@ -13,7 +13,7 @@ namespace {
 
 // Formats with a public name come first, in the order of moe.h.
 constexpr size_t named_count = 17;
-constexpr size_t format_count = 39;
+constexpr size_t format_count = 40;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -34,7 +34,7 @@ Table make_table() {
     *next++ = int8_grid_format;
     *next++ = gptq_format;
     *next++ = awq_format;
-    *next++ = pack_quantized_format;
+    next = std::copy(pack_quantized_formats.begin(), pack_quantized_formats.end(), next);
     next = std::copy(bnb_4bit_formats.begin(), bnb_4bit_formats.end(), next);
     return table;
 }

@@ -12,9 +12,10 @@ namespace moe {
 
 struct EncodeTarget {
     std::byte* data;
-    std::byte* scales;      // null when the format has none
-    float* global_scale;    // null when the format has none
-    const float* codebook;  // CODEBOOK formats: 2^bits values
+    std::byte* scales;                   // null when the format has none
+    float* global_scale;                 // null when the format has none
+    const float* codebook;               // CODEBOOK formats: 2^bits values
+    const moe_format* format = nullptr;  // of an entry for many; null: that of the entry
 };
 
 struct MatrixBytes {

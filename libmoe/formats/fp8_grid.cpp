@@ -3,10 +3,10 @@
 // groups at the edges are smaller, codes are never padded; a group of -1 is all rows or columns.
 //   W[n, k] = e4m3(code[n, k]) * scale[n / group_rows, k / group_columns]      one rounding; exact
 //   with E8M0, f16 and bf16 scales
-// fp8_128x128, which this library writes too: groups of 128 x 128 and float32 scales, scale = amax
-// / 448 (1 for a block of zeros), code = the nearest E4M3 of w / scale, ties to even. Read only:
-// any groups with f32, f16, bf16 or E8M0 scales. Those in use: -1 x -1 (per tensor), 1 x -1 (per
-// channel), 1 x 32 with E8M0 (MXFP8), 128 x 128 and 32 x 32 with E8M0.
+// fp8_128x128 is the one with a name: groups of 128 x 128, float32 scales. Encoding: scale = amax /
+// 448, rounded to the type of the scales (1 where that is 0); E8M0: floor(log2 amax) - 8 + 127, at
+// least 0; code = the nearest E4M3 of w / scale, ties to even, at most 448. Groups in use: -1 x -1
+// (per tensor), 1 x -1 (per channel), 1 x 32 with E8M0 (MXFP8), 128 x 128 and 32 x 32 with E8M0.
 #include "libmoe/formats/grid_scaled.hpp"
 
 namespace moe {
@@ -33,14 +33,24 @@ struct Extent {
     int64_t row, column, rows, columns;
 };
 
-float block_scale(const float* source, int64_t stride, const Extent& extent) {
+float largest_in(const float* source, int64_t stride, const Extent& extent) {
     float largest = 0;
     for (int64_t r = 0; r < extent.rows; ++r) {
         const float* values = source + (extent.row + r) * stride + extent.column;
         largest = std::max(largest, largest_magnitude(values, extent.columns));
     }
-    const float scale = largest / 448.0f;
-    return scale > 0 ? scale : 1.0f;
+    return largest;
+}
+
+// Stores the scale of a group by its largest magnitude.
+template <moe_type scale_type>
+void store_scale(float largest, std::byte* place) {
+    if constexpr (scale_type == MOE_TYPE_F8_E8M0) {
+        const auto exponent = static_cast<int>(std::bit_cast<uint32_t>(largest) >> 23);
+        store(place, static_cast<uint8_t>(std::max(exponent - 8, 0)));
+    } else {
+        store_float_scale(scale_type, largest / 448.0f, place);
+    }
 }
 
 void encode_block(const float* source, int64_t stride, const Extent& extent, float scale,
@@ -53,18 +63,21 @@ void encode_block(const float* source, int64_t stride, const Extent& extent, flo
     }
 }
 
+template <moe_type scale_type>
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
+    const moe_format& format = target.format ? *target.format : traits.format;
+    const int64_t group_rows = group_extent(format.group_rows);
+    const int64_t group_columns = group_extent(format.group_columns);
     std::byte* scales = target.scales;
-    for (int64_t row = 0; row < rows; row += block) {
-        for (int64_t column = 0; column < columns; column += block) {
-            const Extent extent{row, column, std::min(block, rows - row),
-                                std::min(block, columns - column)};
-            const float scale = block_scale(source, columns, extent);
-            store(scales, scale);
-            scales += sizeof scale;
-            encode_block(source, columns, extent, scale, target.data);
+    for (int64_t row = 0; row < rows; row += group_rows) {
+        for (int64_t column = 0; column < columns; column += group_columns) {
+            const Extent extent{row, column, std::min(group_rows, rows - row),
+                                std::min(group_columns, columns - column)};
+            store_scale<scale_type>(largest_in(source, columns, extent), scales);
+            encode_block(source, columns, extent, grid_scale<scale_type>(scales, 0), target.data);
+            scales += traits.scale_bytes;
         }
     }
 }
@@ -94,7 +107,7 @@ constexpr FormatTraits entry(const char* name) {
                            : scale_type == MOE_TYPE_F8_E8M0 ? 1
                                                             : 2,
             .decode = decode_grid<E4m3Value, scale_type>,
-            .encode = nullptr};
+            .encode = encode<scale_type>};
 }
 
 template <moe_type scale_type>
@@ -104,14 +117,9 @@ constexpr FormatTraits family(const char* name) {
     return traits;
 }
 
-constexpr FormatTraits written(FormatTraits traits) {
-    traits.encode = encode;
-    return traits;
-}
-
 }  // namespace
 
-constinit const FormatTraits fp8_128x128_format = written(entry<MOE_TYPE_F32>("fp8_128x128"));
+constinit const FormatTraits fp8_128x128_format = entry<MOE_TYPE_F32>("fp8_128x128");
 constinit const FormatTraits fp8_128x128_e8m0_format = entry<MOE_TYPE_F8_E8M0>("fp8_128x128_e8m0");
 constinit const std::array<FormatTraits, 4> fp8_grid_formats = {
     family<MOE_TYPE_F32>("fp8_grid_f32"), family<MOE_TYPE_F16>("fp8_grid_f16"),

@@ -36,6 +36,16 @@ inline float scale_value(moe_type type, const std::byte* scales, int64_t index) 
     }
 }
 
+// Rounded to its type; a scale of zero divides by nothing, so it is stored as 1.
+inline void store_float_scale(moe_type type, float scale, std::byte* place) {
+    if (type == MOE_TYPE_F32) return store(place, scale > 0 ? scale : 1.0f);
+    const auto narrow = [type](float value) {
+        return type == MOE_TYPE_F16 ? float_to_f16(value) : float_to_bf16(value);
+    };
+    const uint16_t half = narrow(scale);
+    store(place, half ? half : narrow(1.0f));
+}
+
 constexpr bool is_float_scale(moe_type type) {
     return type == MOE_TYPE_F32 || type == MOE_TYPE_F16 || type == MOE_TYPE_BF16;
 }

@@ -1,5 +1,5 @@
 // pack_quantized: integers of 1 to 8 bits as compressed-tensors packs them ("pack-quantized"), a
-// scale per group of columns of a row. Read only.
+// scale per group of columns of a row.
 //   codes        uint32 [rows, ceil(columns * bits / 32)]: a row is a little-endian stream of bits,
 //                the code of column k is bits [bits * k, + bits) and may straddle two words. What
 //                is left of the last word means nothing.
@@ -8,25 +8,45 @@
 //                along the rows. MIDDLE: none, the zero point is 2^(bits - 1)
 //   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
 //   W[n, k] = (code - zero) * scale[n, group]       exact for 16-bit scales, else one rounding
+// Encoding, for MIDDLE without act_order: scale = amax / (2^(bits - 1) - 1/2), rounded to its type
+// (1 where that is 0), code = w / scale rounded, ties to even, + 2^(bits - 1), within the codes.
+// The rest is read only.
+#include <cmath>
+
+#include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
 
 namespace moe {
 namespace {
 
-bool accepts(const moe_format& format) {
+// What fits both entries, the numbers apart.
+bool accepts_numbers(const moe_format& format) {
+    const moe_format& own = pack_quantized_formats[0].format;
     moe_format plain = format;
-    plain.bits = pack_quantized_format.format.bits;
-    plain.group_rows = pack_quantized_format.format.group_rows;
-    plain.group_columns = pack_quantized_format.format.group_columns;
-    plain.scale_type = pack_quantized_format.format.scale_type;
-    plain.zero_point = pack_quantized_format.format.zero_point;
-    plain.act_order = 0;
+    plain.bits = own.bits;
+    plain.group_rows = own.group_rows;
+    plain.group_columns = own.group_columns;
+    plain.scale_type = own.scale_type;
+    plain.zero_point = own.zero_point;
+    plain.act_order = own.act_order;
+    return same_format(plain, own) && format.bits >= 1 && format.bits <= 8 &&
+           (format.group_rows == 1 || format.group_rows == -1) && is_group(format.group_columns) &&
+           is_float_scale(format.scale_type) && (format.act_order == 0 || format.act_order == 1);
+}
+
+bool is_symmetric(const moe_format& format) {
+    return format.zero_point == MOE_ZERO_POINT_MIDDLE && format.act_order == 0 &&
+           format.group_rows == 1;
+}
+
+bool accepts_symmetric(const moe_format& format) {
+    return accepts_numbers(format) && is_symmetric(format);
+}
+
+bool accepts_others(const moe_format& format) {
     const bool known_zero = format.zero_point == MOE_ZERO_POINT_MIDDLE ||
                             (format.zero_point == MOE_ZERO_POINT_PACKED && format.group_rows == 1);
-    return same_format(plain, pack_quantized_format.format) && format.bits >= 1 &&
-           format.bits <= 8 && (format.group_rows == 1 || format.group_rows == -1) &&
-           is_group(format.group_columns) && is_float_scale(format.scale_type) && known_zero &&
-           (format.act_order == 0 || format.act_order == 1);
+    return accepts_numbers(format) && known_zero && !is_symmetric(format);
 }
 
 MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
@@ -61,28 +81,66 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
         [&](int64_t k) { return stream_code(words, 4, k, format.bits); }, out);
 }
 
-constexpr moe_format format() {
+void store_code(std::byte* row, int64_t index, int32_t bits, uint32_t code) {
+    for (int64_t bit = index * bits, end = bit + bits; bit < end; ++bit, code >>= 1)
+        row[bit / 8] |= static_cast<std::byte>((code & 1u) << (bit % 8));
+}
+
+// Codes [first, first + count) of a row, under one scale.
+void encode_group(const float* values, int64_t first, int64_t count, const moe_format& format,
+                  std::byte* scale_place, std::byte* row) {
+    const auto half = static_cast<float>(1 << (format.bits - 1));
+    const float largest = largest_magnitude(values + first, count);
+    store_float_scale(format.scale_type, largest / (half - 0.5f), scale_place);
+    const float scale = scale_value(format.scale_type, scale_place, 0);
+    for (int64_t k = first; k < first + count; ++k) {
+        const float code = std::nearbyint(values[k] / scale) + half;
+        store_code(row, k, format.bits,
+                   static_cast<uint32_t>(std::clamp(code, 0.0f, 2 * half - 1)));
+    }
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    const moe_format& format = target.format ? *target.format : traits.format;
+    const MatrixBytes bytes = whole(format, rows, columns);
+    const int64_t group = group_extent(format.group_columns);
+    std::memset(target.data, 0, bytes.data);
+    std::byte* scales = target.scales;
+    for (int64_t n = 0; n < rows; ++n) {
+        std::byte* codes = target.data + n * static_cast<int64_t>(bytes.row_stride);
+        for (int64_t k = 0; k < columns; k += group) {
+            encode_group(source + n * columns, k, std::min(group, columns - k), format, scales,
+                         codes);
+            scales += element_bytes(format.scale_type);
+        }
+    }
+}
+
+constexpr FormatTraits entry(const char* name, bool symmetric) {
     moe_format format = format_of(MOE_TYPE_INT);
     format.bits = 4;
     format.group_rows = 1;
     format.group_columns = 32;
     format.scale_type = MOE_TYPE_BF16;
-    format.zero_point = MOE_ZERO_POINT_MIDDLE;
+    format.zero_point = symmetric ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED;
     format.packing = MOE_PACKING_BIT_STREAM;
-    return format;
+    return {.name = name,
+            .format = format,
+            .block_rows = 1,
+            .block_columns = 1,
+            .block_bytes = 1,
+            .scale_bytes = 2,
+            .decode = decode,
+            .encode = symmetric ? encode : nullptr,
+            .accepts = symmetric ? accepts_symmetric : accepts_others,
+            .whole = whole};
 }
 
 }  // namespace
 
-constinit const FormatTraits pack_quantized_format = {.name = "pack_quantized",
-                                                      .format = format(),
-                                                      .block_rows = 1,
-                                                      .block_columns = 1,
-                                                      .block_bytes = 1,
-                                                      .scale_bytes = 2,
-                                                      .decode = decode,
-                                                      .encode = nullptr,
-                                                      .accepts = accepts,
-                                                      .whole = whole};
+constinit const std::array<FormatTraits, 2> pack_quantized_formats = {
+    entry("pack_quantized", true), entry("pack_quantized_zeros", false)};
 
 }  // namespace moe

@@ -148,12 +148,14 @@ TEST(KnownBytes, Bnb4Bit) {
     }
 }
 
-TEST(SourceFormats, AreFoundDescribedAndHaveNoEncoder) {
+TEST(SourceFormats, AreFoundAndDescribed) {
     for (const moe_format& format : test::whole_formats()) {
         const FormatTraits* traits = find_format(format);
         ASSERT_NE(traits, nullptr) << format_name(format).text;
         EXPECT_NE(traits->whole, nullptr);
-        EXPECT_EQ(traits->encode, nullptr);
+        const bool symmetric = format.zero_point == MOE_ZERO_POINT_MIDDLE && !format.act_order &&
+                               format.group_rows == 1;
+        EXPECT_EQ(traits->encode != nullptr, symmetric) << format_name(format).text;
         EXPECT_EQ(find_format(traits->name), nullptr) << "no public name";
     }
     EXPECT_STREQ(format_name(test::int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16,
