@@ -472,7 +472,7 @@ typedef enum moe_packing MOE_ENUM_BASE {
     MOE_PACKING_NIBBLE_HIGH_FIRST = 2, /* two per byte, even element in the high nibble (bitsandbytes) */
     MOE_PACKING_BIT_PLANES = 3,    /* per 32 elements `bits` uint32 words; bit j of word b is bit b of code j (kbit) */
     MOE_PACKING_BIT_STREAM = 4,    /* little-endian stream of codes in int32 words, along k (compressed-tensors) */
-    MOE_PACKING_GPTQ = 5,          /* int32 [k/8, n], nibble i is k = 8r + i */
+    MOE_PACKING_GPTQ = 5,          /* int32 [k/8, n], nibble i is k = 8r + i; other widths: a bit stream along k per n */
     MOE_PACKING_AWQ = 6,           /* int32 [k, n/8], nibbles in the order 0 2 4 6 1 3 5 7 */
     MOE_PACKING_FORCE_INT32 = 0x7FFFFFFF
 } moe_packing;
@@ -503,20 +503,20 @@ typedef enum moe_codebook MOE_ENUM_BASE {
 } moe_codebook;
 
 /* A weight format: W[n,k] = value(code) * scale[n / group_rows, k / group_columns] (* or / global scale).
- * Fill it by moe_format_by_name, from a checkpoint, or by hand. */
+ * Fill it by moe_format_by_name, from a checkpoint, or by hand. docs/concepts/formats.md lists what is read. */
 typedef struct moe_format {
     uint32_t struct_size;
     moe_type type;          /* required */
     int32_t bits;           /* of INT and CODEBOOK codes; 0 otherwise */
-    int32_t group_rows;     /* rows (n) that share a scale; 0 without scales */
-    int32_t group_columns;  /* columns (k) that share a scale; 0 without scales */
+    int32_t group_rows;     /* rows (n) that share a scale; -1: all; 0 without scales */
+    int32_t group_columns;  /* columns (k) that share a scale; -1: all; 0 without scales. bitsandbytes: elements, row by row */
     moe_type scale_type;    /* NONE: no scales */
     moe_global_scale global_scale;
     moe_zero_point zero_point;
     moe_packing packing;
     moe_codebook codebook;
     int32_t block_id;       /* GGUF: the ggml type number (Q8_0 is 8, Q4_K is 12, MXFP4 is 39) */
-    int32_t act_order;      /* 1: columns are permuted, moe_tensor.permutation */
+    int32_t act_order;      /* 1: the group of a column is moe_tensor.permutation[k], not k / group_columns */
     int32_t nested_scales;  /* 1: scales are 8-bit codes with scales of their own (bitsandbytes) */
     int32_t pre_quant_scale;/* 1: activations are multiplied by moe_tensor.pre_quant_scale first */
 } moe_format;
@@ -539,7 +539,8 @@ MOE_API const char *MOE_CALL moe_format_name_at(uint32_t index) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_format_by_name(const char *name, moe_format *out_format) MOE_NOEXCEPT;
 /* A format without a name of its own gets a made-up one; has_decode says whether this version reads it. */
 MOE_API moe_status MOE_CALL moe_format_get_info(const moe_format *format, moe_format_info *out_info) MOE_NOEXCEPT;
-/* Bytes of one dense matrix of rows x columns. MOE_ERROR_INVALID_ARGUMENT if the format cannot hold that shape. */
+/* Bytes of one dense matrix of rows x columns, codes and scales: zero points and what else lies apart are not counted.
+ * MOE_ERROR_INVALID_ARGUMENT if the format cannot hold that shape. */
 MOE_API moe_status MOE_CALL moe_format_size(const moe_format *format, int64_t rows, int64_t columns,
                                             uint64_t *out_data_bytes, uint64_t *out_scale_bytes) MOE_NOEXCEPT;
 
@@ -588,18 +589,18 @@ typedef struct moe_tensor {
     int64_t n_global_scales;
     const float *codebook;       /* 2^bits values, host memory */
     uint64_t codebook_bytes;
-    const void *zero_points;
+    const void *zero_points;     /* PACKED: laid out as the definition of the format says, experts of a stack one after the other */
     uint64_t zero_point_bytes;
-    const int32_t *permutation;  /* [columns]: group of each column (act order) */
+    const int32_t *permutation;  /* [columns]: group of each column (act order), host memory, one for all experts of a stack */
     uint64_t permutation_bytes;
-    const float *nested_scales;
+    const float *nested_scales;  /* one per 256 scales, host memory, experts of a stack one after the other */
     uint64_t nested_scale_bytes;
-    const float *nested_codebook; /* 256 values */
+    const float *nested_codebook; /* 256 values: scale = nested_codebook[byte] * nested_scale + nested_offset */
     float nested_offset;
     uint32_t reserved;
     const float *input_scale;    /* of quantised activations: 1 or one per expert; ignored by weight-only kernels */
     int64_t n_input_scales;
-    const void *pre_quant_scale; /* [columns] */
+    const void *pre_quant_scale; /* [columns] float32, host memory, one for all experts of a stack */
     uint64_t pre_quant_scale_bytes;
 } moe_tensor;
 

@@ -22,9 +22,14 @@ moe_format_info info_of(const moe_format& format) {
     info.has_decode = traits->decode != nullptr;
     info.has_encode = traits->encode != nullptr;
     info.bits_per_weight = 8.0 * traits->block_bytes / traits->block_columns;
-    if (traits->scale_bytes)
+    if (traits->whole) info.bits_per_weight = format.bits;
+    if (traits->scale_bytes && format.group_rows > 0 && format.group_columns > 0)
         info.bits_per_weight +=
-            8.0 * traits->scale_bytes / format.group_rows / format.group_columns;
+            8.0 * element_bytes(format.scale_type) / format.group_rows / format.group_columns;
+    const bool has_zeros = format.zero_point == MOE_ZERO_POINT_PACKED ||
+                           format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
+    if (has_zeros && format.group_columns > 0)
+        info.bits_per_weight += 1.0 * format.bits / format.group_columns;
     return info;
 }
 
@@ -83,7 +88,7 @@ moe_status moe_format_size(const moe_format* given, int64_t rows, int64_t column
         check_out(out_data_bytes, "out_data_bytes");
         check_out(out_scale_bytes, "out_scale_bytes");
         const moe_format format = read_struct(given, "moe_format");
-        const MatrixBytes bytes = matrix_bytes(get_format(format, "format"), rows, columns);
+        const MatrixBytes bytes = matrix_bytes(get_format(format, "format"), format, rows, columns);
         *out_data_bytes = bytes.data;
         *out_scale_bytes = bytes.scales;
     });
@@ -96,7 +101,7 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
         const FormatTraits& traits = get_format(format, "format");
         if (!traits.encode)
             fail(MOE_ERROR_UNSUPPORTED, "format {} is not written by this version", traits.name);
-        const MatrixBytes bytes = matrix_bytes(traits, args.rows, args.columns);
+        const MatrixBytes bytes = matrix_bytes(traits, format, args.rows, args.columns);
         require(args.source != nullptr, "source is NULL");
         check_buffer(args.data, args.data_bytes, bytes.data, "data");
         check_buffer(args.scales, args.scale_bytes, bytes.scales, "scale");
@@ -104,7 +109,7 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
                 "global_scale is NULL, {} has one", traits.name);
         traits.encode(traits, args.source, args.rows, args.columns,
                       {static_cast<std::byte*>(args.data), static_cast<std::byte*>(args.scales),
-                       args.global_scale, codebook_of(args, traits)});
+                       args.global_scale, codebook_of(args, traits), &format});
     });
 }
 

@@ -40,7 +40,7 @@ void add_tensors(LayerBuilder& layer) {
     add_router(layer, "gate.weight");
     add_experts(layer);
     const auto shared = layer.settings().find_integer({"n_shared_experts"}, 0, 4096);
-    if (shared.value_or(0) > 0 || layer.find("shared_experts.gate_proj.weight")) {
+    if (shared.value_or(0) > 0 || layer.has_weight("shared_experts.gate_proj.weight")) {
         add_shared_expert(layer, "shared_experts.");
     }
 }

@@ -32,7 +32,7 @@ void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
         layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, hidden});
         layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, hidden, width});
     }
-    if (layer.find(expert_weight(desc.n_experts, names.gate))) {
+    if (layer.has_weight(expert_weight(desc.n_experts, names.gate))) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: says {} experts, but there is a tensor '{}'",
              layer.settings().file(), desc.n_experts, expert_weight(desc.n_experts, names.gate));
     }
@@ -95,7 +95,8 @@ void add_router(LayerBuilder& layer, std::string_view name) {
 void add_experts(LayerBuilder& layer) {
     const moe_layer_desc& desc = layer.desc();
     for (const ExpertNames& names : spellings) {
-        if (layer.find(expert_weight(0, names.gate))) return add_separate_experts(layer, names);
+        if (layer.has_weight(expert_weight(0, names.gate)))
+            return add_separate_experts(layer, names);
     }
     if (!layer.find("experts.gate_up_proj")) {
         layer.fail_missing(
@@ -112,7 +113,7 @@ void add_shared_expert(LayerBuilder& layer, std::string_view stem) {
     const auto name = [&](const char* matrix) {
         return std::string(stem) + matrix + "_proj.weight";
     };
-    const int64_t width = layer.dimension(name("gate"), 0);
+    const int64_t width = layer.rows_of(name("gate"));
     if (width < 1 || width > largest_size) layer.fail_unsupported(name("gate"), "its width");
     desc.shared_intermediate = static_cast<int32_t>(width);
     desc.shared_activation = desc.activation;

@@ -18,7 +18,7 @@ void build_qwen(LayerBuilder& layer, bool default_norm) {
 void add_gated_shared_expert(LayerBuilder& layer) {
     const auto width =
         layer.settings().find_integer({"shared_expert_intermediate_size"}, 0, 1 << 24);
-    const bool wanted = width.value_or(0) > 0 || layer.find("shared_expert.gate_proj.weight");
+    const bool wanted = width.value_or(0) > 0 || layer.has_weight("shared_expert.gate_proj.weight");
     if (!wanted) return;
     add_shared_expert(layer, "shared_expert.");
     add_shared_expert_gate(layer, "shared_expert_gate.weight");

@@ -2,9 +2,11 @@
 #include "libmoe/checkpoint/layer_builder.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/formats/element.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace moe {
@@ -17,10 +19,6 @@ moe_format plain_format(moe_type type) {
 }
 
 namespace {
-
-constexpr int64_t nvfp4_group = 16;
-constexpr int64_t mxfp4_group = 32;
-constexpr int64_t fp8_block = 128;
 
 bool is_float_type(moe_type type) {
     return type == MOE_TYPE_F32 || type == MOE_TYPE_F16 || type == MOE_TYPE_BF16;
@@ -35,23 +33,9 @@ FileRange range_of(const TensorEntry& entry) {
     return {entry.file, entry.offset, entry.bytes};
 }
 
-moe_format named_format(const char* name) {
-    moe_format format = find_format(name)->format;
-    format.struct_size = sizeof format;
-    return format;
-}
-
 moe_format gguf_format(int32_t ggml_id) {
     moe_format format = plain_format(MOE_TYPE_GGUF);
     format.block_id = ggml_id;
-    return format;
-}
-
-moe_format fp8_format(int32_t group_rows, int32_t group_columns, moe_type scale_type) {
-    moe_format format = plain_format(MOE_TYPE_F8_E4M3);
-    format.group_rows = group_rows;
-    format.group_columns = group_columns;
-    format.scale_type = scale_type;
     return format;
 }
 
@@ -79,8 +63,7 @@ const TensorEntry& LayerBuilder::get(std::string_view name) const {
          printable(full_name(name)).text);
 }
 
-int64_t LayerBuilder::dimension(std::string_view name, uint32_t index) const {
-    const TensorEntry& entry = get(name);
+int64_t LayerBuilder::dimension(const TensorEntry& entry, uint32_t index) const {
     if (index < entry.rank) return entry.shape[index];
     fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
                fmt::format("has shape {}, too few dimensions", shape_text(entry.dims())));
@@ -152,10 +135,21 @@ LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted
     return added;
 }
 
+void LayerBuilder::set_range(const TensorEntry& entry, FileRange& range, const void*& data,
+                             uint64_t& bytes) const {
+    range = range_of(entry);
+    data = pointer(entry);
+    bytes = entry.bytes;
+}
+
 void LayerBuilder::set_scales(LayerTensor& tensor, const TensorEntry& entry) const {
-    tensor.scales = range_of(entry);
-    tensor.tensor.scales = pointer(entry);
-    tensor.tensor.scale_bytes = entry.bytes;
+    set_range(entry, tensor.scales, tensor.tensor.scales, tensor.tensor.scale_bytes);
+}
+
+void LayerBuilder::check_separate(const TensorEntry& entry, const Wanted& wanted) const {
+    if (wanted.expert != MOE_ALL_EXPERTS && wanted.role != MOE_ROLE_GATE_UP) return;
+    fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+               fmt::format("type {} in a merged tensor of experts", entry.element->name));
 }
 
 FusedForm LayerBuilder::resolve(const FusedForm& form) const {
@@ -165,20 +159,39 @@ FusedForm LayerBuilder::resolve(const FusedForm& form) const {
     return out;
 }
 
-const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) {
-    if (entry.element->type != MOE_TYPE_F32) {
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-                   fmt::format("is {}, F32 is wanted", entry.element->name));
+void LayerBuilder::require_type(const TensorEntry& entry,
+                                std::initializer_list<moe_type> types) const {
+    if (std::find(types.begin(), types.end(), entry.element->type) != types.end()) return;
+    std::string wanted;
+    for (const moe_type type : types) {
+        if (!wanted.empty()) wanted += " or ";
+        for (const char* c = type_name(type); *c; ++c)
+            wanted += static_cast<char>(std::toupper(*c));
     }
-    const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(float);
-    if (entry.bytes != bytes) {
+    fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+               fmt::format("is {}, {} is wanted", entry.element->name, wanted));
+}
+
+const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) {
+    const moe_type type = entry.element->type;
+    require_type(entry, {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16});
+    const auto size = static_cast<uint64_t>(element_bytes(type));
+    const auto n = static_cast<uint64_t>(count);
+    if (entry.bytes / size != n) {
         fail_entry(
             MOE_ERROR_CORRUPT_FILE, entry,
             fmt::format("has shape {}, {} values are wanted", shape_text(entry.dims()), count));
     }
-    void* values = out_.values.allocate(bytes, alignof(float));
-    files_.files[entry.file].read(entry.offset, bytes, values);
-    return static_cast<const float*>(values);
+    auto* values = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
+    // Narrow ones go to the end first, and are widened from the front.
+    auto* bytes = reinterpret_cast<std::byte*>(values) + n * (sizeof(float) - size);
+    files_.files[entry.file].read(entry.offset, entry.bytes, bytes);
+    if (type == MOE_TYPE_F32) return values;
+    for (uint64_t i = 0; i < n; ++i) {
+        const auto half = load<uint16_t>(bytes + 2 * i);
+        values[i] = type == MOE_TYPE_F16 ? f16_to_float(half) : bf16_to_float(half);
+    }
+    return values;
 }
 
 void LayerBuilder::read_global_scale(LayerTensor& tensor, const TensorEntry& entry,
@@ -188,25 +201,97 @@ void LayerBuilder::read_global_scale(LayerTensor& tensor, const TensorEntry& ent
     tensor.tensor.n_global_scales = count;
 }
 
-void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view weight_name,
+void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view stem,
                                     const Wanted& wanted) {
-    constexpr std::string_view suffix = ".weight";
-    if (!weight_name.ends_with(suffix)) return;
-    std::string name(weight_name.substr(0, weight_name.size() - suffix.size()));
-    const TensorEntry* entry = find(name + ".input_scale");
-    if (!entry) return;
+    const TensorEntry* entry = find(std::string(stem) + ".input_scale");
+    const TensorEntry* inverse = entry ? nullptr : find(std::string(stem) + ".input_global_scale");
+    if (!entry && !inverse) return;
     const int64_t count = wanted.expert == MOE_ALL_EXPERTS ? out_.desc.n_experts : 1;
-    tensor.tensor.input_scale = read_floats(*entry, count);
+    const float* values = read_floats(entry ? *entry : *inverse, count);
     tensor.tensor.n_input_scales = count;
+    tensor.tensor.input_scale = values;
+    if (entry) return;
+    // compressed-tensors multiplies activations by its scale, where others divide.
+    auto* scales = static_cast<float*>(
+        out_.values.allocate(static_cast<size_t>(count) * sizeof(float), alignof(float)));
+    for (int64_t i = 0; i < count; ++i) scales[i] = 1.0f / values[i];
+    tensor.tensor.input_scale = scales;
+}
+
+// Formats without zero points or a scale of the activations must not have one beside them: it would
+// be left out silently.
+void LayerBuilder::read_companions(LayerTensor& tensor, std::string_view stem,
+                                   const Wanted& wanted) {
+    const TensorEntry* zeros = find(std::string(stem) + ".weight_zero_point");
+    if (zeros && tensor.format.zero_point == MOE_ZERO_POINT_NONE)
+        fail_entry(MOE_ERROR_UNSUPPORTED, *zeros,
+                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+    const TensorEntry* entry = find(std::string(stem) + ".pre_quant_scale");
+    if (!entry) return;
+    check_shape(*entry, {wanted.columns}, true);
+    tensor.format.pre_quant_scale = 1;
+    if (!find_format(tensor.format))
+        fail_entry(MOE_ERROR_UNSUPPORTED, *entry,
+                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+    tensor.tensor.pre_quant_scale = read_floats(*entry, wanted.columns);
+    tensor.tensor.pre_quant_scale_bytes = static_cast<uint64_t>(wanted.columns) * sizeof(float);
+}
+
+LayerBuilder::WeightName::WeightName(std::string_view given) : name(given), stem(given) {
+    constexpr std::string_view suffix = ".weight";
+    if (given.ends_with(suffix)) stem.resize(given.size() - suffix.size());
+}
+
+bool LayerBuilder::has_weight(std::string_view name) const {
+    const std::string stem = WeightName(name).stem;
+    return find(name) || find(stem + ".qweight") || find(stem + ".weight_packed");
+}
+
+int64_t LayerBuilder::rows_of(std::string_view name) const {
+    const std::string stem = WeightName(name).stem;
+    // GPTQ and AWQ have the rows of the matrix along the columns of the scales.
+    if (find(stem + ".qweight")) return dimension(get(stem + ".scales"), 1);
+    if (const TensorEntry* packed = find(stem + ".weight_packed")) return dimension(*packed, 0);
+    if (const TensorEntry* state = bnb_state(stem)) return bnb_rows(*state);
+    return dimension(get(name), 0);
+}
+
+// Those whose codes are recognised by the name of their tensor.
+bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
+    const std::string& stem = of.stem;
+    if (find(stem + ".qweight")) {
+        const auto method = settings().find_text("quantization_config.quant_method").value_or("");
+        if (method == "gptq") return add_gptq(stem, wanted), true;
+        if (method == "awq") return add_awq(stem, wanted), true;
+        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}' is neither gptq nor awq",
+                                                        printable(method).text));
+    }
+    if (const TensorEntry* packed = find(stem + ".weight_packed")) {
+        if (packed->element->type == MOE_TYPE_U8) return add_fp4(of, *packed, wanted), true;
+        return add_pack_quantized(stem, wanted), true;
+    }
+    return false;
 }
 
 void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
-    const TensorEntry& entry = get(name);
+    const size_t first = out_.tensors.size();
+    const WeightName of(name);
+    add_weight(of, wanted);
+    for (size_t i = first; i < out_.tensors.size(); ++i)
+        read_companions(out_.tensors[i], of.stem, wanted);
+}
+
+void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
+    if (add_quantised(of, wanted)) return;
+    const std::string& stem = of.stem;
+    const TensorEntry& entry = get(of.name);
     const moe_type type = entry.element->type;
-    if (type == MOE_TYPE_GGUF) return add_gguf(name, entry, wanted);
+    if (type == MOE_TYPE_GGUF) return add_gguf(of.name, entry, wanted);
     if (is_float_type(type)) return add_plain(entry, wanted);
-    if (type == MOE_TYPE_F8_E4M3) return add_fp8(name, entry, wanted);
-    if (type == MOE_TYPE_U8) return add_nvfp4(name, entry, wanted);
+    if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
+    if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
+    if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
+    if (type == MOE_TYPE_U8 || type == MOE_TYPE_I8) return add_fp4(of, entry, wanted);
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                fmt::format("type {} is not read", entry.element->name));
 }
@@ -243,74 +328,6 @@ void LayerBuilder::add_gguf(std::string_view name, const TensorEntry& entry, con
         read_global_scale(tensor, *scale, wanted);
         tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
     }
-}
-
-void LayerBuilder::add_fp8(std::string_view name, const TensorEntry& entry, const Wanted& wanted) {
-    check_not_transposed(entry, wanted);
-    check_matrix(entry, wanted, wanted.rows, wanted.columns);
-    const TensorEntry& scales = get(std::string(name) + "_scale_inv");
-    const moe_type scale_type = scales.element->type;
-    if (scale_type != MOE_TYPE_F32 && scale_type != MOE_TYPE_F8_E8M0) {
-        fail_entry(MOE_ERROR_UNSUPPORTED, scales,
-                   fmt::format("scales of type {} are not read", scales.element->name));
-    }
-    const auto block = [&](const char* key) {
-        return static_cast<int32_t>(settings().find_integer({key}, 1, 65536).value_or(fp8_block));
-    };
-    const int32_t rows = block("quantization_config.weight_block_size.0");
-    const int32_t columns = block("quantization_config.weight_block_size.1");
-    const bool gate_up = wanted.role == MOE_ROLE_GATE_UP;
-    if (gate_up && wanted.rows / 2 % rows != 0) {
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-                   fmt::format("a block of {} rows has rows of gate and of up", rows));
-    }
-    check_matrix(scales, wanted, divide_up(wanted.rows, rows), divide_up(wanted.columns, columns));
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format = fp8_format(rows, columns, scale_type);
-    set_scales(tensor, scales);
-    read_input_scale(tensor, name, wanted);
-}
-
-void LayerBuilder::add_nvfp4(std::string_view name, const TensorEntry& entry,
-                             const Wanted& wanted) {
-    check_not_transposed(entry, wanted);
-    const TensorEntry& global = get(std::string(name) + "_scale_2");
-    const TensorEntry& scales = get(std::string(name) + "_scale");
-    if (wanted.columns % nvfp4_group != 0) {
-        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
-                   fmt::format("{} columns are not a multiple of {}", wanted.columns, nvfp4_group));
-    }
-    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
-    if (scales.element->type != MOE_TYPE_F8_E4M3) {
-        fail_entry(MOE_ERROR_UNSUPPORTED, scales,
-                   fmt::format("scales of type {} are not read", scales.element->name));
-    }
-    check_matrix(scales, wanted, wanted.rows, wanted.columns / nvfp4_group);
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format = named_format("nvfp4");
-    set_scales(tensor, scales);
-    read_global_scale(tensor, global, wanted);
-    read_input_scale(tensor, name, wanted);
-}
-
-void LayerBuilder::mxfp4_blocks(std::string_view stem, const Wanted& wanted) {
-    const TensorEntry& entry = get(std::string(stem) + "_blocks");
-    const TensorEntry& scales = get(std::string(stem) + "_scales");
-    for (const TensorEntry* part : {&entry, &scales}) {
-        if (part->element->type == MOE_TYPE_U8) continue;
-        fail_entry(MOE_ERROR_UNSUPPORTED, *part,
-                   fmt::format("is {}, U8 is wanted", part->element->name));
-    }
-    if (wanted.columns % mxfp4_group != 0) {
-        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
-                   fmt::format("{} columns are not a multiple of {}", wanted.columns, mxfp4_group));
-    }
-    const int64_t groups = wanted.columns / mxfp4_group;
-    check_shape(entry, {out_.desc.n_experts, wanted.rows, groups, mxfp4_group / 2}, false);
-    check_shape(scales, {out_.desc.n_experts, wanted.rows, groups}, false);
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format = named_format("mxfp4");
-    set_scales(tensor, scales);
 }
 
 void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory_resource>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,13 +20,14 @@ struct FileRange {
 };
 
 // One tensor of a layer. In a mapped checkpoint the pointers of `tensor` are set; they may be
-// unaligned. Otherwise they are null and `data` and `scales` say where to read. Scalars (global and
-// input scales) are always there.
+// unaligned. Otherwise they are null and `data`, `scales` and `zero_points` say where to read. What
+// is small (global and input scales, permutations, nested scales) is always there.
 struct LayerTensor {
     moe_tensor tensor{};
     moe_format format{};  // tensor.format points to it
     FileRange data;
-    FileRange scales;  // no bytes: none
+    FileRange scales;  // no bytes: none, or tensor.scales is there
+    FileRange zero_points;
     std::string_view name;
 };
 
@@ -63,7 +65,13 @@ class LayerBuilder {
     // Absence is MOE_ERROR_NOT_FOUND with the whole name.
     const TensorEntry& get(std::string_view name) const;
     // Size of a dimension (slowest first); fails when the rank is smaller.
-    int64_t dimension(std::string_view name, uint32_t index) const;
+    int64_t dimension(std::string_view name, uint32_t index) const {
+        return dimension(get(name), index);
+    }
+    // Is there a matrix of this name ("....weight") in any of its spellings?
+    bool has_weight(std::string_view name) const;
+    // Rows of the matrix, as its tensors say; fails when there is none.
+    int64_t rows_of(std::string_view name) const;
     [[noreturn]] void fail_missing(std::string_view what) const;
     [[noreturn]] void fail_unsupported(std::string_view name, std::string_view what) const;
 
@@ -87,6 +95,13 @@ class LayerBuilder {
     void finish();
 
   private:
+    // "experts.0.up_proj.weight" and "experts.0.up_proj"; equal for merged tensors of experts.
+    struct WeightName {
+        explicit WeightName(std::string_view given);
+        std::string name;
+        std::string stem;
+    };
+
     std::string_view full_name(std::string_view name) const;
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
     void set_scales(LayerTensor& tensor, const TensorEntry& entry) const;
@@ -95,13 +110,39 @@ class LayerBuilder {
                      bool ignore_leading_ones) const;
     void check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                       int64_t columns) const;
+    int64_t dimension(const TensorEntry& entry, uint32_t index) const;
+    // Of any floating-point type; kept as float32.
     const float* read_floats(const TensorEntry& entry, int64_t count);
+    void set_range(const TensorEntry& entry, FileRange& range, const void*& data,
+                   uint64_t& bytes) const;
+    void check_separate(const TensorEntry& entry, const Wanted& wanted) const;
+    void require_type(const TensorEntry& entry, std::initializer_list<moe_type> types) const;
     void read_global_scale(LayerTensor& tensor, const TensorEntry& entry, const Wanted& wanted);
-    void read_input_scale(LayerTensor& tensor, std::string_view weight_name, const Wanted& wanted);
+    void read_input_scale(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
+    void read_companions(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
+    void add_weight(const WeightName& of, const Wanted& wanted);
+    bool add_quantised(const WeightName& of, const Wanted& wanted);
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
     void add_gguf(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
-    void add_fp8(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
-    void add_nvfp4(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
+    // weight_fp.cpp: E4M3 and E2M1 codes.
+    void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    moe_format fp8_format_of(const TensorEntry& entry, const TensorEntry& scales,
+                             const Wanted& wanted) const;
+    void add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    void add_nvfp4(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
+                   const Wanted& wanted);
+    void add_mxfp4(const TensorEntry& entry, const TensorEntry& scales, const Wanted& wanted);
+    // weight_int.cpp: integers and the codes of bitsandbytes.
+    void add_gptq(const std::string& stem, const Wanted& wanted);
+    void add_awq(const std::string& stem, const Wanted& wanted);
+    void add_pack_quantized(const std::string& stem, const Wanted& wanted);
+    void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    int32_t group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const;
+    bool read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,
+                          const Wanted& wanted, moe_tensor& tensor);
+    const TensorEntry* bnb_state(const std::string& stem) const;
+    int64_t bnb_rows(const TensorEntry& state) const;
     void check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const;
     [[noreturn]] void fail_entry(moe_status status, const TensorEntry& entry,
                                  std::string_view what) const;

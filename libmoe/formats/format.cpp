@@ -13,7 +13,7 @@ namespace {
 
 // Formats with a public name come first, in the order of moe.h.
 constexpr size_t named_count = 32;
-constexpr size_t format_count = 43;
+constexpr size_t format_count = 56;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -45,6 +45,13 @@ Table make_table() {
     *next++ = fp8_128x128_e8m0_format;
     *next++ = nvfp4_divide_format;
     *next++ = nvfp4_gguf_alone_format;
+    next = std::copy(nvfp4_pre_quant_formats.begin(), nvfp4_pre_quant_formats.end(), next);
+    next = std::copy(fp8_grid_formats.begin(), fp8_grid_formats.end(), next);
+    *next++ = int8_grid_format;
+    *next++ = gptq_format;
+    *next++ = awq_format;
+    next = std::copy(pack_quantized_formats.begin(), pack_quantized_formats.end(), next);
+    next = std::copy(bnb_4bit_formats.begin(), bnb_4bit_formats.end(), next);
     return table;
 }
 
@@ -82,17 +89,40 @@ void append(FormatName& name, fmt::format_string<Args...> format, Args&&... args
     *fmt::format_to_n(name.text + used, room, format, std::forward<Args>(args)...).out = '\0';
 }
 
+void append_groups(const moe_format& format, FormatName& name) {
+    const auto size = [](int32_t group) { return group == -1 ? "all" : fmt::format("{}", group); };
+    append(name, " {}x{}", size(format.group_rows), size(format.group_columns));
+}
+
+const char* zero_point_name(moe_zero_point zero_point) {
+    switch (zero_point) {
+        case MOE_ZERO_POINT_PACKED:
+            return " zeros";
+        case MOE_ZERO_POINT_PACKED_MINUS_ONE:
+            return " zeros-1";
+        case MOE_ZERO_POINT_FLOAT:
+            return " float_zeros";
+        default:
+            return "";
+    }
+}
+
 void describe(const moe_format& format, FormatName& name) {
     if (format.type == MOE_TYPE_GGUF) return append(name, "gguf type {}", format.block_id);
     append(name, "{}", type_name(format.type));
     if (format.bits) append(name, "{}", format.bits);
     if (format.packing != MOE_PACKING_DENSE) append(name, " {}", packing_name(format.packing));
+    if (format.codebook == MOE_CODEBOOK_BNB_NF4) append(name, " nf4");
+    if (format.codebook == MOE_CODEBOOK_BNB_FP4) append(name, " fp4");
     if (format.scale_type != MOE_TYPE_NONE) {
-        append(name, " {}x{} {}", format.group_rows, format.group_columns,
-               type_name(format.scale_type));
+        append_groups(format, name);
+        append(name, " {}", type_name(format.scale_type));
     }
+    append(name, "{}", zero_point_name(format.zero_point));
+    if (format.global_scale == MOE_GLOBAL_SCALE_DIVIDE) append(name, " divide");
     if (format.act_order) append(name, " act_order");
     if (format.nested_scales) append(name, " nested");
+    if (format.pre_quant_scale) append(name, " pre_quant_scale");
 }
 
 }  // namespace
@@ -112,7 +142,9 @@ bool same_format(const moe_format& a, const moe_format& b) {
 
 const FormatTraits* find_format(const moe_format& format) {
     for (const FormatTraits& traits : table()) {
-        if (same_format(traits.format, format)) return &traits;
+        const bool fits =
+            traits.accepts ? traits.accepts(format) : same_format(traits.format, format);
+        if (fits) return &traits;
     }
     return nullptr;
 }
@@ -135,7 +167,8 @@ const FormatTraits& get_format(const moe_format& format, const char* what) {
 
 FormatName format_name(const moe_format& format) {
     FormatName name{};
-    if (const FormatTraits* traits = find_format(format)) {
+    const FormatTraits* traits = find_format(format);
+    if (traits && !traits->accepts) {
         append(name, "{}", traits->name);
     } else {
         describe(format, name);
@@ -213,23 +246,25 @@ const char* type_name(moe_type type) {
     }
 }
 
-MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t columns) {
+MatrixBytes matrix_bytes(const FormatTraits& traits, const moe_format& format, int64_t rows,
+                         int64_t columns) {
     require(rows > 0, "rows is {}, must be positive", rows);
     require(columns > 0, "columns is {}, must be positive", columns);
     require(columns % traits.block_columns == 0, "columns is {}, must be a multiple of {} for {}",
             columns, traits.block_columns, traits.name);
-    const auto groups = [](int64_t count, int64_t group) {
-        return uint64_t((count - 1) / group + 1);
+    if (traits.whole) return traits.whole(format, rows, columns);
+    const auto groups = [](int64_t count, int32_t group) {
+        return uint64_t((count - 1) / group_extent(group) + 1);
     };
     MatrixBytes bytes{};
     bytes.row_stride = checked_multiply(uint64_t(columns / traits.block_columns),
                                         uint64_t(traits.block_bytes), "bytes of a row");
     bytes.data = checked_multiply(bytes.row_stride, uint64_t(rows), "bytes of a matrix");
     if (traits.scale_bytes) {
-        bytes.scale_row_stride = checked_multiply(groups(columns, traits.format.group_columns),
+        bytes.scale_row_stride = checked_multiply(groups(columns, format.group_columns),
                                                   uint64_t(traits.scale_bytes), "scales of a row");
-        bytes.scales = checked_multiply(bytes.scale_row_stride,
-                                        groups(rows, traits.format.group_rows), "scales");
+        bytes.scales =
+            checked_multiply(bytes.scale_row_stride, groups(rows, format.group_rows), "scales");
     }
     // Offsets inside a matrix are signed.
     require(bytes.data <= INT64_MAX && bytes.scales <= INT64_MAX,
@@ -238,9 +273,9 @@ MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t colum
 }
 
 const float* builtin_codebook(const moe_format& format) {
-    const bool normal_float =
-        format.type == MOE_TYPE_CODEBOOK && format.codebook == MOE_CODEBOOK_NORMAL_FLOAT;
-    return normal_float ? normal_float_codebook(format.bits) : nullptr;
+    if (format.type != MOE_TYPE_CODEBOOK) return nullptr;
+    if (format.codebook == MOE_CODEBOOK_NORMAL_FLOAT) return normal_float_codebook(format.bits);
+    return bnb_codebook(format.codebook);
 }
 
 }  // namespace moe

@@ -12,9 +12,18 @@ namespace moe {
 
 struct EncodeTarget {
     std::byte* data;
-    std::byte* scales;      // null when the format has none
-    float* global_scale;    // null when the format has none
-    const float* codebook;  // CODEBOOK formats: 2^bits values
+    std::byte* scales;                   // null when the format has none
+    float* global_scale;                 // null when the format has none
+    const float* codebook;               // CODEBOOK formats: 2^bits values
+    const moe_format* format = nullptr;  // of an entry for many; null: that of the entry
+};
+
+struct MatrixBytes {
+    uint64_t row_stride;  // of dense codes
+    uint64_t data;
+    uint64_t scale_row_stride;  // of dense scales, per row of scale groups
+    uint64_t scales;
+    uint64_t zero_points;  // of formats that lie whole
 };
 
 struct FormatTraits {
@@ -30,6 +39,13 @@ struct FormatTraits {
     // Dense source [rows, columns]; null when this library does not write the format.
     void (*encode)(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
                    const EncodeTarget& target);
+    // An entry for many formats that differ in sizes of groups and the like: does it take this one?
+    // null: only the equal of `format`. decode reads the numbers from Matrix::format.
+    bool (*accepts)(const moe_format& format) = nullptr;
+    // Formats whose buffers are no rows of blocks, so that a part is the whole and a place in it
+    // (Matrix::row_begin): the bytes of one matrix. Fails with MOE_ERROR_INVALID_ARGUMENT where a
+    // size does not fit. null: rows of blocks.
+    MatrixBytes (*whole)(const moe_format& format, int64_t rows, int64_t columns) = nullptr;
 };
 
 // Those with a public name, in the order of moe.h; find_format by fields knows a few more.
@@ -52,15 +68,19 @@ int32_t element_bytes(moe_type type);
 bool is_plain(const moe_format& format);
 const char* type_name(moe_type type);
 
-struct MatrixBytes {
-    uint64_t row_stride;  // of dense codes
-    uint64_t data;
-    uint64_t scale_row_stride;  // of dense scales, per row of scale groups
-    uint64_t scales;
-};
-// Sizes of one dense matrix; fails with MOE_ERROR_INVALID_ARGUMENT when columns do not fit the
-// block.
-MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t columns);
+// Rows or columns that share a scale: a group of -1 is all of them.
+constexpr int64_t group_extent(int32_t group) {
+    return group < 0 ? int64_t{1} << 40 : group;
+}
+constexpr int64_t nested_group = 256;  // scales that share a nested scale
+
+// Sizes of one dense matrix of a format of the entry; fails with MOE_ERROR_INVALID_ARGUMENT when
+// columns do not fit the block.
+MatrixBytes matrix_bytes(const FormatTraits& traits, const moe_format& format, int64_t rows,
+                         int64_t columns);
+inline MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_t columns) {
+    return matrix_bytes(traits, traits.format, rows, columns);
+}
 
 // 2^bits values of a built-in codebook; null for CODEBOOK_GIVEN and none.
 const float* builtin_codebook(const moe_format& format);

@@ -30,7 +30,21 @@ struct Matrix {
     int64_t scale_row_stride = 0;  // bytes from scale row to scale row
     int32_t scale_row_phase = 0;
     int32_t scale_column_phase = 0;
-    float global_scale = 1.0f;  // multiplied or divided as format.global_scale says
+    float global_scale = 1.0f;               // multiplied or divided as format.global_scale says
+    const float* pre_quant_scale = nullptr;  // one per column of the view
+
+    // Formats that lie whole (FormatTraits::whole): every pointer stays where the whole matrix
+    // begins, row_stride and scale_row_stride are those of its buffers, and the view is
+    // [row_begin, + rows) x [column_begin, + columns) of whole_rows x whole_columns.
+    int64_t whole_rows = 0;
+    int64_t whole_columns = 0;
+    int64_t row_begin = 0;
+    int64_t column_begin = 0;
+    const std::byte* zero_points = nullptr;
+    const int32_t* permutation = nullptr;    // group of each column of the whole
+    const float* nested_scales = nullptr;    // one per 256 scales
+    const float* nested_codebook = nullptr;  // 256 values
+    float nested_offset = 0;
 };
 
 }  // namespace moe

@@ -2,9 +2,11 @@
 // row, [rows, columns / 16]; one float32 scale of the whole matrix.
 //   W[n, k] = (e2m1(code) * e4m3(scale[n, k / 16])) * global    the first product is exact, one
 //   rounding
-// Read only: the same with "/ global" (compressed-tensors). Encoding: global = amax / (6 * 448),
-// scale = the nearest E4M3 of (block amax / 6) / global within [2^-9, 448] (1 for a block of
-// zeros), code = the nearest E2M1 of w / (scale * global), ties to even. A matrix of zeros has
+// Read only: the same with "/ global" (compressed-tensors); and either with a float32 per column
+// that is meant for the activations (pre_quant_scale, ModelOpt's AWQ), with which W x = W' (x *
+// pre): decoding gives W'[n, k] = W[n, k] * pre[k], one rounding more. Encoding: global = amax / (6
+// * 448), scale = the nearest E4M3 of (block amax / 6) / global within [2^-9, 448] (1 for a block
+// of zeros), code = the nearest E2M1 of w / (scale * global), ties to even. A matrix of zeros has
 // global = 1.
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/entries.hpp"
@@ -56,6 +58,12 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
 }
 
 template <moe_global_scale rule>
+void decode_with_pre(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    decode<rule>(matrix, row, column, count, out);
+    for (int64_t i = 0; i < count; ++i) out[i] *= matrix.pre_quant_scale[column + i];
+}
+
+template <moe_global_scale rule>
 constexpr FormatTraits entry(const char* name, decltype(FormatTraits::encode) encode) {
     moe_format format = format_of(MOE_TYPE_E2M1);
     format.group_rows = 1;
@@ -73,10 +81,21 @@ constexpr FormatTraits entry(const char* name, decltype(FormatTraits::encode) en
             .encode = encode};
 }
 
+template <moe_global_scale rule>
+constexpr FormatTraits pre_quant_entry(const char* name) {
+    FormatTraits traits = entry<rule>(name, nullptr);
+    traits.format.pre_quant_scale = 1;
+    traits.decode = decode_with_pre<rule>;
+    return traits;
+}
+
 }  // namespace
 
 constinit const FormatTraits nvfp4_format = entry<MOE_GLOBAL_SCALE_MULTIPLY>("nvfp4", encode);
 constinit const FormatTraits nvfp4_divide_format =
     entry<MOE_GLOBAL_SCALE_DIVIDE>("nvfp4_divide", nullptr);
+constinit const std::array<FormatTraits, 2> nvfp4_pre_quant_formats = {
+    pre_quant_entry<MOE_GLOBAL_SCALE_MULTIPLY>("nvfp4_pre_quant"),
+    pre_quant_entry<MOE_GLOBAL_SCALE_DIVIDE>("nvfp4_divide_pre_quant")};
 
 }  // namespace moe

@@ -43,6 +43,17 @@ void check_supported(const moe_plan_desc& desc) {
              desc.tuning_path);
 }
 
+// The sizes that fit a format that lies whole are its own affair; the error gets the role's name.
+void check_whole(const FormatTraits& traits, const moe_format& format, const Layer::Shape& shape,
+                 moe_role role) {
+    try {
+        traits.whole(format, shape.rows, shape.columns);
+    } catch (const Error& error) {
+        fail(error.status(), "formats[{}]: {}: {}", static_cast<int32_t>(role), role_name(role),
+             error.what());
+    }
+}
+
 void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
     require(desc.n_formats == 0 || desc.formats != nullptr, "formats is NULL, n_formats is {}",
             desc.n_formats);
@@ -64,6 +75,7 @@ void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
         require(shape.columns % traits.block_columns == 0,
                 "formats[{}]: {} has {} columns, {} needs a multiple of {}", i, role_name(role),
                 shape.columns, traits.name, traits.block_columns);
+        if (traits.whole) check_whole(traits, *given, shape, role);
     }
 }
 

@@ -9,7 +9,7 @@ namespace moe {
 class CheckpointReader {
   public:
     CheckpointReader(const moe_checkpoint& checkpoint, std::pmr::memory_resource& memory)
-        : checkpoint_(checkpoint), data_(&memory), scales_(&memory) {}
+        : checkpoint_(checkpoint), data_(&memory), scales_(&memory), zero_points_(&memory) {}
 
     // How many there are to read.
     static int64_t count(const LayerTensor& source) {
@@ -26,9 +26,16 @@ class CheckpointReader {
         moe_tensor one = describe(source, index);
         one.data_bytes = source.data.bytes / n;
         one.data = read(source.data, i * one.data_bytes, one.data_bytes, data_);
-        one.scale_bytes = source.scales.bytes / n;
-        if (one.scale_bytes)
+        // Scales that the checkpoint made itself are there already.
+        if (source.scales.bytes) {
+            one.scale_bytes = source.scales.bytes / n;
             one.scales = read(source.scales, i * one.scale_bytes, one.scale_bytes, scales_);
+        }
+        if (source.zero_points.bytes) {
+            one.zero_point_bytes = source.zero_points.bytes / n;
+            one.zero_points = read(source.zero_points, i * one.zero_point_bytes,
+                                   one.zero_point_bytes, zero_points_);
+        }
         if (is_stack(source.tensor) && one.n_global_scales > 1) {
             one.global_scale += index;
             one.n_global_scales = 1;
@@ -49,7 +56,7 @@ class CheckpointReader {
     }
 
     const moe_checkpoint& checkpoint_;
-    std::pmr::vector<std::byte> data_, scales_;
+    std::pmr::vector<std::byte> data_, scales_, zero_points_;
 };
 
 }  // namespace moe

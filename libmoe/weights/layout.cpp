@@ -93,12 +93,14 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     if (is_packed()) return place_on_device(*this).matrix_bytes(role);
     const Part p = part(role);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
+    const Layer::Shape shape = layer.role_shape(role);
+    if (traits.whole) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
     const auto bytes_from = [&](int64_t row) {
-        return moe::copy_bytes(traits, row, p.rows, p.column, p.columns);
+        return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
     };
     if (!may_be_fused(role)) return bytes_from(p.row);
     // The second half of a fused matrix may begin inside a scale group and reach into one more.
-    return std::max(bytes_from(p.row), bytes_from(layer.role_shape(role).rows + p.row));
+    return std::max(bytes_from(p.row), bytes_from(shape.rows + p.row));
 }
 
 uint64_t WeightsLayout::copy_bytes() const {

@@ -173,7 +173,9 @@ void Loader::set_matrix(const moe_tensor& tensor, Matrix whole, moe_role role, i
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
         matrix = copy_part(matrix, weights_.copies + offsets_[role] + place * bytes);
     }
-    if (matrix.codebook) matrix.codebook = keep_codebook(matrix);
+    if (matrix.codebook && !builtin_codebook(matrix.format))
+        matrix.codebook = keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
+    if (matrix.nested_codebook) matrix.nested_codebook = keep_codebook(matrix.nested_codebook, 256);
     weights_.resident.matrices[role][place] = matrix;
     progress_.add(bytes);
 }
@@ -232,13 +234,11 @@ void Loader::check_format(const moe_format& format, moe_role role, const char* w
 }
 
 // A given codebook is small and often shared by all experts: one copy of each is kept.
-const float* Loader::keep_codebook(const Matrix& matrix) {
-    if (builtin_codebook(matrix.format)) return matrix.codebook;
-    const int64_t n = int64_t{1} << matrix.format.bits;
+const float* Loader::keep_codebook(const float* codebook, int64_t n) {
     for (const auto& kept : weights_.codebooks)
-        if (std::equal(matrix.codebook, matrix.codebook + n, kept.begin())) return kept.data();
+        if (std::equal(codebook, codebook + n, kept.begin())) return kept.data();
     auto& kept = weights_.codebooks.emplace_back();
-    std::copy_n(matrix.codebook, n, kept.begin());
+    std::copy_n(codebook, n, kept.begin());
     return kept.data();
 }
 

@@ -69,7 +69,7 @@ class Loader {
                     const char* what);
     void set_hash_table(const moe_tensor& tensor);
     void check_format(const moe_format& format, moe_role role, const char* what) const;
-    const float* keep_codebook(const Matrix& matrix);
+    const float* keep_codebook(const float* codebook, int64_t n);
     void mark(moe_role role, int64_t place, const char* what);
 
     moe_weights& weights_;

@@ -20,6 +20,11 @@ PackedType kbit_type_of(const moe_format& format) {
     return static_cast<PackedType>(static_cast<int32_t>(first) + format.bits - 2);
 }
 
+// A scale per 8 rows and 32 k holds any grid whose groups are unions of those, exactly.
+bool fits_e4m3(const moe_format& format) {
+    return group_extent(format.group_rows) % 8 == 0 && group_extent(format.group_columns) % 32 == 0;
+}
+
 PackedType gguf_type_of(int32_t block_id) {
     switch (block_id) {
         case 8:
@@ -107,7 +112,8 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 }  // namespace
 
 PackedType packed_type_of(const moe_format& format) {
-    if (!find_format(format)) return PackedType::none;
+    const FormatTraits* traits = find_format(format);
+    if (!traits || traits->whole || format.pre_quant_scale) return PackedType::none;
     switch (format.type) {
         case MOE_TYPE_F32:
             return PackedType::f32;
@@ -116,7 +122,7 @@ PackedType packed_type_of(const moe_format& format) {
         case MOE_TYPE_BF16:
             return PackedType::bf16;
         case MOE_TYPE_F8_E4M3:
-            return PackedType::e4m3;
+            return fits_e4m3(format) ? PackedType::e4m3 : PackedType::none;
         case MOE_TYPE_E2M1:
             return format.scale_type == MOE_TYPE_F8_E8M0 ? PackedType::mxfp4 : PackedType::nvfp4;
         case MOE_TYPE_CODEBOOK:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libmoe/formats/block.hpp"
+#include "libmoe/formats/int_codes.hpp"
 #include "libmoe/weights/source_codes.hpp"
 
 namespace moe {
@@ -16,9 +17,9 @@ namespace {
 
 const std::byte* scale_at(const Matrix& matrix, int64_t row, int64_t column) {
     const moe_format& format = matrix.format;
-    const int32_t bytes = format.scale_type == MOE_TYPE_F32 ? 4 : 1;
-    return scale_row(matrix, row, format.group_rows) +
-           (column + matrix.scale_column_phase) / format.group_columns * bytes;
+    return scale_row(matrix, row, group_extent(format.group_rows)) +
+           (column + matrix.scale_column_phase) / group_extent(format.group_columns) *
+               element_bytes(format.scale_type);
 }
 
 // An E4M3 scale as it is packed; its codes become (code ^ flip) & keep.
@@ -141,18 +142,19 @@ void copy_q4_k(const Row& row) {
 // Two groups of 32 columns by 8 rows; a block of one group holds it twice.
 void lower_e4m3(const Row& row) {
     if (row.tile_row % 8) return;
-    const bool is_e8m0 = row.source.matrix.format.scale_type == MOE_TYPE_F8_E8M0;
+    const moe_type type = row.source.matrix.format.scale_type;
     for (int32_t s = 0; s < 2; ++s) {
         const int64_t column = row.column + (row.n == 4 ? 32 * s : 0);
         const std::byte* from = row.from(column);
-        const float scale = is_e8m0 ? e8m0_to_f32(load<uint8_t>(from)) : load<float>(from);
+        const float scale = type == MOE_TYPE_F8_E8M0 ? e8m0_to_f32(load<uint8_t>(from))
+                                                     : scale_value(type, from, 0);
         if (std::isnan(scale)) fail_nan(row.source, row.row, column);
         store(row.scales + 4 * (2 * s + row.tile_row / 8), scale);
     }
 }
 
 // Groups of `group` that begin `phase` before 0 must meet [0, count) on multiples of `step` only.
-void check_axis(int32_t phase, int32_t group, int64_t count, int32_t step, const char* axis,
+void check_axis(int32_t phase, int64_t group, int64_t count, int32_t step, const char* axis,
                 const char* what) {
     if (phase % step == 0 || phase + count <= group) return;
     fail(
@@ -168,9 +170,9 @@ void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
     if (!source.scales) return;
     const moe_format& format = source.format;
     const bool is_e4m3 = type == PackedType::e4m3;
-    check_axis(source.scale_row_phase, format.group_rows, source.rows, is_e4m3 ? 8 : 1, "row",
-               what);
-    check_axis(source.scale_column_phase, format.group_columns, source.columns,
+    check_axis(source.scale_row_phase, group_extent(format.group_rows), source.rows,
+               is_e4m3 ? 8 : 1, "row", what);
+    check_axis(source.scale_column_phase, group_extent(format.group_columns), source.columns,
                is_e4m3 ? 32 : format.group_columns, "column", what);
 }
 

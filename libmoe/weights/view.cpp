@@ -66,15 +66,27 @@ void set_data(Matrix& matrix, const moe_tensor& tensor, int64_t index, const cha
 
 void set_scales(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
     if (matrix.format.scale_type == MOE_TYPE_NONE) return;
-    const MatrixBytes bytes = matrix_bytes(*matrix.traits, tensor.rows, tensor.columns);
+    const MatrixBytes bytes =
+        matrix_bytes(*matrix.traits, matrix.format, tensor.rows, tensor.columns);
     const uint64_t stride =
         stride_or_dense(tensor.scale_row_stride, bytes.scale_row_stride, "scale_row_stride", what);
-    const int64_t scale_rows = divide_up(tensor.rows, matrix.format.group_rows);
+    const int64_t scale_rows = divide_up(tensor.rows, group_extent(matrix.format.group_rows));
     matrix.scales = locate(
         {"scales", tensor.scales, tensor.scales_per_expert, tensor.scale_bytes,
          tensor.scale_expert_stride, extent(scale_rows, stride, bytes.scale_row_stride, what)},
         index, what);
     matrix.scale_row_stride = static_cast<int64_t>(stride);
+}
+
+// `count` values of four bytes in host memory, shared by all experts of a stack.
+template <class Value = float>
+const Value* host_table(const void* values, uint64_t bytes, int64_t count, const char* name,
+                        const char* what) {
+    const uint64_t needed = checked_multiply(static_cast<uint64_t>(count), sizeof(Value), what);
+    require(values != nullptr, "{}: {} is NULL, its format has one", what, name);
+    require(bytes >= needed, "{}: {} has {} bytes, {} values need {}", what, name, bytes, count,
+            needed);
+    return static_cast<const Value*>(values);
 }
 
 void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
@@ -86,6 +98,10 @@ void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const c
                 tensor.n_global_scales);
         matrix.global_scale = tensor.global_scale[tensor.n_global_scales == 1 ? 0 : index];
     }
+    if (matrix.format.pre_quant_scale) {
+        matrix.pre_quant_scale = host_table(tensor.pre_quant_scale, tensor.pre_quant_scale_bytes,
+                                            tensor.columns, "pre_quant_scale", what);
+    }
     if (matrix.format.type != MOE_TYPE_CODEBOOK) return;
     matrix.codebook = builtin_codebook(matrix.format);
     if (matrix.codebook) return;
@@ -94,6 +110,56 @@ void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const c
     require(tensor.codebook_bytes >= bytes, "{}: codebook has {} bytes, {} bits need {}", what,
             tensor.codebook_bytes, matrix.format.bits, bytes);
     matrix.codebook = tensor.codebook;
+}
+
+void set_permutation(Matrix& matrix, const moe_tensor& tensor, const char* what) {
+    if (!matrix.format.act_order) return;
+    matrix.permutation = host_table<int32_t>(tensor.permutation, tensor.permutation_bytes,
+                                             tensor.columns, "permutation", what);
+    const int64_t groups = divide_up(tensor.columns, group_extent(matrix.format.group_columns));
+    for (int64_t k = 0; k < tensor.columns; ++k) {
+        const int32_t group = matrix.permutation[k];
+        require(group >= 0 && group < groups,
+                "{}: permutation: the group of column {} is {}, there are {}", what, k, group,
+                groups);
+    }
+}
+
+void set_nested(Matrix& matrix, const moe_tensor& tensor, int64_t index, uint64_t scales,
+                const char* what) {
+    if (!matrix.format.nested_scales) return;
+    const int64_t count = divide_up(static_cast<int64_t>(scales), nested_group);
+    matrix.nested_scales = reinterpret_cast<const float*>(
+        locate({"nested_scales", tensor.nested_scales, nullptr, tensor.nested_scale_bytes, 0,
+                static_cast<uint64_t>(count) * sizeof(float)},
+               index, what));
+    matrix.nested_codebook =
+        host_table(tensor.nested_codebook, 256 * sizeof(float), 256, "nested_codebook", what);
+    matrix.nested_offset = tensor.nested_offset;
+}
+
+// A format that lies whole: dense buffers, of which the view knows its place.
+void set_whole(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
+    const MatrixBytes bytes = matrix.traits->whole(matrix.format, tensor.rows, tensor.columns);
+    require(tensor.row_stride == 0 && tensor.scale_row_stride == 0,
+            "{}: row_stride is {} and scale_row_stride {}, {} must be dense (0)", what,
+            tensor.row_stride, tensor.scale_row_stride, format_name(matrix.format).text);
+    matrix.whole_rows = tensor.rows;
+    matrix.whole_columns = tensor.columns;
+    matrix.data = locate({"data", tensor.data, tensor.data_per_expert, tensor.data_bytes,
+                          tensor.expert_stride, bytes.data},
+                         index, what);
+    matrix.row_stride = static_cast<int64_t>(bytes.row_stride);
+    matrix.scales = locate({"scales", tensor.scales, tensor.scales_per_expert, tensor.scale_bytes,
+                            tensor.scale_expert_stride, bytes.scales},
+                           index, what);
+    matrix.scale_row_stride = static_cast<int64_t>(bytes.scale_row_stride);
+    if (bytes.zero_points)
+        matrix.zero_points = locate({"zero_points", tensor.zero_points, nullptr,
+                                     tensor.zero_point_bytes, 0, bytes.zero_points},
+                                    index, what);
+    set_permutation(matrix, tensor, what);
+    set_nested(matrix, tensor, index, bytes.scales, what);
 }
 
 }  // namespace
@@ -112,13 +178,20 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !is_plain(*tensor.format))
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
-    set_data(matrix, tensor, index, what);
-    set_scales(matrix, tensor, index, what);
+    if (matrix.traits->whole) {
+        set_whole(matrix, tensor, index, what);
+    } else {
+        set_data(matrix, tensor, index, what);
+        set_scales(matrix, tensor, index, what);
+    }
     set_tables(matrix, tensor, index, what);
     return matrix;
 }
 
 Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf half) {
+    if (fused.traits->whole)
+        fail(MOE_ERROR_UNSUPPORTED, "gate_up: gate and up in one matrix of the format {}",
+             format_name(fused.format).text);
     const int64_t rows = fused.rows / 2;
     const bool up = half == GateUpHalf::up;
     if (order != MOE_GATE_UP_INTERLEAVED) {
@@ -126,7 +199,7 @@ Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf hal
         return part_of(fused, second ? rows : 0, rows, 0, fused.columns);
     }
     // Every other row; a scale that covers several rows would cover both halves.
-    if (fused.format.scale_type != MOE_TYPE_NONE && fused.format.group_rows != 1)
+    if (fused.format.scale_type != MOE_TYPE_NONE && fused.format.group_rows > 1)
         fail(MOE_ERROR_UNSUPPORTED, "gate_up: interleaved rows cannot share scales by {}",
              fused.format.group_rows);
     Matrix matrix = fused;
@@ -144,6 +217,12 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
     Matrix part = matrix;
     part.rows = rows;
     part.columns = columns;
+    if (part.pre_quant_scale) part.pre_quant_scale += column;
+    if (matrix.traits->whole) {
+        part.row_begin += row;
+        part.column_begin += column;
+        return part;
+    }
     part.data += row * matrix.row_stride;
     part.data += matrix.column_stride
                      ? column * matrix.column_stride
@@ -152,10 +231,12 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
     const int64_t scale_row = row + matrix.scale_row_phase;
     const int64_t scale_column = column + matrix.scale_column_phase;
     const moe_format& format = matrix.format;
-    part.scales += scale_row / format.group_rows * matrix.scale_row_stride;
-    part.scales += scale_column / format.group_columns * matrix.traits->scale_bytes;
-    part.scale_row_phase = static_cast<int32_t>(scale_row % format.group_rows);
-    part.scale_column_phase = static_cast<int32_t>(scale_column % format.group_columns);
+    const int64_t group_rows = group_extent(format.group_rows);
+    const int64_t group_columns = group_extent(format.group_columns);
+    part.scales += scale_row / group_rows * matrix.scale_row_stride;
+    part.scales += scale_column / group_columns * matrix.traits->scale_bytes;
+    part.scale_row_phase = static_cast<int32_t>(scale_row % group_rows);
+    part.scale_column_phase = static_cast<int32_t>(scale_column % group_columns);
     return part;
 }
 
@@ -166,12 +247,59 @@ struct ScaleShape {
     uint64_t row_bytes;
 };
 
-ScaleShape scale_shape(const FormatTraits& traits, int64_t row_phase, int64_t rows,
-                       int64_t column_phase, int64_t columns) {
-    if (traits.format.scale_type == MOE_TYPE_NONE) return {0, 0};
-    return {divide_up(row_phase + rows, traits.format.group_rows),
-            static_cast<uint64_t>(divide_up(column_phase + columns, traits.format.group_columns)) *
-                traits.scale_bytes};
+ScaleShape scale_shape(const FormatTraits& traits, const moe_format& format, int64_t row_phase,
+                       int64_t rows, int64_t column_phase, int64_t columns) {
+    if (format.scale_type == MOE_TYPE_NONE) return {0, 0};
+    const int64_t groups = divide_up(column_phase + columns, group_extent(format.group_columns));
+    return {divide_up(row_phase + rows, group_extent(format.group_rows)),
+            static_cast<uint64_t>(groups) * traits.scale_bytes};
+}
+
+// The buffers of a format that lies whole, one behind the other.
+struct WholeCopy {
+    uint64_t data, scales, zero_points, permutation, nested_scales;
+
+    uint64_t total() const {
+        return align_up(data, copy_alignment) + align_up(scales, copy_alignment) +
+               align_up(zero_points, copy_alignment) + align_up(permutation, copy_alignment) +
+               align_up(nested_scales, copy_alignment);
+    }
+};
+
+WholeCopy whole_copy(const FormatTraits& traits, const moe_format& format, int64_t rows,
+                     int64_t columns) {
+    const MatrixBytes bytes = traits.whole(format, rows, columns);
+    WholeCopy copy{bytes.data, bytes.scales, bytes.zero_points, 0, 0};
+    if (format.act_order) copy.permutation = static_cast<uint64_t>(columns) * sizeof(int32_t);
+    if (format.nested_scales)
+        copy.nested_scales =
+            static_cast<uint64_t>(divide_up(static_cast<int64_t>(bytes.scales), nested_group)) *
+            sizeof(float);
+    return copy;
+}
+
+Matrix copy_whole(const Matrix& part, std::byte* to) {
+    const WholeCopy bytes =
+        whole_copy(*part.traits, part.format, part.whole_rows, part.whole_columns);
+    const auto take = [&to](const void* from, uint64_t size) -> const std::byte* {
+        if (!size) return nullptr;
+        std::memcpy(to, from, size);
+        const std::byte* taken = to;
+        to += align_up(size, copy_alignment);
+        return taken;
+    };
+    Matrix copy = part;
+    copy.data = take(part.data, bytes.data);
+    copy.scales = take(part.scales, bytes.scales);
+    copy.zero_points = take(part.zero_points, bytes.zero_points);
+    copy.permutation = reinterpret_cast<const int32_t*>(take(part.permutation, bytes.permutation));
+    copy.nested_scales =
+        reinterpret_cast<const float*>(take(part.nested_scales, bytes.nested_scales));
+    return copy;
+}
+
+uint64_t pre_quant_bytes(const moe_format& format, int64_t columns) {
+    return format.pre_quant_scale ? static_cast<uint64_t>(columns) * sizeof(float) : 0;
 }
 
 uint64_t scale_copy_bytes(const ScaleShape& shape) {
@@ -198,15 +326,21 @@ void copy_turned(const Matrix& from, std::byte* to, uint64_t row_bytes) {
 
 }  // namespace
 
-uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64_t column,
+uint64_t copy_bytes(const moe_format& format, int64_t row, int64_t rows, int64_t column,
                     int64_t columns) {
-    const bool scaled = traits.format.scale_type != MOE_TYPE_NONE;
-    const int64_t row_phase = scaled ? row % traits.format.group_rows : 0;
-    const int64_t column_phase = scaled ? column % traits.format.group_columns : 0;
-    const uint64_t data = matrix_bytes(traits, rows, columns).data;
+    const FormatTraits& traits = get_format(format, "a copy");
+    const bool scaled = format.scale_type != MOE_TYPE_NONE;
+    const int64_t row_phase = scaled ? row % group_extent(format.group_rows) : 0;
+    const int64_t column_phase = scaled ? column % group_extent(format.group_columns) : 0;
+    const uint64_t data = matrix_bytes(traits, format, rows, columns).data;
     const uint64_t scales =
-        scale_copy_bytes(scale_shape(traits, row_phase, rows, column_phase, columns));
-    return align_up(data, copy_alignment) + align_up(scales, copy_alignment);
+        scale_copy_bytes(scale_shape(traits, format, row_phase, rows, column_phase, columns));
+    return align_up(data, copy_alignment) + align_up(scales, copy_alignment) +
+           align_up(pre_quant_bytes(format, columns), copy_alignment);
+}
+
+uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t columns) {
+    return whole_copy(get_format(format, "a copy"), format, rows, columns).total();
 }
 
 Extent extent_of(const Matrix& matrix) {
@@ -216,15 +350,16 @@ Extent extent_of(const Matrix& matrix) {
                                                    int64_t{matrix.traits->block_bytes};
     Extent extent{static_cast<uint64_t>((matrix.rows - 1) * matrix.row_stride + row), 0};
     if (!matrix.scales) return extent;
-    const ScaleShape shape = scale_shape(*matrix.traits, matrix.scale_row_phase, matrix.rows,
-                                         matrix.scale_column_phase, matrix.columns);
+    const ScaleShape shape = scale_shape(*matrix.traits, matrix.format, matrix.scale_row_phase,
+                                         matrix.rows, matrix.scale_column_phase, matrix.columns);
     extent.scales =
         static_cast<uint64_t>((shape.rows - 1) * matrix.scale_row_stride) + shape.row_bytes;
     return extent;
 }
 
 Matrix copy_part(const Matrix& part, std::byte* to) {
-    const MatrixBytes bytes = matrix_bytes(*part.traits, part.rows, part.columns);
+    if (part.traits->whole) return copy_whole(part, to);
+    const MatrixBytes bytes = matrix_bytes(*part.traits, part.format, part.rows, part.columns);
     Matrix copy = part;
     copy.data = to;
     copy.row_stride = static_cast<int64_t>(bytes.row_stride);
@@ -234,12 +369,16 @@ Matrix copy_part(const Matrix& part, std::byte* to) {
     else
         copy_rows(part.data, part.row_stride, to, bytes.row_stride, part.rows);
     if (!part.scales) return copy;
-    const ScaleShape shape = scale_shape(*part.traits, part.scale_row_phase, part.rows,
+    const ScaleShape shape = scale_shape(*part.traits, part.format, part.scale_row_phase, part.rows,
                                          part.scale_column_phase, part.columns);
     std::byte* scales = to + align_up(bytes.data, copy_alignment);
     copy_rows(part.scales, part.scale_row_stride, scales, shape.row_bytes, shape.rows);
     copy.scales = scales;
     copy.scale_row_stride = static_cast<int64_t>(shape.row_bytes);
+    if (!part.pre_quant_scale) return copy;
+    std::byte* pre = scales + align_up(scale_copy_bytes(shape), copy_alignment);
+    std::memcpy(pre, part.pre_quant_scale, pre_quant_bytes(part.format, part.columns));
+    copy.pre_quant_scale = reinterpret_cast<const float*>(pre);
     return copy;
 }
 

@@ -21,8 +21,10 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
 // column are where the part begins in its matrix: a part that begins inside a scale group keeps the
 // whole group.
 constexpr uint64_t copy_alignment = 64;
-uint64_t copy_bytes(const FormatTraits& traits, int64_t row, int64_t rows, int64_t column,
+uint64_t copy_bytes(const moe_format& format, int64_t row, int64_t rows, int64_t column,
                     int64_t columns);
+// Of formats that lie whole (FormatTraits::whole): every part is copied as the whole matrix.
+uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t columns);
 // Copies a part densely to `to` (copy_bytes) and returns the view of the copy; a transposed part is
 // turned.
 Matrix copy_part(const Matrix& part, std::byte* to);

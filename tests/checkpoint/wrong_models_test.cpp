@@ -188,7 +188,7 @@ const std::vector<Wrong>& wrong_models() {
          [] {
              return with(fp8_model(), qwen_expert + ".weight_scale_inv", "I32", {1, 1});
          },
-         unsupported, "scales of type I32"},
+         unsupported, "weight_scale_inv': is I32, F32 or BF16 or F16 or F8_E8M0 or U8 is wanted"},
         {"fp8_scale_shape",
          [] {
              return with(fp8_model(), qwen_expert + ".weight_scale_inv", "F32", {2, 1});
@@ -202,9 +202,9 @@ const std::vector<Wrong>& wrong_models() {
          "experts.1.down_proj.weight_scale_2"},
         {"nvfp4_scale_type",
          [] {
-             return with(nvfp4_model(), qwen_expert + ".weight_scale", "U8", {hidden, width / 16});
+             return with(nvfp4_model(), qwen_expert + ".weight_scale", "I32", {hidden, width / 16});
          },
-         unsupported, "scales of type U8"},
+         unsupported, "weight_scale': is I32, F8_E4M3 or U8 or F8_E8M0 is wanted"},
         {"nvfp4_scale_shape",
          [] {
              return with(nvfp4_model(), qwen_expert + ".weight_scale", "F8_E4M3",
@@ -220,8 +220,24 @@ const std::vector<Wrong>& wrong_models() {
          [] { return with(nvfp4_model(), qwen_expert + ".weight_scale_2", "F32", {2}); }, corrupt,
          "weight_scale_2': has shape [2], 1 values"},
         {"nvfp4_global_type",
-         [] { return with(nvfp4_model(), qwen_expert + ".weight_scale_2", "BF16", {1}); },
-         unsupported, "weight_scale_2': is BF16, F32 is wanted"},
+         [] { return with(nvfp4_model(), qwen_expert + ".weight_scale_2", "I32", {1}); },
+         unsupported, "weight_scale_2': is I32, F32 or BF16 or F16 is wanted"},
+        {"nvfp4_zero_points",
+         [] {
+             return with(nvfp4_model(), qwen_expert + ".weight_zero_point", "U8", {hidden, 2});
+         },
+         unsupported, "weight_zero_point': beside a weight in nvfp4"},
+        {"fp8_pre_quant_scale",
+         [] { return with(fp8_model(), qwen_expert + ".pre_quant_scale", "BF16", {width}); },
+         unsupported, "pre_quant_scale': beside a weight in f8_e4m3"},
+        {"nvfp4_pre_quant_scale_shape",
+         [] { return with(nvfp4_model(), qwen_expert + ".pre_quant_scale", "BF16", {hidden}); },
+         corrupt, "pre_quant_scale': has shape [64], [32] is wanted"},
+        {"mxfp4_shape",
+         [] {
+             return with(nvfp4_model(), qwen_expert + ".weight_scale", "U8", {hidden, width / 16});
+         },
+         corrupt, "weight_scale': has shape [64, 2], [64, 1] is wanted"},
         {"mxfp4_no_scales",
          [] { return without(gpt_oss(true), mlp0 + "experts.down_proj_scales"); }, missing,
          "experts.down_proj_scales"},

@@ -16,8 +16,14 @@ def all_cases():
     import gguf_cases
     import hf_cases
     import hf_quantised_cases
+    import tool_cases
 
-    return [*hf_cases.CASES, *hf_quantised_cases.CASES, *gguf_cases.CASES]
+    return [
+        *hf_cases.CASES,
+        *hf_quantised_cases.CASES,
+        *tool_cases.CASES,
+        *gguf_cases.CASES,
+    ]
 
 
 def main(arguments):

@@ -59,6 +59,8 @@ class Oracle : public testing::TestWithParam<Case> {
         desc.formats = formats.pointers;
         desc.n_formats = MOE_ROLE_COUNT;
         desc.max_tokens = 64;
+        desc.slice = slice;
+        desc.partial = slice != nullptr;
         moe_plan* made = nullptr;
         const moe_status status = moe_plan_create(nullptr, &desc, &made);
         plan.reset(made);
@@ -76,6 +78,15 @@ class Oracle : public testing::TestWithParam<Case> {
         moe_workspace* made = nullptr;
         ASSERT_MOE_OK(moe_workspace_create(nullptr, &desc, &made));
         workspace.reset(made);
+    }
+    std::vector<float> run(const std::vector<float>& x) {
+        std::vector<float> out(x.size(), NAN);
+        auto args = sized<moe_forward_args>();
+        args.n_tokens = GetParam().tokens;
+        args.x = x.data();
+        args.out = out.data();
+        EXPECT_MOE_OK(moe_forward(plan.get(), weights.get(), workspace.get(), &args));
+        return out;
     }
     void run_and_compare() {
         const Case& c = GetParam();
@@ -98,6 +109,7 @@ class Oracle : public testing::TestWithParam<Case> {
         EXPECT_LE(worst_row_error(out, wanted, c.hidden), 1e-5);
     }
 
+    const moe_slice* slice = nullptr;
     Checkpoint checkpoint;
     Plan plan;
     Weights weights;
@@ -122,6 +134,49 @@ TEST_P(Oracle, AgreesWithTheTool) {
         }
     }
 }
+
+// Tensor parallelism: the features of the experts in two parts, which may begin inside a group of
+// scales, inside a word of codes or inside a block that crosses rows.
+class OracleSlices : public Oracle {};
+
+std::vector<Case> routed_only() {
+    std::vector<Case> cases;
+    for (const Case& c : all_cases())
+        if (c.name.starts_with("qwen3_moe")) cases.push_back(c);
+    return cases;
+}
+
+TEST_P(OracleSlices, SumToTheWhole) {
+    const std::string folder = fixtures + GetParam().name + "/";
+    const auto x = read_npy<float>(folder + "x.npy");
+    const auto wanted = read_npy<float>(folder + "y.npy");
+    for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
+        open(io);
+        if (HasFatalFailure()) return;
+        auto layer = sized<moe_layer_desc>();
+        ASSERT_MOE_OK(moe_checkpoint_layer(checkpoint.get(), GetParam().layer, &layer));
+        const LayerFormats formats(checkpoint.get(), GetParam().layer);
+        const int32_t cut = layer.intermediate > 32 ? 32 : 16;
+        std::vector<float> sum(wanted.size());
+        for (const bool second : {false, true}) {
+            auto part = sized<moe_slice>();
+            part.has_intermediate_range = 1;
+            part.intermediate_begin = second ? cut : 0;
+            part.intermediate_count = second ? layer.intermediate - cut : cut;
+            slice = &part;
+            ASSERT_MOE_OK(plan_with(MOE_TYPE_F32, MOE_TYPE_F32, formats));
+            load(io == MOE_IO_MMAP ? MOE_OWN_BORROW : MOE_OWN_COPY);
+            if (HasFatalFailure()) return;
+            const auto out = run(x);
+            EXPECT_GT(worst_row_error(out, wanted, GetParam().hidden), 0.1) << "it is a part";
+            for (size_t i = 0; i < sum.size(); ++i) sum[i] += out[i];
+        }
+        EXPECT_LE(worst_row_error(sum, wanted, GetParam().hidden), 1e-5);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, OracleSlices, testing::ValuesIn(routed_only()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Oracle, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });

@@ -101,7 +101,7 @@ void check_parts(const Matrix& matrix, const std::vector<float>& whole, uint64_t
         const auto wanted = elements(whole, matrix.columns, range);
         ASSERT_NO_FATAL_FAILURE(expect_same(decode(part), wanted, name));
         const uint64_t bytes =
-            copy_bytes(*matrix.traits, range.row + matrix.scale_row_phase, range.rows,
+            copy_bytes(matrix.format, range.row + matrix.scale_row_phase, range.rows,
                        range.column + matrix.scale_column_phase, range.columns);
         ASSERT_NO_FATAL_FAILURE(expect_same(decode_copy(part, bytes), wanted, name + " copied"));
     }

@@ -265,9 +265,10 @@ namespace Moe
         public ElementType Type { get; set; }
         /// <summary>of INT and CODEBOOK codes; 0 otherwise</summary>
         public int Bits { get; set; }
-        /// <summary>rows (n) that share a scale; 0 without scales</summary>
+        /// <summary>rows (n) that share a scale; -1: all; 0 without scales</summary>
         public int GroupRows { get; set; }
-        /// <summary>columns (k) that share a scale; 0 without scales</summary>
+        /// <summary>columns (k) that share a scale; -1: all; 0 without scales. bitsandbytes: elements, row by
+        /// row</summary>
         public int GroupColumns { get; set; }
         /// <summary>NONE: no scales</summary>
         public ElementType ScaleType { get; set; }
@@ -277,7 +278,7 @@ namespace Moe
         public Codebook Codebook { get; set; }
         /// <summary>GGUF: the ggml type number (Q8_0 is 8, Q4_K is 12, MXFP4 is 39)</summary>
         public int BlockId { get; set; }
-        /// <summary>1: columns are permuted, moe_tensor.permutation</summary>
+        /// <summary>1: the group of a column is moe_tensor.permutation[k], not k / group_columns</summary>
         public bool ActOrder { get; set; }
         /// <summary>1: scales are 8-bit codes with scales of their own (bitsandbytes)</summary>
         public bool NestedScales { get; set; }

@@ -258,7 +258,7 @@ namespace Moe
         BitPlanes = 3,
         /// <summary>little-endian stream of codes in int32 words, along k (compressed-tensors)</summary>
         BitStream = 4,
-        /// <summary>int32 [k/8, n], nibble i is k = 8r + i</summary>
+        /// <summary>int32 [k/8, n], nibble i is k = 8r + i; other widths: a bit stream along k per n</summary>
         Gptq = 5,
         /// <summary>int32 [k, n/8], nibbles in the order 0 2 4 6 1 3 5 7</summary>
         Awq = 6,

@@ -1,0 +1,173 @@
+// Matrices of E4M3 and E2M1 codes as the tools write them: which scales lie beside them, and what
+// their shapes mean.
+#include "libmoe/base/checked.hpp"
+#include "libmoe/checkpoint/layer_builder.hpp"
+#include "libmoe/formats/format.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int64_t nvfp4_group = 16;
+constexpr int64_t mxfp4_group = 32;
+constexpr int64_t fp8_block = 128;
+
+moe_format named_format(const char* name) {
+    moe_format format = find_format(name)->format;
+    format.struct_size = sizeof format;
+    return format;
+}
+
+bool is_e8m0(moe_type type) {
+    return type == MOE_TYPE_F8_E8M0 || type == MOE_TYPE_U8;
+}
+
+using Shape = std::vector<int64_t>;
+
+// Without dimensions of one: [N/128, 1, K/128, 1] is a grid, [N, 1] a row each, [1] one scale.
+Shape without_ones(std::span<const int64_t> dims) {
+    Shape shape;
+    for (const int64_t size : dims)
+        if (size != 1) shape.push_back(size);
+    return shape;
+}
+
+Shape without_ones(std::initializer_list<int64_t> dims) {
+    return without_ones(std::span(dims.begin(), dims.size()));
+}
+
+}  // namespace
+
+// From the shape of the scales: the blocks that the configuration names, 128 x 128 where it names
+// none; E8M0 also per 1 x 32 and 32 x 32; else one per row, or one in all.
+moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEntry& scales,
+                                       const Wanted& wanted) const {
+    moe_type type = scales.element->type;
+    if (is_e8m0(type)) type = MOE_TYPE_F8_E8M0;
+    const auto block = [&](const char* key) {
+        return static_cast<int32_t>(settings().find_integer({key}, 1, 65536).value_or(fp8_block));
+    };
+    struct Group {
+        int32_t rows, columns;
+    };
+    std::vector<Group> groups = {{block("quantization_config.weight_block_size.0"),
+                                  block("quantization_config.weight_block_size.1")}};
+    if (type == MOE_TYPE_F8_E8M0) {
+        groups.push_back({1, mxfp4_group});
+        groups.push_back({mxfp4_group, mxfp4_group});
+    }
+    groups.push_back({1, -1});
+    groups.push_back({-1, -1});
+    std::span<const int64_t> dims = scales.dims();
+    if (wanted.expert == MOE_ALL_EXPERTS) {
+        if (dims.empty() || dims.front() != out_.desc.n_experts)
+            fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
+                       fmt::format("has shape {}, its first size must be the {} experts",
+                                   shape_text(dims), out_.desc.n_experts));
+        dims = dims.subspan(1);
+    }
+    const Shape got = without_ones(dims);
+    for (const Group& group : groups) {
+        const Shape grid = without_ones({divide_up(wanted.rows, group_extent(group.rows)),
+                                         divide_up(wanted.columns, group_extent(group.columns))});
+        if (grid != got) continue;
+        moe_format format = plain_format(MOE_TYPE_F8_E4M3);
+        format.group_rows = group.rows;
+        format.group_columns = group.columns;
+        format.scale_type = type;
+        return format;
+    }
+    fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
+               fmt::format("has shape {}, {} is wanted for blocks of {} x {}, or one scale, or one "
+                           "per row of {}",
+                           shape_text(scales.dims()),
+                           shape_text(std::initializer_list<int64_t>{
+                               divide_up(wanted.rows, groups[0].rows),
+                               divide_up(wanted.columns, groups[0].columns)}),
+                           groups[0].rows, groups[0].columns, shape_text(entry.dims())));
+}
+
+void LayerBuilder::add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
+    check_not_transposed(entry, wanted);
+    check_matrix(entry, wanted, wanted.rows, wanted.columns);
+    // DeepSeek (and MiniMax) say weight_scale_inv, the tools weight_scale, DeepSeek-V4 scale: all
+    // multiply.
+    const TensorEntry* scales = find(of.name + "_scale_inv");
+    if (!scales) scales = find(of.name + "_scale");
+    if (!scales) scales = find(of.stem + ".scale");
+    if (!scales) scales = &get(of.name + "_scale_inv");
+    require_type(*scales,
+                 {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_F8_E8M0, MOE_TYPE_U8});
+    const moe_format format = fp8_format_of(entry, *scales, wanted);
+    const bool gate_up = wanted.role == MOE_ROLE_GATE_UP;
+    if (gate_up && format.group_rows > 0 && wanted.rows / 2 % format.group_rows != 0) {
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("a block of {} rows has rows of gate and of up", format.group_rows));
+    }
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = format;
+    set_scales(tensor, *scales);
+    read_input_scale(tensor, of.stem, wanted);
+}
+
+// E4M3 scales are NVFP4's, E8M0 ones MXFP4's.
+void LayerBuilder::add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
+    check_not_transposed(entry, wanted);
+    const TensorEntry* scales = find(of.name + "_scale");
+    if (!scales) scales = find(of.stem + ".scale");  // DeepSeek-V4
+    if (!scales) scales = &get(of.name + "_scale");
+    if (is_e8m0(scales->element->type)) return add_mxfp4(entry, *scales, wanted);
+    require_type(*scales, {MOE_TYPE_F8_E4M3, MOE_TYPE_U8, MOE_TYPE_F8_E8M0});
+    require_type(entry, {MOE_TYPE_U8});
+    add_nvfp4(of, entry, *scales, wanted);
+}
+
+void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
+                             const TensorEntry& scales, const Wanted& wanted) {
+    if (wanted.columns % nvfp4_group != 0) {
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("{} columns are not a multiple of {}", wanted.columns, nvfp4_group));
+    }
+    // compressed-tensors divides by its global scale, ModelOpt multiplies.
+    const TensorEntry* divisor = find(of.name + "_global_scale");
+    const TensorEntry& global = divisor ? *divisor : get(of.name + "_scale_2");
+    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    check_matrix(scales, wanted, wanted.rows, wanted.columns / nvfp4_group);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = named_format("nvfp4");
+    if (divisor) tensor.format.global_scale = MOE_GLOBAL_SCALE_DIVIDE;
+    set_scales(tensor, scales);
+    read_global_scale(tensor, global, wanted);
+    read_input_scale(tensor, of.stem, wanted);
+}
+
+void LayerBuilder::add_mxfp4(const TensorEntry& entry, const TensorEntry& scales,
+                             const Wanted& wanted) {
+    if (wanted.columns % mxfp4_group != 0) {
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("{} columns are not a multiple of {}", wanted.columns, mxfp4_group));
+    }
+    require_type(entry, {MOE_TYPE_U8, MOE_TYPE_I8});
+    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    check_matrix(scales, wanted, wanted.rows, wanted.columns / mxfp4_group);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = named_format("mxfp4");
+    set_scales(tensor, scales);
+}
+
+void LayerBuilder::mxfp4_blocks(std::string_view stem, const Wanted& wanted) {
+    const TensorEntry& entry = get(std::string(stem) + "_blocks");
+    const TensorEntry& scales = get(std::string(stem) + "_scales");
+    for (const TensorEntry* part : {&entry, &scales}) require_type(*part, {MOE_TYPE_U8});
+    if (wanted.columns % mxfp4_group != 0) {
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("{} columns are not a multiple of {}", wanted.columns, mxfp4_group));
+    }
+    const int64_t groups = wanted.columns / mxfp4_group;
+    check_shape(entry, {out_.desc.n_experts, wanted.rows, groups, mxfp4_group / 2}, false);
+    check_shape(scales, {out_.desc.n_experts, wanted.rows, groups}, false);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = named_format("mxfp4");
+    set_scales(tensor, scales);
+}
+
+}  // namespace moe

@@ -1,0 +1,282 @@
+// Matrices of packed integers (GPTQ, AWQ, compressed-tensors) and of bitsandbytes as the tools
+// write them.
+#include <algorithm>
+#include <string>
+
+#include "libmoe/base/checked.hpp"
+#include "libmoe/checkpoint/json.hpp"
+#include "libmoe/checkpoint/layer_builder.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/formats/element.hpp"
+#include "libmoe/formats/format.hpp"
+
+namespace moe {
+namespace {
+
+constexpr int32_t most_config_groups = 16;
+constexpr int64_t largest_bits = 8;
+constexpr uint64_t largest_state = 65536;  // bytes of bitsandbytes' JSON
+
+moe_format int_format(moe_packing packing, int64_t bits, int32_t group, moe_type scale_type,
+                      moe_zero_point zero_point) {
+    moe_format format = plain_format(MOE_TYPE_INT);
+    format.bits = static_cast<int32_t>(bits);
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = scale_type;
+    format.zero_point = zero_point;
+    format.packing = packing;
+    return format;
+}
+
+}  // namespace
+
+// Columns that share a scale: what the configuration says where it makes `groups` of them, else
+// what divides them evenly. One group is -1.
+int32_t LayerBuilder::group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const {
+    if (groups == 1) return -1;
+    std::vector<std::string> keys = {"quantization_config.group_size"};
+    for (int32_t i = 0; i < most_config_groups; ++i)
+        keys.push_back(
+            fmt::format("quantization_config.config_groups.group_{}.weights.group_size", i));
+    for (const std::string& key : keys) {
+        const auto size = settings().find_integer({key}, -1, 1 << 24);
+        if (size && *size > 0 && divide_up(columns, *size) == groups)
+            return static_cast<int32_t>(*size);
+    }
+    if (groups < 1 || columns % groups != 0)
+        fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
+                   fmt::format("has {} groups of {} columns, which no group_size of the "
+                               "configuration gives",
+                               groups, columns));
+    return static_cast<int32_t>(columns / groups);
+}
+
+// The group of every column, kept unless all are -1, which compressed-tensors writes for "none".
+// False where they are in order.
+bool LayerBuilder::read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,
+                                    const Wanted& wanted, moe_tensor& tensor) {
+    require_type(entry, {MOE_TYPE_I32});
+    check_shape(entry, {wanted.columns}, true);
+    auto* index = static_cast<int32_t*>(out_.values.allocate(entry.bytes, alignof(int32_t)));
+    files_.files[entry.file].read(entry.offset, entry.bytes, index);
+    if (std::all_of(index, index + wanted.columns, [](int32_t g) { return g == -1; })) return false;
+    const int64_t size = group_extent(group);
+    bool in_order = true;
+    for (int64_t k = 0; k < wanted.columns; ++k) {
+        if (index[k] < 0 || index[k] >= groups)
+            fail_entry(
+                MOE_ERROR_CORRUPT_FILE, entry,
+                fmt::format("the group of column {} is {}, there are {}", k, index[k], groups));
+        in_order = in_order && index[k] == k / size;
+    }
+    tensor.permutation = index;
+    tensor.permutation_bytes = entry.bytes;
+    return !in_order;
+}
+
+// qweight [columns * bits / 32, rows], qzeros [groups, rows * bits / 32], scales [groups, rows],
+// g_idx [columns]. desc_act decides the format, so that all experts have one; a g_idx out of order
+// without it is refused.
+void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
+    const TensorEntry& entry = get(stem + ".qweight");
+    const TensorEntry& scales = get(stem + ".scales");
+    const TensorEntry& zeros = get(stem + ".qzeros");
+    check_separate(entry, wanted);
+    require_type(entry, {MOE_TYPE_I32});
+    require_type(zeros, {MOE_TYPE_I32});
+    require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
+    const int64_t bits = settings().integer({"quantization_config.bits"}, 1, largest_bits);
+    const int64_t groups = dimension(scales, 0);
+    const int32_t group = group_size(scales, groups, wanted.columns);
+    check_shape(entry, {wanted.columns * bits / 32, wanted.rows}, false);
+    check_shape(scales, {groups, wanted.rows}, false);
+    check_shape(zeros, {groups, wanted.rows * bits / 32}, false);
+    const auto version =
+        settings().find_text("quantization_config.checkpoint_format").value_or("gptq");
+    if (version != "gptq" && version != "gptq_v2")
+        fail_unsupported(stem + ".qweight", fmt::format("checkpoint_format '{}' is not known",
+                                                        printable(version).text));
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format =
+        int_format(MOE_PACKING_GPTQ, bits, group, scales.element->type,
+                   version == "gptq" ? MOE_ZERO_POINT_PACKED_MINUS_ONE : MOE_ZERO_POINT_PACKED);
+    set_scales(tensor, scales);
+    set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
+    const bool act_order = settings().find_flag("quantization_config.desc_act").value_or(false);
+    tensor.format.act_order = act_order;
+    const TensorEntry* index = find(stem + ".g_idx");
+    if (!index) {
+        if (act_order) (void)get(stem + ".g_idx");
+        return;
+    }
+    const bool permuted = read_group_index(*index, groups, group, wanted, tensor.tensor);
+    if (permuted && !act_order)
+        fail_entry(MOE_ERROR_CORRUPT_FILE, *index, "is out of order, but desc_act is not true");
+}
+
+// qweight [columns, rows / 8], qzeros [groups, rows / 8], scales [groups, rows].
+void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
+    const TensorEntry& entry = get(stem + ".qweight");
+    const TensorEntry& scales = get(stem + ".scales");
+    const TensorEntry& zeros = get(stem + ".qzeros");
+    check_separate(entry, wanted);
+    require_type(entry, {MOE_TYPE_I32});
+    require_type(zeros, {MOE_TYPE_I32});
+    require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
+    for (const char* key :
+         {"quantization_config.version", "quantization_config.checkpoint_format"}) {
+        const auto version = settings().find_text(key).value_or("gemm");
+        if (version != "gemm" && version != "GEMM")
+            fail_unsupported(stem + ".qweight", fmt::format("the AWQ layout '{}' is not read",
+                                                            printable(version).text));
+    }
+    const int64_t groups = dimension(scales, 0);
+    const int32_t group = group_size(scales, groups, wanted.columns);
+    check_shape(entry, {wanted.columns, wanted.rows / 8}, false);
+    check_shape(scales, {groups, wanted.rows}, false);
+    check_shape(zeros, {groups, wanted.rows / 8}, false);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format =
+        int_format(MOE_PACKING_AWQ, 4, group, scales.element->type, MOE_ZERO_POINT_PACKED);
+    set_scales(tensor, scales);
+    set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
+}
+
+// weight_packed [rows, ceil(columns * bits / 32)], weight_scale [rows, groups] or [1],
+// weight_zero_point [ceil(rows * bits / 32), groups], weight_g_idx [columns]. The width follows
+// from the shape.
+void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wanted) {
+    const TensorEntry& entry = get(stem + ".weight_packed");
+    const TensorEntry& scales = get(stem + ".weight_scale");
+    check_separate(entry, wanted);
+    require_type(entry, {MOE_TYPE_I32});
+    require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
+    const int64_t words = dimension(entry, 1);
+    int64_t bits = 1;
+    while (bits < largest_bits && divide_up(wanted.columns * bits, 32) != words) ++bits;
+    check_shape(entry, {wanted.rows, divide_up(wanted.columns * bits, 32)}, false);
+    const bool per_tensor = scales.rank < 2 && wanted.rows != 1;
+    const int64_t groups = scales.rank < 2 ? 1 : scales.shape[1];
+    const int32_t group = group_size(scales, groups, wanted.columns);
+    if (per_tensor)
+        check_shape(scales, {1}, false);
+    else
+        check_shape(scales, {wanted.rows, groups}, true);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = int_format(MOE_PACKING_BIT_STREAM, bits, group, scales.element->type,
+                               MOE_ZERO_POINT_MIDDLE);
+    if (per_tensor) tensor.format.group_rows = -1;
+    set_scales(tensor, scales);
+    if (const TensorEntry* zeros = find(stem + ".weight_zero_point")) {
+        require_type(*zeros, {MOE_TYPE_I32});
+        check_shape(*zeros, {divide_up(wanted.rows * bits, 32), groups}, false);
+        set_range(*zeros, tensor.zero_points, tensor.tensor.zero_points,
+                  tensor.tensor.zero_point_bytes);
+        tensor.format.zero_point = MOE_ZERO_POINT_PACKED;
+    }
+    const TensorEntry* index = find(stem + ".weight_g_idx");
+    if (!index) return;
+    (void)read_group_index(*index, groups, group, wanted, tensor.tensor);
+    tensor.format.act_order = tensor.tensor.permutation != nullptr;
+}
+
+// bitsandbytes: weight I8 [rows, columns], SCB F32 [rows], 127 times the scale.
+void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
+                            const Wanted& wanted) {
+    const TensorEntry& scb = get(stem + ".SCB");
+    check_separate(entry, wanted);
+    check_matrix(entry, wanted, wanted.rows, wanted.columns);
+    check_shape(scb, {wanted.rows}, false);
+    const float* values = read_floats(scb, wanted.rows);
+    const auto n = static_cast<size_t>(wanted.rows);
+    auto* scales = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
+    for (size_t i = 0; i < n; ++i) scales[i] = values[i] / 127.0f;
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = plain_format(MOE_TYPE_I8);
+    tensor.format.group_rows = 1;
+    tensor.format.group_columns = -1;
+    tensor.format.scale_type = MOE_TYPE_F32;
+    tensor.tensor.scales = scales;
+    tensor.tensor.scale_bytes = n * sizeof(float);
+}
+
+const TensorEntry* LayerBuilder::bnb_state(const std::string& stem) const {
+    const TensorEntry* state = find(stem + ".weight.quant_state.bitsandbytes__nf4");
+    return state ? state : find(stem + ".weight.quant_state.bitsandbytes__fp4");
+}
+
+namespace {
+
+// The JSON that bitsandbytes writes as a tensor of bytes.
+struct BnbState {
+    BnbState(const File& file, const TensorEntry& entry)
+        : name(printable(entry.name).text), settings(*std::pmr::get_default_resource(), name) {
+        if (entry.bytes > largest_state)
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: tensor '{}' has {} bytes, at most {} are read",
+                 file.name(), name, entry.bytes, largest_state);
+        std::string text(entry.bytes, '\0');
+        file.read(entry.offset, entry.bytes, text.data());
+        read_settings_json(text, name, settings);
+    }
+    std::string name;
+    Settings settings;
+};
+
+}  // namespace
+
+int64_t LayerBuilder::bnb_rows(const TensorEntry& state) const {
+    return BnbState(files_.files[state.file], state)
+        .settings.integer({"shape.0"}, 1, int64_t{1} << 24);
+}
+
+// weight U8 [elements / 2, 1], absmax F32 [blocks]; nested: absmax U8, nested_absmax F32,
+// nested_quant_map F32 [256] and nested_offset in the JSON of quant_state.
+void LayerBuilder::add_bnb_4bit(const std::string& stem, const TensorEntry& entry,
+                                const Wanted& wanted) {
+    const TensorEntry& state_entry = *bnb_state(stem);
+    const BnbState state(files_.files[state_entry.file], state_entry);
+    check_separate(entry, wanted);
+    const auto expect = [&](const char* key, int64_t value) {
+        const int64_t got = state.settings.integer({key}, 0, int64_t{1} << 40);
+        if (got != value)
+            fail_entry(MOE_ERROR_CORRUPT_FILE, state_entry,
+                       fmt::format("'{}' is {}, {} is wanted", key, got, value));
+    };
+    expect("shape.0", wanted.rows);
+    expect("shape.1", wanted.columns);
+    const int64_t elements = wanted.rows * wanted.columns;
+    const int64_t block = state.settings.integer({"blocksize"}, 1, 1 << 24);
+    const int64_t blocks = divide_up(elements, block);
+    check_shape(entry, {divide_up(elements, 2), 1}, false);
+    moe_format format = plain_format(MOE_TYPE_CODEBOOK);
+    format.bits = 4;
+    format.group_rows = 1;
+    format.group_columns = static_cast<int32_t>(block);
+    format.packing = MOE_PACKING_NIBBLE_HIGH_FIRST;
+    const bool is_nf4 = state_entry.name.ends_with("nf4");
+    format.codebook = is_nf4 ? MOE_CODEBOOK_BNB_NF4 : MOE_CODEBOOK_BNB_FP4;
+    const float* map = read_floats(get(stem + ".weight.quant_map"), 16);
+    if (!std::equal(map, map + 16, builtin_codebook(format)))
+        fail_entry(MOE_ERROR_UNSUPPORTED, get(stem + ".weight.quant_map"),
+                   fmt::format("is not the table of {}", is_nf4 ? "nf4" : "fp4"));
+    const TensorEntry& absmax = get(stem + ".weight.absmax");
+    check_shape(absmax, {blocks}, false);
+    require_type(absmax, {MOE_TYPE_F32, MOE_TYPE_U8});
+    format.scale_type = absmax.element->type;
+    format.nested_scales = absmax.element->type == MOE_TYPE_U8;
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = format;
+    set_scales(tensor, absmax);
+    if (!format.nested_scales) return;
+    expect("nested_blocksize", nested_group);
+    const int64_t nested = divide_up(blocks, nested_group);
+    tensor.tensor.nested_scales = read_floats(get(stem + ".weight.nested_absmax"), nested);
+    tensor.tensor.nested_scale_bytes = static_cast<uint64_t>(nested) * sizeof(float);
+    tensor.tensor.nested_codebook = read_floats(get(stem + ".weight.nested_quant_map"), 256);
+    const auto offset = state.settings.find_number("nested_offset");
+    if (!offset) fail_entry(MOE_ERROR_CORRUPT_FILE, state_entry, "has no 'nested_offset'");
+    tensor.tensor.nested_offset = *offset;
+}
+
+}  // namespace moe

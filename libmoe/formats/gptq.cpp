@@ -1,0 +1,93 @@
+// gptq: integers of 2, 3, 4 or 8 bits, the matrix transposed and packed along its columns k, a
+// scale and a zero point per group of columns and row. Read only.
+//   codes        uint32 [columns * bits / 32, rows]: word r of column n of this table is word r of
+//                row n's stream, in which the code of column k is bits [bits * k, + bits), lowest
+//                first. 4 bits: nibble i of word r is k = 8 r + i. 3-bit codes straddle words.
+//   scales       f16, bf16 or f32 [groups, rows]
+//   zero points  uint32 [groups, rows * bits / 32], the same stream along the rows n
+//   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
+//   W[n, k] = (code - zero) * scale[group, n]       exact for 16-bit scales, else one rounding
+// zero is what is stored (PACKED, "gptq_v2"), or one more (PACKED_MINUS_ONE, "gptq"): a stored 15
+// of four bits means 16.
+#include "libmoe/formats/int_codes.hpp"
+
+namespace moe {
+namespace {
+
+constexpr bool is_width(int32_t bits) {
+    return bits == 2 || bits == 3 || bits == 4 || bits == 8;
+}
+
+bool accepts(const moe_format& format) {
+    moe_format plain = format;
+    plain.bits = gptq_format.format.bits;
+    plain.group_columns = gptq_format.format.group_columns;
+    plain.scale_type = gptq_format.format.scale_type;
+    plain.zero_point = gptq_format.format.zero_point;
+    plain.act_order = 0;
+    return same_format(plain, gptq_format.format) && is_width(format.bits) &&
+           is_group(format.group_columns) && is_float_scale(format.scale_type) &&
+           has_packed_zeros(format) && (format.act_order == 0 || format.act_order == 1);
+}
+
+MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+    require_countable(rows, columns);
+    const int64_t bits = format.bits;
+    const int64_t step = bits == 3 ? 32 : 32 / bits;  // codes in whole words
+    require(columns % step == 0, "columns is {}, must be a multiple of {} for {}-bit gptq", columns,
+            step, bits);
+    require(rows % step == 0, "rows is {}, must be a multiple of {} for {}-bit gptq", rows, step,
+            bits);
+    const int64_t groups = column_groups(format, columns);
+    return bytes_of({.code_rows = columns * bits / 32,
+                     .code_row_bytes = rows * 4,
+                     .scale_rows = groups,
+                     .scale_row_bytes = rows * element_bytes(format.scale_type),
+                     .zero_rows = groups,
+                     .zero_row_bytes = rows * bits / 32 * 4});
+}
+
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const int64_t n = matrix.row_begin + row;
+    const int32_t bits = matrix.format.bits;
+    const int64_t zero_stride = matrix.whole_rows * bits / 32 * 4;
+    const int32_t more = matrix.format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE ? 1 : 0;
+    const std::byte* words = matrix.data + 4 * n;
+    decode_groups(
+        matrix, column, count,
+        [&](int64_t group) {
+            return scale_value(matrix.format.scale_type,
+                               matrix.scales + group * matrix.scale_row_stride, n);
+        },
+        [&](int64_t group) {
+            const std::byte* zeros = matrix.zero_points + group * zero_stride;
+            return static_cast<int32_t>(stream_code(zeros, 4, n, bits)) + more;
+        },
+        [&](int64_t k) { return stream_code(words, matrix.row_stride, k, bits); }, out);
+}
+
+constexpr moe_format format() {
+    moe_format format = format_of(MOE_TYPE_INT);
+    format.bits = 4;
+    format.group_rows = 1;
+    format.group_columns = 128;
+    format.scale_type = MOE_TYPE_F16;
+    format.zero_point = MOE_ZERO_POINT_PACKED_MINUS_ONE;
+    format.packing = MOE_PACKING_GPTQ;
+    return format;
+}
+
+}  // namespace
+
+constinit const FormatTraits gptq_format = {.name = "gptq",
+                                            .format = format(),
+                                            .block_rows = 1,
+                                            .block_columns = 1,
+                                            .block_bytes = 1,
+                                            .scale_bytes = 2,
+                                            .decode = decode,
+                                            .encode = nullptr,
+                                            .accepts = accepts,
+                                            .whole = whole};
+
+}  // namespace moe

@@ -1,0 +1,35 @@
+// Elements of one byte under a grid of scales: the part that FP8 and int8 share. Scale (r, c)
+// covers group_rows rows and group_columns columns, -1 being all of them; the groups at the edges
+// are smaller.
+#pragma once
+
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/entries.hpp"
+#include "libmoe/formats/int_codes.hpp"
+
+namespace moe {
+
+template <moe_type scale_type>
+float grid_scale(const std::byte* scales, int64_t index) {
+    if constexpr (scale_type == MOE_TYPE_F8_E8M0)
+        return e8m0_to_f32(load<uint8_t>(scales + index));
+    else
+        return scale_value(scale_type, scales, index);
+}
+
+// Runs between the edges of groups; a slice may start inside a group. value(codes, i): element i.
+template <class Value, moe_type scale_type>
+void decode_grid(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const int64_t group = group_extent(matrix.format.group_columns);
+    const std::byte* codes = matrix.data + row * matrix.row_stride + column;
+    const std::byte* scales = scale_row(matrix, row, group_extent(matrix.format.group_rows));
+    const int64_t phase = column + matrix.scale_column_phase;
+    for (int64_t i = 0; i < count;) {
+        const int64_t index = (phase + i) / group;
+        const int64_t end = std::min((index + 1) * group - phase, count);
+        const float scale = grid_scale<scale_type>(scales, index);
+        for (; i < end; ++i) out[i] = Value::of(codes + i) * scale;
+    }
+}
+
+}  // namespace moe

@@ -1,0 +1,120 @@
+// What the formats of packed integers share: codes as little-endian streams of bits in 32-bit
+// words, and scales of 16 or 32 bits.
+#pragma once
+
+#include "libmoe/base/checked.hpp"
+#include "libmoe/formats/element.hpp"
+#include "libmoe/formats/entries.hpp"
+
+namespace moe {
+
+// Code `index` of a stream: bits [bits * index, + bits) of words that lie `stride` bytes apart. A
+// code may straddle two words.
+inline uint32_t stream_code(const std::byte* words, int64_t stride, int64_t index, int32_t bits) {
+    const int64_t bit = index * bits;
+    const auto shift = static_cast<uint32_t>(bit % 32);
+    const std::byte* word = words + bit / 32 * stride;
+    uint64_t pair = load<uint32_t>(word);
+    if (shift + static_cast<uint32_t>(bits) > 32)
+        pair |= static_cast<uint64_t>(load<uint32_t>(word + stride)) << 32;
+    return static_cast<uint32_t>(pair >> shift) & ((1u << bits) - 1);
+}
+
+// Words that hold `count` codes.
+constexpr int64_t stream_words(int64_t count, int32_t bits) {
+    return divide_up(count * bits, 32);
+}
+
+inline float scale_value(moe_type type, const std::byte* scales, int64_t index) {
+    switch (type) {
+        case MOE_TYPE_F16:
+            return f16_to_float(load<uint16_t>(scales + 2 * index));
+        case MOE_TYPE_BF16:
+            return bf16_to_float(load<uint16_t>(scales + 2 * index));
+        default:
+            return load<float>(scales + 4 * index);
+    }
+}
+
+// Rounded to its type; a scale of zero divides by nothing, so it is stored as 1.
+inline void store_float_scale(moe_type type, float scale, std::byte* place) {
+    if (type == MOE_TYPE_F32) return store(place, scale > 0 ? scale : 1.0f);
+    const auto narrow = [type](float value) {
+        return type == MOE_TYPE_F16 ? float_to_f16(value) : float_to_bf16(value);
+    };
+    const uint16_t half = narrow(scale);
+    store(place, half ? half : narrow(1.0f));
+}
+
+constexpr bool is_float_scale(moe_type type) {
+    return type == MOE_TYPE_F32 || type == MOE_TYPE_F16 || type == MOE_TYPE_BF16;
+}
+
+constexpr bool is_group(int32_t group) {
+    return group == -1 || (group > 0 && group <= 1 << 30);
+}
+
+// Groups of columns of a whole matrix.
+inline int64_t column_groups(const moe_format& format, int64_t columns) {
+    return (columns - 1) / group_extent(format.group_columns) + 1;
+}
+
+inline int64_t group_of_column(const Matrix& matrix, int64_t column) {
+    return matrix.permutation ? matrix.permutation[column]
+                              : column / group_extent(matrix.format.group_columns);
+}
+
+// Bits of zero points: those of the codes, and none where the middle is meant.
+constexpr bool has_packed_zeros(const moe_format& format) {
+    return format.zero_point == MOE_ZERO_POINT_PACKED ||
+           format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
+}
+
+// The sizes of the three buffers from their rows and the bytes of a row.
+struct IntBuffers {
+    int64_t code_rows, code_row_bytes;
+    int64_t scale_rows, scale_row_bytes;
+    int64_t zero_rows, zero_row_bytes;
+};
+
+inline MatrixBytes bytes_of(const IntBuffers& buffers) {
+    const auto product = [](int64_t a, int64_t b) {
+        return checked_multiply(static_cast<uint64_t>(a), static_cast<uint64_t>(b), "weights");
+    };
+    MatrixBytes bytes{};
+    bytes.row_stride = static_cast<uint64_t>(buffers.code_row_bytes);
+    bytes.data = product(buffers.code_rows, buffers.code_row_bytes);
+    bytes.scale_row_stride = static_cast<uint64_t>(buffers.scale_row_bytes);
+    bytes.scales = product(buffers.scale_rows, buffers.scale_row_bytes);
+    bytes.zero_points = product(buffers.zero_rows, buffers.zero_row_bytes);
+    require(bytes.data <= INT64_MAX && bytes.scales <= INT64_MAX && bytes.zero_points <= INT64_MAX,
+            "a matrix of {} bytes of codes is too large", bytes.data);
+    return bytes;
+}
+
+// Larger ones would overflow a count of bits.
+inline void require_countable(int64_t rows, int64_t columns) {
+    require(rows <= int64_t{1} << 40, "rows is {}, more than 2^40", rows);
+    require(columns <= int64_t{1} << 40, "columns is {}, more than 2^40", columns);
+}
+
+// Scale and zero point change from group to group only.
+template <class ScaleAt, class ZeroAt, class CodeAt>
+void decode_groups(const Matrix& matrix, int64_t column, int64_t count, ScaleAt scale_at,
+                   ZeroAt zero_at, CodeAt code_at, float* out) {
+    int64_t known = -1;
+    float scale = 0;
+    int32_t zero = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t k = matrix.column_begin + column + i;
+        const int64_t group = group_of_column(matrix, k);
+        if (group != known) {
+            known = group;
+            scale = scale_at(group);
+            zero = zero_at(group);
+        }
+        out[i] = static_cast<float>(static_cast<int32_t>(code_at(k)) - zero) * scale;
+    }
+}
+
+}  // namespace moe

@@ -1,0 +1,146 @@
+// pack_quantized: integers of 1 to 8 bits as compressed-tensors packs them ("pack-quantized"), a
+// scale per group of columns of a row.
+//   codes        uint32 [rows, ceil(columns * bits / 32)]: a row is a little-endian stream of bits,
+//                the code of column k is bits [bits * k, + bits) and may straddle two words. What
+//                is left of the last word means nothing.
+//   scales       f16, bf16 or f32 [rows, groups]; with group_rows -1 a single row of them
+//   zero points  PACKED: uint32 [ceil(rows * bits / 32), groups], for each group the same stream
+//                along the rows. MIDDLE: none, the zero point is 2^(bits - 1)
+//   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
+//   W[n, k] = (code - zero) * scale[n, group]       exact for 16-bit scales, else one rounding
+// Encoding, for MIDDLE without act_order: scale = amax / (2^(bits - 1) - 1/2), rounded to its type
+// (1 where that is 0), code = w / scale rounded, ties to even, + 2^(bits - 1), within the codes.
+// The rest is read only.
+#include <cmath>
+
+#include "libmoe/formats/block.hpp"
+#include "libmoe/formats/int_codes.hpp"
+
+namespace moe {
+namespace {
+
+// What fits both entries, the numbers apart.
+bool accepts_numbers(const moe_format& format) {
+    const moe_format& own = pack_quantized_formats[0].format;
+    moe_format plain = format;
+    plain.bits = own.bits;
+    plain.group_rows = own.group_rows;
+    plain.group_columns = own.group_columns;
+    plain.scale_type = own.scale_type;
+    plain.zero_point = own.zero_point;
+    plain.act_order = own.act_order;
+    return same_format(plain, own) && format.bits >= 1 && format.bits <= 8 &&
+           (format.group_rows == 1 || format.group_rows == -1) && is_group(format.group_columns) &&
+           is_float_scale(format.scale_type) && (format.act_order == 0 || format.act_order == 1);
+}
+
+bool is_symmetric(const moe_format& format) {
+    return format.zero_point == MOE_ZERO_POINT_MIDDLE && format.act_order == 0 &&
+           format.group_rows == 1;
+}
+
+bool accepts_symmetric(const moe_format& format) {
+    return accepts_numbers(format) && is_symmetric(format);
+}
+
+bool accepts_others(const moe_format& format) {
+    const bool known_zero = format.zero_point == MOE_ZERO_POINT_MIDDLE ||
+                            (format.zero_point == MOE_ZERO_POINT_PACKED && format.group_rows == 1);
+    return accepts_numbers(format) && known_zero && !is_symmetric(format);
+}
+
+MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+    require_countable(rows, columns);
+    const int64_t groups = column_groups(format, columns);
+    const bool zeros = has_packed_zeros(format);
+    return bytes_of({.code_rows = rows,
+                     .code_row_bytes = stream_words(columns, format.bits) * 4,
+                     .scale_rows = format.group_rows == 1 ? rows : 1,
+                     .scale_row_bytes = groups * element_bytes(format.scale_type),
+                     .zero_rows = zeros ? stream_words(rows, format.bits) : 0,
+                     .zero_row_bytes = zeros ? groups * 4 : 0});
+}
+
+void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
+    const moe_format& format = matrix.format;
+    const int64_t n = matrix.row_begin + row;
+    const int64_t scale_row = format.group_rows == 1 ? n : 0;
+    const int64_t zero_stride = column_groups(format, matrix.whole_columns) * 4;
+    const std::byte* words = matrix.data + n * matrix.row_stride;
+    decode_groups(
+        matrix, column, count,
+        [&](int64_t group) {
+            return scale_value(format.scale_type,
+                               matrix.scales + scale_row * matrix.scale_row_stride, group);
+        },
+        [&](int64_t group) {
+            if (!has_packed_zeros(format)) return 1 << (format.bits - 1);
+            return static_cast<int32_t>(
+                stream_code(matrix.zero_points + 4 * group, zero_stride, n, format.bits));
+        },
+        [&](int64_t k) { return stream_code(words, 4, k, format.bits); }, out);
+}
+
+void store_code(std::byte* row, int64_t index, int32_t bits, uint32_t code) {
+    for (int64_t bit = index * bits, end = bit + bits; bit < end; ++bit, code >>= 1)
+        row[bit / 8] |= static_cast<std::byte>((code & 1u) << (bit % 8));
+}
+
+// Codes [first, first + count) of a row, under one scale.
+void encode_group(const float* values, int64_t first, int64_t count, const moe_format& format,
+                  std::byte* scale_place, std::byte* row) {
+    const auto half = static_cast<float>(1 << (format.bits - 1));
+    const float largest = largest_magnitude(values + first, count);
+    store_float_scale(format.scale_type, largest / (half - 0.5f), scale_place);
+    const float scale = scale_value(format.scale_type, scale_place, 0);
+    for (int64_t k = first; k < first + count; ++k) {
+        const float code = std::nearbyint(values[k] / scale) + half;
+        store_code(row, k, format.bits,
+                   static_cast<uint32_t>(std::clamp(code, 0.0f, 2 * half - 1)));
+    }
+}
+
+void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,
+            const EncodeTarget& target) {
+    require_finite(traits, source, rows, columns);
+    const moe_format& format = target.format ? *target.format : traits.format;
+    const MatrixBytes bytes = whole(format, rows, columns);
+    const int64_t group = group_extent(format.group_columns);
+    std::memset(target.data, 0, bytes.data);
+    std::byte* scales = target.scales;
+    for (int64_t n = 0; n < rows; ++n) {
+        std::byte* codes = target.data + n * static_cast<int64_t>(bytes.row_stride);
+        for (int64_t k = 0; k < columns; k += group) {
+            encode_group(source + n * columns, k, std::min(group, columns - k), format, scales,
+                         codes);
+            scales += element_bytes(format.scale_type);
+        }
+    }
+}
+
+constexpr FormatTraits entry(const char* name, bool symmetric) {
+    moe_format format = format_of(MOE_TYPE_INT);
+    format.bits = 4;
+    format.group_rows = 1;
+    format.group_columns = 32;
+    format.scale_type = MOE_TYPE_BF16;
+    format.zero_point = symmetric ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED;
+    format.packing = MOE_PACKING_BIT_STREAM;
+    return {.name = name,
+            .format = format,
+            .block_rows = 1,
+            .block_columns = 1,
+            .block_bytes = 1,
+            .scale_bytes = 2,
+            .decode = decode,
+            .encode = symmetric ? encode : nullptr,
+            .accepts = symmetric ? accepts_symmetric : accepts_others,
+            .whole = whole};
+}
+
+}  // namespace
+
+constinit const std::array<FormatTraits, 2> pack_quantized_formats = {
+    entry("pack_quantized", true), entry("pack_quantized_zeros", false)};
+
+}  // namespace moe

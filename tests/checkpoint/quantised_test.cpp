@@ -1,0 +1,421 @@
+// The spellings of quantised weights, as the tools write them: formats, tables and ranges; and what
+// is said of wrong ones. Their values are in tests/oracle.
+#include "libmoe/formats/format.hpp"
+#include "tests/checkpoint/models.hpp"
+
+namespace moe::test {
+namespace {
+
+// An up matrix: 32 rows, 64 columns.
+const std::string up = "model.layers.0.mlp.experts.1.up_proj";
+
+Model quantised(const std::string& config) {
+    return qwen("qwen3_moe", config.empty() ? "" : ",\"quantization_config\":{" + config + "}",
+                false);
+}
+
+Model without_weight(const std::string& stem, const std::string& config) {
+    Model model = quantised(config);
+    model.tensors.erase(stem + ".weight");
+    return model;
+}
+
+void add_ints(Model& model, const std::string& name, const std::vector<int32_t>& values) {
+    std::string bytes;
+    for (const int32_t value : values) bytes += raw(value);
+    model.tensors[name] = {"I32", {static_cast<int64_t>(values.size())}, bytes};
+}
+
+void add_floats(Model& model, const std::string& name, const std::vector<float>& values) {
+    std::string bytes;
+    for (const float value : values) bytes += raw(value);
+    model.tensors[name] = {"F32", {static_cast<int64_t>(values.size())}, bytes};
+}
+
+std::vector<int32_t> groups_in_order(int64_t columns, int32_t group) {
+    std::vector<int32_t> index;
+    for (int32_t k = 0; k < columns; ++k) index.push_back(k / group);
+    return index;
+}
+
+std::string format_text(const Model& model, moe_role role = MOE_ROLE_UP) {
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    return format_name(find_tensor(checkpoint, 0, role, 1)->format).text;
+}
+
+void expect_failure(const Model& model, moe_status status, const std::string& text) {
+    const Failure failure = layer_failure(model);
+    EXPECT_EQ(failure.status, status) << failure.text;
+    EXPECT_NE(failure.text.find(text), std::string::npos) << failure.text;
+}
+
+TEST(Fp8, FollowsTheShapeOfItsScales) {
+    const struct {
+        const char* config;
+        const char* scale;
+        const char* type;
+        Shape shape;
+        const char* text;
+    } cases[] = {
+        {"", "weight_scale", "F32", {}, "fp8_128x128"},  // one block, one scale: the same
+        {"\"weight_block_size\":[16,16]", "weight_scale", "F32", {1}, "f8_e4m3 allxall f32"},
+        {"\"weight_block_size\":[16,16]", "weight_scale", "BF16", {1}, "f8_e4m3 allxall bf16"},
+        {"", "weight_scale", "BF16", {32, 1}, "f8_e4m3 1xall bf16"},
+        {"", "weight_scale", "F32", {32}, "f8_e4m3 1xall f32"},
+        {"", "weight_scale", "U8", {32, 2}, "f8_e4m3 1x32 f8_e8m0"},
+        {"", "weight_scale_inv", "U8", {32, 2}, "f8_e4m3 1x32 f8_e8m0"},
+        {"", "weight_scale_inv", "F8_E8M0", {1, 2}, "f8_e4m3 32x32 f8_e8m0"},
+        {"", "scale", "F8_E8M0", {1, 1}, "fp8_128x128_e8m0"},
+        {"\"weight_block_size\":[16,32]", "weight_scale_inv", "F32", {2, 2}, "f8_e4m3 16x32 f32"},
+        {"\"weight_block_size\":[16,32]", "weight_scale", "F32", {2, 1, 2, 1}, "f8_e4m3 16x32 f32"},
+    };
+    for (const auto& c : cases) {
+        SCOPED_TRACE(c.text);
+        Model model = quantised(c.config);
+        model.add(up + ".weight", "F8_E4M3", {width, hidden});
+        model.add(up + "." + c.scale, c.type, c.shape);
+        EXPECT_EQ(format_text(model), c.text);
+    }
+}
+
+TEST(Fp8, ShapesOfScalesThatFitNothing) {
+    for (const Shape& shape : {Shape{32, 2}, Shape{3}, Shape{64, 1}, Shape{2, 2}}) {
+        Model model = quantised("");
+        model.add(up + ".weight", "F8_E4M3", {width, hidden});
+        model.add(up + ".weight_scale", "F32", shape);
+        expect_failure(model, MOE_ERROR_CORRUPT_FILE, "up_proj.weight_scale': has shape [");
+    }
+}
+
+TEST(Fp8, StacksHaveTheirScalesByExpert) {
+    Model model;
+    model.config = mixtral().config;
+    const std::string block = "model.layers.0.mlp.";
+    model.add(block + "gate.weight", "F32", {experts, hidden});
+    for (const char* name : {"experts.gate_up_proj", "experts.down_proj"}) {
+        const bool is_down = std::string(name).find("down") != std::string::npos;
+        model.add(block + name, "F8_E4M3",
+                  is_down ? Shape{experts, hidden, width} : Shape{experts, 2 * width, hidden});
+        model.add(block + name + "_scale", "F32", {experts, 64, 1});
+    }
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    const LayerTensor* gate_up = find_tensor(checkpoint, 0, MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS);
+    EXPECT_STREQ(format_name(gate_up->format).text, "f8_e4m3 1xall f32");
+    EXPECT_EQ(gate_up->tensor.scale_bytes, 4u * 4 * 64);
+    model.add(block + "experts.down_proj_scale", "F32", {64, 1});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE, "its first size must be the 4 experts");
+}
+
+TEST(Fp4, SpellingsOfCompressedTensorsModelOptAndDeepSeek) {
+    Model model = without_weight(up, "");
+    model.add(up + ".weight_packed", "U8", {width, hidden / 2});
+    model.add(up + ".weight_scale", "F8_E4M3", {width, hidden / 16});
+    add_floats(model, up + ".weight_global_scale", {8.0f});
+    add_floats(model, up + ".input_global_scale", {4.0f});
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+    EXPECT_EQ(tensor->format.global_scale, MOE_GLOBAL_SCALE_DIVIDE);
+    EXPECT_EQ(*tensor->tensor.global_scale, 8.0f);
+    EXPECT_EQ(*tensor->tensor.input_scale, 0.25f) << "as others mean it: x / input_scale";
+    // MXFP4: the type of the scales says so.
+    for (const char* type : {"U8", "F8_E8M0"}) {
+        Model packed = without_weight(up, "");
+        packed.add(up + ".weight_packed", "U8", {width, hidden / 2});
+        packed.add(up + ".weight_scale", type, {width, hidden / 32});
+        EXPECT_EQ(format_text(packed), "mxfp4");
+    }
+    Model modelopt = quantised("");
+    modelopt.add(up + ".weight", "U8", {width, hidden / 2});
+    modelopt.add(up + ".weight_scale", "U8", {width, hidden / 32});
+    EXPECT_EQ(format_text(modelopt), "mxfp4");
+    Model deepseek_v4 = quantised("");
+    deepseek_v4.add(up + ".weight", "I8", {width, hidden / 2});
+    deepseek_v4.add(up + ".scale", "F8_E8M0", {width, hidden / 32});
+    EXPECT_EQ(format_text(deepseek_v4), "mxfp4");
+}
+
+TEST(Nvfp4, TakesTheScaleOfTheActivations) {
+    Model model = quantised("");
+    make_nvfp4(model, up, width, hidden);
+    std::string bytes;
+    for (int k = 0; k < hidden; ++k) bytes += raw<uint16_t>(static_cast<uint16_t>(0x3F80 + k));
+    model.tensors[up + ".pre_quant_scale"] = {"BF16", {hidden}, bytes};
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+    EXPECT_EQ(tensor->format.pre_quant_scale, 1);
+    ASSERT_EQ(tensor->tensor.pre_quant_scale_bytes, 4u * hidden);
+    const auto* values = static_cast<const float*>(tensor->tensor.pre_quant_scale);
+    for (int k = 0; k < hidden; ++k) EXPECT_EQ(values[k], 1.0f + static_cast<float>(k) / 128);
+}
+
+Model gptq(const std::string& config, int bits = 4, int32_t group = 32) {
+    Model model =
+        without_weight(up, "\"quant_method\":\"gptq\",\"bits\":" + std::to_string(bits) + config);
+    const int64_t groups = hidden / group;
+    model.add(up + ".qweight", "I32", {hidden * bits / 32, width});
+    model.add(up + ".qzeros", "I32", {groups, width * bits / 32});
+    model.add(up + ".scales", "F16", {groups, width});
+    add_ints(model, up + ".g_idx", groups_in_order(hidden, group));
+    return model;
+}
+
+TEST(Gptq, VersionsWidthsAndOrder) {
+    EXPECT_EQ(format_text(gptq(",\"group_size\":32")), "int4 gptq 1x32 f16 zeros-1");
+    EXPECT_EQ(format_text(gptq(",\"group_size\":32,\"checkpoint_format\":\"gptq_v2\"")),
+              "int4 gptq 1x32 f16 zeros");
+    EXPECT_EQ(format_text(gptq("", 3)), "int3 gptq 1x32 f16 zeros-1");
+    EXPECT_EQ(format_text(gptq("", 8, 64)), "int8 gptq 1xall f16 zeros-1");
+    Model permuted = gptq(",\"desc_act\":true");
+    auto index = groups_in_order(hidden, 32);
+    std::swap(index[0], index[63]);
+    add_ints(permuted, up + ".g_idx", index);
+    EXPECT_EQ(format_text(permuted), "int4 gptq 1x32 f16 zeros-1 act_order");
+    const Folder folder;
+    for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
+        moe_checkpoint_options options{};
+        options.io = io;
+        const Handle checkpoint = open_model(folder, permuted, options);
+        const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+        EXPECT_EQ(tensor->tensor.permutation_bytes, 4u * hidden);
+        EXPECT_EQ(tensor->tensor.permutation[0], 1);
+        EXPECT_EQ(tensor->tensor.permutation[63], 0);
+        EXPECT_EQ(read_range(checkpoint, tensor->zero_points),
+                  noise(2 * 4 * 4, seed_of(up + ".qzeros")));
+        EXPECT_EQ(tensor->tensor.zero_points != nullptr, io == MOE_IO_MMAP);
+    }
+}
+
+TEST(Gptq, WrongOnes) {
+    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
+    Model model = gptq("");
+    auto index = groups_in_order(hidden, 32);
+    std::swap(index[0], index[63]);
+    add_ints(model, up + ".g_idx", index);
+    expect_failure(model, corrupt, "up_proj.g_idx': is out of order, but desc_act is not true");
+    index[5] = 2;
+    add_ints(model, up + ".g_idx", index);
+    expect_failure(model, corrupt, "g_idx': the group of column 5 is 2, there are 2");
+    index[5] = -7;
+    add_ints(model, up + ".g_idx", index);
+    expect_failure(model, corrupt, "the group of column 5 is -7");
+    model = gptq(",\"desc_act\":true");
+    model.tensors.erase(up + ".g_idx");
+    expect_failure(model, MOE_ERROR_NOT_FOUND, "up_proj.g_idx");
+    model = gptq("");
+    model.tensors.erase(up + ".qzeros");
+    expect_failure(model, MOE_ERROR_NOT_FOUND, "up_proj.qzeros");
+    model = gptq("");
+    model.add(up + ".qweight", "I32", {hidden / 8, width + 8});
+    expect_failure(model, corrupt, "qweight': has shape [8, 40], [8, 32] is wanted");
+    model = gptq("");
+    model.add(up + ".qzeros", "I32", {2, 5});
+    expect_failure(model, corrupt, "qzeros': has shape [2, 5], [2, 4] is wanted");
+    model = gptq("");
+    model.add(up + ".scales", "F16", {3, width});
+    expect_failure(model, corrupt, "scales': has 3 groups of 64 columns");
+    model = gptq("");
+    model.add(up + ".qweight", "F32", {8, width});
+    expect_failure(model, MOE_ERROR_UNSUPPORTED, "qweight': is F32, I32 is wanted");
+    expect_failure(gptq(",\"checkpoint_format\":\"marlin\""), MOE_ERROR_UNSUPPORTED,
+                   "checkpoint_format 'marlin'");
+    model = gptq("");
+    model.config.replace(model.config.find("gptq"), 4, "hqq!");
+    expect_failure(model, MOE_ERROR_UNSUPPORTED, "quant_method 'hqq!' is neither gptq nor awq");
+}
+
+Model awq(const std::string& config) {
+    Model model = without_weight(up, "\"quant_method\":\"awq\",\"bits\":4" + config);
+    model.add(up + ".qweight", "I32", {hidden, width / 8});
+    model.add(up + ".qzeros", "I32", {2, width / 8});
+    model.add(up + ".scales", "BF16", {2, width});
+    return model;
+}
+
+TEST(Awq, IsReadInTheGemmLayoutOnly) {
+    EXPECT_EQ(format_text(awq(",\"version\":\"gemm\"")), "int4 awq 1x32 bf16 zeros");
+    expect_failure(awq(",\"version\":\"gemv\""), MOE_ERROR_UNSUPPORTED, "AWQ layout 'gemv'");
+    Model model = awq("");
+    model.add(up + ".qweight", "I32", {hidden, width / 4});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE, "has shape [64, 8], [64, 4] is wanted");
+}
+
+Model packed_model(int64_t bits, int64_t groups, const std::string& config = "") {
+    Model model = without_weight(up, config);
+    model.add(up + ".weight_packed", "I32", {width, hidden * bits / 32});
+    model.add(up + ".weight_scale", "BF16", {width, groups});
+    model.add(up + ".weight_shape", "I64", {2});
+    return model;
+}
+
+TEST(PackQuantized, WidthsGroupsZeroPointsAndOrder) {
+    for (int64_t bits = 1; bits <= 8; ++bits)
+        EXPECT_EQ(format_text(packed_model(bits, 2)),
+                  "int" + std::to_string(bits) + " bit_stream 1x32 bf16");
+    EXPECT_EQ(format_text(packed_model(4, 1)), "int4 bit_stream 1xall bf16");
+    // Two groups of 48, the second not full: only the configuration can tell.
+    const char* config = "\"config_groups\":{\"group_0\":{\"weights\":{\"group_size\":48}}}";
+    EXPECT_EQ(format_text(packed_model(4, 2, config)), "int4 bit_stream 1x48 bf16");
+    Model model = packed_model(3, 2);
+    model.add(up + ".weight_zero_point", "I32", {3, 2});
+    EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros");
+    add_ints(model, up + ".weight_g_idx", groups_in_order(hidden, 32));
+    EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros act_order");
+    add_ints(model, up + ".weight_g_idx", std::vector<int32_t>(hidden, -1));
+    EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros") << "-1 throughout is none";
+    model = packed_model(4, 2);
+    model.add(up + ".weight_scale", "F32", {1});
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    EXPECT_EQ(find_tensor(checkpoint, 0, MOE_ROLE_UP, 1)->format.group_rows, -1);
+}
+
+TEST(PackQuantized, WrongOnes) {
+    Model model = packed_model(4, 2);
+    model.add(up + ".weight_packed", "I32", {width, 17});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE, "weight_packed': has shape [32, 17]");
+    model = packed_model(4, 2);
+    model.add(up + ".weight_zero_point", "I32", {3, 2});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE,
+                   "weight_zero_point': has shape [3, 2], [4, 2] is wanted");
+    expect_failure(packed_model(4, 3), MOE_ERROR_CORRUPT_FILE, "has 3 groups of 64 columns");
+    model = packed_model(4, 2);
+    model.add(up + ".weight_scale", "BF16", {hidden, 2});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE, "has shape [64, 2], [32, 2] is wanted");
+}
+
+std::vector<float> bnb_table(moe_codebook codebook) {
+    moe_format format{};
+    format.type = MOE_TYPE_CODEBOOK;
+    format.codebook = codebook;
+    const float* table = builtin_codebook(format);
+    return {table, table + 16};
+}
+
+Model bnb_model(const std::string& state, bool nested) {
+    Model model = quantised("\"quant_method\":\"bitsandbytes\"");
+    const std::string weight = up + ".weight";
+    model.add(weight, "U8", {width * hidden / 2, 1});
+    model.add(weight + ".absmax", nested ? "U8" : "F32", {32});
+    add_floats(model, weight + ".quant_map", bnb_table(MOE_CODEBOOK_BNB_NF4));
+    if (nested) {
+        add_floats(model, weight + ".nested_absmax", {0.5f});
+        add_floats(model, weight + ".nested_quant_map", std::vector<float>(256, 0.25f));
+    }
+    const std::string json = state.empty()
+                                 ? R"({"quant_type":"nf4","blocksize":64,"dtype":"bfloat16",)"
+                                   R"("shape":[32,64],"nested_blocksize":256,)"
+                                   R"("nested_dtype":"float32","nested_offset":0.125})"
+                                 : state;
+    model.tensors[weight + ".quant_state.bitsandbytes__nf4"] = {
+        "U8", {static_cast<int64_t>(json.size())}, json};
+    return model;
+}
+
+TEST(Bnb, FourBitsPlainAndNested) {
+    EXPECT_EQ(format_text(bnb_model("", false)), "codebook4 nibble_high_first nf4 1x64 f32");
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, bnb_model("", true));
+    const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+    EXPECT_STREQ(format_name(tensor->format).text,
+                 "codebook4 nibble_high_first nf4 1x64 u8 nested");
+    EXPECT_EQ(tensor->tensor.nested_offset, 0.125f);
+    EXPECT_EQ(tensor->tensor.nested_scale_bytes, 4u);
+    EXPECT_EQ(tensor->tensor.nested_scales[0], 0.5f);
+    EXPECT_EQ(tensor->tensor.nested_codebook[255], 0.25f);
+}
+
+TEST(Bnb, WrongStatesAndTables) {
+    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
+    const auto state = [](const char* shape, const char* block, const char* nested) {
+        return std::string("{\"shape\":") + shape + ",\"blocksize\":" + block +
+               ",\"nested_blocksize\":" + nested + "}";
+    };
+    expect_failure(bnb_model(state("[64,32]", "64", "256"), false), corrupt,
+                   "'shape.0' is 64, 32 is wanted");
+    expect_failure(bnb_model(state("[32,64]", "0", "256"), false), corrupt,
+                   "'blocksize' is 0, outside 1 to");
+    expect_failure(bnb_model(state("[32,64]", "32", "256"), false), corrupt,
+                   "absmax': has shape [32], [64] is wanted");
+    expect_failure(bnb_model(state("[32,64]", "64", "128"), true), corrupt,
+                   "'nested_blocksize' is 128, 256 is wanted");
+    expect_failure(bnb_model(state("[32,64]", "64", "256"), true), corrupt,
+                   "has no 'nested_offset'");
+    expect_failure(bnb_model("{\"shape\":[32,64]", false), corrupt, "not valid JSON");
+    Model model = bnb_model("", false);
+    auto table = bnb_table(MOE_CODEBOOK_BNB_NF4);
+    table[3] = -0.4f;
+    add_floats(model, up + ".weight.quant_map", table);
+    expect_failure(model, MOE_ERROR_UNSUPPORTED, "quant_map': is not the table of nf4");
+    model = bnb_model("", true);
+    add_floats(model, up + ".weight.nested_quant_map", std::vector<float>(255));
+    expect_failure(model, corrupt, "nested_quant_map': has shape [255], 256 values");
+}
+
+TEST(Bnb, Int8DividesItsRowScalesBy127) {
+    Model model = quantised("\"quant_method\":\"bitsandbytes\"");
+    model.add(up + ".weight", "I8", {width, hidden});
+    std::vector<float> scb;
+    for (int n = 0; n < width; ++n) scb.push_back(static_cast<float>(n + 1) * 0.3f);
+    add_floats(model, up + ".SCB", scb);
+    model.add(up + ".weight_format", "U8", {});
+    const Folder folder;
+    for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
+        moe_checkpoint_options options{};
+        options.io = io;
+        const Handle checkpoint = open_model(folder, model, options);
+        const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+        EXPECT_STREQ(format_name(tensor->format).text, "i8 1xall f32");
+        ASSERT_EQ(tensor->tensor.scale_bytes, 4u * width);
+        for (int n = 0; n < width; ++n)
+            EXPECT_EQ(static_cast<const float*>(tensor->tensor.scales)[n],
+                      scb[static_cast<size_t>(n)] / 127.0f);
+    }
+    add_floats(model, up + ".SCB", {1.0f});
+    expect_failure(model, MOE_ERROR_CORRUPT_FILE, "SCB': has shape [1], [32] is wanted");
+}
+
+// The width of a shared expert is that of its tensors, in every spelling.
+TEST(SharedExpert, HasItsWidthFromPackedTensors) {
+    const std::string stem = "model.layers.1.mlp.shared_experts.";
+    for (const char* method : {"gptq", "awq", "packed", "bnb"}) {
+        SCOPED_TRACE(method);
+        const std::string name = method;
+        Model model = deepseek(
+            "deepseek_v3",
+            ",\"quantization_config\":{\"quant_method\":\"" + name + "\",\"bits\":4}", true);
+        for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+            const bool is_down = std::string(part) == "down_proj";
+            const int64_t n = is_down ? hidden : shared_width, k = is_down ? shared_width : hidden;
+            const std::string tensor = stem + part;
+            if (name != "bnb") model.tensors.erase(tensor + ".weight");
+            if (name == "gptq") model.add(tensor + ".qweight", "I32", {k / 8, n});
+            if (name == "awq") model.add(tensor + ".qweight", "I32", {k, n / 8});
+            if (name == "gptq" || name == "awq") {
+                model.add(tensor + ".qzeros", "I32", {1, n / 8});
+                model.add(tensor + ".scales", "F16", {1, n});
+            }
+            if (name == "packed") {
+                model.add(tensor + ".weight_packed", "I32", {n, k / 8});
+                model.add(tensor + ".weight_scale", "BF16", {n, 1});
+            }
+            if (name != "bnb") continue;
+            model.add(tensor + ".weight", "U8", {n * k / 2, 1});
+            model.add(tensor + ".weight.absmax", "F32", {n * k / 64});
+            add_floats(model, tensor + ".weight.quant_map", bnb_table(MOE_CODEBOOK_BNB_FP4));
+            const std::string json = "{\"blocksize\":64,\"shape\":[" + std::to_string(n) + "," +
+                                     std::to_string(k) + "]}";
+            model.tensors[tensor + ".weight.quant_state.bitsandbytes__fp4"] = {
+                "U8", {static_cast<int64_t>(json.size())}, json};
+        }
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        EXPECT_EQ(checkpoint->layer_desc(1).shared_intermediate, shared_width);
+    }
+}
+
+}  // namespace
+}  // namespace moe::test

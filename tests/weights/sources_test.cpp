@@ -1,0 +1,208 @@
+// Formats that lie whole (GPTQ, AWQ, compressed-tensors, bitsandbytes): views, parts, copies and
+// stacks of random matrices against their formulas; what is refused; and which of the grids of FP8
+// scales pack, without loss.
+#include "tests/formats/sources.hpp"
+
+#include <gtest/gtest.h>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/weights/view.hpp"
+#include "tests/weights/packing.hpp"
+
+namespace moe {
+namespace {
+
+using test::Source;
+
+std::string name_of(const moe_format& format) {
+    return format_name(format).text;
+}
+
+std::string refusal(const moe_tensor& tensor, moe_status status = MOE_ERROR_INVALID_ARGUMENT) {
+    try {
+        view_of(tensor, 0, "tensor down of expert 2");
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), status) << error.what();
+        return error.what();
+    }
+    return "no error";
+}
+
+void expect_part(const Source& source, const Matrix& part, int64_t row, int64_t column) {
+    const auto values = test::decode_all(part, *part.traits);
+    int64_t nonzero = 0;
+    for (int64_t n = 0; n < part.rows; ++n)
+        for (int64_t k = 0; k < part.columns; ++k) {
+            const float got = values[static_cast<size_t>(n * part.columns + k)];
+            nonzero += got != 0;
+            ASSERT_TRUE(
+                test::same_float(got, static_cast<float>(source.value(row + n, column + k))))
+                << name_of(source.format) << " [" << row + n << ", " << column + k << "] is "
+                << got;
+        }
+    EXPECT_GT(nonzero, part.rows * part.columns / 3) << name_of(source.format);
+}
+
+// 96 columns: a block of bitsandbytes begins in one row and ends in the next.
+TEST(WholeFormats, DecodeIsTheFormulaToTheBit) {
+    for (const moe_format& format : test::whole_formats()) {
+        const Source source = test::random_source(format, 64, 96);
+        ASSERT_NO_FATAL_FAILURE(expect_part(source, view_of(source.tensor(), 0, "down"), 0, 0));
+    }
+}
+
+TEST(WholeFormats, PartsAndTheirCopiesAreThoseOfTheWhole) {
+    for (const moe_format& format : test::whole_formats()) {
+        const Source source = test::random_source(format, 96, 160);
+        const Matrix whole = view_of(source.tensor(), 0, "down");
+        const Matrix part = part_of(part_of(whole, 32, 64, 0, 160), 5, 33, 48, 96);
+        ASSERT_NO_FATAL_FAILURE(expect_part(source, part, 37, 48));
+        const uint64_t bytes = whole_copy_bytes(format, 96, 160);
+        std::vector<std::byte> memory(bytes + copy_alignment + 1, std::byte{0x5A});
+        auto* base = memory.data() + copy_alignment -
+                     reinterpret_cast<uintptr_t>(memory.data()) % copy_alignment;
+        Matrix copy = copy_part(part, base);
+        EXPECT_EQ(base[bytes], std::byte{0x5A}) << name_of(format);
+        for (const void* pointer :
+             {static_cast<const void*>(copy.data), static_cast<const void*>(copy.scales),
+              static_cast<const void*>(copy.zero_points),
+              static_cast<const void*>(copy.permutation),
+              static_cast<const void*>(copy.nested_scales)}) {
+            const auto* place = static_cast<const std::byte*>(pointer);
+            EXPECT_TRUE(!place || (place >= base && place < base + bytes)) << name_of(format);
+        }
+        ASSERT_NO_FATAL_FAILURE(expect_part(source, copy, 37, 48));
+        // A piece of a row equals the row.
+        std::vector<float> row(96), piece(40);
+        part.traits->decode(part, 7, 0, 96, row.data());
+        part.traits->decode(part, 7, 31, 40, piece.data());
+        for (size_t i = 0; i < 40; ++i) ASSERT_TRUE(test::same_float(piece[i], row[31 + i]));
+    }
+}
+
+TEST(WholeFormats, StacksHaveTheirBuffersExpertByExpert) {
+    for (const moe_format& format : test::whole_formats()) {
+        Source stack = test::random_source(format, 32, 64);
+        const moe_tensor one = stack.tensor();
+        const size_t n_data = stack.data.size(), n_scales = stack.scales.size();
+        const size_t n_zeros = stack.zero_points.size(), n_nested = stack.nested_scales.size();
+        Source second = stack;
+        for (std::byte& byte : second.data) byte ^= std::byte{0x5A};
+        for (std::byte& byte : second.zero_points) byte ^= std::byte{0x33};
+        const auto append = [](auto& to, const auto& from, size_t n) {
+            EXPECT_EQ(from.size(), n);
+            to.insert(to.end(), from.begin(), from.end());
+        };
+        append(stack.data, second.data, n_data);
+        append(stack.scales, second.scales, n_scales);
+        append(stack.zero_points, second.zero_points, n_zeros);
+        append(stack.nested_scales, second.nested_scales, n_nested);
+        moe_tensor tensor = stack.tensor();
+        EXPECT_EQ(tensor.data_bytes, 2 * one.data_bytes);
+        tensor.expert = MOE_ALL_EXPERTS;
+        tensor.n_experts = 2;
+        ASSERT_NO_FATAL_FAILURE(expect_part(second, view_of(tensor, 1, "down"), 0, 0));
+    }
+}
+
+TEST(WholeFormats, RefuseBuffersThatAreTooSmallOrAbsent) {
+    for (const moe_format& format : test::whole_formats()) {
+        const Source source = test::random_source(format, 32, 64);
+        moe_tensor tensor = source.tensor();
+        tensor.data_bytes -= 1;
+        EXPECT_NE(refusal(tensor).find("data has " + std::to_string(tensor.data_bytes)),
+                  std::string::npos);
+        tensor = source.tensor();
+        tensor.scale_bytes -= 1;
+        EXPECT_NE(refusal(tensor).find("scales has"), std::string::npos);
+        tensor = source.tensor();
+        tensor.row_stride = 8;
+        EXPECT_NE(refusal(tensor).find("row_stride is 8"), std::string::npos);
+        tensor = source.tensor();
+        tensor.orientation = MOE_ORIENTATION_IN_OUT;
+        EXPECT_NE(refusal(tensor, MOE_ERROR_UNSUPPORTED).find("orientation IN_OUT"),
+                  std::string::npos);
+        if (!source.zero_points.empty()) {
+            tensor = source.tensor();
+            tensor.zero_points = nullptr;
+            EXPECT_NE(refusal(tensor).find("zero_points is NULL"), std::string::npos);
+            tensor = source.tensor();
+            tensor.zero_point_bytes -= 1;
+            EXPECT_NE(refusal(tensor).find("zero_points has"), std::string::npos);
+        }
+        if (format.act_order) {
+            tensor = source.tensor();
+            tensor.permutation = nullptr;
+            EXPECT_NE(refusal(tensor).find("permutation is NULL"), std::string::npos);
+            tensor = source.tensor();
+            tensor.permutation_bytes = 4;
+            EXPECT_NE(refusal(tensor).find("permutation has 4 bytes"), std::string::npos);
+            Source wrong = source;
+            for (const int32_t group : {-1, 2}) {
+                wrong.permutation[63] = group;
+                EXPECT_NE(refusal(wrong.tensor())
+                              .find("the group of column 63 is " + std::to_string(group)),
+                          std::string::npos);
+            }
+        }
+        if (format.nested_scales) {
+            tensor = source.tensor();
+            tensor.nested_codebook = nullptr;
+            EXPECT_NE(refusal(tensor).find("nested_codebook is NULL"), std::string::npos);
+            tensor = source.tensor();
+            tensor.nested_scale_bytes = 0;
+            EXPECT_NE(refusal(tensor).find("nested_scales has 0"), std::string::npos);
+        }
+        EXPECT_THROW(gate_up_half(view_of(source.tensor(), 0, "gate_up"), MOE_GATE_UP_GATE_FIRST,
+                                  GateUpHalf::up),
+                     Error);
+        EXPECT_EQ(packed_type_of(format), PackedType::none) << name_of(format);
+    }
+}
+
+struct GridCase {
+    int32_t rows, columns;
+    moe_type scale_type;
+    bool packs;
+};
+
+// Exactly: the packed type has a scale per 8 rows and 32 columns, of which these groups are unions.
+TEST(Fp8Grids, PackWithoutLossWhereTheirGroupsAllow) {
+    const GridCase cases[] = {{-1, -1, MOE_TYPE_F32, true},     {-1, -1, MOE_TYPE_BF16, true},
+                              {128, 128, MOE_TYPE_BF16, true},  {128, 128, MOE_TYPE_F16, true},
+                              {32, 32, MOE_TYPE_F8_E8M0, true}, {8, 32, MOE_TYPE_F32, true},
+                              {128, -1, MOE_TYPE_F32, true},    {1, -1, MOE_TYPE_F32, false},
+                              {1, 32, MOE_TYPE_F8_E8M0, false}, {1, 128, MOE_TYPE_F32, false},
+                              {128, 48, MOE_TYPE_F32, false},   {4, 32, MOE_TYPE_F32, false}};
+    for (const GridCase& c : cases) {
+        moe_format format{};
+        format.type = MOE_TYPE_F8_E4M3;
+        format.group_rows = c.rows;
+        format.group_columns = c.columns;
+        format.scale_type = c.scale_type;
+        SCOPED_TRACE(name_of(format));
+        ASSERT_NE(find_format(format), nullptr);
+        ASSERT_EQ(packed_type_of(format), c.packs ? PackedType::e4m3 : PackedType::none);
+        if (!c.packs) continue;
+        FormatTraits traits = *find_format(format);  // with the groups that are meant
+        traits.format = format;
+        test::Stored stored(traits, 160, 288);
+        stored.data = test::random_bytes(stored.bytes.data, 9);
+        const auto values = test::gaussian(static_cast<int64_t>(stored.scales.size()), 10);
+        for (size_t i = 0; i < stored.scales.size() / traits.scale_bytes; ++i) {
+            std::byte* place = stored.scales.data() + i * traits.scale_bytes;
+            if (c.scale_type == MOE_TYPE_F32) store(place, values[i]);
+            if (c.scale_type == MOE_TYPE_F16) store(place, float_to_f16(values[i]));
+            if (c.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(values[i]));
+            if (c.scale_type == MOE_TYPE_F8_E8M0) store(place, static_cast<uint8_t>(110 + i % 30));
+        }
+        const Matrix matrix = test::view(stored);
+        const auto got = test::unpacked(test::packed(matrix), matrix);
+        const auto wanted = test::decode_all(matrix, traits);
+        for (size_t i = 0; i < wanted.size(); ++i)
+            ASSERT_TRUE(test::same_float(got[i], wanted[i])) << i << ": " << got[i];
+    }
+}
+
+}  // namespace
+}  // namespace moe
