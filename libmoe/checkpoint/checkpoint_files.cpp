@@ -51,7 +51,7 @@ std::pmr::string read_whole(std::pmr::memory_resource& memory, const std::string
 bool is_gguf_file(const File& file) {
     char magic[4] = {};
     if (file.size() >= sizeof magic) file.read(0, sizeof magic, magic);
-    return std::string_view(magic, sizeof magic) == "GGUF" || file.name().ends_with(".gguf");
+    return std::string_view(magic, sizeof magic) == "GGUF" || file.path().ends_with(".gguf");
 }
 
 // stem-00001-of-00003.gguf
