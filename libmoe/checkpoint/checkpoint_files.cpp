@@ -1,10 +1,15 @@
 // Finding out what a path is, and opening all that belongs to it.
 #include "libmoe/checkpoint/checkpoint_files.hpp"
 
+#include <dirent.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/gguf.hpp"
@@ -51,7 +56,7 @@ std::pmr::string read_whole(std::pmr::memory_resource& memory, const std::string
 bool is_gguf_file(const File& file) {
     char magic[4] = {};
     if (file.size() >= sizeof magic) file.read(0, sizeof magic, magic);
-    return std::string_view(magic, sizeof magic) == "GGUF" || file.name().ends_with(".gguf");
+    return std::string_view(magic, sizeof magic) == "GGUF" || file.path().ends_with(".gguf");
 }
 
 // stem-00001-of-00003.gguf
@@ -86,15 +91,26 @@ std::optional<SplitName> parse_split_name(std::string_view path) {
     return SplitName{std::string(path.substr(0, path.size() - tail)), *part - 1, *n_parts};
 }
 
-// Paths of the files in a folder whose names end so, in order.
+struct CloseFolder {
+    void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+// Paths of the files in a folder whose names end so, in order. Not by std::filesystem: libstdc++
+// ends the process when its iterator finds no memory.
 std::vector<std::string> files_in(std::string_view folder, std::string_view extension) {
     std::vector<std::string> paths;
-    std::error_code error;
-    for (fs::directory_iterator it(fs::path(folder), error), end; !error && it != end;
-         it.increment(error)) {
-        if (it->path().extension() == extension) paths.push_back(it->path().string());
+    const std::unique_ptr<DIR, CloseFolder> open(::opendir(std::string(folder).c_str()));
+    errno = open ? 0 : errno;
+    while (const dirent* entry = open ? ::readdir(open.get()) : nullptr) {
+        const std::string_view name = entry->d_name;
+        if (name.size() > extension.size() && name.ends_with(extension))
+            paths.push_back(join(folder, name));
+        errno = 0;
     }
-    if (error) fail(MOE_ERROR_IO, "{}: {}", printable(folder).text, error.message());
+    if (const int error = errno) {
+        fail(MOE_ERROR_IO, "{}: {}", printable(folder).text,
+             std::generic_category().message(error));
+    }
     std::sort(paths.begin(), paths.end());
     return paths;
 }

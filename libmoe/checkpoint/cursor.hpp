@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory_resource>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/file.hpp"
+#include "libmoe/checkpoint/printable.hpp"
 
 namespace moe {
 
@@ -17,6 +19,8 @@ class Cursor {
   public:
     Cursor(std::pmr::memory_resource& memory, const File& file) : file_(file), window_(&memory) {}
 
+    // What sentences name besides the file, if anything. Must live until the next.
+    void set_subject(std::string_view subject) { subject_ = subject; }
     uint64_t position() const { return position_; }
     uint64_t remaining() const { return file_.size() - position_; }
 
@@ -41,8 +45,9 @@ class Cursor {
     // A count of things of at least min_bytes each cannot exceed what is left.
     void need_items(uint64_t count, uint64_t min_bytes, const char* what) const {
         if (count > remaining() / min_bytes) {
-            fail(MOE_ERROR_CORRUPT_FILE, "{}: {} at byte {}: {} cannot fit into the {} bytes left",
-                 file_.name(), what, position_, count, remaining());
+            fail(MOE_ERROR_CORRUPT_FILE,
+                 "{}: {}{} at byte {}: {} cannot fit into the {} bytes left", file_.name(),
+                 subject(), what, position_, count, remaining());
         }
     }
 
@@ -51,9 +56,12 @@ class Cursor {
 
     void need(uint64_t count, const char* what) const {
         if (count > remaining()) {
-            fail(MOE_ERROR_CORRUPT_FILE, "{}: {} at byte {} needs {} bytes, {} are left",
-                 file_.name(), what, position_, count, remaining());
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: {}{} at byte {} needs {} bytes, {} are left",
+                 file_.name(), subject(), what, position_, count, remaining());
         }
+    }
+    std::string subject() const {
+        return subject_.empty() ? std::string() : fmt::format("'{}': ", printable(subject_).text);
     }
     const std::byte* at(uint64_t count) {
         if (file_.mapped()) return file_.mapped() + position_;
@@ -69,6 +77,7 @@ class Cursor {
     }
 
     const File& file_;
+    std::string_view subject_;
     uint64_t position_ = 0;
     uint64_t window_begin_ = 0;
     std::pmr::vector<std::byte> window_;

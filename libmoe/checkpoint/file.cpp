@@ -31,7 +31,8 @@ struct stat status_of(int descriptor, std::string_view path) {
 
 }  // namespace
 
-File::File(std::pmr::memory_resource& memory, std::string_view path) : path_(path, &memory) {}
+File::File(std::pmr::memory_resource& memory, std::string_view path)
+    : path_(path, &memory), name_(printable(path.substr(path.rfind('/') + 1)).text, &memory) {}
 
 // Delegates first: what fails afterwards is undone by the destructor.
 File::File(std::pmr::memory_resource& memory, std::string_view path, moe_io io)
@@ -42,17 +43,13 @@ File::File(std::pmr::memory_resource& memory, std::string_view path, moe_io io)
 
 File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
+      name_(std::move(other.name_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
       mapped_(std::exchange(other.mapped_, nullptr)) {}
 
 File::~File() {
     close();
-}
-
-std::string_view File::name() const {
-    const std::string_view path = path_;
-    return path.substr(path.rfind('/') + 1);
 }
 
 void File::open_regular() {
@@ -104,8 +101,8 @@ void File::read(uint64_t offset, uint64_t bytes, void* out) const {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) fail_io(path_, "pread", errno);
         if (n == 0) {
-            fail(MOE_ERROR_IO, "{}: the file ended at byte {}; it had {} bytes when opened",
-                 printable(path_).text, offset + done, size_);
+            fail(MOE_ERROR_IO, "{}: the file shrank from {} to {} bytes after it was opened",
+                 printable(path_).text, size_, status_of(descriptor_, path_).st_size);
         }
         done += static_cast<uint64_t>(n);
     }

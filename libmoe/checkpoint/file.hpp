@@ -22,8 +22,8 @@ class File {
     ~File();
 
     std::string_view path() const { return path_; }
-    // The last component of the path.
-    std::string_view name() const;
+    // The last component of the path, printable: what sentences name.
+    std::string_view name() const { return name_; }
     uint64_t size() const { return size_; }
     // null when the file is not mapped (or empty).
     const std::byte* mapped() const { return mapped_; }
@@ -37,6 +37,7 @@ class File {
     void close() noexcept;
 
     std::pmr::string path_;
+    std::pmr::string name_;
     int descriptor_ = -1;  // closed once mapped
     uint64_t size_ = 0;
     const std::byte* mapped_ = nullptr;

@@ -67,12 +67,16 @@ class Reader {
     }
 
   private:
-    [[noreturn]] void fail_key(const char* what) const {
-        fail_corrupt(source_, "the key '{}' {}", printable(key_).text, what);
+    template <class... Args>
+    [[noreturn]] void fail_key(fmt::format_string<Args...> format, Args&&... args) const {
+        fail_corrupt(source_, "the key '{}' {}", printable(key_).text,
+                     fmt::vformat(format, fmt::make_format_args(args...)));
     }
 
     void read_version() {
-        if (cursor_.bytes(4, "the magic") != "GGUF") fail_corrupt(source_, "the magic is not GGUF");
+        const std::string_view magic = cursor_.bytes(4, "the magic");
+        if (magic != "GGUF")
+            fail_corrupt(source_, "the magic is not GGUF but '{}'", printable(magic).text);
         const auto version = cursor_.value<uint32_t>("the version");
         if (version == 2 || version == 3) return;
         if (version == 0) fail_corrupt(source_, "version 0");
@@ -91,26 +95,22 @@ class Reader {
     }
 
     void read_pair() {
+        cursor_.set_subject({});
         key_ = cursor_.bytes(read_length(longest_key, "a key"), "a key");
         if (key_.empty()) fail_corrupt(source_, "a key is empty");
         if (key_.find('\0') != key_.npos) fail_key("holds a NUL");
+        cursor_.set_subject(key_);
         const auto type = cursor_.value<uint32_t>("a value type");
-        if (type >= value_count) {
-            fail_corrupt(source_, "the key '{}' has the unknown value type {}",
-                         printable(key_).text, type);
-        }
+        if (type >= value_count) fail_key("has the unknown value type {}", type);
         if (key_ == alignment_key) return read_alignment(type);
         if (type == value_array) return skip_array();
         read_scalar(type);
     }
 
     void read_alignment(uint32_t type) {
-        if (type != value_u32) fail_key("is not of type u32");
+        if (type != value_u32) fail_key("is not of type u32 but of type {}", type);
         const auto alignment = cursor_.value<uint32_t>("the alignment");
-        if (!std::has_single_bit(alignment)) {
-            fail_corrupt(source_, "the key '{}' is {}, not a power of two", alignment_key,
-                         alignment);
-        }
+        if (!std::has_single_bit(alignment)) fail_key("is {}, not a power of two", alignment);
         alignment_ = alignment;
         settings_.add_integer(key_, alignment);
     }
@@ -156,7 +156,7 @@ class Reader {
     }
     bool read_bool() {
         const auto byte = cursor_.value<uint8_t>("a value");
-        if (byte > 1) fail_key("is a bool that is neither 0 nor 1");
+        if (byte > 1) fail_key("is a bool that is neither 0 nor 1 but {}", byte);
         return byte == 1;
     }
     void read_string() {
@@ -170,9 +170,9 @@ class Reader {
     void skip_array() {
         const auto type = cursor_.value<uint32_t>("an array's type");
         if (type == value_array) fail_key("is an array of arrays");
-        if (type >= value_count) fail_key("is an array of an unknown type");
+        if (type >= value_count) fail_key("is an array of an unknown type: {}", type);
         const auto count = cursor_.value<uint64_t>("an array's length");
-        if (count > longest_array) fail_key("is an array of more than 2^30 elements");
+        if (count > longest_array) fail_key("is an array of more than 2^30 elements: {}", count);
         cursor_.need_items(count, value_bytes[type] ? value_bytes[type] : 8, "an array");
         settings_.add_array(key_);
         if (type == value_bool) {
@@ -187,7 +187,9 @@ class Reader {
     }
 
     void read_info() {
+        cursor_.set_subject({});
         name_ = cursor_.bytes(read_length(longest_tensor_name, "a tensor name"), "a tensor name");
+        cursor_.set_subject(name_);
         TensorEntry entry;
         entry.name = name_;
         entry.file = file_;

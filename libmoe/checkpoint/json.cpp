@@ -140,6 +140,24 @@ class SettingsEvents final : public JsonEvents {
 
 }  // namespace
 
+std::string text_of(const JsonValue& value) {
+    switch (value.kind) {
+        case JsonValue::Kind::Null:
+            return "null";
+        case JsonValue::Kind::Flag:
+            return value.flag ? "true" : "false";
+        case JsonValue::Kind::Unsigned:
+            return fmt::format("{}", value.unsigned_integer);
+        case JsonValue::Kind::Negative:
+            return fmt::format("{}", value.negative_integer);
+        case JsonValue::Kind::Real:
+            return fmt::format("{}", value.real);
+        case JsonValue::Kind::Text:
+            return fmt::format("'{}'", printable(value.text).text);
+    }
+    return "?";
+}
+
 void parse_json(std::string_view text, std::string_view file, int max_depth, JsonEvents& events) {
     SaxBridge bridge(file, max_depth, events);
     if (!nlohmann::json::sax_parse(text.begin(), text.end(), &bridge)) {

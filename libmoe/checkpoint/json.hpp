@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory_resource>
+#include <string>
 #include <string_view>
 
 #include "libmoe/checkpoint/settings.hpp"
@@ -19,6 +20,9 @@ struct JsonValue {
     double real = 0;
     std::string_view text = {};  // valid during the event
 };
+
+// For a sentence: null, true, -3, 1.5, 'text'.
+std::string text_of(const JsonValue& value);
 
 class JsonEvents {
   public:

@@ -78,7 +78,9 @@ void LayerBuilder::fail_missing(std::string_view what) const {
 }
 
 void LayerBuilder::fail_unsupported(std::string_view name, std::string_view what) const {
-    fail(MOE_ERROR_UNSUPPORTED, "tensor '{}': {}", printable(full_name(name)).text, what);
+    const TensorEntry& entry = get(name);
+    fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+               fmt::format("{} is not read: its shape is {}", what, shape_text(entry.dims())));
 }
 
 void LayerBuilder::fail_entry(moe_status status, const TensorEntry& entry,

@@ -74,7 +74,8 @@ std::optional<LayerPlace> gguf_place_of(std::string_view name) {
 }  // namespace
 
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
-                                         const TensorIndex& index, bool is_gguf) {
+                                         const TensorIndex& index, std::span<const File> files,
+                                         bool is_gguf) {
     std::pmr::vector<LayerPlace> places(&memory);
     for (const TensorEntry& entry : index.entries()) {
         // Sorted names: those of one block follow each other.
@@ -88,8 +89,10 @@ std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
         places.begin(), places.end(),
         [](const LayerPlace& a, const LayerPlace& b) { return a.number == b.number; });
     if (twice != places.end()) {
-        fail(MOE_ERROR_UNSUPPORTED, "layer {} has experts under '{}' and under '{}'", twice->number,
-             printable(twice->prefix).text, printable((twice + 1)->prefix).text);
+        const uint32_t file = index.find_prefix((twice + 1)->prefix)->file;
+        fail(MOE_ERROR_UNSUPPORTED, "{}: layer {} has experts under '{}' and under '{}'",
+             files[file].name(), twice->number, printable(twice->prefix).text,
+             printable((twice + 1)->prefix).text);
     }
     return places;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory_resource>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct LayerPlace {
 
 // Ascending. Two blocks of experts in one layer are MOE_ERROR_UNSUPPORTED.
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
-                                         const TensorIndex& index, bool is_gguf);
+                                         const TensorIndex& index, std::span<const File> files,
+                                         bool is_gguf);
 
 }  // namespace moe

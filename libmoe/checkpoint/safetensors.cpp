@@ -31,6 +31,7 @@ class HeaderEvents final : public JsonEvents {
           data_begin_(data_begin),
           index_(index),
           name_(&memory),
+          key_(&memory),
           seen_(&memory) {}
 
     void begin(bool is_array) override {
@@ -59,10 +60,10 @@ class HeaderEvents final : public JsonEvents {
 
     void value(const JsonValue& value) override {
         if (depth_ == 0) fail_corrupt(source_, "the header is not an object");
-        if (depth_ == 1) fail_corrupt_tensor(source_, name_, "is not an object");
+        if (depth_ == 1)
+            fail_corrupt_tensor(source_, name_, "is not an object but {}", text_of(value));
         if (in_metadata_) {
-            if (value.kind != JsonValue::Kind::Text)
-                fail_metadata("has a value that is not a text");
+            if (value.kind != JsonValue::Kind::Text) fail_metadata_value(text_of(value));
         } else if (depth_ == 2) {
             field_value(value);
         } else if (field_ == Field::Shape) {
@@ -79,6 +80,11 @@ class HeaderEvents final : public JsonEvents {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: __metadata__ {}", source_.name(), what);
     }
 
+    [[noreturn]] void fail_metadata_value(std::string_view what) const {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: __metadata__ has a value that is not a text: '{}' is {}",
+             source_.name(), printable(key_).text, what);
+    }
+
     void begin_tensor() {
         in_metadata_ = name_ == "__metadata__";
         if (in_metadata_ && metadata_seen_) fail_metadata("appears twice");
@@ -91,11 +97,17 @@ class HeaderEvents final : public JsonEvents {
 
     void begin_key(std::string_view name) {
         if (!seen_.emplace(name).second) {
-            if (in_metadata_) fail_metadata("has a key twice");
+            if (in_metadata_) {
+                fail(MOE_ERROR_CORRUPT_FILE, "{}: __metadata__ has a key twice: '{}'",
+                     source_.name(), printable(name).text);
+            }
             fail_corrupt_tensor(source_, name_, "the field '{}' appears twice",
                                 printable(name).text);
         }
-        if (in_metadata_) return;
+        if (in_metadata_) {
+            key_ = name;
+            return;
+        }
         if (seen_.size() > max_unknown_fields)
             fail_corrupt_tensor(source_, name_, "has more than {} fields", max_unknown_fields);
         field_ = name == "dtype"          ? Field::Type
@@ -105,10 +117,13 @@ class HeaderEvents final : public JsonEvents {
     }
 
     void begin_field(bool is_array) {
-        if (in_metadata_) fail_metadata("has a value that is not a text");
-        if (field_ == Field::Type) fail_corrupt_tensor(source_, name_, "dtype is not a text");
+        const char* what = is_array ? "an array" : "an object";
+        if (in_metadata_) fail_metadata_value(what);
+        if (field_ == Field::Type)
+            fail_corrupt_tensor(source_, name_, "dtype is not a text but {}", what);
         if (field_ == Field::Unknown) return;
-        if (!is_array) fail_corrupt_tensor(source_, name_, "{} is not an array", field_name());
+        if (!is_array)
+            fail_corrupt_tensor(source_, name_, "{} is not an array but {}", field_name(), what);
         (field_ == Field::Shape ? has_shape_ : has_offsets_) = true;
     }
 
@@ -117,9 +132,10 @@ class HeaderEvents final : public JsonEvents {
     void field_value(const JsonValue& value) {
         if (field_ == Field::Unknown) return;
         if (field_ != Field::Type)
-            fail_corrupt_tensor(source_, name_, "{} is not an array", field_name());
+            fail_corrupt_tensor(source_, name_, "{} is not an array but {}", field_name(),
+                                text_of(value));
         if (value.kind != JsonValue::Kind::Text)
-            fail_corrupt_tensor(source_, name_, "dtype is not a text");
+            fail_corrupt_tensor(source_, name_, "dtype is not a text but {}", text_of(value));
         entry_.element = safetensors_element(value.text);
         if (!entry_.element)
             fail_corrupt_tensor(source_, name_, "unknown dtype '{}'", printable(value.text).text);
@@ -132,8 +148,8 @@ class HeaderEvents final : public JsonEvents {
                                 value.negative_integer);
         }
         if (value.kind != JsonValue::Kind::Unsigned) {
-            fail_corrupt_tensor(source_, name_, "{} has a value that is not an integer",
-                                field_name());
+            fail_corrupt_tensor(source_, name_, "{} has a value that is not an integer: {}",
+                                field_name(), text_of(value));
         }
         if (value.unsigned_integer > largest_integer) {
             fail_corrupt_tensor(source_, name_, "{} has {}, more than 2^48", field_name(),
@@ -203,6 +219,7 @@ class HeaderEvents final : public JsonEvents {
     uint64_t data_begin_;
     TensorIndex& index_;
     std::pmr::string name_;
+    std::pmr::string key_;                  // of the metadata
     std::pmr::set<std::pmr::string> seen_;  // keys of the current object
     int depth_ = 0;
     bool metadata_seen_ = false;
@@ -270,12 +287,14 @@ void read_safetensors(std::pmr::memory_resource& memory, const File& source, uin
     source.read(8, bytes, header.data());
     std::string_view text(header.data(), bytes);
     if (text.front() != '{') {
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: the header does not start with '{{'", source.name());
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: the header does not start with '{{' but with '{}'",
+             source.name(), printable(text.substr(0, 1)).text);
     }
     text = text.substr(0, text.find_last_not_of(' ') + 1);  // writers pad with spaces
     if (text.back() != '}') {
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: the header does not end with '}}' and spaces",
-             source.name());
+        fail(MOE_ERROR_CORRUPT_FILE,
+             "{}: the header does not end with '}}' and spaces but with '{}'", source.name(),
+             printable(text.substr(text.size() - 1)).text);
     }
     const size_t first = index.entries().size();
     HeaderEvents events(memory, source, file, 8 + bytes, index);

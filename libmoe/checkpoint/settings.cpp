@@ -12,6 +12,9 @@ namespace moe {
 namespace {
 
 constexpr size_t longest_text = 256;
+// Keys of nested JSON repeat what they lie in: without a limit a short file could fill the memory.
+constexpr size_t most_entries = size_t{1} << 20;
+constexpr size_t most_text_bytes = size_t{64} << 20;
 
 }  // namespace
 
@@ -36,12 +39,21 @@ const char* Settings::kind_name(Kind kind) {
 
 std::string_view Settings::intern(std::string_view text) {
     if (text.empty()) return {};
+    if (text.size() > most_text_bytes - text_bytes_) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: names and texts of more than {} bytes, up to '{}'", file_,
+             most_text_bytes, printable(text).text);
+    }
+    text_bytes_ += text.size();
     char* copy = static_cast<char*>(texts_.allocate(text.size(), 1));
     std::memcpy(copy, text.data(), text.size());
     return {copy, text.size()};
 }
 
 void Settings::add(std::string_view key, Entry entry) {
+    if (entries_.size() == most_entries) {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: more than {} values, up to '{}'", file_, most_entries,
+             printable(key).text);
+    }
     entry.key = intern(key);
     entries_.push_back(entry);
 }

@@ -21,6 +21,7 @@ class Settings {
     // `file` is what sentences name.
     Settings(std::pmr::memory_resource& memory, std::string_view file);
 
+    // More than a model ever has is MOE_ERROR_CORRUPT_FILE.
     void add_integer(std::string_view key, int64_t value);
     void add_real(std::string_view key, double value);
     void add_flag(std::string_view key, bool value);
@@ -63,6 +64,7 @@ class Settings {
     [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;
 
     std::pmr::monotonic_buffer_resource texts_;
+    size_t text_bytes_ = 0;
     std::pmr::vector<Entry> entries_;
     std::pmr::string file_;
     std::pmr::string prefix_;

@@ -1,5 +1,7 @@
 // Reading model.safetensors.index.json: {"metadata": ..., "weight_map": {tensor: file}}.
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/json.hpp"
@@ -15,7 +17,7 @@ constexpr size_t max_shards = 10000;
 class IndexEvents final : public JsonEvents {
   public:
     IndexEvents(std::pmr::memory_resource& memory, std::string_view file, ShardIndex& out)
-        : file_(file), out_(out), tensor_(&memory) {}
+        : file_(file), out_(out), tensor_(&memory), numbers_(&memory) {}
 
     void begin(bool is_array) override {
         ++depth_;
@@ -23,7 +25,7 @@ class IndexEvents final : public JsonEvents {
         if (!in_map_) return;
         if (depth_ == 2 && is_array)
             fail(MOE_ERROR_CORRUPT_FILE, "{}: weight_map is an array", file_);
-        if (depth_ == 3) fail_value();
+        if (depth_ == 3) fail_value(is_array ? "an array" : "an object");
     }
     void end() override { --depth_; }
     void key(std::string_view name) override {
@@ -40,8 +42,11 @@ class IndexEvents final : public JsonEvents {
     void value(const JsonValue& value) override {
         if (depth_ == 0) fail(MOE_ERROR_CORRUPT_FILE, "{}: not an object", file_);
         if (!in_map_) return;
-        if (depth_ == 1) fail(MOE_ERROR_CORRUPT_FILE, "{}: weight_map is not an object", file_);
-        if (value.kind != JsonValue::Kind::Text) fail_value();
+        if (depth_ == 1) {
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: weight_map is not an object but {}", file_,
+                 text_of(value));
+        }
+        if (value.kind != JsonValue::Kind::Text) fail_value(text_of(value));
         check_file_name(value.text);
         if (out_.places.size() == TensorIndex::max_tensors) {
             fail(MOE_ERROR_CORRUPT_FILE, "{}: more than {} tensors", file_,
@@ -51,9 +56,9 @@ class IndexEvents final : public JsonEvents {
     }
 
   private:
-    [[noreturn]] void fail_value() const {
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: weight_map gives tensor '{}' no file name", file_,
-             printable(tensor_).text);
+    [[noreturn]] void fail_value(std::string_view what) const {
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: weight_map gives tensor '{}' no file name but {}", file_,
+             printable(tensor_).text, what);
     }
     // A shard lies beside the index: a plain name that leads nowhere else.
     void check_file_name(std::string_view name) const {
@@ -64,16 +69,16 @@ class IndexEvents final : public JsonEvents {
              printable(tensor_).text, printable(name).text);
     }
     uint32_t shard(std::string_view name) {
-        // Tensors of a shard mostly follow each other.
-        if (last_ < out_.shards.size() && out_.shards[last_] == name) return last_;
-        const auto it = std::find(out_.shards.begin(), out_.shards.end(), name);
-        last_ = static_cast<uint32_t>(it - out_.shards.begin());
-        if (it == out_.shards.end()) {
-            if (last_ == max_shards)
-                fail(MOE_ERROR_CORRUPT_FILE, "{}: more than {} files", file_, max_shards);
-            out_.shards.emplace_back(name);
+        const auto known = numbers_.find(name);
+        if (known != numbers_.end()) return known->second;
+        const auto number = static_cast<uint32_t>(out_.shards.size());
+        if (number == max_shards) {
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: tensor '{}': '{}' is one file more than {}", file_,
+                 printable(tensor_).text, printable(name).text, max_shards);
         }
-        return last_;
+        out_.shards.emplace_back(name);
+        numbers_.emplace(name, number);
+        return number;
     }
 
     std::string_view file_;
@@ -82,7 +87,7 @@ class IndexEvents final : public JsonEvents {
     int depth_ = 0;
     bool in_map_ = false;
     bool map_seen_ = false;
-    uint32_t last_ = 0;
+    std::pmr::map<std::pmr::string, uint32_t, std::less<>> numbers_;  // of the shards
 };
 
 void reject_duplicates(const ShardIndex& index, std::string_view file_name) {
@@ -117,13 +122,13 @@ void check_shard_index(const ShardIndex& shards, const TensorIndex& index,
     for (const ShardIndex::Place& place : shards.places) {
         const TensorEntry* entry = index.find(place.tensor);
         if (entry && entry->file == place.shard) continue;
-        const std::string_view wanted = shards.shards[place.shard];
+        const Printable wanted = printable(shards.shards[place.shard]);
         if (!entry) {
             fail(MOE_ERROR_CORRUPT_FILE, "{}: tensor '{}' should be in {} and is not", index_name,
-                 printable(place.tensor).text, wanted);
+                 printable(place.tensor).text, wanted.text);
         }
         fail(MOE_ERROR_CORRUPT_FILE, "{}: tensor '{}' should be in {} and is in {}", index_name,
-             printable(place.tensor).text, wanted, std::string_view(shards.shards[entry->file]));
+             printable(place.tensor).text, wanted.text, printable(shards.shards[entry->file]).text);
     }
 }
 

@@ -1,6 +1,7 @@
 // The reference dot product, the choice among kernels, and row fetching.
 #include "libmoe/cpu/dot.hpp"
 
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/simd.hpp"
 #include "libmoe/formats/format.hpp"
 
@@ -54,8 +55,7 @@ WeightRow fetch_row(const Matrix& matrix, int64_t row, bool reads_dense, float* 
 
 bool has_avx2() {
 #if defined(MOE_X86)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #else
     return false;
 #endif

@@ -22,6 +22,12 @@ Text name() {
     return out;
 }
 
+// clang before 16 has no such word for __builtin_cpu_supports.
+bool has_f16c() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 Text features() {
     Text out{};
     auto add = [&](const char* feature) {
@@ -32,7 +38,7 @@ Text features() {
     if (__builtin_cpu_supports(feature)) add(feature)
     MOE_FEATURE("avx2");
     MOE_FEATURE("fma");
-    MOE_FEATURE("f16c");
+    if (has_f16c()) add("f16c");
     MOE_FEATURE("avx512f");
     MOE_FEATURE("avx512bw");
     MOE_FEATURE("avx512vl");
@@ -44,6 +50,10 @@ Text features() {
 }
 
 #else
+
+bool has_f16c() {
+    return false;
+}
 
 Text name() {
     return {"unknown"};

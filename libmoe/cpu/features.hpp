@@ -11,5 +11,7 @@ struct Text {
 Text name();
 // "avx2 fma f16c avx512f ...", by the names that compilers use.
 Text features();
+// Conversion between float32 and float16.
+bool has_f16c();
 
 }  // namespace moe::cpu

@@ -339,6 +339,8 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     take_stages(layout, desc);
     take_formats(layout, desc);
     take_slice(layout, desc, runtime->memory);
+    // Sizes beyond 64 bits are refused now, and not when somebody asks for them.
+    if (!is_cuda()) layout.copy_bytes();
     choose_types(*this, desc);
     require(desc.max_tokens > 0, "max_tokens is {}, must be positive", desc.max_tokens);
     // Slots are numbered in 32 bits.

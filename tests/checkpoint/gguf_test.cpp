@@ -137,6 +137,15 @@ std::string with_two(uint64_t second_offset) {
     return writer.file();
 }
 
+// Two tensors of bytes, the second where the first, padded, ends at 2^63.
+std::string with_sizes(int64_t first, int64_t second) {
+    GgufWriter writer;
+    writer.infos.push_back(GgufWriter::info("layer.a", {first}, 24, 0));
+    writer.infos.push_back(GgufWriter::info("layer.b", {second}, 24, uint64_t{1} << 63));
+    writer.data = noise(4096, 5);
+    return writer.file();
+}
+
 constexpr moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
 constexpr int64_t huge = std::numeric_limits<int64_t>::max();
 
@@ -145,7 +154,7 @@ const std::vector<Broken>& broken_files() {
         {"empty", [] { return std::string(); }, corrupt,
          "the magic at byte 0 needs 4 bytes, 0 are left"},
         {"magic", [] { return "GGML" + small_writer().file().substr(4); }, corrupt,
-         "magic is not GGUF"},
+         "the magic is not GGUF but 'GGML'"},
         {"version_0", [] { return with_version(0); }, corrupt, "version 0"},
         {"version_1", [] { return with_version(1); }, MOE_ERROR_UNSUPPORTED, "version 1"},
         {"version_4", [] { return with_version(4); }, MOE_ERROR_UNSUPPORTED, "version 4"},
@@ -178,20 +187,34 @@ const std::vector<Broken>& broken_files() {
          "'key' has the unknown value type 13"},
         {"value_type_negative", [] { return with_pair("key", ~0u, raw(1u)); }, corrupt,
          "unknown value type 4294967295"},
-        {"bool", [] { return with_pair("key", 7, raw<uint8_t>(2)); }, corrupt, "'key' is a bool"},
+        {"bool", [] { return with_pair("key", 7, raw<uint8_t>(2)); }, corrupt,
+         "'key' is a bool that is neither 0 nor 1 but 2"},
         {"bool_in_array",
          [] { return with_pair("key", 9, raw(7u) + raw<uint64_t>(2) + "\x01\x02"); }, corrupt,
          "'key' is a bool"},
         {"string_beyond_file", [] { return with_pair("key", 8, raw<uint64_t>(1 << 29) + "abc"); },
          corrupt, "a string"},
+        {"value_cut",
+         [] {
+             GgufWriter w;
+             w.pair("key", 12, raw(1.0));
+             return w.file().substr(0, 24 + 15 + 3);
+         },
+         corrupt, "'key': a value at byte 39 needs 8 bytes, 3 are left"},
+        {"string_in_array_beyond_file",
+         [] { return with_pair("key", 9, raw(8u) + raw<uint64_t>(1) + raw<uint64_t>(1 << 20)); },
+         corrupt, "'key': a string at byte"},
+        {"string_in_array_of_2_64",
+         [] { return with_pair("key", 9, raw(8u) + raw<uint64_t>(1) + raw(~uint64_t{0})); },
+         corrupt, "a string of 18446744073709551615"},
         {"string_of_2_64", [] { return with_pair("key", 8, raw(~uint64_t{0}) + "abc"); }, corrupt,
          "a string of 18446744073709551615"},
         {"array_of_arrays", [] { return with_pair("key", 9, raw(9u) + raw<uint64_t>(0)); }, corrupt,
          "'key' is an array of arrays"},
         {"array_type", [] { return with_pair("key", 9, raw(77u) + raw<uint64_t>(0)); }, corrupt,
-         "'key' is an array of an unknown type"},
+         "'key' is an array of an unknown type: 77"},
         {"array_length", [] { return with_pair("key", 9, raw(0u) + raw(uint64_t{1} << 31)); },
-         corrupt, "more than 2^30"},
+         corrupt, "'key' is an array of more than 2^30 elements: 2147483648"},
         {"array_beyond_file", [] { return with_pair("key", 9, raw(12u) + raw<uint64_t>(1 << 20)); },
          corrupt, "an array"},
         {"array_of_strings_beyond_file",
@@ -201,14 +224,27 @@ const std::vector<Broken>& broken_files() {
         {"alignment_three", [] { return with_pair("general.alignment", 4, raw(3u)); }, corrupt,
          "'general.alignment' is 3"},
         {"alignment_type", [] { return with_pair("general.alignment", 10, raw<uint64_t>(32)); },
-         corrupt, "'general.alignment' is not of type u32"},
+         corrupt, "'general.alignment' is not of type u32 but of type 10"},
         {"alignment_array",
          [] { return with_pair("general.alignment", 9, raw(4u) + raw<uint64_t>(1) + raw(32u)); },
-         corrupt, "'general.alignment' is not of type u32"},
+         corrupt, "'general.alignment' is not of type u32 but of type 9"},
+        {"alignment_twice",
+         [] {
+             GgufWriter w;
+             w.integer("general.alignment", 32);
+             w.integer("general.alignment", 64);
+             return w.file();
+         },
+         corrupt, "'general.alignment' appears twice"},
         {"alignment_huge", [] { return with_pair("general.alignment", 4, raw(1u << 31)); }, corrupt,
          "outside the data of 0"},
         {"name_64", [] { return with_info(GgufWriter::info(std::string(64, 'n'), {4}, 24, 0)); },
          corrupt, "64 bytes is longer than 63"},
+        {"name_of_2_64", [] { return with_info(raw(~uint64_t{0}) + std::string(64, 'n')); },
+         corrupt, "a tensor name of 18446744073709551615 bytes is longer than 63"},
+        {"offset_cut",
+         [] { return with_info(GgufWriter::info("layer.a", {4}, 24, 0), 0).substr(0, 24 + 34); },
+         corrupt, "'layer.a': a tensor's offset at byte 55 needs 8 bytes, 3 are left"},
         {"name_empty",
          [] {
              return with_info(GgufWriter::info("", {4, 1}, 24, 0));
@@ -275,12 +311,12 @@ const std::vector<Broken>& broken_files() {
          "'layer.b': the offset 32 overlaps"},
         {"offset_huge", [] { return with_two(~uint64_t{0} - 31); }, corrupt,
          "'layer.b': the offset"},
-        {"padded_sum_overflows",
-         [] {
-             return with_info(GgufWriter::info("layer.a", {huge}, 24, 0) +
-                              GgufWriter::info("layer.b", {huge}, 24, uint64_t{1} << 63));
-         },
-         corrupt, "layer."},
+        {"padded_sum_overflows", [] { return with_sizes(huge, huge); }, corrupt,
+         "'layer.b': the offset 9223372036854775808 and 9223372036854775807 bytes overflow"},
+        {"align_up_wraps", [] { return with_sizes(huge, huge - 15); }, corrupt,
+         "'layer.b': the offset 9223372036854775808 and 9223372036854775792 bytes overflow"},
+        {"sum_at_the_edge", [] { return with_sizes(huge, huge - 31); }, corrupt,
+         "'layer.a': 9223372036854775807 bytes at 0 are outside"},
     };
     return cases;
 }

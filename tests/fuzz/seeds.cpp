@@ -1,0 +1,436 @@
+// Writes the seed corpus: small valid files of every kind, from which the fuzzers start.
+//     moe-fuzz-seeds FOLDER
+// makes FOLDER/<target>/seed-*.
+#include <cstdio>
+#include <filesystem>
+
+#include "tests/fuzz/chunks.hpp"
+#include "tests/fuzz/every_family.hpp"
+#include "tests/fuzz/plan_chunks.hpp"
+
+namespace {
+
+using namespace moe_fuzz;
+using moe::test::GgufWriter;
+using moe::test::raw;
+
+// Small sizes: what is read of a file does not depend on them.
+constexpr int64_t h = 32, w = 16, n_experts = 2;
+
+class Seeds {
+  public:
+    explicit Seeds(std::string root) : root_(std::move(root)) {}
+
+    void add(const std::string& target, const std::string& name, std::string_view bytes) const {
+        const std::string folder = root_ + "/" + target;
+        std::filesystem::create_directories(folder);
+        std::ofstream(folder + "/seed-" + name, std::ios::binary) << bytes;
+    }
+
+  private:
+    std::string root_;
+};
+
+// ---- safetensors and models
+
+struct SmallModel {
+    Model model;
+
+    SmallModel(const std::string& type, const std::string& more) {
+        model.config =
+            "{\"model_type\":\"" + type + "\",\"hidden_size\":32,\"num_experts_per_tok\":1," +
+            "\"num_experts\":2,\"moe_intermediate_size\":16,\"intermediate_size\":16" + more + "}";
+    }
+    void separate(const std::string& block, const char* gate, const char* up, const char* down) {
+        model.add(block + "gate.weight", "BF16", {n_experts, h});
+        for (int e = 0; e < n_experts; ++e) {
+            const std::string stem = block + "experts." + std::to_string(e) + ".";
+            model.add(stem + gate + ".weight", "BF16", {w, h});
+            model.add(stem + up + ".weight", "BF16", {w, h});
+            model.add(stem + down + ".weight", "BF16", {h, w});
+        }
+    }
+    void shared(const std::string& stem) {
+        model.add(stem + "gate_proj.weight", "BF16", {w, h});
+        model.add(stem + "up_proj.weight", "BF16", {w, h});
+        model.add(stem + "down_proj.weight", "BF16", {h, w});
+    }
+};
+
+const std::string mlp = "model.layers.0.mlp.";
+
+SmallModel small_mixtral() {
+    SmallModel m("mixtral", ",\"num_local_experts\":2,\"hidden_act\":\"silu\"");
+    m.separate("model.layers.0.block_sparse_moe.", "w1", "w3", "w2");
+    return m;
+}
+
+SmallModel small_qwen(const std::string& type, const std::string& more = "") {
+    SmallModel m(type, more);
+    m.separate(mlp, "gate_proj", "up_proj", "down_proj");
+    return m;
+}
+
+SmallModel small_qwen2() {
+    SmallModel m = small_qwen("qwen2_moe", ",\"shared_expert_intermediate_size\":16");
+    m.shared(mlp + "shared_expert.");
+    m.model.add(mlp + "shared_expert_gate.weight", "BF16", {1, h});
+    return m;
+}
+
+SmallModel small_deepseek() {
+    SmallModel m = small_qwen("deepseek_v3",
+                              ",\"n_routed_experts\":2,\"n_shared_experts\":1,\"n_group\":1,"
+                              "\"routed_scaling_factor\":2.5,\"norm_topk_prob\":true");
+    m.model.add(mlp + "gate.e_score_correction_bias", "F32", {n_experts});
+    m.shared(mlp + "shared_experts.");
+    return m;
+}
+
+SmallModel small_fp8() {
+    SmallModel m =
+        small_qwen("qwen3_moe", ",\"quantization_config\":{\"weight_block_size\":[16,16]}");
+    for (int e = 0; e < n_experts; ++e) {
+        for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
+            const std::string stem = mlp + "experts." + std::to_string(e) + "." + name;
+            const bool is_down = name[0] == 'd';
+            m.model.add(stem + ".weight", "F8_E4M3",
+                        is_down ? moe::test::Shape{h, w} : moe::test::Shape{w, h});
+            m.model.add(stem + ".weight_scale_inv", "F32",
+                        is_down ? moe::test::Shape{2, 1} : moe::test::Shape{1, 2});
+            m.model.add_scalar(stem + ".input_scale", 1.0f);
+        }
+    }
+    return m;
+}
+
+SmallModel small_nvfp4() {
+    SmallModel m = small_qwen("qwen3_moe");
+    for (int e = 0; e < n_experts; ++e) {
+        const std::string stem = mlp + "experts." + std::to_string(e) + ".";
+        moe::test::make_nvfp4(m.model, stem + "gate_proj", w, h);
+        moe::test::make_nvfp4(m.model, stem + "up_proj", w, h);
+        moe::test::make_nvfp4(m.model, stem + "down_proj", h, w);
+    }
+    return m;
+}
+
+SmallModel small_gpt_oss(bool mxfp4) {
+    SmallModel m("gpt_oss", ",\"num_local_experts\":2,\"swiglu_limit\":7.0");
+    const int64_t width = 32;  // MXFP4 has groups of 32
+    m.model.config.replace(m.model.config.find("\"intermediate_size\":16"), 22,
+                           "\"intermediate_size\":32");
+    m.model.add(mlp + "router.weight", "BF16", {n_experts, h});
+    m.model.add(mlp + "router.bias", "BF16", {n_experts});
+    m.model.add(mlp + "experts.gate_up_proj_bias", "BF16", {n_experts, 2 * width});
+    m.model.add(mlp + "experts.down_proj_bias", "BF16", {n_experts, h});
+    if (mxfp4) {
+        m.model.add(mlp + "experts.gate_up_proj_blocks", "U8", {n_experts, 2 * width, 1, 16});
+        m.model.add(mlp + "experts.gate_up_proj_scales", "U8", {n_experts, 2 * width, 1});
+        m.model.add(mlp + "experts.down_proj_blocks", "U8", {n_experts, h, 1, 16});
+        m.model.add(mlp + "experts.down_proj_scales", "U8", {n_experts, h, 1});
+    } else {
+        m.model.add(mlp + "experts.gate_up_proj", "BF16", {n_experts, h, 2 * width});
+        m.model.add(mlp + "experts.down_proj", "BF16", {n_experts, width, h});
+    }
+    return m;
+}
+
+void add_models(const Seeds& seeds) {
+    const std::pair<const char*, SmallModel> models[] = {
+        {"mixtral", small_mixtral()},
+        {"qwen2", small_qwen2()},
+        {"qwen3", small_qwen("qwen3_moe", ",\"norm_topk_prob\":true")},
+        {"deepseek_v2", small_qwen("deepseek_v2", ",\"topk_method\":\"greedy\"")},
+        {"deepseek_v3", small_deepseek()},
+        {"fp8", small_fp8()},
+        {"nvfp4", small_nvfp4()},
+        {"mxfp4", small_gpt_oss(true)},
+        {"gpt_oss_bf16", small_gpt_oss(false)}};
+    for (const auto& [name, small] : models) {
+        const std::string& config = small.model.config;
+        seeds.add("model", name,
+                  raw(static_cast<uint32_t>(config.size())) + config + small.model.file());
+    }
+}
+
+void add_safetensors(const Seeds& seeds) {
+    moe::test::SafetensorsWriter writer;
+    writer.add("b.weight", "BF16", {2, 3}, std::string(12, 'b'));
+    writer.add("scalar", "F32", {}, "1234");
+    writer.add("empty", "U8", {0, 7}, "");
+    writer.add("a.weight", "F8_E4M3", {5}, "12345");
+    seeds.add("safetensors", "four", writer.file());
+    seeds.add("safetensors", "none", moe::test::safetensors_file("{}", ""));
+    seeds.add(
+        "safetensors", "metadata",
+        moe::test::safetensors_file(
+            R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F4","shape":[2],"data_offsets":[0,1],"extra":[1,{}]}})",
+            "x"));
+    seeds.add("safetensors", "mixtral", small_mixtral().model.file());
+}
+
+void add_json(const Seeds& seeds) {
+    seeds.add(
+        "index", "two",
+        R"({"metadata":{"total_size":123},"weight_map":{"a":"model-00001-of-00002.safetensors",)"
+        R"("b":"model-00002-of-00002.safetensors","c":"model-00001-of-00002.safetensors"}})");
+    seeds.add("index", "one", R"({"weight_map":{"a.weight":"a.safetensors"}})");
+    const std::string sizes =
+        R"("hidden_size":64,"num_experts_per_tok":2,"num_experts":4,"moe_intermediate_size":32,"intermediate_size":32)";
+    const std::pair<const char*, const char*> configs[] = {
+        {"mixtral", R"("hidden_act":"silu")"},
+        {"qwen2_moe", R"("norm_topk_prob":false,"shared_expert_intermediate_size":48)"},
+        {"qwen3_moe",
+         R"("hidden_act":"gelu","quantization_config":{"weight_block_size":[128,128]})"},
+        {"qwen3_next", R"("hidden_act":"gelu_new","architectures":["X",null,1.5,-1,true])"},
+        {"deepseek_v2",
+         R"("scoring_func":"softmax","topk_method":"group_limited_greedy","n_group":2,"topk_group":1)"},
+        {"deepseek_v3",
+         R"("n_shared_experts":2,"n_group":2,"topk_group":1,"scoring_func":"sigmoid")"},
+        {"kimi_k2", R"("n_routed_experts":4,"routed_scaling_factor":2.827,"n_group":1)"},
+        {"gpt_oss", R"("num_local_experts":4,"experts_per_token":2,"swiglu_limit":7)"}};
+    for (const auto& [type, more] : configs)
+        seeds.add("config", type,
+                  std::string("{\"model_type\":\"") + type + "\"," + sizes + "," + more + "}");
+    seeds.add(
+        "config", "text_config",
+        "{\"model_type\":\"x\",\"text_config\":{\"model_type\":\"qwen3_moe\"," + sizes + "}}");
+}
+
+// ---- GGUF
+
+constexpr uint32_t f32 = 0, f16 = 1, q8_0 = 8, q4_k = 12, i8 = 24, mxfp4 = 39, nvfp4 = 40;
+
+uint64_t bytes_of(uint32_t type, const moe::test::Shape& ne) {
+    const moe::Element& e = *moe::ggml_element(type);
+    uint64_t bytes = static_cast<uint64_t>(ne[0]) / e.block_elements * e.block_bits / 8;
+    for (size_t i = 1; i < ne.size(); ++i) bytes *= static_cast<uint64_t>(ne[i]);
+    return bytes;
+}
+
+struct SmallGguf {
+    GgufWriter writer;
+    int64_t hidden, width;
+
+    explicit SmallGguf(const std::string& arch, int64_t hidden = h, int64_t width = 32)
+        : hidden(hidden), width(width) {
+        writer.text("general.architecture", arch);
+        writer.integer(arch + ".embedding_length", static_cast<uint32_t>(hidden));
+        writer.integer(arch + ".expert_count", n_experts);
+        writer.integer(arch + ".expert_used_count", 1);
+        add("ffn_gate_inp.weight", {hidden, n_experts}, f32);
+    }
+    void add(const std::string& name, const moe::test::Shape& ne, uint32_t type) {
+        writer.tensor("blk.0." + name, ne, type, std::string(bytes_of(type, ne), '\x11'));
+    }
+    void stacks(uint32_t type) {
+        add("ffn_gate_exps.weight", {hidden, width, n_experts}, type);
+        add("ffn_up_exps.weight", {hidden, width, n_experts}, type);
+        add("ffn_down_exps.weight", {width, hidden, n_experts}, type);
+    }
+    void shared() {
+        add("ffn_gate_shexp.weight", {hidden, width}, f16);
+        add("ffn_up_shexp.weight", {hidden, width}, f16);
+        add("ffn_down_shexp.weight", {width, hidden}, f16);
+    }
+};
+
+void add_quantised(const Seeds& seeds) {
+    SmallGguf mixtral("llama");
+    mixtral.stacks(q8_0);
+    seeds.add("gguf", "mixtral_q8_0", mixtral.writer.file());
+    SmallGguf old("llama");
+    for (int e = 0; e < n_experts; ++e) {
+        const std::string end = "." + std::to_string(e) + ".weight";
+        old.add("ffn_gate" + end, {h, 32}, f16);
+        old.add("ffn_up" + end, {h, 32}, f16);
+        old.add("ffn_down" + end, {32, h}, f16);
+    }
+    seeds.add("gguf", "mixtral_old", old.writer.file());
+    SmallGguf qwen("qwen3moe");
+    qwen.stacks(mxfp4);
+    seeds.add("gguf", "qwen3_mxfp4", qwen.writer.file());
+    SmallGguf scaled("qwen3moe", 64, 64);
+    scaled.stacks(nvfp4);
+    for (const char* name : {"ffn_gate_exps.scale", "ffn_up_exps.scale", "ffn_down_exps.scale"})
+        scaled.add(name, {n_experts}, f32);
+    seeds.add("gguf", "qwen3_nvfp4", scaled.writer.file());
+}
+
+void add_architectures(const Seeds& seeds) {
+    SmallGguf qwen2("qwen2moe");
+    qwen2.stacks(f16);
+    qwen2.shared();
+    qwen2.add("ffn_gate_inp_shexp.weight", {h}, f32);
+    seeds.add("gguf", "qwen2", qwen2.writer.file());
+    SmallGguf next("qwen3next");
+    next.add("ffn_gate_up_exps.weight", {h, 64, n_experts}, f16);
+    next.add("ffn_down_exps.weight", {32, h, n_experts}, f16);
+    seeds.add("gguf", "qwen3next", next.writer.file());
+    SmallGguf deepseek("deepseek2");
+    deepseek.stacks(f16);
+    deepseek.shared();
+    deepseek.add("exp_probs_b.bias", {n_experts}, f32);
+    deepseek.writer.integer("deepseek2.expert_gating_func", 2);
+    deepseek.writer.integer("deepseek2.expert_group_count", 2);
+    deepseek.writer.integer("deepseek2.expert_group_used_count", 1);
+    deepseek.writer.flag("deepseek2.expert_weights_norm", true);
+    deepseek.writer.real("deepseek2.expert_weights_scale", 2.5f);
+    seeds.add("gguf", "deepseek", deepseek.writer.file());
+    SmallGguf oss("gpt-oss");
+    oss.stacks(mxfp4);
+    oss.add("ffn_gate_inp.bias", {n_experts}, f32);
+    oss.add("ffn_gate_exps.bias", {32, n_experts}, f32);
+    oss.add("ffn_up_exps.bias", {32, n_experts}, f32);
+    oss.add("ffn_down_exps.bias", {h, n_experts}, f32);
+    seeds.add("gguf", "gpt_oss", oss.writer.file());
+}
+
+void add_gguf(const Seeds& seeds) {
+    add_quantised(seeds);
+    add_architectures(seeds);
+    GgufWriter values;
+    values.alignment = 8;
+    values.integer("general.alignment", 8);
+    values.text("general.architecture", "llama");
+    for (const uint32_t type : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 10u, 11u, 12u}) {
+        constexpr size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+        const std::string name = "value" + std::to_string(type);
+        values.pair(name, type, std::string(sizes[type], '\1'));
+        values.pair(name + "s", 9,
+                    raw(type) + raw<uint64_t>(2) + std::string(2 * sizes[type], '\1'));
+    }
+    values.pair("u64", 10, raw(~uint64_t{0}));
+    values.pair(
+        "words", 9,
+        raw(8u) + raw<uint64_t>(2) + moe::test::gguf_string("a") + moe::test::gguf_string("bc"));
+    values.tensor("a", {3}, i8, "abc");
+    values.tensor("b", {256, 2}, q4_k, std::string(288, 'q'));
+    seeds.add("gguf", "values", values.file());
+}
+
+// ---- plan
+
+template <class T>
+std::string bytes_of(const T& value) {
+    return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+moe_layer_desc small_layer() {
+    moe_layer_desc d{};
+    d.struct_size = sizeof d;
+    d.hidden = 64;
+    d.intermediate = 32;
+    d.n_experts = 4;
+    d.top_k = 2;
+    d.has_router = 1;
+    d.score = MOE_SCORE_SOFTMAX;
+    d.renormalize = MOE_RENORMALIZE_SUM_ADD;
+    d.activation = MOE_ACTIVATION_SILU;
+    d.is_gated = 1;
+    return d;
+}
+
+struct SmallPlan {
+    moe_layer_desc layer = small_layer();
+    moe_plan_desc plan{};
+    moe_slice slice{};
+    std::string flags{"\0", 1};
+    std::string filter;
+    std::string format = "bf16";
+
+    SmallPlan() {
+        plan.struct_size = sizeof plan;
+        plan.x_type = MOE_TYPE_BF16;
+        plan.max_tokens = 8;
+        slice.struct_size = sizeof slice;
+    }
+    std::string bytes() const {
+        moe_format given{};
+        given.struct_size = sizeof given;
+        moe_format_by_name(format.c_str(), &given);
+        std::vector<std::string> chunks = {flags, bytes_of(plan), bytes_of(layer), bytes_of(slice),
+                                           filter};
+        for (int role = 0; role < MOE_ROLE_COUNT; ++role) chunks.push_back(bytes_of(given));
+        return join_chunks(chunks);
+    }
+};
+
+void add_routings(const Seeds& seeds) {
+    SmallPlan groups;
+    groups.layer.score = MOE_SCORE_SIGMOID;
+    groups.layer.has_selection_bias = 1;
+    groups.layer.n_group = 2;
+    groups.layer.topk_group = 1;
+    groups.layer.group_score = MOE_GROUP_SCORE_TOP2_SUM;
+    groups.layer.has_routed_scale = 1;
+    groups.layer.routed_scale = 2.5f;
+    seeds.add("plan", "groups", groups.bytes());
+    SmallPlan hash;
+    hash.layer.selection = MOE_SELECT_HASH;
+    hash.layer.hash_vocabulary = 10;
+    seeds.add("plan", "hash", hash.bytes());
+    SmallPlan mixer;
+    mixer.layer.selection = MOE_SELECT_SPARSEMIXER;
+    mixer.layer.sparsemixer_jitter = 0.01f;
+    mixer.layer.renormalize = MOE_RENORMALIZE_NONE;
+    mixer.layer.score = MOE_SCORE_NONE;
+    seeds.add("plan", "sparsemixer", mixer.bytes());
+}
+
+void add_parts(const Seeds& seeds) {
+    SmallPlan shared;
+    shared.layer.shared_intermediate = 32;
+    shared.layer.shared_activation = MOE_ACTIVATION_SILU;
+    shared.layer.shared_is_gated = 1;
+    shared.layer.has_shared_expert_gate = 1;
+    shared.format = "q8_0";
+    seeds.add("plan", "shared", shared.bytes());
+    SmallPlan latent;
+    latent.layer.latent = 32;
+    latent.layer.has_latent_norm = 1;
+    latent.layer.latent_norm_eps = 1e-5f;
+    latent.layer.activation = MOE_ACTIVATION_RELU2;
+    latent.layer.is_gated = 0;
+    seeds.add("plan", "latent", latent.bytes());
+    SmallPlan range;
+    range.flags[0] = with_slice;
+    range.plan.partial = 1;
+    range.slice.has_expert_range = 1;
+    range.slice.expert_count = 2;
+    range.slice.has_intermediate_range = 1;
+    range.slice.intermediate_count = 16;
+    range.format = "mxfp4";
+    seeds.add("plan", "range", range.bytes());
+    SmallPlan map;
+    map.flags = std::string(1, with_slice | with_map) + std::string("\1\xff\0\xff", 4);
+    map.plan.partial = 1;
+    map.slice.n_expert_to_local = 4;
+    map.format = "nvfp4";
+    seeds.add("plan", "map", map.bytes());
+    SmallPlan filter;
+    filter.flags[0] = with_filter;
+    filter.filter = "-ref_any_any_experts,+ref_any_any_experts";
+    filter.plan.intermediate_type = MOE_TYPE_F64;
+    filter.format = "kbit4";
+    seeds.add("plan", "filter", filter.bytes());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "moe-fuzz-seeds FOLDER\n");
+        return 2;
+    }
+    const Seeds seeds(argv[1]);
+    add_safetensors(seeds);
+    add_json(seeds);
+    add_gguf(seeds);
+    add_models(seeds);
+    seeds.add("plan", "plain", SmallPlan().bytes());
+    add_routings(seeds);
+    add_parts(seeds);
+    return 0;
+}
