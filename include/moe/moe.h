@@ -797,7 +797,12 @@ typedef struct moe_memory_report {
 
 MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_memory_report *out_report) MOE_NOEXCEPT;
 
-/* Packed weights to a file, and back by mmap. Not in this version: MOE_ERROR_UNSUPPORTED. */
+/* Packed weights to a file, and back without packing them again; docs/layout.md has the file. CUDA plans; those of the CPU read
+ * their checkpoint: MOE_ERROR_UNSUPPORTED. The file has a version, the layout id and checksums: of another version or layout
+ * it is refused with MOE_ERROR_LAYOUT_MISMATCH and both in words, damaged with MOE_ERROR_CORRUPT_FILE. A file is written
+ * under another name and renamed when it is whole, replacing what was there; MOE_ERROR_IO names the path. It is read, not mapped.
+ * Both wait for the device's default stream and return when all is done; updates on another stream must be over. The
+ * weights belong to the library (MOE_OWN_COPY) and can be updated like others. */
 MOE_API moe_status MOE_CALL moe_weights_save(const moe_weights *weights, const char *path) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_weights_open(const moe_plan *plan, const char *path, moe_weights **out_weights) MOE_NOEXCEPT;
 

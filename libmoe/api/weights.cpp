@@ -43,6 +43,12 @@ moe_ownership check_ownership(moe_ownership ownership) {
     return ownership;
 }
 
+std::string_view check_path(const char* path) {
+    require(path != nullptr, "path is NULL");
+    require(*path != '\0', "path is empty");
+    return path;
+}
+
 void check_space(const moe_plan& plan, const moe_weights_desc& desc) {
     const auto space = static_cast<int32_t>(desc.memory_space);
     if (!plan.layout.is_packed())
@@ -135,10 +141,18 @@ moe_status moe_weights_memory(const moe_weights* weights, moe_memory_report* out
     });
 }
 
-moe_status moe_weights_save(const moe_weights*, const char*) noexcept {
-    return guard([] { fail(MOE_ERROR_UNSUPPORTED, "moe_weights_save is not in this version"); });
+moe_status moe_weights_save(const moe_weights* weights, const char* path) noexcept {
+    return guard([&] {
+        check_handle(weights, "weights");
+        save_weights(*weights, check_path(path));
+    });
 }
 
-moe_status moe_weights_open(const moe_plan*, const char*, moe_weights**) noexcept {
-    return guard([] { fail(MOE_ERROR_UNSUPPORTED, "moe_weights_open is not in this version"); });
+moe_status moe_weights_open(const moe_plan* plan, const char* path,
+                            moe_weights** out_weights) noexcept {
+    return guard([&] {
+        check_handle(plan, "plan");
+        check_out(out_weights, "out_weights");
+        *out_weights = open_weights(&*plan->runtime, plan->layout, check_path(path));
+    });
 }

@@ -3,8 +3,10 @@
 
 #include <deque>
 
+#include "libmoe/base/runtime_team.hpp"
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/device_loader.hpp"
+#include "libmoe/weights/packed_file.hpp"
 
 namespace moe {
 namespace {
@@ -30,28 +32,41 @@ void give_block(moe_weights& weights, const LoadRequest& request) {
     weights.device_block = static_cast<std::byte*>(request.memory);
 }
 
-template <class Feed>
-moe_weights* load_device(moe_runtime* runtime, const WeightsLayout& layout,
-                         const LoadRequest& request, Feed feed) {
+cuda::DeviceMemory pinned(moe_runtime& runtime, const WeightsLayout& layout, uint64_t bytes,
+                          void* stream) {
+    return {
+        runtime.memory, MOE_SPACE_PINNED, bytes, DevicePlacement::alignment, layout.device_index,
+        stream};
+}
+
+// A handle with its block, filled by fill(weights, block).
+template <class Fill>
+moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
+                                 const LoadRequest& request, Fill fill) {
     RuntimeRef ref(runtime);
     NewWeights weights = new_weights(*ref, layout, request);
     weights->placement = place_on_device(layout);
     const cuda::UseDevice use(layout.device_index);
     give_block(*weights, request);
     CudaBlock block(weights->device_block, request.stream);
-    const uint64_t each = DeviceLoader::staging_bytes(weights->placement, true);
-    const cuda::DeviceMemory staging(ref->memory, MOE_SPACE_PINNED, 2 * each,
-                                     DevicePlacement::alignment, layout.device_index,
-                                     request.stream);
-    {
-        DeviceLoader load(*weights, request, block, staging.data(), each, false);
-        feed(load, *weights);
-        load.finish();
-    }
+    fill(*weights, block);
     weights->device = weights->placement.resolve(weights->layout, weights->device_block);
     ref->log(MOE_LOG_INFO, "weights: {} experts, {} bytes on CUDA device {}", layout.slice.n_local,
              weights->placement.bytes, layout.device_index);
     return weights.release();
+}
+
+template <class Feed>
+moe_weights* load_device(moe_runtime* runtime, const WeightsLayout& layout,
+                         const LoadRequest& request, Feed feed) {
+    return make_device_weights(
+        runtime, layout, request, [&](moe_weights& weights, DeviceBlock& block) {
+            const uint64_t each = DeviceLoader::staging_bytes(weights.placement, true);
+            const auto staging = pinned(*weights.runtime, layout, 2 * each, request.stream);
+            DeviceLoader load(weights, request, block, staging.data(), each, false);
+            feed(load, weights);
+            load.finish();
+        });
 }
 
 // One expert of a checkpoint that is not mapped (no_expert: what belongs to none) is in memory at a
@@ -112,6 +127,26 @@ moe_weights* load_device_checkpoint(moe_runtime* runtime, const WeightsLayout& l
                                     int32_t layer) {
     return load_device(runtime, layout, request, [&](DeviceLoader& load, moe_weights& weights) {
         load_layer(load, checkpoint, layer, weights);
+    });
+}
+
+void save_device_weights(const moe_weights& weights, std::string_view path) {
+    const cuda::UseDevice use(weights.layout.device_index);
+    CudaBlock block(weights.device_block, nullptr);
+    moe_runtime& runtime = *weights.runtime;
+    const uint64_t stage = stage_bytes_of(weights.placement.bytes);
+    const auto staging = pinned(runtime, weights.layout, stage, nullptr);
+    with_team(runtime, [&](Team& team) { save_block(weights, block, staging.data(), team, path); });
+}
+
+moe_weights* open_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
+                                 std::string_view path) {
+    RuntimeRef ref(runtime);
+    const PackedFile file(ref->memory, path, layout, place_on_device(layout).bytes);
+    return make_device_weights(runtime, layout, {}, [&](moe_weights& weights, DeviceBlock& block) {
+        const uint64_t stage = stage_bytes_of(weights.placement.bytes);
+        const auto staging = pinned(*weights.runtime, layout, 2 * stage, nullptr);
+        with_team(*ref, [&](Team& team) { file.load(weights, block, staging.data(), team); });
     });
 }
 

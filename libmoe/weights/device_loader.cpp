@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <mutex>
 
+#include "libmoe/base/first_failure.hpp"
 #include "libmoe/base/runtime_team.hpp"
 
 namespace moe {
@@ -18,30 +17,6 @@ constexpr uint64_t batch_bytes = uint64_t{32} << 20;
 bool is_packed_role(moe_role role) {
     return is_matrix_role(role) && role != MOE_ROLE_ROUTER;
 }
-
-// What threads of a team may not throw. Of several failures the first item's is kept.
-class FirstFailure {
-  public:
-    template <class F>
-    void run(int64_t item, F f) {
-        try {
-            f();
-        } catch (...) {
-            const std::lock_guard lock(mutex_);
-            if (what_ && item_ < item) return;
-            item_ = item;
-            what_ = std::current_exception();
-        }
-    }
-    void rethrow() const {
-        if (what_) std::rethrow_exception(what_);
-    }
-
-  private:
-    std::mutex mutex_;
-    int64_t item_ = 0;
-    std::exception_ptr what_;
-};
 
 }  // namespace
 

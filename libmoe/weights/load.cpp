@@ -82,6 +82,21 @@ moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
     return finish_load(loader, std::move(weights));
 }
 
+void save_weights(const moe_weights& weights, std::string_view path) {
+    if (!weights.layout.is_packed())
+        fail(MOE_ERROR_UNSUPPORTED,
+             "moe_weights_save: these weights are not packed; a CPU plan reads its checkpoint");
+    save_device_weights(weights, path);
+}
+
+moe_weights* open_weights(moe_runtime* runtime, const WeightsLayout& layout,
+                          std::string_view path) {
+    if (!layout.is_packed())
+        fail(MOE_ERROR_UNSUPPORTED,
+             "moe_weights_open: this plan takes no packed weights; a CPU plan reads a checkpoint");
+    return open_device_weights(runtime, layout, path);
+}
+
 void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream) {
     if (weights.layout.is_packed()) return update_device_tensor(weights, tensor, stream);
     LoadRequest request;

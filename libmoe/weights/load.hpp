@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <string_view>
 
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
@@ -68,6 +69,9 @@ moe_weights* load_tensors(moe_runtime* runtime, const WeightsLayout& layout,
 moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
                              const LoadRequest& request, const moe_checkpoint& checkpoint,
                              int32_t layer);
+// Packed weights to a file and back.
+void save_weights(const moe_weights& weights, std::string_view path);
+moe_weights* open_weights(moe_runtime* runtime, const WeightsLayout& layout, std::string_view path);
 // Replaces what one tensor holds. stream is of the weights' device.
 void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream);
 

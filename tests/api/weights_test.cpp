@@ -416,7 +416,7 @@ TEST(Destruction, AnyOrderIsLegal) {
     } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(PackedFiles, AreNotInThisVersion) {
+TEST(PackedFiles, AreNotForTheCpu) {
     WeightsCase c;
     const Weights weights = load_weights(c.plan.get(), c.list.desc());
     moe_weights* opened = nullptr;
@@ -425,6 +425,10 @@ TEST(PackedFiles, AreNotInThisVersion) {
     EXPECT_MOE_ERROR(moe_weights_open(c.plan.get(), "layer.moe", &opened), MOE_ERROR_UNSUPPORTED,
                      "moe_weights_open");
     EXPECT_EQ(opened, nullptr);
+    EXPECT_MOE_ERROR(moe_weights_save(weights.get(), nullptr), bad, "path is NULL");
+    EXPECT_MOE_ERROR(moe_weights_save(nullptr, "layer.moe"), bad, "weights is NULL");
+    EXPECT_MOE_ERROR(moe_weights_open(c.plan.get(), "", &opened), bad, "path is empty");
+    EXPECT_MOE_ERROR(moe_weights_open(c.plan.get(), "layer.moe", nullptr), bad, "out_weights");
 }
 
 }  // namespace

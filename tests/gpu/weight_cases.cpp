@@ -1,5 +1,6 @@
 // How tensors are given (stacks, tables, one by one, fused, transposed) and what may be done with
 // weights: updates, memory of the caller, several plans on one workspace.
+#include <cstdio>
 #include <cstring>
 
 #include "compare.hpp"
@@ -148,6 +149,43 @@ void check_sharing(Context& context) {
                    "weights of another plan give other bits");
 }
 
+// Saved and opened, weights give the bits that they gave, also after an update; a CPU has nothing
+// to save.
+void check_file(Context& context, const char* format) {
+    PairSpec spec;
+    spec.layer.desc = rich_layer(128, 96, 6, 2);
+    spec.layer.format = format;
+    spec.max_tokens = 40;
+    const Pair pair(context, spec);
+    const moe_plan* plan = pair.subject.plan.get();
+    const std::string path = text("packed-%s.moe", format);
+    const moe_status saved = moe_weights_save(pair.subject.weights.get(), path.c_str());
+    if (!context.device.is_cuda()) {
+        context.expect(saved == MOE_ERROR_UNSUPPORTED, moe_status_name(saved));
+        return;
+    }
+    must(saved, "moe_weights_save");
+    moe_weights* raw = nullptr;
+    const moe_status opened = moe_weights_open(plan, path.c_str(), &raw);
+    std::remove(path.c_str());
+    must(opened, "moe_weights_open");
+    const Weights weights(raw);
+    const Forward call = pair.routed_call(40);
+    const auto bits = [&] {
+        ForwardBuffers buffers(pair.subject, call, pair.subject.stream());
+        must(moe_forward(plan, weights.get(), pair.subject.workspace(), &buffers.args()),
+             "moe_forward");
+        pair.subject.synchronize();
+        return buffers.get(call).bits;
+    };
+    context.expect(bits() == pair.check(call, "before").bits, "the file gives other bits");
+    const moe_tensor tensor = pair.data->replace(MOE_ROLE_DOWN, 3, 77);
+    must(moe_weights_update(weights.get(), &tensor, pair.subject.stream()), "moe_weights_update");
+    must(moe_weights_update(pair.subject.weights.get(), &tensor, pair.subject.stream()),
+         "moe_weights_update");
+    context.expect(bits() == pair.check(call, "after").bits, "the update gives other bits");
+}
+
 int32_t stop(uint64_t, uint64_t, void*) {
     return 1;
 }
@@ -177,6 +215,9 @@ void add_weight_cases(CaseList& list) {
     for (const char* format : packed_formats())
         list.add(text("weights/size/%s", format), Extent::full,
                  [=](Context& context) { check_size(context, format); });
+    for (const char* format : packed_formats())
+        list.add(text("weights/file/%s", format), Extent::full,
+                 [=](Context& context) { check_file(context, format); });
     list.add("weights/sharing", Extent::smoke, check_sharing);
     list.add("weights/cancelled", Extent::smoke, check_cancelled);
 }

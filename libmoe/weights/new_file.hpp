@@ -1,0 +1,34 @@
+// A file that is written from the beginning: under another name until it is whole, then in the
+// place of whatever had its name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+
+namespace moe {
+
+class NewFile {
+  public:
+    // Fails with MOE_ERROR_IO and the path.
+    NewFile(std::pmr::memory_resource& memory, std::string_view path);
+    NewFile(const NewFile&) = delete;
+    NewFile& operator=(const NewFile&) = delete;
+    // What has not been kept is gone.
+    ~NewFile();
+
+    void write(uint64_t offset, const void* from, uint64_t bytes);
+    // The file is on disk and has its name on return.
+    void keep();
+
+  private:
+    [[noreturn]] void fail_io(const char* call) const;
+
+    std::pmr::string path_;
+    std::pmr::string written_;  // the name while it is written
+    int descriptor_ = -1;
+};
+
+}  // namespace moe
