@@ -25,6 +25,7 @@ READERS = {
                                     "checkpoint/family_gpt_oss.cpp"]),
     "gguf": (["gguf"], ["checkpoint/gguf.cpp", "checkpoint/cursor.hpp", "checkpoint/family_gguf.cpp"]),
     "model": (["model", "gguf"], ["checkpoint/layer_builder.cpp", "checkpoint/layer_places.cpp"]),
+    "packed": (["packed"], ["weights/packed_file.cpp"]),
     "plan": (["plan"], ["api/plan.cpp", "api/structs.hpp", "layer/layer_rules.cpp", "layer/slice.cpp"]),
 }
 

@@ -4,7 +4,7 @@
 set -eu
 program=$1 minutes=$2
 shift 2
-[ $# -gt 0 ] || set -- safetensors index config gguf model plan
+[ $# -gt 0 ] || set -- safetensors index config gguf model plan packed
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(dirname "$(dirname "$(dirname "$program")")")
 seconds=$((minutes * 60 / $#))
@@ -15,6 +15,7 @@ longest_input() {
     case $1 in
         gguf) echo 20000 ;;
         model) echo 14000 ;;
+        packed) echo 32768 ;;
         *) echo 8192 ;;
     esac
 }

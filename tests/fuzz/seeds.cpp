@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "libmoe/weights/packed_file.hpp"
 #include "tests/fuzz/chunks.hpp"
 #include "tests/fuzz/every_family.hpp"
+#include "tests/fuzz/packed_layer.hpp"
 #include "tests/fuzz/plan_chunks.hpp"
 
 namespace {
@@ -21,10 +23,13 @@ class Seeds {
   public:
     explicit Seeds(std::string root) : root_(std::move(root)) {}
 
-    void add(const std::string& target, const std::string& name, std::string_view bytes) const {
+    std::string place(const std::string& target, const std::string& name) const {
         const std::string folder = root_ + "/" + target;
         std::filesystem::create_directories(folder);
-        std::ofstream(folder + "/seed-" + name, std::ios::binary) << bytes;
+        return folder + "/seed-" + name;
+    }
+    void add(const std::string& target, const std::string& name, std::string_view bytes) const {
+        std::ofstream(place(target, name), std::ios::binary) << bytes;
     }
 
   private:
@@ -417,6 +422,17 @@ void add_parts(const Seeds& seeds) {
     seeds.add("plan", "filter", filter.bytes());
 }
 
+// ---- packed weights
+
+void add_packed(const Seeds& seeds) {
+    PackedLayer small;
+    small.packed.load(small.layer.tensors);
+    std::vector<std::byte> staging(moe::stage_bytes_of(small.packed.handle.placement.bytes));
+    moe::SerialTeam team;
+    moe::save_block(small.packed.handle, small.packed.block, staging.data(), team,
+                    seeds.place("packed", "small"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -432,5 +448,6 @@ int main(int argc, char** argv) {
     seeds.add("plan", "plain", SmallPlan().bytes());
     add_routings(seeds);
     add_parts(seeds);
+    add_packed(seeds);
     return 0;
 }

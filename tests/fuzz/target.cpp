@@ -17,6 +17,7 @@ constexpr Target targets[] = {
     {"gguf", run_gguf, mutate_gguf},
     {"model", run_model, mutate_model},
     {"plan", run_plan, mutate_plan},
+    {"packed", run_packed, mutate_packed},
 };
 
 }  // namespace

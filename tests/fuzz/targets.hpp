@@ -23,5 +23,8 @@ std::string mutate_model(std::string_view input, Random& random);
 // moe_plan_create and what takes the same description: structs of any struct_size.
 void run_plan(std::string_view input);
 std::string mutate_plan(std::string_view input, Random& random);
+// A file of packed weights, with host memory in the place of a device's.
+void run_packed(std::string_view input);
+std::string mutate_packed(std::string_view input, Random& random);
 
 }  // namespace moe_fuzz

@@ -1,0 +1,96 @@
+// A file of packed weights: its head, its checksums, and the block that comes of it.
+#include <algorithm>
+#include <cstring>
+
+#include "libmoe/base/checksum.hpp"
+#include "libmoe/weights/packed_file.hpp"
+#include "tests/fuzz/memory_file.hpp"
+#include "tests/fuzz/packed_layer.hpp"
+#include "tests/fuzz/targets.hpp"
+
+namespace moe_fuzz {
+namespace {
+
+// The fields of the head: where they are, and how long.
+struct Field {
+    size_t offset, bytes;
+};
+constexpr Field fields[] = {{0, 8},  {8, 4},  {12, 4}, {16, 16}, {32, 8},
+                            {40, 8}, {48, 8}, {56, 8}, {64, 448}};
+constexpr size_t head_bytes = 512;
+constexpr size_t block_offset = 4096;
+
+uint64_t checksum(const std::string& bytes, size_t begin, size_t count) {
+    return moe::checksum_of(reinterpret_cast<const std::byte*>(bytes.data()) + begin, count);
+}
+
+void put(std::string& bytes, size_t offset, uint64_t value, size_t n = 8) {
+    std::memcpy(bytes.data() + offset, &value, std::min<size_t>(n, 8));
+}
+
+// The one chunk, then the head with it.
+void mend_checksums(std::string& bytes) {
+    if (bytes.size() < block_offset) return;
+    put(bytes, head_bytes, checksum(bytes, block_offset, bytes.size() - block_offset));
+    put(bytes, 56, 0);
+    put(bytes, 56, checksum(bytes, 0, block_offset));
+}
+
+void open(const MemoryFile& file, PackedLayer& small) {
+    moe_weights& weights = small.packed.handle;
+    const uint64_t n = weights.placement.bytes;
+    static std::vector<std::byte> staging(2 * moe::stage_bytes_of(n));
+    const moe::PackedFile opened(weights.runtime->memory, file.path(), weights.layout, n);
+    moe::SerialTeam team;
+    opened.load(weights, small.packed.block, staging.data(), team);
+}
+
+}  // namespace
+
+void run_packed(std::string_view input) {
+    static PackedLayer small;
+    static MemoryFile file;
+    file.write(input);
+    bool is_open = false;
+    auto read = [&] {
+        try {
+            open(file, small);
+            is_open = true;
+        } catch (const moe::Error& error) {
+            if (error.status() != MOE_ERROR_LAYOUT_MISMATCH) throw;
+            promise(std::string_view(error.what()).find(file.name()) != std::string_view::npos,
+                    "the sentence does not name the file", error.what());
+            refused(error.what());
+        }
+    };
+    survives(read, file.name());
+    if (!is_open) return;
+    promise(input.size() == block_offset + small.packed.handle.placement.bytes &&
+                std::memcmp(small.packed.block.base(), input.data() + block_offset,
+                            input.size() - block_offset) == 0,
+            "the block is not what the file holds");
+}
+
+std::string mutate_packed(std::string_view input, Random& random) {
+    std::string bytes(input);
+    switch (random.below(5)) {
+        case 0: {
+            const Field& field = random.pick(fields);
+            if (bytes.size() < field.offset + field.bytes) break;
+            put(bytes, field.offset, random.interesting(), field.bytes);
+            break;
+        }
+        case 1:
+            bytes.resize(std::min<uint64_t>(random.interesting(), 65536));
+            break;
+        case 2:
+            bytes.resize(bytes.size() + random.below(65) - std::min<size_t>(bytes.size(), 32));
+            break;
+        default:
+            mutate_bytes(bytes, random);
+    }
+    if (!random.one_in(4)) mend_checksums(bytes);
+    return bytes;
+}
+
+}  // namespace moe_fuzz
