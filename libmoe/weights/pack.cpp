@@ -33,6 +33,8 @@ PackedType gguf_type_of(int32_t block_id) {
             return PackedType::q4_k;
         case 39:
             return PackedType::mxfp4;
+        case 40:
+            return PackedType::nvfp4;
         default:
             return PackedType::none;
     }

@@ -36,16 +36,23 @@ constexpr uint8_t rebias_e4m3(uint8_t magnitude) {
     return static_cast<uint8_t>((exponent + 1) << 3 | ((magnitude << (3 - exponent)) & 7));
 }
 
+constexpr Nvfp4Scale scale_of_magnitude(uint8_t magnitude) {
+    if (magnitude == 0) return {.byte = 0, .flip = 0, .keep = 8, .is_nan = false};
+    return {.byte = rebias_e4m3(magnitude), .flip = 0, .keep = 15, .is_nan = false};
+}
+
+// ggml's (formats/nvfp4_gguf.cpp): the sign does not count, 0x7F is 0 and 0xFF is 480.
 struct Nvfp4Scales {
     Nvfp4Scale of[256];
+    Nvfp4Scale of_gguf[256];
 
-    constexpr Nvfp4Scales() : of() {
+    constexpr Nvfp4Scales() : of(), of_gguf() {
         for (int32_t code = 0; code < 256; ++code) {
             const auto magnitude = static_cast<uint8_t>(code & 0x7F);
-            of[code] = {.byte = magnitude ? rebias_e4m3(magnitude) : uint8_t{0},
-                        .flip = static_cast<uint8_t>(code >> 7 << 3),
-                        .keep = static_cast<uint8_t>(magnitude ? 15 : 8),
-                        .is_nan = magnitude == 0x7F};
+            of[code] = scale_of_magnitude(magnitude);
+            of[code].flip = static_cast<uint8_t>(code >> 7 << 3);
+            of[code].is_nan = magnitude == 0x7F;
+            of_gguf[code] = scale_of_magnitude(code == 0x7F ? uint8_t{0} : magnitude);
         }
     }
 };
@@ -78,9 +85,13 @@ struct Row {
 };
 
 void lower_nvfp4(const Row& row) {
-    const std::byte* from = row.from(row.column);
+    const Matrix& matrix = row.source.matrix;
+    const bool is_gguf = !matrix.scales;
+    const std::byte* from =
+        is_gguf ? gguf_block(matrix, row.row, row.column, 64, 36) : row.from(row.column);
+    const auto& scales = is_gguf ? nvfp4_scales.of_gguf : nvfp4_scales.of;
     for (int32_t s = 0; s < row.n; ++s) {
-        const Nvfp4Scale& scale = nvfp4_scales.of[load<uint8_t>(from + s)];
+        const Nvfp4Scale& scale = scales[load<uint8_t>(from + s)];
         if (scale.is_nan) fail_nan(row.source, row.row, row.column + 16 * s);
         store(row.scales + scale_place(row.tile_row, s, row.n), scale.byte);
         if (scale.flip || scale.keep != 15)

@@ -60,6 +60,13 @@ void read_mxfp4_gguf(const Matrix& source, const SourceBlock& block, uint8_t (*t
                           &to[r][c]);
 }
 
+void read_nvfp4_gguf(const Matrix& source, const SourceBlock& block, uint8_t (*to)[block_columns]) {
+    for (int32_t r = 0; r < block.rows; ++r) {
+        const std::byte* q = gguf_block(source, block.row + r, block.column, 64, 36) + 4;
+        for (int32_t c = 0; c < block.columns; c += 16) split_nibbles(q + c / 2, 8, &to[r][c]);
+    }
+}
+
 void read_q8_0(const Matrix& source, const SourceBlock& block, uint8_t (*to)[block_columns]) {
     for (int32_t r = 0; r < block.rows; ++r)
         for (int32_t c = 0; c < block.columns; c += 32)
@@ -120,7 +127,16 @@ ReadCodes<uint8_t> read_codes_of(const moe_format& format) {
     if (format.type == MOE_TYPE_E2M1) return read_nibble_pairs;
     if (format.type == MOE_TYPE_CODEBOOK) return planes_of(format.bits);
     if (format.type != MOE_TYPE_GGUF) return read_plain<uint8_t>;
-    return format.block_id == 8 ? read_q8_0 : format.block_id == 12 ? read_q4_k : read_mxfp4_gguf;
+    switch (format.block_id) {
+        case 8:
+            return read_q8_0;
+        case 12:
+            return read_q4_k;
+        case 40:
+            return read_nvfp4_gguf;
+        default:
+            return read_mxfp4_gguf;
+    }
 }
 
 template <>

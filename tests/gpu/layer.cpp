@@ -42,7 +42,7 @@ std::vector<const char*> packed_formats() {
     for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) {
         const moe_format format = format_named(name);
         const int32_t id = format.block_id;
-        if (format.type == MOE_TYPE_GGUF && id != 8 && id != 12 && id != 39) continue;
+        if (format.type == MOE_TYPE_GGUF && id != 8 && id != 12 && id != 39 && id != 40) continue;
         names.push_back(name);
     }
     return names;

@@ -33,7 +33,8 @@ TEST_P(Pack, UnpacksToTheFormatsOwnValues) {
 
 TEST_P(Pack, HalvesOfJointTilesDoNotTouchEachOther) {
     const FormatTraits& traits = *GetParam();
-    const int64_t k = traits.block_columns == 256 ? 256 : traits.block_columns == 32 ? 96 : 112;
+    const int64_t unit = traits.block_columns;
+    const int64_t k = unit == 256 ? 256 : unit == 64 ? 128 : unit == 32 ? 96 : 112;
     const auto gate = make(traits, 24, k, 1), up = make(traits, 24, k, 2);
     const Matrix matrices[2] = {view(gate), view(up)};
     const TileRows halves[2] = {TileRows::first_half, TileRows::second_half};
@@ -182,11 +183,19 @@ TEST(PackRefuses, ShapesAndTypesThatDoNotFit) {
     expect_refused(view(divide), TileRows::all, MOE_ERROR_UNSUPPORTED, "global_scale 0");
 }
 
+// ggml's scales have no sign, and two codes of their own.
+TEST(PackedTypes, EveryScaleByteOfGgmlsNvfp4KeepsItsValue) {
+    auto stored = make(*find_format("nvfp4_gguf"), 64, 64, 3);
+    for (int code = 0; code < 256; ++code)
+        stored.data[static_cast<size_t>(code / 4 * 36 + code % 4)] = static_cast<std::byte>(code);
+    expect_values(unpacked(packed(view(stored)), view(stored)), view(stored), "every scale");
+}
+
 // The blocks of ggml that only the CPU reads have none.
 TEST(PackedTypes, EveryOtherFormatHasOneAndUnknownOnesNone) {
-    const std::set<std::string> without = {"q4_0",       "q4_1",    "q5_0",   "q5_1",    "q2_k",
-                                           "q3_k",       "q5_k",    "q6_k",   "iq4_nl",  "iq4_xs",
-                                           "nvfp4_gguf", "iq2_xxs", "iq2_xs", "iq3_xxs", "iq3_s"};
+    const std::set<std::string> without = {"q4_0",    "q4_1",   "q5_0",    "q5_1",   "q2_k",
+                                           "q3_k",    "q5_k",   "q6_k",    "iq4_nl", "iq4_xs",
+                                           "iq2_xxs", "iq2_xs", "iq3_xxs", "iq3_s"};
     for (const FormatTraits& traits : all_formats())
         EXPECT_EQ(packed_type_of(traits.format) == PackedType::none, without.contains(traits.name))
             << traits.name;
