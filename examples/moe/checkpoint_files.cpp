@@ -20,16 +20,10 @@ constexpr uint64_t largest_shard = 4'000'000'000;
     throw Failure(fmt::format("{}: {}: {}", path, action, std::strerror(errno)), MOE_ERROR_IO);
 }
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    file << text << '\n';
-    file.close();
-    if (!file) refuse(path.string(), "cannot be written");
-}
-
 uint64_t element_size(const Piece& piece) {
-    if (piece.dtype == "F32") return 4;
-    return piece.dtype == "BF16" || piece.dtype == "F16" ? 2 : 1;
+    if (piece.dtype.ends_with("64")) return 8;
+    if (piece.dtype.ends_with("32")) return 4;
+    return piece.dtype.ends_with("16") ? 2 : 1;
 }
 
 // Consecutive pieces into shards of about equal bytes; sets piece.file, gives the number of shards
@@ -49,22 +43,19 @@ size_t assign_shards(Recipe& recipe, int32_t n_shards) {
     return used;
 }
 
-// Pieces of a shard, largest elements first, so that every tensor is aligned.
 std::vector<Piece*> pieces_of(Recipe& recipe, size_t shard) {
     std::vector<Piece*> pieces;
     for (Piece& piece : recipe.pieces) {
         if (piece.file == shard) pieces.push_back(&piece);
     }
-    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
-        return element_size(*a) > element_size(*b);
-    });
     return pieces;
 }
 
 // The header of a shard; sets offsets in the file and gives its size.
-std::string shard_header(const std::vector<Piece*>& pieces, uint64_t* out_file_bytes) {
+std::string shard_header(const std::vector<Piece*>& pieces, const std::string& metadata,
+                         uint64_t* out_file_bytes) {
     nlohmann::ordered_json header;
-    header["__metadata__"] = {{"format", "pt"}};
+    header["__metadata__"] = nlohmann::ordered_json::parse(metadata);
     uint64_t end = 0;
     for (Piece* piece : pieces) {
         piece->offset = end;
@@ -83,17 +74,6 @@ std::string shard_header(const std::vector<Piece*>& pieces, uint64_t* out_file_b
 std::string shard_name(size_t shard, size_t n_shards) {
     if (n_shards == 1) return "model.safetensors";
     return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, n_shards);
-}
-
-void write_shard(Recipe& recipe, size_t shard, const std::filesystem::path& path,
-                 OutputFiles& files) {
-    uint64_t file_bytes = 0;
-    const std::string header = shard_header(pieces_of(recipe, shard), &file_bytes);
-    const size_t file = files.add(path, file_bytes);
-    unsigned char length[8];
-    for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(header.size() >> 8 * i);
-    files.write(file, 0, length, sizeof(length));
-    files.write(file, sizeof(length), header.data(), header.size());
 }
 
 void write_index(const Recipe& recipe, size_t n_shards, const std::filesystem::path& folder) {
@@ -143,12 +123,35 @@ void OutputFiles::close() {
     descriptors_.clear();
 }
 
+void write_text(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text << '\n';
+    file.close();
+    if (!file) refuse(path.string(), "cannot be written");
+}
+
+void lay_out_shard(std::vector<Piece*> pieces, const std::string& metadata,
+                   const std::filesystem::path& path, OutputFiles& files) {
+    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
+        return element_size(*a) > element_size(*b);
+    });
+    uint64_t file_bytes = 0;
+    const std::string header = shard_header(pieces, metadata, &file_bytes);
+    const size_t file = files.add(path, file_bytes);
+    for (Piece* piece : pieces) piece->file = file;
+    unsigned char length[8];
+    for (int i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(header.size() >> 8 * i);
+    files.write(file, 0, length, sizeof(length));
+    files.write(file, sizeof(length), header.data(), header.size());
+}
+
 void lay_out_safetensors(Recipe& recipe, const Model& model, const RecipeOptions& options,
                          const std::filesystem::path& folder, int32_t n_shards,
                          OutputFiles& files) {
     const size_t used = assign_shards(recipe, n_shards);
     for (size_t shard = 0; shard < used; ++shard) {
-        write_shard(recipe, shard, folder / shard_name(shard, used), files);
+        lay_out_shard(pieces_of(recipe, shard), R"({"format":"pt"})",
+                      folder / shard_name(shard, used), files);
     }
     if (used > 1) write_index(recipe, used, folder);
     write_text(folder / "config.json", config_text(model, options));

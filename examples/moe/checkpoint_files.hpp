@@ -31,6 +31,13 @@ class OutputFiles {
     std::vector<std::string> paths_;
 };
 
+// The header of a safetensors file with these pieces (largest elements first, so that every tensor
+// is aligned) and room for their bytes; sets file and offset of each. metadata: a JSON object.
+void lay_out_shard(std::vector<Piece*> pieces, const std::string& metadata,
+                   const std::filesystem::path& path, OutputFiles& files);
+// The text and a line break.
+void write_text(const std::filesystem::path& path, const std::string& text);
+
 // Folder with config.json and one or more .safetensors; n_shards 0: as many as 4 GB each need.
 void lay_out_safetensors(Recipe& recipe, const Model& model, const RecipeOptions& options,
                          const std::filesystem::path& folder, int32_t n_shards, OutputFiles& files);

@@ -9,7 +9,21 @@ namespace moe::cli {
 
 struct InspectOptions {
     std::string checkpoint;
+    std::string against;
+    bool each = false;
     bool json = false;
+};
+
+struct QuantizeOptions {
+    std::string target;
+    std::string source;
+    std::string output;
+    int32_t group_size = 32;
+    int32_t threads = 0;
+    bool force = false;
+    bool json = false;
+    bool each = false;
+    bool progress = false;
 };
 
 struct RunOptions {
@@ -76,6 +90,7 @@ struct MakeModelOptions {
 };
 
 int inspect(const InspectOptions& options);
+int quantize(const QuantizeOptions& options);
 int run(const RunOptions& options);
 int explain(const ExplainOptions& options);
 int bench(const BenchOptions& options);

@@ -25,9 +25,11 @@ _moe() {
         --model) words=$(_moe_models "$command") ;;
         --format) words=$(_moe_formats "$command") ;;
         --type) words="f32 bf16 f16" ;;
+        --to) words="nvfp4 mxfp4 kbit2 kbit3 kbit4 kbit5 fp8 int4 q8_0 q4_k" ;;
+        --group-size) words="32 64 128" ;;
         --device) words="cpu cuda auto" ;;
         --io) words="mmap read" ;;
-        --input | --output | --ids-output) compopt -o default 2>/dev/null; return ;;
+        --input | --output | --ids-output | --against) compopt -o default 2>/dev/null; return ;;
         --*)
             # An option with a value: its help line has a type in capitals after its name.
             if "$command" "$subcommand" --help 2>/dev/null | grep -q -- "^  $before [A-Z]"; then return; fi ;;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "against.hpp"
 #include "checkpoint.hpp"
 #include "commands.hpp"
 #include "text.hpp"
@@ -113,7 +114,7 @@ std::vector<std::string> table_row(const LayerRun& run) {
 }
 
 int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
-               const std::vector<LayerRun>& runs) {
+               const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
     fmt::print("{}: {}, {} file{}, {} tensors, {}\n", options.checkpoint,
                info.is_gguf ? "GGUF" : "safetensors", info.n_files, info.n_files == 1 ? "" : "s",
                info.n_tensors, byte_words(info.file_bytes));
@@ -129,6 +130,8 @@ int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
             activation_words(run.source.desc),
             run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
     }
+    if (options.against.empty()) return 0;
+    fmt::print("\nagainst {}\n{}", options.against, error_table_words(errors, options.each));
     return 0;
 }
 
@@ -160,7 +163,7 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
 }
 
 int print_json(const InspectOptions& options, const moe_checkpoint_info& info,
-               const std::vector<LayerRun>& runs) {
+               const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
     nlohmann::ordered_json json;
     json["schema"] = "libmoe.inspect.1";
     json["checkpoint"] = options.checkpoint;
@@ -172,6 +175,10 @@ int print_json(const InspectOptions& options, const moe_checkpoint_info& info,
     json["file_bytes"] = info.file_bytes;
     json["moe_layers"] = nlohmann::ordered_json::array();
     for (const LayerRun& run : runs) json["moe_layers"].push_back(json_of(run));
+    if (!options.against.empty()) {
+        json["against"] = options.against;
+        json["errors"] = error_table_json(errors);
+    }
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
 }
@@ -182,7 +189,11 @@ int inspect(const InspectOptions& options) {
     const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get(), options.checkpoint);
-    return options.json ? print_json(options, info, runs) : print_text(options, info, runs);
+    std::vector<MatrixError> errors;
+    if (!options.against.empty())
+        errors = errors_against(checkpoint.get(), options.checkpoint, options.against);
+    return options.json ? print_json(options, info, runs, errors)
+                        : print_text(options, info, runs, errors);
 }
 
 }  // namespace moe::cli

@@ -26,8 +26,37 @@ void add_inspect(CLI::App& app, Action& action) {
     auto options = std::make_shared<InspectOptions>();
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
         ->required();
+    command->add_option("--against", options->against,
+                        "Compare the experts' matrices with those of this checkpoint");
+    command->add_flag("--per-tensor", options->each, "With --against: a row for every matrix");
     command->add_flag("--json", options->json, "As JSON, for programs");
     command->callback([&action, options] { action = [options] { return inspect(*options); }; });
+}
+
+void add_quantize(CLI::App& app, Action& action) {
+    CLI::App* command = add(
+        app, "quantize",
+        "Write a checkpoint whose routed experts are quantised, everything else as it is, and say "
+        "how large the error is.",
+        "  moe quantize --to nvfp4 Qwen3-30B-A3B/ Qwen3-30B-A3B-NVFP4/\n"
+        "  moe quantize --to q8_0 Qwen3-30B-A3B/ experts.gguf --json");
+    auto options = std::make_shared<QuantizeOptions>();
+    command->add_option("in", options->source, "Folder, .safetensors or .gguf file")->required();
+    command->add_option("out", options->output, "New folder, or new .gguf file for q8_0 and q4_k")
+        ->required();
+    command
+        ->add_option("--to", options->target,
+                     "nvfp4, mxfp4, kbit2 to kbit5, fp8, int4, q8_0 or q4_k")
+        ->required();
+    command->add_option("--group-size", options->group_size,
+                        "Columns that share a scale in int4: 32, 64 or 128");
+    command->add_option("--threads", options->threads, "0: one per core")
+        ->check(CLI::NonNegativeNumber);
+    command->add_flag("--force", options->force, "Replace what is there when the new one is whole");
+    command->add_flag("--per-tensor", options->each, "A row for every matrix in the table");
+    command->add_flag("--json", options->json, "The errors of every matrix as JSON, for programs");
+    command->add_flag("--progress", options->progress, "Progress line even without a terminal");
+    command->callback([&action, options] { action = [options] { return quantize(*options); }; });
 }
 
 void add_run(CLI::App& app, Action& action) {
@@ -154,6 +183,7 @@ int parse_and_act(int argc, char** argv) {
         "  moe run /tmp/small --layer 0 --check\n\n`moe COMMAND --help` says more.");
     Action action;
     add_inspect(app, action);
+    add_quantize(app, action);
     add_run(app, action);
     add_explain(app, action);
     add_bench(app, action);

@@ -10,7 +10,7 @@ expect_text nvfp4 "$moe" formats
 expect_text "cpu 0" "$moe" devices
 expect_text version= "$moe" version
 expect_text "Example" "$moe" --help
-for command in inspect run explain bench make-model formats devices version; do
+for command in inspect quantize run explain bench make-model formats devices version; do
     expect_text "Example" "$moe" "$command" --help
 done
 expect_text "route" "$moe" explain --model deepseek-v3 --format nvfp4

@@ -35,6 +35,7 @@ expect_offered "qwen3-30b-a3b gpt-oss-20b" make-model ""
 expect_offered "deepseek-v3" explain --model ""
 expect_offered "nvfp4 kbit2 q4_k" bench --format ""
 expect_offered "nvfp4" bench --tokens 8 --format nv
+expect_offered "nvfp4 kbit3 fp8 q4_k" quantize --to ""
 expect_offered "bf16" run model.gguf --type ""
 [ "$(offered run --layer "")" = "  " ] || fail "offers a number: $(offered run --layer "")"
 [ "$(offered ben)" = " bench " ] || fail "'ben' is not bench alone: $(offered ben)"

@@ -246,7 +246,8 @@ LayerBuilder::WeightName::WeightName(std::string_view given) : name(given), stem
 
 bool LayerBuilder::has_weight(std::string_view name) const {
     const std::string stem = WeightName(name).stem;
-    return find(name) || find(stem + ".qweight") || find(stem + ".weight_packed");
+    return find(name) || find(stem + ".qweight") || find(stem + ".weight_packed") ||
+           find(stem + ".weight_planes");
 }
 
 int64_t LayerBuilder::rows_of(std::string_view name) const {
@@ -254,6 +255,7 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
     // GPTQ and AWQ have the rows of the matrix along the columns of the scales.
     if (find(stem + ".qweight")) return dimension(get(stem + ".scales"), 1);
     if (const TensorEntry* packed = find(stem + ".weight_packed")) return dimension(*packed, 0);
+    if (const TensorEntry* planes = find(stem + ".weight_planes")) return dimension(*planes, 0);
     if (const TensorEntry* state = bnb_state(stem)) return bnb_rows(*state);
     return dimension(get(name), 0);
 }
@@ -272,6 +274,7 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
         if (packed->element->type == MOE_TYPE_U8) return add_fp4(of, *packed, wanted), true;
         return add_pack_quantized(stem, wanted), true;
     }
+    if (find(stem + ".weight_planes")) return add_kbit(stem, wanted), true;
     return false;
 }
 

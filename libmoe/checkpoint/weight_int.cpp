@@ -1,5 +1,5 @@
 // Matrices of packed integers (GPTQ, AWQ, compressed-tensors) and of bitsandbytes as the tools
-// write them.
+// write them, and kbit codes as `moe quantize` does.
 #include <algorithm>
 #include <string>
 
@@ -15,6 +15,7 @@ namespace {
 
 constexpr int32_t most_config_groups = 16;
 constexpr int64_t largest_bits = 8;
+constexpr int64_t kbit_group = 32;
 constexpr uint64_t largest_state = 65536;  // bytes of bitsandbytes' JSON
 
 moe_format int_format(moe_packing packing, int64_t bits, int32_t group, moe_type scale_type,
@@ -199,6 +200,29 @@ void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
     tensor.format.scale_type = MOE_TYPE_F32;
     tensor.tensor.scales = scales;
     tensor.tensor.scale_bytes = n * sizeof(float);
+}
+
+// weight_planes I32 [rows, columns / 32 * bits], weight_absmax [rows, columns / 32]: bytes of E4M4,
+// or float32. The width follows from the shape; the codebook is the normal-float one of that width.
+void LayerBuilder::add_kbit(const std::string& stem, const Wanted& wanted) {
+    const TensorEntry& entry = get(stem + ".weight_planes");
+    const TensorEntry& scales = get(stem + ".weight_absmax");
+    check_separate(entry, wanted);
+    require_type(entry, {MOE_TYPE_I32});
+    require_type(scales, {MOE_TYPE_U8, MOE_TYPE_F32});
+    if (wanted.columns % kbit_group != 0)
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("{} columns are not a multiple of {}", wanted.columns, kbit_group));
+    const int64_t groups = wanted.columns / kbit_group;
+    const int64_t bits = std::clamp<int64_t>(dimension(entry, 1) / groups, 2, 5);
+    check_shape(entry, {wanted.rows, groups * bits}, false);
+    check_shape(scales, {wanted.rows, groups}, false);
+    const bool is_float = scales.element->type == MOE_TYPE_F32;
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format =
+        find_format(fmt::format("kbit{}{}", bits, is_float ? "_f32" : "").c_str())->format;
+    tensor.format.struct_size = sizeof tensor.format;
+    set_scales(tensor, scales);
 }
 
 const TensorEntry* LayerBuilder::bnb_state(const std::string& stem) const {

@@ -152,6 +152,32 @@ TEST(Nvfp4, TakesTheScaleOfTheActivations) {
     for (int k = 0; k < hidden; ++k) EXPECT_EQ(values[k], 1.0f + static_cast<float>(k) / 128);
 }
 
+TEST(Kbit, WidthAndScalesFollowFromTheShapes) {
+    const auto kbit = [](int64_t words, const char* scale_type, int64_t groups) {
+        Model model = without_weight(up, "");
+        model.add(up + ".weight_planes", "I32", {width, words});
+        model.add(up + ".weight_absmax", scale_type, {width, groups});
+        return model;
+    };
+    const int64_t groups = hidden / 32;
+    for (int bits = 2; bits <= 5; ++bits) {
+        const std::string name = "kbit" + std::to_string(bits);
+        EXPECT_EQ(format_text(kbit(groups * bits, "U8", groups)), name);
+        EXPECT_EQ(format_text(kbit(groups * bits, "F32", groups)), name + "_f32");
+    }
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, kbit(groups * 3, "U8", groups));
+    const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+    EXPECT_EQ(tensor->tensor.data_bytes, 4u * width * groups * 3);
+    EXPECT_EQ(tensor->tensor.scale_bytes, 1u * width * groups);
+    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
+    expect_failure(kbit(groups * 6, "U8", groups), corrupt, "up_proj.weight_planes': has shape");
+    expect_failure(kbit(groups, "U8", groups), corrupt, "up_proj.weight_planes': has shape");
+    expect_failure(kbit(groups * 3, "U8", groups + 1), corrupt, "weight_absmax': has shape");
+    expect_failure(kbit(groups * 3, "F16", groups), MOE_ERROR_UNSUPPORTED,
+                   "weight_absmax': is F16, U8 or F32 is wanted");
+}
+
 Model gptq(const std::string& config, int bits = 4, int32_t group = 32) {
     Model model =
         without_weight(up, "\"quant_method\":\"gptq\",\"bits\":" + std::to_string(bits) + config);
