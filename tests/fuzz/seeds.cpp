@@ -120,6 +120,21 @@ SmallModel small_nvfp4() {
     return m;
 }
 
+// Gate and up have one group of 32 columns; down is too narrow for one.
+SmallModel small_kbit() {
+    SmallModel m("qwen3_moe", "");
+    m.model.add(mlp + "gate.weight", "BF16", {n_experts, h});
+    for (int e = 0; e < n_experts; ++e) {
+        const std::string stem = mlp + "experts." + std::to_string(e) + ".";
+        m.model.add(stem + "gate_proj.weight_planes", "I32", {w, 3});
+        m.model.add(stem + "gate_proj.weight_absmax", "U8", {w, 1});
+        m.model.add(stem + "up_proj.weight_planes", "I32", {w, 5});
+        m.model.add(stem + "up_proj.weight_absmax", "F32", {w, 1});
+        m.model.add(stem + "down_proj.weight", "BF16", {h, w});
+    }
+    return m;
+}
+
 SmallModel small_gpt_oss(bool mxfp4) {
     SmallModel m("gpt_oss", ",\"num_local_experts\":2,\"swiglu_limit\":7.0");
     const int64_t width = 32;  // MXFP4 has groups of 32
@@ -151,6 +166,7 @@ void add_models(const Seeds& seeds) {
         {"fp8", small_fp8()},
         {"nvfp4", small_nvfp4()},
         {"mxfp4", small_gpt_oss(true)},
+        {"kbit", small_kbit()},
         {"gpt_oss_bf16", small_gpt_oss(false)}};
     for (const auto& [name, small] : models) {
         const std::string& config = small.model.config;
