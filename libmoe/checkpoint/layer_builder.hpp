@@ -87,8 +87,9 @@ class LayerBuilder {
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);
-    // MXFP4 as blocks [.., columns / 32, 16] and scales [.., columns / 32] in two tensors.
-    void mxfp4_blocks(std::string_view stem, const Wanted& wanted);
+    // MXFP4 as blocks [.., columns / 32, 16] and scales [.., columns / 32] in two tensors, stem +
+    // "_blocks" or stem + ".blocks".
+    void mxfp4_blocks(std::string_view stem, char mark, const Wanted& wanted);
     // A vector [columns], or one per expert; of a floating-point type.
     void vector(std::string_view name, const Wanted& wanted);
     // All experts one below the other in two dimensions, [n_experts * rows, columns], or in the

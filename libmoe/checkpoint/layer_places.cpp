@@ -17,16 +17,21 @@ constexpr std::string_view roots[] = {"model.layers.",
                                       "language_model.model.layers.",
                                       "language_model.layers.",
                                       "layers.",
-                                      "backbone.layers.",      // Nemotron-H
-                                      "transformer.blocks."};  // DBRX
+                                      "backbone.layers.",     // Nemotron-H
+                                      "transformer.blocks.",  // DBRX
+                                      "block."};              // gpt-oss as OpenAI has it
 // Whose "experts." are those of the layer. The empty one is Gemma-4's.
 constexpr std::string_view blocks[] = {
     "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
 // Tensors of all experts under other names, and shared experts beside the block: the prefix is that
-// of the whole layer. Granite and Step.
+// of the whole layer. Granite, Step, OpenAI.
 constexpr std::string_view stacks[] = {"block_sparse_moe.input_linear.",
-                                       "block_sparse_moe.output_linear.", "moe.gate_proj.",
-                                       "moe.up_proj.", "moe.down_proj."};
+                                       "block_sparse_moe.output_linear.",
+                                       "moe.gate_proj.",
+                                       "moe.up_proj.",
+                                       "moe.down_proj.",
+                                       "mlp.mlp1_weight.",
+                                       "mlp.mlp2_weight."};
 constexpr std::array<std::string_view, 4> gguf_matrices = {"ffn_gate", "ffn_up", "ffn_down",
                                                            "ffn_gate_up"};
 constexpr size_t most_digits = 6;

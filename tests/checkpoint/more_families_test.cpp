@@ -447,5 +447,33 @@ TEST(MergedFamilies, HaveTheOrientationOfTheirReleasedFiles) {
     }
 }
 
+TEST(MergedFamilies, GptOssHasOpenAisNames) {
+    Model model;
+    model.config = R"({"num_experts":4,"experts_per_token":2,"hidden_size":64,)"
+                   R"("intermediate_size":32,"swiglu_limit":7.0})";
+    const std::string block = "block.0.mlp.";
+    model.add(block + "gate.weight", "BF16", {experts, hidden});
+    model.add(block + "gate.bias", "BF16", {experts});
+    model.add(block + "mlp1_weight.blocks", "U8", {experts, 2 * width, hidden / 32, 16});
+    model.add(block + "mlp1_weight.scales", "U8", {experts, 2 * width, hidden / 32});
+    model.add(block + "mlp1_bias", "BF16", {experts, 2 * width});
+    model.add(block + "mlp2_weight.blocks", "U8", {experts, hidden, width / 32, 16});
+    model.add(block + "mlp2_weight.scales", "U8", {experts, hidden, width / 32});
+    model.add(block + "mlp2_bias", "BF16", {experts, hidden});
+    const Folder folder;
+    moe_checkpoint_options options{};
+    options.family = "gpt_oss";
+    const Handle checkpoint = open_model(folder, model, options);
+    ASSERT_EQ(checkpoint->n_layers(), 1);
+    EXPECT_EQ(checkpoint->tensors(0).size(), 6u);
+    const moe_layer_desc& desc = checkpoint->layer_desc(0);
+    EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+    const LayerTensor* gate_up = find_tensor(checkpoint, 0, MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS);
+    ASSERT_TRUE(gate_up);
+    EXPECT_EQ(gate_up->tensor.gate_up_order, MOE_GATE_UP_INTERLEAVED);
+    EXPECT_EQ(gate_up->format.type, MOE_TYPE_E2M1);
+    EXPECT_EQ(failure_of([&] { open_path(folder.path()); }).status, MOE_ERROR_NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace moe::test

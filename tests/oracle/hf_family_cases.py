@@ -1,7 +1,7 @@
 """Families beside those of hf_cases.py: one small checkpoint each, as transformers saves it.
 
 A case says how its block is found and how its logits become ids and weights; that rule only picks
-an input without near-ties and puts the ids in order. y, and the weights of the ids, are the module's.
+an input without near-ties and puts the ids in order. y and the weights of the ids are the module's.
 """
 import dataclasses
 
@@ -221,6 +221,20 @@ def qwen3_5_moe(name="qwen3_5_moe_bf16"):
     case(name, config, Rule(3, norm=True), 0, dict(shared_I=48, notes="as Qwen3-Next"))
 
 
+def qwen3_vl_moe(name="qwen3_vl_moe_bf16"):
+    config = config_of("Qwen3VLMoeTextConfig", SIZES, ONE_LAYER, num_experts=5,
+                       num_experts_per_tok=3, head_dim=16)
+    notes = "the text model alone; merged tensors transposed by the script, as released; 2I = H"
+    case(name, config, Rule(3, norm=True), 0, dict(notes=notes),
+         model_class=transformers.Qwen3VLMoeTextModel, pick=lambda m: m.layers[0].mlp)
+    path = fixture_case.FIXTURES / name / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    for key in tensors:
+        if "experts." in key:
+            tensors[key] = tensors[key].transpose(1, 2).contiguous()
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
 def glm4_moe(name="glm4_moe_bf16"):
     config = config_of("Glm4MoeConfig", SIZES, n_routed_experts=5, num_experts_per_tok=3,
                        head_dim=16, first_k_dense_replace=1, routed_scaling_factor=2.5)
@@ -354,8 +368,8 @@ def deepseek_v4_hash(name="deepseek_v4_hash_bf16"):
 
 
 def kimi_linear(name="kimi_linear_bf16"):
-    config = config_of("KimiLinearConfig", LATENT_ATTENTION, SIZES, num_experts=4, linear_head_dim=16,
-                       linear_num_heads=2, num_experts_per_token=3)
+    config = config_of("KimiLinearConfig", LATENT_ATTENTION, SIZES, num_experts=4,
+                       linear_head_dim=16, linear_num_heads=2, num_experts_per_token=3)
     case(name, config, Rule(3, scale=2.446, **SIGMOID), 1,
          dict(shared_I=32, notes="layer 0 is dense under block_sparse_moe as well"))
 
@@ -376,7 +390,7 @@ def step(name="step3p7_bf16"):
     vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                   image_size=28, patch_size=14, max_position_embeddings=4)
     config = transformers.Step3p7Config(text_config=text, vision_config=vision, pad_token_id=0)
-    notes = "stacks gate_proj, up_proj, down_proj; limits after the activation, of this layer alone; without vision"
+    notes = "three stacks; limits after the activation, of this layer alone; without vision"
     case(name, config, Rule(3, scale=3.0, **SIGMOID), 1, dict(shared_I=32, notes=notes),
          scale_after=3.0, model_class=transformers.Step3p7ForConditionalGeneration,
          pick=lambda m: m.model.language_model.layers[1].mlp, dropped=("vision_model", "vit_"))
@@ -472,7 +486,34 @@ def mimo_v2_flash(name="mimo_v2_flash_bf16"):
 
 
 CASES = [
-    qwen3_5_moe, glm4_moe, minimax_m2, minimax_m3, llama4, hunyuan, hy_v3, ernie, olmoe, phimoe,
-    jamba, dbrx, granitemoe, dots1, deepseek_v4, deepseek_v4_hash, kimi_linear, bailing_hybrid, step, mistral4, nemotron_h,
-    longcat, gemma4, lfm2_moe, afmoe, laguna, cohere2_moe, exaone_moe, mimo_v2_flash,
+    qwen3_5_moe,
+    qwen3_vl_moe,
+    glm4_moe,
+    minimax_m2,
+    minimax_m3,
+    llama4,
+    hunyuan,
+    hy_v3,
+    ernie,
+    olmoe,
+    phimoe,
+    jamba,
+    dbrx,
+    granitemoe,
+    dots1,
+    deepseek_v4,
+    deepseek_v4_hash,
+    kimi_linear,
+    bailing_hybrid,
+    step,
+    mistral4,
+    nemotron_h,
+    longcat,
+    gemma4,
+    lfm2_moe,
+    afmoe,
+    laguna,
+    cohere2_moe,
+    exaone_moe,
+    mimo_v2_flash,
 ]
