@@ -39,6 +39,8 @@ void copy_text(char* out, size_t capacity, std::string_view text) {
 bool holds_role(moe_role tensor, moe_role role) {
     if (tensor == role) return true;
     if (tensor == MOE_ROLE_GATE_UP) return role == MOE_ROLE_GATE || role == MOE_ROLE_UP;
+    if (tensor == MOE_ROLE_SHARED_GATE_UP)
+        return role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP;
     if (tensor == MOE_ROLE_GATE_UP_BIAS) {
         return role == MOE_ROLE_GATE_BIAS || role == MOE_ROLE_UP_BIAS;
     }
@@ -105,6 +107,9 @@ void moe_checkpoint::choose_family(const char* name) {
         family_ = files_.is_gguf ? &moe::family_of_gguf(settings, type)
                                  : &moe::family_of_config(settings, type);
     }
+    if (files_.is_gguf && !family_->build_gguf)
+        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from GGUF", settings.file(),
+                  family_->name);
     model_type_ = type;
     if (files_.is_gguf) files_.settings.set_prefix(std::string(type) + ".");
 }
@@ -150,7 +155,7 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     const auto destroy = [this](moe::LayerData* data) { moe::destroy_in(memory_, data); };
     std::unique_ptr<moe::LayerData, decltype(destroy)> data(
         moe::create_in<moe::LayerData>(memory_, memory_), destroy);
-    moe::LayerBuilder builder(files_, override_, place.prefix, *data);
+    moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
     (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
     builder.finish();
     return data.release();

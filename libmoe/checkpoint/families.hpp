@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -12,8 +13,8 @@ namespace moe {
 
 struct Family {
     const char* name;
-    void (*build)(LayerBuilder& layer);  // safetensors
-    void (*build_gguf)(LayerBuilder& layer);
+    void (*build)(LayerBuilder& layer);       // safetensors
+    void (*build_gguf)(LayerBuilder& layer);  // null: not read from GGUF
 };
 
 std::span<const Family> all_families();
@@ -25,14 +26,49 @@ const Family& family_of_config(const Settings& settings, std::string_view& model
 // "general.architecture" of a GGUF.
 const Family& family_of_gguf(const Settings& settings, std::string_view& architecture);
 
-// family_mixtral.cpp, family_qwen.cpp, family_deepseek.cpp, family_gpt_oss.cpp
+// family_mixtral.cpp
 void build_mixtral(LayerBuilder& layer);
+void build_phimoe(LayerBuilder& layer);
+void build_jamba(LayerBuilder& layer);
+void build_dbrx(LayerBuilder& layer);
+void build_granitemoe(LayerBuilder& layer);
+void build_cohere2_moe(LayerBuilder& layer);
+// family_qwen.cpp
 void build_qwen2_moe(LayerBuilder& layer);
 void build_qwen3_moe(LayerBuilder& layer);
 void build_qwen3_next(LayerBuilder& layer);
+void build_qwen3_vl_moe(LayerBuilder& layer);
+void build_olmoe(LayerBuilder& layer);
+void build_hunyuan_v1_moe(LayerBuilder& layer);
+void build_ernie4_5_moe(LayerBuilder& layer);
+void build_longcat_flash(LayerBuilder& layer);
+// family_deepseek.cpp
 void build_deepseek_v2(LayerBuilder& layer);
 void build_deepseek_v3(LayerBuilder& layer);
+void build_deepseek_v4(LayerBuilder& layer);
+// family_sigmoid.cpp
+void build_glm4_moe(LayerBuilder& layer);
+void build_glm4_moe_lite(LayerBuilder& layer);
+void build_glm_moe_dsa(LayerBuilder& layer);
+void build_dots1(LayerBuilder& layer);
+void build_exaone_moe(LayerBuilder& layer);
+void build_mimo_v2_flash(LayerBuilder& layer);
+void build_kimi_linear(LayerBuilder& layer);
+void build_bailing_moe(LayerBuilder& layer);
+void build_bailing_hybrid(LayerBuilder& layer);
+void build_minimax_m2(LayerBuilder& layer);
+void build_minimax_m3(LayerBuilder& layer);
+void build_hy_v3(LayerBuilder& layer);
+void build_afmoe(LayerBuilder& layer);
+void build_laguna(LayerBuilder& layer);
+void build_lfm2_moe(LayerBuilder& layer);
+void build_step(LayerBuilder& layer);
+void build_mistral4(LayerBuilder& layer);
+void build_nemotron_h(LayerBuilder& layer);
+// family_gpt_oss.cpp, family_llama4.cpp, family_gemma4.cpp
 void build_gpt_oss(LayerBuilder& layer);
+void build_llama4(LayerBuilder& layer);
+void build_gemma4(LayerBuilder& layer);
 // family_gguf.cpp
 void build_gguf_mixtral(LayerBuilder& layer);
 void build_gguf_qwen2_moe(LayerBuilder& layer);
@@ -41,6 +77,29 @@ void build_gguf_qwen3_next(LayerBuilder& layer);
 void build_gguf_deepseek_v2(LayerBuilder& layer);
 void build_gguf_deepseek_v3(LayerBuilder& layer);
 void build_gguf_gpt_oss(LayerBuilder& layer);
+void build_gguf_softmax(LayerBuilder& layer);        // normalised
+void build_gguf_plain_softmax(LayerBuilder& layer);  // not
+void build_gguf_bailing_moe(LayerBuilder& layer);
+void build_gguf_sigmoid(LayerBuilder& layer);  // keys say norm, scale and groups
+void build_gguf_normalised_sigmoid(LayerBuilder& layer);
+void build_gguf_llama4(LayerBuilder& layer);
+
+// family_deepseek.cpp: scores of all experts one by one, with a bias for the selection, norm and
+// scale. What a family's configuration leaves out, and its names; "" for none.
+struct ScoredFacts {
+    const char* width = "moe_intermediate_size";
+    moe_score score = MOE_SCORE_SIGMOID;
+    const char* router = "gate.weight";
+    const char* bias = "gate.e_score_correction_bias";
+    const char* shared = "shared_experts.";
+    int32_t groups = 1;
+    int32_t kept_groups = 1;
+    const char* scale_key = "routed_scaling_factor";
+    float scale = 1.0f;
+    bool norm = true;
+    float eps = 1e-20f;  // added to the sum, as transformers does
+};
+void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts);
 
 // family_parts.cpp: what families share.
 
@@ -54,11 +113,31 @@ void set_softmax_routing(moe_layer_desc& desc, bool renormalize);
 // gpt-oss: top-k of the logits, softmax of those chosen; SILU with alpha 1.702, up + 1 and limits;
 // biases everywhere.
 void set_gpt_oss_layer(moe_layer_desc& desc, float limit);
+// One of the keys, or key.N of the layer's number N where a configuration has a list.
+std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys keys, int64_t low,
+                                          int64_t high);
+void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied);
+// Under n_group or num_expert_group, and topk_group; one group is none.
+void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
+                moe_group_score score);
+// The first of the names that exists, else the first: a family's own, then those that transformers
+// 5 gives the same tensor in memory and writes with save_original_format=False.
+std::string_view first_weight(const LayerBuilder& layer, SettingKeys names);
 void add_router(LayerBuilder& layer, std::string_view name);
+void add_selection_bias(LayerBuilder& layer, SettingKeys names);
 // gate_proj/up_proj/down_proj or w1/w3/w2 per expert, or merged gate_up_proj and down_proj.
-void add_experts(LayerBuilder& layer);
-// stem + "gate_proj.weight" and so on; the width is that of the tensors.
+void add_experts(LayerBuilder& layer, const FusedForm& form = {});
+// stem + "gate_proj.weight" or "w1.weight" and so on; the width is that of the tensors.
 void add_shared_expert(LayerBuilder& layer, std::string_view stem);
+void add_shared_gate_up(LayerBuilder& layer, std::string_view gate_up, std::string_view down,
+                        const FusedForm& form);
+// The description of a shared expert like the routed ones; name is for the sentence about its
+// width.
+void set_shared_expert(LayerBuilder& layer, int64_t width, std::string_view name);
+// Under the first stem that has one. None is an error where the configuration counts shared
+// experts.
+void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems);
+void give_shared_expert_the_limits(moe_layer_desc& desc);
 // After add_shared_expert.
 void add_shared_expert_gate(LayerBuilder& layer, std::string_view name);
 

@@ -1,6 +1,6 @@
-// DeepSeek-V2 and -V3 (and Kimi-K2, which is V3): groups of experts, a routed scale, shared experts
-// stored as one MLP. The configurations of V3 name neither scoring function nor top-k method: both
-// follow from the model type.
+// DeepSeek-V2 to -V4 (Kimi-K2 is V3), and the scored layer that many others are: groups of experts,
+// a selection bias, a routed scale, shared experts stored as one MLP. Their configurations mostly
+// name neither scoring function nor top-k method: both follow from the model type.
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/printable.hpp"
@@ -9,40 +9,21 @@ namespace moe {
 namespace {
 
 moe_score score_of(const Settings& settings, moe_score implied) {
-    const auto name = settings.find_text("scoring_func");
+    auto name = settings.find_text("scoring_func");
+    if (!name) name = settings.find_text("score_function");  // Ling
     if (!name) return implied;
     if (*name == "softmax") return MOE_SCORE_SOFTMAX;
     if (*name == "sigmoid") return MOE_SCORE_SIGMOID;
+    if (*name == "sqrtsoftplus") return MOE_SCORE_SQRT_SOFTPLUS;
     fail(MOE_ERROR_UNSUPPORTED, "{}: scoring_func '{}' is not known", settings.file(),
          printable(*name).text);
 }
 
-void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
-                moe_group_score score) {
-    const Settings& settings = layer.settings();
-    moe_layer_desc& desc = layer.desc();
-    const auto groups =
-        settings.find_integer({"n_group"}, 0, desc.n_experts).value_or(default_groups);
-    if (groups <= 1) return;
-    desc.n_group = static_cast<int32_t>(groups);
-    desc.topk_group = static_cast<int32_t>(
-        settings.find_integer({"topk_group"}, 1, groups).value_or(default_kept));
-    desc.group_score = score;
-}
-
-void set_routed_scale(LayerBuilder& layer, float implied) {
-    layer.desc().has_routed_scale = 1;
-    layer.desc().routed_scale =
-        layer.settings().find_number("routed_scaling_factor").value_or(implied);
-}
-
-void add_tensors(LayerBuilder& layer) {
-    add_router(layer, "gate.weight");
-    add_experts(layer);
-    const auto shared = layer.settings().find_integer({"n_shared_experts"}, 0, 4096);
-    if (shared.value_or(0) > 0 || layer.has_weight("shared_experts.gate_proj.weight")) {
-        add_shared_expert(layer, "shared_experts.");
-    }
+// A gate that comes after the clamp of both halves, as DeepSeek-V4 has it.
+void set_limits(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_gate_limit = desc.has_up_limit = 1;
+    desc.gate_limit = desc.up_limit = limit;
 }
 
 }  // namespace
@@ -60,26 +41,57 @@ void build_deepseek_v2(LayerBuilder& layer) {
         fail(MOE_ERROR_UNSUPPORTED, "{}: topk_method '{}' is not known", layer.settings().file(),
              printable(method).text);
     }
-    set_routed_scale(layer, 1.0f);
-    add_tensors(layer);
+    set_routed_scale(layer, "routed_scaling_factor", 1.0f);
+    add_router(layer, "gate.weight");
+    add_experts(layer);
+    add_any_shared_expert(layer, {"shared_experts."});
+}
+
+void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
+    const Settings& settings = layer.settings();
+    read_sizes(layer, {facts.width});
+    set_activation(layer);
+    moe_layer_desc& desc = layer.desc();
+    desc.score = score_of(settings, facts.score);
+    set_groups(layer, facts.groups, facts.kept_groups, MOE_GROUP_SCORE_TOP2_SUM);
+    set_routed_scale(layer, facts.scale_key, facts.scale);
+    auto norm = settings.find_flag("norm_topk_prob");
+    if (!norm) norm = settings.find_flag("moe_renormalize");  // Kimi-Linear, Ling
+    if (norm.value_or(facts.norm)) {
+        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+        desc.renormalize_eps = facts.eps;
+    }
+    add_router(layer, first_weight(layer, {facts.router, "gate.weight"}));
+    if (*facts.bias)
+        add_selection_bias(layer,
+                           {facts.bias, "gate.e_score_correction_bias", "e_score_correction_bias"});
+    add_experts(layer);
+    if (*facts.shared) add_any_shared_expert(layer, {facts.shared, "shared_experts."});
 }
 
 void build_deepseek_v3(LayerBuilder& layer) {
-    read_sizes(layer, {"moe_intermediate_size"});
-    set_activation(layer);
-    moe_layer_desc& desc = layer.desc();
-    desc.score = score_of(layer.settings(), MOE_SCORE_SIGMOID);
     // The defaults are those of DeepseekV3Config, for configurations that leave them out.
-    set_groups(layer, 8, 4, MOE_GROUP_SCORE_TOP2_SUM);
-    set_routed_scale(layer, 2.5f);
-    if (layer.settings().find_flag("norm_topk_prob").value_or(true)) {
-        // DeepSeek-V3 in transformers divides by (sum + 1e-20).
-        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
-        desc.renormalize_eps = 1e-20f;
-    }
-    desc.has_selection_bias = 1;
-    layer.vector("gate.e_score_correction_bias", {MOE_ROLE_SELECTION_BIAS, 0, 1, desc.n_experts});
-    add_tensors(layer);
+    build_scored_layer(layer, {.groups = 8, .kept_groups = 4, .scale = 2.5f});
+}
+
+// The square root of softplus, and experts whose gate and up are clamped before the activation; the
+// shared expert's, too, in transformers. The first layers take their experts from a table of token
+// ids. Names of the released files have no "model." before them.
+void build_deepseek_v4(LayerBuilder& layer) {
+    const bool hash = layer.find("gate.tid2eid") != nullptr;
+    build_scored_layer(
+        layer, {.score = MOE_SCORE_SQRT_SOFTPLUS, .bias = hash ? "" : "gate.bias", .scale = 1.5f});
+    moe_layer_desc& desc = layer.desc();
+    set_limits(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
+    give_shared_expert_the_limits(desc);
+    if (!hash) return;
+    constexpr int64_t largest_vocabulary = 1 << 24;
+    const int64_t rows = layer.dimension("gate.tid2eid", 0);
+    if (rows < 1 || rows > largest_vocabulary)
+        layer.fail_unsupported("gate.tid2eid", "its vocabulary");
+    desc.selection = MOE_SELECT_HASH;
+    desc.hash_vocabulary = static_cast<int32_t>(rows);
+    layer.table("gate.tid2eid", {MOE_ROLE_HASH_TABLE, 0, rows, desc.top_k});
 }
 
 }  // namespace moe

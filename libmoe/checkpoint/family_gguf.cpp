@@ -124,7 +124,7 @@ void set_gating(LayerBuilder& layer, Gating implied) {
     }
 }
 
-void add_selection_bias(LayerBuilder& layer) {
+void add_selection_bias_if_any(LayerBuilder& layer) {
     // Some converters leave the suffix out.
     const char* names[] = {"exp_probs_b.bias", "exp_probs_b"};
     for (const char* name : names) {
@@ -135,12 +135,15 @@ void add_selection_bias(LayerBuilder& layer) {
     }
 }
 
-void build_deepseek2(LayerBuilder& layer, Gating implied) {
+enum class Norm { ByKey, Always };
+
+void build_scored_gguf(LayerBuilder& layer, Gating implied, Norm norm = Norm::ByKey) {
     build_silu_layer(layer);
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
     set_gating(layer, implied);
-    if (settings.find_flag("expert_weights_norm").value_or(false)) set_gguf_norm(desc);
+    if (norm == Norm::Always || settings.find_flag("expert_weights_norm").value_or(false))
+        set_gguf_norm(desc);
     const float scale = settings.find_number("expert_weights_scale").value_or(0.0f);
     desc.has_routed_scale = 1;
     desc.routed_scale = scale == 0.0f ? 1.0f : scale;  // llama.cpp takes 0 for no scale
@@ -152,7 +155,7 @@ void build_deepseek2(LayerBuilder& layer, Gating implied) {
             static_cast<int32_t>(settings.integer({"expert_group_used_count"}, 1, groups));
         desc.group_score = MOE_GROUP_SCORE_TOP2_SUM;  // llama.cpp knows no other
     }
-    add_selection_bias(layer);
+    add_selection_bias_if_any(layer);
 }
 
 }  // namespace
@@ -174,11 +177,40 @@ void build_gguf_qwen3_next(LayerBuilder& layer) {
 }
 
 void build_gguf_deepseek_v2(LayerBuilder& layer) {
-    build_deepseek2(layer, Gating::Softmax);
+    build_scored_gguf(layer, Gating::Softmax);
 }
 
 void build_gguf_deepseek_v3(LayerBuilder& layer) {
-    build_deepseek2(layer, Gating::Sigmoid);
+    build_scored_gguf(layer, Gating::Sigmoid);
+}
+
+// What a file does not say is as llama.cpp has it for the architecture, where the model's own code
+// may differ: Phi-3.5-MoE is a softmax there, not the sparsemixer.
+void build_gguf_softmax(LayerBuilder& layer) {
+    build_softmax_layer(layer, true);
+    add_selection_bias_if_any(layer);  // ERNIE-4.5
+}
+
+void build_gguf_plain_softmax(LayerBuilder& layer) {
+    build_softmax_layer(layer, false);
+}
+
+void build_gguf_bailing_moe(LayerBuilder& layer) {
+    build_scored_gguf(layer, Gating::Softmax);
+}
+
+void build_gguf_sigmoid(LayerBuilder& layer) {
+    build_scored_gguf(layer, Gating::Sigmoid);
+}
+
+void build_gguf_normalised_sigmoid(LayerBuilder& layer) {
+    build_scored_gguf(layer, Gating::Sigmoid, Norm::Always);
+}
+
+void build_gguf_llama4(LayerBuilder& layer) {
+    build_silu_layer(layer);
+    layer.desc().post_score = MOE_SCORE_SIGMOID;
+    layer.desc().weight_on = MOE_WEIGHT_ON_INPUT;
 }
 
 void build_gguf_gpt_oss(LayerBuilder& layer) {

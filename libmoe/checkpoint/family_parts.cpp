@@ -32,18 +32,23 @@ void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
         layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, hidden});
         layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, hidden, width});
     }
-    if (layer.has_weight(expert_weight(desc.n_experts, names.gate))) {
+    // transformers 5 writes a gate and an up of identity experts that nothing reads.
+    const std::string beyond = expert_weight(desc.n_experts + desc.n_identity_experts, names.gate);
+    if (layer.has_weight(beyond)) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: says {} experts, but there is a tensor '{}'",
-             layer.settings().file(), desc.n_experts, expert_weight(desc.n_experts, names.gate));
+             layer.settings().file(), desc.n_experts, beyond);
     }
 }
 
 moe_activation activation_of(const LayerBuilder& layer) {
-    const auto name = layer.settings().find_text("hidden_act");
+    const Settings& settings = layer.settings();
+    auto name = settings.find_text("hidden_act");
+    if (!name) name = settings.find_text("hidden_activation");           // Gemma
+    if (!name) name = settings.find_text("ffn_config.ffn_act_fn.name");  // DBRX
     if (!name || *name == "silu" || *name == "swish") return MOE_ACTIVATION_SILU;
     if (*name == "gelu") return MOE_ACTIVATION_GELU_ERF;
     if (*name == "gelu_pytorch_tanh" || *name == "gelu_new") return MOE_ACTIVATION_GELU_TANH;
-    fail(MOE_ERROR_UNSUPPORTED, "{}: hidden_act '{}' is not known", layer.settings().file(),
+    fail(MOE_ERROR_UNSUPPORTED, "{}: hidden_act '{}' is not known", settings.file(),
          printable(*name).text);
 }
 
@@ -53,13 +58,55 @@ void read_sizes(LayerBuilder& layer, SettingKeys intermediate_keys) {
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
     const auto read = [&](SettingKeys keys, int64_t high) {
-        return static_cast<int32_t>(settings.integer(keys, 1, high));
+        if (const auto value = find_layer_integer(layer, keys, 1, high))
+            return static_cast<int32_t>(*value);
+        return static_cast<int32_t>(settings.integer(keys, 1, high));  // says which are missing
     };
-    desc.hidden = read({"hidden_size"}, largest_size);
+    desc.hidden = read({"hidden_size", "d_model"}, largest_size);
     desc.intermediate = read(intermediate_keys, largest_size);
-    // transformers 5 writes num_local_experts where older files have num_experts.
-    desc.n_experts = read({"num_experts", "num_local_experts", "n_routed_experts"}, most_experts);
-    desc.top_k = read({"num_experts_per_tok", "experts_per_token"}, largest_top_k);
+    // transformers 5 writes num_local_experts where older files have num_experts; then ERNIE and
+    // Step, DBRX.
+    desc.n_experts = read({"num_experts", "num_local_experts", "n_routed_experts",
+                           "moe_num_experts", "ffn_config.moe_num_experts"},
+                          most_experts);
+    // gpt-oss; Kimi-Linear; Hunyuan and LongCat; ERNIE; Step; Gemma; DBRX.
+    desc.top_k = read({"num_experts_per_tok", "experts_per_token", "num_experts_per_token",
+                       "moe_topk", "moe_k", "moe_top_k", "top_k_experts", "ffn_config.moe_top_k"},
+                      largest_top_k);
+}
+
+std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys keys, int64_t low,
+                                          int64_t high) {
+    for (const std::string_view key : keys) {
+        if (const auto value = layer.settings().find_integer({key}, low, high)) return value;
+        const std::string listed = fmt::format("{}.{}", key, layer.number());
+        if (const auto value = layer.settings().find_integer({listed}, low, high)) return value;
+    }
+    return std::nullopt;
+}
+
+void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied) {
+    layer.desc().has_routed_scale = 1;
+    layer.desc().routed_scale = layer.settings().find_number(key).value_or(implied);
+}
+
+void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
+                moe_group_score score) {
+    const Settings& settings = layer.settings();
+    moe_layer_desc& desc = layer.desc();
+    const auto groups = settings.find_integer({"n_group", "num_expert_group"}, 0, desc.n_experts)
+                            .value_or(default_groups);
+    if (groups <= 1) return;
+    desc.n_group = static_cast<int32_t>(groups);
+    desc.topk_group = static_cast<int32_t>(
+        settings.find_integer({"topk_group"}, 1, groups).value_or(default_kept));
+    desc.group_score = score;
+}
+
+std::string_view first_weight(const LayerBuilder& layer, SettingKeys names) {
+    for (const std::string_view name : names)
+        if (layer.has_weight(name)) return name;
+    return *names.begin();
 }
 
 void set_activation(LayerBuilder& layer) {
@@ -89,10 +136,17 @@ void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
 void add_router(LayerBuilder& layer, std::string_view name) {
     moe_layer_desc& desc = layer.desc();
     desc.has_router = 1;
-    layer.weight(name, {MOE_ROLE_ROUTER, 0, desc.n_experts, desc.hidden});
+    layer.weight(name, {MOE_ROLE_ROUTER, 0, desc.n_experts + desc.n_identity_experts, desc.hidden});
 }
 
-void add_experts(LayerBuilder& layer) {
+void add_selection_bias(LayerBuilder& layer, SettingKeys names) {
+    moe_layer_desc& desc = layer.desc();
+    desc.has_selection_bias = 1;
+    layer.vector(first_weight(layer, names),
+                 {MOE_ROLE_SELECTION_BIAS, 0, 1, desc.n_experts + desc.n_identity_experts});
+}
+
+void add_experts(LayerBuilder& layer, const FusedForm& form) {
     const moe_layer_desc& desc = layer.desc();
     for (const ExpertNames& names : spellings) {
         if (layer.has_weight(expert_weight(0, names.gate)))
@@ -103,24 +157,59 @@ void add_experts(LayerBuilder& layer) {
             "experts.0.gate_proj.weight, experts.0.w1.weight or experts.gate_up_proj");
     }
     layer.weight("experts.gate_up_proj", {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS,
-                                          int64_t{2} * desc.intermediate, desc.hidden, true});
+                                          int64_t{2} * desc.intermediate, desc.hidden, true, form});
     layer.weight("experts.down_proj",
-                 {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, desc.hidden, desc.intermediate, true});
+                 {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, desc.hidden, desc.intermediate, true, form});
+}
+
+void set_shared_expert(LayerBuilder& layer, int64_t width, std::string_view name) {
+    moe_layer_desc& desc = layer.desc();
+    if (width < 1 || width > largest_size) layer.fail_unsupported(name, "its width");
+    desc.shared_intermediate = static_cast<int32_t>(width);
+    desc.shared_activation = desc.activation;
+    desc.shared_is_gated = desc.is_gated;
+}
+
+void add_shared_gate_up(LayerBuilder& layer, std::string_view gate_up, std::string_view down,
+                        const FusedForm& form) {
+    const int64_t width = layer.rows_of(gate_up) / 2, hidden = layer.desc().hidden;
+    set_shared_expert(layer, width, gate_up);
+    layer.weight(gate_up, {MOE_ROLE_SHARED_GATE_UP, 0, 2 * width, hidden, false, form});
+    layer.weight(down, {MOE_ROLE_SHARED_DOWN, 0, hidden, width});
 }
 
 void add_shared_expert(LayerBuilder& layer, std::string_view stem) {
-    moe_layer_desc& desc = layer.desc();
-    const auto name = [&](const char* matrix) {
-        return std::string(stem) + matrix + "_proj.weight";
-    };
-    const int64_t width = layer.rows_of(name("gate"));
-    if (width < 1 || width > largest_size) layer.fail_unsupported(name("gate"), "its width");
-    desc.shared_intermediate = static_cast<int32_t>(width);
-    desc.shared_activation = desc.activation;
-    desc.shared_is_gated = 1;
-    layer.weight(name("gate"), {MOE_ROLE_SHARED_GATE, 0, width, desc.hidden});
-    layer.weight(name("up"), {MOE_ROLE_SHARED_UP, 0, width, desc.hidden});
-    layer.weight(name("down"), {MOE_ROLE_SHARED_DOWN, 0, desc.hidden, width});
+    const auto name = [&](const char* matrix) { return std::string(stem) + matrix + ".weight"; };
+    // As transformers 5 saves MiniMax-M3.
+    if (layer.has_weight(name("gate_up_proj")))
+        return add_shared_gate_up(layer, name("gate_up_proj"), name("down_proj"), {});
+    const ExpertNames& names = spellings[layer.has_weight(name("w1")) ? 1 : 0];
+    const int64_t width = layer.rows_of(name(names.gate)), hidden = layer.desc().hidden;
+    set_shared_expert(layer, width, name(names.gate));
+    layer.weight(name(names.gate), {MOE_ROLE_SHARED_GATE, 0, width, hidden});
+    layer.weight(name(names.up), {MOE_ROLE_SHARED_UP, 0, width, hidden});
+    layer.weight(name(names.down), {MOE_ROLE_SHARED_DOWN, 0, hidden, width});
+}
+
+void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
+    const auto count = find_layer_integer(
+        layer,
+        {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"},
+        0, 4096);
+    for (const std::string_view stem : stems)
+        for (const char* first : {"gate_proj.weight", "w1.weight", "gate_up_proj.weight"})
+            if (layer.has_weight(std::string(stem) + first)) return add_shared_expert(layer, stem);
+    if (count.value_or(0) > 0) add_shared_expert(layer, *stems.begin());  // says what is missing
+}
+
+void give_shared_expert_the_limits(moe_layer_desc& desc) {
+    desc.has_shared_activation_alpha = desc.has_activation_alpha;
+    desc.shared_activation_alpha = desc.activation_alpha;
+    desc.shared_activation_up_offset = desc.activation_up_offset;
+    desc.has_shared_gate_limit = desc.has_gate_limit;
+    desc.shared_gate_limit = desc.gate_limit;
+    desc.has_shared_up_limit = desc.has_up_limit;
+    desc.shared_up_limit = desc.up_limit;
 }
 
 void add_shared_expert_gate(LayerBuilder& layer, std::string_view name) {

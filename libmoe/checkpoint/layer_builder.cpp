@@ -42,8 +42,8 @@ moe_format gguf_format(int32_t ggml_id) {
 }  // namespace
 
 LayerBuilder::LayerBuilder(const CheckpointFiles& files, const FusedOverride& override,
-                           std::string_view prefix, LayerData& out)
-    : files_(files), override_(override), prefix_(prefix), out_(out) {
+                           std::string_view prefix, int32_t number, LayerData& out)
+    : files_(files), override_(override), prefix_(prefix), number_(number), out_(out) {
     out_.desc.struct_size = sizeof out_.desc;
 }
 
@@ -131,7 +131,8 @@ LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted
     tensor.columns = wanted.columns;
     tensor.data = pointer(entry);
     tensor.data_bytes = entry.bytes;
-    if (wanted.role == MOE_ROLE_GATE_UP || wanted.role == MOE_ROLE_GATE_UP_BIAS) {
+    if (wanted.role == MOE_ROLE_GATE_UP || wanted.role == MOE_ROLE_GATE_UP_BIAS ||
+        wanted.role == MOE_ROLE_SHARED_GATE_UP) {
         tensor.gate_up_order = resolve(wanted.form).order;
     }
     return added;
@@ -346,6 +347,28 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
     } else {
         check_shape(entry, {wanted.columns}, true);
     }
+    append(entry, wanted).format = plain_format(entry.element->type);
+}
+
+void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {
+    const TensorEntry& entry = get(name);
+    require_type(entry, {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16});
+    const bool transposed = resolve(wanted.form).orientation == MOE_ORIENTATION_IN_OUT;
+    const int64_t n = out_.desc.n_experts;
+    if (transposed) {
+        check_shape(entry, {n * wanted.columns, wanted.rows}, false);
+    } else {
+        check_shape(entry, {n * wanted.rows, wanted.columns}, false);
+    }
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = plain_format(entry.element->type);
+    tensor.tensor.orientation = transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN;
+}
+
+void LayerBuilder::table(std::string_view name, const Wanted& wanted) {
+    const TensorEntry& entry = get(name);
+    require_type(entry, {MOE_TYPE_I32, MOE_TYPE_I64});
+    check_shape(entry, {wanted.rows, wanted.columns}, false);
     append(entry, wanted).format = plain_format(entry.element->type);
 }
 

@@ -55,9 +55,11 @@ struct FusedForm {
 class LayerBuilder {
   public:
     LayerBuilder(const CheckpointFiles& files, const FusedOverride& override,
-                 std::string_view prefix, LayerData& out);
+                 std::string_view prefix, int32_t number, LayerData& out);
 
     const Settings& settings() const { return files_.settings; }
+    // Of the decoder layer: some configurations have a list with a value for each.
+    int32_t number() const { return number_; }
     moe_layer_desc& desc() { return out_.desc; }
 
     // Names are without the layer's prefix.
@@ -85,10 +87,16 @@ class LayerBuilder {
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);
-    // MXFP4 as blocks [.., columns / 32, 16] and scales [.., columns / 32] in two tensors.
-    void mxfp4_blocks(std::string_view stem, const Wanted& wanted);
+    // MXFP4 as blocks [.., columns / 32, 16] and scales [.., columns / 32] in two tensors, stem +
+    // "_blocks" or stem + ".blocks".
+    void mxfp4_blocks(std::string_view stem, char mark, const Wanted& wanted);
     // A vector [columns], or one per expert; of a floating-point type.
     void vector(std::string_view name, const Wanted& wanted);
+    // All experts one below the other in two dimensions, [n_experts * rows, columns], or in the
+    // transposed form [n_experts * columns, rows]; of a floating-point type.
+    void flat_stack(std::string_view name, const Wanted& wanted);
+    // Whole numbers [rows, columns].
+    void table(std::string_view name, const Wanted& wanted);
 
     FusedForm resolve(const FusedForm& form) const;
     // Call last: gives every tensor the address of its format.
@@ -151,6 +159,7 @@ class LayerBuilder {
     const CheckpointFiles& files_;
     const FusedOverride& override_;
     std::string_view prefix_;
+    int32_t number_;
     LayerData& out_;
     mutable std::string name_;  // of the last lookup
 };

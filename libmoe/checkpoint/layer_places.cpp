@@ -12,10 +12,26 @@ namespace moe {
 namespace {
 
 // Only these: "mtp.layers.0." of a multi-token head must not be taken for layer 0.
-constexpr std::array<std::string_view, 5> roots = {"model.layers.", "model.language_model.layers.",
-                                                   "language_model.model.layers.",
-                                                   "language_model.layers.", "layers."};
-constexpr std::array<std::string_view, 2> blocks = {"mlp.", "block_sparse_moe."};
+constexpr std::string_view roots[] = {"model.layers.",
+                                      "model.language_model.layers.",
+                                      "language_model.model.layers.",
+                                      "language_model.layers.",
+                                      "layers.",
+                                      "backbone.layers.",     // Nemotron-H
+                                      "transformer.blocks.",  // DBRX
+                                      "block."};              // gpt-oss as OpenAI has it
+// Whose "experts." are those of the layer. The empty one is Gemma-4's.
+constexpr std::string_view blocks[] = {
+    "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
+// Tensors of all experts under other names, and shared experts beside the block: the prefix is that
+// of the whole layer. Granite, Step, OpenAI.
+constexpr std::string_view stacks[] = {"block_sparse_moe.input_linear.",
+                                       "block_sparse_moe.output_linear.",
+                                       "moe.gate_proj.",
+                                       "moe.up_proj.",
+                                       "moe.down_proj.",
+                                       "mlp.mlp1_weight.",
+                                       "mlp.mlp2_weight."};
 constexpr std::array<std::string_view, 4> gguf_matrices = {"ffn_gate", "ffn_up", "ffn_down",
                                                            "ffn_gate_up"};
 constexpr size_t most_digits = 6;
@@ -43,10 +59,12 @@ std::optional<LayerPlace> place_of(std::string_view name) {
         std::string_view rest = name.substr(root.size());
         const auto number = take_number(rest);
         if (!number) return std::nullopt;
+        for (const std::string_view stack : stacks)
+            if (rest.starts_with(stack)) return LayerPlace{*number, before(name, rest)};
         for (const std::string_view block : blocks) {
             if (!rest.starts_with(block)) continue;
-            rest.remove_prefix(block.size());
-            if (rest.starts_with("experts.")) return LayerPlace{*number, before(name, rest)};
+            const std::string_view inside = rest.substr(block.size());
+            if (inside.starts_with("experts.")) return LayerPlace{*number, before(name, inside)};
         }
         return std::nullopt;
     }

@@ -154,9 +154,9 @@ void LayerBuilder::add_mxfp4(const TensorEntry& entry, const TensorEntry& scales
     set_scales(tensor, scales);
 }
 
-void LayerBuilder::mxfp4_blocks(std::string_view stem, const Wanted& wanted) {
-    const TensorEntry& entry = get(std::string(stem) + "_blocks");
-    const TensorEntry& scales = get(std::string(stem) + "_scales");
+void LayerBuilder::mxfp4_blocks(std::string_view stem, char mark, const Wanted& wanted) {
+    const TensorEntry& entry = get(std::string(stem) + mark + "blocks");
+    const TensorEntry& scales = get(std::string(stem) + mark + "scales");
     for (const TensorEntry* part : {&entry, &scales}) require_type(*part, {MOE_TYPE_U8});
     if (wanted.columns % mxfp4_group != 0) {
         fail_entry(MOE_ERROR_CORRUPT_FILE, entry,

@@ -72,10 +72,12 @@ TEST(GgufFamilies, FollowTheArchitecture) {
         bool norm;
         bool shared;
     } cases[] = {
-        {"llama", "mixtral", true, false},
-        {"qwen2moe", "qwen2_moe", false, true},
-        {"qwen3moe", "qwen3_moe", true, false},
-        {"qwen3next", "qwen3_next", true, true},
+        {"llama", "mixtral", true, false},         {"qwen2moe", "qwen2_moe", false, true},
+        {"qwen3moe", "qwen3_moe", true, false},    {"qwen3next", "qwen3_next", true, true},
+        {"qwen35moe", "qwen3_5_moe", true, true},  {"qwen3vlmoe", "qwen3_vl_moe", true, false},
+        {"olmoe", "olmoe", false, false},          {"jamba", "jamba", false, false},
+        {"phimoe", "phimoe", true, false},         {"dbrx", "dbrx", true, false},
+        {"granitemoe", "granitemoe", true, false},
     };
     for (const auto& c : cases) {
         SCOPED_TRACE(c.arch);
@@ -113,6 +115,86 @@ TEST(GgufFamilies, FollowTheArchitecture) {
             expect_bytes(checkpoint);
         }
     }
+}
+
+TEST(GgufFamilies, SigmoidArchitecturesHaveBiasNormAndScale) {
+    const struct {
+        const char* arch;
+        const char* family;
+        bool always_norm;
+    } cases[] = {
+        {"glm4moe", "glm4_moe", false},      {"glm-dsa", "glm_moe_dsa", false},
+        {"dots1", "dots1", false},           {"afmoe", "afmoe", false},
+        {"exaone-moe", "exaone_moe", false}, {"minimax-m2", "minimax_m2", true},
+        {"lfm2moe", "lfm2_moe", true},
+    };
+    for (const auto& c : cases) {
+        for (const bool keys : {true, false}) {
+            SCOPED_TRACE(testing::Message() << c.arch << ", keys " << keys);
+            GgufModel model(c.arch);
+            if (keys) {
+                model.writer.integer(model.key("expert_gating_func"), 2);
+                model.writer.flag(model.key("expert_weights_norm"), true);
+                model.writer.real(model.key("expert_weights_scale"), 2.5f);
+            }
+            model.add_experts(q8_0);
+            model.add_shared();
+            model.add("blk.1.exp_probs_b.bias", {experts}, f32);
+            const Folder folder;
+            const Handle checkpoint = model.open(folder);
+            EXPECT_STREQ(checkpoint->info().family, c.family);
+            const moe_layer_desc& desc = checkpoint->layer_desc(1);
+            expect_sizes(desc);
+            EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+            EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
+            EXPECT_EQ(desc.has_selection_bias, 1);
+            EXPECT_EQ(desc.routed_scale, keys ? 2.5f : 1.0f);
+            EXPECT_EQ(desc.renormalize,
+                      keys || c.always_norm ? MOE_RENORMALIZE_SUM_CLAMP : MOE_RENORMALIZE_NONE);
+            EXPECT_EQ(desc.shared_intermediate, shared_width);
+        }
+    }
+}
+
+TEST(GgufFamilies, OthersFollowTheirArchitecture) {
+    GgufModel llama4("llama4");
+    llama4.add_experts(q8_0);
+    llama4.add_shared();
+    const Folder folder;
+    const Handle scout = llama4.open(folder);
+    EXPECT_EQ(scout->layer_desc(1).post_score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(scout->layer_desc(1).weight_on, MOE_WEIGHT_ON_INPUT);
+    EXPECT_EQ(scout->layer_desc(1).renormalize, MOE_RENORMALIZE_NONE);
+
+    GgufModel ernie("ernie4_5-moe");
+    ernie.add_experts(q8_0);
+    ernie.add("blk.1.exp_probs_b.bias", {experts}, f32);
+    const Folder second;
+    const moe_layer_desc biased = ernie.open(second)->layer_desc(1);
+    EXPECT_EQ(biased.score, MOE_SCORE_SOFTMAX);
+    EXPECT_EQ(biased.has_selection_bias, 1);
+    EXPECT_EQ(biased.renormalize, MOE_RENORMALIZE_SUM_CLAMP);
+
+    GgufModel ling("bailingmoe2");
+    ling.writer.integer(ling.key("expert_gating_func"), 2);
+    ling.writer.flag(ling.key("expert_weights_norm"), true);
+    ling.writer.integer(ling.key("expert_group_count"), 2);
+    ling.writer.integer(ling.key("expert_group_used_count"), 1);
+    ling.add_experts(q8_0);
+    ling.add("blk.1.exp_probs_b.bias", {experts}, f32);
+    const Folder third;
+    const moe_layer_desc grouped = ling.open(third)->layer_desc(1);
+    EXPECT_EQ(grouped.score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(grouped.n_group, 2);
+
+    moe_checkpoint_options options{};
+    options.family = "dbrx";
+    EXPECT_EQ(ling.open(third, options)->layer_desc(1).score, MOE_SCORE_SOFTMAX);
+    options.family = "gemma4";
+    const Failure failure = failure_of([&] { ling.open(third, options); });
+    EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
+    EXPECT_NE(failure.text.find("'gemma4' is not read from GGUF"), std::string::npos)
+        << failure.text;
 }
 
 TEST(GgufFamilies, Deepseek2ReadsItsRoutingKeys) {

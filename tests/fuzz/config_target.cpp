@@ -53,7 +53,27 @@ constexpr std::string_view words[] = {"model_type",
                                       "deepseek_v2",
                                       "deepseek_v3",
                                       "kimi_k2",
-                                      "gpt_oss"};
+                                      "gpt_oss",
+                                      "num_experts_per_token",
+                                      "moe_topk",
+                                      "moe_renormalize",
+                                      "num_expert_group",
+                                      "num_shared_experts",
+                                      "expert_ffn_hidden_size",
+                                      "zero_expert_num",
+                                      "moe_latent_size",
+                                      "swiglu_limits",
+                                      "sqrtsoftplus",
+                                      "deepseek_v4",
+                                      "glm4_moe",
+                                      "llama4",
+                                      "minimax_m3",
+                                      "hunyuan_v1_moe",
+                                      "step3p5",
+                                      "nemotron_h",
+                                      "longcat_flash",
+                                      "dbrx",
+                                      "granitemoe"};
 
 struct Fixed {
     Fixed() {
@@ -76,7 +96,7 @@ void build(Fixed& fixed, const moe::Family& family, const moe::LayerPlace& place
     auto make = [&] {
         const moe::FusedOverride override;
         moe::LayerData data(fixed.memory);
-        moe::LayerBuilder builder(*fixed.files, override, place.prefix, data);
+        moe::LayerBuilder builder(*fixed.files, override, place.prefix, place.number, data);
         family.build(builder);
         builder.finish();
         const moe_status status = moe_layer_validate(&data.desc);

@@ -176,7 +176,8 @@ constexpr std::string_view keys[] = {"general.alignment",
                                      "deepseek2.expert_weights_norm",
                                      "deepseek2.expert_weights_scale"};
 constexpr std::string_view architectures[] = {"llama",     "qwen2moe",  "qwen3moe",
-                                              "qwen3next", "deepseek2", "gpt-oss"};
+                                              "qwen3next", "deepseek2", "gpt-oss",
+                                              "glm4moe",   "llama4",    "bailingmoe2"};
 constexpr std::string_view names[] = {
     "blk.0.ffn_gate_inp.weight",       "blk.0.ffn_gate_exps.weight",
     "blk.0.ffn_up_exps.weight",        "blk.0.ffn_down_exps.weight",

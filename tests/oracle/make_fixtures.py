@@ -15,11 +15,13 @@ import fixture_case
 def all_cases():
     import gguf_cases
     import hf_cases
+    import hf_family_cases
     import hf_quantised_cases
     import tool_cases
 
     return [
         *hf_cases.CASES,
+        *hf_family_cases.CASES,
         *hf_quantised_cases.CASES,
         *tool_cases.CASES,
         *gguf_cases.CASES,

@@ -101,6 +101,10 @@ class Oracle : public testing::TestWithParam<Case> {
         args.n_tokens = c.tokens;
         args.x = x.data();
         args.out = out.data();
+        std::vector<int32_t> tokens;  // of layers that choose experts by them
+        if (std::ifstream(folder + "tokens.npy").good())
+            tokens = read_npy<int32_t>(folder + "tokens.npy");
+        if (!tokens.empty()) args.token_ids = tokens.data();
         args.out_ids = ids.data();
         args.out_weights = got_weights.data();
         ASSERT_MOE_OK(moe_forward(plan.get(), weights.get(), workspace.get(), &args));

@@ -14,8 +14,8 @@ class Rule:
     """How logits become (ids, weights)."""
 
     top_k: int
-    score: str = "softmax"  # over all experts: softmax, sigmoid or none
-    post: str = "none"  # over the selected ones: none or softmax
+    score: str = "softmax"  # over all experts: softmax, sigmoid, sqrtsoftplus, none; or sparsemixer
+    post: str = "none"  # over the selected ones: none, softmax or sigmoid
     norm: bool = False
     scale: float = 1.0
     n_group: int = 1
@@ -56,8 +56,43 @@ def keep_groups(rule, keys):
     return np.where(mask, keys, -np.inf), float((cut[0] - cut[1]).min())
 
 
+def sqrt_softplus(z):
+    return np.sqrt(np.logaddexp(0.0, z))
+
+
+SCORES = {
+    "softmax": softmax,
+    "sigmoid": sigmoid,
+    "sqrtsoftplus": sqrt_softplus,
+    "none": lambda z: z,
+}
+
+
+def sparsemixer(logits, jitter=0.01):
+    """Two experts; the second weight is a softmax without the first. The gap is that of the ids
+    and of the thresholds."""
+    ids, weights, gap = [], [], np.inf
+    left = logits.copy()
+    rows = np.arange(len(logits))
+    for _ in range(2):
+        best = left.argmax(axis=1)
+        most = left[rows, best][:, None]
+        distance = (most - logits) / np.maximum(np.abs(logits), most) - 2 * jitter
+        kept = np.where(distance > 0, -np.inf, left)
+        ranked = np.sort(left, axis=1)[:, ::-1]
+        inside = np.isfinite(left)
+        steps = ranked[:, 0] - ranked[:, 1]
+        gap = min(gap, float(steps.min()), float(np.abs(distance[inside]).min()))
+        ids.append(best)
+        weights.append(softmax(kept)[rows, best])
+        left[rows, best] = -np.inf
+    return Routed(np.stack(ids, 1).astype(np.int32), np.stack(weights, 1), gap)
+
+
 def route(rule, logits, selection_bias=None):
-    scores = {"softmax": softmax, "sigmoid": sigmoid, "none": lambda z: z}[rule.score](logits)
+    if rule.score == "sparsemixer":
+        return sparsemixer(logits)
+    scores = SCORES[rule.score](logits)
     keys = scores if selection_bias is None else scores + selection_bias.astype(np.float64)
     gap = np.inf
     if rule.n_group > rule.topk_group:
@@ -70,6 +105,8 @@ def route(rule, logits, selection_bias=None):
     weights = np.take_along_axis(scores, ids, axis=-1)
     if rule.post == "softmax":
         weights = softmax(weights)
+    if rule.post == "sigmoid":
+        weights = sigmoid(weights)
     if rule.norm:
         weights = weights / weights.sum(axis=-1, keepdims=True)
     return Routed(ids.astype(np.int32), weights * rule.scale, gap)

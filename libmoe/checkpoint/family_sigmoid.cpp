@@ -1,0 +1,182 @@
+// Sigmoid scores with a selection bias under many names: GLM, dots, MiniMax, Kimi-Linear, Ling,
+// Hunyuan 3, Trinity, Laguna, LFM2, MiMo, EXAONE, Step and Nemotron-H. What a configuration leaves
+// out is taken from the family's configuration class in transformers.
+#include <string>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/families.hpp"
+
+namespace moe {
+
+void build_glm4_moe(LayerBuilder& layer) {
+    build_scored_layer(layer, {});
+}
+
+void build_glm4_moe_lite(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 1.8f});
+}
+
+void build_glm_moe_dsa(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.5f});
+}
+
+void build_dots1(LayerBuilder& layer) {
+    build_scored_layer(layer, {.norm = false});
+}
+
+void build_exaone_moe(LayerBuilder& layer) {
+    build_scored_layer(layer, {.bias = "e_score_correction_bias", .scale = 2.5f});
+}
+
+void build_mimo_v2_flash(LayerBuilder& layer) {
+    build_scored_layer(layer, {.shared = ""});
+}
+
+// A softmax, with groups where the configuration has them, and no bias.
+void build_mistral4(LayerBuilder& layer) {
+    build_scored_layer(layer, {.score = MOE_SCORE_SOFTMAX, .bias = ""});
+}
+
+void build_kimi_linear(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.446f});
+}
+
+// Ling 1 has a softmax and no bias; the second generation says score_function sigmoid, or has the
+// bias that only it has.
+void build_bailing_moe(LayerBuilder& layer) {
+    if (!layer.find("gate.expert_bias")) {
+        return build_scored_layer(layer, {.score = MOE_SCORE_SOFTMAX, .bias = "", .eps = 0});
+    }
+    build_scored_layer(layer, {.bias = "gate.expert_bias", .scale = 2.5f});
+}
+
+void build_bailing_hybrid(LayerBuilder& layer) {
+    build_scored_layer(layer,
+                       {.bias = "gate.expert_bias", .groups = 8, .kept_groups = 4, .scale = 2.5f});
+}
+
+void build_minimax_m2(LayerBuilder& layer) {
+    build_scored_layer(
+        layer,
+        {.width = "intermediate_size", .bias = "e_score_correction_bias", .shared = "", .eps = 0});
+}
+
+// The activation of gpt-oss, in the shared expert as well.
+void build_minimax_m3(LayerBuilder& layer) {
+    build_scored_layer(
+        layer,
+        {.width = "intermediate_size", .bias = "e_score_correction_bias", .scale = 2.0f, .eps = 0});
+    const Settings& settings = layer.settings();
+    moe_layer_desc& desc = layer.desc();
+    desc.activation = MOE_ACTIVATION_SILU;
+    desc.has_activation_alpha = 1;
+    desc.activation_alpha = settings.find_number("swiglu_alpha").value_or(1.702f);
+    desc.activation_up_offset = 1.0f;
+    desc.has_gate_limit = desc.has_up_limit = 1;
+    desc.gate_limit = desc.up_limit = settings.find_number("swiglu_limit").value_or(7.0f);
+    if (!desc.shared_intermediate) return;
+    desc.shared_activation = desc.activation;
+    give_shared_expert_the_limits(desc);
+}
+
+void build_hy_v3(LayerBuilder& layer) {
+    build_scored_layer(layer, {.router = "router.gate.weight",
+                               .bias = "expert_bias",
+                               .shared = "shared_mlp.",
+                               .scale_key = "router_scaling_factor",
+                               .scale = 2.826f});
+}
+
+void build_afmoe(LayerBuilder& layer) {
+    build_scored_layer(
+        layer, {.router = "router.gate.weight", .bias = "expert_bias", .scale_key = "route_scale"});
+}
+
+void build_laguna(LayerBuilder& layer) {
+    build_scored_layer(layer, {.bias = "experts.e_score_correction_bias",
+                               .shared = "shared_expert.",
+                               .scale_key = "moe_routed_scaling_factor",
+                               .eps = 0});
+    const Settings& settings = layer.settings();
+    const float cap = settings.find_number("moe_router_logit_softcapping").value_or(0.0f);
+    if (cap > 0) {
+        layer.desc().has_logit_softcap = 1;
+        layer.desc().logit_softcap = cap;
+    }
+    if (settings.find_flag("moe_apply_router_weight_on_input").value_or(false))
+        layer.desc().weight_on = MOE_WEIGHT_ON_INPUT;
+}
+
+void build_lfm2_moe(LayerBuilder& layer) {
+    const bool bias = layer.settings().find_flag("use_expert_bias").value_or(true);
+    build_scored_layer(layer, {.bias = bias ? "expert_bias" : "", .shared = "", .eps = 1e-6f});
+}
+
+// Three stacks, and the shared expert beside the block: names are those of the whole layer. Limits
+// come after the activation and are lists with a value for each layer, 0 for none.
+void build_step(LayerBuilder& layer) {
+    const Settings& settings = layer.settings();
+    read_sizes(layer, {"moe_intermediate_size"});
+    set_activation(layer);
+    moe_layer_desc& desc = layer.desc();
+    desc.score = MOE_SCORE_SIGMOID;
+    desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+    set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
+    const auto limit = [&](const char* key) {
+        return settings.find_number(fmt::format("{}.{}", key, layer.number())).value_or(0.0f);
+    };
+    if (const float most = limit("swiglu_limits"); most > 0) {
+        desc.has_post_limit = desc.has_up_limit = 1;
+        desc.post_limit = desc.up_limit = most;
+    }
+    add_router(layer, "moe.gate.weight");
+    add_selection_bias(layer, {"moe.router_bias"});
+    const int64_t hidden = desc.hidden, width = desc.intermediate;
+    layer.weight("moe.gate_proj.weight", {MOE_ROLE_GATE, MOE_ALL_EXPERTS, width, hidden});
+    layer.weight("moe.up_proj.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, hidden});
+    layer.weight("moe.down_proj.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width});
+    add_shared_expert(layer, "share_expert.");
+    if (const float most = limit("swiglu_limits_shared"); most > 0) {
+        desc.has_shared_post_limit = desc.has_shared_up_limit = 1;
+        desc.shared_post_limit = desc.shared_up_limit = most;
+    }
+}
+
+// Experts without a gate matrix, squared ReLU; in the larger models between projections to a latent
+// of fewer features, which the shared expert does not share.
+void build_nemotron_h(LayerBuilder& layer) {
+    const Settings& settings = layer.settings();
+    read_sizes(layer, {"moe_intermediate_size"});
+    moe_layer_desc& desc = layer.desc();
+    const auto activation = settings.find_text("mlp_hidden_act").value_or("relu2");
+    if (activation != "relu2")
+        fail(MOE_ERROR_UNSUPPORTED, "{}: mlp_hidden_act is not relu2", settings.file());
+    desc.activation = MOE_ACTIVATION_RELU2;
+    desc.score = MOE_SCORE_SIGMOID;
+    set_groups(layer, 1, 1, MOE_GROUP_SCORE_TOP2_SUM);
+    set_routed_scale(layer, "routed_scaling_factor", 1.0f);
+    if (settings.find_flag("norm_topk_prob").value_or(true)) {
+        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+        desc.renormalize_eps = 1e-20f;
+    }
+    add_router(layer, "gate.weight");
+    add_selection_bias(layer, {"gate.e_score_correction_bias"});
+    const auto latent = settings.find_integer({"moe_latent_size"}, 0, 1 << 24);
+    desc.latent = static_cast<int32_t>(latent.value_or(0));
+    const int64_t inner = desc.latent ? desc.latent : desc.hidden;
+    if (desc.latent) {
+        layer.weight("fc1_latent_proj.weight", {MOE_ROLE_LATENT_IN, 0, inner, desc.hidden});
+        layer.weight("fc2_latent_proj.weight", {MOE_ROLE_LATENT_OUT, 0, desc.hidden, inner});
+    }
+    for (int32_t e = 0; e < desc.n_experts; ++e) {
+        const std::string stem = "experts." + std::to_string(e) + ".";
+        layer.weight(stem + "up_proj.weight", {MOE_ROLE_UP, e, desc.intermediate, inner});
+        layer.weight(stem + "down_proj.weight", {MOE_ROLE_DOWN, e, inner, desc.intermediate});
+    }
+    const int64_t width = layer.rows_of("shared_experts.up_proj.weight");
+    set_shared_expert(layer, width, "shared_experts.up_proj.weight");
+    layer.weight("shared_experts.up_proj.weight", {MOE_ROLE_SHARED_UP, 0, width, desc.hidden});
+    layer.weight("shared_experts.down_proj.weight", {MOE_ROLE_SHARED_DOWN, 0, desc.hidden, width});
+}
+
+}  // namespace moe
