@@ -95,8 +95,8 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     const auto version =
         settings().find_text("quantization_config.checkpoint_format").value_or("gptq");
     if (version != "gptq" && version != "gptq_v2")
-        fail_unsupported(stem + ".qweight", fmt::format("checkpoint_format '{}' is not known",
-                                                        printable(version).text));
+        fail_unsupported(stem + ".qweight",
+                         fmt::format("checkpoint_format '{}'", printable(version).text));
     LayerTensor& tensor = append(entry, wanted);
     tensor.format =
         int_format(MOE_PACKING_GPTQ, bits, group, scales.element->type,
@@ -128,8 +128,8 @@ void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
          {"quantization_config.version", "quantization_config.checkpoint_format"}) {
         const auto version = settings().find_text(key).value_or("gemm");
         if (version != "gemm" && version != "GEMM")
-            fail_unsupported(stem + ".qweight", fmt::format("the AWQ layout '{}' is not read",
-                                                            printable(version).text));
+            fail_unsupported(stem + ".qweight",
+                             fmt::format("the AWQ layout '{}'", printable(version).text));
     }
     const int64_t groups = dimension(scales, 0);
     const int32_t group = group_size(scales, groups, wanted.columns);

@@ -29,7 +29,7 @@ inline std::vector<int32_t> small_groups(int64_t columns, bool is_permuted) {
     return index;
 }
 
-struct Matrix {
+struct SpelledMatrix {
     Model& model;
     std::string stem;
     int64_t rows, columns;

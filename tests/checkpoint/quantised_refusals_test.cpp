@@ -17,7 +17,7 @@ struct Spelled {
     explicit Spelled(const std::string& config)
         : model(qwen("qwen3_moe", ",\"quantization_config\":{" + config + "}", false)) {}
 
-    Matrix matrix() { return {model, up, width, hidden}; }
+    SpelledMatrix matrix() { return {model, up, width, hidden}; }
     Spelled& with(const char* end, const char* type, const Shape& shape) {
         model.add(up + end, type, shape);
         return *this;
@@ -107,7 +107,7 @@ TEST(GptqRefusals, Configuration) {
     refuses_config(gptq(",\"bits\":4,\"checkpoint_format\":2"), corrupt,
                    key + "checkpoint_format' is an integer");
     refuses(gptq(",\"bits\":4,\"checkpoint_format\":\"mar\\nlin\""), unsupported, ".qweight",
-            "checkpoint_format 'mar?lin' is not known");
+            "checkpoint_format 'mar?lin' is not read: its shape is [8, 32]");
 }
 
 Spelled awq(const std::string& config = "") {
@@ -132,7 +132,7 @@ TEST(AwqRefusals, TensorsAndLayouts) {
             "has shape [3, 4], [4, 4] is wanted");
     for (const char* key : {"version", "checkpoint_format"})
         refuses(awq(std::string(",\"") + key + "\":\"gemv\""), unsupported, ".qweight",
-                "the AWQ layout 'gemv' is not read");
+                "the AWQ layout 'gemv' is not read: its shape is [64, 4]");
 }
 
 Spelled packed(int64_t bits = 4, bool has_zeros = true) {
@@ -196,7 +196,7 @@ TEST(PackQuantizedRefusals, BitsThatOnlyTheConfigurationKnows) {
     };
     const auto spelled = [](const std::string& config) {
         Model model = of_width(16, config);
-        Matrix{model, down, hidden, 16}.packed(4, false);
+        SpelledMatrix{model, down, hidden, 16}.packed(4, false);
         return model;
     };
     for (const int n : {3, 4}) {
@@ -290,7 +290,7 @@ TEST(BnbRefusals, States) {
 TEST(BnbRefusals, RowsOfASharedExpert) {
     Model model = deepseek("deepseek_v3", "", true);
     const std::string stem = "model.layers.1.mlp.shared_experts.gate_proj";
-    Matrix{model, stem, shared_width, hidden}.four_bits(false, false, "{\"shape\":[0,64]}");
+    SpelledMatrix{model, stem, shared_width, hidden}.four_bits(false, false, "{\"shape\":[0,64]}");
     const Failure failure = layer_failure(model, 1);
     EXPECT_EQ(failure.status, corrupt);
     EXPECT_EQ(failure.text, "model.safetensors: tensor '" + stem +
@@ -406,7 +406,7 @@ TEST(Mxfp4Refusals, Tensors) {
     refuses(mxfp4().with(".weight_scale", "U8", {32, 3}), corrupt, ".weight_scale",
             "has shape [32, 3], [32, 2] is wanted");
     Model model = of_width(48);
-    Matrix{model, down, hidden, 48}.mxfp4("I8", ".scale");
+    SpelledMatrix{model, down, hidden, 48}.mxfp4("I8", ".scale");
     refuses(model, corrupt, down_sentence + ".weight': 48 columns are not a multiple of 32");
     model = stack("U8");
     model.add(block + "experts.gate_up_proj_scale", "U8", {experts, 2 * width, 2});

@@ -212,7 +212,8 @@ TEST(Gptq, WrongOnes) {
                    "checkpoint_format 'marlin'");
     model = gptq("");
     model.config.replace(model.config.find("gptq"), 4, "hqq!");
-    expect_failure(model, MOE_ERROR_UNSUPPORTED, "quant_method 'hqq!' is neither gptq nor awq");
+    expect_failure(model, MOE_ERROR_UNSUPPORTED,
+                   "quant_method 'hqq!', neither gptq nor awq, is not read");
 }
 
 Model awq(const std::string& config) {
