@@ -184,8 +184,9 @@ void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_
         if (!first) {
             first = &tensor;
         } else if (std::memcmp(&first->format, &tensor.format, sizeof out) != 0) {
-            moe::fail(MOE_ERROR_UNSUPPORTED, "'{}' and '{}' have different formats",
-                      moe::printable(first->name).text, moe::printable(tensor.name).text);
+            moe::fail(MOE_ERROR_UNSUPPORTED, "{}: '{}' and '{}' have different formats",
+                      files_.files[tensor.data.file].name(), moe::printable(first->name).text,
+                      moe::printable(tensor.name).text);
         }
     }
     out = first ? first->format : moe::plain_format(MOE_TYPE_NONE);

@@ -268,7 +268,7 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
         const auto method = settings().find_text("quantization_config.quant_method").value_or("");
         if (method == "gptq") return add_gptq(stem, wanted), true;
         if (method == "awq") return add_awq(stem, wanted), true;
-        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}' is neither gptq nor awq",
+        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
                                                         printable(method).text));
     }
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {

@@ -147,6 +147,7 @@ class LayerBuilder {
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    int64_t packed_bits(const TensorEntry& entry, int64_t columns) const;
     int32_t group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const;
     bool read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,
                           const Wanted& wanted, moe_tensor& tensor);

@@ -96,8 +96,8 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     const auto version =
         settings().find_text("quantization_config.checkpoint_format").value_or("gptq");
     if (version != "gptq" && version != "gptq_v2")
-        fail_unsupported(stem + ".qweight", fmt::format("checkpoint_format '{}' is not known",
-                                                        printable(version).text));
+        fail_unsupported(stem + ".qweight",
+                         fmt::format("checkpoint_format '{}'", printable(version).text));
     LayerTensor& tensor = append(entry, wanted);
     tensor.format =
         int_format(MOE_PACKING_GPTQ, bits, group, scales.element->type,
@@ -129,8 +129,8 @@ void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
          {"quantization_config.version", "quantization_config.checkpoint_format"}) {
         const auto version = settings().find_text(key).value_or("gemm");
         if (version != "gemm" && version != "GEMM")
-            fail_unsupported(stem + ".qweight", fmt::format("the AWQ layout '{}' is not read",
-                                                            printable(version).text));
+            fail_unsupported(stem + ".qweight",
+                             fmt::format("the AWQ layout '{}'", printable(version).text));
     }
     const int64_t groups = dimension(scales, 0);
     const int32_t group = group_size(scales, groups, wanted.columns);
@@ -144,18 +144,37 @@ void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
     set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
 }
 
+// Bits of a code, from the words of a row. Few columns leave a choice, which the configuration
+// makes.
+int64_t LayerBuilder::packed_bits(const TensorEntry& entry, int64_t columns) const {
+    const int64_t words = dimension(entry, 1);
+    const auto fits = [&](int64_t bits) { return divide_up(columns * bits, 32) == words; };
+    int64_t least = 1, most = largest_bits;
+    while (least < largest_bits && !fits(least)) ++least;
+    while (most > least && !fits(most)) --most;
+    if (least == most) return least;
+    for (int32_t i = 0; i < most_config_groups; ++i) {
+        const std::string key =
+            fmt::format("quantization_config.config_groups.group_{}.weights.num_bits", i);
+        const auto bits = settings().find_integer({key}, 1, largest_bits);
+        if (bits && fits(*bits)) return *bits;
+    }
+    fail_entry(
+        MOE_ERROR_CORRUPT_FILE, entry,
+        fmt::format("has {} words for {} columns, which are {} to {} bits; no num_bits of the "
+                    "configuration says which",
+                    words, columns, least, most));
+}
+
 // weight_packed [rows, ceil(columns * bits / 32)], weight_scale [rows, groups] or [1],
-// weight_zero_point [ceil(rows * bits / 32), groups], weight_g_idx [columns]. The width follows
-// from the shape.
+// weight_zero_point [ceil(rows * bits / 32), groups], weight_g_idx [columns].
 void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wanted) {
     const TensorEntry& entry = get(stem + ".weight_packed");
     const TensorEntry& scales = get(stem + ".weight_scale");
     check_separate(entry, wanted);
     require_type(entry, {MOE_TYPE_I32});
     require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
-    const int64_t words = dimension(entry, 1);
-    int64_t bits = 1;
-    while (bits < largest_bits && divide_up(wanted.columns * bits, 32) != words) ++bits;
+    const int64_t bits = packed_bits(entry, wanted.columns);
     check_shape(entry, {wanted.rows, divide_up(wanted.columns * bits, 32)}, false);
     const bool per_tensor = scales.rank < 2 && wanted.rows != 1;
     const int64_t groups = scales.rank < 2 ? 1 : scales.shape[1];
@@ -235,10 +254,11 @@ namespace {
 // The JSON that bitsandbytes writes as a tensor of bytes.
 struct BnbState {
     BnbState(const File& file, const TensorEntry& entry)
-        : name(printable(entry.name).text), settings(*std::pmr::get_default_resource(), name) {
+        : name(fmt::format("{}: tensor '{}'", file.name(), printable(entry.name).text)),
+          settings(*std::pmr::get_default_resource(), name) {
         if (entry.bytes > largest_state)
-            fail(MOE_ERROR_CORRUPT_FILE, "{}: tensor '{}' has {} bytes, at most {} are read",
-                 file.name(), name, entry.bytes, largest_state);
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: has {} bytes, at most {} are read", name, entry.bytes,
+                 largest_state);
         std::string text(entry.bytes, '\0');
         file.read(entry.offset, entry.bytes, text.data());
         read_settings_json(text, name, settings);

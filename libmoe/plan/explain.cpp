@@ -3,170 +3,224 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "libmoe/formats/format.hpp"
+#include "libmoe/plan/json_writer.hpp"
 #include "libmoe/plan/plan.hpp"
 
 namespace moe {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string hex(const std::array<uint8_t, 16>& id) {
     return fmt::format("{:02x}", fmt::join(id, ""));
 }
 
-Json layer_json(const Layer& layer) {
-    return {{"hidden", layer.hidden},
-            {"intermediate", layer.intermediate},
-            {"n_experts", layer.n_experts},
-            {"n_identity_experts", layer.n_identity_experts},
-            {"top_k", layer.top_k},
-            {"latent", layer.latent},
-            {"shared_intermediate", layer.shared_intermediate}};
+const char* device_name(const moe_plan& plan) {
+    return plan.is_cuda() ? "cuda" : "cpu";
 }
 
-Json slice_json(const moe_plan& plan) {
-    const Slice& slice = plan.layout.slice;
-    return {{"whole", slice.whole()},
-            {"partial", plan.partial},
-            {"n_local_experts", slice.n_local},
-            {"intermediate", {slice.intermediate_begin, slice.intermediate_count}},
-            {"shared", {slice.shared_begin, slice.shared_count}}};
+int32_t n_threads(const moe_plan& plan) {
+    return plan.is_cuda() ? 0 : plan.setup.n_workers;
 }
 
-Json types_json(const moe_plan& plan) {
-    return {{"x", type_name(plan.x_type)},
-            {"router_input", type_name(plan.router_input_type)},
-            {"out", type_name(plan.out_type)},
-            {"intermediate", type_name(plan.intermediate_type)}};
+bool is_used(const moe_plan& plan, moe_stage stage) {
+    return (plan.layout.stages & stage) != 0;
 }
 
-Json weights_json(const WeightsLayout& layout) {
-    Json roles = Json::array();
+// `see(role, format, count, bytes of all)`
+template <class See>
+void for_every_matrix(const WeightsLayout& layout, See see) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) || !layout.needs(role)) continue;
-        const uint64_t bytes = layout.matrix_copy_bytes(role);
         const int64_t count = layout.count(role);
-        roles.push_back({{"role", role_name(role)},
-                         {"format", format_name(layout.formats[i]).text},
-                         {"count", count},
-                         {"bytes", bytes * count}});
+        const uint64_t bytes = layout.matrix_copy_bytes(role) * static_cast<uint64_t>(count);
+        see(role_name(role), format_name(layout.formats[i]).text, count, bytes);
     }
-    const bool packed = layout.residency == MOE_RESIDENCY_PACKED;
-    return {{"residency", packed ? "packed" : "source"},
-            {"layout_id", hex(layout.id)},
-            {"bytes", layout.copy_bytes()},
-            {"matrices", roles}};
 }
 
-Json stages_json(const moe_plan& plan) {
-    Json stages = Json::array();
-    for (const moe_stage stage : all_stages) {
-        Json candidates = Json::array();
-        for (const Candidate& candidate : plan.candidates) {
-            if (candidate.stage != stage) continue;
-            candidates.push_back(
-                {{"kernel", candidate.name},
-                 {"chosen", candidate.is_chosen},
-                 {"applicable", candidate.applicable},
-                 {"max_tokens",
-                  candidate.tokens == Tokens::few ? Json(candidate.most_tokens) : Json(nullptr)},
-                 {"reason_code", candidate.reason->code},
-                 {"reason", candidate.reason->sentence}});
-        }
-        stages.push_back({{"stage", stage_name(stage)},
-                          {"used", (plan.layout.stages & stage) != 0},
-                          {"kernel", plan.chosen(stage).name},
-                          {"candidates", candidates}});
-    }
-    return stages;
+void write_device(JsonWriter& json, const moe_plan& plan) {
+    json.object("device", [&] {
+        json.member("kind", device_name(plan));
+        json.member("index", plan.device_index);
+        json.member("reason", plan.device_reason);
+        json.member("n_threads", n_threads(plan));
+    });
+}
+
+void write_layer(JsonWriter& json, const Layer& layer) {
+    json.object("layer", [&] {
+        json.member("hidden", layer.hidden);
+        json.member("intermediate", layer.intermediate);
+        json.member("n_experts", layer.n_experts);
+        json.member("n_identity_experts", layer.n_identity_experts);
+        json.member("top_k", layer.top_k);
+        json.member("latent", layer.latent);
+        json.member("shared_intermediate", layer.shared_intermediate);
+    });
+}
+
+void write_range(JsonWriter& json, const char* name, int64_t begin, int64_t count) {
+    json.array(name, [&] {
+        json.value(begin);
+        json.value(count);
+    });
+}
+
+void write_slice(JsonWriter& json, const moe_plan& plan) {
+    const Slice& slice = plan.layout.slice;
+    json.object("slice", [&] {
+        json.member("whole", slice.whole());
+        json.member("partial", plan.partial);
+        json.member("n_local_experts", slice.n_local);
+        write_range(json, "intermediate", slice.intermediate_begin, slice.intermediate_count);
+        write_range(json, "shared", slice.shared_begin, slice.shared_count);
+    });
+}
+
+void write_types(JsonWriter& json, const moe_plan& plan) {
+    json.object("types", [&] {
+        json.member("x", type_name(plan.x_type));
+        json.member("router_input", type_name(plan.router_input_type));
+        json.member("out", type_name(plan.out_type));
+        json.member("intermediate", type_name(plan.intermediate_type));
+    });
+}
+
+void write_candidate(JsonWriter& json, const Candidate& candidate) {
+    json.object([&] {
+        json.member("kernel", candidate.name);
+        json.member("chosen", candidate.is_chosen);
+        json.member("applicable", candidate.applicable);
+        if (candidate.tokens == Tokens::few)
+            json.member("max_tokens", candidate.most_tokens);
+        else
+            json.member("max_tokens", nullptr);
+        json.member("reason_code", candidate.reason->code);
+        json.member("reason", candidate.reason->sentence);
+    });
+}
+
+void write_stage(JsonWriter& json, const moe_plan& plan, moe_stage stage) {
+    json.object([&] {
+        json.member("stage", stage_name(stage));
+        json.member("used", is_used(plan, stage));
+        json.member("kernel", plan.chosen(stage).name);
+        json.array("candidates", [&] {
+            for (const Candidate& candidate : plan.candidates)
+                if (candidate.stage == stage) write_candidate(json, candidate);
+        });
+    });
 }
 
 // Where moe_forward runs it.
-Json shared_expert_json(const moe_plan& plan) {
-    if (!plan.layout.layer.shared_intermediate) return nullptr;
-    return plan.is_cuda() && plan.cuda.shared_joins ? "with_experts" : "apart";
+void write_shared_expert(JsonWriter& json, const moe_plan& plan) {
+    if (!plan.layout.layer.shared_intermediate) return json.member("shared_expert", nullptr);
+    const bool joins = plan.is_cuda() && plan.cuda.shared_joins;
+    json.member("shared_expert", joins ? "with_experts" : "apart");
 }
 
-Json workspace_json(const moe_plan& plan) {
+void write_weights(JsonWriter& json, const WeightsLayout& layout) {
+    const bool packed = layout.residency == MOE_RESIDENCY_PACKED;
+    const auto write_matrix = [&](const char* role, const char* format, int64_t count,
+                                  uint64_t bytes) {
+        json.object([&] {
+            json.member("role", role);
+            json.member("format", format);
+            json.member("count", count);
+            json.member("bytes", bytes);
+        });
+    };
+    json.object("weights", [&] {
+        json.member("residency", packed ? "packed" : "source");
+        json.member("layout_id", hex(layout.id));
+        json.member("bytes", layout.copy_bytes());
+        json.array("matrices", [&] { for_every_matrix(layout, write_matrix); });
+    });
+}
+
+void write_workspace(JsonWriter& json, const moe_plan& plan) {
     const moe_workspace_need need = plan.workspace_need(plan.max_tokens);
-    return {{"host_bytes", need.host_bytes},
-            {"device_bytes", need.device_bytes},
-            {"alignment", need.alignment},
-            {"max_tokens", plan.max_tokens},
-            {"chunk_tokens", plan.chunk_tokens()}};
+    json.object("workspace", [&] {
+        json.member("host_bytes", need.host_bytes);
+        json.member("device_bytes", need.device_bytes);
+        json.member("alignment", need.alignment);
+        json.member("max_tokens", plan.max_tokens);
+        json.member("chunk_tokens", plan.chunk_tokens());
+    });
 }
 
-Json to_json(const moe_plan& plan) {
-    return {{"schema", "libmoe.explain.1"},
-            {"version", moe_version_string()},
-            {"key", hex(plan.key)},
-            {"device",
-             {{"kind", plan.is_cuda() ? "cuda" : "cpu"},
-              {"index", plan.device_index},
-              {"reason", plan.device_reason},
-              {"n_threads", plan.is_cuda() ? 0 : plan.setup.n_workers}}},
-            {"layer", layer_json(plan.layout.layer)},
-            {"slice", slice_json(plan)},
-            {"types", types_json(plan)},
-            {"stages", stages_json(plan)},
-            {"shared_expert", shared_expert_json(plan)},
-            {"weights", weights_json(plan.layout)},
-            {"workspace", workspace_json(plan)},
-            {"predicted_us", nullptr}};
+std::string token_range(const Candidate& candidate) {
+    if (candidate.tokens != Tokens::few) return "";
+    return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 
-std::string token_range(const Json& candidate) {
-    const Json& most = candidate["max_tokens"];
-    return most.is_null() ? "" : fmt::format(" (up to {} tokens)", most.get<int32_t>());
+std::string stage_text(const moe_plan& plan, moe_stage stage) {
+    std::string text = fmt::format("stage {}: {}{}\n", stage_name(stage), plan.chosen(stage).name,
+                                   is_used(plan, stage) ? "" : " (not used by this plan)");
+    for (const Candidate& candidate : plan.candidates) {
+        if (candidate.stage != stage) continue;
+        text += fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', candidate.name,
+                            token_range(candidate), candidate.reason->sentence);
+    }
+    return text;
 }
 
-void append_stage(std::string& text, const Json& stage) {
-    text += fmt::format("stage {}: {}{}\n", stage["stage"].get<std::string>(),
-                        stage["kernel"].get<std::string>(),
-                        stage["used"].get<bool>() ? "" : " (not used by this plan)");
-    for (const Json& candidate : stage["candidates"])
-        text += fmt::format("  {} {}{}: {}\n", candidate["chosen"].get<bool>() ? '*' : '-',
-                            candidate["kernel"].get<std::string>(), token_range(candidate),
-                            candidate["reason"].get<std::string>());
+std::string layer_text(const WeightsLayout& layout, bool partial) {
+    const Layer& layer = layout.layer;
+    const Slice& slice = layout.slice;
+    return fmt::format(
+        "layer hidden {} intermediate {} experts {} top_k {} latent {} shared {}\n"
+        "slice {} local experts, intermediate [{}, +{}){}\n",
+        layer.hidden, layer.intermediate, layer.n_experts, layer.top_k, layer.latent,
+        layer.shared_intermediate, slice.n_local, slice.intermediate_begin,
+        slice.intermediate_count, partial ? ", partial" : "");
+}
+
+std::string weights_text(const WeightsLayout& layout) {
+    std::string text =
+        fmt::format("weights {} bytes, layout {}\n", layout.copy_bytes(), hex(layout.id));
+    for_every_matrix(layout,
+                     [&](const char* role, const char* format, int64_t count, uint64_t bytes) {
+                         text += fmt::format("  {} {} x{}: {} bytes\n", role, format, count, bytes);
+                     });
+    return text;
 }
 
 }  // namespace
 
 std::string explain_json(const moe_plan& plan) {
-    return to_json(plan).dump(2);
+    JsonWriter json;
+    json.object([&] {
+        json.member("schema", "libmoe.explain.1");
+        json.member("version", moe_version_string());
+        json.member("key", hex(plan.key));
+        write_device(json, plan);
+        write_layer(json, plan.layout.layer);
+        write_slice(json, plan);
+        write_types(json, plan);
+        json.array("stages", [&] {
+            for (const moe_stage stage : all_stages) write_stage(json, plan, stage);
+        });
+        write_shared_expert(json, plan);
+        write_weights(json, plan.layout);
+        write_workspace(json, plan);
+        json.member("predicted_us", nullptr);
+    });
+    return json.take();
 }
 
 std::string explain_text(const moe_plan& plan) {
-    const Json json = to_json(plan);
-    const Json& device = json["device"];
-    const Json& types = json["types"];
-    const Json& workspace = json["workspace"];
-    std::string text = fmt::format(
-        "device {} {}, {} threads: {}\n", device["kind"].get<std::string>(), plan.device_index,
-        device["n_threads"].get<int32_t>(), device["reason"].get<std::string>());
-    text += fmt::format("layer hidden {} intermediate {} experts {} top_k {} latent {} shared {}\n",
-                        plan.layout.layer.hidden, plan.layout.layer.intermediate,
-                        plan.layout.layer.n_experts, plan.layout.layer.top_k,
-                        plan.layout.layer.latent, plan.layout.layer.shared_intermediate);
-    text += fmt::format("slice {} local experts, intermediate [{}, +{}){}\n",
-                        plan.layout.slice.n_local, plan.layout.slice.intermediate_begin,
-                        plan.layout.slice.intermediate_count, plan.partial ? ", partial" : "");
-    text += fmt::format("types x {} out {} intermediate {}\n", types["x"].get<std::string>(),
-                        types["out"].get<std::string>(), types["intermediate"].get<std::string>());
-    for (const Json& stage : json["stages"]) append_stage(text, stage);
-    text +=
-        fmt::format("weights {} bytes, layout {}\n", plan.layout.copy_bytes(), hex(plan.layout.id));
-    for (const Json& matrix : json["weights"]["matrices"])
-        text += fmt::format("  {} {} x{}: {} bytes\n", matrix["role"].get<std::string>(),
-                            matrix["format"].get<std::string>(), matrix["count"].get<int64_t>(),
-                            matrix["bytes"].get<uint64_t>());
+    const moe_workspace_need need = plan.workspace_need(plan.max_tokens);
+    std::string text = fmt::format("device {} {}, {} threads: {}\n", device_name(plan),
+                                   plan.device_index, n_threads(plan), plan.device_reason);
+    text += layer_text(plan.layout, plan.partial);
+    text += fmt::format("types x {} out {} intermediate {}\n", type_name(plan.x_type),
+                        type_name(plan.out_type), type_name(plan.intermediate_type));
+    for (const moe_stage stage : all_stages) text += stage_text(plan, stage);
+    text += weights_text(plan.layout);
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
-                        workspace[plan.is_cuda() ? "device_bytes" : "host_bytes"].get<uint64_t>(),
-                        plan.max_tokens, plan.chunk_tokens());
+                        plan.is_cuda() ? need.device_bytes : need.host_bytes, plan.max_tokens,
+                        plan.chunk_tokens());
     text += "predicted time: none yet\n";
     return text;
 }

@@ -15,6 +15,8 @@ namespace {
 using moe::test::Folder;
 using moe::test::Model;
 
+constexpr size_t most_text = 1 << 16;
+
 // Everything that one layer needs, taken step by step; a step that fails ends it.
 class Way {
   public:
@@ -24,10 +26,11 @@ class Way {
           io_(io),
           layer_(layer),
           x_(moe::test::hidden, 0.5f),
-          out_(x_.size()) {}
+          out_(x_.size()),
+          text_(most_text) {}
 
     moe_status go() {
-        for (const auto step : {&Way::open, &Way::look, &Way::make_plan, &Way::load,
+        for (const auto step : {&Way::open, &Way::look, &Way::make_plan, &Way::explain, &Way::load,
                                 &Way::make_workspace, &Way::run}) {
             const moe_status status = (this->*step)();
             if (status != MOE_OK) return status;
@@ -65,6 +68,14 @@ class Way {
         const moe_status status = moe_plan_create(runtime_, &desc, &made);
         return keep(status, made, plan_);
     }
+    moe_status explain() {
+        for (const moe_explain_form form : {MOE_EXPLAIN_TEXT, MOE_EXPLAIN_JSON}) {
+            const moe_status status =
+                moe_plan_explain(plan_.get(), form, text_.data(), text_.size(), nullptr);
+            if (status != MOE_OK) return status;
+        }
+        return MOE_OK;
+    }
     moe_status load() {
         auto options = sized<moe_load_options>();
         options.ownership = io_ == MOE_IO_MMAP ? MOE_OWN_BORROW : MOE_OWN_COPY;
@@ -97,6 +108,7 @@ class Way {
     Weights weights_;
     Workspace workspace_;
     Floats x_, out_;
+    std::vector<char> text_;
 };
 
 struct Source {

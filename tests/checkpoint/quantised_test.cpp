@@ -1,7 +1,7 @@
 // The spellings of quantised weights, as the tools write them: formats, tables and ranges; and what
 // is said of wrong ones. Their values are in tests/oracle.
 #include "libmoe/formats/format.hpp"
-#include "tests/checkpoint/models.hpp"
+#include "tests/checkpoint/quantised_models.hpp"
 
 namespace moe::test {
 namespace {
@@ -18,18 +18,6 @@ Model without_weight(const std::string& stem, const std::string& config) {
     Model model = quantised(config);
     model.tensors.erase(stem + ".weight");
     return model;
-}
-
-void add_ints(Model& model, const std::string& name, const std::vector<int32_t>& values) {
-    std::string bytes;
-    for (const int32_t value : values) bytes += raw(value);
-    model.tensors[name] = {"I32", {static_cast<int64_t>(values.size())}, bytes};
-}
-
-void add_floats(Model& model, const std::string& name, const std::vector<float>& values) {
-    std::string bytes;
-    for (const float value : values) bytes += raw(value);
-    model.tensors[name] = {"F32", {static_cast<int64_t>(values.size())}, bytes};
 }
 
 std::vector<int32_t> groups_in_order(int64_t columns, int32_t group) {
@@ -250,7 +238,8 @@ TEST(Gptq, WrongOnes) {
                    "checkpoint_format 'marlin'");
     model = gptq("");
     model.config.replace(model.config.find("gptq"), 4, "hqq!");
-    expect_failure(model, MOE_ERROR_UNSUPPORTED, "quant_method 'hqq!' is neither gptq nor awq");
+    expect_failure(model, MOE_ERROR_UNSUPPORTED,
+                   "quant_method 'hqq!', neither gptq nor awq, is not read");
 }
 
 Model awq(const std::string& config) {

@@ -26,6 +26,7 @@ READERS = {
     "gguf": (["gguf"], ["checkpoint/gguf.cpp", "checkpoint/cursor.hpp", "checkpoint/family_gguf.cpp"]),
     "model": (["model", "gguf"], ["checkpoint/layer_builder.cpp", "checkpoint/layer_places.cpp"]),
     "packed": (["packed"], ["weights/packed_file.cpp"]),
+    "quantised": (["model", "quant_state"], ["checkpoint/weight_int.cpp", "checkpoint/weight_fp.cpp"]),
     "plan": (["plan"], ["api/plan.cpp", "api/structs.hpp", "layer/layer_rules.cpp", "layer/slice.cpp"]),
 }
 

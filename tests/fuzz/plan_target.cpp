@@ -155,6 +155,11 @@ void look_at(const moe_plan* plan, int64_t max_tokens) {
     candidate.struct_size = sizeof candidate;
     for (uint32_t i = 0; moe_candidates(plan, i, &candidate) == MOE_OK; ++i) {
     }
+    auto device = MOE_DEVICE_AUTO;
+    int32_t index = -1;
+    const char* reason = nullptr;
+    must(moe_plan_device(plan, &device, &index, &reason), "device");
+    promise(reason != nullptr, "a device without a reason");
     uint64_t bytes = 0;
     must(moe_weights_size(plan, nullptr, &bytes), "weights size");
     uint8_t id[16];
@@ -174,6 +179,7 @@ void run_plan(std::string_view input) {
             moe_last_error());
     if (!made) return;
     look_at(plan, description.max_tokens());
+    must(moe_supports(nullptr, description.plan()), "supports");
     moe_plan_destroy(plan);
 }
 

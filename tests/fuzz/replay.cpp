@@ -122,6 +122,10 @@ void take(std::string_view sentence) {
     if (!is_new && current.bytes < place->second.bytes) place->second = current;
 }
 
+void print(std::string_view sentence) {
+    std::fprintf(stderr, "    %.*s\n", static_cast<int>(sentence.size()), sentence.data());
+}
+
 void pick(const Arguments& arguments) {
     on_refusal = take;
     for (const fs::path& file : arguments.files) {
@@ -149,6 +153,7 @@ int main(int argc, char** argv) {
         pick(arguments);
         return 0;
     }
+    if (arguments.verbose) on_refusal = print;
     for (size_t i = 0; i < arguments.files.size(); ++i) {
         if (arguments.verbose) std::fprintf(stderr, "%s\n", arguments.files[i].c_str());
         const std::string input = content(arguments.files[i]);

@@ -4,7 +4,7 @@
 set -eu
 program=$1 minutes=$2
 shift 2
-[ $# -gt 0 ] || set -- safetensors index config gguf model plan packed
+[ $# -gt 0 ] || set -- safetensors index config gguf model quant_state plan packed
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(dirname "$(dirname "$(dirname "$program")")")
 seconds=$((minutes * 60 / $#))

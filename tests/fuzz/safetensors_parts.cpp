@@ -54,7 +54,20 @@ constexpr std::string_view words[] = {"dtype",
                                       "model.layers.1000000.mlp.experts.0.w1.weight",
                                       "model.layers.0.block_sparse_moe.experts.0.w1.weight",
                                       "language_model.layers.1.mlp.experts.1.w2.weight",
-                                      "layers.2.mlp.experts.gate_up_proj_scales"};
+                                      "layers.2.mlp.experts.gate_up_proj_scales",
+                                      "model.layers.0.mlp.experts.0.up_proj.qweight",
+                                      "model.layers.0.mlp.experts.0.up_proj.qzeros",
+                                      "model.layers.0.mlp.experts.0.up_proj.scales",
+                                      "model.layers.0.mlp.experts.0.up_proj.g_idx",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight_packed",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight_scale",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight_zero_point",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight_g_idx",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight_global_scale",
+                                      "model.layers.0.mlp.experts.0.up_proj.pre_quant_scale",
+                                      "model.layers.0.mlp.experts.0.up_proj.SCB",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight.absmax",
+                                      "model.layers.0.mlp.experts.0.up_proj.weight.quant_map"};
 
 std::optional<uint64_t> bytes_of(const Json& tensor) {
     const auto type = tensor.find("dtype");

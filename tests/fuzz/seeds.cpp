@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "libmoe/weights/packed_file.hpp"
+#include "tests/checkpoint/quantised_models.hpp"
 #include "tests/fuzz/chunks.hpp"
 #include "tests/fuzz/every_family.hpp"
 #include "tests/fuzz/packed_layer.hpp"
@@ -13,8 +14,10 @@
 namespace {
 
 using namespace moe_fuzz;
+using moe::test::bnb_state;
 using moe::test::GgufWriter;
 using moe::test::raw;
+using moe::test::SpelledMatrix;
 
 // Small sizes: what is read of a file does not depend on them.
 constexpr int64_t h = 32, w = 16, n_experts = 2;
@@ -156,6 +159,97 @@ SmallModel small_gpt_oss(bool mxfp4) {
     return m;
 }
 
+// Experts by `make`, which is given each of their matrices.
+template <class Make>
+SmallModel small_quantised(const std::string& config, Make make) {
+    SmallModel m = small_qwen("qwen3_moe", ",\"quantization_config\":{" + config + "}");
+    for (int e = 0; e < n_experts; ++e) {
+        const std::string stem = mlp + "experts." + std::to_string(e) + ".";
+        make(SpelledMatrix{m.model, stem + "gate_proj", w, h});
+        make(SpelledMatrix{m.model, stem + "up_proj", w, h});
+        make(SpelledMatrix{m.model, stem + "down_proj", h, w});
+    }
+    return m;
+}
+
+// FP8 of all experts in one tensor.
+SmallModel small_fp8_stack() {
+    SmallModel m("mixtral", ",\"num_local_experts\":2");
+    m.model.add(mlp + "gate.weight", "F32", {n_experts, h});
+    m.model.add(mlp + "experts.gate_up_proj", "F8_E4M3", {n_experts, 2 * w, h});
+    m.model.add(mlp + "experts.gate_up_proj_scale", "F32", {n_experts, 2 * w, 1});
+    m.model.add(mlp + "experts.down_proj", "F8_E4M3", {n_experts, h, w});
+    m.model.add(mlp + "experts.down_proj_scale", "F32", {n_experts, h, 1});
+    return m;
+}
+
+std::string model_input(const SmallModel& small) {
+    const std::string& config = small.model.config;
+    return raw(static_cast<uint32_t>(config.size())) + config + small.model.file();
+}
+
+void add_integer_models(const Seeds& seeds) {
+    const std::string gptq = "\"quant_method\":\"gptq\",\"group_size\":16,\"bits\":";
+    const auto groups = [](int bits) {
+        return "\"config_groups\":{\"group_0\":{\"weights\":{\"group_size\":16,\"num_bits\":" +
+               std::to_string(bits) + "}}}";
+    };
+    const std::pair<const char*, SmallModel> models[] = {
+        {"gptq", small_quantised(gptq + "4", [](const SpelledMatrix& m) { m.gptq(4, false); })},
+        {"gptq_act_order",
+         small_quantised(gptq + "8,\"desc_act\":true,\"checkpoint_format\":\"gptq_v2\"",
+                         [](const SpelledMatrix& m) { m.gptq(8, true); })},
+        {"awq", small_quantised("\"quant_method\":\"awq\",\"version\":\"gemm\"",
+                                [](const SpelledMatrix& m) { m.awq(); })},
+        {"packed", small_quantised(groups(4), [](const SpelledMatrix& m) { m.packed(4, false); })},
+        {"packed_zeros",
+         small_quantised(groups(4), [](const SpelledMatrix& m) { m.packed(4, true); })},
+        {"packed_one_scale",
+         small_quantised(groups(8), [](const SpelledMatrix& m) { m.packed_of_one_scale(); })},
+        {"bnb_int8", small_quantised("", [](const SpelledMatrix& m) { m.int8(); })},
+        {"bnb_fp4", small_quantised("",
+                                    [](const SpelledMatrix& m) {
+                                        m.four_bits(false, false,
+                                                    bnb_state(m.rows, m.columns, false, false));
+                                    })},
+        {"bnb_nf4", small_quantised("", [](const SpelledMatrix& m) {
+             if (m.rows == w) return;
+             m.four_bits(true, true, bnb_state(m.rows, m.columns, true, true));
+         })}};
+    for (const auto& [name, small] : models) seeds.add("model", name, model_input(small));
+}
+
+void add_float_models(const Seeds& seeds) {
+    const auto of_whole_groups = [](const char* type, const char* scale) {
+        return small_quantised("", [=](const SpelledMatrix& m) {
+            if (m.columns == h) m.mxfp4(type, scale);
+        });
+    };
+    const std::pair<const char*, SmallModel> models[] = {
+        {"fp8_rows", small_quantised("",
+                                     [](const SpelledMatrix& m) {
+                                         m.fp8("BF16", {m.rows, 1});
+                                     })},
+        {"fp8_one", small_quantised("\"weight_block_size\":[8,8]",
+                                    [](const SpelledMatrix& m) { m.fp8("F32", {}); })},
+        {"fp8_e8m0", small_quantised("",
+                                     [](const SpelledMatrix& m) {
+                                         if (m.columns == h) m.fp8("U8", {m.rows, 1});
+                                     })},
+        {"fp8_stack", small_fp8_stack()},
+        {"packed_nvfp4", small_quantised("", [](const SpelledMatrix& m) { m.packed_nvfp4(); })},
+        {"modelopt_mxfp4", of_whole_groups("U8", ".weight_scale")},
+        {"deepseek_mxfp4", of_whole_groups("I8", ".scale")}};
+    for (const auto& [name, small] : models) seeds.add("model", name, model_input(small));
+}
+
+void add_quant_states(const Seeds& seeds) {
+    seeds.add("quant_state", "nested", bnb_state(w, h, true, true));
+    seeds.add("quant_state", "plain", bnb_state(w, h, false, false));
+    seeds.add("quant_state", "narrow", bnb_state(w / 2, h, true, true));
+    seeds.add("quant_state", "shared_taller", bnb_state(2 * w, h, true, true));
+}
+
 void add_models(const Seeds& seeds) {
     const std::pair<const char*, SmallModel> models[] = {
         {"mixtral", small_mixtral()},
@@ -168,11 +262,7 @@ void add_models(const Seeds& seeds) {
         {"mxfp4", small_gpt_oss(true)},
         {"kbit", small_kbit()},
         {"gpt_oss_bf16", small_gpt_oss(false)}};
-    for (const auto& [name, small] : models) {
-        const std::string& config = small.model.config;
-        seeds.add("model", name,
-                  raw(static_cast<uint32_t>(config.size())) + config + small.model.file());
-    }
+    for (const auto& [name, small] : models) seeds.add("model", name, model_input(small));
 }
 
 void add_safetensors(const Seeds& seeds) {
@@ -430,6 +520,14 @@ void add_parts(const Seeds& seeds) {
     map.slice.n_expert_to_local = 4;
     map.format = "nvfp4";
     seeds.add("plan", "map", map.bytes());
+    SmallPlan shared_range = shared;
+    shared_range.flags[0] = with_slice;
+    shared_range.plan.partial = 1;
+    shared_range.slice.has_shared_range = 1;
+    shared_range.slice.shared_begin = 16;
+    shared_range.slice.shared_count = 16;
+    shared_range.format = "bf16";
+    seeds.add("plan", "shared_range", shared_range.bytes());
     SmallPlan filter;
     filter.flags[0] = with_filter;
     filter.filter = "-ref_any_any_experts,+ref_any_any_experts";
@@ -461,6 +559,9 @@ int main(int argc, char** argv) {
     add_json(seeds);
     add_gguf(seeds);
     add_models(seeds);
+    add_integer_models(seeds);
+    add_float_models(seeds);
+    add_quant_states(seeds);
     seeds.add("plan", "plain", SmallPlan().bytes());
     add_routings(seeds);
     add_parts(seeds);

@@ -16,6 +16,7 @@ constexpr Target targets[] = {
     {"config", run_config, mutate_config},
     {"gguf", run_gguf, mutate_gguf},
     {"model", run_model, mutate_model},
+    {"quant_state", run_quant_state, mutate_quant_state},
     {"plan", run_plan, mutate_plan},
     {"packed", run_packed, mutate_packed},
 };

@@ -20,6 +20,9 @@ std::string mutate_gguf(std::string_view input, Random& random);
 // A folder through moe.h: u32 length of config.json, config.json, model.safetensors.
 void run_model(std::string_view input);
 std::string mutate_model(std::string_view input, Random& random);
+// A quant_state of bitsandbytes: the JSON of a tensor, in a checkpoint through moe.h.
+void run_quant_state(std::string_view input);
+std::string mutate_quant_state(std::string_view input, Random& random);
 // moe_plan_create and what takes the same description: structs of any struct_size.
 void run_plan(std::string_view input);
 std::string mutate_plan(std::string_view input, Random& random);

@@ -23,6 +23,8 @@ bool ok(moe_status status, std::string_view what) {
     if (status == MOE_OK) return true;
     const std::string_view text = moe_last_error();
     promise(!text.empty(), "a refusal without a sentence", what);
+    for (const char c : text)
+        promise(static_cast<unsigned char>(c) >= 0x20, "a control byte in the sentence", text);
     // A description that comes from a file may be one that a plan refuses.
     promise(status == MOE_ERROR_CORRUPT_FILE || status == MOE_ERROR_UNSUPPORTED ||
                 status == MOE_ERROR_NOT_FOUND || status == MOE_ERROR_INVALID_ARGUMENT ||
@@ -85,9 +87,15 @@ void load(const moe_plan* plan, const moe_checkpoint* checkpoint, int32_t number
     moe_weights_destroy(weights);
 }
 
-void use_layer(const moe_checkpoint* checkpoint, int32_t number, moe_io io) {
+void names_file(std::string_view named) {
+    const std::string_view text = moe_last_error();
+    promise(text.find(named) != text.npos, "the sentence does not name the file", text);
+}
+
+void use_layer(const moe_checkpoint* checkpoint, int32_t number, moe_io io,
+               std::string_view named) {
     auto layer = sized<moe_layer_desc>();
-    if (!ok(moe_checkpoint_layer(checkpoint, number, &layer), "a layer")) return;
+    if (!ok(moe_checkpoint_layer(checkpoint, number, &layer), "a layer")) return names_file(named);
     look_at_tensors(checkpoint, number);
     auto desc = sized<moe_plan_desc>();
     desc.device = MOE_DEVICE_CPU;
@@ -109,9 +117,7 @@ void use_checkpoint(const std::string& path, moe_io io, std::string_view named) 
     moe_checkpoint* checkpoint = nullptr;
     if (!ok(moe_checkpoint_open(runtime(), path.c_str(), &options, &checkpoint), "open")) {
         promise(checkpoint == nullptr, "a handle beside an error");
-        const std::string_view text = moe_last_error();
-        promise(text.find(named) != text.npos, "the sentence does not name the file", text);
-        return;
+        return names_file(named);
     }
     auto info = sized<moe_checkpoint_info>();
     promise(moe_checkpoint_get_info(checkpoint, &info) == MOE_OK, "info", moe_last_error());
@@ -119,7 +125,7 @@ void use_checkpoint(const std::string& path, moe_io io, std::string_view named) 
         int32_t number = 0;
         promise(moe_checkpoint_layer_at(checkpoint, i, &number) == MOE_OK, "layer_at",
                 moe_last_error());
-        use_layer(checkpoint, number, io);
+        use_layer(checkpoint, number, io, named);
     }
     moe_checkpoint_destroy(checkpoint);
 }
