@@ -8,6 +8,7 @@
 #include "libmoe/base/error.hpp"
 #include "libmoe/base/memory.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/formats/format.hpp"
 
 namespace {
 
@@ -189,7 +190,7 @@ void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_
                       moe::printable(tensor.name).text);
         }
     }
-    out = first ? first->format : moe::plain_format(MOE_TYPE_NONE);
+    out = first ? first->format : moe::format_of(MOE_TYPE_NONE);
 }
 
 void moe_checkpoint::read(const moe::FileRange& range, uint64_t offset, uint64_t bytes,

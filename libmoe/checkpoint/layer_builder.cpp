@@ -11,13 +11,6 @@
 
 namespace moe {
 
-moe_format plain_format(moe_type type) {
-    moe_format format{};
-    format.struct_size = sizeof format;
-    format.type = type;
-    return format;
-}
-
 namespace {
 
 bool is_float_type(moe_type type) {
@@ -34,7 +27,7 @@ FileRange range_of(const TensorEntry& entry) {
 }
 
 moe_format gguf_format(int32_t ggml_id) {
-    moe_format format = plain_format(MOE_TYPE_GGUF);
+    moe_format format = format_of(MOE_TYPE_GGUF);
     format.block_id = ggml_id;
     return format;
 }
@@ -311,7 +304,7 @@ void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
         check_matrix(entry, wanted, wanted.rows, wanted.columns);
     }
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = plain_format(entry.element->type);
+    tensor.format = format_of(entry.element->type);
     tensor.tensor.orientation = transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN;
 }
 
@@ -347,7 +340,7 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
     } else {
         check_shape(entry, {wanted.columns}, true);
     }
-    append(entry, wanted).format = plain_format(entry.element->type);
+    append(entry, wanted).format = format_of(entry.element->type);
 }
 
 void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {
@@ -361,7 +354,7 @@ void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {
         check_shape(entry, {n * wanted.rows, wanted.columns}, false);
     }
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = plain_format(entry.element->type);
+    tensor.format = format_of(entry.element->type);
     tensor.tensor.orientation = transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN;
 }
 
@@ -369,7 +362,7 @@ void LayerBuilder::table(std::string_view name, const Wanted& wanted) {
     const TensorEntry& entry = get(name);
     require_type(entry, {MOE_TYPE_I32, MOE_TYPE_I64});
     check_shape(entry, {wanted.rows, wanted.columns}, false);
-    append(entry, wanted).format = plain_format(entry.element->type);
+    append(entry, wanted).format = format_of(entry.element->type);
 }
 
 void LayerBuilder::finish() {

@@ -141,6 +141,8 @@ class LayerBuilder {
                    const Wanted& wanted);
     void add_mxfp4(const TensorEntry& entry, const TensorEntry& scales, const Wanted& wanted);
     // weight_int.cpp: integers and the codes of bitsandbytes.
+    LayerTensor& add_transposed_int(const std::string& stem, const Wanted& wanted,
+                                    const moe_format& start);
     void add_gptq(const std::string& stem, const Wanted& wanted);
     void add_awq(const std::string& stem, const Wanted& wanted);
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);
@@ -164,8 +166,5 @@ class LayerBuilder {
     LayerData& out_;
     mutable std::string name_;  // of the last lookup
 };
-
-// A format without scales: dense elements, or NONE.
-moe_format plain_format(moe_type type);
 
 }  // namespace moe

@@ -70,7 +70,7 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
         const Shape grid = without_ones({divide_up(wanted.rows, group_extent(group.rows)),
                                          divide_up(wanted.columns, group_extent(group.columns))});
         if (grid != got) continue;
-        moe_format format = plain_format(MOE_TYPE_F8_E4M3);
+        moe_format format = format_of(MOE_TYPE_F8_E4M3);
         format.group_rows = group.rows;
         format.group_columns = group.columns;
         format.scale_type = type;

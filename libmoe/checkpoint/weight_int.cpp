@@ -9,6 +9,7 @@
 #include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/formats/element.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/formats/int_codes.hpp"
 
 namespace moe {
 namespace {
@@ -17,18 +18,6 @@ constexpr int32_t most_config_groups = 16;
 constexpr int64_t largest_bits = 8;
 constexpr int64_t kbit_group = 32;
 constexpr uint64_t largest_state = 65536;  // bytes of bitsandbytes' JSON
-
-moe_format int_format(moe_packing packing, int64_t bits, int32_t group, moe_type scale_type,
-                      moe_zero_point zero_point) {
-    moe_format format = plain_format(MOE_TYPE_INT);
-    format.bits = static_cast<int32_t>(bits);
-    format.group_rows = 1;
-    format.group_columns = group;
-    format.scale_type = scale_type;
-    format.zero_point = zero_point;
-    format.packing = packing;
-    return format;
-}
 
 }  // namespace
 
@@ -76,34 +65,48 @@ bool LayerBuilder::read_group_index(const TensorEntry& entry, int64_t groups, in
     return !in_order;
 }
 
-// qweight [columns * bits / 32, rows], qzeros [groups, rows * bits / 32], scales [groups, rows],
-// g_idx [columns]. desc_act decides the format, so that all experts have one; a g_idx out of order
-// without it is refused.
-void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
+// What GPTQ and AWQ have in common: qweight int32 of two dimensions, scales [groups, rows], qzeros
+// int32 [groups, rows * bits / 32]; the format as `packing` and `zero_point` have it.
+LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wanted& wanted,
+                                              const moe_format& start) {
     const TensorEntry& entry = get(stem + ".qweight");
     const TensorEntry& scales = get(stem + ".scales");
     const TensorEntry& zeros = get(stem + ".qzeros");
-    check_separate(entry, wanted);
     require_type(entry, {MOE_TYPE_I32});
     require_type(zeros, {MOE_TYPE_I32});
     require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
-    const int64_t bits = settings().integer({"quantization_config.bits"}, 1, largest_bits);
+    const int64_t packed_rows = wanted.rows * start.bits / 32;
     const int64_t groups = dimension(scales, 0);
     const int32_t group = group_size(scales, groups, wanted.columns);
-    check_shape(entry, {wanted.columns * bits / 32, wanted.rows}, false);
+    if (start.packing == MOE_PACKING_AWQ)
+        check_shape(entry, {wanted.columns, packed_rows}, false);
+    else
+        check_shape(entry, {wanted.columns * start.bits / 32, wanted.rows}, false);
     check_shape(scales, {groups, wanted.rows}, false);
-    check_shape(zeros, {groups, wanted.rows * bits / 32}, false);
+    check_shape(zeros, {groups, packed_rows}, false);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = start;
+    tensor.format.group_columns = group;
+    tensor.format.scale_type = scales.element->type;
+    set_scales(tensor, scales);
+    set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
+    return tensor;
+}
+
+// desc_act decides the format, so that all experts have one; a g_idx out of order without it is
+// refused.
+void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
+    check_separate(get(stem + ".qweight"), wanted);
+    const int64_t bits = settings().integer({"quantization_config.bits"}, 1, largest_bits);
     const auto version =
         settings().find_text("quantization_config.checkpoint_format").value_or("gptq");
     if (version != "gptq" && version != "gptq_v2")
         fail_unsupported(stem + ".qweight",
                          fmt::format("checkpoint_format '{}'", printable(version).text));
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format =
-        int_format(MOE_PACKING_GPTQ, bits, group, scales.element->type,
-                   version == "gptq" ? MOE_ZERO_POINT_PACKED_MINUS_ONE : MOE_ZERO_POINT_PACKED);
-    set_scales(tensor, scales);
-    set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
+    moe_format format = gptq_format.format;
+    format.bits = static_cast<int32_t>(bits);
+    if (version == "gptq_v2") format.zero_point = MOE_ZERO_POINT_PACKED;
+    LayerTensor& tensor = add_transposed_int(stem, wanted, format);
     const bool act_order = settings().find_flag("quantization_config.desc_act").value_or(false);
     tensor.format.act_order = act_order;
     const TensorEntry* index = find(stem + ".g_idx");
@@ -111,20 +114,15 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
         if (act_order) (void)get(stem + ".g_idx");
         return;
     }
-    const bool permuted = read_group_index(*index, groups, group, wanted, tensor.tensor);
+    const TensorEntry& scales = get(stem + ".scales");
+    const bool permuted = read_group_index(*index, dimension(scales, 0),
+                                           tensor.format.group_columns, wanted, tensor.tensor);
     if (permuted && !act_order)
         fail_entry(MOE_ERROR_CORRUPT_FILE, *index, "is out of order, but desc_act is not true");
 }
 
-// qweight [columns, rows / 8], qzeros [groups, rows / 8], scales [groups, rows].
 void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
-    const TensorEntry& entry = get(stem + ".qweight");
-    const TensorEntry& scales = get(stem + ".scales");
-    const TensorEntry& zeros = get(stem + ".qzeros");
-    check_separate(entry, wanted);
-    require_type(entry, {MOE_TYPE_I32});
-    require_type(zeros, {MOE_TYPE_I32});
-    require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
+    check_separate(get(stem + ".qweight"), wanted);
     for (const char* key :
          {"quantization_config.version", "quantization_config.checkpoint_format"}) {
         const auto version = settings().find_text(key).value_or("gemm");
@@ -132,16 +130,7 @@ void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
             fail_unsupported(stem + ".qweight",
                              fmt::format("the AWQ layout '{}'", printable(version).text));
     }
-    const int64_t groups = dimension(scales, 0);
-    const int32_t group = group_size(scales, groups, wanted.columns);
-    check_shape(entry, {wanted.columns, wanted.rows / 8}, false);
-    check_shape(scales, {groups, wanted.rows}, false);
-    check_shape(zeros, {groups, wanted.rows / 8}, false);
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format =
-        int_format(MOE_PACKING_AWQ, 4, group, scales.element->type, MOE_ZERO_POINT_PACKED);
-    set_scales(tensor, scales);
-    set_range(zeros, tensor.zero_points, tensor.tensor.zero_points, tensor.tensor.zero_point_bytes);
+    (void)add_transposed_int(stem, wanted, awq_format.format);
 }
 
 // Bits of a code, from the words of a row. Few columns leave a choice, which the configuration
@@ -184,8 +173,8 @@ void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wan
     else
         check_shape(scales, {wanted.rows, groups}, true);
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = int_format(MOE_PACKING_BIT_STREAM, bits, group, scales.element->type,
-                               MOE_ZERO_POINT_MIDDLE);
+    tensor.format = int_format(MOE_PACKING_BIT_STREAM, static_cast<int32_t>(bits), group,
+                               scales.element->type, MOE_ZERO_POINT_MIDDLE);
     if (per_tensor) tensor.format.group_rows = -1;
     set_scales(tensor, scales);
     if (const TensorEntry* zeros = find(stem + ".weight_zero_point")) {
@@ -213,7 +202,7 @@ void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
     auto* scales = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
     for (size_t i = 0; i < n; ++i) scales[i] = values[i] / 127.0f;
     LayerTensor& tensor = append(entry, wanted);
-    tensor.format = plain_format(MOE_TYPE_I8);
+    tensor.format = format_of(MOE_TYPE_I8);
     tensor.format.group_rows = 1;
     tensor.format.group_columns = -1;
     tensor.format.scale_type = MOE_TYPE_F32;
@@ -293,7 +282,7 @@ void LayerBuilder::add_bnb_4bit(const std::string& stem, const TensorEntry& entr
     const int64_t block = state.settings.integer({"blocksize"}, 1, 1 << 24);
     const int64_t blocks = divide_up(elements, block);
     check_shape(entry, {divide_up(elements, 2), 1}, false);
-    moe_format format = plain_format(MOE_TYPE_CODEBOOK);
+    moe_format format = format_of(MOE_TYPE_CODEBOOK);
     format.bits = 4;
     format.group_rows = 1;
     format.group_columns = static_cast<int32_t>(block);

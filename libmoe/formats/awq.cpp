@@ -40,11 +40,7 @@ MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
 void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     const int64_t n = matrix.row_begin + row;
     decode_groups(
-        matrix, column, count,
-        [&](int64_t group) {
-            return scale_value(matrix.format.scale_type,
-                               matrix.scales + group * matrix.scale_row_stride, n);
-        },
+        matrix, column, count, [&](int64_t group) { return scale_in_row(matrix, group, n); },
         [&](int64_t group) {
             return static_cast<int32_t>(
                 code_at(matrix.zero_points + group * (matrix.whole_rows / 8 * 4), n));
@@ -52,28 +48,18 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
         [&](int64_t k) { return code_at(matrix.data + k * matrix.row_stride, n); }, out);
 }
 
-constexpr moe_format format() {
-    moe_format format = format_of(MOE_TYPE_INT);
-    format.bits = 4;
-    format.group_rows = 1;
-    format.group_columns = 128;
-    format.scale_type = MOE_TYPE_F16;
-    format.zero_point = MOE_ZERO_POINT_PACKED;
-    format.packing = MOE_PACKING_AWQ;
-    return format;
-}
-
 }  // namespace
 
-constinit const FormatTraits awq_format = {.name = "awq",
-                                           .format = format(),
-                                           .block_rows = 1,
-                                           .block_columns = 1,
-                                           .block_bytes = 1,
-                                           .scale_bytes = 2,
-                                           .decode = decode,
-                                           .encode = nullptr,
-                                           .accepts = accepts,
-                                           .whole = whole};
+constinit const FormatTraits awq_format = {
+    .name = "awq",
+    .format = int_format(MOE_PACKING_AWQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED),
+    .block_rows = 1,
+    .block_columns = 1,
+    .block_bytes = 1,
+    .scale_bytes = 2,
+    .decode = decode,
+    .encode = nullptr,
+    .accepts = accepts,
+    .whole = whole};
 
 }  // namespace moe

@@ -7,14 +7,6 @@
 
 namespace moe {
 
-// What a format starts from: everything unset.
-constexpr moe_format format_of(moe_type type) {
-    moe_format format{};
-    format.struct_size = sizeof(moe_format);
-    format.type = type;
-    return format;
-}
-
 extern const std::array<FormatTraits, 3> dense_formats;  // f32 f16 bf16
 extern const FormatTraits fp8_128x128_format;
 extern const FormatTraits fp8_128x128_e8m0_format;  // powers of two as scales; read only

@@ -48,6 +48,14 @@ struct FormatTraits {
     MatrixBytes (*whole)(const moe_format& format, int64_t rows, int64_t columns) = nullptr;
 };
 
+// What a format starts from: everything unset.
+constexpr moe_format format_of(moe_type type) {
+    moe_format format{};
+    format.struct_size = sizeof(moe_format);
+    format.type = type;
+    return format;
+}
+
 // Those with a public name, in the order of moe.h; find_format by fields knows a few more.
 std::span<const FormatTraits> all_formats();
 // null when the library does not read it.

@@ -54,11 +54,7 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
     const int32_t more = matrix.format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE ? 1 : 0;
     const std::byte* words = matrix.data + 4 * n;
     decode_groups(
-        matrix, column, count,
-        [&](int64_t group) {
-            return scale_value(matrix.format.scale_type,
-                               matrix.scales + group * matrix.scale_row_stride, n);
-        },
+        matrix, column, count, [&](int64_t group) { return scale_in_row(matrix, group, n); },
         [&](int64_t group) {
             const std::byte* zeros = matrix.zero_points + group * zero_stride;
             return static_cast<int32_t>(stream_code(zeros, 4, n, bits)) + more;
@@ -66,28 +62,18 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
         [&](int64_t k) { return stream_code(words, matrix.row_stride, k, bits); }, out);
 }
 
-constexpr moe_format format() {
-    moe_format format = format_of(MOE_TYPE_INT);
-    format.bits = 4;
-    format.group_rows = 1;
-    format.group_columns = 128;
-    format.scale_type = MOE_TYPE_F16;
-    format.zero_point = MOE_ZERO_POINT_PACKED_MINUS_ONE;
-    format.packing = MOE_PACKING_GPTQ;
-    return format;
-}
-
 }  // namespace
 
-constinit const FormatTraits gptq_format = {.name = "gptq",
-                                            .format = format(),
-                                            .block_rows = 1,
-                                            .block_columns = 1,
-                                            .block_bytes = 1,
-                                            .scale_bytes = 2,
-                                            .decode = decode,
-                                            .encode = nullptr,
-                                            .accepts = accepts,
-                                            .whole = whole};
+constinit const FormatTraits gptq_format = {
+    .name = "gptq",
+    .format = int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED_MINUS_ONE),
+    .block_rows = 1,
+    .block_columns = 1,
+    .block_bytes = 1,
+    .scale_bytes = 2,
+    .decode = decode,
+    .encode = nullptr,
+    .accepts = accepts,
+    .whole = whole};
 
 }  // namespace moe

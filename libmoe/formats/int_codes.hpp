@@ -25,6 +25,19 @@ constexpr int64_t stream_words(int64_t count, int32_t bits) {
     return divide_up(count * bits, 32);
 }
 
+// One zero point and scale for every row and `group` columns.
+constexpr moe_format int_format(moe_packing packing, int32_t bits, int32_t group,
+                                moe_type scale_type, moe_zero_point zero_point) {
+    moe_format format = format_of(MOE_TYPE_INT);
+    format.bits = bits;
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = scale_type;
+    format.zero_point = zero_point;
+    format.packing = packing;
+    return format;
+}
+
 inline float scale_value(moe_type type, const std::byte* scales, int64_t index) {
     switch (type) {
         case MOE_TYPE_F16:
@@ -34,6 +47,12 @@ inline float scale_value(moe_type type, const std::byte* scales, int64_t index) 
         default:
             return load<float>(scales + 4 * index);
     }
+}
+
+// Scale `index` of a row of the table of scales.
+inline float scale_in_row(const Matrix& matrix, int64_t row, int64_t index) {
+    return scale_value(matrix.format.scale_type, matrix.scales + row * matrix.scale_row_stride,
+                       index);
 }
 
 // Rounded to its type; a scale of zero divides by nothing, so it is stored as 1.
@@ -99,9 +118,9 @@ inline void require_countable(int64_t rows, int64_t columns) {
 }
 
 // Scale and zero point change from group to group only.
-template <class ScaleAt, class ZeroAt, class CodeAt>
-void decode_groups(const Matrix& matrix, int64_t column, int64_t count, ScaleAt scale_at,
-                   ZeroAt zero_at, CodeAt code_at, float* out) {
+template <class ScaleOf, class ZeroOf, class CodeAt>
+void decode_groups(const Matrix& matrix, int64_t column, int64_t count, ScaleOf scale_of,
+                   ZeroOf zero_of, CodeAt code_at, float* out) {
     int64_t known = -1;
     float scale = 0;
     int32_t zero = 0;
@@ -110,8 +129,8 @@ void decode_groups(const Matrix& matrix, int64_t column, int64_t count, ScaleAt 
         const int64_t group = group_of_column(matrix, k);
         if (group != known) {
             known = group;
-            scale = scale_at(group);
-            zero = zero_at(group);
+            scale = scale_of(group);
+            zero = zero_of(group);
         }
         out[i] = static_cast<float>(static_cast<int32_t>(code_at(k)) - zero) * scale;
     }

@@ -69,10 +69,7 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
     const std::byte* words = matrix.data + n * matrix.row_stride;
     decode_groups(
         matrix, column, count,
-        [&](int64_t group) {
-            return scale_value(format.scale_type,
-                               matrix.scales + scale_row * matrix.scale_row_stride, group);
-        },
+        [&](int64_t group) { return scale_in_row(matrix, scale_row, group); },
         [&](int64_t group) {
             if (!has_packed_zeros(format)) return 1 << (format.bits - 1);
             return static_cast<int32_t>(
@@ -119,15 +116,9 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
 }
 
 constexpr FormatTraits entry(const char* name, bool symmetric) {
-    moe_format format = format_of(MOE_TYPE_INT);
-    format.bits = 4;
-    format.group_rows = 1;
-    format.group_columns = 32;
-    format.scale_type = MOE_TYPE_BF16;
-    format.zero_point = symmetric ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED;
-    format.packing = MOE_PACKING_BIT_STREAM;
     return {.name = name,
-            .format = format,
+            .format = int_format(MOE_PACKING_BIT_STREAM, 4, 32, MOE_TYPE_BF16,
+                                 symmetric ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED),
             .block_rows = 1,
             .block_columns = 1,
             .block_bytes = 1,

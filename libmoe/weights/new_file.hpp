@@ -20,7 +20,8 @@ class NewFile {
     ~NewFile();
 
     void write(uint64_t offset, const void* from, uint64_t bytes);
-    // The file is on disk and has its name on return.
+    // Its bytes are on disk before it takes its name; the name itself is on disk when the file
+    // system writes the directory.
     void keep();
 
   private:
