@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "libmoe/base/half.hpp"
+#include "libmoe/base/host_device.hpp"
 
 namespace moe {
 
@@ -18,9 +19,9 @@ static_assert(std::endian::native == std::endian::little, "weights are read in p
 
 // Bytes of a tensor need not be aligned.
 template <class T>
-T load(const std::byte* place) {
+MOE_HOST_DEVICE inline T load(const std::byte* place) {
     T value;
-    std::memcpy(&value, place, sizeof value);
+    memcpy(&value, place, sizeof value);
     return value;
 }
 

@@ -26,6 +26,12 @@ struct MatrixBytes {
     uint64_t zero_points;  // of formats that lie whole
 };
 
+// Columns of a block of 256 that are read at once, multiples of 32.
+struct BlockColumns {
+    int first;
+    int count;
+};
+
 struct FormatTraits {
     const char* name;
     moe_format format;   // what find_format compares, struct_size apart
@@ -46,6 +52,9 @@ struct FormatTraits {
     // (Matrix::row_begin): the bytes of one matrix. Fails with MOE_ERROR_INVALID_ARGUMENT where a
     // size does not fit. null: rows of blocks.
     MatrixBytes (*whole)(const moe_format& format, int64_t rows, int64_t columns) = nullptr;
+    // ggml blocks with a code for each column: those of some columns of a block, blocks of less
+    // than 256 as a whole. null: others.
+    void (*read_codes)(const std::byte* block, BlockColumns columns, uint8_t* codes) = nullptr;
 };
 
 // What a format starts from: everything unset.

@@ -31,6 +31,11 @@ struct GgufFormat {
         return nullptr;
     }
 
+    static constexpr auto codes_reader() -> decltype(FormatTraits::read_codes) {
+        if constexpr (requires { &Block::read_codes; }) return Block::read_codes;
+        return nullptr;
+    }
+
     static constexpr FormatTraits traits(const char* name) {
         moe_format format = format_of(MOE_TYPE_GGUF);
         format.block_id = Block::id;
@@ -41,7 +46,8 @@ struct GgufFormat {
                 .block_bytes = Block::bytes,
                 .scale_bytes = 0,
                 .decode = decode,
-                .encode = encoder()};
+                .encode = encoder(),
+                .read_codes = codes_reader()};
     }
 };
 

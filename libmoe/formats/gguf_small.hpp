@@ -9,8 +9,9 @@ namespace moe {
 
 constexpr int small_columns = 32;
 using SmallCodes = uint8_t[small_columns];
+constexpr BlockColumns all_small{0, small_columns};
 
-inline void read_nibbles(const std::byte* __restrict q, SmallCodes& codes) {
+inline void read_nibbles(const std::byte* __restrict q, uint8_t* codes) {
     for (int j = 0; j < small_columns / 2; ++j) {
         const uint8_t byte = load<uint8_t>(q + j);
         codes[j] = byte & 15;
@@ -25,7 +26,7 @@ inline void write_nibbles(const SmallCodes& codes, std::byte* q) {
     }
 }
 
-inline void read_fifth_bits(const std::byte* qh, SmallCodes& codes) {
+inline void read_fifth_bits(const std::byte* qh, uint8_t* codes) {
     const uint32_t bits = load<uint32_t>(qh);
     for (int i = 0; i < small_columns; ++i) codes[i] |= static_cast<uint8_t>((bits >> i & 1) << 4);
 }

@@ -33,12 +33,17 @@ struct Iq4Xs {
         store(block + 2, static_cast<uint16_t>(high));
     }
 
+    static void read_codes(const std::byte* block, BlockColumns part, uint8_t* codes) {
+        for (int c = 0; c < part.count; c += small_columns)
+            read_nibbles(block + 8 + (part.first + c) / 2, codes + c);
+    }
+
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block);
         for (int b = 0; b < sub_blocks; ++b) {
             const float scale = d * static_cast<float>(scale_of(block, b));
             SmallCodes codes;
-            read_nibbles(block + 8 + 16 * b, codes);
+            read_codes(block, {small_columns * b, small_columns}, codes);
             for (int i = 0; i < small_columns; ++i)
                 out[small_columns * b + i] = scale * static_cast<float>(iq4_values[codes[i]]);
         }

@@ -1,6 +1,6 @@
 // What ggml's K blocks of 256 columns share in how codes lie, column i being 128 h + 32 j + l:
-//   two bits of it are bits 2j, 2j + 1 of byte 32 h + l of 64        (q2_k, q3_k, high ones of
-//   q6_k) one bit of it is bit 4h + j of byte l of 32                       (q3_k, q5_k)
+//   two bits of it are bits 2j, 2j + 1 of byte 32 h + l of 64    (q2_k, q3_k, high ones of q6_k)
+//   one bit of it is bit 4h + j of byte l of 32                   (q3_k, q5_k)
 #pragma once
 
 #include "libmoe/formats/gguf_codes.hpp"
@@ -9,12 +9,15 @@ namespace moe {
 
 constexpr int k_columns = 256;
 using KCodes = uint8_t[k_columns];
+constexpr BlockColumns all_k{0, k_columns};
 
-// Puts the two bits at `shift` of each code, zero before.
-inline void read_two_bits(const std::byte* __restrict q, int shift, KCodes& codes) {
-    for (int i = 0; i < k_columns; ++i) {
+// Puts the two bits at `shift` of the codes of some columns, zero before.
+inline void read_two_bits(const std::byte* __restrict q, int shift, BlockColumns columns,
+                          uint8_t* codes) {
+    for (int c = 0; c < columns.count; ++c) {
+        const int i = columns.first + c;
         const int byte = load<uint8_t>(q + i / 128 * 32 + i % 32);
-        codes[i] |= static_cast<uint8_t>((byte >> i % 128 / 32 * 2 & 3) << shift);
+        codes[c] |= static_cast<uint8_t>((byte >> i % 128 / 32 * 2 & 3) << shift);
     }
 }
 
@@ -27,10 +30,12 @@ inline void write_two_bits(const KCodes& codes, int shift, std::byte* q) {
     }
 }
 
-inline void read_one_bit(const std::byte* __restrict q, int shift, KCodes& codes) {
-    for (int i = 0; i < k_columns; ++i) {
+inline void read_one_bit(const std::byte* __restrict q, int shift, BlockColumns columns,
+                         uint8_t* codes) {
+    for (int c = 0; c < columns.count; ++c) {
+        const int i = columns.first + c;
         const int byte = load<uint8_t>(q + i % 32);
-        codes[i] |= static_cast<uint8_t>((byte >> i / 32 & 1) << shift);
+        codes[c] |= static_cast<uint8_t>((byte >> i / 32 & 1) << shift);
     }
 }
 

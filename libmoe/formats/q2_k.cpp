@@ -53,11 +53,16 @@ struct Q2_K {
     static constexpr int q_offset = 16;
     static constexpr int d_offset = 80;
 
+    static void read_codes(const std::byte* block, BlockColumns part, uint8_t* codes) {
+        std::fill_n(codes, part.count, uint8_t{0});
+        read_two_bits(block + q_offset, 0, part, codes);
+    }
+
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block + d_offset);
         const float dmin = load_f16(block + d_offset + 2);
-        KCodes codes{};
-        read_two_bits(block + q_offset, 0, codes);
+        KCodes codes;
+        read_codes(block, all_k, codes);
         for (int t = 0; t < sub_blocks; ++t) {
             const int sc = load<uint8_t>(block + t);
             const float scale = d * static_cast<float>(sc & 15);

@@ -35,11 +35,16 @@ struct Q3_K {
     static constexpr int sc_offset = 96;
     static constexpr int d_offset = 108;
 
+    static void read_codes(const std::byte* block, BlockColumns part, uint8_t* codes) {
+        std::fill_n(codes, part.count, uint8_t{0});
+        read_two_bits(block + q_offset, 0, part, codes);
+        read_one_bit(block, 2, part, codes);
+    }
+
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block + d_offset);
-        KCodes codes{};
-        read_two_bits(block + q_offset, 0, codes);
-        read_one_bit(block, 2, codes);
+        KCodes codes;
+        read_codes(block, all_k, codes);
         for (int t = 0; t < sub_blocks; ++t) {
             const float scale = d * static_cast<float>(scale_of(block + sc_offset, t));
             for (int i = sub_block * t; i < sub_block * (t + 1); ++i)

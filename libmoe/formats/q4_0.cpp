@@ -13,10 +13,14 @@ struct Q4_0 {
     static constexpr int32_t columns = small_columns;
     static constexpr int32_t bytes = 18;
 
+    static void read_codes(const std::byte* block, BlockColumns, uint8_t* codes) {
+        read_nibbles(block + 2, codes);
+    }
+
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block);
         SmallCodes codes;
-        read_nibbles(block + 2, codes);
+        read_codes(block, all_small, codes);
         for (int i = 0; i < columns; ++i) out[i] = d * static_cast<float>(codes[i] - 8);
     }
 

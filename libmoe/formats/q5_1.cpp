@@ -14,12 +14,16 @@ struct Q5_1 {
     static constexpr int32_t columns = small_columns;
     static constexpr int32_t bytes = 24;
 
+    static void read_codes(const std::byte* block, BlockColumns, uint8_t* codes) {
+        read_nibbles(block + 8, codes);
+        read_fifth_bits(block + 4, codes);
+    }
+
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block);
         const float m = load_f16(block + 2);
         SmallCodes codes;
-        read_nibbles(block + 8, codes);
-        read_fifth_bits(block + 4, codes);
+        read_codes(block, all_small, codes);
         for (int i = 0; i < columns; ++i) out[i] = d * static_cast<float>(codes[i]) + m;
     }
 

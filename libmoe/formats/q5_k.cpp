@@ -26,12 +26,13 @@ struct Q5_K {
     static constexpr int qh_offset = 16;
     static constexpr int q_offset = 48;
 
-    static void read_codes(const std::byte* block, KCodes& codes) {
-        for (int i = 0; i < columns; ++i) {
+    static void read_codes(const std::byte* block, BlockColumns part, uint8_t* codes) {
+        for (int c = 0; c < part.count; ++c) {
+            const int i = part.first + c;
             const int byte = load<uint8_t>(block + q_offset + i / 64 * 32 + i % 32);
-            codes[i] = static_cast<uint8_t>(byte >> i / 32 % 2 * 4 & 15);
+            codes[c] = static_cast<uint8_t>(byte >> i / 32 % 2 * 4 & 15);
         }
-        read_one_bit(block + qh_offset, 4, codes);
+        read_one_bit(block + qh_offset, 4, part, codes);
     }
 
     static void write_codes(const KCodes& codes, std::byte* block) {
@@ -46,7 +47,7 @@ struct Q5_K {
     static void decode(const std::byte* block, float* out) {
         const KLevels levels = read_levels(block);
         KCodes codes;
-        read_codes(block, codes);
+        read_codes(block, all_k, codes);
         for (int j = 0; j < KLevels::sub_blocks; ++j) {
             decode_sub_block(codes + j * sub_block, levels.d * levels.scale[j],
                              levels.dmin * levels.minimum[j], out + j * sub_block);

@@ -21,12 +21,13 @@ struct Q6_K {
     static constexpr int sc_offset = 192;
     static constexpr int d_offset = 208;
 
-    static void read_codes(const std::byte* block, KCodes& codes) {
-        for (int i = 0; i < columns; ++i) {
+    static void read_codes(const std::byte* block, BlockColumns part, uint8_t* codes) {
+        for (int c = 0; c < part.count; ++c) {
+            const int i = part.first + c;
             const int byte = load<uint8_t>(block + i / 128 * 64 + i % 64);
-            codes[i] = static_cast<uint8_t>(byte >> i % 128 / 64 * 4 & 15);
+            codes[c] = static_cast<uint8_t>(byte >> i % 128 / 64 * 4 & 15);
         }
-        read_two_bits(block + qh_offset, 4, codes);
+        read_two_bits(block + qh_offset, 4, part, codes);
     }
 
     static void write_codes(const KCodes& codes, std::byte* block) {
@@ -40,7 +41,7 @@ struct Q6_K {
     static void decode(const std::byte* block, float* __restrict out) {
         const float d = load_f16(block + d_offset);
         KCodes codes;
-        read_codes(block, codes);
+        read_codes(block, all_k, codes);
         for (int t = 0; t < sub_blocks; ++t) {
             const float scale = d * static_cast<float>(load<int8_t>(block + sc_offset + t));
             for (int i = sub_block * t; i < sub_block * (t + 1); ++i)

@@ -10,10 +10,6 @@
 namespace moe {
 namespace {
 
-bool has_global_scale(PackedType type) {
-    return type == PackedType::nvfp4 || type == PackedType::mxfp4;
-}
-
 // Columns on which the scale groups of a type can begin.
 int64_t column_grid(PackedType type) {
     switch (type) {
@@ -22,10 +18,8 @@ int64_t column_grid(PackedType type) {
         case PackedType::bf16:
         case PackedType::nvfp4:
             return 16;
-        case PackedType::q4_k:
-            return 256;
         default:
-            return 32;
+            return has_long_head(type) ? 256 : 32;
     }
 }
 
@@ -165,7 +159,7 @@ class Placer {
             DevicePlacement::Place& place = out_.matrices[i];
             const moe_role routed = before(role);
             const DevicePlacement::Place& first = out_.matrices[routed];
-            if (has_global_scale(place.type))
+            if (is_e2m1(place.type))
                 place.globals = routed ? past(first.globals, routed, globals)
                                        : cursor_.take(with_followers(role), globals);
             if (has_codebook(place.type))

@@ -26,18 +26,20 @@ bool fits_e4m3(const moe_format& format) {
 }
 
 PackedType gguf_type_of(int32_t block_id) {
-    switch (block_id) {
-        case 8:
-            return PackedType::q8_0;
-        case 12:
-            return PackedType::q4_k;
-        case 39:
-            return PackedType::mxfp4;
-        case 40:
-            return PackedType::nvfp4;
-        default:
-            return PackedType::none;
-    }
+    constexpr struct {
+        int32_t block_id;
+        PackedType type;
+    } types[] = {
+        {2, PackedType::q4_0},     {3, PackedType::q4_1},     {6, PackedType::q5_0},
+        {7, PackedType::q5_1},     {8, PackedType::q8_0},     {10, PackedType::q2_k},
+        {11, PackedType::q3_k},    {12, PackedType::q4_k},    {13, PackedType::q5_k},
+        {14, PackedType::q6_k},    {16, PackedType::iq2_xxs}, {17, PackedType::iq2_xs},
+        {18, PackedType::iq3_xxs}, {20, PackedType::iq4_nl},  {21, PackedType::iq3_s},
+        {23, PackedType::iq4_xs},  {39, PackedType::mxfp4},   {40, PackedType::nvfp4},
+    };
+    for (const auto& one : types)
+        if (one.block_id == block_id) return one.type;
+    return PackedType::none;
 }
 
 struct Job {
@@ -69,12 +71,13 @@ class Packer {
     void pack_block(int64_t row, int64_t k0, int32_t n, std::byte* tile) {
         const BlockPlace place = place_of_block(job_.type, k0, n);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
-        read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
+        if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
         if constexpr (sizeof(Code) == 1)
             for (int32_t r = 0; r < job_.n_rows(); ++r)
                 lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
                              tile + place.scales);
-        place_codes_of<Code>(job_.type, n)(grid_, job_.half, tile + place.codes);
+        if (const auto place_codes = place_codes_of<Code>(job_.type, n))
+            place_codes(grid_, job_.half, tile + place.codes);
     }
 
     const Job& job_;

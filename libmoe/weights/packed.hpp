@@ -21,20 +21,21 @@
 //   nvfp4, mxfp4     word j is step j. Half e of the word has, as sign and magnitude, register 0 in
 //                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
 //                    and 12..10, 3 in 13 and (14, 5, 4)
-//   kbit4, q4_k      word j is step j, a code is nibble a + 4 e of it
-//   kbit2            word i: step 2 i in bits 0, 1 of nibble a + 4 e, step 2 i + 1 in its bits 2, 3
-//   kbit3, n = 4     words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
-//   of
-//                    nibble a + 4 e; bit 3 of that nibble is bit i of the code of step 3
-//   kbit3, n = 2     a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
+//   4 bits, plain    word j is step j, a code is nibble a + 4 e of it
+//   2 bits           word i: step 2 i in bits 0, 1 of nibble a + 4 e, step 2 i + 1 in its bits 2, 3
+//   3 bits, n = 4    words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
+//                    of nibble a + 4 e; bit 3 of that nibble is bit i of the code of step 3
+//   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
 //                    bits: bits 1 and 2 of step 1 at 4 a + 2 e and the next
-//   kbit5            bits 0..3 as kbit4; then bit 4 of step j at 4 (a + 4 e) + j of a word (n = 4)
-//                    or 4 a + 2 e + j of 16 bits (n = 2)
+//   5 bits           bits 0..3 as four bits; then bit 4 of step j at 4 (a + 4 e) + j of a word
+//                    (n = 4) or 4 a + 2 e + j of 16 bits (n = 2)
+//   6 bits           bits 0..3 as four bits, then bits 4, 5 as two bits
 // Scales of a block: that of row g + 8 h and group s of the block's S = 16 n / group is element
 // (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s +
-// h; blocks of fewer than four steps hold the pair twice. q4_k: the head of tile row r at 16 r.
-// Types with groups of 32 have k in multiples of 32, so no block of one step; q4_k in multiples of
-// 256. "Zero codes" are codes of magnitude zero; their sign is that of the weight.
+// h; blocks of fewer than four steps hold the pair twice. Types of ggml's blocks of 256 have the
+// head of tile row r at r times its bytes, after the codes of all four blocks of 64.
+// Types with groups of 32 have k in multiples of 32, so no block of one step; those of 256 in
+// multiples of 256. "Zero codes" are codes of magnitude zero; their sign is that of the weight.
 #pragma once
 
 #include <cstddef>
@@ -50,12 +51,13 @@ constexpr uint32_t packed_layout_version = 1;
 //   nvfp4   one byte per 16: exponent 5 bits, mantissa 3, value 2^(e-10) (1 + m/8); a zero scale is
 //           zero codes. Holds every positive e4m3 value exactly.
 //   mxfp4   one byte per 32: 2^(byte-127) relative to the largest of the matrix, which goes into
-//   the
-//           global scale; byte 0: zero codes.
+//           the global scale; byte 0: zero codes.
 //   kbit    one byte per 32 in E4M4 (bias 11); kbit*_f32: one float32 per 32
 //   e4m3    float32 per 8 rows and 32 k (a source group of 128 x 128 is repeated)
 //   q8_0    float16 per 32
-//   q4_k    ggml's 16-byte head (d, dmin, 6-bit scales and minima) per 256
+//   q4_k and after   ggml's heads as they are (packed_heads.hpp), what a block has beside its
+//   codes:
+//           per 256 k, or, from q4_0 on, per 32. The iq2 and iq3 blocks are all head.
 enum class PackedType : int32_t {
     none,
     f32,
@@ -74,7 +76,67 @@ enum class PackedType : int32_t {
     kbit5_f32,
     q8_0,
     q4_k,
+    q5_k,
+    q2_k,
+    q3_k,
+    q6_k,
+    iq4_xs,
+    iq2_xxs,
+    iq2_xs,
+    iq3_xxs,
+    iq3_s,
+    q4_0,
+    iq4_nl,
+    q5_0,
+    q4_1,
+    q5_1,
 };
+
+MOE_HOST_DEVICE constexpr bool has_head(PackedType type) {
+    return type >= PackedType::q4_k;
+}
+// Heads of 256 k, or of 32?
+MOE_HOST_DEVICE constexpr bool has_long_head(PackedType type) {
+    return type >= PackedType::q4_k && type <= PackedType::iq3_s;
+}
+// Heads that are the whole block: no codes apart.
+MOE_HOST_DEVICE constexpr bool is_iq_grid(PackedType type) {
+    return type >= PackedType::iq2_xxs && type <= PackedType::iq3_s;
+}
+
+// Bytes of the head of a row.
+MOE_HOST_DEVICE constexpr int32_t head_bytes(PackedType type) {
+    switch (type) {
+        case PackedType::q4_0:
+        case PackedType::iq4_nl:
+        case PackedType::q5_0:
+            return 2;
+        case PackedType::q4_1:
+        case PackedType::q5_1:
+            return 4;
+        case PackedType::iq4_xs:
+            return 8;
+        case PackedType::q3_k:
+            return 14;
+        case PackedType::q4_k:
+        case PackedType::q5_k:
+            return 16;
+        case PackedType::q6_k:
+            return 18;
+        case PackedType::q2_k:
+            return 20;
+        case PackedType::iq2_xxs:
+            return 66;
+        case PackedType::iq2_xs:
+            return 74;
+        case PackedType::iq3_xxs:
+            return 98;
+        case PackedType::iq3_s:
+            return 110;
+        default:
+            return 0;
+    }
+}
 
 // Bits of a code.
 MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
@@ -89,16 +151,27 @@ MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
             return 8;
         case PackedType::kbit2:
         case PackedType::kbit2_f32:
+        case PackedType::q2_k:
             return 2;
         case PackedType::kbit3:
         case PackedType::kbit3_f32:
+        case PackedType::q3_k:
             return 3;
         case PackedType::kbit5:
         case PackedType::kbit5_f32:
+        case PackedType::q5_k:
+        case PackedType::q5_0:
+        case PackedType::q5_1:
             return 5;
+        case PackedType::q6_k:
+            return 6;
         default:
-            return 4;
+            return is_iq_grid(type) ? 0 : 4;
     }
+}
+
+MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
+    return type == PackedType::nvfp4 || type == PackedType::mxfp4;
 }
 
 // Are codes indices into a codebook of their expert?
@@ -111,8 +184,11 @@ MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
     return 32 * n * code_bits(type);
 }
 
-// Bytes of the scales that follow the codes. Those of q4_k follow every fourth block: see below.
+// Bytes of the scales that follow the codes; of long heads a quarter: they follow every fourth
+// block, see below.
 MOE_HOST_DEVICE constexpr int32_t block_scale_bytes(PackedType type, int32_t n) {
+    if (has_head(type))
+        return has_long_head(type) ? n * head_bytes(type) : 8 * n * head_bytes(type);
     switch (type) {
         case PackedType::nvfp4:
             return 16 * n;
@@ -131,8 +207,6 @@ MOE_HOST_DEVICE constexpr int32_t block_scale_bytes(PackedType type, int32_t n) 
             return 16 * n;
         case PackedType::e4m3:
             return 16;
-        case PackedType::q4_k:
-            return 64;
         default:
             return 0;
     }
@@ -142,27 +216,33 @@ MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
     return block_code_bytes(type, n) + block_scale_bytes(type, n);
 }
 
-// Bytes of one tile: 16 rows of all k. Every block begins on a multiple of 16 bytes.
+// Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
 MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
     return k / 64 * block_bytes(type, 4) + (k & 32 ? block_bytes(type, 2) : 0) +
            (k & 16 ? block_bytes(type, 1) : 0);
 }
 
-// Where the block that begins at k0 has its codes and scales, in bytes from its tile. q4_k keeps
-// ggml's blocks of 256 k together: the codes of four blocks (2,048 bytes), then 16 heads of 16
-// bytes, row after row, which all four share.
+// Where the block that begins at k0 has its codes and scales, in bytes from its tile. Types with
+// long heads keep 256 k together: the codes of four blocks, then 16 heads, row after row, which all
+// four share.
 struct BlockPlace {
     int64_t codes;
     int64_t scales;
 };
 MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k0, int32_t n) {
-    if (type == PackedType::q4_k) {
-        const int64_t super = k0 / 256 * 2304;
-        return {super + k0 % 256 / 64 * 512, super + 2048};
+    if (has_long_head(type)) {
+        const int64_t codes = block_code_bytes(type, 4);
+        const int64_t first = k0 / 256 * (4 * codes + 16 * head_bytes(type));
+        return {first + k0 % 256 / 64 * codes, first + 4 * codes};
     }
     const int64_t full = k0 / 64 * block_bytes(type, 4);
     const int64_t codes = full + (n == 1 && (k0 & 32) ? block_bytes(type, 2) : 0);
     return {codes, codes + block_code_bytes(type, n)};
+}
+
+// Bytes of the scales that a block of four steps needs: of a long head all.
+MOE_HOST_DEVICE constexpr int32_t shared_scale_bytes(PackedType type) {
+    return (has_long_head(type) ? 4 : 1) * block_scale_bytes(type, 4);
 }
 
 // Steps of the block that begins at k0 of a matrix of k columns; 0 past the end.

@@ -47,6 +47,11 @@ constexpr uint32_t fifth_bits(StepBytes step) {
     return nibble_word({step.low >> 4 & 0x01010101u, step.high >> 4 & 0x01010101u});
 }
 
+// Bits 4 and 5 of every code as bits 0 and 1 of its nibble.
+constexpr uint32_t high_pairs(StepBytes step) {
+    return nibble_word({step.low >> 4 & 0x03030303u, step.high >> 4 & 0x03030303u});
+}
+
 // Two bits per nibble to 16 bits: nibble a + 4 e to bits 4 a + 2 e and the next.
 constexpr uint16_t squeeze(uint32_t pairs) {
     return static_cast<uint16_t>((pairs & 0x3333u) | (pairs >> 16 & 0x3333u) << 2);
@@ -168,6 +173,19 @@ void place_5(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     }
 }
 
+void place_6(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const WordMask mask = WordMask::of(rows);
+    for (int32_t lane = 0; lane < lanes; ++lane) {
+        uint32_t high[2] = {};
+        for (int32_t j = 0; j < 4; ++j) {
+            const StepBytes step = step_bytes<4>(codes, lane, j);
+            mask.store_word(to + 4 * (4 * lane + j), low_nibbles(step));
+            high[j / 2] |= high_pairs(step) << 2 * (j & 1);
+        }
+        for (int32_t i = 0; i < 2; ++i) mask.store_word(to + 512 + 4 * (2 * lane + i), high[i]);
+    }
+}
+
 // Codes of whole bytes: a step of a lane is the pairs p = 0, 1 of both rows, then p = 2, 3.
 template <class Code, int32_t n>
 void place_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
@@ -244,6 +262,11 @@ uint32_t take_5(const LaneBits& lane, int32_t n, CodeIndex at) {
     return low | (high & 1u) << 4;
 }
 
+uint32_t take_6(const LaneBits& lane, CodeIndex at) {
+    const uint32_t low = lane.word(4 * at.j) >> at.nibble() & 15u;
+    return low | (lane.word(16 + 4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u) << 4;
+}
+
 uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
     const int32_t c = 8 * at.j + 2 * at.a + at.e;
     uint32_t code = 0;
@@ -256,27 +279,21 @@ uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
 
 template <>
 PlaceCodes<uint8_t> place_codes_of(PackedType type, int32_t n) {
-    switch (type) {
-        case PackedType::e4m3:
-        case PackedType::q8_0:
+    if (is_e2m1(type)) return choose<uint8_t>(n, place_e2m1<1>, place_e2m1<2>, place_e2m1<4>);
+    switch (code_bits(type)) {
+        case 8:
             return choose<uint8_t>(n, place_whole<uint8_t, 1>, place_whole<uint8_t, 2>,
                                    place_whole<uint8_t, 4>);
-        case PackedType::nvfp4:
-        case PackedType::mxfp4:
-            return choose<uint8_t>(n, place_e2m1<1>, place_e2m1<2>, place_e2m1<4>);
-        case PackedType::kbit4:
-        case PackedType::kbit4_f32:
-        case PackedType::q4_k:
-            return choose<uint8_t>(n, nullptr, place_4<2>, place_4<4>);
-        case PackedType::kbit2:
-        case PackedType::kbit2_f32:
-            return choose<uint8_t>(n, nullptr, place_2<2>, place_2<4>);
-        case PackedType::kbit3:
-        case PackedType::kbit3_f32:
-            return choose<uint8_t>(n, nullptr, place_3_of_2, place_3_of_4);
-        case PackedType::kbit5:
-        case PackedType::kbit5_f32:
+        case 6:
+            return choose<uint8_t>(n, nullptr, nullptr, place_6);
+        case 5:
             return choose<uint8_t>(n, nullptr, place_5<2>, place_5<4>);
+        case 4:
+            return choose<uint8_t>(n, nullptr, place_4<2>, place_4<4>);
+        case 3:
+            return choose<uint8_t>(n, nullptr, place_3_of_2, place_3_of_4);
+        case 2:
+            return choose<uint8_t>(n, nullptr, place_2<2>, place_2<4>);
         default:
             return nullptr;
     }
@@ -296,6 +313,7 @@ PlaceCodes<uint32_t> place_codes_of(PackedType, int32_t n) {
 
 uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row,
                    int32_t column) {
+    if (is_iq_grid(type)) return 0;
     const int32_t t = column / (4 * n);
     const int32_t p = column % 4;
     const LaneBits lane{codes, n * code_bits(type), 4 * (row % 8) + t};
@@ -305,12 +323,12 @@ uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t r
             return lane.word(4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u;
         case 3:
             return take_3(lane, n, at);
-        case 4: {
-            const bool is_e2m1 = type == PackedType::nvfp4 || type == PackedType::mxfp4;
-            return is_e2m1 ? take_e2m1(lane, at) : lane.word(4 * at.j) >> at.nibble() & 15u;
-        }
+        case 4:
+            return is_e2m1(type) ? take_e2m1(lane, at) : lane.word(4 * at.j) >> at.nibble() & 15u;
         case 5:
             return take_5(lane, n, at);
+        case 6:
+            return take_6(lane, at);
         default:
             return take_whole(lane, code_bits(type) / 8, at);
     }

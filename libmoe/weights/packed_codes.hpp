@@ -21,11 +21,11 @@ struct CodeGrid {
 template <class Code>
 using PlaceCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
 
-// null for a block that the type cannot have.
+// null for a block that the type cannot have, and for types without codes.
 template <class Code>
 PlaceCodes<Code> place_codes_of(PackedType type, int32_t n);
 
-// One code of a block of n steps at `codes`.
+// One code of a block of n steps at `codes`; 0 of a type without.
 uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row, int32_t column);
 
 }  // namespace moe

@@ -5,6 +5,7 @@
 
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
+#include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/source_codes.hpp"
 
 namespace moe {
@@ -142,12 +143,49 @@ void copy_q8_0(const Row& row) {
     }
 }
 
-// The head of 256 columns, once for their four blocks.
-void copy_q4_k(const Row& row) {
-    if (row.column % 256) return;
-    const std::byte* head = gguf_block(row.source.matrix, row.row, row.column, 256, 144);
-    if (is_f16_nan(head) || is_f16_nan(head + 2)) fail_nan(row.source, row.row, row.column);
-    std::memcpy(row.scales + 16 * row.tile_row, head, 16);
+// Where a block of ggml has what the packed head keeps, and where the float16 of that are.
+struct HeadSource {
+    int32_t begin;
+    int32_t bytes;
+    int32_t factors = 0;  // in the head
+    int32_t n_factors = 1;
+    int32_t tail = 0;  // q2_k: its factors, after the codes
+};
+
+HeadSource head_source(PackedType type) {
+    switch (type) {
+        case PackedType::q4_k:
+        case PackedType::q5_k:
+        case PackedType::q4_1:
+        case PackedType::q5_1:
+            return {.begin = 0, .bytes = head_bytes(type), .n_factors = 2};
+        case PackedType::q2_k:
+            return {.begin = 0, .bytes = 16, .factors = 16, .n_factors = 2, .tail = 80};
+        case PackedType::q3_k:
+            return {.begin = 96, .bytes = 14, .factors = 12};
+        case PackedType::q6_k:
+            return {.begin = 192, .bytes = 18, .factors = 16};
+        default:
+            return {.begin = 0, .bytes = head_bytes(type)};
+    }
+}
+
+// The heads of a row, long ones once for their four blocks.
+void copy_heads(const Row& row) {
+    const PackedType type = row.source.type;
+    const FormatTraits& traits = *row.source.matrix.traits;
+    if (row.column % traits.block_columns) return;
+    const HeadSource from = head_source(type);
+    for (int32_t c = 0; c < 16 * row.n; c += traits.block_columns) {
+        const int64_t column = row.column + c;
+        const std::byte* block = gguf_block(row.source.matrix, row.row, column,
+                                            traits.block_columns, traits.block_bytes);
+        std::byte* to = row.scales + head_place(type, row.n, row.tile_row, c);
+        std::memcpy(to, block + from.begin, static_cast<size_t>(from.bytes));
+        if (from.tail) std::memcpy(to + from.bytes, block + from.tail, 4);
+        for (int32_t i = 0; i < from.n_factors; ++i)
+            if (is_f16_nan(to + from.factors + 2 * i)) fail_nan(row.source, row.row, column);
+    }
 }
 
 // Two groups of 32 columns by 8 rows; a block of one group holds it twice.
@@ -212,15 +250,18 @@ void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_
             return lower_mxfp4(one);
         case PackedType::q8_0:
             return copy_q8_0(one);
-        case PackedType::q4_k:
-            return copy_q4_k(one);
         case PackedType::kbit2:
         case PackedType::kbit3:
         case PackedType::kbit4:
         case PackedType::kbit5:
             return copy_e4m4(one);
-        default:
+        case PackedType::kbit2_f32:
+        case PackedType::kbit3_f32:
+        case PackedType::kbit4_f32:
+        case PackedType::kbit5_f32:
             return copy_f32(one);
+        default:
+            return copy_heads(one);
     }
 }
 

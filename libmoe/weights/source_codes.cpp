@@ -1,7 +1,10 @@
 // Readers, one per packing. None allocates; a block is one call.
 #include "libmoe/weights/source_codes.hpp"
 
+#include <algorithm>
+
 #include "libmoe/formats/element.hpp"
+#include "libmoe/formats/format.hpp"
 
 namespace moe {
 namespace {
@@ -81,6 +84,20 @@ void read_q4_k(const Matrix& source, const SourceBlock& block, uint8_t (*to)[blo
                       32, to[r]);
 }
 
+// Blocks whose format reads its own codes.
+void read_gguf(const Matrix& source, const SourceBlock& block, uint8_t (*to)[block_columns]) {
+    const FormatTraits& traits = *source.traits;
+    const int32_t columns = traits.block_columns;
+    const int32_t step = std::min(columns, block.columns);
+    for (int32_t r = 0; r < block.rows; ++r)
+        for (int32_t c = 0; c < block.columns; c += step) {
+            const int64_t column = block.column + c;
+            const std::byte* from =
+                gguf_block(source, block.row + r, column, columns, traits.block_bytes);
+            traits.read_codes(from, {static_cast<int>(column % columns), step}, &to[r][c]);
+        }
+}
+
 // Bit i of a byte in byte i.
 struct BitSpread {
     uint64_t of[256];
@@ -134,8 +151,10 @@ ReadCodes<uint8_t> read_codes_of(const moe_format& format) {
             return read_q4_k;
         case 40:
             return read_nvfp4_gguf;
-        default:
+        case 39:
             return read_mxfp4_gguf;
+        default:
+            return find_format(format)->read_codes ? read_gguf : nullptr;
     }
 }
 

@@ -19,7 +19,7 @@ template <class Code>
 using ReadCodes = void (*)(const Matrix& source, const SourceBlock& block,
                            Code (*to)[block_columns]);
 
-// Of a format with a packed type.
+// Of a format with a packed type; null where that has no codes.
 template <class Code>
 ReadCodes<Code> read_codes_of(const moe_format& format);
 

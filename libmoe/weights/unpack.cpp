@@ -4,6 +4,7 @@
 
 #include "libmoe/formats/element.hpp"
 #include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/packed_scales.hpp"
 
 namespace moe {
@@ -24,21 +25,13 @@ T scale_of(const Block& block, int32_t row, int32_t column, int32_t group) {
     return load<T>(block.scales + place * static_cast<int32_t>(sizeof(T)));
 }
 
-// As the format says: d S code - dmin M, of the sub-block of 32 columns.
-float q4_k_value(const Block& block, int32_t row, int32_t column, uint32_t code) {
-    const std::byte* head = block.scales + 16 * row;
-    const auto at = [head](int64_t i) { return load<uint8_t>(head + 4 + i); };
-    const int64_t j = (block.k0 + column) % 256 / 32;
-    const int32_t scale = j < 4 ? at(j) & 63 : (at(j + 4) & 15) | at(j - 4) >> 6 << 4;
-    const int32_t minimum = j < 4 ? at(j + 4) & 63 : at(j + 4) >> 4 | at(j) >> 6 << 4;
-    const float step = f16_to_float(load<uint16_t>(head)) * static_cast<float>(scale);
-    const float offset = f16_to_float(load<uint16_t>(head + 2)) * static_cast<float>(minimum);
-    return step * static_cast<float>(code) - offset;
-}
-
 float value_of(const Block& block, int32_t row, int32_t column) {
     const uint32_t code = take_code(block.type, block.n, block.codes, row, column);
     const auto byte = static_cast<uint8_t>(code);
+    if (has_head(block.type)) {
+        const std::byte* head = block.scales + head_place(block.type, block.n, row, column);
+        return head_value(block.type, head, block.k0, column, code);
+    }
     switch (block.type) {
         case PackedType::f32:
             return std::bit_cast<float>(code);
@@ -56,8 +49,6 @@ float value_of(const Block& block, int32_t row, int32_t column) {
         case PackedType::q8_0:
             return f16_to_float(scale_of<uint16_t>(block, row, column, 32)) *
                    static_cast<float>(static_cast<int8_t>(byte));
-        case PackedType::q4_k:
-            return q4_k_value(block, row, column, code);
         case PackedType::kbit2:
         case PackedType::kbit3:
         case PackedType::kbit4:

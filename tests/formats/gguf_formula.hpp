@@ -2,6 +2,7 @@
 // library's decoders; and where the f16 fields of a block are.
 #pragma once
 
+#include "libmoe/formats/element.hpp"
 #include "libmoe/formats/iq_grids.hpp"
 #include "tests/formats/matrices.hpp"
 
@@ -102,7 +103,7 @@ inline double iq2_magnitude(int entry, int64_t i) {
 inline double iq2_xxs_value(const GgufBlock& block, int64_t i) {
     const int64_t at = 2 + 8 * (i / 32), j = i % 32 / 8;
     const uint32_t a = block.word(at + 4);
-    const double magnitude = iq2_magnitude(iq2_xxs_grid[size_t(block.byte(at + j))], i % 8);
+    const double magnitude = iq2_magnitude(int(iq2_xxs_entry(uint32_t(block.byte(at + j)))), i % 8);
     const double sign = is_negative(a >> 7 * j & 127, i % 8) ? -1 : 1;
     return block.half(0) * (0.5 + (a >> 28)) * 0.25 * (sign * magnitude);
 }
@@ -112,12 +113,12 @@ inline double iq2_xs_value(const GgufBlock& block, int64_t i) {
     const int s = block.bits(66 + i / 32, 4 * (i / 16 % 2), 4);
     const double sign = is_negative(static_cast<uint32_t>(q >> 9), i % 8) ? -1 : 1;
     return block.half(0) * (0.5 + s) * 0.25 *
-           (sign * iq2_magnitude(iq2_xs_grid[size_t(q & 511)], i % 8));
+           (sign * iq2_magnitude(int(iq2_xs_entry(uint32_t(q & 511))), i % 8));
 }
 
 inline double iq3_xxs_value(const GgufBlock& block, int64_t i) {
     constexpr double magnitudes[] = {4, 12, 20, 28, 36, 44, 52, 62};
-    const int entry = iq3_xxs_grid[size_t(block.byte(2 + i / 4))];
+    const int entry = int(iq3_xxs_entry(uint32_t(block.byte(2 + i / 4))));
     const uint32_t a = block.word(66 + 4 * (i / 32));
     const double sign = is_negative(a >> 7 * (i % 32 / 8) & 127, i % 8) ? -1 : 1;
     return block.half(0) * (0.5 + (a >> 28)) * 0.5 * (sign * magnitudes[entry >> 4 * (i % 4) & 15]);
@@ -125,7 +126,7 @@ inline double iq3_xxs_value(const GgufBlock& block, int64_t i) {
 
 inline double iq3_s_value(const GgufBlock& block, int64_t i) {
     const int index = block.byte(2 + i / 4) + 256 * block.bits(66 + i / 32, i / 4 % 8, 1);
-    const int magnitude = 2 * (iq3_s_grid[size_t(index)] >> 4 * (i % 4) & 15) + 1;
+    const int magnitude = 2 * (int(iq3_s_entry(uint32_t(index))) >> 4 * (i % 4) & 15) + 1;
     const double sign = block.bits(74 + i / 8, i % 8, 1) ? -1 : 1;
     return block.half(0) * (1 + 2 * block.bits(106 + i / 64, 4 * (i / 32 % 2), 4)) *
            (sign * magnitude);

@@ -2,6 +2,9 @@
 #include "layer.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
 
 namespace moe_gpu {
 namespace {
@@ -29,6 +32,22 @@ float middle_of(int role) {
     return factor ? 1.0f : 0.0f;
 }
 
+bool is_written(const moe_format& format) {
+    auto info = sized<moe_format_info>();
+    must(moe_format_get_info(&format, &info), "moe_format_get_info");
+    return info.has_encode != 0;
+}
+
+// Blocks of ggml that no encoder makes: random codes, signs and scales after a float16 factor, the
+// power of two that brings weights to about `spread`.
+void fill_blocks(Bytes& data, size_t block_bytes, uint64_t seed, float spread) {
+    std::mt19937_64 random(seed);
+    for (auto& byte : data) byte = static_cast<Bytes::value_type>(random());
+    const auto factor = static_cast<uint16_t>((std::ilogb(spread / 80) + 15) << 10);
+    for (size_t i = 0; i < data.size(); i += block_bytes)
+        std::memcpy(&data[i], &factor, sizeof factor);
+}
+
 }  // namespace
 
 moe_format format_named(const char* name) {
@@ -39,12 +58,7 @@ moe_format format_named(const char* name) {
 
 std::vector<const char*> packed_formats() {
     std::vector<const char*> names;
-    for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) {
-        const moe_format format = format_named(name);
-        const int32_t id = format.block_id;
-        if (format.type == MOE_TYPE_GGUF && id != 8 && id != 12 && id != 39 && id != 40) continue;
-        names.push_back(name);
-    }
+    for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) names.push_back(name);
     return names;
 }
 
@@ -79,6 +93,11 @@ LayerData::Matrix LayerData::encode(const moe_format& format, int64_t rows, int6
     must(moe_format_size(&format, rows, columns, &data, &scales), "moe_format_size");
     matrix.data.resize(data);
     matrix.scales.resize(scales);
+    if (!is_written(format)) {
+        fill_blocks(matrix.data, data / static_cast<uint64_t>(rows * columns / 256), seed, spread);
+        decode(format, matrix, rows, columns);
+        return matrix;
+    }
     auto args = sized<moe_quantize_args>();
     args.format = &format;
     args.source = source.data();

@@ -8,7 +8,7 @@ program=${1:-build/cuda/bin/tests/moe-gpu-test}
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 
 # One shape of each family, every layout, odd ids and addresses; no processes of their own, no load tests.
-set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/q4_k/h256_i256/*' --filter 'length/*/h352' \
+set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/*[kxs]/h256_i256/*' --filter 'length/*/h352' \
     --filter 'length/*/i176' --filter 'ids/*' --filter 'stage/*' --filter 'call/addresses/*' --filter 'call/true_tokens/*' \
     --filter 'call/chunks/*' --filter 'dispatch/odd_ids' --filter 'router/rule/*' --filter 'slice/*/rich/bf16/*' \
     --filter 'layer/experts/*/bf16/*' --filter 'triton/fused_forward/t32_e8*' --filter 'graph/streams' "$@"
@@ -22,7 +22,7 @@ for tool in ${TOOLS:-memcheck synccheck racecheck}; do
     case $tool in
         # It is slow where kernels hold many barriers: one shape of each format, and two streams.
         synccheck) check synccheck --num-cuda-barriers 65536 "$program" --quiet --filter 'format/*/h128_i64/bf16' \
-            --filter 'format/q4_k/h256_i256/bf16' --filter 'graph/streams' ;;
+            --filter 'format/*[kxs]/h256_i256/bf16' --filter 'graph/streams' ;;
         racecheck) check racecheck "$program" --quiet --filter 'router/rule/*' --filter 'dispatch/*' ;;
         *) check "$tool" "$program" "$@" ;;
     esac

@@ -154,6 +154,7 @@ void check_sharing(Context& context) {
 void check_file(Context& context, const char* format) {
     PairSpec spec;
     spec.layer.desc = rich_layer(128, 96, 6, 2);
+    if (!can_hold(format, spec.layer.desc)) spec.layer.desc = rich_layer(256, 256, 6, 2);
     spec.layer.format = format;
     spec.max_tokens = 40;
     const Pair pair(context, spec);

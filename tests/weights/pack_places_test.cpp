@@ -26,6 +26,33 @@ struct CodeCase {
     std::vector<Bit> bits;  // of the code's bits, lowest first, in the whole tile
 };
 
+// Column i of a block of q2_k, q3_k, q5_k or q6_k, whose bits are zeros; false for other formats.
+bool set_k_code(std::byte* block, int32_t block_id, int i, uint32_t code) {
+    const auto put = [&](int byte, int bit, uint32_t bits) {
+        block[byte] |= static_cast<std::byte>(bits << bit);
+    };
+    const int quarter = i / 128 * 32 + i % 32;
+    switch (block_id) {
+        case 10:
+            put(16 + quarter, i % 128 / 32 * 2, code);
+            return true;
+        case 11:
+            put(32 + quarter, i % 128 / 32 * 2, code & 3);
+            put(i % 32, i / 32, code >> 2);
+            return true;
+        case 13:
+            put(48 + i / 64 * 32 + i % 32, i / 32 % 2 * 4, code & 15);
+            put(16 + i % 32, i / 32, code >> 4);
+            return true;
+        case 14:
+            put(i / 128 * 64 + i % 64, i % 128 / 64 * 4, code & 15);
+            put(128 + quarter, i % 128 / 32 * 2, code >> 4);
+            return true;
+        default:
+            return false;
+    }
+}
+
 void set_code(Stored& stored, int64_t row, int64_t column, uint32_t code) {
     std::byte* at = stored.data.data() + row * static_cast<int64_t>(stored.bytes.row_stride);
     const moe_format& format = stored.traits->format;
@@ -43,6 +70,10 @@ void set_code(Stored& stored, int64_t row, int64_t column, uint32_t code) {
     if (format.block_id == 12)
         return put_nibble(column / 256 * 144 + 16 + column % 256 / 64 * 32 + column % 32,
                           column & 32);
+    if (format.block_id == 2) return put_nibble(column / 32 * 18 + 2 + column % 16, column & 16);
+    if (set_k_code(at + column / 256 * stored.traits->block_bytes, format.block_id,
+                   static_cast<int>(column % 256), code))
+        return;
     const int64_t bytes = format.block_id == 8 ? 1 : stored.traits->block_bytes;
     const int64_t place =
         format.block_id == 8 ? column / 32 * 34 + 2 + column % 32 : column * bytes;
@@ -109,6 +140,20 @@ const CodeCase code_cases[] = {
     // kbit5: nibbles as kbit4, fifth bits at 512 + 4 l. Row 9, k 29: lane 5, step 3, a 1, e 1.
     {"kbit5", 64, 9, 29, 31, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
     {"kbit5_f32", 64, 0, 0, 31, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
+    // ggml's: codes of each width lie as those of kbit; q6_k: nibbles, then bits 4 and 5 as two
+    // bits. Row 9, k 29: lane 5, step 3, a 1, e 1: word 1 of 8 bytes a lane at 512, its bits
+    // 22, 23.
+    {"q4_0", 64, 8, 20, 15, {{20, 4}, {20, 5}, {20, 6}, {20, 7}}},
+    {"q2_k", 256, 8, 15, 3, {{7, 6}, {7, 7}}},
+    {"q3_k", 256, 1, 20, 7, {{44, 0}, {44, 1}, {44, 2}}},
+    {"q5_k", 256, 9, 29, 31, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
+    // The second 256 begin after four blocks of 768 and 16 heads of 18.
+    {"q6_k",
+     512,
+     9,
+     256 + 29,
+     63,
+     {{3454, 4}, {3454, 5}, {3454, 6}, {3454, 7}, {3360 + 558, 6}, {3360 + 558, 7}}},
     // Two steps: 8 bytes a lane, fifth bits in 16 at 256 + 2 l: 4 a + 2 e + j = 7.
     {"kbit5", 32, 9, 13, 31, {{46, 4}, {46, 5}, {46, 6}, {46, 7}, {256 + 10, 7}}},
 };
@@ -217,6 +262,25 @@ TEST(PackScales, WideOnesLieWhereTheLayoutSays) {
     const Packed heads = packed(view(q4));
     for (size_t i = 0; i < 16; ++i)
         EXPECT_EQ(heads.bytes[2304 + 2048 + 144 + i], static_cast<std::byte>(i + 1));
+    // q4_1: row 9, group 1 of 2, d and m: the seventh four bytes.
+    auto q4_1 = zero_codes(*find_format("q4_1"), 64);
+    for (size_t i = 0; i < 4; ++i) q4_1.data[9 * 40 + 20 + i] = static_cast<std::byte>(i + 1);
+    const Packed pairs = packed(view(q4_1));
+    for (size_t i = 0; i < 4; ++i)
+        EXPECT_EQ(pairs.bytes[512 + 28 + i], static_cast<std::byte>(i + 1));
+    // q2_k: 16 bytes of row 9 from the front of its block, four from the end.
+    auto q2 = zero_codes(*find_format("q2_k"), 256);
+    for (size_t i = 0; i < 20; ++i)
+        q2.data[9 * 84 + i + (i < 16 ? 0 : 64)] = static_cast<std::byte>(i + 1);
+    const Packed parts = packed(view(q2));
+    for (size_t i = 0; i < 20; ++i)
+        EXPECT_EQ(parts.bytes[1024 + 180 + i], static_cast<std::byte>(i + 1));
+    // iq2_xs: the block of row 9.
+    auto grid = zero_codes(*find_format("iq2_xs"), 256);
+    for (size_t i = 0; i < 74; ++i) grid.data[9 * 74 + i] = static_cast<std::byte>(i + 1);
+    const Packed blocks = packed(view(grid));
+    for (size_t i = 0; i < 74; ++i)
+        EXPECT_EQ(blocks.bytes[9 * 74 + i], static_cast<std::byte>(i + 1));
 }
 
 TEST(PackScales, Fp8GroupsRepeatPerEightRowsAnd32Columns) {

@@ -52,6 +52,27 @@ inline void make_scale(const FormatTraits& traits, Random& random, std::byte* pl
     }
 }
 
+// Where a block of ggml has float16.
+inline std::vector<size_t> f16_places(int32_t block_id) {
+    switch (block_id) {
+        case 3:
+        case 7:
+        case 12:
+        case 13:
+            return {0, 2};
+        case 10:
+            return {80, 82};
+        case 11:
+            return {108};
+        case 14:
+            return {208};
+        case 40:
+            return {};
+        default:
+            return {0};
+    }
+}
+
 // f16 heads of GGUF blocks that are random bits must not be NaN.
 inline void make_gguf_heads(Stored& stored, Random& random) {
     const FormatTraits& traits = *stored.traits;
@@ -60,8 +81,8 @@ inline void make_gguf_heads(Stored& stored, Random& random) {
             stored.data[i] = static_cast<std::byte>(64 + random.next() % 126);
             continue;
         }
-        stored.data[i + 1] &= std::byte{0xBF};
-        if (traits.format.block_id == 12) stored.data[i + 3] &= std::byte{0xBF};
+        for (const size_t f16 : f16_places(traits.format.block_id))
+            stored.data[i + f16 + 1] &= std::byte{0xBF};
     }
 }
 

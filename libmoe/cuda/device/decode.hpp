@@ -52,7 +52,7 @@ MOE_HOST_DEVICE inline void load_scales(const std::byte* scales, int32_t lane, f
         scale[0] = pair.low;
         scale[1] = pair.high;
     } else {  // E4M4 bytes
-        const uint32_t pair = read_at<uint16_t>(scales + 2 * scale_pair_of_32(lane));
+        const uint32_t pair = moe::load<uint16_t>(scales + 2 * scale_pair_of_32(lane));
         scale[0] = e4m4_scale(pair & 0xFFu);
         scale[1] = e4m4_scale(pair >> 8);
     }
@@ -106,6 +106,25 @@ struct ByteCodes {
     }
 };
 
+// The codes of 2 to 6 bits of a register of a step, in bits 0.. and 16.. of a word.
+template <int bits>
+MOE_HOST_DEVICE inline uint32_t code_pair(const uint32_t* w, int step, int reg) {
+    const int nibble = 4 * reg;
+    const auto two_bits = [&](uint32_t word) {
+        return word >> (nibble + 2 * (step & 1)) & 0x00030003u;
+    };
+    if constexpr (bits == 2) return two_bits(w[step / 2]);
+    if constexpr (bits == 3) {
+        if (step < 3) return w[step] >> nibble & 0x00070007u;
+        return (w[0] >> (nibble + 3) & 0x00010001u) | (w[1] >> (nibble + 2) & 0x00020002u) |
+               (w[2] >> (nibble + 1) & 0x00040004u);
+    }
+    const uint32_t low = w[step] >> nibble & 0x000F000Fu;
+    if constexpr (bits == 5) return low | (w[4] >> (nibble + step) & 0x00010001u) << 4;
+    if constexpr (bits == 6) return low | two_bits(w[4 + step / 2]) << 4;
+    return low;
+}
+
 // Codebook indices of 2 to 5 bits.
 template <PackedType type>
 struct KbitCodes {
@@ -119,23 +138,9 @@ struct KbitCodes {
         load_scales<type>(scales, lane, words.scale);
         return words;
     }
-    // The two codes of a register, in bits 0.. and 16..
-    static MOE_HOST_DEVICE uint32_t code_pair(const Words& words, int step, int reg) {
-        const uint32_t* w = words.code;
-        const int nibble = 4 * reg;
-        if constexpr (bits == 2) return w[step / 2] >> (nibble + 2 * (step & 1)) & 0x00030003u;
-        if constexpr (bits == 3) {
-            if (step < 3) return w[step] >> nibble & 0x00070007u;
-            return (w[0] >> (nibble + 3) & 0x00010001u) | (w[1] >> (nibble + 2) & 0x00020002u) |
-                   (w[2] >> (nibble + 1) & 0x00040004u);
-        }
-        const uint32_t low = w[step] >> nibble & 0x000F000Fu;
-        if constexpr (bits == 5) return low | (w[4] >> (nibble + step) & 0x00010001u) << 4;
-        return low;
-    }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,
                                           int reg) {
-        const uint32_t two = code_pair(words, step, reg);
+        const uint32_t two = code_pair<bits>(words.code, step, reg);
         const float* values = codebook + 32 * (reg & 1);
         const float scale = words.scale[reg & 1];
         return {values[two & 31u] * scale, values[two >> 16] * scale};
@@ -155,7 +160,7 @@ struct E2m1Codes {
         Words words;
         load_code_words(codes, lane, words.code);
         const int32_t pair = type == PackedType::nvfp4 ? lane : scale_pair_of_32(lane);
-        words.scale = read_at<uint16_t>(scales + 2 * pair);
+        words.scale = moe::load<uint16_t>(scales + 2 * pair);
         return words;
     }
     // The scale of a row, times 2^126 / post_scale, twice in a word. nvfp4: 2^(e+96) (1 + m/8), so
@@ -173,9 +178,12 @@ struct E2m1Codes {
     }
 };
 
-struct Q4KCodes {
+// ggml's blocks: the group of 16 columns of a lane has one scale and one minimum.
+template <PackedType type>
+struct HeadCodes {
+    static constexpr int bits = code_bits(type);
     struct Words {
-        uint32_t code[4];
+        uint32_t code[bits];
         Affine affine[2];
     };
 
@@ -183,22 +191,43 @@ struct Q4KCodes {
                                       int64_t block) {
         Words words;
         load_code_words(codes, lane, words.code);
-        const int32_t group = 2 * static_cast<int32_t>(block & 3) + (lane >> 1 & 1);
+        const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
         MOE_UNROLL
         for (int half = 0; half < 2; ++half) {
-            uint32_t head[4];
-            load_words<4>(scales + 16 * (lane / 4 + 8 * half), head);
-            words.affine[half] = q4_k_affine(head, group);
+            const int32_t place = head_place(type, 4, lane / 4 + 8 * half, 16 * (lane % 4));
+            words.affine[half] = affine_of(type, scales + place, t);
         }
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
-        const uint32_t two = words.code[step] >> 4 * reg;
+        const uint32_t two = code_pair<bits>(words.code, step, reg);
         const Affine& affine = words.affine[reg & 1];
-        const auto value = [&](uint32_t nibble) {
-            return affine.scale * static_cast<float>(static_cast<int32_t>(nibble)) - affine.minimum;
-        };
-        return {value(two & 15u), value(two >> 16 & 15u)};
+        return {affine_value(type, affine, two & 0xFFu), affine_value(type, affine, two >> 16)};
+    }
+};
+
+// The iq2 and iq3 blocks: a lane has two entries of a grid, or four, in both of its rows.
+template <PackedType type, class Grid>
+struct GridCodes {
+    struct Words {
+        IqColumns columns[2];
+    };
+
+    static MOE_HOST_DEVICE Words load(const std::byte*, const std::byte* scales, int32_t lane,
+                                      int64_t block) {
+        Words words;
+        const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
+        MOE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const int32_t place = head_place(type, 4, lane / 4 + 8 * half, 0);
+            words.columns[half] = Grid::columns(scales + place, t);
+        }
+        return words;
+    }
+    static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
+        const IqColumns& columns = words.columns[reg & 1];
+        const int i = 4 * step + reg / 2 * 2;
+        return {iq_value<Grid>(columns, i), iq_value<Grid>(columns, i + 1)};
     }
 };
 
@@ -218,8 +247,17 @@ template <>
 struct Codes<PackedType::nvfp4> : E2m1Codes<PackedType::nvfp4> {};
 template <>
 struct Codes<PackedType::mxfp4> : E2m1Codes<PackedType::mxfp4> {};
+template <PackedType type>
+requires(has_head(type) && !is_iq_grid(type)) struct Codes<type> : HeadCodes<type> {
+};
 template <>
-struct Codes<PackedType::q4_k> : Q4KCodes {};
+struct Codes<PackedType::iq2_xxs> : GridCodes<PackedType::iq2_xxs, Iq2XxsGrid> {};
+template <>
+struct Codes<PackedType::iq2_xs> : GridCodes<PackedType::iq2_xs, Iq2XsGrid> {};
+template <>
+struct Codes<PackedType::iq3_xxs> : GridCodes<PackedType::iq3_xxs, Iq3XxsGrid> {};
+template <>
+struct Codes<PackedType::iq3_s> : GridCodes<PackedType::iq3_s, Iq3SGrid> {};
 
 // What sums of operands still have to be multiplied by: decoded operands are weights divided by it,
 // so that no scale byte overflows a 16-bit operand or loses bits in it.
@@ -286,6 +324,20 @@ MOE_HOST_DEVICE inline void with_packed_type(PackedType type, const Use& use) {
         MOE_CASE(kbit5_f32)
         MOE_CASE(q8_0)
         MOE_CASE(q4_k)
+        MOE_CASE(q5_k)
+        MOE_CASE(q2_k)
+        MOE_CASE(q3_k)
+        MOE_CASE(q6_k)
+        MOE_CASE(iq4_xs)
+        MOE_CASE(iq2_xxs)
+        MOE_CASE(iq2_xs)
+        MOE_CASE(iq3_xxs)
+        MOE_CASE(iq3_s)
+        MOE_CASE(q4_0)
+        MOE_CASE(iq4_nl)
+        MOE_CASE(q5_0)
+        MOE_CASE(q4_1)
+        MOE_CASE(q5_1)
 #undef MOE_CASE
         case PackedType::none:
             break;

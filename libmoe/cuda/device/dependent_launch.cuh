@@ -39,9 +39,6 @@ __device__ __forceinline__ void compute_now(int32_t& value) {
 __device__ __forceinline__ void compute_now(uint32_t& value) {
     asm volatile("" : "+r"(value));
 }
-__device__ __forceinline__ void compute_now(float& value) {
-    asm volatile("" : "+f"(value));
-}
 template <class T>
 __device__ __forceinline__ void compute_now(T*& value) {
     asm volatile("" : "+l"(value));

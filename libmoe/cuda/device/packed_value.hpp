@@ -3,10 +3,8 @@
 #pragma once
 
 #include <bit>
-#include <cstring>
 
-#include "libmoe/base/half.hpp"
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/weights/packed_heads.hpp"
 
 namespace moe::cuda {
 
@@ -16,10 +14,6 @@ struct CodeIndex {
     int32_t reg;
     int32_t parity;
 };
-
-MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
-    return type == PackedType::nvfp4 || type == PackedType::mxfp4;
-}
 
 // Bit of a 32-bit word that holds bit b (3: sign) of the e2m1 code.
 MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t b) {
@@ -44,6 +38,7 @@ MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, int32_t n, CodeIndex
         return 32 + quarter + b - 1;
     }
     if (b < 4) return 32 * at.step + nibble + b;
+    if (bits == 6) return 32 * (n + at.step / 2) + nibble + 2 * (at.step & 1) + b - 4;
     return n == 4 ? 128 + nibble + at.step : 32 * n + quarter + at.step;
 }
 
@@ -115,32 +110,6 @@ MOE_HOST_DEVICE constexpr float e2m1_value(uint32_t code) {
     return std::bit_cast<float>(absolute | (code & 8u) << 28);
 }
 
-// q4_k: what a group of 32 columns multiplies its nibbles by, and takes off. Both are exact.
-struct Affine {
-    float scale;
-    float minimum;
-};
-
-// head: the 16 bytes as four words; group 0..7 of the 256 columns.
-MOE_HOST_DEVICE constexpr Affine q4_k_affine(const uint32_t (&head)[4], int32_t group) {
-    const float d = f16_to_float(static_cast<uint16_t>(head[0]));
-    const float dmin = f16_to_float(static_cast<uint16_t>(head[0] >> 16));
-    const int32_t shift = 8 * (group & 3);
-    const uint32_t low = head[1] >> shift;  // byte group & 3 of each third
-    const uint32_t mid = head[2] >> shift;
-    const uint32_t high = head[3] >> shift;
-    const uint32_t scale = group < 4 ? low & 63u : (high & 15u) | (low >> 6 & 3u) << 4;
-    const uint32_t minimum = group < 4 ? mid & 63u : (high >> 4 & 15u) | (mid >> 6 & 3u) << 4;
-    return {d * static_cast<float>(scale), dmin * static_cast<float>(minimum)};
-}
-
-template <class T>
-MOE_HOST_DEVICE inline T read_at(const std::byte* place) {
-    T value;
-    memcpy(&value, place, sizeof value);
-    return value;
-}
-
 // The scale of number i, of the types that have one factor for a group.
 MOE_HOST_DEVICE inline float read_scale(PackedType type, const std::byte* scales, int32_t i) {
     switch (type) {
@@ -154,13 +123,13 @@ MOE_HOST_DEVICE inline float read_scale(PackedType type, const std::byte* scales
         case PackedType::kbit5:
             return e4m4_scale(static_cast<uint32_t>(scales[i]));
         case PackedType::q8_0:
-            return f16_to_float(read_at<uint16_t>(scales + 2 * i));
+            return f16_to_float(load<uint16_t>(scales + 2 * i));
         case PackedType::e4m3:
         case PackedType::kbit2_f32:
         case PackedType::kbit3_f32:
         case PackedType::kbit4_f32:
         case PackedType::kbit5_f32:
-            return read_at<float>(scales + 4 * i);
+            return load<float>(scales + 4 * i);
         default:
             return 1.0f;
     }
@@ -183,8 +152,6 @@ MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t 
             return e2m1_value(code);
         case PackedType::q8_0:
             return static_cast<float>(static_cast<int8_t>(code));
-        case PackedType::q4_k:
-            return static_cast<float>(static_cast<int32_t>(code));
         default:
             return codebook[32 * half + static_cast<int32_t>(code)];
     }
@@ -197,13 +164,12 @@ MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* code
     const int32_t g = lane / 4;
     const int32_t half = at.reg & 1;
     const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
-    const float value = code_value(type, read_code(type, codes, n, lane, at), half, codebook);
-    if (type == PackedType::q4_k) {
-        uint32_t head[4];
-        memcpy(head, scales + 16 * (g + 8 * half), sizeof head);
-        const Affine affine = q4_k_affine(head, static_cast<int32_t>(k0 % 256 + k) / 32);
-        return affine.scale * value - affine.minimum;
+    const uint32_t code = read_code(type, codes, n, lane, at);
+    if (has_head(type)) {
+        const int32_t column = k + at.reg / 2 * 2 + at.parity;
+        return head_value(type, scales + head_place(type, n, g + 8 * half, k), k0, column, code);
     }
+    const float value = code_value(type, code, half, codebook);
     if (code_bits(type) >= 16) return value;
     return value * read_scale(type, scales, scale_index(type, n, g, half, k / scale_group(type)));
 }

@@ -65,7 +65,7 @@ struct F16 {
 };
 
 // Where a lane's two columns share the scales of its two rows.
-struct RowFactors {
+struct RowScales {
     float first, second;
 };
 
@@ -83,8 +83,8 @@ struct RawType {
     static constexpr bool is_quick = false;
     using Table = uint32_t;
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
-    using Factors = RowFactors;
-    static __device__ __forceinline__ void add(const RowFactors& factors, const float (&c)[4],
+    using Factors = RowScales;
+    static __device__ __forceinline__ void add(const RowScales& factors, const float (&c)[4],
                                                float (&sum)[2]) {
         sum[0] = fmaf(c[0] + c[1], factors.first, sum[0]);
         sum[1] = fmaf(c[2] + c[3], factors.second, sum[1]);
@@ -216,7 +216,7 @@ struct RawMxfp4 : RawE2m1<PackedType::mxfp4> {
         load_codes(words, at, lane);
     }
     template <int n>
-    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
         const uint32_t q = words.scales;
         return {__uint_as_float((q & 0xFFu) << 23), __uint_as_float(q >> 8 << 23)};
     }
@@ -264,7 +264,7 @@ struct RawE4m3 : RawType<PackedType::e4m3> {
         }
     }
     template <int n>
-    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
         return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
     }
 };

@@ -34,7 +34,7 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
         }
     }
     template <int n>
-    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
         return {f16_value(words.scales), f16_value(words.scales >> 16)};
     }
 };

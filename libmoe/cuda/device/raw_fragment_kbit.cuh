@@ -129,7 +129,7 @@ struct RawKbit : RawType<packed> {
     }
 
     template <int n>
-    static __device__ __forceinline__ RowFactors factors(const Words<n>& words) {
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
         if constexpr (has_f32_scales(packed))
             return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
         else

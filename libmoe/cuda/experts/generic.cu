@@ -63,11 +63,6 @@ __device__ int token_place(int row, int chunk) {
     return row * row_bytes + 16 * (chunk ^ (row & 7));
 }
 
-// Bytes of scales that go with a block of codes in a stage.
-MOE_HOST_DEVICE constexpr int scale_slot_bytes(PackedType type) {
-    return type == PackedType::q4_k ? 256 : block_scale_bytes(type, 4);
-}
-
 __device__ void copy_bytes(std::byte* to, const std::byte* from, int bytes, int lane) {
     for (int i = 16 * lane; i < bytes; i += 32 * 16) copy_async_16(to + i, from + i);
 }
@@ -80,7 +75,7 @@ __device__ void fetch_weights(const Call& call, const Work& work, int64_t k0, st
     const BlockPlace place = place_of_block(type, k0, 4);
     const int code_bytes = block_code_bytes(type, 4);
     copy_bytes(slot, work.codes + place.codes, code_bytes, lane);
-    copy_bytes(slot + code_bytes, work.codes + place.scales, scale_slot_bytes(type), lane);
+    copy_bytes(slot + code_bytes, work.codes + place.scales, shared_scale_bytes(type), lane);
 }
 
 __device__ void copy_tokens(const Call& call, const Work& work, const Shared& shared, int64_t k0,
@@ -308,7 +303,7 @@ bool can_copy(const DeviceRows& in, moe_type operand) {
 
 Call make_call(const Product& product, moe_type operand) {
     const PackedType type = product.weights.type;
-    const int slot = block_code_bytes(type, 4) + scale_slot_bytes(type);
+    const int slot = block_code_bytes(type, 4) + shared_scale_bytes(type);
     const int stages = dynamic_bytes / (token_bytes + tiles_of_group * slot);
     return {product, stages < max_stages ? stages : max_stages, slot,
             can_copy(product.in, operand)};

@@ -177,11 +177,6 @@ struct SlabWork {
     }
 };
 
-// Where in h, counted in slots, the slot of this token lies.
-__device__ __forceinline__ int32_t h_slot(const OneTokenGateUp& call, int32_t slot) {
-    return static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
-}
-
 // What becomes of the sum of one row of a slab: scale, weight and bias of shared memory, which are
 // asked for long before they are needed. Loads to registers would make others wait for them.
 struct RowFinish {

@@ -48,10 +48,6 @@ struct IdPlaces {
     __device__ __forceinline__ IdPlaces(const OneTokenSlots& slots, int32_t lane)
         : first(slots.ids + token_index() * slots.ids_stride + lane),
           n((slots.top_k + 31 - lane) >> 5) {}
-    __device__ __forceinline__ void compute() {
-        compute_now(first);
-        compute_now(n);
-    }
     __device__ __forceinline__ SlotIds load() const {
         SlotIds ids{{-1, -1}};
         if (n > 0) ids.id[0] = load_global(first);
@@ -285,12 +281,6 @@ struct OperandPlaces {
         pair_stride = mine ? 128 : 0;
         single = alone ? pair : zeros;
         single_stride = alone ? 128 : 0;
-    }
-    __device__ __forceinline__ void compute() {
-        compute_now(pair);
-        compute_now(pair_stride);
-        compute_now(single);
-        compute_now(single_stride);
     }
     template <int n>
     __device__ __forceinline__ uint32_t at(int32_t block) const {

@@ -188,8 +188,10 @@ int32_t run_few_logits(const RouterProduct& p, const TokenCount& tokens, cudaStr
 
 void prepare_few_logits() {
     for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-        for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
+        for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
             load("few_logits", few_kernel(x, w));
+            want_most_shared_memory("few_logits", few_kernel(x, w));  // as the one-token kernels
+        }
     }
 }
 

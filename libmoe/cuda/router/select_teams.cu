@@ -188,9 +188,12 @@ void prepare_teams() {
     // Teams of one warp, the most experts, a group each.
     constexpr int most_bytes =
         4 * (most_warps + most_warps * (candidate_words + 3 * most_experts_of_teams));
-    load("select_in_teams", team_kernel(true, 0), most_bytes);
-    for (const int32_t n : {128, 256, 512})
-        load("select_in_teams", team_kernel(false, n), most_bytes);
+    const auto prepare = [](auto* kernel) {
+        load("select_in_teams", kernel, most_bytes);
+        want_most_shared_memory("select_in_teams", kernel);  // as the one-token kernels
+    };
+    prepare(team_kernel(true, 0));
+    for (const int32_t n : {128, 256, 512}) prepare(team_kernel(false, n));
 }
 
 }  // namespace moe::cuda

@@ -37,4 +37,13 @@ void load(const char* name, void (*kernel)(Parameters...), int shared_bytes = 0)
             name);
 }
 
+// Multiprocessors divide their memory into L1 and shared memory as the kernel on them wants it, and
+// change it when they are empty: kernels that want the same may stand beside each other.
+template <class... Parameters>
+void want_most_shared_memory(const char* name, void (*kernel)(Parameters...)) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          name);
+}
+
 }  // namespace moe::cuda
