@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -102,7 +103,8 @@ class Planner {
         const std::vector<int32_t> layers = layers_of(checkpoint);
         layers_.insert(layers.begin(), layers.end());
         plan_.is_gpt_oss = std::string(info_of(checkpoint).family) == "gpt_oss";
-        is_quantised_ = source.config().contains("quantization_config");
+        is_quantised_ = source.config().contains("quantization_config") ||
+                        std::filesystem::exists(source.folder() / "hf_quant_config.json");
     }
 
     QuantizePlan run() {

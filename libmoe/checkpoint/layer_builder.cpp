@@ -258,7 +258,7 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
     if (find(stem + ".qweight")) {
-        const auto method = settings().find_text("quantization_config.quant_method").value_or("");
+        const auto method = quantization().find_text("quant_method").value_or("");
         if (method == "gptq") return add_gptq(stem, wanted), true;
         if (method == "awq") return add_awq(stem, wanted), true;
         fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
