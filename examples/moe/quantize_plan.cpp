@@ -18,9 +18,9 @@
 namespace moe::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> roots = {"model.layers.", "model.language_model.layers.",
-                                                   "language_model.model.layers.",
-                                                   "language_model.layers.", "layers."};
+constexpr std::array<std::string_view, 6> roots = {
+    "model.layers.",          "model.language_model.layers.", "language_model.model.layers.",
+    "language_model.layers.", "thinker.model.layers.",        "layers."};
 constexpr std::array<std::string_view, 2> blocks = {"mlp.experts.", "block_sparse_moe.experts."};
 
 // "model.layers.3.mlp.experts." + "7." + "gate_proj" + ".weight".

@@ -10,7 +10,8 @@ namespace {
 
 moe_score score_of(const Settings& settings, moe_score implied) {
     auto name = settings.find_text("scoring_func");
-    if (!name) name = settings.find_text("score_function");  // Ling
+    if (!name) name = settings.find_text("score_function");              // Ling
+    if (!name) name = settings.find_text("moe_router_activation_func");  // Kimi-Linear
     if (!name) return implied;
     if (*name == "softmax") return MOE_SCORE_SOFTMAX;
     if (*name == "sigmoid") return MOE_SCORE_SIGMOID;

@@ -122,6 +122,15 @@ void Settings::fail_type(const Entry& entry, const char* wanted) const {
          kind_name(entry.kind), wanted);
 }
 
+void Settings::fail_missing(SettingKeys keys) const {
+    std::string names;
+    for (const std::string_view key : keys) {
+        if (!names.empty()) names += "' nor '";
+        names += key;
+    }
+    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
+}
+
 std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int64_t high) const {
     for (const std::string_view key : keys) {
         const Entry* entry = find(key);
@@ -138,12 +147,7 @@ std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int
 
 int64_t Settings::integer(SettingKeys keys, int64_t low, int64_t high) const {
     if (const auto value = find_integer(keys, low, high)) return *value;
-    std::string names;
-    for (const std::string_view key : keys) {
-        if (!names.empty()) names += "' nor '";
-        names += key;
-    }
-    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
+    fail_missing(keys);
 }
 
 std::optional<float> Settings::find_number(std::string_view key) const {
@@ -156,6 +160,11 @@ std::optional<float> Settings::find_number(std::string_view key) const {
              printable(entry->key).text, entry->real);
     }
     return static_cast<float>(entry->real);
+}
+
+float Settings::number(std::string_view key) const {
+    if (const auto value = find_number(key)) return *value;
+    fail_missing({key});
 }
 
 std::optional<bool> Settings::find_flag(std::string_view key) const {

@@ -45,6 +45,7 @@ class Settings {
     // The same; absence is MOE_ERROR_NOT_FOUND.
     int64_t integer(SettingKeys keys, int64_t low, int64_t high) const;
     std::optional<float> find_number(std::string_view key) const;
+    float number(std::string_view key) const;
     std::optional<bool> find_flag(std::string_view key) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
 
@@ -65,6 +66,7 @@ class Settings {
     const Entry* find_exact(std::string_view key) const;
     bool has_exact_part(std::string_view stem) const;
     [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;
+    [[noreturn]] void fail_missing(SettingKeys keys) const;
 
     std::pmr::monotonic_buffer_resource texts_;
     size_t text_bytes_ = 0;
