@@ -227,6 +227,7 @@ void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
 }
 
 void give_shared_expert_the_limits(moe_layer_desc& desc) {
+    if (!desc.shared_intermediate) return;
     desc.has_shared_activation_alpha = desc.has_activation_alpha;
     desc.shared_activation_alpha = desc.activation_alpha;
     desc.shared_activation_up_offset = desc.activation_up_offset;

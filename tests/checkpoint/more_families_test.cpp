@@ -288,6 +288,14 @@ TEST(DeepseekV4, HasHashLayersAndOthers) {
     EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_SHARED_UP, 0)->format.type, MOE_TYPE_F8_E4M3);
 }
 
+TEST(DeepseekV4, MayHaveNoSharedExpert) {
+    Model model = model_of("deepseek_v4", routed);
+    model.add("layers.0.ffn.gate.weight", "BF16", {experts, hidden});
+    model.add("layers.0.ffn.gate.bias", "F32", {experts});
+    add_expert_names(model, "layers.0.ffn.", "w1", "w3", "w2");
+    EXPECT_EQ(desc_of(model, 14).has_shared_gate_limit, 0);
+}
+
 TEST(SoftmaxFamilies, HaveTheirNames) {
     const struct {
         const char* type;
