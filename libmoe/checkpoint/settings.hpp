@@ -45,7 +45,7 @@ class Settings {
     // The same; absence is MOE_ERROR_NOT_FOUND.
     int64_t integer(SettingKeys keys, int64_t low, int64_t high) const;
     std::optional<float> find_number(std::string_view key) const;
-    float number(std::string_view key) const;
+    float number(std::string_view key) const;  // absence as of integer
     std::optional<bool> find_flag(std::string_view key) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
 

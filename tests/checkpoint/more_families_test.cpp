@@ -242,6 +242,10 @@ TEST(KimiK3, NothingOfItIsGuessed) {
         EXPECT_NE(failure.text.find("config.json: has no key '" + key), std::string::npos)
             << failure.text;
     }
+    Model model = kimi_k3();
+    model.config.replace(model.config.find("\"sigmoid\""), 9, "\"tanh\"");
+    EXPECT_NE(layer_failure(model, 1).text.find("moe_router_activation_func 'tanh' is not known"),
+              std::string::npos);
 }
 
 TEST(DeepseekV4, HasHashLayersAndOthers) {
