@@ -422,13 +422,34 @@ def kimi_linear(name="kimi_linear_bf16"):
          dict(shared_I=32, notes="layer 0 is dense under block_sparse_moe as well"))
 
 
+def bailing_config():
+    return config_of("BailingHybridConfig", LATENT_ATTENTION, SIZES, num_experts=6,
+                     num_experts_per_token=3, num_expert_group=3, topk_group=2,
+                     first_k_dense_replace=0, num_hidden_layers=1, linear_head_dim=16,
+                     linear_num_heads=2, mlp_layer_types=["sparse"])
+
+
+BAILING = Rule(3, scale=2.5, n_group=3, topk_group=2, group_score="top2_sum", **SIGMOID)
+
+
 def bailing_hybrid(name="bailing_hybrid_bf16"):
-    config = config_of("BailingHybridConfig", LATENT_ATTENTION, SIZES, num_experts=6,
-                       num_experts_per_token=3, num_expert_group=3, topk_group=2,
-                       first_k_dense_replace=0, num_hidden_layers=1, linear_head_dim=16,
-                       linear_num_heads=2, mlp_layer_types=["sparse"])
-    rule = Rule(3, scale=2.5, n_group=3, topk_group=2, group_score="top2_sum", **SIGMOID)
-    case(name, config, rule, 0, dict(shared_I=32, notes="expert_bias, groups by top-2 sum"))
+    notes = "expert_bias, groups by top-2 sum"
+    case(name, bailing_config(), BAILING, 0, dict(shared_I=32, notes=notes))
+
+
+def bailing_moe(name="bailing_moe_bf16"):
+    """Ling 2, which transformers does not have: its block is that of the hybrid."""
+    notes = "the hybrid's block under the configuration of Ling 2 as released; without attention"
+    case(name, bailing_config(), BAILING, 0,
+         dict(family="bailing_moe", shared_I=32, notes=notes),
+         dropped=("model.layers.0.attention",))
+    released = dict(architectures=["BailingMoeV2ForCausalLM"], model_type="bailing_moe",
+                    hidden_size=64, intermediate_size=16, moe_intermediate_size=32,
+                    moe_shared_expert_intermediate_size=32, num_experts=6, num_experts_per_tok=3,
+                    num_shared_experts=1, n_group=3, topk_group=2, norm_topk_prob=True,
+                    moe_router_enable_expert_bias=True, routed_scaling_factor=2.5,
+                    score_function="sigmoid", first_k_dense_replace=0, hidden_act="silu")
+    fixture_case.write_json(fixture_case.FIXTURES / name / "config.json", released)
 
 
 def step(name="step3p7_bf16"):
@@ -558,6 +579,7 @@ CASES = [
     deepseek_v4_hash,
     kimi_linear,
     bailing_hybrid,
+    bailing_moe,
     step,
     mistral4,
     nemotron_h,
