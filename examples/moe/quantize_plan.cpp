@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,9 +18,9 @@
 namespace moe::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> roots = {"model.layers.", "model.language_model.layers.",
-                                                   "language_model.model.layers.",
-                                                   "language_model.layers.", "layers."};
+constexpr std::array<std::string_view, 6> roots = {
+    "model.layers.",          "model.language_model.layers.", "language_model.model.layers.",
+    "language_model.layers.", "thinker.model.layers.",        "layers."};
 constexpr std::array<std::string_view, 2> blocks = {"mlp.experts.", "block_sparse_moe.experts."};
 
 // "model.layers.3.mlp.experts." + "7." + "gate_proj" + ".weight".
@@ -102,7 +103,8 @@ class Planner {
         const std::vector<int32_t> layers = layers_of(checkpoint);
         layers_.insert(layers.begin(), layers.end());
         plan_.is_gpt_oss = std::string(info_of(checkpoint).family) == "gpt_oss";
-        is_quantised_ = source.config().contains("quantization_config");
+        is_quantised_ = source.config().contains("quantization_config") ||
+                        std::filesystem::exists(source.folder() / "hf_quant_config.json");
     }
 
     QuantizePlan run() {

@@ -147,6 +147,14 @@ expect_failure 1 "is GGUF" "$moe" quantize --to nvfp4 "$folder/qwen2.gguf" "$fol
 expect_failure 1 "is GGUF already" "$moe" quantize --to q8_0 "$folder/qwen2.gguf" "$folder/no"
 "$moe" make-model deepseek-v3 "$folder/deepseek_quantised" --reduced
 expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/deepseek_quantised" "$folder/no"
+python3 - "$folder/deepseek_quantised" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1] + "/config.json"))
+del config["quantization_config"]
+json.dump(config, open(sys.argv[1] + "/config.json", "w"))
+json.dump({"quantization": {"quant_algo": "FP8_PB_WO"}}, open(sys.argv[1] + "/hf_quant_config.json", "w"))
+PYTHON
+expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/deepseek_quantised" "$folder/no"
 expect_failure 1 "nowhere" "$moe" quantize --to fp8 "$folder/nowhere" "$folder/no"
 # A disk that is full is met in the same place as a file that may not grow so large.
 full() { (trap '' XFSZ; ulimit -f 100; "$moe" "$@" 2>&1 >/dev/null | cat >&2; exit "${PIPESTATUS[0]}"); }

@@ -112,7 +112,11 @@ void moe_checkpoint::choose_family(const char* name) {
         moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from GGUF", settings.file(),
                   family_->name);
     model_type_ = type;
-    if (files_.is_gguf) files_.settings.set_prefix(std::string(type) + ".");
+    if (files_.is_gguf) {
+        files_.settings.set_prefix(std::string(type) + ".");
+    } else if (family_->config_part && settings.has_part(family_->config_part)) {
+        files_.settings.set_prefix(family_->config_part);
+    }
 }
 
 moe_checkpoint_info moe_checkpoint::info() const {

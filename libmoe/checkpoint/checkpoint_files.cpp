@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 constexpr uint64_t largest_config = uint64_t{16} << 20;
 constexpr uint64_t largest_index = uint64_t{256} << 20;
 constexpr const char* config_name = "config.json";
+constexpr const char* modelopt_name = "hf_quant_config.json";
+constexpr std::string_view config_part = "quantization_config.";
+constexpr std::string_view modelopt_part = "quantization.";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 std::string join(std::string_view folder, std::string_view name) {
@@ -137,7 +140,12 @@ std::optional<std::string> gguf_in(std::string_view folder) {
 
 CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path,
                                  moe_io io)
-    : memory(memory), io(io), files(&memory), index(memory), settings(memory, "config.json") {
+    : memory(memory),
+      io(io),
+      files(&memory),
+      index(memory),
+      settings(memory, config_name),
+      modelopt(memory, modelopt_name) {
     std::error_code error;
     if (fs::is_directory(fs::path(path), error)) {
         open_folder(path);
@@ -150,6 +158,11 @@ uint64_t CheckpointFiles::total_bytes() const {
     uint64_t sum = 0;
     for (const File& file : files) sum += file.size();
     return sum;
+}
+
+SettingsPart CheckpointFiles::quantization() const {
+    if (modelopt.has_part(modelopt_part)) return {modelopt, modelopt_part};
+    return {settings, config_part};
 }
 
 void CheckpointFiles::open_folder(std::string_view folder) {
@@ -209,9 +222,12 @@ void CheckpointFiles::read_config(std::string_view folder) {
         fail(MOE_ERROR_NOT_FOUND, "{}: there is no {}, which safetensors need",
              printable(folder).text, config_name);
     }
-    read_settings_json(read_whole(memory, path, largest_config), "config.json", settings);
+    read_settings_json(read_whole(memory, path, largest_config), config_name, settings);
     // Models that see or hear keep the language model's values apart.
     settings.set_prefix("text_config.");
+    const std::string beside = join(folder, modelopt_name);
+    if (settings.has_part(config_part) || !exists(beside)) return;
+    read_settings_json(read_whole(memory, beside, largest_config), modelopt_name, modelopt);
 }
 
 void CheckpointFiles::open_gguf(std::string_view path) {

@@ -17,6 +17,9 @@ struct CheckpointFiles {
     CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path, moe_io io);
 
     uint64_t total_bytes() const;
+    // How weights are quantised: quantization_config of config.json, else what ModelOpt says in a
+    // file of its own.
+    SettingsPart quantization() const;
 
     std::pmr::memory_resource& memory;
     moe_io io;
@@ -24,6 +27,7 @@ struct CheckpointFiles {
     std::pmr::vector<File> files;
     TensorIndex index;
     Settings settings;
+    Settings modelopt;  // hf_quant_config.json, where config.json has no quantization_config
 
   private:
     void open_folder(std::string_view folder);

@@ -15,6 +15,8 @@ struct Family {
     const char* name;
     void (*build)(LayerBuilder& layer);       // safetensors
     void (*build_gguf)(LayerBuilder& layer);  // null: not read from GGUF
+    // Where config.json has the language model's values, if not in text_config.
+    const char* config_part = nullptr;
 };
 
 std::span<const Family> all_families();
@@ -107,6 +109,12 @@ void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts);
 // names.
 void read_sizes(LayerBuilder& layer, SettingKeys intermediate_keys);
 void set_activation(LayerBuilder& layer);
+// Routed experts between projections to fewer features and back. First the width, under a key that
+// need not be there; then, when the other sizes are known, the projections.
+void read_latent(LayerBuilder& layer, std::string_view key);
+void add_latent(LayerBuilder& layer, std::string_view in, std::string_view out);
+// Features that a routed expert reads and writes.
+int32_t expert_features(const moe_layer_desc& desc);
 // Softmax over all experts, the chosen weights divided by their plain sum or not. transformers adds
 // nothing to the sum.
 void set_softmax_routing(moe_layer_desc& desc, bool renormalize);

@@ -9,14 +9,17 @@ namespace moe {
 namespace {
 
 moe_score score_of(const Settings& settings, moe_score implied) {
-    auto name = settings.find_text("scoring_func");
-    if (!name) name = settings.find_text("score_function");  // Ling
-    if (!name) return implied;
-    if (*name == "softmax") return MOE_SCORE_SOFTMAX;
-    if (*name == "sigmoid") return MOE_SCORE_SIGMOID;
-    if (*name == "sqrtsoftplus") return MOE_SCORE_SQRT_SOFTPLUS;
-    fail(MOE_ERROR_UNSUPPORTED, "{}: scoring_func '{}' is not known", settings.file(),
-         printable(*name).text);
+    // Then Ling's, Kimi-Linear's.
+    for (const char* key : {"scoring_func", "score_function", "moe_router_activation_func"}) {
+        const auto name = settings.find_text(key);
+        if (!name) continue;
+        if (*name == "softmax") return MOE_SCORE_SOFTMAX;
+        if (*name == "sigmoid") return MOE_SCORE_SIGMOID;
+        if (*name == "sqrtsoftplus") return MOE_SCORE_SQRT_SOFTPLUS;
+        fail(MOE_ERROR_UNSUPPORTED, "{}: {} '{}' is not known", settings.file(), key,
+             printable(*name).text);
+    }
+    return implied;
 }
 
 // A gate that comes after the clamp of both halves, as DeepSeek-V4 has it.

@@ -26,11 +26,11 @@ std::string expert_weight(int32_t expert, const char* name) {
 
 void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
     const moe_layer_desc& desc = layer.desc();
-    const int32_t hidden = desc.hidden, width = desc.intermediate;
+    const int32_t features = expert_features(desc), width = desc.intermediate;
     for (int32_t e = 0; e < desc.n_experts; ++e) {
-        layer.weight(expert_weight(e, names.gate), {MOE_ROLE_GATE, e, width, hidden});
-        layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, hidden});
-        layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, hidden, width});
+        layer.weight(expert_weight(e, names.gate), {MOE_ROLE_GATE, e, width, features});
+        layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, features});
+        layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, features, width});
     }
     // transformers 5 writes a gate and an up of identity experts that nothing reads.
     const std::string beyond = expert_weight(desc.n_experts + desc.n_identity_experts, names.gate);
@@ -48,6 +48,7 @@ moe_activation activation_of(const LayerBuilder& layer) {
     if (!name || *name == "silu" || *name == "swish") return MOE_ACTIVATION_SILU;
     if (*name == "gelu") return MOE_ACTIVATION_GELU_ERF;
     if (*name == "gelu_pytorch_tanh" || *name == "gelu_new") return MOE_ACTIVATION_GELU_TANH;
+    if (*name == "situ") return MOE_ACTIVATION_SITU;
     fail(MOE_ERROR_UNSUPPORTED, "{}: hidden_act '{}' is not known", settings.file(),
          printable(*name).text);
 }
@@ -110,8 +111,28 @@ std::string_view first_weight(const LayerBuilder& layer, SettingKeys names) {
 }
 
 void set_activation(LayerBuilder& layer) {
-    layer.desc().activation = activation_of(layer);
-    layer.desc().is_gated = 1;
+    moe_layer_desc& desc = layer.desc();
+    desc.activation = activation_of(layer);
+    desc.is_gated = 1;
+    if (desc.activation != MOE_ACTIVATION_SITU) return;
+    desc.situ_beta = layer.settings().number("activation_situ_beta");
+    desc.situ_beta_up = layer.settings().number("activation_situ_linear_beta");
+}
+
+void read_latent(LayerBuilder& layer, std::string_view key) {
+    const auto latent = layer.settings().find_integer({key}, 0, largest_size);
+    layer.desc().latent = static_cast<int32_t>(latent.value_or(0));
+}
+
+void add_latent(LayerBuilder& layer, std::string_view in, std::string_view out) {
+    const moe_layer_desc& desc = layer.desc();
+    if (!desc.latent) return;
+    layer.weight(in, {MOE_ROLE_LATENT_IN, 0, desc.latent, desc.hidden});
+    layer.weight(out, {MOE_ROLE_LATENT_OUT, 0, desc.hidden, desc.latent});
+}
+
+int32_t expert_features(const moe_layer_desc& desc) {
+    return desc.latent ? desc.latent : desc.hidden;
 }
 
 void set_softmax_routing(moe_layer_desc& desc, bool renormalize) {
@@ -156,10 +177,11 @@ void add_experts(LayerBuilder& layer, const FusedForm& form) {
         layer.fail_missing(
             "experts.0.gate_proj.weight, experts.0.w1.weight or experts.gate_up_proj");
     }
-    layer.weight("experts.gate_up_proj", {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS,
-                                          int64_t{2} * desc.intermediate, desc.hidden, true, form});
+    const int64_t features = expert_features(desc), width = desc.intermediate;
+    layer.weight("experts.gate_up_proj",
+                 {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, features, true, form});
     layer.weight("experts.down_proj",
-                 {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, desc.hidden, desc.intermediate, true, form});
+                 {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width, true, form});
 }
 
 void set_shared_expert(LayerBuilder& layer, int64_t width, std::string_view name) {
@@ -167,6 +189,8 @@ void set_shared_expert(LayerBuilder& layer, int64_t width, std::string_view name
     if (width < 1 || width > largest_size) layer.fail_unsupported(name, "its width");
     desc.shared_intermediate = static_cast<int32_t>(width);
     desc.shared_activation = desc.activation;
+    desc.shared_situ_beta = desc.situ_beta;
+    desc.shared_situ_beta_up = desc.situ_beta_up;
     desc.shared_is_gated = desc.is_gated;
 }
 
@@ -203,6 +227,7 @@ void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
 }
 
 void give_shared_expert_the_limits(moe_layer_desc& desc) {
+    if (!desc.shared_intermediate) return;
     desc.has_shared_activation_alpha = desc.has_activation_alpha;
     desc.shared_activation_alpha = desc.activation_alpha;
     desc.shared_activation_up_offset = desc.activation_up_offset;

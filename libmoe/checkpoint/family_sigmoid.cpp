@@ -1,4 +1,4 @@
-// Sigmoid scores with a selection bias under many names: GLM, dots, MiniMax, Kimi-Linear, Ling,
+// Sigmoid scores with a selection bias under many names: GLM, dots, MiniMax, Kimi-Linear, K3, Ling,
 // Hunyuan 3, Trinity, Laguna, LFM2, MiMo, EXAONE, Step and Nemotron-H. What a configuration leaves
 // out is taken from the family's configuration class in transformers.
 #include <string>
@@ -37,8 +37,17 @@ void build_mistral4(LayerBuilder& layer) {
     build_scored_layer(layer, {.score = MOE_SCORE_SOFTMAX, .bias = ""});
 }
 
+// Kimi-K3 is one whose experts lie between projections to a latent, with a norm before the second.
 void build_kimi_linear(LayerBuilder& layer) {
+    read_latent(layer, "routed_expert_hidden_size");
     build_scored_layer(layer, {.scale = 2.446f});
+    add_latent(layer, "routed_expert_down_proj.weight", "routed_expert_up_proj.weight");
+    const Settings& settings = layer.settings();
+    moe_layer_desc& desc = layer.desc();
+    if (!desc.latent || !settings.find_flag("latent_moe_use_norm").value_or(false)) return;
+    desc.has_latent_norm = 1;
+    desc.latent_norm_eps = settings.number("rms_norm_eps");
+    layer.vector("routed_expert_norm.weight", {MOE_ROLE_LATENT_NORM, 0, 1, desc.latent});
 }
 
 // Ling 1 has a softmax and no bias; the second generation says score_function sigmoid, or has the
@@ -161,17 +170,13 @@ void build_nemotron_h(LayerBuilder& layer) {
     }
     add_router(layer, "gate.weight");
     add_selection_bias(layer, {"gate.e_score_correction_bias"});
-    const auto latent = settings.find_integer({"moe_latent_size"}, 0, 1 << 24);
-    desc.latent = static_cast<int32_t>(latent.value_or(0));
-    const int64_t inner = desc.latent ? desc.latent : desc.hidden;
-    if (desc.latent) {
-        layer.weight("fc1_latent_proj.weight", {MOE_ROLE_LATENT_IN, 0, inner, desc.hidden});
-        layer.weight("fc2_latent_proj.weight", {MOE_ROLE_LATENT_OUT, 0, desc.hidden, inner});
-    }
+    read_latent(layer, "moe_latent_size");
+    add_latent(layer, "fc1_latent_proj.weight", "fc2_latent_proj.weight");
+    const int64_t features = expert_features(desc);
     for (int32_t e = 0; e < desc.n_experts; ++e) {
         const std::string stem = "experts." + std::to_string(e) + ".";
-        layer.weight(stem + "up_proj.weight", {MOE_ROLE_UP, e, desc.intermediate, inner});
-        layer.weight(stem + "down_proj.weight", {MOE_ROLE_DOWN, e, inner, desc.intermediate});
+        layer.weight(stem + "up_proj.weight", {MOE_ROLE_UP, e, desc.intermediate, features});
+        layer.weight(stem + "down_proj.weight", {MOE_ROLE_DOWN, e, features, desc.intermediate});
     }
     const int64_t width = layer.rows_of("shared_experts.up_proj.weight");
     set_shared_expert(layer, width, "shared_experts.up_proj.weight");

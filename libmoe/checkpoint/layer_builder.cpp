@@ -215,12 +215,15 @@ void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view stem,
 }
 
 // Formats without zero points or a scale of the activations must not have one beside them: it would
-// be left out silently.
+// be left out silently. So would be the low-rank part that ModelOpt's SVDQuant adds to a weight.
 void LayerBuilder::read_companions(LayerTensor& tensor, std::string_view stem,
                                    const Wanted& wanted) {
     const TensorEntry* zeros = find(std::string(stem) + ".weight_zero_point");
     if (zeros && tensor.format.zero_point == MOE_ZERO_POINT_NONE)
         fail_entry(MOE_ERROR_UNSUPPORTED, *zeros,
+                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+    if (const TensorEntry* part = find(std::string(stem) + ".svdquant_lora_a"))
+        fail_entry(MOE_ERROR_UNSUPPORTED, *part,
                    fmt::format("beside a weight in {}", format_name(tensor.format).text));
     const TensorEntry* entry = find(std::string(stem) + ".pre_quant_scale");
     if (!entry) return;
@@ -258,7 +261,7 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
     if (find(stem + ".qweight")) {
-        const auto method = settings().find_text("quantization_config.quant_method").value_or("");
+        const auto method = quantization().find_text("quant_method").value_or("");
         if (method == "gptq") return add_gptq(stem, wanted), true;
         if (method == "awq") return add_awq(stem, wanted), true;
         fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",

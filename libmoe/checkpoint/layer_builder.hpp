@@ -58,6 +58,7 @@ class LayerBuilder {
                  std::string_view prefix, int32_t number, LayerData& out);
 
     const Settings& settings() const { return files_.settings; }
+    SettingsPart quantization() const { return files_.quantization(); }
     // Of the decoder layer: some configurations have a list with a value for each.
     int32_t number() const { return number_; }
     moe_layer_desc& desc() { return out_.desc; }

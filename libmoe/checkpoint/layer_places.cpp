@@ -16,6 +16,7 @@ constexpr std::string_view roots[] = {"model.layers.",
                                       "model.language_model.layers.",
                                       "language_model.model.layers.",
                                       "language_model.layers.",
+                                      "thinker.model.layers.",  // Qwen3-Omni
                                       "layers.",
                                       "backbone.layers.",     // Nemotron-H
                                       "transformer.blocks.",  // DBRX

@@ -106,9 +106,29 @@ const Settings::Entry* Settings::find(std::string_view key) const {
     return find_exact(key);
 }
 
+bool Settings::has_exact_part(std::string_view stem) const {
+    const auto first =
+        std::lower_bound(entries_.begin(), entries_.end(), stem,
+                         [](const Entry& e, std::string_view s) { return e.key < s; });
+    return first != entries_.end() && first->key.starts_with(stem);
+}
+
+bool Settings::has_part(std::string_view stem) const {
+    return has_exact_part(std::string(prefix_) += stem) || has_exact_part(stem);
+}
+
 void Settings::fail_type(const Entry& entry, const char* wanted) const {
     fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' is {}, {} is wanted", file_, printable(entry.key).text,
          kind_name(entry.kind), wanted);
+}
+
+void Settings::fail_missing(SettingKeys keys) const {
+    std::string names;
+    for (const std::string_view key : keys) {
+        if (!names.empty()) names += "' nor '";
+        names += key;
+    }
+    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
 }
 
 std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int64_t high) const {
@@ -127,12 +147,7 @@ std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int
 
 int64_t Settings::integer(SettingKeys keys, int64_t low, int64_t high) const {
     if (const auto value = find_integer(keys, low, high)) return *value;
-    std::string names;
-    for (const std::string_view key : keys) {
-        if (!names.empty()) names += "' nor '";
-        names += key;
-    }
-    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
+    fail_missing(keys);
 }
 
 std::optional<float> Settings::find_number(std::string_view key) const {
@@ -147,6 +162,11 @@ std::optional<float> Settings::find_number(std::string_view key) const {
     return static_cast<float>(entry->real);
 }
 
+float Settings::number(std::string_view key) const {
+    if (const auto value = find_number(key)) return *value;
+    fail_missing({key});
+}
+
 std::optional<bool> Settings::find_flag(std::string_view key) const {
     const Entry* entry = find(key);
     if (!entry) return std::nullopt;
@@ -159,6 +179,23 @@ std::optional<std::string_view> Settings::find_text(std::string_view key) const 
     if (!entry) return std::nullopt;
     if (entry->kind != Kind::Text) fail_type(*entry, "a text");
     return entry->text;
+}
+
+std::optional<int64_t> SettingsPart::find_integer(std::string_view key, int64_t low,
+                                                  int64_t high) const {
+    return settings_.find_integer({std::string(stem_).append(key)}, low, high);
+}
+
+int64_t SettingsPart::integer(std::string_view key, int64_t low, int64_t high) const {
+    return settings_.integer({std::string(stem_).append(key)}, low, high);
+}
+
+std::optional<bool> SettingsPart::find_flag(std::string_view key) const {
+    return settings_.find_flag(std::string(stem_).append(key));
+}
+
+std::optional<std::string_view> SettingsPart::find_text(std::string_view key) const {
+    return settings_.find_text(std::string(stem_).append(key));
 }
 
 }  // namespace moe

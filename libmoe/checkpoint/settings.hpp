@@ -37,12 +37,15 @@ class Settings {
     std::string_view file() const { return file_; }
 
     bool has(std::string_view key) const { return find(key) != nullptr; }
+    // Is there a key that starts so?
+    bool has_part(std::string_view stem) const;
     // The first of the keys that exists. A wrong type or a value outside [low, high] is
     // MOE_ERROR_CORRUPT_FILE.
     std::optional<int64_t> find_integer(SettingKeys keys, int64_t low, int64_t high) const;
     // The same; absence is MOE_ERROR_NOT_FOUND.
     int64_t integer(SettingKeys keys, int64_t low, int64_t high) const;
     std::optional<float> find_number(std::string_view key) const;
+    float number(std::string_view key) const;  // absence as of integer
     std::optional<bool> find_flag(std::string_view key) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
 
@@ -61,13 +64,31 @@ class Settings {
     void add(std::string_view key, Entry entry);
     const Entry* find(std::string_view key) const;
     const Entry* find_exact(std::string_view key) const;
+    bool has_exact_part(std::string_view stem) const;
     [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;
+    [[noreturn]] void fail_missing(SettingKeys keys) const;
 
     std::pmr::monotonic_buffer_resource texts_;
     size_t text_bytes_ = 0;
     std::pmr::vector<Entry> entries_;
     std::pmr::string file_;
     std::pmr::string prefix_;
+};
+
+// Settings that lie together under a name; keys are what follows the stem.
+class SettingsPart {
+  public:
+    SettingsPart(const Settings& settings, std::string_view stem)
+        : settings_(settings), stem_(stem) {}
+
+    std::optional<int64_t> find_integer(std::string_view key, int64_t low, int64_t high) const;
+    int64_t integer(std::string_view key, int64_t low, int64_t high) const;
+    std::optional<bool> find_flag(std::string_view key) const;
+    std::optional<std::string_view> find_text(std::string_view key) const;
+
+  private:
+    const Settings& settings_;
+    std::string_view stem_;
 };
 
 }  // namespace moe

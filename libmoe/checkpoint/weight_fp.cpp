@@ -44,13 +44,12 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
     moe_type type = scales.element->type;
     if (is_e8m0(type)) type = MOE_TYPE_F8_E8M0;
     const auto block = [&](const char* key) {
-        return static_cast<int32_t>(settings().find_integer({key}, 1, 65536).value_or(fp8_block));
+        return static_cast<int32_t>(quantization().find_integer(key, 1, 65536).value_or(fp8_block));
     };
     struct Group {
         int32_t rows, columns;
     };
-    std::vector<Group> groups = {{block("quantization_config.weight_block_size.0"),
-                                  block("quantization_config.weight_block_size.1")}};
+    std::vector<Group> groups = {{block("weight_block_size.0"), block("weight_block_size.1")}};
     if (type == MOE_TYPE_F8_E8M0) {
         groups.push_back({1, mxfp4_group});
         groups.push_back({mxfp4_group, mxfp4_group});
@@ -131,6 +130,11 @@ void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
     const TensorEntry* divisor = find(of.name + "_global_scale");
     const TensorEntry& global = divisor ? *divisor : get(of.name + "_scale_2");
     check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    const auto group = quantization().find_integer("group_size", -1, 1 << 24).value_or(-1);
+    if (group > 0 && group != nvfp4_group && scales.rank > 0 &&
+        scales.dims().back() == wanted.columns / group)
+        fail_entry(MOE_ERROR_UNSUPPORTED, scales,
+                   fmt::format("NVFP4 in groups of {} columns is not read", group));
     check_matrix(scales, wanted, wanted.rows, wanted.columns / nvfp4_group);
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = named_format("nvfp4");

@@ -25,12 +25,11 @@ constexpr uint64_t largest_state = 65536;  // bytes of bitsandbytes' JSON
 // what divides them evenly. One group is -1.
 int32_t LayerBuilder::group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const {
     if (groups == 1) return -1;
-    std::vector<std::string> keys = {"quantization_config.group_size"};
+    std::vector<std::string> keys = {"group_size"};
     for (int32_t i = 0; i < most_config_groups; ++i)
-        keys.push_back(
-            fmt::format("quantization_config.config_groups.group_{}.weights.group_size", i));
+        keys.push_back(fmt::format("config_groups.group_{}.weights.group_size", i));
     for (const std::string& key : keys) {
-        const auto size = settings().find_integer({key}, -1, 1 << 24);
+        const auto size = quantization().find_integer(key, -1, 1 << 24);
         if (size && *size > 0 && divide_up(columns, *size) == groups)
             return static_cast<int32_t>(*size);
     }
@@ -97,9 +96,8 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wan
 // refused.
 void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     check_separate(get(stem + ".qweight"), wanted);
-    const int64_t bits = settings().integer({"quantization_config.bits"}, 1, largest_bits);
-    const auto version =
-        settings().find_text("quantization_config.checkpoint_format").value_or("gptq");
+    const int64_t bits = quantization().integer("bits", 1, largest_bits);
+    const auto version = quantization().find_text("checkpoint_format").value_or("gptq");
     if (version != "gptq" && version != "gptq_v2")
         fail_unsupported(stem + ".qweight",
                          fmt::format("checkpoint_format '{}'", printable(version).text));
@@ -107,7 +105,7 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     format.bits = static_cast<int32_t>(bits);
     if (version == "gptq_v2") format.zero_point = MOE_ZERO_POINT_PACKED;
     LayerTensor& tensor = add_transposed_int(stem, wanted, format);
-    const bool act_order = settings().find_flag("quantization_config.desc_act").value_or(false);
+    const bool act_order = quantization().find_flag("desc_act").value_or(false);
     tensor.format.act_order = act_order;
     const TensorEntry* index = find(stem + ".g_idx");
     if (!index) {
@@ -123,9 +121,8 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
 
 void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
     check_separate(get(stem + ".qweight"), wanted);
-    for (const char* key :
-         {"quantization_config.version", "quantization_config.checkpoint_format"}) {
-        const auto version = settings().find_text(key).value_or("gemm");
+    for (const char* key : {"version", "checkpoint_format"}) {
+        const auto version = quantization().find_text(key).value_or("gemm");
         if (version != "gemm" && version != "GEMM")
             fail_unsupported(stem + ".qweight",
                              fmt::format("the AWQ layout '{}'", printable(version).text));
@@ -143,9 +140,8 @@ int64_t LayerBuilder::packed_bits(const TensorEntry& entry, int64_t columns) con
     while (most > least && !fits(most)) --most;
     if (least == most) return least;
     for (int32_t i = 0; i < most_config_groups; ++i) {
-        const std::string key =
-            fmt::format("quantization_config.config_groups.group_{}.weights.num_bits", i);
-        const auto bits = settings().find_integer({key}, 1, largest_bits);
+        const std::string key = fmt::format("config_groups.group_{}.weights.num_bits", i);
+        const auto bits = quantization().find_integer(key, 1, largest_bits);
         if (bits && fits(*bits)) return *bits;
     }
     fail_entry(

@@ -172,6 +172,82 @@ TEST(ScoredFamilies, NemotronHasNoGateAndALatent) {
     EXPECT_EQ(desc.shared_intermediate, shared_width);
 }
 
+// Experts in MXFP4 that work in a latent of 32, everything else in BF16.
+Model kimi_k3() {
+    Model model;
+    model.config =
+        R"({"model_type":"kimi_k3","text_config":{"model_type":"kimi_linear","hidden_size":64,)"
+        R"("moe_intermediate_size":32,"num_experts":4,"num_experts_per_token":2,)"
+        R"("num_shared_experts":2,"moe_renormalize":true,"moe_router_activation_func":"sigmoid",)"
+        R"("num_expert_group":1,"topk_group":1,"routed_scaling_factor":1.0,)"
+        R"("routed_expert_hidden_size":32,"latent_moe_use_norm":true,"rms_norm_eps":1e-05,)"
+        R"("hidden_act":"situ","activation_situ_beta":4.0,"activation_situ_linear_beta":25.0,)"
+        R"("quantization_config":{"quant_method":"compressed-tensors"}}})";
+    const std::string block = "language_model.model.layers.1.block_sparse_moe.";
+    model.add("language_model.model.layers.0.mlp.gate_proj.weight", "BF16", {8, hidden});
+    model.add(block + "gate.weight", "BF16", {experts, hidden});
+    model.add(block + "gate.e_score_correction_bias", "F32", {experts});
+    model.add(block + "routed_expert_down_proj.weight", "BF16", {32, hidden});
+    model.add(block + "routed_expert_norm.weight", "BF16", {32});
+    model.add(block + "routed_expert_up_proj.weight", "BF16", {hidden, 32});
+    for (int e = 0; e < experts; ++e)
+        for (const char* name : {"w1", "w3", "w2"}) {
+            const std::string stem = block + "experts." + std::to_string(e) + "." + name;
+            model.add(stem + ".weight_packed", "U8", {32, 16});
+            model.add(stem + ".weight_scale", "U8", {32, 1});
+        }
+    add_shared(model, block + "shared_experts.");
+    return model;
+}
+
+TEST(KimiK3, HasALatentWithANormAndSitu) {
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, kimi_k3());
+    ASSERT_EQ(checkpoint->n_layers(), 1);
+    EXPECT_STREQ(checkpoint->info().family, "kimi_linear");
+    EXPECT_EQ(checkpoint->tensors(1).size(), 20u);
+    const moe_layer_desc& desc = checkpoint->layer_desc(1);
+    EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+    EXPECT_EQ(desc.hidden, hidden);
+    EXPECT_EQ(desc.latent, 32);
+    EXPECT_EQ(desc.has_latent_norm, 1);
+    EXPECT_EQ(desc.latent_norm_eps, 1e-5f);
+    EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(desc.routed_scale, 1.0f);
+    EXPECT_EQ(desc.renormalize_eps, 1e-20f);
+    for (const moe_activation activation : {desc.activation, desc.shared_activation})
+        EXPECT_EQ(activation, MOE_ACTIVATION_SITU);
+    for (const float beta : {desc.situ_beta, desc.shared_situ_beta}) EXPECT_EQ(beta, 4.0f);
+    for (const float beta : {desc.situ_beta_up, desc.shared_situ_beta_up}) EXPECT_EQ(beta, 25.0f);
+    EXPECT_EQ(desc.shared_intermediate, shared_width);
+    EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_DOWN, 3)->format.type, MOE_TYPE_E2M1);
+    EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_LATENT_NORM, 0)->tensor.columns, 32);
+}
+
+TEST(KimiK3, NothingOfItIsGuessed) {
+    const std::string stem = "language_model.model.layers.1.block_sparse_moe.routed_expert_";
+    for (const char* name : {"down_proj.weight", "norm.weight", "up_proj.weight"}) {
+        Model model = kimi_k3();
+        model.tensors.erase(stem + name);
+        const Failure failure = layer_failure(model, 1);
+        EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND);
+        EXPECT_NE(failure.text.find(stem + name), std::string::npos) << failure.text;
+    }
+    for (const std::string key :
+         {"activation_situ_beta", "activation_situ_linear_beta", "rms_norm_eps"}) {
+        Model model = kimi_k3();
+        model.config.replace(model.config.find('"' + key), key.size() + 2, "\"x\"");
+        const Failure failure = layer_failure(model, 1);
+        EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND);
+        EXPECT_NE(failure.text.find("config.json: has no key '" + key), std::string::npos)
+            << failure.text;
+    }
+    Model model = kimi_k3();
+    model.config.replace(model.config.find("\"sigmoid\""), 9, "\"tanh\"");
+    EXPECT_NE(layer_failure(model, 1).text.find("moe_router_activation_func 'tanh' is not known"),
+              std::string::npos);
+}
+
 TEST(DeepseekV4, HasHashLayersAndOthers) {
     Model model = model_of("deepseek_v4",
                            routed + R"(,"n_shared_experts":1,"swiglu_limit":10,)"
@@ -216,6 +292,14 @@ TEST(DeepseekV4, HasHashLayersAndOthers) {
     EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_SHARED_UP, 0)->format.type, MOE_TYPE_F8_E4M3);
 }
 
+TEST(DeepseekV4, MayHaveNoSharedExpert) {
+    Model model = model_of("deepseek_v4", routed);
+    model.add("layers.0.ffn.gate.weight", "BF16", {experts, hidden});
+    model.add("layers.0.ffn.gate.bias", "F32", {experts});
+    add_expert_names(model, "layers.0.ffn.", "w1", "w3", "w2");
+    EXPECT_EQ(desc_of(model, 14).has_shared_gate_limit, 0);
+}
+
 TEST(SoftmaxFamilies, HaveTheirNames) {
     const struct {
         const char* type;
@@ -226,6 +310,7 @@ TEST(SoftmaxFamilies, HaveTheirNames) {
         moe_renormalize norm;
     } cases[] = {
         {"minimax", local, "block_sparse_moe.", "gate.weight", true, MOE_RENORMALIZE_SUM_ADD},
+        {"arctic", local, "block_sparse_moe.", "gate.weight", true, MOE_RENORMALIZE_SUM_ADD},
         {"olmoe", R"("intermediate_size":32,"num_experts":4,"norm_topk_prob":false)", "mlp.",
          "gate.weight", false, MOE_RENORMALIZE_NONE},
         {"flex_olmo", R"("intermediate_size":32,"num_experts":4)", "mlp.", "gate.weight", false,
@@ -252,6 +337,31 @@ TEST(SoftmaxFamilies, HaveTheirNames) {
         EXPECT_EQ(desc.score, MOE_SCORE_SOFTMAX);
         EXPECT_EQ(desc.renormalize, c.norm);
         EXPECT_EQ(desc.has_selection_bias, 0);
+    }
+}
+
+// The Talker's layers have the same numbers and are not read.
+TEST(SoftmaxFamilies, Qwen3OmniIsItsThinker) {
+    const std::string text =
+        R"("text_config":{"model_type":"qwen3_omni_moe_text","hidden_size":64,"num_experts":4,)"
+        R"("num_experts_per_tok":2,"moe_intermediate_size":32,"shared_expert_intermediate_size":0})";
+    const std::pair<std::string, std::string> forms[] = {
+        {R"({"model_type":"qwen3_omni_moe","talker_config":{"text_config":{"hidden_size":32}},)"
+         R"("thinker_config":{)" +
+             text + "}}",
+         "thinker.model.layers.0.mlp."},
+        {R"({"model_type":"qwen3_omni_moe_thinker",)" + text + "}", "model.layers.0.mlp."},
+    };
+    for (const auto& [config, block] : forms) {
+        Model model;
+        model.config = config;
+        model.add(block + "gate.weight", "BF16", {experts, hidden});
+        add_expert_names(model, block, "gate_proj", "up_proj", "down_proj");
+        model.add("talker.model.layers.0.mlp.experts.0.up_proj.weight", "BF16", {width, 32});
+        const moe_layer_desc desc = desc_of(model, 13);
+        EXPECT_EQ(desc.score, MOE_SCORE_SOFTMAX);
+        EXPECT_EQ(desc.renormalize, MOE_RENORMALIZE_SUM_ADD);
+        EXPECT_EQ(desc.shared_intermediate, 0);
     }
 }
 

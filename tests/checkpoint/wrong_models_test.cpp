@@ -230,6 +230,11 @@ const std::vector<Wrong>& wrong_models() {
         {"fp8_pre_quant_scale",
          [] { return with(fp8_model(), qwen_expert + ".pre_quant_scale", "BF16", {width}); },
          unsupported, "pre_quant_scale': beside a weight in f8_e4m3"},
+        {"nvfp4_with_a_low_rank_part",
+         [] {
+             return with(nvfp4_model(), qwen_expert + ".svdquant_lora_a", "BF16", {8, width});
+         },
+         unsupported, "down_proj.svdquant_lora_a': beside a weight in nvfp4"},
         {"nvfp4_pre_quant_scale_shape",
          [] { return with(nvfp4_model(), qwen_expert + ".pre_quant_scale", "BF16", {hidden}); },
          corrupt, "pre_quant_scale': has shape [64], [32] is wanted"},

@@ -73,7 +73,18 @@ constexpr std::string_view words[] = {"model_type",
                                       "nemotron_h",
                                       "longcat_flash",
                                       "dbrx",
-                                      "granitemoe"};
+                                      "granitemoe",
+                                      "gemma4",
+                                      "laguna",
+                                      "cohere2_moe",
+                                      "kimi_linear",
+                                      "moe_router_activation_func",
+                                      "routed_expert_hidden_size",
+                                      "latent_moe_use_norm",
+                                      "rms_norm_eps",
+                                      "situ",
+                                      "activation_situ_beta",
+                                      "thinker_config"};
 
 struct Fixed {
     Fixed() {

@@ -95,6 +95,22 @@ SmallModel small_deepseek() {
     return m;
 }
 
+SmallModel small_dbrx() {
+    SmallModel m("dbrx", ",\"ffn_config\":{\"ffn_hidden_size\":16}");
+    const std::string block = "transformer.blocks.0.ffn.";
+    m.model.add(block + "router.layer.weight", "BF16", {n_experts, h});
+    for (const char* name : {"w1", "v1", "w2"})
+        m.model.add(block + "experts.mlp." + name, "BF16", {n_experts * w, h});
+    return m;
+}
+
+SmallModel small_hash() {
+    SmallModel m("deepseek_v4", "");
+    m.separate("layers.0.ffn.", "w1", "w3", "w2");
+    m.model.tensors["layers.0.ffn.gate.tid2eid"] = {"I64", {8, 1}, std::string(64, '\0')};
+    return m;
+}
+
 SmallModel small_fp8() {
     SmallModel m =
         small_qwen("qwen3_moe", ",\"quantization_config\":{\"weight_block_size\":[16,16]}");
@@ -257,6 +273,8 @@ void add_models(const Seeds& seeds) {
         {"qwen3", small_qwen("qwen3_moe", ",\"norm_topk_prob\":true")},
         {"deepseek_v2", small_qwen("deepseek_v2", ",\"topk_method\":\"greedy\"")},
         {"deepseek_v3", small_deepseek()},
+        {"deepseek_v4_hash", small_hash()},
+        {"dbrx", small_dbrx()},
         {"fp8", small_fp8()},
         {"nvfp4", small_nvfp4()},
         {"mxfp4", small_gpt_oss(true)},
@@ -281,6 +299,46 @@ void add_safetensors(const Seeds& seeds) {
     seeds.add("safetensors", "mixtral", small_mixtral().model.file());
 }
 
+// What a configuration has beside the sizes.
+constexpr std::pair<const char*, const char*> family_configs[] = {
+    {"mixtral", R"("hidden_act":"silu")"},
+    {"qwen2_moe", R"("norm_topk_prob":false,"shared_expert_intermediate_size":48)"},
+    {"qwen3_moe", R"("hidden_act":"gelu","quantization_config":{"weight_block_size":[128,128]})"},
+    {"qwen3_next", R"("hidden_act":"gelu_new","architectures":["X",null,1.5,-1,true])"},
+    {"deepseek_v2",
+     R"("scoring_func":"softmax","topk_method":"group_limited_greedy","n_group":2,"topk_group":1)"},
+    {"deepseek_v3", R"("n_shared_experts":2,"n_group":2,"topk_group":1,"scoring_func":"sigmoid")"},
+    {"kimi_k2", R"("n_routed_experts":4,"routed_scaling_factor":2.827,"n_group":1)"},
+    {"gpt_oss", R"("num_local_experts":4,"experts_per_token":2,"swiglu_limit":7)"},
+    {"deepseek_v4", R"("scoring_func":"sqrtsoftplus","n_shared_experts":1,"swiglu_limit":10)"},
+    {"longcat_flash",
+     R"("n_routed_experts":4,"zero_expert_num":2,"expert_ffn_hidden_size":32,"moe_topk":2)"},
+    {"dbrx",
+     R"("ffn_config":{"ffn_hidden_size":32,"moe_normalize_expert_weights":1,"ffn_act_fn":{"name":"silu"}})"},
+    {"granitemoe", R"("shared_intermediate_size":48)"},
+    {"step3p5",
+     R"("swiglu_limits":[0,0,0,0,0,0,0,0,0,0,0,7],"swiglu_limits_shared":[0,0,0,0,0,0,0,0,0,0,0,16])"},
+    {"gemma4", R"("hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6)"},
+    {"llama4", R"("num_local_experts":4)"},
+    {"nemotron_h", R"("moe_latent_size":32,"mlp_hidden_act":"relu2","norm_topk_prob":true)"},
+    {"hunyuan_v1_moe", R"("moe_topk":[2,2],"num_shared_expert":1)"},
+    {"kimi_linear",
+     R"("routed_expert_hidden_size":32,"latent_moe_use_norm":true,"rms_norm_eps":1e-5,"hidden_act":"situ","activation_situ_beta":4,"activation_situ_linear_beta":25,"moe_router_activation_func":"sigmoid")"},
+    {"ernie4_5_moe", R"("moe_norm_min":1e-12,"moe_num_shared_experts":1)"},
+    {"phimoe", R"("router_jitter_noise":0.01)"},
+    {"cohere2_moe",
+     R"("expert_selection_fn":"sigmoid","norm_topk_prob":true,"shared_expert_combination_strategy":"average")"},
+    {"laguna", R"("moe_router_logit_softcapping":30.0,"moe_apply_router_weight_on_input":true)"},
+    {"lfm2_moe", R"("use_expert_bias":true)"},
+    {"minimax_m3", R"("swiglu_alpha":1.702,"swiglu_limit":7)"},
+    {"bailing_moe_v2", R"("score_function":"sigmoid","num_shared_experts":1)"},
+    {"bailing_hybrid", R"("num_expert_group":2,"topk_group":1,"moe_renormalize":true)"}};
+// Families without settings of their own.
+constexpr const char* plain_families[] = {
+    "glm4_moe",      "glm4_moe_lite", "glm_moe_dsa", "dots1", "exaone_moe",
+    "mimo_v2_flash", "mistral4",      "minimax_m2",  "hy_v3", "afmoe",
+    "jamba",         "olmoe",         "qwen3_vl_moe"};
+
 void add_json(const Seeds& seeds) {
     seeds.add(
         "index", "two",
@@ -289,21 +347,12 @@ void add_json(const Seeds& seeds) {
     seeds.add("index", "one", R"({"weight_map":{"a.weight":"a.safetensors"}})");
     const std::string sizes =
         R"("hidden_size":64,"num_experts_per_tok":2,"num_experts":4,"moe_intermediate_size":32,"intermediate_size":32)";
-    const std::pair<const char*, const char*> configs[] = {
-        {"mixtral", R"("hidden_act":"silu")"},
-        {"qwen2_moe", R"("norm_topk_prob":false,"shared_expert_intermediate_size":48)"},
-        {"qwen3_moe",
-         R"("hidden_act":"gelu","quantization_config":{"weight_block_size":[128,128]})"},
-        {"qwen3_next", R"("hidden_act":"gelu_new","architectures":["X",null,1.5,-1,true])"},
-        {"deepseek_v2",
-         R"("scoring_func":"softmax","topk_method":"group_limited_greedy","n_group":2,"topk_group":1)"},
-        {"deepseek_v3",
-         R"("n_shared_experts":2,"n_group":2,"topk_group":1,"scoring_func":"sigmoid")"},
-        {"kimi_k2", R"("n_routed_experts":4,"routed_scaling_factor":2.827,"n_group":1)"},
-        {"gpt_oss", R"("num_local_experts":4,"experts_per_token":2,"swiglu_limit":7)"}};
-    for (const auto& [type, more] : configs)
-        seeds.add("config", type,
-                  std::string("{\"model_type\":\"") + type + "\"," + sizes + "," + more + "}");
+    const auto config = [&](const std::string& type, const std::string& more) {
+        return "{\"model_type\":\"" + type + "\"," + sizes + more + "}";
+    };
+    for (const auto& [type, more] : family_configs)
+        seeds.add("config", type, config(type, std::string(",") + more));
+    for (const char* type : plain_families) seeds.add("config", type, config(type, ""));
     seeds.add(
         "config", "text_config",
         "{\"model_type\":\"x\",\"text_config\":{\"model_type\":\"qwen3_moe\"," + sizes + "}}");
@@ -389,6 +438,13 @@ void add_architectures(const Seeds& seeds) {
     deepseek.writer.flag("deepseek2.expert_weights_norm", true);
     deepseek.writer.real("deepseek2.expert_weights_scale", 2.5f);
     seeds.add("gguf", "deepseek", deepseek.writer.file());
+    for (const char* arch :
+         {"dots1", "hunyuan-moe", "olmoe", "bailingmoe", "minimax-m2", "llama4"}) {
+        SmallGguf small(arch);
+        small.stacks(mxfp4);
+        small.writer.integer(arch + std::string(".expert_gating_func"), 4);
+        seeds.add("gguf", arch, small.writer.file());
+    }
     SmallGguf oss("gpt-oss");
     oss.stacks(mxfp4);
     oss.add("ffn_gate_inp.bias", {n_experts}, f32);

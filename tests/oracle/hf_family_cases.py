@@ -42,6 +42,7 @@ BIASES = (
 )
 SIZES = dict(intermediate_size=16, moe_intermediate_size=32)
 ONE_LAYER = dict(num_hidden_layers=1)
+ATTENTION = ("model.layers.0.self_attn", "model.layers.1.self_attn")
 
 
 def find(block, names, attribute=None):
@@ -235,10 +236,50 @@ def qwen3_vl_moe(name="qwen3_vl_moe_bf16"):
     safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
 
 
+def qwen3_omni_moe(name="qwen3_omni_moe_bf16"):
+    """The Thinker, in the names and the configuration of the whole model."""
+    text = dict(SMALL, **SIZES, **ONE_LAYER, num_experts=5, num_experts_per_tok=3, head_dim=16)
+    audio = dict(d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=16,
+                 downsample_hidden_size=8, output_dim=64, num_mel_bins=8, max_source_positions=8)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64,
+                  patch_size=4, num_position_embeddings=4, deepstack_visual_indexes=[0])
+    thinker = dict(text_config=text, audio_config=audio, vision_config=vision)
+    config = transformers.Qwen3OmniMoeConfig(thinker_config=thinker, enable_audio_output=False)
+    notes = "thinker.model.layers, thinker_config.text_config; without audio, vision and Talker"
+    case(name, config, Rule(3, norm=True), 0, dict(notes=notes),
+         model_class=transformers.Qwen3OmniMoeForConditionalGeneration,
+         pick=lambda m: m.thinker.model.language_model.layers[0].mlp,
+         dropped=("thinker.audio_tower", "thinker.visual"))
+
+
 def glm4_moe(name="glm4_moe_bf16"):
     config = config_of("Glm4MoeConfig", SIZES, n_routed_experts=5, num_experts_per_tok=3,
                        head_dim=16, first_k_dense_replace=1, routed_scaling_factor=2.5)
     case(name, config, Rule(3, scale=2.5, **SIGMOID), 1, dict(shared_I=32, notes="layer 0 dense"))
+
+
+def glm4_moe_lite(name="glm4_moe_lite_bf16"):
+    config = config_of("Glm4MoeLiteConfig", LATENT_ATTENTION, SIZES, n_routed_experts=4,
+                       num_experts_per_tok=3, mlp_layer_types=["dense", "sparse"])
+    notes = "scale of the configuration's default; layer 0 dense; without attention"
+    case(name, config, Rule(3, scale=1.8, **SIGMOID), 1, dict(shared_I=32, notes=notes),
+         dropped=ATTENTION)
+
+
+def glm_moe_dsa(name="glm_moe_dsa_bf16"):
+    config = config_of("GlmMoeDsaConfig", LATENT_ATTENTION, SIZES, n_routed_experts=4,
+                       num_experts_per_tok=3, mlp_layer_types=["dense", "sparse"],
+                       index_n_heads=1, index_head_dim=32)
+    notes = "layer 0 dense, first_k_dense_replace: 3 all the same; without attention"
+    case(name, config, Rule(3, scale=2.5, **SIGMOID), 1, dict(shared_I=32, notes=notes),
+         dropped=ATTENTION)
+
+
+def minimax(name="minimax_bf16"):
+    config = config_of("MiniMaxConfig", ONE_LAYER, intermediate_size=32, num_local_experts=5,
+                       num_experts_per_tok=3, head_dim=16, layer_types=["full_attention"])
+    notes = "MiniMax-Text: as Mixtral; without attention"
+    case(name, config, Rule(3, norm=True), 0, dict(notes=notes), dropped=ATTENTION)
 
 
 def minimax_m2(name="minimax_m2_bf16"):
@@ -289,6 +330,13 @@ def olmoe(name="olmoe_bf16"):
     config = config_of("OlmoeConfig", ONE_LAYER, intermediate_size=32, num_experts=5,
                        num_experts_per_tok=3)
     case(name, config, Rule(3), 0, dict(notes="softmax, not normalised"))
+
+
+def flex_olmo(name="flex_olmo_bf16"):
+    config = config_of("FlexOlmoConfig", ONE_LAYER, intermediate_size=32, num_experts=7,
+                       num_experts_per_tok=5)
+    notes = "softmax, not normalised; 5 of 7; without attention"
+    case(name, config, Rule(5), 0, dict(notes=notes), dropped=ATTENTION)
 
 
 def phimoe(name="phimoe_bf16"):
@@ -374,13 +422,34 @@ def kimi_linear(name="kimi_linear_bf16"):
          dict(shared_I=32, notes="layer 0 is dense under block_sparse_moe as well"))
 
 
+def bailing_config():
+    return config_of("BailingHybridConfig", LATENT_ATTENTION, SIZES, num_experts=6,
+                     num_experts_per_token=3, num_expert_group=3, topk_group=2,
+                     first_k_dense_replace=0, num_hidden_layers=1, linear_head_dim=16,
+                     linear_num_heads=2, mlp_layer_types=["sparse"])
+
+
+BAILING = Rule(3, scale=2.5, n_group=3, topk_group=2, group_score="top2_sum", **SIGMOID)
+
+
 def bailing_hybrid(name="bailing_hybrid_bf16"):
-    config = config_of("BailingHybridConfig", LATENT_ATTENTION, SIZES, num_experts=6,
-                       num_experts_per_token=3, num_expert_group=3, topk_group=2,
-                       first_k_dense_replace=0, num_hidden_layers=1, linear_head_dim=16,
-                       linear_num_heads=2, mlp_layer_types=["sparse"])
-    rule = Rule(3, scale=2.5, n_group=3, topk_group=2, group_score="top2_sum", **SIGMOID)
-    case(name, config, rule, 0, dict(shared_I=32, notes="expert_bias, groups by top-2 sum"))
+    notes = "expert_bias, groups by top-2 sum"
+    case(name, bailing_config(), BAILING, 0, dict(shared_I=32, notes=notes))
+
+
+def bailing_moe(name="bailing_moe_bf16"):
+    """Ling 2, which transformers does not have: its block is that of the hybrid."""
+    notes = "the hybrid's block under the configuration of Ling 2 as released; without attention"
+    case(name, bailing_config(), BAILING, 0,
+         dict(family="bailing_moe", shared_I=32, notes=notes),
+         dropped=("model.layers.0.attention",))
+    released = dict(architectures=["BailingMoeV2ForCausalLM"], model_type="bailing_moe",
+                    hidden_size=64, intermediate_size=16, moe_intermediate_size=32,
+                    moe_shared_expert_intermediate_size=32, num_experts=6, num_experts_per_tok=3,
+                    num_shared_experts=1, n_group=3, topk_group=2, norm_topk_prob=True,
+                    moe_router_enable_expert_bias=True, routed_scaling_factor=2.5,
+                    score_function="sigmoid", first_k_dense_replace=0, hidden_act="silu")
+    fixture_case.write_json(fixture_case.FIXTURES / name / "config.json", released)
 
 
 def step(name="step3p7_bf16"):
@@ -488,7 +557,11 @@ def mimo_v2_flash(name="mimo_v2_flash_bf16"):
 CASES = [
     qwen3_5_moe,
     qwen3_vl_moe,
+    qwen3_omni_moe,
     glm4_moe,
+    glm4_moe_lite,
+    glm_moe_dsa,
+    minimax,
     minimax_m2,
     minimax_m3,
     llama4,
@@ -496,6 +569,7 @@ CASES = [
     hy_v3,
     ernie,
     olmoe,
+    flex_olmo,
     phimoe,
     jamba,
     dbrx,
@@ -505,6 +579,7 @@ CASES = [
     deepseek_v4_hash,
     kimi_linear,
     bailing_hybrid,
+    bailing_moe,
     step,
     mistral4,
     nemotron_h,

@@ -17,12 +17,14 @@ def all_cases():
     import hf_cases
     import hf_family_cases
     import hf_quantised_cases
+    import numpy_cases
     import tool_cases
 
     return [
         *hf_cases.CASES,
         *hf_family_cases.CASES,
         *hf_quantised_cases.CASES,
+        *numpy_cases.CASES,
         *tool_cases.CASES,
         *gguf_cases.CASES,
     ]
