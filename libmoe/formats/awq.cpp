@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t nibble_of[8] = {0, 4, 1, 5, 2, 6, 3, 7};  // of row 8 c + j
 
-uint32_t code_at(const std::byte* words, int64_t n) {
+uint32_t nibble_at(const std::byte* words, int64_t n) {
     return load<uint32_t>(words + n / 8 * 4) >> (4 * nibble_of[n % 8]) & 15;
 }
 
@@ -37,16 +37,18 @@ MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
                      .zero_row_bytes = rows / 8 * 4});
 }
 
-void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
-    const int64_t n = matrix.row_begin + row;
-    decode_groups(
-        matrix, column, count, [&](int64_t group) { return scale_in_row(matrix, group, n); },
-        [&](int64_t group) {
-            return static_cast<int32_t>(
-                code_at(matrix.zero_points + group * (matrix.whole_rows / 8 * 4), n));
-        },
-        [&](int64_t k) { return code_at(matrix.data + k * matrix.row_stride, n); }, out);
-}
+struct Awq {
+    static uint32_t code(const Matrix& matrix, int64_t n, int64_t k) {
+        return nibble_at(matrix.data + k * matrix.row_stride, n);
+    }
+    static const std::byte* scale(const Matrix& matrix, int64_t n, int64_t group) {
+        return scale_in_row(matrix, group, n);
+    }
+    static int32_t zero(const Matrix& matrix, int64_t n, int64_t group) {
+        return static_cast<int32_t>(
+            nibble_at(matrix.zero_points + group * (matrix.whole_rows / 8 * 4), n));
+    }
+};
 
 }  // namespace
 
@@ -57,9 +59,10 @@ constinit const FormatTraits awq_format = {
     .block_columns = 1,
     .block_bytes = 1,
     .scale_bytes = 2,
-    .decode = decode,
+    .decode = IntFormat<Awq>::decode,
     .encode = nullptr,
     .accepts = accepts,
-    .whole = whole};
+    .whole = whole,
+    .parts = &IntFormat<Awq>::parts};
 
 }  // namespace moe

@@ -70,20 +70,36 @@ float nested_scale(const Matrix& matrix, int64_t block) {
     return code * matrix.nested_scales[block / nested_group] + matrix.nested_offset;
 }
 
+int64_t element_at(const Matrix& matrix, int64_t row, int64_t column) {
+    return (matrix.row_begin + row) * matrix.whole_columns + matrix.column_begin + column;
+}
+
+uint8_t code_at(const Matrix& matrix, int64_t element) {
+    return load<uint8_t>(matrix.data + element / 2) >> (element % 2 ? 0 : 4) & 15;
+}
+
+void read_codes(const Matrix& matrix, int64_t row, int64_t column, int64_t count, uint8_t* out) {
+    const int64_t first = element_at(matrix, row, column);
+    for (int64_t i = 0; i < count; ++i) out[i] = code_at(matrix, first + i);
+}
+
+template <float (*scale_of)(const Matrix&, int64_t)>
+void read_scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
+    store(out, scale_of(matrix, element_at(matrix, row, column) / matrix.format.group_columns));
+}
+
+template <float (*scale_of)(const Matrix&, int64_t)>
+constexpr GridParts parts{read_codes, read_scale<scale_of>, nullptr};
+
 template <float (*scale_of)(const Matrix&, int64_t)>
 void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     const float* table = bnb_codebook(matrix.format.codebook);
     const int64_t block = matrix.format.group_columns;
-    int64_t element =
-        (matrix.row_begin + row) * matrix.whole_columns + matrix.column_begin + column;
+    int64_t element = element_at(matrix, row, column);
     for (int64_t i = 0; i < count;) {
         const int64_t end = std::min((element / block + 1) * block, element + count - i);
         const float scale = scale_of(matrix, element / block);
-        for (; element < end; ++element, ++i) {
-            const int32_t shift = element % 2 ? 0 : 4;
-            const uint32_t code = load<uint8_t>(matrix.data + element / 2) >> shift & 15u;
-            out[i] = table[code] * scale;
-        }
+        for (; element < end; ++element, ++i) out[i] = table[code_at(matrix, element)] * scale;
     }
 }
 
@@ -111,7 +127,8 @@ constinit const std::array<FormatTraits, 2> bnb_4bit_formats = {
                  .decode = decode<plain_scale>,
                  .encode = nullptr,
                  .accepts = accepts_plain,
-                 .whole = whole},
+                 .whole = whole,
+                 .parts = &parts<plain_scale>},
     FormatTraits{.name = "bnb_4bit_nested",
                  .format = format(true),
                  .block_rows = 1,
@@ -121,7 +138,8 @@ constinit const std::array<FormatTraits, 2> bnb_4bit_formats = {
                  .decode = decode<nested_scale>,
                  .encode = nullptr,
                  .accepts = accepts_nested,
-                 .whole = whole}};
+                 .whole = whole,
+                 .parts = &parts<nested_scale>}};
 
 const float* bnb_codebook(moe_codebook codebook) {
     if (codebook == MOE_CODEBOOK_BNB_NF4) return nf4;

@@ -32,6 +32,15 @@ struct BlockColumns {
     int count;
 };
 
+// The parts of an element of a format that has a code and a scale for each, of up to 8 bits, and
+// perhaps a zero point; column is that of the view.
+struct GridParts {
+    void (*codes)(const Matrix& matrix, int64_t row, int64_t column, int64_t count, uint8_t* out);
+    // In its type, or in float32 where that is Matrix::nested_scales and more.
+    void (*scale)(const Matrix& matrix, int64_t row, int64_t column, std::byte* out);
+    int32_t (*zero)(const Matrix& matrix, int64_t row, int64_t column);  // null: the middle
+};
+
 struct FormatTraits {
     const char* name;
     moe_format format;   // what find_format compares, struct_size apart
@@ -55,6 +64,7 @@ struct FormatTraits {
     // ggml blocks with a code for each column: those of some columns of a block, blocks of less
     // than 256 as a whole. null: others.
     void (*read_codes)(const std::byte* block, BlockColumns columns, uint8_t* codes) = nullptr;
+    const GridParts* parts = nullptr;
 };
 
 // What a format starts from: everything unset.

@@ -114,6 +114,7 @@ template <moe_type scale_type>
 constexpr FormatTraits family(const char* name) {
     FormatTraits traits = entry<scale_type>(name);
     traits.accepts = accepts<scale_type>;
+    traits.parts = &grid_parts<0>;
     return traits;
 }
 

@@ -47,20 +47,20 @@ MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
                      .zero_row_bytes = rows * bits / 32 * 4});
 }
 
-void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
-    const int64_t n = matrix.row_begin + row;
-    const int32_t bits = matrix.format.bits;
-    const int64_t zero_stride = matrix.whole_rows * bits / 32 * 4;
-    const int32_t more = matrix.format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE ? 1 : 0;
-    const std::byte* words = matrix.data + 4 * n;
-    decode_groups(
-        matrix, column, count, [&](int64_t group) { return scale_in_row(matrix, group, n); },
-        [&](int64_t group) {
-            const std::byte* zeros = matrix.zero_points + group * zero_stride;
-            return static_cast<int32_t>(stream_code(zeros, 4, n, bits)) + more;
-        },
-        [&](int64_t k) { return stream_code(words, matrix.row_stride, k, bits); }, out);
-}
+struct Gptq {
+    static uint32_t code(const Matrix& matrix, int64_t n, int64_t k) {
+        return stream_code(matrix.data + 4 * n, matrix.row_stride, k, matrix.format.bits);
+    }
+    static const std::byte* scale(const Matrix& matrix, int64_t n, int64_t group) {
+        return scale_in_row(matrix, group, n);
+    }
+    static int32_t zero(const Matrix& matrix, int64_t n, int64_t group) {
+        const int32_t bits = matrix.format.bits;
+        const std::byte* zeros = matrix.zero_points + group * (matrix.whole_rows * bits / 32 * 4);
+        const bool is_less = matrix.format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
+        return static_cast<int32_t>(stream_code(zeros, 4, n, bits)) + (is_less ? 1 : 0);
+    }
+};
 
 }  // namespace
 
@@ -71,9 +71,10 @@ constinit const FormatTraits gptq_format = {
     .block_columns = 1,
     .block_bytes = 1,
     .scale_bytes = 2,
-    .decode = decode,
+    .decode = IntFormat<Gptq>::decode,
     .encode = nullptr,
     .accepts = accepts,
-    .whole = whole};
+    .whole = whole,
+    .parts = &IntFormat<Gptq>::parts};
 
 }  // namespace moe

@@ -32,4 +32,23 @@ void decode_grid(const Matrix& matrix, int64_t row, int64_t column, int64_t coun
     }
 }
 
+template <uint8_t flip>
+void read_grid_codes(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
+                     uint8_t* out) {
+    const std::byte* from = matrix.data + row * matrix.row_stride + column;
+    for (int64_t i = 0; i < count; ++i) out[i] = load<uint8_t>(from + i) ^ flip;
+}
+
+inline void read_grid_scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
+    const moe_format& format = matrix.format;
+    const int32_t bytes = element_bytes(format.scale_type);
+    const int64_t index = (column + matrix.scale_column_phase) / group_extent(format.group_columns);
+    std::memcpy(out, scale_row(matrix, row, group_extent(format.group_rows)) + index * bytes,
+                static_cast<size_t>(bytes));
+}
+
+// flip: 0x80 takes two's complement to codes that count from the middle.
+template <uint8_t flip>
+constexpr GridParts grid_parts{read_grid_codes<flip>, read_grid_scale, nullptr};
+
 }  // namespace moe

@@ -38,6 +38,7 @@ constinit const FormatTraits int8_grid_format = {.name = "int8_grid",
                                                  .scale_bytes = 4,
                                                  .decode = decode_grid<Int8Value, MOE_TYPE_F32>,
                                                  .encode = nullptr,
-                                                 .accepts = accepts};
+                                                 .accepts = accepts,
+                                                 .parts = &grid_parts<0x80>};
 
 }  // namespace moe

@@ -49,10 +49,10 @@ inline float scale_value(moe_type type, const std::byte* scales, int64_t index) 
     }
 }
 
-// Scale `index` of a row of the table of scales.
-inline float scale_in_row(const Matrix& matrix, int64_t row, int64_t index) {
-    return scale_value(matrix.format.scale_type, matrix.scales + row * matrix.scale_row_stride,
-                       index);
+// Where scale `index` of a row of the table of scales is.
+inline const std::byte* scale_in_row(const Matrix& matrix, int64_t row, int64_t index) {
+    return matrix.scales + row * matrix.scale_row_stride +
+           index * element_bytes(matrix.format.scale_type);
 }
 
 // Rounded to its type; a scale of zero divides by nothing, so it is stored as 1.
@@ -117,23 +117,49 @@ inline void require_countable(int64_t rows, int64_t columns) {
     require(columns <= int64_t{1} << 40, "columns is {}, more than 2^40", columns);
 }
 
-// Scale and zero point change from group to group only.
-template <class ScaleOf, class ZeroOf, class CodeAt>
-void decode_groups(const Matrix& matrix, int64_t column, int64_t count, ScaleOf scale_of,
-                   ZeroOf zero_of, CodeAt code_at, float* out) {
-    int64_t known = -1;
-    float scale = 0;
-    int32_t zero = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t k = matrix.column_begin + column + i;
-        const int64_t group = group_of_column(matrix, k);
-        if (group != known) {
-            known = group;
-            scale = scale_of(group);
-            zero = zero_of(group);
+// A format of integers from where its parts are, for row n and column k of the whole matrix:
+//   Places::code(matrix, n, k), scale(matrix, n, group) [where it is stored], zero(matrix, n,
+//   group)
+template <class Places>
+struct IntFormat {
+    // Scale and zero point change from group to group only.
+    static void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
+                       float* out) {
+        const int64_t n = matrix.row_begin + row;
+        int64_t known = -1;
+        float scale = 0;
+        int32_t zero = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t k = matrix.column_begin + column + i;
+            const int64_t group = group_of_column(matrix, k);
+            if (group != known) {
+                known = group;
+                scale = scale_value(matrix.format.scale_type, Places::scale(matrix, n, group), 0);
+                zero = Places::zero(matrix, n, group);
+            }
+            const auto code = static_cast<int32_t>(Places::code(matrix, n, k));
+            out[i] = static_cast<float>(code - zero) * scale;
         }
-        out[i] = static_cast<float>(static_cast<int32_t>(code_at(k)) - zero) * scale;
     }
-}
+
+    static void codes(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
+                      uint8_t* out) {
+        for (int64_t i = 0; i < count; ++i)
+            out[i] = static_cast<uint8_t>(
+                Places::code(matrix, matrix.row_begin + row, matrix.column_begin + column + i));
+    }
+    static int64_t group(const Matrix& matrix, int64_t column) {
+        return group_of_column(matrix, matrix.column_begin + column);
+    }
+    static void scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
+        const std::byte* from =
+            Places::scale(matrix, matrix.row_begin + row, group(matrix, column));
+        std::memcpy(out, from, static_cast<size_t>(element_bytes(matrix.format.scale_type)));
+    }
+    static int32_t zero(const Matrix& matrix, int64_t row, int64_t column) {
+        return Places::zero(matrix, matrix.row_begin + row, group(matrix, column));
+    }
+    static constexpr GridParts parts{codes, scale, zero};
+};
 
 }  // namespace moe

@@ -61,22 +61,21 @@ MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
                      .zero_row_bytes = zeros ? groups * 4 : 0});
 }
 
-void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
-    const moe_format& format = matrix.format;
-    const int64_t n = matrix.row_begin + row;
-    const int64_t scale_row = format.group_rows == 1 ? n : 0;
-    const int64_t zero_stride = column_groups(format, matrix.whole_columns) * 4;
-    const std::byte* words = matrix.data + n * matrix.row_stride;
-    decode_groups(
-        matrix, column, count,
-        [&](int64_t group) { return scale_in_row(matrix, scale_row, group); },
-        [&](int64_t group) {
-            if (!has_packed_zeros(format)) return 1 << (format.bits - 1);
-            return static_cast<int32_t>(
-                stream_code(matrix.zero_points + 4 * group, zero_stride, n, format.bits));
-        },
-        [&](int64_t k) { return stream_code(words, 4, k, format.bits); }, out);
-}
+struct PackQuantized {
+    static uint32_t code(const Matrix& matrix, int64_t n, int64_t k) {
+        return stream_code(matrix.data + n * matrix.row_stride, 4, k, matrix.format.bits);
+    }
+    static const std::byte* scale(const Matrix& matrix, int64_t n, int64_t group) {
+        return scale_in_row(matrix, matrix.format.group_rows == 1 ? n : 0, group);
+    }
+    static int32_t zero(const Matrix& matrix, int64_t n, int64_t group) {
+        const moe_format& format = matrix.format;
+        if (!has_packed_zeros(format)) return 1 << (format.bits - 1);
+        const int64_t stride = column_groups(format, matrix.whole_columns) * 4;
+        return static_cast<int32_t>(
+            stream_code(matrix.zero_points + 4 * group, stride, n, format.bits));
+    }
+};
 
 void store_code(std::byte* row, int64_t index, int32_t bits, uint32_t code) {
     for (int64_t bit = index * bits, end = bit + bits; bit < end; ++bit, code >>= 1)
@@ -123,10 +122,11 @@ constexpr FormatTraits entry(const char* name, bool symmetric) {
             .block_columns = 1,
             .block_bytes = 1,
             .scale_bytes = 2,
-            .decode = decode,
+            .decode = IntFormat<PackQuantized>::decode,
             .encode = symmetric ? encode : nullptr,
             .accepts = symmetric ? accepts_symmetric : accepts_others,
-            .whole = whole};
+            .whole = whole,
+            .parts = &IntFormat<PackQuantized>::parts};
 }
 
 }  // namespace

@@ -12,15 +12,8 @@ namespace {
 
 // Columns on which the scale groups of a type can begin.
 int64_t column_grid(PackedType type) {
-    switch (type) {
-        case PackedType::f32:
-        case PackedType::f16:
-        case PackedType::bf16:
-        case PackedType::nvfp4:
-            return 16;
-        default:
-            return has_long_head(type) ? 256 : 32;
-    }
+    if (is_grid(type) && grid_group(type)) return grid_group(type);
+    return type == PackedType::e4m3 ? 32 : column_step(type);
 }
 
 // Hands out the bytes of the block.
@@ -104,9 +97,9 @@ class Placer {
                  format_name(layout_.formats[role]).text);
         const WeightsLayout::Part part = layout_.part(role);
         const int64_t step = out_.is_joint_role(role) ? 8 : 16;
-        require(part.rows % step == 0 && part.columns % 16 == 0,
-                "{}: [{}, {}] cannot be packed, rows go by {} and columns by 16", role_name(role),
-                part.rows, part.columns, step);
+        require(part.rows % step == 0 && part.columns % column_step(type) == 0,
+                "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}", role_name(role),
+                part.rows, part.columns, step, column_step(type));
         const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
         require(begin % grid == 0,
                 "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",

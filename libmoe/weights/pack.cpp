@@ -22,7 +22,61 @@ PackedType kbit_type_of(const moe_format& format) {
 
 // A scale per 8 rows and 32 k holds any grid whose groups are unions of those, exactly.
 bool fits_e4m3(const moe_format& format) {
-    return group_extent(format.group_rows) % 8 == 0 && group_extent(format.group_columns) % 32 == 0;
+    return format.type == MOE_TYPE_F8_E4M3 && group_extent(format.group_rows) % 8 == 0 &&
+           group_extent(format.group_columns) % 32 == 0;
+}
+
+GridScale grid_scale_of(moe_type type) {
+    switch (type) {
+        case MOE_TYPE_F16:
+            return GridScale::f16;
+        case MOE_TYPE_BF16:
+            return GridScale::bf16;
+        case MOE_TYPE_F8_E8M0:
+            return GridScale::e8m0;
+        default:
+            return GridScale::f32;  // nested ones become that
+    }
+}
+
+GridZero grid_zero_of(moe_zero_point zero_point) {
+    switch (zero_point) {
+        case MOE_ZERO_POINT_PACKED:
+            return GridZero::packed;
+        case MOE_ZERO_POINT_PACKED_MINUS_ONE:
+            return GridZero::packed_minus_one;
+        default:
+            return GridZero::middle;
+    }
+}
+
+PackedType grid_kind_of(const moe_format& format) {
+    if (format.type == MOE_TYPE_F8_E4M3) return PackedType::grid_e4m3;
+    if (format.type == MOE_TYPE_CODEBOOK) return PackedType::grid_codebook;
+    switch (format.type == MOE_TYPE_I8 ? 8 : format.bits) {
+        case 2:
+            return PackedType::grid_2;
+        case 3:
+            return PackedType::grid_3;
+        case 4:
+            return PackedType::grid_4;
+        case 5:
+            return PackedType::grid_5;
+        case 8:
+            return PackedType::grid_8;
+        default:
+            return PackedType::none;
+    }
+}
+
+// Not where columns have groups of their own, nor where a group begins between two steps.
+PackedType grid_type_of(const moe_format& format) {
+    const PackedType kind = grid_kind_of(format);
+    const int32_t group = format.group_columns < 0 ? 0 : format.group_columns;
+    if (kind == PackedType::none || format.act_order || group % 16 != 0 || group > most_grid_group)
+        return PackedType::none;
+    return grid_type(kind, grid_scale_of(format.scale_type), grid_zero_of(format.zero_point),
+                     group);
 }
 
 PackedType gguf_type_of(int32_t block_id) {
@@ -69,7 +123,7 @@ class Packer {
 
   private:
     void pack_block(int64_t row, int64_t k0, int32_t n, std::byte* tile) {
-        const BlockPlace place = place_of_block(job_.type, k0, n);
+        const BlockPlace place = place_of_block(job_.type, job_.source.columns, k0, n);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
         if constexpr (sizeof(Code) == 1)
@@ -93,8 +147,7 @@ void check(const Matrix& source, PackedType type, TileRows rows, const char* wha
     const int32_t step = rows == TileRows::all ? 16 : 8;
     require(source.rows > 0 && source.rows % step == 0,
             "{}: rows is {}, must be a multiple of {} to be packed", what, source.rows, step);
-    const int32_t block = find_format(source.format)->block_columns;
-    const int32_t columns = block > 16 ? block : 16;
+    const int32_t columns = column_step(type);
     require(source.columns > 0 && source.columns % columns == 0,
             "{}: columns is {}, must be a multiple of {} to be packed", what, source.columns,
             columns);
@@ -118,7 +171,9 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 
 PackedType packed_type_of(const moe_format& format) {
     const FormatTraits* traits = find_format(format);
-    if (!traits || traits->whole || format.pre_quant_scale) return PackedType::none;
+    if (!traits || format.pre_quant_scale) return PackedType::none;
+    if (traits->parts && !fits_e4m3(format)) return grid_type_of(format);
+    if (traits->whole) return PackedType::none;
     switch (format.type) {
         case MOE_TYPE_F32:
             return PackedType::f32;
@@ -127,7 +182,7 @@ PackedType packed_type_of(const moe_format& format) {
         case MOE_TYPE_BF16:
             return PackedType::bf16;
         case MOE_TYPE_F8_E4M3:
-            return fits_e4m3(format) ? PackedType::e4m3 : PackedType::none;
+            return PackedType::e4m3;
         case MOE_TYPE_E2M1:
             return format.scale_type == MOE_TYPE_F8_E8M0 ? PackedType::mxfp4 : PackedType::nvfp4;
         case MOE_TYPE_CODEBOOK:

@@ -90,10 +90,26 @@ enum class PackedType : int32_t {
     q5_0,
     q4_1,
     q5_1,
+    // Kinds of grids; a type is one of them with the numbers of grid_type().
+    grid_e4m3,
+    grid_2,
+    grid_3,
+    grid_4,
+    grid_5,
+    grid_8,
+    grid_codebook,
 };
 
+MOE_HOST_DEVICE constexpr PackedType kind_of(PackedType type) {
+    return static_cast<PackedType>(static_cast<int32_t>(type) & 0xFF);
+}
+
+MOE_HOST_DEVICE constexpr bool is_grid(PackedType type) {
+    return kind_of(type) >= PackedType::grid_e4m3;
+}
+
 MOE_HOST_DEVICE constexpr bool has_head(PackedType type) {
-    return type >= PackedType::q4_k;
+    return type >= PackedType::q4_k && type <= PackedType::q5_1;
 }
 // Heads of 256 k, or of 32?
 MOE_HOST_DEVICE constexpr bool has_long_head(PackedType type) {
@@ -140,7 +156,7 @@ MOE_HOST_DEVICE constexpr int32_t head_bytes(PackedType type) {
 
 // Bits of a code.
 MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
-    switch (type) {
+    switch (kind_of(type)) {
         case PackedType::f32:
             return 32;
         case PackedType::f16:
@@ -148,20 +164,25 @@ MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
             return 16;
         case PackedType::e4m3:
         case PackedType::q8_0:
+        case PackedType::grid_e4m3:
+        case PackedType::grid_8:
             return 8;
         case PackedType::kbit2:
         case PackedType::kbit2_f32:
         case PackedType::q2_k:
+        case PackedType::grid_2:
             return 2;
         case PackedType::kbit3:
         case PackedType::kbit3_f32:
         case PackedType::q3_k:
+        case PackedType::grid_3:
             return 3;
         case PackedType::kbit5:
         case PackedType::kbit5_f32:
         case PackedType::q5_k:
         case PackedType::q5_0:
         case PackedType::q5_1:
+        case PackedType::grid_5:
             return 5;
         case PackedType::q6_k:
             return 6;
@@ -176,7 +197,8 @@ MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
 
 // Are codes indices into a codebook of their expert?
 MOE_HOST_DEVICE constexpr bool has_codebook(PackedType type) {
-    return type >= PackedType::kbit2 && type <= PackedType::kbit5_f32;
+    return (type >= PackedType::kbit2 && type <= PackedType::kbit5_f32) ||
+           kind_of(type) == PackedType::grid_codebook;
 }
 
 // Bytes of the codes of a block of n steps: 16 rows x 16 n.
@@ -216,28 +238,86 @@ MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
     return block_code_bytes(type, n) + block_scale_bytes(type, n);
 }
 
-// Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
-MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
-    return k / 64 * block_bytes(type, 4) + (k & 32 ? block_bytes(type, 2) : 0) +
-           (k & 16 ? block_bytes(type, 1) : 0);
+// --- grids: codes under a scale, and perhaps a zero point, for a row and a group of any multiple
+// of 16 columns, or all. A tile begins with a record for each group: the scales of its 16 rows, row
+// g + 8 h at 2 g + h, as they came; then zero points as they came, of codes of up to four bits in
+// the low nibble of byte g that of row g, in the high one that of row g + 8, else a byte at 2 g +
+// h.
+
+enum class GridScale : int32_t { f32, f16, bf16, e8m0 };
+// What codes count from: the middle of their range, or what is stored, or one more.
+enum class GridZero : int32_t { middle, packed, packed_minus_one };
+
+// group: columns, 0 for all.
+MOE_HOST_DEVICE constexpr PackedType grid_type(PackedType kind, GridScale scale, GridZero zero,
+                                               int32_t group) {
+    return static_cast<PackedType>(static_cast<int32_t>(kind) | static_cast<int32_t>(scale) << 8 |
+                                   static_cast<int32_t>(zero) << 12 | group / 16 << 16);
+}
+constexpr int32_t most_grid_group = 16 * 0x7FFF;
+
+MOE_HOST_DEVICE constexpr GridScale grid_scale_of(PackedType type) {
+    return static_cast<GridScale>(static_cast<int32_t>(type) >> 8 & 15);
+}
+MOE_HOST_DEVICE constexpr GridZero grid_zero_of(PackedType type) {
+    return static_cast<GridZero>(static_cast<int32_t>(type) >> 12 & 15);
+}
+MOE_HOST_DEVICE constexpr int32_t grid_group(PackedType type) {
+    return static_cast<int32_t>(type) >> 16 << 4;
 }
 
-// Where the block that begins at k0 has its codes and scales, in bytes from its tile. Types with
-// long heads keep 256 k together: the codes of four blocks, then 16 heads, row after row, which all
-// four share.
+MOE_HOST_DEVICE constexpr int32_t grid_scale_bytes(PackedType type) {
+    const GridScale scale = grid_scale_of(type);
+    return scale == GridScale::f32 ? 4 : scale == GridScale::e8m0 ? 1 : 2;
+}
+MOE_HOST_DEVICE constexpr int32_t grid_record_bytes(PackedType type) {
+    const int32_t zeros = code_bits(type) <= 4 ? 8 : 16;
+    return 16 * grid_scale_bytes(type) + (grid_zero_of(type) == GridZero::middle ? 0 : zeros);
+}
+// The record of a column.
+MOE_HOST_DEVICE constexpr int64_t grid_record(PackedType type, int64_t column) {
+    const int32_t group = grid_group(type);
+    return (group == 0 ? 0 : column / group) * grid_record_bytes(type);
+}
+
+// Bytes before the first block of a tile.
+MOE_HOST_DEVICE constexpr int64_t tile_front_bytes(PackedType type, int64_t k) {
+    if (!is_grid(type)) return 0;
+    return (grid_record(type, k - 1) + grid_record_bytes(type) + 15) / 16 * 16;
+}
+
+// Columns come in multiples of this.
+MOE_HOST_DEVICE constexpr int32_t column_step(PackedType type) {
+    if (has_long_head(type)) return 256;
+    if (type == PackedType::mxfp4 || type == PackedType::q8_0) return 32;
+    return code_bits(type) >= 8 || type == PackedType::nvfp4 ? 16 : 32;
+}
+
+// Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
+MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
+    return tile_front_bytes(type, k) + k / 64 * block_bytes(type, 4) +
+           (k & 32 ? block_bytes(type, 2) : 0) + (k & 16 ? block_bytes(type, 1) : 0);
+}
+
+constexpr int64_t any_k = 16;  // for types without a front, whose places do not depend on k
+
+// Where the block that begins at k0 of k columns has its codes and scales, in bytes from its tile.
+// Types with long heads keep 256 k together: the codes of four blocks, then 16 heads, row after
+// row, which all four share. Those of a grid are at the front of the tile.
 struct BlockPlace {
     int64_t codes;
     int64_t scales;
 };
-MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k0, int32_t n) {
+MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k, int64_t k0,
+                                                    int32_t n) {
     if (has_long_head(type)) {
         const int64_t codes = block_code_bytes(type, 4);
         const int64_t first = k0 / 256 * (4 * codes + 16 * head_bytes(type));
         return {first + k0 % 256 / 64 * codes, first + 4 * codes};
     }
-    const int64_t full = k0 / 64 * block_bytes(type, 4);
+    const int64_t full = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
     const int64_t codes = full + (n == 1 && (k0 & 32) ? block_bytes(type, 2) : 0);
-    return {codes, codes + block_code_bytes(type, n)};
+    return {codes, is_grid(type) ? 0 : codes + block_code_bytes(type, n)};
 }
 
 // Bytes of the scales that a block of four steps needs: of a long head all.

@@ -5,6 +5,7 @@
 
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
+#include "libmoe/weights/packed_grid.hpp"
 #include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/source_codes.hpp"
 
@@ -188,6 +189,31 @@ void copy_heads(const Row& row) {
     }
 }
 
+// The groups that begin in the block.
+void lower_grid(const Row& row) {
+    const Matrix& matrix = row.source.matrix;
+    const GridParts& parts = *matrix.traits->parts;
+    const PackedType type = row.source.type;
+    const int32_t group = grid_group(type), place = scale_place(row.tile_row, 0, 1);
+    for (int64_t k = row.column; k < row.column + 16 * row.n; k += 16) {
+        if (group ? k % group != 0 : k != 0) continue;
+        std::byte* record = row.scales + grid_record(type, k);
+        parts.scale(matrix, row.row, k, record + place * grid_scale_bytes(type));
+        if (std::isnan(grid_scale(type, record, place))) fail_nan(row.source, row.row, k);
+        if (grid_zero_of(type) == GridZero::middle) continue;
+        const int32_t more = grid_zero_of(type) == GridZero::packed_minus_one ? 1 : 0;
+        const auto zero = static_cast<uint8_t>(parts.zero(matrix, row.row, k) - more);
+        std::byte* zeros = record + 16 * grid_scale_bytes(type);
+        if (code_bits(type) > 4) {
+            store(zeros + place, zero);
+            continue;
+        }
+        const int32_t shift = row.tile_row / 8 * 4;
+        const int32_t kept = load<uint8_t>(zeros + row.tile_row % 8) & 0xF0 >> shift;
+        store(zeros + row.tile_row % 8, static_cast<uint8_t>(kept | zero << shift));
+    }
+}
+
 // Two groups of 32 columns by 8 rows; a block of one group holds it twice.
 void lower_e4m3(const Row& row) {
     if (row.tile_row % 8) return;
@@ -213,11 +239,23 @@ void check_axis(int32_t phase, int64_t group, int64_t count, int32_t step, const
         what, axis, phase, group, step, phase / step * step, (phase / step + 1) * step);
 }
 
+// Of a view of a whole matrix, with blocks that follow each other without regard for rows.
+void check_whole_grid(const Matrix& source, const char* what) {
+    const int64_t group = group_extent(source.format.group_columns);
+    if (source.format.type == MOE_TYPE_CODEBOOK && source.whole_columns % group != 0)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "{}: rows of {} columns begin inside of scale groups of {}, which have no packed form",
+             what, source.whole_columns, group);
+    check_axis(static_cast<int32_t>(source.column_begin % group), group, source.columns,
+               source.format.group_columns, "column", what);
+}
+
 }  // namespace
 
 void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
     if (!source.scales) return;
     const moe_format& format = source.format;
+    if (source.traits->whole) return check_whole_grid(source, what);
     const bool is_e4m3 = type == PackedType::e4m3;
     check_axis(source.scale_row_phase, group_extent(format.group_rows), source.rows,
                is_e4m3 ? 8 : 1, "row", what);
@@ -241,6 +279,7 @@ int32_t largest_exponent(const Matrix& source, const char* what) {
 void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
                   int32_t tile_row, uint8_t* codes, std::byte* scales) {
     const Row one{source, row, column, n, tile_row, codes, scales};
+    if (is_grid(source.type)) return lower_grid(one);
     switch (source.type) {
         case PackedType::e4m3:
             return lower_e4m3(one);

@@ -98,6 +98,12 @@ void read_gguf(const Matrix& source, const SourceBlock& block, uint8_t (*to)[blo
         }
 }
 
+// Formats that tell their parts.
+void read_parts(const Matrix& source, const SourceBlock& block, uint8_t (*to)[block_columns]) {
+    for (int32_t r = 0; r < block.rows; ++r)
+        source.traits->parts->codes(source, block.row + r, block.column, block.columns, to[r]);
+}
+
 // Bit i of a byte in byte i.
 struct BitSpread {
     uint64_t of[256];
@@ -141,6 +147,7 @@ ReadCodes<uint8_t> planes_of(int32_t bits) {
 
 template <>
 ReadCodes<uint8_t> read_codes_of(const moe_format& format) {
+    if (format.type != MOE_TYPE_F8_E4M3 && find_format(format)->parts) return read_parts;
     if (format.type == MOE_TYPE_E2M1) return read_nibble_pairs;
     if (format.type == MOE_TYPE_CODEBOOK) return planes_of(format.bits);
     if (format.type != MOE_TYPE_GGUF) return read_plain<uint8_t>;

@@ -4,6 +4,7 @@
 
 #include "libmoe/formats/element.hpp"
 #include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/packed_grid.hpp"
 #include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/packed_scales.hpp"
 
@@ -28,6 +29,10 @@ T scale_of(const Block& block, int32_t row, int32_t column, int32_t group) {
 float value_of(const Block& block, int32_t row, int32_t column) {
     const uint32_t code = take_code(block.type, block.n, block.codes, row, column);
     const auto byte = static_cast<uint8_t>(code);
+    if (is_grid(block.type)) {
+        const GridFactor factor = grid_factor(block.type, block.scales, row, block.k0 + column);
+        return grid_value(block.type, factor, code, block.codebook);
+    }
     if (has_head(block.type)) {
         const std::byte* head = block.scales + head_place(block.type, block.n, row, column);
         return head_value(block.type, head, block.k0, column, code);
@@ -70,7 +75,7 @@ void unpack(const std::byte* from, PackedType type, TileRows tile_rows_used, int
         const auto tile_row = static_cast<int32_t>(row % height + first);
         for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k)) {
             const int32_t n = steps_of_block(k0, k);
-            const BlockPlace place = place_of_block(type, k0, n);
+            const BlockPlace place = place_of_block(type, k, k0, n);
             const Block block{type, n, tile + place.codes, tile + place.scales, k0, codebook};
             for (int32_t c = 0; c < 16 * n; ++c)
                 out[row * k + k0 + c] = value_of(block, tile_row, c) * global_scale;

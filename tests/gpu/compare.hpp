@@ -24,9 +24,11 @@ struct PairSpec {
     std::shared_ptr<moe_weights> loaded = nullptr;  // the subject's, by a plan that may differ
 
     // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what
-    // goes into the experts, and their sum.
+    // goes into the experts, and their sum. So are two matrices of the formats that only the
+    // generic kernel reads.
     double limit() const {
-        const bool rounded = numbers.limit == rounded_limit && layer.desc.latent > 0;
+        const bool has_more = layer.desc.latent > 0 || is_for_generic_alone(layer.format);
+        const bool rounded = numbers.limit == rounded_limit && has_more;
         return rounded ? 4.0 / 3.0 * numbers.limit : numbers.limit;
     }
 };

@@ -46,6 +46,18 @@ void add_formats(CaseList& list) {
             }
 }
 
+void add_unnamed(CaseList& list) {
+    for (const char* format : unnamed_formats())
+        for (const Shape& shape : {Shape{128, 64}, {256, 192}, {512, 768}, {2048, 512}})
+            for (const Numbers& numbers : {bf16, f16, f32})
+                list.add(text("grid/%s/h%d_i%d/%s", format, shape.hidden, shape.intermediate,
+                              numbers.name),
+                         shape.hidden == 256 ? Extent::smoke : Extent::full, [=](Context& context) {
+                             check_tokens(context, spec_of(format, shape, numbers, 200),
+                                          {1, 2, 7, 33, 200});
+                         });
+}
+
 // More rows of an expert than any tile has.
 void add_many_rows(CaseList& list) {
     for (const char* format : packed_formats()) {
@@ -112,6 +124,7 @@ void add_lengths(CaseList& list) {
 
 void add_format_cases(CaseList& list) {
     add_formats(list);
+    add_unnamed(list);
     add_many_rows(list);
     add_mixed(list);
     add_types(list);

@@ -2,9 +2,6 @@
 #include "layer.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <random>
 
 namespace moe_gpu {
 namespace {
@@ -32,35 +29,7 @@ float middle_of(int role) {
     return factor ? 1.0f : 0.0f;
 }
 
-bool is_written(const moe_format& format) {
-    auto info = sized<moe_format_info>();
-    must(moe_format_get_info(&format, &info), "moe_format_get_info");
-    return info.has_encode != 0;
-}
-
-// Blocks of ggml that no encoder makes: random codes, signs and scales after a float16 factor, the
-// power of two that brings weights to about `spread`.
-void fill_blocks(Bytes& data, size_t block_bytes, uint64_t seed, float spread) {
-    std::mt19937_64 random(seed);
-    for (auto& byte : data) byte = static_cast<Bytes::value_type>(random());
-    const auto factor = static_cast<uint16_t>((std::ilogb(spread / 80) + 15) << 10);
-    for (size_t i = 0; i < data.size(); i += block_bytes)
-        std::memcpy(&data[i], &factor, sizeof factor);
-}
-
 }  // namespace
-
-moe_format format_named(const char* name) {
-    auto format = sized<moe_format>();
-    must(moe_format_by_name(name, &format), name);
-    return format;
-}
-
-std::vector<const char*> packed_formats() {
-    std::vector<const char*> names;
-    for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) names.push_back(name);
-    return names;
-}
 
 bool can_hold(const char* name, const moe_layer_desc& desc) {
     const moe_format format = format_named(name);
@@ -86,30 +55,8 @@ const char* LayerData::format_of(int role) const {
 
 LayerData::Matrix LayerData::encode(const moe_format& format, int64_t rows, int64_t columns,
                                     uint64_t seed, float spread, float middle) const {
-    Floats source = normal(rows * columns, seed, spread);
-    for (float& value : source) value += middle;
     Matrix matrix;
-    uint64_t data = 0, scales = 0;
-    must(moe_format_size(&format, rows, columns, &data, &scales), "moe_format_size");
-    matrix.data.resize(data);
-    matrix.scales.resize(scales);
-    if (!is_written(format)) {
-        fill_blocks(matrix.data, data / static_cast<uint64_t>(rows * columns / 256), seed, spread);
-        decode(format, matrix, rows, columns);
-        return matrix;
-    }
-    auto args = sized<moe_quantize_args>();
-    args.format = &format;
-    args.source = source.data();
-    args.rows = rows;
-    args.columns = columns;
-    args.data = matrix.data.data();
-    args.data_bytes = data;
-    args.scales = scales ? matrix.scales.data() : nullptr;
-    args.scale_bytes = scales;
-    args.global_scale =
-        format.global_scale == MOE_GLOBAL_SCALE_NONE ? nullptr : &matrix.global_scale;
-    must(moe_quantize(&args), "moe_quantize");
+    matrix.buffers = random_matrix(format, rows, columns, seed, spread, middle);
     decode(format, matrix, rows, columns);
     return matrix;
 }
@@ -133,12 +80,9 @@ moe_tensor LayerData::of_matrix(const Stack& stack, const Matrix& matrix, moe_te
     tensor.n_experts = 1;
     tensor.rows = stack.rows;
     tensor.columns = stack.columns;
-    tensor.data = matrix.data.data();
-    tensor.data_bytes = matrix.data.size();
-    tensor.scales = matrix.scales.empty() ? nullptr : matrix.scales.data();
-    tensor.scale_bytes = matrix.scales.size();
+    matrix.buffers.describe(tensor);
     if (stack.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
-        tensor.global_scale = &matrix.global_scale;
+        tensor.global_scale = &matrix.buffers.global_scale;
         tensor.n_global_scales = 1;
     }
     return tensor;
@@ -216,13 +160,14 @@ void LayerData::give(Stack& stack, int role) {
     if (spec.transposed && experts && !clients::is_vector(role) && role != MOE_ROLE_GATE_UP_BIAS) {
         const auto size = static_cast<size_t>(size_of(stack.format.type));
         for (Matrix& matrix : stack.matrices) {
-            Bytes turned(matrix.data.size());
+            Bytes turned(matrix.buffers.data.size());
             for (int64_t r = 0; r < stack.rows; ++r)
                 for (int64_t c = 0; c < stack.columns; ++c)
-                    std::memcpy(&turned[static_cast<size_t>(c * stack.rows + r) * size],
-                                &matrix.data[static_cast<size_t>(r * stack.columns + c) * size],
-                                size);
-            matrix.data = std::move(turned);
+                    std::memcpy(
+                        &turned[static_cast<size_t>(c * stack.rows + r) * size],
+                        &matrix.buffers.data[static_cast<size_t>(r * stack.columns + c) * size],
+                        size);
+            matrix.buffers.data = std::move(turned);
         }
     }
     if (experts && (spec.form == Form::table || spec.distinct_experts))
@@ -233,14 +178,10 @@ void LayerData::give(Stack& stack, int role) {
 
 void LayerData::give_stacked(Stack& stack, moe_tensor tensor) {
     for (const Matrix& matrix : stack.matrices) {
-        stack.data.insert(stack.data.end(), matrix.data.begin(), matrix.data.end());
-        stack.scales.insert(stack.scales.end(), matrix.scales.begin(), matrix.scales.end());
-        stack.globals.push_back(matrix.global_scale);
+        stack.buffers.append(matrix.buffers);
+        stack.globals.push_back(matrix.buffers.global_scale);
     }
-    tensor.data = stack.data.data();
-    tensor.data_bytes = stack.data.size();
-    tensor.scales = stack.scales.empty() ? nullptr : stack.scales.data();
-    tensor.scale_bytes = stack.scales.size();
+    stack.buffers.describe(tensor);
     if (stack.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
         tensor.global_scale = stack.globals.data();
         tensor.n_global_scales = stack.n;
@@ -253,15 +194,16 @@ void LayerData::give_stacked(Stack& stack, moe_tensor tensor) {
 void LayerData::give_table(Stack& stack, moe_tensor tensor, int64_t n_experts) {
     for (int64_t e = 0; e < n_experts; ++e) {
         const Matrix& matrix = stack.matrices[static_cast<size_t>(e % stack.n)];
-        stack.data_table.push_back(matrix.data.data());
-        stack.scale_table.push_back(matrix.scales.data());
-        stack.globals.push_back(matrix.global_scale);
+        stack.data_table.push_back(matrix.buffers.data.data());
+        stack.scale_table.push_back(matrix.buffers.scales.data());
+        stack.globals.push_back(matrix.buffers.global_scale);
     }
     tensor.n_experts = n_experts;
     tensor.data_per_expert = stack.data_table.data();
-    tensor.data_bytes = stack.matrices[0].data.size();
-    if (!stack.matrices[0].scales.empty()) tensor.scales_per_expert = stack.scale_table.data();
-    tensor.scale_bytes = stack.matrices[0].scales.size();
+    tensor.data_bytes = stack.matrices[0].buffers.data.size();
+    if (!stack.matrices[0].buffers.scales.empty())
+        tensor.scales_per_expert = stack.scale_table.data();
+    tensor.scale_bytes = stack.matrices[0].buffers.scales.size();
     if (stack.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
         tensor.global_scale = stack.globals.data();
         tensor.n_global_scales = n_experts;

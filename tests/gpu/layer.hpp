@@ -6,8 +6,7 @@
 #include <deque>
 #include <map>
 
-#include "handles.hpp"
-#include "numbers.hpp"
+#include "formats.hpp"
 #include "support/layer_weights.hpp"
 
 namespace moe_gpu {
@@ -31,9 +30,6 @@ struct LayerSpec {
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
 bool can_hold(const char* format, const moe_layer_desc& desc);
-moe_format format_named(const char* name);
-// The named formats that a plan for CUDA takes: of ggml's blocks only those that are packed.
-std::vector<const char*> packed_formats();
 
 class LayerData {
   public:
@@ -56,15 +52,14 @@ class LayerData {
 
   private:
     struct Matrix {
-        Bytes data, scales;
-        float global_scale = 1;
+        FormatBuffers buffers;
         Floats decoded;
     };
     struct Stack {
         moe_format format;
         int64_t n = 0, rows = 0, columns = 0;
         std::vector<Matrix> matrices;
-        Bytes data, scales;
+        FormatBuffers buffers;
         Floats globals;
         std::vector<const void*> data_table, scale_table;
     };

@@ -8,7 +8,7 @@ program=${1:-build/cuda/bin/tests/moe-gpu-test}
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 
 # One shape of each family, every layout, odd ids and addresses; no processes of their own, no load tests.
-set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/*[kxs]/h256_i256/*' --filter 'length/*/h352' \
+set -- --quiet --filter 'format/*/h128_i64/*' --filter 'format/*[kxs]/h256_i256/*' --filter 'grid/*/h128_i64/*' --filter 'length/*/h352' \
     --filter 'length/*/i176' --filter 'ids/*' --filter 'stage/*' --filter 'call/addresses/*' --filter 'call/true_tokens/*' \
     --filter 'call/chunks/*' --filter 'dispatch/odd_ids' --filter 'router/rule/*' --filter 'slice/*/rich/bf16/*' \
     --filter 'layer/experts/*/bf16/*' --filter 'triton/fused_forward/t32_e8*' --filter 'graph/streams' "$@"

@@ -14,14 +14,44 @@ namespace moe::cuda {
 namespace {
 
 constexpr PackedType all_types[] = {
-    PackedType::f32,       PackedType::f16,       PackedType::bf16,      PackedType::e4m3,
-    PackedType::nvfp4,     PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,
-    PackedType::kbit4,     PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32,
-    PackedType::kbit4_f32, PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
-    PackedType::q5_k,      PackedType::q2_k,      PackedType::q3_k,      PackedType::q6_k,
-    PackedType::iq4_xs,    PackedType::iq2_xxs,   PackedType::iq2_xs,    PackedType::iq3_xxs,
-    PackedType::iq3_s,     PackedType::q4_0,      PackedType::iq4_nl,    PackedType::q5_0,
-    PackedType::q4_1,      PackedType::q5_1};
+    PackedType::f32,
+    PackedType::f16,
+    PackedType::bf16,
+    PackedType::e4m3,
+    PackedType::nvfp4,
+    PackedType::mxfp4,
+    PackedType::kbit2,
+    PackedType::kbit3,
+    PackedType::kbit4,
+    PackedType::kbit5,
+    PackedType::kbit2_f32,
+    PackedType::kbit3_f32,
+    PackedType::kbit4_f32,
+    PackedType::kbit5_f32,
+    PackedType::q8_0,
+    PackedType::q4_k,
+    PackedType::q5_k,
+    PackedType::q2_k,
+    PackedType::q3_k,
+    PackedType::q6_k,
+    PackedType::iq4_xs,
+    PackedType::iq2_xxs,
+    PackedType::iq2_xs,
+    PackedType::iq3_xxs,
+    PackedType::iq3_s,
+    PackedType::q4_0,
+    PackedType::iq4_nl,
+    PackedType::q5_0,
+    PackedType::q4_1,
+    PackedType::q5_1,
+    grid_type(PackedType::grid_e4m3, GridScale::e8m0, GridZero::middle, 32),
+    grid_type(PackedType::grid_e4m3, GridScale::f32, GridZero::middle, 0),
+    grid_type(PackedType::grid_2, GridScale::f16, GridZero::packed, 64),
+    grid_type(PackedType::grid_3, GridScale::bf16, GridZero::middle, 128),
+    grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed_minus_one, 48),
+    grid_type(PackedType::grid_5, GridScale::f16, GridZero::packed, 16),
+    grid_type(PackedType::grid_8, GridScale::f32, GridZero::packed, 32),
+    grid_type(PackedType::grid_codebook, GridScale::f32, GridZero::middle, 64)};
 
 bool has_float_scales(PackedType type) {
     return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && has_codebook(type));
@@ -34,8 +64,7 @@ uint16_t random_f16(std::mt19937& random) {
 // Columns with which a tile of the type has every block that it can have.
 int32_t most_varied_columns(PackedType type) {
     if (has_long_head(type)) return 512;
-    const bool has_groups_of_32 = code_bits(type) < 16 && scale_group(type) == 32;
-    return 256 + 32 + (has_groups_of_32 && type != PackedType::e4m3 ? 0 : 16);
+    return 256 + 32 + (column_step(type) == 16 ? 16 : 0);
 }
 
 // A tile with codes and scales that a real matrix may have.
@@ -51,18 +80,38 @@ struct RandomTile {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         for (float& value : codebook) value = uniform(random);
         for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+        if (is_grid(type)) fill_front(random);
         for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, k); k0 += 16 * n) {
-            fill_block(random, place_of_block(type, k0, n), n);
+            fill_block(random, place_of_block(type, k, k0, n), n);
         }
     }
     std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
+
+    // Zero points may be any bytes.
+    void fill_front(std::mt19937& random) {
+        std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+        for (int64_t r = 0; r <= grid_record(type, k - 1); r += grid_record_bytes(type)) {
+            for (int i = 0; i < 16; ++i) {
+                const float value = uniform(random);
+                const uint16_t half = grid_scale_of(type) == GridScale::f16 ? float_to_f16(value)
+                                                                            : float_to_bf16(value);
+                const auto power = static_cast<uint8_t>(120 + random() % 8);
+                const void* from = grid_scale_bytes(type) == 4   ? static_cast<const void*>(&value)
+                                   : grid_scale_bytes(type) == 2 ? static_cast<const void*>(&half)
+                                                                 : &power;
+                std::memcpy(at(r + i * grid_scale_bytes(type)), from,
+                            static_cast<size_t>(grid_scale_bytes(type)));
+            }
+        }
+    }
 
     void fill_block(std::mt19937& random, BlockPlace place, int32_t n) {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         std::byte* codes = at(place.codes);
         std::byte* scales = at(place.scales);
         for (int i = 0; i < block_code_bytes(type, n); ++i) {
-            if (type == PackedType::e4m3 && (codes[i] & std::byte{0x7F}) == std::byte{0x7F}) {
+            if ((type == PackedType::e4m3 || kind_of(type) == PackedType::grid_e4m3) &&
+                (codes[i] & std::byte{0x7F}) == std::byte{0x7F}) {
                 codes[i] = std::byte{0x7E};
             }
         }
@@ -94,7 +143,7 @@ struct RandomTile {
 };
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
-    const BlockPlace place = place_of_block(tile.type, k0, 4);
+    const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
     return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
                         4, lane, {i / 8, i / 2 % 4, i % 2});
 }
@@ -103,10 +152,10 @@ template <PackedType type>
 void expect_floats(RandomTile& tile) {
     double size = 0;
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockPlace place = place_of_block(type, k0, 4);
+        const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
-            const auto words =
-                Codes<type>::load(tile.at(place.codes), tile.at(place.scales), lane, k0 / 64);
+            const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
+                                                 tile.at(place.scales), lane, k0 / 64);
             float values[32];
             decode_floats<type>(words, tile.codebook, values);
             for (int i = 0; i < 32; ++i) {
@@ -128,10 +177,10 @@ float widen(uint32_t bits) {
 template <PackedType type, Operand operand>
 void expect_operands(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockPlace place = place_of_block(type, k0, 4);
+        const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
-            const auto words =
-                Codes<type>::load(tile.at(place.codes), tile.at(place.scales), lane, k0 / 64);
+            const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
+                                                 tile.at(place.scales), lane, k0 / 64);
             uint32_t a[16];
             decode<operand, type>(words, tile.codebook, a);
             for (int i = 0; i < 32; ++i) {
@@ -155,7 +204,7 @@ void expect_unpacked(RandomTile& tile, int half) {
     unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k, 1.0f, tile.codebook + 32 * half,
            unpacked.data());
     for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, tile.k); k0 += 16 * n) {
-        const BlockPlace place = place_of_block(tile.type, k0, n);
+        const BlockPlace place = place_of_block(tile.type, tile.k, k0, n);
         for (int i = 0; i < 32 * 8 * n; ++i) {
             const int lane = i / (8 * n);
             const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
@@ -201,10 +250,7 @@ TEST(decode, operands_are_the_values_rounded_once) {
 TEST(decode, codes_fill_their_block) {
     for (const PackedType type : all_types) {
         for (const int n : {4, 2, 1}) {
-            if (n == 1 && code_bits(type) < 16 && type != PackedType::nvfp4 &&
-                type != PackedType::e4m3) {
-                continue;  // groups of 32: no block of one step
-            }
+            if (n == 1 && column_step(type) > 16) continue;
             if ((n != 4 && has_long_head(type)) || is_iq_grid(type)) continue;
             std::vector<int> used(8 * block_code_bytes(type, n));
             for (int i = 0; i < 32 * 8 * n; ++i) {

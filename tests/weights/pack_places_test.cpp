@@ -291,8 +291,8 @@ TEST(PackScales, Fp8GroupsRepeatPerEightRowsAnd32Columns) {
     const auto quad = [&](const Matrix& matrix, int64_t tile, int64_t k0, int32_t n) {
         const Packed got = packed(matrix);
         std::array<float, 4> four{};
-        const auto at =
-            tile * tile_bytes(got.type, matrix.columns) + place_of_block(got.type, k0, n).scales;
+        const auto at = tile * tile_bytes(got.type, matrix.columns) +
+                        place_of_block(got.type, matrix.columns, k0, n).scales;
         std::memcpy(four.data(), got.bytes.data() + at, 16);
         return four;
     };

@@ -52,36 +52,13 @@ inline void make_scale(const FormatTraits& traits, Random& random, std::byte* pl
     }
 }
 
-// Where a block of ggml has float16.
-inline std::vector<size_t> f16_places(int32_t block_id) {
-    switch (block_id) {
-        case 3:
-        case 7:
-        case 12:
-        case 13:
-            return {0, 2};
-        case 10:
-            return {80, 82};
-        case 11:
-            return {108};
-        case 14:
-            return {208};
-        case 40:
-            return {};
-        default:
-            return {0};
-    }
-}
-
 // f16 heads of GGUF blocks that are random bits must not be NaN.
 inline void make_gguf_heads(Stored& stored, Random& random) {
     const FormatTraits& traits = *stored.traits;
     for (size_t i = 0; i < stored.data.size(); i += static_cast<size_t>(traits.block_bytes)) {
-        if (traits.format.block_id == 39) {
+        if (traits.format.block_id == 39)
             stored.data[i] = static_cast<std::byte>(64 + random.next() % 126);
-            continue;
-        }
-        for (const size_t f16 : f16_places(traits.format.block_id))
+        for (const size_t f16 : f16_places(traits.format))
             stored.data[i + f16 + 1] &= std::byte{0xBF};
     }
 }

@@ -156,18 +156,95 @@ TEST(WholeFormats, RefuseBuffersThatAreTooSmallOrAbsent) {
         EXPECT_THROW(gate_up_half(view_of(source.tensor(), 0, "gate_up"), MOE_GATE_UP_GATE_FIRST,
                                   GateUpHalf::up),
                      Error);
-        EXPECT_EQ(packed_type_of(format), PackedType::none) << name_of(format);
     }
+}
+
+bool has_packed_form(const moe_format& format) {
+    const bool has_width = format.bits <= 5 ? format.bits >= 2 : format.bits == 8;
+    return has_width && !format.act_order;
+}
+
+// Rows [row, + rows) and columns of the source as they come back from tiles.
+void expect_packed(const Source& source, const Matrix& part, int64_t row, int64_t column,
+                   TileRows half) {
+    const auto values = test::unpacked(test::packed(part, half, std::byte{0xA5}), part, half);
+    for (int64_t n = 0; n < part.rows; ++n)
+        for (int64_t k = 0; k < part.columns; ++k)
+            ASSERT_TRUE(test::same_float(values[static_cast<size_t>(n * part.columns + k)],
+                                         static_cast<float>(source.value(row + n, column + k))))
+                << name_of(source.format) << " [" << row + n << ", " << column + k << "]";
+}
+
+TEST(WholeFormats, PackWithoutLossButForThoseWithoutAPackedForm) {
+    int n_packed = 0;
+    for (const moe_format& format : test::whole_formats()) {
+        ASSERT_EQ(packed_type_of(format) != PackedType::none, has_packed_form(format))
+            << name_of(format);
+        if (!has_packed_form(format)) continue;
+        ++n_packed;
+        const Source source = test::random_source(format, 96, 384);
+        const Matrix whole = view_of(source.tensor(), 0, "down");
+        for (const auto half : {TileRows::all, TileRows::first_half, TileRows::second_half})
+            ASSERT_NO_FATAL_FAILURE(expect_packed(source, whole, 0, 0, half));
+        // A slice that begins with a group, and one inside of the only one.
+        const int32_t group = format.group_columns;
+        const int64_t begin = group < 0 ? 32 : group == 128 ? 128 : 192;
+        ASSERT_NO_FATAL_FAILURE(
+            expect_packed(source, part_of(whole, 40, 32, begin, 96), 40, begin, TileRows::all));
+    }
+    EXPECT_GT(n_packed, 20);
+}
+
+// Nested scales become float32.
+TEST(WholeFormats, PackedMatricesAreHardlyLarger) {
+    constexpr int64_t rows = 1024, columns = 3072;
+    for (const moe_format& format : test::whole_formats()) {
+        if (!has_packed_form(format)) continue;
+        const MatrixBytes own = matrix_bytes(*find_format(format), format, rows, columns);
+        const auto bytes = static_cast<double>(own.data + own.scales + own.zero_points);
+        const auto packed = rows / 16 * tile_bytes(packed_type_of(format), columns);
+        EXPECT_LE(static_cast<double>(packed), (format.nested_scales ? 1.1 : 1.02) * bytes)
+            << name_of(format);
+    }
+}
+
+TEST(WholeFormats, PackingRefusesGroupsThatBeginElsewhere) {
+    const auto refused = [](const Matrix& part, const char* text) {
+        try {
+            test::packed(part);
+            ADD_FAILURE() << text;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
+            EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+        }
+    };
+    const auto awq = test::int_format(MOE_PACKING_AWQ, 4, 64, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED);
+    const Source source = test::random_source(awq, 32, 192);
+    const Matrix whole = view_of(source.tensor(), 0, "down");
+    refused(part_of(whole, 0, 32, 32, 96), "begins at column 32 of a scale group of 64");
+    const Source nf4 =
+        test::random_source(test::bnb_format(MOE_CODEBOOK_BNB_NF4, 64, false), 32, 96);
+    refused(view_of(nf4.tensor(), 0, "down"),
+            "rows of 96 columns begin inside of scale groups of 64");
+    Source nan = source;
+    store(nan.scales.data() + 2 * (32 + 5), uint16_t{0x7E00});
+    refused(view_of(nan.tensor(), 0, "down"), "the scale of row 5, column 64 is NaN");
+}
+
+void expect_grid_packed(const Matrix& matrix, const FormatTraits& traits) {
+    const auto got = test::unpacked(test::packed(matrix), matrix);
+    const auto wanted = test::decode_all(matrix, traits);
+    for (size_t i = 0; i < wanted.size(); ++i)
+        ASSERT_TRUE(test::same_float(got[i], wanted[i])) << i << ": " << got[i];
 }
 
 struct GridCase {
     int32_t rows, columns;
     moe_type scale_type;
-    bool packs;
+    bool is_e4m3;  // a scale per 8 rows and 32 columns, of which these groups are unions
 };
 
-// Exactly: the packed type has a scale per 8 rows and 32 columns, of which these groups are unions.
-TEST(Fp8Grids, PackWithoutLossWhereTheirGroupsAllow) {
+TEST(Fp8Grids, PackWithoutLoss) {
     const GridCase cases[] = {{-1, -1, MOE_TYPE_F32, true},     {-1, -1, MOE_TYPE_BF16, true},
                               {128, 128, MOE_TYPE_BF16, true},  {128, 128, MOE_TYPE_F16, true},
                               {32, 32, MOE_TYPE_F8_E8M0, true}, {8, 32, MOE_TYPE_F32, true},
@@ -182,8 +259,8 @@ TEST(Fp8Grids, PackWithoutLossWhereTheirGroupsAllow) {
         format.scale_type = c.scale_type;
         SCOPED_TRACE(name_of(format));
         ASSERT_NE(find_format(format), nullptr);
-        ASSERT_EQ(packed_type_of(format), c.packs ? PackedType::e4m3 : PackedType::none);
-        if (!c.packs) continue;
+        ASSERT_EQ(packed_type_of(format) == PackedType::e4m3, c.is_e4m3);
+        ASSERT_NE(packed_type_of(format), PackedType::none);
         FormatTraits traits = *find_format(format);  // with the groups that are meant
         traits.format = format;
         test::Stored stored(traits, 160, 288);
@@ -196,11 +273,19 @@ TEST(Fp8Grids, PackWithoutLossWhereTheirGroupsAllow) {
             if (c.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(values[i]));
             if (c.scale_type == MOE_TYPE_F8_E8M0) store(place, static_cast<uint8_t>(110 + i % 30));
         }
-        const Matrix matrix = test::view(stored);
-        const auto got = test::unpacked(test::packed(matrix), matrix);
-        const auto wanted = test::decode_all(matrix, traits);
-        for (size_t i = 0; i < wanted.size(); ++i)
-            ASSERT_TRUE(test::same_float(got[i], wanted[i])) << i << ": " << got[i];
+        ASSERT_NO_FATAL_FAILURE(expect_grid_packed(test::view(stored), traits));
+    }
+}
+
+TEST(Int8Grids, PackWithoutLoss) {
+    for (const int32_t group : {-1, 64}) {
+        FormatTraits traits = int8_grid_format;
+        traits.format.group_columns = group;
+        test::Stored stored(traits, 160, 288);
+        stored.data = test::random_bytes(stored.bytes.data, 9);
+        const auto values = test::gaussian(static_cast<int64_t>(stored.scales.size() / 4), 10);
+        std::memcpy(stored.scales.data(), values.data(), stored.scales.size());
+        ASSERT_NO_FATAL_FAILURE(expect_grid_packed(test::view(stored), traits));
     }
 }
 

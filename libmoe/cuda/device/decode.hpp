@@ -2,7 +2,7 @@
 // the 32 values as A operands of mma.m16n8k16 or as floats, without the global scale. The bytes are
 // those of libmoe/weights/packed.hpp. Host and device.
 //
-//   const auto words = Codes<type>::load(codes, scales, lane, k0 / 64);
+//   const auto words = Codes<kind_of(type)>::load(type, codes, scales, lane, k0 / 64);
 //   decode<operand, type>(words, codebook, a);   a[4 step + register], times 1 / post_scale
 //
 // codebook: 32 values of rows 0 to 7 of the tile, then 32 of rows 8 to 15.
@@ -69,8 +69,8 @@ struct PlainCodes {
     static constexpr int n_words = code_bits(type);
     using Words = PlainWords<n_words>;
 
-    static MOE_HOST_DEVICE Words load(const std::byte* codes, const std::byte*, int32_t lane,
-                                      int64_t) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte*,
+                                      int32_t lane, int64_t) {
         Words words;
         load_code_words(codes, lane, words.code);
         return words;
@@ -91,8 +91,8 @@ template <PackedType type>
 struct ByteCodes {
     using Words = ScaledWords<8>;
 
-    static MOE_HOST_DEVICE Words load(const std::byte* codes, const std::byte* scales, int32_t lane,
-                                      int64_t) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
+                                      int32_t lane, int64_t) {
         Words words;
         load_code_words(codes, lane, words.code);
         load_scales<type>(scales, lane, words.scale);
@@ -131,8 +131,8 @@ struct KbitCodes {
     static constexpr int bits = code_bits(type);
     using Words = ScaledWords<bits>;
 
-    static MOE_HOST_DEVICE Words load(const std::byte* codes, const std::byte* scales, int32_t lane,
-                                      int64_t) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
+                                      int32_t lane, int64_t) {
         Words words;
         load_code_words(codes, lane, words.code);
         load_scales<type>(scales, lane, words.scale);
@@ -155,8 +155,8 @@ struct E2m1Codes {
         uint32_t scale;  // two bytes
     };
 
-    static MOE_HOST_DEVICE Words load(const std::byte* codes, const std::byte* scales, int32_t lane,
-                                      int64_t) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
+                                      int32_t lane, int64_t) {
         Words words;
         load_code_words(codes, lane, words.code);
         const int32_t pair = type == PackedType::nvfp4 ? lane : scale_pair_of_32(lane);
@@ -187,8 +187,8 @@ struct HeadCodes {
         Affine affine[2];
     };
 
-    static MOE_HOST_DEVICE Words load(const std::byte* codes, const std::byte* scales, int32_t lane,
-                                      int64_t block) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
+                                      int32_t lane, int64_t block) {
         Words words;
         load_code_words(codes, lane, words.code);
         const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
@@ -208,13 +208,13 @@ struct HeadCodes {
 
 // The iq2 and iq3 blocks: a lane has two entries of a grid, or four, in both of its rows.
 template <PackedType type, class Grid>
-struct GridCodes {
+struct IqCodes {
     struct Words {
         IqColumns columns[2];
     };
 
-    static MOE_HOST_DEVICE Words load(const std::byte*, const std::byte* scales, int32_t lane,
-                                      int64_t block) {
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte*, const std::byte* scales,
+                                      int32_t lane, int64_t block) {
         Words words;
         const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
         MOE_UNROLL
@@ -231,8 +231,42 @@ struct GridCodes {
     }
 };
 
+// The grids: scales begin where the tile does.
+template <PackedType kind>
+struct GridCodes {
+    static constexpr int bits = code_bits(kind);
+    struct Words {
+        uint32_t code[bits];
+        GridFactor factor[2];
+    };
+
+    static MOE_HOST_DEVICE Words load(PackedType type, const std::byte* codes,
+                                      const std::byte* tile, int32_t lane, int64_t block) {
+        Words words;
+        load_code_words(codes, lane, words.code);
+        MOE_UNROLL
+        for (int half = 0; half < 2; ++half)
+            words.factor[half] =
+                grid_factor(type, tile, lane / 4 + 8 * half, 64 * block + 16 * (lane % 4));
+        return words;
+    }
+    static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,
+                                          int reg) {
+        const GridFactor& factor = words.factor[reg & 1];
+        const float* values = codebook + 32 * (reg & 1);
+        const uint32_t two = bits == 8 ? words.code[2 * step + reg / 2] >> 16 * (reg & 1)
+                                       : code_pair<bits>(words.code, step, reg);
+        const uint32_t high = bits == 8 ? two >> 8 & 0xFFu : two >> 16;
+        return {grid_value(kind, factor, two & 0xFFu, values),
+                grid_value(kind, factor, high, values)};
+    }
+};
+
 template <PackedType type>
 struct Codes : KbitCodes<type> {};
+template <PackedType type>
+requires(is_grid(type)) struct Codes<type> : GridCodes<type> {
+};
 template <>
 struct Codes<PackedType::f32> : PlainCodes<PackedType::f32> {};
 template <>
@@ -251,13 +285,13 @@ template <PackedType type>
 requires(has_head(type) && !is_iq_grid(type)) struct Codes<type> : HeadCodes<type> {
 };
 template <>
-struct Codes<PackedType::iq2_xxs> : GridCodes<PackedType::iq2_xxs, Iq2XxsGrid> {};
+struct Codes<PackedType::iq2_xxs> : IqCodes<PackedType::iq2_xxs, Iq2XxsGrid> {};
 template <>
-struct Codes<PackedType::iq2_xs> : GridCodes<PackedType::iq2_xs, Iq2XsGrid> {};
+struct Codes<PackedType::iq2_xs> : IqCodes<PackedType::iq2_xs, Iq2XsGrid> {};
 template <>
-struct Codes<PackedType::iq3_xxs> : GridCodes<PackedType::iq3_xxs, Iq3XxsGrid> {};
+struct Codes<PackedType::iq3_xxs> : IqCodes<PackedType::iq3_xxs, Iq3XxsGrid> {};
 template <>
-struct Codes<PackedType::iq3_s> : GridCodes<PackedType::iq3_s, Iq3SGrid> {};
+struct Codes<PackedType::iq3_s> : IqCodes<PackedType::iq3_s, Iq3SGrid> {};
 
 // What sums of operands still have to be multiplied by: decoded operands are weights divided by it,
 // so that no scale byte overflows a 16-bit operand or loses bits in it.
@@ -300,10 +334,10 @@ MOE_HOST_DEVICE inline void decode_floats(const typename Codes<type>::Words& wor
     }
 }
 
-// Calls use.template operator()<type>() for the packed type of a matrix.
+// Calls use.template operator()<kind>() for the packed type of a matrix, which a grid has more to.
 template <class Use>
 MOE_HOST_DEVICE inline void with_packed_type(PackedType type, const Use& use) {
-    switch (type) {
+    switch (kind_of(type)) {
 #define MOE_CASE(name)                               \
     case PackedType::name:                           \
         use.template operator()<PackedType::name>(); \
@@ -338,6 +372,13 @@ MOE_HOST_DEVICE inline void with_packed_type(PackedType type, const Use& use) {
         MOE_CASE(q5_0)
         MOE_CASE(q4_1)
         MOE_CASE(q5_1)
+        MOE_CASE(grid_e4m3)
+        MOE_CASE(grid_2)
+        MOE_CASE(grid_3)
+        MOE_CASE(grid_4)
+        MOE_CASE(grid_5)
+        MOE_CASE(grid_8)
+        MOE_CASE(grid_codebook)
 #undef MOE_CASE
         case PackedType::none:
             break;

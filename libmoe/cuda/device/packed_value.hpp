@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "libmoe/weights/packed_grid.hpp"
 #include "libmoe/weights/packed_heads.hpp"
 
 namespace moe::cuda {
@@ -165,6 +166,10 @@ MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* code
     const int32_t half = at.reg & 1;
     const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
     const uint32_t code = read_code(type, codes, n, lane, at);
+    if (is_grid(type)) {
+        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + k);
+        return grid_value(type, factor, code, codebook + 32 * half);
+    }
     if (has_head(type)) {
         const int32_t column = k + at.reg / 2 * 2 + at.parity;
         return head_value(type, scales + head_place(type, n, g + 8 * half, k), k0, column, code);

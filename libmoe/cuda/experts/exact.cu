@@ -57,13 +57,13 @@ __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shar
 // The lane's 8 n weights of the block at k0: values[2 (4 step + register) + parity].
 __device__ void decode_weights(const PackedMatrix& weights, const std::byte* tile,
                                const float* codebook, int64_t k0, int n, float (&values)[32]) {
-    const BlockPlace place = place_of_block(weights.type, k0, n);
+    const BlockPlace place = place_of_block(weights.type, weights.k, k0, n);
     const std::byte* codes = tile + place.codes;
     const std::byte* scales = tile + place.scales;
     const int lane = lane_id();
     if (n == 4) {
         with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = Codes<type>::load(codes, scales, lane, k0 / 64);
+            const auto words = Codes<type>::load(weights.type, codes, scales, lane, k0 / 64);
             decode_floats<type>(words, codebook, values);
         });
         return;

@@ -72,7 +72,7 @@ __device__ void fetch_weights(const Call& call, const Work& work, int64_t k0, st
                               int lane) {
     if (!work.codes) return;
     const PackedType type = call.product.weights.type;
-    const BlockPlace place = place_of_block(type, k0, 4);
+    const BlockPlace place = place_of_block(type, call.product.weights.k, k0, 4);
     const int code_bytes = block_code_bytes(type, 4);
     copy_bytes(slot, work.codes + place.codes, code_bytes, lane);
     copy_bytes(slot + code_bytes, work.codes + place.scales, shared_scale_bytes(type), lane);
@@ -159,12 +159,14 @@ __device__ void multiply_block(const uint32_t (&a)[16], const std::byte* tokens,
     }
 }
 
+// slot: the block in its stage. Scales of a grid are read where they lie.
 template <Operand operand>
-__device__ void decode_block(PackedType type, const std::byte* slot, const float* codebook,
-                             int64_t block, int lane, uint32_t (&a)[16]) {
+__device__ void decode_block(PackedType type, const std::byte* tile, const std::byte* slot,
+                             const float* codebook, int64_t block, int lane, uint32_t (&a)[16]) {
     with_packed_type(type, [&]<PackedType of>() {
         if constexpr (of != PackedType::f32) {
-            const auto words = Codes<of>::load(slot, slot + block_code_bytes(of, 4), lane, block);
+            const std::byte* scales = is_grid(of) ? tile : slot + block_code_bytes(of, 4);
+            const auto words = Codes<of>::load(type, slot, scales, lane, block);
             decode<operand, of>(words, codebook, a);
         }
     });
@@ -199,7 +201,8 @@ __device__ void multiply_blocks(const Call& call, const Work& work, const Shared
         const std::byte* tokens = stages + stage * stage_bytes;
         if (work.codes) {
             uint32_t a[16];
-            decode_block<operand>(weights.type, tokens + token_bytes + lane.warp * call.slot_bytes,
+            decode_block<operand>(weights.type, work.codes,
+                                  tokens + token_bytes + lane.warp * call.slot_bytes,
                                   shared.codebook, block, lane.id, a);
             multiply_block<operand>(a, tokens, n_fragments_of(work), lane, sums);
         }
@@ -214,7 +217,7 @@ template <Operand operand>
 __device__ uint32_t short_register(const Call& call, const Work& work, const float* codebook,
                                    int64_t k0, int n, int lane, int step, int reg) {
     const PackedType type = call.product.weights.type;
-    const BlockPlace place = place_of_block(type, k0, n);
+    const BlockPlace place = place_of_block(type, call.product.weights.k, k0, n);
     const float rest = 1.0f / post_scale(type, operand);
     const auto value = [&](int parity) {
         return rest * packed_value(type, work.codes + place.codes, work.codes + place.scales,

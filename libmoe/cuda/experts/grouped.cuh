@@ -133,7 +133,7 @@ struct StageCopy {
         if (lane < n_weight_tiles) {
             const uint32_t to =
                 ring.data() + per_stage * width * 128 + lane * staged_tile_bytes(type, per_stage);
-            const BlockPlace place = place_of_block(type, int64_t(block) * 64, 4);
+            const BlockPlace place = place_of_block(type, any_k, int64_t(block) * 64, 4);
             if (type == PackedType::q4_k && per_stage < 4) {
                 bulk_load(to, weights + place.codes, n * 512, full);
                 bulk_load(to + per_stage * 512, weights + place.scales, 256, full);

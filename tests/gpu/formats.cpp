@@ -1,0 +1,242 @@
+#include "formats.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+namespace moe_gpu {
+namespace {
+
+struct Unnamed {
+    const char* name;
+    moe_type type;
+    int32_t bits;
+    int32_t group_rows, group_columns;
+    moe_type scale_type;
+    moe_packing packing = MOE_PACKING_DENSE;
+    moe_zero_point zero_point = MOE_ZERO_POINT_NONE;
+    moe_codebook codebook = MOE_CODEBOOK_NONE;
+    bool nested = false;
+};
+
+constexpr Unnamed unnamed[] = {
+    {"fp8_row", MOE_TYPE_F8_E4M3, 0, 1, -1, MOE_TYPE_F32},
+    {"fp8_1x64_bf16", MOE_TYPE_F8_E4M3, 0, 1, 64, MOE_TYPE_BF16},
+    {"mxfp8", MOE_TYPE_F8_E4M3, 0, 1, 32, MOE_TYPE_F8_E8M0},
+    {"int8_row", MOE_TYPE_I8, 0, 1, -1, MOE_TYPE_F32},
+    {"gptq2", MOE_TYPE_INT, 2, 1, 64, MOE_TYPE_F16, MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED},
+    {"gptq3", MOE_TYPE_INT, 3, 1, 32, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED_MINUS_ONE},
+    {"gptq4", MOE_TYPE_INT, 4, 1, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED_MINUS_ONE},
+    {"gptq8", MOE_TYPE_INT, 8, 1, -1, MOE_TYPE_F16, MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED},
+    {"awq", MOE_TYPE_INT, 4, 1, 128, MOE_TYPE_F16, MOE_PACKING_AWQ, MOE_ZERO_POINT_PACKED},
+    {"int4_32", MOE_TYPE_INT, 4, 1, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_MIDDLE},
+    {"int4_row", MOE_TYPE_INT, 4, 1, -1, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_MIDDLE},
+    {"int5_zeros", MOE_TYPE_INT, 5, 1, 48, MOE_TYPE_F32, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_PACKED},
+    {"nf4", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_F32, MOE_PACKING_NIBBLE_HIGH_FIRST,
+     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_NF4},
+    {"fp4_nested", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_U8, MOE_PACKING_NIBBLE_HIGH_FIRST,
+     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_FP4, true},
+};
+
+moe_format format_of(const Unnamed& given) {
+    auto format = sized<moe_format>();
+    format.type = given.type;
+    format.bits = given.bits;
+    format.group_rows = given.group_rows;
+    format.group_columns = given.group_columns;
+    format.scale_type = given.scale_type;
+    format.packing = given.packing;
+    format.zero_point = given.zero_point;
+    format.codebook = given.codebook;
+    format.nested_scales = given.nested;
+    return format;
+}
+
+const Unnamed* find_unnamed(const char* name) {
+    for (const Unnamed& one : unnamed)
+        if (!std::strcmp(one.name, name)) return &one;
+    return nullptr;
+}
+
+bool is_written(const moe_format& format) {
+    auto info = sized<moe_format_info>();
+    must(moe_format_get_info(&format, &info), "moe_format_get_info");
+    return info.has_encode != 0;
+}
+
+void quantize(const moe_format& format, const Floats& source, int64_t rows, int64_t columns,
+              FormatBuffers& to) {
+    auto args = sized<moe_quantize_args>();
+    args.format = &format;
+    args.source = source.data();
+    args.rows = rows;
+    args.columns = columns;
+    args.data = to.data.data();
+    args.data_bytes = to.data.size();
+    args.scales = to.scales.empty() ? nullptr : to.scales.data();
+    args.scale_bytes = to.scales.size();
+    args.global_scale = format.global_scale == MOE_GLOBAL_SCALE_NONE ? nullptr : &to.global_scale;
+    must(moe_quantize(&args), "moe_quantize");
+}
+
+void fill(Bytes& bytes, std::mt19937_64& random) {
+    for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+}
+
+// Blocks of ggml: random codes, signs and scales after a float16 factor, a power of two.
+void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
+    const auto factor = static_cast<uint16_t>((std::ilogb(spread / 80) + 15) << 10);
+    for (size_t i = 0; i < matrix.data.size(); i += block_bytes)
+        std::memcpy(&matrix.data[i], &factor, sizeof factor);
+}
+
+// How far codes lie from zero, about.
+float size_of_codes(const moe_format& format) {
+    if (format.type == MOE_TYPE_CODEBOOK) return 0.5f;
+    const float half = std::ldexp(1.0f, (format.type == MOE_TYPE_I8 ? 8 : format.bits) - 1);
+    return half * 0.6f;
+}
+
+// From one to two times `least`, which a float16 holds.
+void store_scale(moe_type type, float least, uint32_t random, std::byte* to) {
+    const float value =
+        std::ldexp(1.0f + static_cast<float>(random % 128) / 128, std::ilogb(least));
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    const auto bf16 = static_cast<uint16_t>(bits >> 16);
+    const auto f16 = static_cast<uint16_t>((bits >> 13) - (112 << 10));
+    if (type == MOE_TYPE_F32) std::memcpy(to, &value, 4);
+    if (type == MOE_TYPE_BF16) std::memcpy(to, &bf16, 2);
+    if (type == MOE_TYPE_F16) std::memcpy(to, &f16, 2);
+}
+
+// Zero points as tools write them, near the middle: streams of codes along the rows, one of each
+// group of columns, in words that follow each other or, of a bit stream, lie a group apart.
+Bytes random_zeros(const moe_format& format, int64_t rows, int64_t columns,
+                   std::mt19937_64& random) {
+    if (format.zero_point == MOE_ZERO_POINT_NONE || format.zero_point == MOE_ZERO_POINT_MIDDLE)
+        return {};
+    const int64_t group = format.group_columns < 0 ? columns : format.group_columns;
+    const int64_t groups = (columns + group - 1) / group, words = (rows * format.bits + 31) / 32;
+    const bool apart = format.packing == MOE_PACKING_BIT_STREAM;
+    const uint64_t middle = uint64_t{1} << (format.bits - 1), spread = (middle + 3) / 4;
+    std::vector<uint32_t> all(static_cast<size_t>(groups * words));
+    for (int64_t g = 0; g < groups; ++g)
+        for (int64_t n = 0; n < rows; ++n) {
+            const uint64_t zero = middle - random() % (2 * spread);
+            for (int64_t b = 0; b < format.bits; ++b) {
+                const int64_t bit = n * format.bits + b, word = bit / 32;
+                const int64_t place = apart ? word * groups + g : g * words + word;
+                all[static_cast<size_t>(place)] |= static_cast<uint32_t>(zero >> b & 1) << bit % 32;
+            }
+        }
+    Bytes bytes(all.size() * 4);
+    std::memcpy(bytes.data(), all.data(), bytes.size());
+    return bytes;
+}
+
+void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float spread,
+                 std::mt19937_64& random, FormatBuffers& matrix) {
+    matrix.zero_points = random_zeros(format, rows, columns, random);
+    const float scale = spread / size_of_codes(format) / 1.5f;
+    if (format.nested_scales) {
+        fill(matrix.scales, random);
+        matrix.nested_scales.assign((matrix.scales.size() + 255) / 256, scale);
+        return;
+    }
+    const size_t size = format.scale_type == MOE_TYPE_F32 ? 4 : 2;
+    for (size_t i = 0; i < matrix.scales.size(); i += size)
+        store_scale(format.scale_type, scale, static_cast<uint32_t>(random()), &matrix.scales[i]);
+}
+
+// What nested scales index.
+const std::array<float, 256>& nested_codebook() {
+    static const auto values = [] {
+        std::array<float, 256> all{};
+        for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i) / 256 - 0.25f;
+        return all;
+    }();
+    return values;
+}
+
+}  // namespace
+
+moe_format format_named(const char* name) {
+    if (const Unnamed* given = find_unnamed(name)) return format_of(*given);
+    auto format = sized<moe_format>();
+    must(moe_format_by_name(name, &format), name);
+    return format;
+}
+
+std::vector<const char*> packed_formats() {
+    std::vector<const char*> names;
+    for (uint32_t i = 0; const char* name = moe_format_name_at(i); ++i) names.push_back(name);
+    return names;
+}
+
+std::vector<const char*> unnamed_formats() {
+    std::vector<const char*> names;
+    for (const Unnamed& one : unnamed) names.push_back(one.name);
+    return names;
+}
+
+bool is_for_generic_alone(const char* name) {
+    const moe_format format = format_named(name);
+    const int32_t id = format.block_id;
+    const bool has_own = id == 8 || id == 12 || id == 39 || id == 40;
+    return find_unnamed(name) || (format.type == MOE_TYPE_GGUF && !has_own);
+}
+
+void FormatBuffers::describe(moe_tensor& tensor) const {
+    tensor.data = data.data();
+    tensor.data_bytes = data.size();
+    tensor.scales = scales.empty() ? nullptr : scales.data();
+    tensor.scale_bytes = scales.size();
+    tensor.zero_points = zero_points.empty() ? nullptr : zero_points.data();
+    tensor.zero_point_bytes = zero_points.size();
+    if (nested_scales.empty()) return;
+    tensor.nested_scales = nested_scales.data();
+    tensor.nested_scale_bytes = nested_scales.size() * sizeof(float);
+    tensor.nested_codebook = nested_codebook().data();
+    tensor.nested_offset = nested_scales[0] / 2;
+}
+
+void FormatBuffers::append(const FormatBuffers& next) {
+    const auto add = [](auto& to, const auto& from) {
+        to.insert(to.end(), from.begin(), from.end());
+    };
+    add(data, next.data);
+    add(scales, next.scales);
+    add(zero_points, next.zero_points);
+    add(nested_scales, next.nested_scales);
+}
+
+FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
+                            float spread, float middle) {
+    FormatBuffers matrix;
+    uint64_t data = 0, scales = 0;
+    must(moe_format_size(&format, rows, columns, &data, &scales), "moe_format_size");
+    matrix.data.resize(data);
+    matrix.scales.resize(scales);
+    if (is_written(format)) {
+        Floats source = normal(rows * columns, seed, spread);
+        for (float& value : source) value += middle;
+        quantize(format, source, rows, columns, matrix);
+        return matrix;
+    }
+    std::mt19937_64 random(seed);
+    fill(matrix.data, random);
+    if (format.type == MOE_TYPE_GGUF)
+        fill_blocks(matrix, data / static_cast<uint64_t>(rows * columns / 256), spread);
+    else
+        fill_scaled(format, rows, columns, spread, random, matrix);
+    return matrix;
+}
+
+}  // namespace moe_gpu

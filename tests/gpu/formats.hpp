@@ -1,0 +1,36 @@
+// The formats of the cases: the named ones, and some that have no name in moe.h.
+#pragma once
+
+#include <vector>
+
+#include "handles.hpp"
+#include "numbers.hpp"
+
+namespace moe_gpu {
+
+// Of a public name, or of one of unnamed_formats().
+moe_format format_named(const char* name);
+// All with a public name; CUDA packs them.
+std::vector<const char*> packed_formats();
+// GPTQ, AWQ, compressed-tensors, bitsandbytes and grids of scales that CUDA packs.
+std::vector<const char*> unnamed_formats();
+// Which only the generic kernel reads.
+bool is_for_generic_alone(const char* name);
+
+// One matrix, buffers as moe_tensor has them.
+struct FormatBuffers {
+    Bytes data, scales, zero_points;
+    Floats nested_scales;
+    float global_scale = 1;
+
+    // Sets what the format has, for one matrix or a stack of them.
+    void describe(moe_tensor& tensor) const;
+    void append(const FormatBuffers& next);
+};
+
+// Values of about `spread` around `middle`: through moe_quantize, or, of formats that it does not
+// write, random codes under scales that give `spread`.
+FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
+                            float spread, float middle);
+
+}  // namespace moe_gpu
