@@ -133,6 +133,14 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
 
 LayerRun::~LayerRun() = default;
 
+const moe_plan& LayerRun::plan() const {
+    return *state_->plan;
+}
+
+const moe_weights* LayerRun::weights() const {
+    return state_->sets.front().get();
+}
+
 void LayerRun::count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer) {
     State& s = *state_;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {

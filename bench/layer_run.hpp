@@ -34,6 +34,8 @@ class LayerRun {
              const std::string& kernel_filter);
     ~LayerRun();
     Result run(const Case& what, const Limits& limits);
+    const moe_plan& plan() const;
+    const moe_weights* weights() const;  // the first set
 
   private:
     void count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer);

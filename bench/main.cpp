@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/load_run.hpp"
 #include "bench/report.hpp"
 
 using namespace moe::bench;
@@ -17,6 +18,7 @@ struct Options {
     std::string commit = "unknown";
     std::string kernels;
     double seconds = 1e9;
+    std::vector<std::string> load;  // model, format, folder
 };
 
 std::vector<Case> chosen_cases(const Options& options) {
@@ -82,13 +84,19 @@ int main(int argc, char** argv) {
     app.add_option("--commit", options.commit, "written into the results");
     app.add_option("--kernels", options.kernels, "moe_plan_desc.kernel_filter");
     app.add_option("--seconds", options.seconds, "stop beginning new cases after that long");
+    app.add_option("--load", options.load,
+                   "instead: how fast packed weights load from a file in FOLDER")
+        ->type_name("MODEL FORMAT FOLDER")
+        ->expected(3);
     CLI11_PARSE(app, argc, argv);
     if (options.list) {
         for (const Case& one : chosen_cases(options)) std::puts(one.name().c_str());
         return 0;
     }
     try {
-        return run(options);
+        if (options.load.empty()) return run(options);
+        measure_load(options.load[0], options.load[1], options.load[2]);
+        return 0;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "moe-bench: %s\n", error.what());
         return 1;

@@ -108,4 +108,11 @@ void File::read(uint64_t offset, uint64_t bytes, void* out) const {
     }
 }
 
+// A hint: whether it helps shows in the time alone.
+void File::will_read(uint64_t offset, uint64_t bytes) const {
+    if (mapped_ || offset >= size_) return;
+    (void)::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                          POSIX_FADV_WILLNEED);
+}
+
 }  // namespace moe

@@ -29,6 +29,8 @@ class File {
     const std::byte* mapped() const { return mapped_; }
     // Copies [offset, offset + bytes); fails when that is not inside the file.
     void read(uint64_t offset, uint64_t bytes, void* out) const;
+    // Lets the system fetch what will be read soon; the end may be past that of the file.
+    void will_read(uint64_t offset, uint64_t bytes) const;
 
   private:
     File(std::pmr::memory_resource& memory, std::string_view path);

@@ -51,6 +51,10 @@ class PackedFile {
     void load(moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team) const;
 
   private:
+    static constexpr uint64_t stages_ahead = 4;  // that the system is asked to fetch
+
+    void read_pieces(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const;
+
     File file_;
     uint64_t block_bytes_ = 0;
     uint64_t block_offset_ = 0;
