@@ -32,10 +32,7 @@ DeviceLoader::DeviceLoader(moe_weights& weights, const LoadRequest& request, Dev
       sources_(&weights.runtime->memory),
       globals_(&weights.runtime->memory),
       codebooks_(&weights.runtime->memory),
-      fetched_{{std::pmr::vector<std::byte>(&weights.runtime->memory),
-                std::pmr::vector<std::byte>(&weights.runtime->memory)},
-               {std::pmr::vector<std::byte>(&weights.runtime->memory),
-                std::pmr::vector<std::byte>(&weights.runtime->memory)}},
+      fetched_{Fetched(weights.runtime->memory), Fetched(weights.runtime->memory)},
       staging_(block, staging, staging_each) {
     progress_.total = placement_.bytes;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
@@ -68,13 +65,15 @@ Matrix DeviceLoader::to_host(const Matrix& on_device) {
 Matrix DeviceLoader::fetch(const Matrix& on_device, Fetched& to) {
     const Extent extent = extent_of(on_device);
     Matrix matrix = on_device;
-    to.data.resize(extent.data);
-    block_.fetch(to.data.data(), on_device.data, extent.data);
-    matrix.data = to.data.data();
-    if (!on_device.scales) return matrix;
-    to.scales.resize(extent.scales);
-    block_.fetch(to.scales.data(), on_device.scales, extent.scales);
-    matrix.scales = to.scales.data();
+    const auto bring = [&](const std::byte*& from, uint64_t bytes, auto& buffer) {
+        if (!from || !bytes) return;
+        buffer.resize(bytes);
+        block_.fetch(buffer.data(), from, bytes);
+        from = buffer.data();
+    };
+    bring(matrix.data, extent.data, to.data);
+    bring(matrix.scales, extent.scales, to.scales);
+    bring(matrix.zero_points, extent.zero_points, to.zero_points);
     return matrix;
 }
 

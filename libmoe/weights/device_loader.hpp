@@ -36,7 +36,10 @@ class DeviceLoader final : private MatrixTaker {
         bool is_on_device = false;
     };
     struct Fetched {
-        std::pmr::vector<std::byte> data, scales;
+        explicit Fetched(std::pmr::memory_resource& memory)
+            : data(&memory), scales(&memory), zero_points(&memory) {}
+
+        std::pmr::vector<std::byte> data, scales, zero_points;
     };
     using Codebook = std::array<float, 32>;
 

@@ -344,6 +344,11 @@ uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t column
 }
 
 Extent extent_of(const Matrix& matrix) {
+    if (matrix.traits->whole) {
+        const MatrixBytes bytes =
+            matrix.traits->whole(matrix.format, matrix.whole_rows, matrix.whole_columns);
+        return {bytes.data, bytes.scales, bytes.zero_points};
+    }
     const int64_t size = element_bytes(matrix.format.type);
     const int64_t row = matrix.column_stride ? (matrix.columns - 1) * matrix.column_stride + size
                                              : matrix.columns / matrix.traits->block_columns *

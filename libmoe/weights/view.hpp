@@ -29,10 +29,12 @@ uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t column
 // turned.
 Matrix copy_part(const Matrix& part, std::byte* to);
 
-// Bytes from the first to the last of a view's codes, and of its scales (0: none).
+// Bytes from the first to the last of a view's codes, scales and zero points (0: none); of a format
+// that lies whole all of them.
 struct Extent {
     uint64_t data;
     uint64_t scales;
+    uint64_t zero_points = 0;
 };
 Extent extent_of(const Matrix& matrix);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
 #include "tests/weights/packing.hpp"
@@ -230,6 +231,39 @@ TEST(DeviceLoad, TensorsInDeviceMemoryAreFetched) {
             EXPECT_GT(packed.block.n_fetches, 0);
             ASSERT_NO_FATAL_FAILURE(expect_packed(packed, layer));
         }
+}
+
+// Of formats that lie whole: whoever reads a buffer where it lies gets wrong values.
+TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
+    for (const moe_format& format :
+         {test::int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED_MINUS_ONE),
+          test::int_format(MOE_PACKING_AWQ, 4, 64, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED),
+          test::bnb_format(MOE_CODEBOOK_BNB_NF4, 64, true)}) {
+        LayerTensors layer(plain_layer(256, 512, 3, 2), {.everywhere = "bf16"});
+        const test::Source source = test::random_source(format, 256, 512);
+        layer.formats[MOE_ROLE_DOWN] = &source.format;
+        test::Source there = source;
+        for (auto* bytes : {&there.data, &there.scales, &there.zero_points})
+            for (std::byte& byte : *bytes) byte ^= std::byte{0xFF};
+        std::vector<moe_tensor> downs(3, there.tensor());
+        std::vector<const moe_tensor*> tensors;
+        for (const moe_tensor* tensor : layer.tensors)
+            if (tensor->role != MOE_ROLE_DOWN) tensors.push_back(tensor);
+        for (int32_t e = 0; e < 3; ++e) {
+            downs[static_cast<size_t>(e)].expert = e;
+            downs[static_cast<size_t>(e)].space = MOE_SPACE_DEVICE;
+            tensors.push_back(&downs[static_cast<size_t>(e)]);
+        }
+        const Plan plan = make_plan(layer);
+        PackedWeights packed(*plan);
+        packed.block.fetches_as = std::byte{0xFF};
+        ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
+        const auto values = packed.values(MOE_ROLE_DOWN, 2);
+        for (int64_t i = 0; i < 256 * 512; ++i)
+            ASSERT_TRUE(test::same_float(values[static_cast<size_t>(i)],
+                                         static_cast<float>(source.value(i / 512, i % 512))))
+                << format_name(format).text << ' ' << i;
+    }
 }
 
 // Every role and expert in turn is replaced alone, and nothing else changes.
