@@ -1,14 +1,17 @@
-// The two limits: threads that only read the file, 4 MB at a time (the best of several numbers of
-// threads), and one stream that only copies from pinned memory.
+// moe_weights_open beside its two limits: threads that only read the file, 4 MB at a time (the best
+// of several numbers of threads), and one stream that only copies from pinned memory.
 #include "bench/load_run.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 #include "bench/layer_run.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -55,14 +58,17 @@ class OpenFile {
     void read_all(int n_threads) const {
         constexpr int64_t chunk = 4 << 20;
         std::atomic<int64_t> next{0};
+        std::atomic<bool> failed{false};
         const auto work = [&] {
             std::vector<char> buffer(chunk);
             for (int64_t at = chunk * next++; at < size(); at = chunk * next++)
-                if (pread(descriptor_, buffer.data(), chunk, at) <= 0)
-                    throw std::runtime_error("reading failed");
+                if (pread(descriptor_, buffer.data(), chunk, at) <= 0) failed = true;
         };
-        std::vector<std::jthread> threads;
-        for (int i = 0; i < n_threads; ++i) threads.emplace_back(work);
+        {
+            std::vector<std::jthread> threads;
+            for (int i = 0; i < n_threads; ++i) threads.emplace_back(work);
+        }
+        if (failed) throw std::runtime_error("reading failed");
     }
 
   private:
@@ -108,7 +114,9 @@ OpenedWeights open_packed(const moe_plan& plan, const std::string& path) {
 }  // namespace
 
 void measure_load(const std::string& model, const std::string& format, const std::string& folder) {
-    const LayerRun layer(*find_model(model), format, Mode::layer, 1, "");
+    const Model* known = find_model(model);
+    if (!known) throw std::runtime_error("there is no model " + model);
+    const LayerRun layer(*known, format, Mode::layer, 1, "");
     const std::string path = folder + "/moe-bench-packed";
     if (moe_weights_save(layer.weights(), path.c_str()) != MOE_OK)
         throw std::runtime_error(moe_last_error());

@@ -173,7 +173,6 @@ PackedType packed_type_of(const moe_format& format) {
     const FormatTraits* traits = find_format(format);
     if (!traits || format.pre_quant_scale) return PackedType::none;
     if (traits->parts && !fits_e4m3(format)) return grid_type_of(format);
-    if (traits->whole) return PackedType::none;
     switch (format.type) {
         case MOE_TYPE_F32:
             return PackedType::f32;

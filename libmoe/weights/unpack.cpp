@@ -1,5 +1,6 @@
-// unpack(): the values of a packed matrix, code by code by the formulas of packed.hpp. For tests
-// and updates; nothing here is shared with the placing of codes.
+// unpack(): the values of a packed matrix, code by code by the formulas of packed.hpp, those of
+// heads and grids as kernels have them. For tests and updates; nothing here is shared with the
+// placing of codes.
 #include <algorithm>
 
 #include "libmoe/formats/element.hpp"
