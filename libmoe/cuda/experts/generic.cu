@@ -159,12 +159,18 @@ __device__ void multiply_block(const uint32_t (&a)[16], const std::byte* tokens,
     }
 }
 
+// The types that only this kernel reads have a kernel of their own: their decoders want registers
+// that the loop of the others needs.
+MOE_HOST_DEVICE constexpr bool is_rare(PackedType type) {
+    return is_grid(type) || (has_head(type) && type != PackedType::q4_k);
+}
+
 // slot: the block in its stage. Scales of a grid are read where they lie.
-template <Operand operand>
+template <Operand operand, bool rare>
 __device__ void decode_block(PackedType type, const std::byte* tile, const std::byte* slot,
                              const float* codebook, int64_t block, int lane, uint32_t (&a)[16]) {
     with_packed_type(type, [&]<PackedType of>() {
-        if constexpr (of != PackedType::f32) {
+        if constexpr (of != PackedType::f32 && is_rare(of) == rare) {
             const std::byte* scales = is_grid(of) ? tile : slot + block_code_bytes(of, 4);
             const auto words = Codes<of>::load(type, slot, scales, lane, block);
             decode<operand, of>(words, codebook, a);
@@ -173,7 +179,7 @@ __device__ void decode_block(PackedType type, const std::byte* tile, const std::
 }
 
 // The blocks of 64 columns.
-template <Operand operand>
+template <Operand operand, bool rare>
 __device__ void multiply_blocks(const Call& call, const Work& work, const Shared& shared,
                                 std::byte* stages, float (&sums)[fragments][4]) {
     const Lane lane;
@@ -201,9 +207,9 @@ __device__ void multiply_blocks(const Call& call, const Work& work, const Shared
         const std::byte* tokens = stages + stage * stage_bytes;
         if (work.codes) {
             uint32_t a[16];
-            decode_block<operand>(weights.type, work.codes,
-                                  tokens + token_bytes + lane.warp * call.slot_bytes,
-                                  shared.codebook, block, lane.id, a);
+            decode_block<operand, rare>(weights.type, work.codes,
+                                        tokens + token_bytes + lane.warp * call.slot_bytes,
+                                        shared.codebook, block, lane.id, a);
             multiply_block<operand>(a, tokens, n_fragments_of(work), lane, sums);
         }
         stage = stage + 1 == call.n_stages ? 0 : stage + 1;
@@ -270,7 +276,7 @@ __device__ void store_sums(const float (&sums)[fragments][4], int n_fragments, f
     }
 }
 
-template <Operand operand>
+template <Operand operand, bool rare>
 __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_constant__ Call call) {
     extern __shared__ __align__(128) std::byte stages[];
     __shared__ Shared shared;
@@ -283,7 +289,7 @@ __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_con
         load_codebook(product.weights, work.tile.expert, shared.codebook);
         __syncthreads();
         float sums[fragments][4] = {};
-        multiply_blocks<operand>(call, work, shared, stages, sums);
+        multiply_blocks<operand, rare>(call, work, shared, stages, sums);
         const int64_t k = product.weights.k;
         for (int64_t k0 = k / 64 * 64; k0 < k;) {
             const int n = steps_of_block(k0, k);
@@ -297,6 +303,14 @@ __global__ void __launch_bounds__(n_threads, 2) generic_product(const __grid_con
                     post_scale(product.weights.type, operand));
         __syncthreads();  // before the next pair overwrites rows and stages
     }
+}
+
+using Kernel = void (*)(Call);
+
+Kernel kernel_of(moe_type operand, bool rare) {
+    if (operand == MOE_TYPE_F16)
+        return rare ? generic_product<Operand::f16, true> : generic_product<Operand::f16, false>;
+    return rare ? generic_product<Operand::bf16, true> : generic_product<Operand::bf16, false>;
 }
 
 bool can_copy(const DeviceRows& in, moe_type operand) {
@@ -321,15 +335,15 @@ void run_generic(const DeviceFacts& device, const Product& product, moe_type ope
                  cudaStream_t stream) {
     const int64_t n_items = int64_t{product.max_tiles} * groups_of_tiles(product.weights);
     const int64_t resident = 2 * int64_t{device.n_sms};
-    const auto kernel =
-        operand == MOE_TYPE_F16 ? generic_product<Operand::f16> : generic_product<Operand::bf16>;
+    const auto kernel = kernel_of(operand, is_rare(product.weights.type));
     launch("generic product", kernel, n_items < resident ? n_items : resident, n_threads,
            dynamic_bytes, stream, make_call(product, operand));
 }
 
 void prepare_generic() {
-    load("generic product", generic_product<Operand::bf16>, dynamic_bytes);
-    load("generic product", generic_product<Operand::f16>, dynamic_bytes);
+    for (const moe_type operand : {MOE_TYPE_BF16, MOE_TYPE_F16})
+        for (const bool rare : {false, true})
+            load("generic product", kernel_of(operand, rare), dynamic_bytes);
 }
 
 }  // namespace moe::cuda

@@ -13,6 +13,7 @@
 // while the kernel before it ends. Weights stream through rings of shared memory, one for each
 // warp; scales are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work;
 // this file launches.
+#include <algorithm>
 #include <cmath>
 
 #include "libmoe/cuda/experts/one_token_call.hpp"
@@ -22,8 +23,17 @@ namespace moe::cuda {
 namespace {
 
 OneTokenSlots slots_of(const OneToken& call) {
-    return {call.ids,     call.local_of, call.weights, call.ids_stride, call.weights_stride,
-            call.n_slots, call.top_k,    call.n_ids,   call.n_ids_all,  call.n_local,
+    return {call.ids,
+            call.local_of,
+            call.weights,
+            call.ids_stride,
+            call.weights_stride,
+            call.n_slots,
+            call.top_k,
+            call.n_ids,
+            call.n_ids_all,
+            call.n_local,
+            call.local_of ? 0 : std::min(call.n_ids, call.n_local),
             call.faults};
 }
 

@@ -76,6 +76,7 @@ struct OneTokenSlots {
     int32_t n_ids;
     int32_t n_ids_all;
     int32_t n_local;
+    int32_t n_direct;  // ids below are local experts as they are; 0 with a map
     FaultWords* faults;
 };
 

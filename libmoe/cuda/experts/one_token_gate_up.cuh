@@ -342,30 +342,40 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     IdPlaces id_places(call.slots, lane);
     RowFinish finish(call, reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread,
                      thread & 15, work.range.first + (thread >> 4));
+    const DirectExpert own_slot(call.slots, work.own.slot);
+    const DirectExpert finish_slot(call.slots, finish.slot);
+    const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
+    const bool needs_list =
+        !cut.is_resident || work.range.last - work.range.first > group_slabs;
     OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
 
     wait_for_previous_kernel();
     if constexpr (Raw::is_quick) let_next_kernel_start();
     const SlotIds ids = id_places.load();
+    const int32_t own_expert = own_slot.load();
+    const int32_t finish_expert = finish_slot.load();
     x.copy(lane);
-    const SlotExperts experts = find_experts(call.slots, ids, lane);
-    const bool complete = all_present(call.slots, experts, lane);
-    chunks.resolve(work.own, expert_of_slot(call.slots, experts, work.own.slot));
-    const bool fills_at_once = complete && !Raw::has_codebook;  // codebooks are asked for first
-    if (fills_at_once) work.fill(ring, lane);
-    int32_t entry = slot_entry(expert_of_slot(call.slots, experts, finish.slot), finish.slot);
-    const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
-    const bool has_one_group = work.range.last - work.range.first <= group_slabs;
+    // Codebooks are asked for before weights.
+    const bool fills_at_once = !Raw::has_codebook && all_direct(call.slots, ids, lane);
+    if (fills_at_once) {
+        chunks.resolve(work.own, own_expert);
+        work.fill(ring, lane);
+    }
+    int32_t entry = slot_entry(finish_expert, finish.slot);
     int32_t n_slots = call.slots.n_slots;
     // The list is for those who cannot do without: it takes its time.
-    if (!complete || Raw::has_codebook || !cut.is_resident || !has_one_group)
-        n_slots = list_slots(call.slots, experts, lane, table);
-    if (!complete) {
-        work = SlabWork<Raw>(chunks, n_slots, lane);
-        if (work.copies()) chunks.resolve(work.own, chunks.listed_expert(work.own));
-        finish.go_to(call, work.range.first + (thread >> 4));
+    if (!fills_at_once || needs_list) {
+        n_slots = list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
         entry = table[min(finish.slot, most_one_token_slots - 1)];
+    }
+    if (!fills_at_once) {
+        if (n_slots < call.slots.n_slots) {
+            work = SlabWork<Raw>(chunks, n_slots, lane);
+            finish.go_to(call, work.range.first + (thread >> 4));
+            entry = table[min(finish.slot, most_one_token_slots - 1)];
+        }
+        if (work.copies()) chunks.resolve(work.own, chunks.listed_expert(work.own));
     }
     const auto [first, last] = work.range;
     const int32_t first_slot = divide(first, cut.tile_reciprocal);

@@ -98,22 +98,33 @@ __device__ __forceinline__ SlotExperts find_experts(const OneTokenSlots& slots, 
     return of;
 }
 
-// By the whole warp; slots may differ from lane to lane.
-__device__ __forceinline__ int32_t expert_of_slot(const OneTokenSlots& slots, const SlotExperts& of,
-                                                  int32_t slot) {
-    const int32_t first = __shfl_sync(~0u, of.expert[0], slot & 31);
-    if (slots.n_slots <= 32) return first;
-    const int32_t second = __shfl_sync(~0u, of.expert[1], slot & 31);
-    return slot < 32 ? first : second;
-}
-
-// Has every slot an expert here?
-__device__ __forceinline__ bool all_present(const OneTokenSlots& slots, const SlotExperts& of,
-                                            int32_t lane) {
-    const bool first = of.expert[0] >= 0 || lane >= slots.n_slots;
-    const bool second = of.expert[1] >= 0 || lane + 32 >= slots.n_slots;
+// Does the id of every slot name an expert here, without a map?
+__device__ __forceinline__ bool all_direct(const OneTokenSlots& slots, const SlotIds& ids,
+                                           int32_t lane) {
+    const auto n_direct = static_cast<uint32_t>(slots.n_direct);
+    const bool first = static_cast<uint32_t>(ids.id[0]) < n_direct || lane >= slots.top_k;
+    const bool second = static_cast<uint32_t>(ids.id[1]) < n_direct || lane + 32 >= slots.top_k;
     return __all_sync(~0u, first && second);
 }
+
+// The expert of one slot where all_direct, in a single load of which all else is known before.
+class DirectExpert {
+  public:
+    __device__ __forceinline__ DirectExpert(const OneTokenSlots& slots, int32_t slot)
+        : id_(slots.ids + token_index() * slots.ids_stride + min(slot, slots.top_k - 1)),
+          shared_(is_shared_slot(slots, slot) ? slots.n_local : -1) {
+        compute_now(id_);
+        compute_now(shared_);
+    }
+    __device__ __forceinline__ int32_t load() const {
+        const int32_t id = load_global(id_);
+        return shared_ < 0 ? id : shared_;
+    }
+
+  private:
+    const int32_t* id_;
+    int32_t shared_;
+};
 
 // Local expert and slot in one number.
 __device__ __forceinline__ int32_t slot_entry(int32_t expert, int32_t slot) {
