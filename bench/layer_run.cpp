@@ -230,8 +230,8 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     result.n_calls = n_calls;
     result.n_sets = static_cast<int>(s.sets.size());
     const bool is_prompt = what.n_tokens > 512;
-    result.time = time_calls(call, n_calls, is_prompt ? 7 : 15,
-                             is_prompt ? prompt_settling_us : settling_us);
+    result.time =
+        time_calls(call, n_calls, is_prompt ? 7 : 15, is_prompt ? prompt_settling_us : settling_us);
     const char* kernel = "";
     check(moe_plan_kernel(s.plan.get(), MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
     result.kernel = kernel;

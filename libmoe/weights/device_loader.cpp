@@ -32,6 +32,7 @@ DeviceLoader::DeviceLoader(moe_weights& weights, const LoadRequest& request, Dev
       sources_(&weights.runtime->memory),
       globals_(&weights.runtime->memory),
       codebooks_(&weights.runtime->memory),
+      columns_(&weights.runtime->memory),
       fetched_{Fetched(weights.runtime->memory), Fetched(weights.runtime->memory)},
       staging_(block, staging, staging_each) {
     progress_.total = placement_.bytes;
@@ -42,6 +43,8 @@ DeviceLoader::DeviceLoader(moe_weights& weights, const LoadRequest& request, Dev
         sources_[role].resize(count);
         if (placement_.matrices[i].globals) globals_[role].resize(count);
         if (placement_.matrices[i].codebooks) codebooks_[role].resize(count);
+        if (placement_.matrices[i].columns)
+            columns_[role].resize(count * 2 * static_cast<size_t>(placement_.matrices[i].k));
     }
 }
 
@@ -199,9 +202,11 @@ void DeviceLoader::set_constants(moe_role role, int64_t place, TileRows rows, fl
         else if (global != 1.0f)
             fail(MOE_ERROR_INTERNAL, "{} has a global scale that its packed type has no place for",
                  role_name(role));
+        const PackedType type = placement_.matrices[role].type;
         if (!codebooks_[role].empty())
-            std::copy_n(source.codebook, int64_t{1} << source.format.bits,
-                        codebooks_[role][place][i].begin());
+            packed_codebook(source, type, codebooks_[role][place][i].data());
+        if (!columns_[role].empty())
+            packed_columns(source, type, &columns_[role][(2 * place + i) * source.columns]);
     }
 }
 
@@ -219,16 +224,25 @@ void DeviceLoader::write_constants(moe_role role, int64_t place, int64_t n) {
         block_.write(offset + (2 * static_cast<uint64_t>(place) + half) * size, &table[place][half],
                      size);
     };
+    // Of n halves from one on.
+    const auto write_columns = [&](int64_t first, int64_t halves) {
+        if (columns_[role].empty()) return;
+        const uint64_t each = p.column_bytes() / 2;
+        block_.write(p.columns + static_cast<uint64_t>(first) * each, &columns_[role][first * p.k],
+                     static_cast<uint64_t>(halves) * each);
+    };
     const moe_role second = replacing_ ? second_of(role) : MOE_ROLE_NONE;
     if (second == MOE_ROLE_NONE) {
         write(p.globals, globals_[role]);
         write(p.codebooks, codebooks_[role]);
+        write_columns(2 * place, 2 * n);
         return;
     }
     for (const int half : {0, 1}) {
         if (!sources_[half ? second : role][place].is_taken) continue;
         write_half(p.globals, globals_[role], half);
         write_half(p.codebooks, codebooks_[role], half);
+        write_columns(2 * place + half, 1);
     }
 }
 

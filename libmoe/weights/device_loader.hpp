@@ -71,6 +71,7 @@ class DeviceLoader final : private MatrixTaker {
     RoleTable<Source> sources_;
     RoleTable<std::array<float, 2>> globals_;
     RoleTable<std::array<Codebook, 2>> codebooks_;
+    RoleTable<uint32_t> columns_;  // [place][half][k]
     Fetched fetched_[2];
     Staging staging_;
 };

@@ -100,11 +100,16 @@ class Placer {
         require(part.rows % step == 0 && part.columns % column_step(type) == 0,
                 "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}", role_name(role),
                 part.rows, part.columns, step, column_step(type));
+        const int64_t all_columns = layout_.layer.role_shape(role).columns;
+        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
+            fail(MOE_ERROR_UNSUPPORTED, "{}: a slice of {} of {} columns of {} cannot be packed",
+                 role_name(role), part.columns, all_columns,
+                 format_name(layout_.formats[role]).text);
         const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
         require(begin % grid == 0,
                 "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",
                 role_name(role), begin, format_name(layout_.formats[role]).text, grid, below,
-                std::min(below + grid, layout_.layer.role_shape(role).columns));
+                std::min(below + grid, all_columns));
     }
 
     void place_matrix(moe_role role) {
@@ -158,6 +163,9 @@ class Placer {
             if (has_codebook(place.type))
                 place.codebooks = routed ? past(first.codebooks, routed, codebook)
                                          : cursor_.take(with_followers(role), codebook);
+            if (grid_columns_of(place.type) != GridColumns::none)
+                place.columns = routed ? past(first.columns, routed, place.column_bytes())
+                                       : cursor_.take(with_followers(role), place.column_bytes());
         }
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
@@ -198,6 +206,7 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
                                static_cast<int64_t>(place.expert_stride),
                                floats(place.globals),
                                floats(place.codebooks),
+                               reinterpret_cast<const uint32_t*>(floats(place.columns)),
                                place.type,
                                place.n_tiles,
                                place.k};

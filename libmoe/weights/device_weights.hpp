@@ -36,10 +36,14 @@ struct DevicePlacement {
         uint64_t expert_stride = 0;  // bytes
         uint64_t globals = 0;        // offset of [count][2] floats, 0: none
         uint64_t codebooks = 0;      // offset of [count][2][32] floats, 0: none
+        uint64_t columns = 0;        // offset of [count][2][k] words, 0: none
         int64_t count = 0;
         int32_t n_tiles = 0;
         int32_t k = 0;
         PackedType type = PackedType::none;
+
+        // Of the table of columns of one matrix.
+        uint64_t column_bytes() const { return 2 * 4 * static_cast<uint64_t>(k); }
     };
     std::array<Place, MOE_ROLE_COUNT> matrices{};
     std::array<uint64_t, MOE_ROLE_COUNT> vectors{};  // offset, where the layout has the vector
@@ -50,7 +54,7 @@ struct DevicePlacement {
     bool is_joint = false;
     bool is_shared_joint = false;
     // The shared expert has the shape and the packed types of a routed one and lies where a local
-    // expert more would: matrices, global scales, codebooks.
+    // expert more would: matrices, global scales, codebooks, tables of columns.
     bool shared_follows = false;
     uint64_t bytes = 0;
 

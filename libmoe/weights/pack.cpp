@@ -2,6 +2,8 @@
 // scales are lowered, and the grid is placed.
 #include "libmoe/weights/pack.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "libmoe/base/error.hpp"
@@ -34,6 +36,8 @@ GridScale grid_scale_of(moe_type type) {
             return GridScale::bf16;
         case MOE_TYPE_F8_E8M0:
             return GridScale::e8m0;
+        case MOE_TYPE_F8_E4M3:
+            return GridScale::e4m3;
         default:
             return GridScale::f32;  // nested ones become that
     }
@@ -52,8 +56,11 @@ GridZero grid_zero_of(moe_zero_point zero_point) {
 
 PackedType grid_kind_of(const moe_format& format) {
     if (format.type == MOE_TYPE_F8_E4M3) return PackedType::grid_e4m3;
-    if (format.type == MOE_TYPE_CODEBOOK) return PackedType::grid_codebook;
+    if (format.type == MOE_TYPE_CODEBOOK || format.type == MOE_TYPE_E2M1)
+        return PackedType::grid_codebook;
     switch (format.type == MOE_TYPE_I8 ? 8 : format.bits) {
+        case 1:
+            return PackedType::grid_1;
         case 2:
             return PackedType::grid_2;
         case 3:
@@ -62,6 +69,10 @@ PackedType grid_kind_of(const moe_format& format) {
             return PackedType::grid_4;
         case 5:
             return PackedType::grid_5;
+        case 6:
+            return PackedType::grid_6;
+        case 7:
+            return PackedType::grid_7;
         case 8:
             return PackedType::grid_8;
         default:
@@ -69,14 +80,19 @@ PackedType grid_kind_of(const moe_format& format) {
     }
 }
 
-// Not where columns have groups of their own, nor where a group begins between two steps.
+GridColumns grid_columns_of(const moe_format& format) {
+    if (format.act_order && format.group_columns > 0) return GridColumns::groups;
+    return format.pre_quant_scale ? GridColumns::factors : GridColumns::none;
+}
+
+// Not where a group begins between two steps.
 PackedType grid_type_of(const moe_format& format) {
     const PackedType kind = grid_kind_of(format);
     const int32_t group = format.group_columns < 0 ? 0 : format.group_columns;
-    if (kind == PackedType::none || format.act_order || group % 16 != 0 || group > most_grid_group)
+    if (kind == PackedType::none || group % 16 != 0 || group > most_grid_group)
         return PackedType::none;
-    return grid_type(kind, grid_scale_of(format.scale_type), grid_zero_of(format.zero_point),
-                     group);
+    return grid_type(kind, grid_scale_of(format.scale_type), grid_zero_of(format.zero_point), group,
+                     grid_columns_of(format));
 }
 
 PackedType gguf_type_of(int32_t block_id) {
@@ -154,8 +170,9 @@ void check(const Matrix& source, PackedType type, TileRows rows, const char* wha
     check_scale_grid(source, type, what);
 }
 
-// What multiplies the packed matrix.
+// What multiplies the packed matrix; a grid has it in its codebook.
 float global_of(const Matrix& source, const ScaleSource& scales) {
+    if (is_grid(scales.type)) return 1.0f;
     if (scales.type == PackedType::mxfp4)
         return e8m0_to_f32(static_cast<uint8_t>(scales.largest_exponent));
     if (source.format.global_scale == MOE_GLOBAL_SCALE_NONE) return 1.0f;
@@ -171,7 +188,7 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 
 PackedType packed_type_of(const moe_format& format) {
     const FormatTraits* traits = find_format(format);
-    if (!traits || format.pre_quant_scale) return PackedType::none;
+    if (!traits) return PackedType::none;
     if (traits->parts && !fits_e4m3(format)) return grid_type_of(format);
     switch (format.type) {
         case MOE_TYPE_F32:
@@ -195,7 +212,10 @@ PackedType packed_type_of(const moe_format& format) {
 
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what) {
     check(source, type, rows, what);
-    Job job{source, type, rows, {source, type, what}};
+    // The scales of group g are then those of the columns from g * group_columns on.
+    Matrix in_order = source;
+    in_order.permutation = nullptr;
+    Job job{in_order, type, rows, {in_order, type, what}};
     if (type == PackedType::mxfp4) job.scales.largest_exponent = largest_exponent(source, what);
     const float global = global_of(source, job.scales);
     switch (code_bits(type)) {
@@ -209,6 +229,26 @@ float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, 
             Packer<uint8_t>(job).pack(to);
     }
     return global;
+}
+
+void packed_codebook(const Matrix& source, PackedType type, float* values) {
+    const int64_t n = int64_t{1} << code_bits(type);
+    if (source.codebook) {
+        std::copy_n(source.codebook, n, values);
+        return;
+    }
+    const bool divides = source.format.global_scale == MOE_GLOBAL_SCALE_DIVIDE;
+    for (int64_t code = 0; code < n; ++code) {
+        const float value = e2m1_to_f32(static_cast<uint8_t>(code));
+        values[code] = divides ? value / source.global_scale : value * source.global_scale;
+    }
+}
+
+void packed_columns(const Matrix& source, PackedType type, uint32_t* columns) {
+    const bool are_groups = moe::grid_columns_of(type) == GridColumns::groups;
+    for (int64_t k = 0; k < source.columns; ++k)
+        columns[k] = are_groups ? static_cast<uint32_t>(source.permutation[k])
+                                : std::bit_cast<uint32_t>(source.pre_quant_scale[k]);
 }
 
 }  // namespace moe

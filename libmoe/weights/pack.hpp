@@ -18,8 +18,21 @@ enum class TileRows : uint8_t { all, first_half, second_half };
 // the source do not fall on those of the packed type (an fp8 slice that begins off its grid).
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what);
 
-// The values of what pack wrote: out [rows, k] in float32, global scale and codebook applied.
+// What codes of a type with a codebook mean: 2^code_bits values.
+void packed_codebook(const Matrix& source, PackedType type, float* values);
+
+// The table of a grid that has one (GridColumns): a word for each column of the source.
+void packed_columns(const Matrix& source, PackedType type, uint32_t* columns);
+
+// What a packed matrix has beside its tiles.
+struct PackedTables {
+    float global_scale = 1.0f;
+    const float* codebook = nullptr;
+    const uint32_t* columns = nullptr;
+};
+
+// The values of what pack wrote: out [rows, k] in float32.
 void unpack(const std::byte* from, PackedType type, TileRows tile_rows, int64_t rows, int64_t k,
-            float global_scale, const float* codebook, float* out);
+            const PackedTables& tables, float* out);
 
 }  // namespace moe

@@ -27,9 +27,9 @@
 //                    of nibble a + 4 e; bit 3 of that nibble is bit i of the code of step 3
 //   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
 //                    bits: bits 1 and 2 of step 1 at 4 a + 2 e and the next
-//   5 bits           bits 0..3 as four bits; then bit 4 of step j at 4 (a + 4 e) + j of a word
-//                    (n = 4) or 4 a + 2 e + j of 16 bits (n = 2)
-//   6 bits           bits 0..3 as four bits, then bits 4, 5 as two bits
+//   1 bit            bit of step j at 4 (a + 4 e) + j of a word (n = 4) or 4 a + 2 e + j of 16 bits
+//   5, 6, 7 bits     bits 0..3 as four bits, then the next two, if there are two, as two bits, then
+//                    the last, if there is one, as one bit
 // Scales of a block: that of row g + 8 h and group s of the block's S = 16 n / group is element
 // (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s +
 // h; blocks of fewer than four steps hold the pair twice. Types of ggml's blocks of 256 have the
@@ -92,10 +92,13 @@ enum class PackedType : int32_t {
     q5_1,
     // Kinds of grids; a type is one of them with the numbers of grid_type().
     grid_e4m3,
+    grid_1,
     grid_2,
     grid_3,
     grid_4,
     grid_5,
+    grid_6,
+    grid_7,
     grid_8,
     grid_codebook,
 };
@@ -185,7 +188,12 @@ MOE_HOST_DEVICE constexpr int32_t code_bits(PackedType type) {
         case PackedType::grid_5:
             return 5;
         case PackedType::q6_k:
+        case PackedType::grid_6:
             return 6;
+        case PackedType::grid_7:
+            return 7;
+        case PackedType::grid_1:
+            return 1;
         default:
             return is_iq_grid(type) ? 0 : 4;
     }
@@ -242,17 +250,22 @@ MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
 // of 16 columns, or all. A tile begins with a record for each group: the scales of its 16 rows, row
 // g + 8 h at 2 g + h, as they came; then zero points as they came, of codes of up to four bits in
 // the low nibble of byte g that of row g, in the high one that of row g + 8, else a byte at 2 g +
-// h.
+// h. Some have a table of columns beside their matrices (PackedMatrix::columns).
 
-enum class GridScale : int32_t { f32, f16, bf16, e8m0 };
+enum class GridScale : int32_t { f32, f16, bf16, e8m0, e4m3 };
 // What codes count from: the middle of their range, or what is stored, or one more.
 enum class GridZero : int32_t { middle, packed, packed_minus_one };
+// What the table says of a column: its group, or a float32 that multiplies its weights. none: no
+// table.
+enum class GridColumns : int32_t { none, groups, factors };
 
 // group: columns, 0 for all.
 MOE_HOST_DEVICE constexpr PackedType grid_type(PackedType kind, GridScale scale, GridZero zero,
-                                               int32_t group) {
+                                               int32_t group,
+                                               GridColumns columns = GridColumns::none) {
     return static_cast<PackedType>(static_cast<int32_t>(kind) | static_cast<int32_t>(scale) << 8 |
-                                   static_cast<int32_t>(zero) << 12 | group / 16 << 16);
+                                   static_cast<int32_t>(zero) << 12 |
+                                   static_cast<int32_t>(columns) << 14 | group / 16 << 16);
 }
 constexpr int32_t most_grid_group = 16 * 0x7FFF;
 
@@ -260,7 +273,11 @@ MOE_HOST_DEVICE constexpr GridScale grid_scale_of(PackedType type) {
     return static_cast<GridScale>(static_cast<int32_t>(type) >> 8 & 15);
 }
 MOE_HOST_DEVICE constexpr GridZero grid_zero_of(PackedType type) {
-    return static_cast<GridZero>(static_cast<int32_t>(type) >> 12 & 15);
+    return static_cast<GridZero>(static_cast<int32_t>(type) >> 12 & 3);
+}
+MOE_HOST_DEVICE constexpr GridColumns grid_columns_of(PackedType type) {
+    return is_grid(type) ? static_cast<GridColumns>(static_cast<int32_t>(type) >> 14 & 3)
+                         : GridColumns::none;
 }
 MOE_HOST_DEVICE constexpr int32_t grid_group(PackedType type) {
     return static_cast<int32_t>(type) >> 16 << 4;
@@ -268,7 +285,8 @@ MOE_HOST_DEVICE constexpr int32_t grid_group(PackedType type) {
 
 MOE_HOST_DEVICE constexpr int32_t grid_scale_bytes(PackedType type) {
     const GridScale scale = grid_scale_of(type);
-    return scale == GridScale::f32 ? 4 : scale == GridScale::e8m0 ? 1 : 2;
+    if (scale == GridScale::f32) return 4;
+    return scale == GridScale::f16 || scale == GridScale::bf16 ? 2 : 1;
 }
 MOE_HOST_DEVICE constexpr int32_t grid_record_bytes(PackedType type) {
     const int32_t zeros = code_bits(type) <= 4 ? 8 : 16;
@@ -337,11 +355,16 @@ struct PackedMatrix {
     int64_t expert_stride;      // bytes
     const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
+    const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
     PackedType type;
     int32_t n_tiles;  // of 16 rows
     int32_t k;        // columns, a multiple of 16
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
+    // Of rows 0 to 7, half 0, or 8 to 15; null if there are none.
+    MOE_HOST_DEVICE const uint32_t* columns_of(int64_t expert, int32_t half) const {
+        return columns ? columns + (2 * expert + half) * k : nullptr;
+    }
 };
 
 }  // namespace moe

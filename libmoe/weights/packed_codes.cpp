@@ -38,18 +38,10 @@ constexpr uint32_t nibble_word(StepBytes step) {
     return swap_middle_bytes(step.low) | swap_middle_bytes(step.high) << 4;
 }
 
-constexpr uint32_t low_nibbles(StepBytes step) {
-    return nibble_word({step.low & 0x0F0F0F0Fu, step.high & 0x0F0F0F0Fu});
-}
-
-// Bit 4 of every code as bit 0 of its nibble.
-constexpr uint32_t fifth_bits(StepBytes step) {
-    return nibble_word({step.low >> 4 & 0x01010101u, step.high >> 4 & 0x01010101u});
-}
-
-// Bits 4 and 5 of every code as bits 0 and 1 of its nibble.
-constexpr uint32_t high_pairs(StepBytes step) {
-    return nibble_word({step.low >> 4 & 0x03030303u, step.high >> 4 & 0x03030303u});
+// Bits [first, first + n) of every code as the low bits of its nibble.
+constexpr uint32_t bits_of(StepBytes step, int32_t first, int32_t n) {
+    const uint32_t mask = ((1u << n) - 1) * 0x01010101u;
+    return nibble_word({step.low >> first & mask, step.high >> first & mask});
 }
 
 // Two bits per nibble to 16 bits: nibble a + 4 e to bits 4 a + 2 e and the next.
@@ -108,6 +100,16 @@ struct WordMask {
     }
 };
 
+// The byte o of a lane of a block, where lanes have `bytes` bytes.
+constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
+    int32_t begin = 0;
+    int32_t size = 16;
+    for (;; begin += size) {
+        while (bytes - begin < size) size /= 2;
+        if (o < begin + size) return lanes * begin + size * lane + o - begin;
+    }
+}
+
 template <int32_t n>
 void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask{e2m1_scatter(WordMask::of(rows).kept)};
@@ -115,25 +117,6 @@ void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
         for (int32_t j = 0; j < n; ++j)
             mask.store_word(to + 4 * (n * lane + j),
                             e2m1_scatter(nibble_word(step_bytes<n>(codes, lane, j))));
-}
-
-template <int32_t n>
-void place_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of(rows);
-    for (int32_t lane = 0; lane < lanes; ++lane)
-        for (int32_t j = 0; j < n; ++j)
-            mask.store_word(to + 4 * (n * lane + j), nibble_word(step_bytes<n>(codes, lane, j)));
-}
-
-template <int32_t n>
-void place_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of(rows);
-    for (int32_t lane = 0; lane < lanes; ++lane)
-        for (int32_t j = 0; j < n; j += 2) {
-            const uint32_t even = nibble_word(step_bytes<n>(codes, lane, j));
-            const uint32_t odd = nibble_word(step_bytes<n>(codes, lane, j + 1));
-            mask.store_word(to + 2 * (n * lane + j), even | odd << 2);
-        }
 }
 
 void place_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
@@ -158,31 +141,27 @@ void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) 
     }
 }
 
-template <int32_t n>
-void place_5(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+// A lane's bytes of n steps: four bits of every code, then two, then one, as far as `bits` has
+// them.
+template <int32_t bits, int32_t n>
+void place_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    constexpr int32_t in_4 = bits & 4, in_2 = bits & 2;
     const WordMask mask = WordMask::of(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        uint32_t high = 0;
+        const auto place = [&](int32_t o) { return to + place_of_byte(n * bits, lane, o); };
+        uint32_t ones = 0;
         for (int32_t j = 0; j < n; ++j) {
             const StepBytes step = step_bytes<n>(codes, lane, j);
-            mask.store_word(to + 4 * (n * lane + j), low_nibbles(step));
-            high |= fifth_bits(step) << j;
+            if constexpr (in_4 != 0) mask.store_word(place(4 * j), bits_of(step, 0, 4));
+            if constexpr ((bits & 1) != 0) ones |= bits_of(step, in_4 + in_2, 1) << j;
         }
-        if constexpr (n == 4) mask.store_word(to + 512 + 4 * lane, high);
-        if constexpr (n == 2) mask.store_pairs(to + 256 + 2 * lane, high);
-    }
-}
-
-void place_6(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of(rows);
-    for (int32_t lane = 0; lane < lanes; ++lane) {
-        uint32_t high[2] = {};
-        for (int32_t j = 0; j < 4; ++j) {
-            const StepBytes step = step_bytes<4>(codes, lane, j);
-            mask.store_word(to + 4 * (4 * lane + j), low_nibbles(step));
-            high[j / 2] |= high_pairs(step) << 2 * (j & 1);
+        for (int32_t j = 0; j < n && in_2 != 0; j += 2) {
+            const uint32_t even = bits_of(step_bytes<n>(codes, lane, j), in_4, 2);
+            const uint32_t odd = bits_of(step_bytes<n>(codes, lane, j + 1), in_4, 2);
+            mask.store_word(place(n * in_4 + 2 * j), even | odd << 2);
         }
-        for (int32_t i = 0; i < 2; ++i) mask.store_word(to + 512 + 4 * (2 * lane + i), high[i]);
+        if constexpr ((bits & 1) != 0 && n == 4) mask.store_word(place(4 * (bits - 1)), ones);
+        if constexpr ((bits & 1) != 0 && n == 2) mask.store_pairs(place(2 * (bits - 1)), ones);
     }
 }
 
@@ -209,14 +188,9 @@ PlaceCodes<Code> choose(int32_t n, PlaceCodes<Code> one, PlaceCodes<Code> two,
     return n == 4 ? four : n == 2 ? two : one;
 }
 
-// The byte o of a lane of a block, where lanes have `bytes` bytes.
-constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
-    int32_t begin = 0;
-    int32_t size = 16;
-    for (;; begin += size) {
-        while (bytes - begin < size) size /= 2;
-        if (o < begin + size) return lanes * begin + size * lane + o - begin;
-    }
+template <int32_t bits>
+PlaceCodes<uint8_t> place_split_of(int32_t n) {
+    return choose<uint8_t>(n, nullptr, place_split<bits, 2>, place_split<bits, 4>);
 }
 
 // A lane's bytes as the formulas of packed.hpp speak of them.
@@ -255,16 +229,19 @@ uint32_t take_3(const LaneBits& lane, int32_t n, CodeIndex at) {
     return code;
 }
 
-uint32_t take_5(const LaneBits& lane, int32_t n, CodeIndex at) {
-    const uint32_t low = lane.word(4 * at.j) >> at.nibble() & 15u;
-    const uint32_t high =
-        n == 4 ? lane.word(16) >> (at.nibble() + at.j) : lane.half_word(8) >> (at.pair() + at.j);
-    return low | (high & 1u) << 4;
-}
-
-uint32_t take_6(const LaneBits& lane, CodeIndex at) {
-    const uint32_t low = lane.word(4 * at.j) >> at.nibble() & 15u;
-    return low | (lane.word(16 + 4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u) << 4;
+// What place_split placed.
+uint32_t take_split(const LaneBits& lane, int32_t bits, int32_t n, CodeIndex at) {
+    const int32_t in_4 = bits & 4, in_2 = bits & 2;
+    uint32_t code = 0;
+    if (in_4) code = lane.word(4 * at.j) >> at.nibble() & 15u;
+    if (in_2)
+        code |= (lane.word(n * in_4 + 4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u) << in_4;
+    if (bits & 1) {
+        const int32_t o = n * (bits - 1);
+        const uint32_t ones = n == 4 ? lane.word(o) >> at.nibble() : lane.half_word(o) >> at.pair();
+        code |= (ones >> at.j & 1u) << (in_4 + in_2);
+    }
+    return code;
 }
 
 uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
@@ -284,16 +261,20 @@ PlaceCodes<uint8_t> place_codes_of(PackedType type, int32_t n) {
         case 8:
             return choose<uint8_t>(n, place_whole<uint8_t, 1>, place_whole<uint8_t, 2>,
                                    place_whole<uint8_t, 4>);
+        case 7:
+            return place_split_of<7>(n);
         case 6:
-            return choose<uint8_t>(n, nullptr, nullptr, place_6);
+            return place_split_of<6>(n);
         case 5:
-            return choose<uint8_t>(n, nullptr, place_5<2>, place_5<4>);
+            return place_split_of<5>(n);
         case 4:
-            return choose<uint8_t>(n, nullptr, place_4<2>, place_4<4>);
+            return place_split_of<4>(n);
         case 3:
             return choose<uint8_t>(n, nullptr, place_3_of_2, place_3_of_4);
         case 2:
-            return choose<uint8_t>(n, nullptr, place_2<2>, place_2<4>);
+            return place_split_of<2>(n);
+        case 1:
+            return place_split_of<1>(n);
         default:
             return nullptr;
     }
@@ -319,16 +300,16 @@ uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t r
     const LaneBits lane{codes, n * code_bits(type), 4 * (row % 8) + t};
     const CodeIndex at{column % (4 * n) / 4, row / 8 + 2 * (p >> 1), p & 1};
     switch (code_bits(type)) {
-        case 2:
-            return lane.word(4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u;
         case 3:
             return take_3(lane, n, at);
-        case 4:
-            return is_e2m1(type) ? take_e2m1(lane, at) : lane.word(4 * at.j) >> at.nibble() & 15u;
+        case 1:
+        case 2:
         case 5:
-            return take_5(lane, n, at);
         case 6:
-            return take_6(lane, at);
+        case 7:
+            return take_split(lane, code_bits(type), n, at);
+        case 4:
+            return is_e2m1(type) ? take_e2m1(lane, at) : take_split(lane, 4, n, at);
         default:
             return take_whole(lane, code_bits(type) / 8, at);
     }

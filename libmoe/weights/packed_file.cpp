@@ -59,6 +59,7 @@ void for_arrays(const WeightsLayout& layout, const DevicePlacement& placement, E
         if (place.type != PackedType::none) each(place.offset, count * place.expert_stride);
         if (place.globals) each(place.globals, count * 2 * sizeof(float));
         if (place.codebooks) each(place.codebooks, count * 2 * 32 * sizeof(float));
+        if (place.columns) each(place.columns, count * place.column_bytes());
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
         const auto columns = static_cast<uint64_t>(layout.part(role).columns);
         each(placement.vectors[i],

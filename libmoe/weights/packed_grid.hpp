@@ -2,6 +2,8 @@
 // what a code is worth under them. Host and device.
 #pragma once
 
+#include <bit>
+
 #include "libmoe/formats/element.hpp"
 #include "libmoe/weights/packed.hpp"
 
@@ -20,6 +22,8 @@ MOE_HOST_DEVICE inline float grid_scale(PackedType type, const std::byte* record
             return bf16_to_float(load<uint16_t>(record + 2 * i));
         case GridScale::e8m0:
             return e8m0_to_f32(load<uint8_t>(record + i));
+        case GridScale::e4m3:
+            return e4m3_to_f32(load<uint8_t>(record + i));
         default:
             return load<float>(record + 4 * i);
     }
@@ -35,11 +39,18 @@ MOE_HOST_DEVICE inline int32_t grid_zero(PackedType type, const std::byte* recor
     return stored + (rule == GridZero::packed_minus_one ? 1 : 0);
 }
 
-// Of row 0 to 15 of a tile and a column of the matrix.
+// Of row 0 to 15 of a tile and a column of the matrix. columns: the table of the row's half, if the
+// type has one.
 MOE_HOST_DEVICE inline GridFactor grid_factor(PackedType type, const std::byte* tile, int32_t row,
-                                              int64_t column) {
-    const std::byte* record = tile + grid_record(type, column);
-    return {grid_scale(type, record, 2 * (row % 8) + row / 8), grid_zero(type, record, row)};
+                                              int64_t column, const uint32_t* columns) {
+    const GridColumns table = grid_columns_of(type);
+    const int64_t place = table == GridColumns::groups
+                              ? int64_t{columns[column]} * grid_record_bytes(type)
+                              : grid_record(type, column);
+    const std::byte* record = tile + place;
+    float scale = grid_scale(type, record, 2 * (row % 8) + row / 8);
+    if (table == GridColumns::factors) scale *= std::bit_cast<float>(columns[column]);
+    return {scale, grid_zero(type, record, row)};
 }
 
 // codebook: the values of the row's half.

@@ -239,13 +239,17 @@ void check_axis(int32_t phase, int64_t group, int64_t count, int32_t step, const
         what, axis, phase, group, step, phase / step * step, (phase / step + 1) * step);
 }
 
-// Of a view of a whole matrix, with blocks that follow each other without regard for rows.
+// Of a view of a whole matrix: blocks may follow each other without regard for rows, and columns
+// may have any group.
 void check_whole_grid(const Matrix& source, const char* what) {
     const int64_t group = group_extent(source.format.group_columns);
     if (source.format.type == MOE_TYPE_CODEBOOK && source.whole_columns % group != 0)
         fail(MOE_ERROR_UNSUPPORTED,
              "{}: rows of {} columns begin inside of scale groups of {}, which have no packed form",
              what, source.whole_columns, group);
+    if (source.format.act_order && source.columns != source.whole_columns)
+        fail(MOE_ERROR_UNSUPPORTED, "{}: {} of {} columns with act_order have no packed form", what,
+             source.columns, source.whole_columns);
     check_axis(static_cast<int32_t>(source.column_begin % group), group, source.columns,
                source.format.group_columns, "column", what);
 }

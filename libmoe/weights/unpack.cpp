@@ -18,7 +18,7 @@ struct Block {
     const std::byte* codes;
     const std::byte* scales;
     int64_t k0;
-    const float* codebook;
+    const PackedTables& tables;
 };
 
 template <class T>
@@ -31,8 +31,9 @@ float value_of(const Block& block, int32_t row, int32_t column) {
     const uint32_t code = take_code(block.type, block.n, block.codes, row, column);
     const auto byte = static_cast<uint8_t>(code);
     if (is_grid(block.type)) {
-        const GridFactor factor = grid_factor(block.type, block.scales, row, block.k0 + column);
-        return grid_value(block.type, factor, code, block.codebook);
+        const GridFactor factor =
+            grid_factor(block.type, block.scales, row, block.k0 + column, block.tables.columns);
+        return grid_value(block.type, factor, code, block.tables.codebook);
     }
     if (has_head(block.type)) {
         const std::byte* head = block.scales + head_place(block.type, block.n, row, column);
@@ -59,16 +60,17 @@ float value_of(const Block& block, int32_t row, int32_t column) {
         case PackedType::kbit3:
         case PackedType::kbit4:
         case PackedType::kbit5:
-            return block.codebook[code] * e4m4_to_f32(scale_of<uint8_t>(block, row, column, 32));
+            return block.tables.codebook[code] *
+                   e4m4_to_f32(scale_of<uint8_t>(block, row, column, 32));
         default:
-            return block.codebook[code] * scale_of<float>(block, row, column, 32);
+            return block.tables.codebook[code] * scale_of<float>(block, row, column, 32);
     }
 }
 
 }  // namespace
 
 void unpack(const std::byte* from, PackedType type, TileRows tile_rows_used, int64_t rows,
-            int64_t k, float global_scale, const float* codebook, float* out) {
+            int64_t k, const PackedTables& tables, float* out) {
     const int32_t height = tile_rows_used == TileRows::all ? tile_rows : 8;
     const int32_t first = tile_rows_used == TileRows::second_half ? 8 : 0;
     for (int64_t row = 0; row < rows; ++row) {
@@ -77,9 +79,9 @@ void unpack(const std::byte* from, PackedType type, TileRows tile_rows_used, int
         for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k)) {
             const int32_t n = steps_of_block(k0, k);
             const BlockPlace place = place_of_block(type, k, k0, n);
-            const Block block{type, n, tile + place.codes, tile + place.scales, k0, codebook};
+            const Block block{type, n, tile + place.codes, tile + place.scales, k0, tables};
             for (int32_t c = 0; c < 16 * n; ++c)
-                out[row * k + k0 + c] = value_of(block, tile_row, c) * global_scale;
+                out[row * k + k0 + c] = value_of(block, tile_row, c) * tables.global_scale;
         }
     }
 }

@@ -128,17 +128,18 @@ inline void fill_scales(Source& source) {
     }
 }
 
-inline Source random_source(const moe_format& format, int64_t rows, int64_t columns) {
+inline Source random_source(const moe_format& format, int64_t rows, int64_t columns,
+                            uint64_t seed = 11) {
     Source source;
     source.format = format;
     source.rows = rows;
     source.columns = columns;
     const MatrixBytes bytes = matrix_bytes(*find_format(format), format, rows, columns);
-    source.data = random_bytes(bytes.data, 11);
-    source.zero_points = random_bytes(bytes.zero_points, 12);
+    source.data = random_bytes(bytes.data, seed);
+    source.zero_points = random_bytes(bytes.zero_points, seed + 1);
     source.scales.resize(bytes.scales);
     fill_scales(source);
-    Random random(13);
+    Random random(seed + 2);
     if (format.act_order)
         for (int64_t k = 0; k < columns; ++k)
             source.permutation.push_back(

@@ -18,6 +18,8 @@ struct Unnamed {
     moe_zero_point zero_point = MOE_ZERO_POINT_NONE;
     moe_codebook codebook = MOE_CODEBOOK_NONE;
     bool nested = false;
+    bool act_order = false;
+    bool pre_quant_scale = false;
 };
 
 constexpr Unnamed unnamed[] = {
@@ -36,12 +38,20 @@ constexpr Unnamed unnamed[] = {
      MOE_ZERO_POINT_MIDDLE},
     {"int4_row", MOE_TYPE_INT, 4, 1, -1, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
      MOE_ZERO_POINT_MIDDLE},
+    {"gptq4_any_order", MOE_TYPE_INT, 4, 1, 32, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED_MINUS_ONE, MOE_CODEBOOK_NONE, false, true},
+    {"int1", MOE_TYPE_INT, 1, 1, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE},
+    {"int6", MOE_TYPE_INT, 6, 1, 128, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE},
+    {"int7_zeros", MOE_TYPE_INT, 7, 1, 64, MOE_TYPE_F16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_PACKED},
     {"int5_zeros", MOE_TYPE_INT, 5, 1, 48, MOE_TYPE_F32, MOE_PACKING_BIT_STREAM,
      MOE_ZERO_POINT_PACKED},
     {"nf4", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_F32, MOE_PACKING_NIBBLE_HIGH_FIRST,
      MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_NF4},
     {"fp4_nested", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_U8, MOE_PACKING_NIBBLE_HIGH_FIRST,
      MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_FP4, true},
+    {"nvfp4_pre_quant", MOE_TYPE_E2M1, 0, 1, 16, MOE_TYPE_F8_E4M3, MOE_PACKING_NIBBLE_LOW_FIRST,
+     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_NONE, false, false, true},
 };
 
 moe_format format_of(const Unnamed& given) {
@@ -55,6 +65,9 @@ moe_format format_of(const Unnamed& given) {
     format.zero_point = given.zero_point;
     format.codebook = given.codebook;
     format.nested_scales = given.nested;
+    format.act_order = given.act_order;
+    format.pre_quant_scale = given.pre_quant_scale;
+    if (given.pre_quant_scale) format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
     return format;
 }
 
@@ -141,10 +154,29 @@ Bytes random_zeros(const moe_format& format, int64_t rows, int64_t columns,
     return bytes;
 }
 
+// The group of each column, in an order that is the same for all matrices of a stack, as the table
+// of a moe_tensor is.
+std::vector<int32_t> random_groups(const moe_format& format, int64_t columns) {
+    std::vector<int32_t> groups;
+    for (int64_t k = 0; k < columns; ++k)
+        groups.push_back(static_cast<int32_t>(k / format.group_columns));
+    std::mt19937_64 random(static_cast<uint64_t>(columns));
+    for (size_t i = groups.size() - 1; i > 0; --i) std::swap(groups[i], groups[random() % (i + 1)]);
+    return groups;
+}
+
 void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float spread,
                  std::mt19937_64& random, FormatBuffers& matrix) {
     matrix.zero_points = random_zeros(format, rows, columns, random);
     const float scale = spread / size_of_codes(format) / 1.5f;
+    if (format.act_order) matrix.permutation = random_groups(format, columns);
+    if (format.pre_quant_scale) {
+        for (int64_t k = 0; k < columns; ++k)
+            matrix.pre_quant_scale.push_back(std::ldexp(1.0f, static_cast<int>(k % 5) - 2));
+        for (auto& byte : matrix.scales) byte = static_cast<std::byte>(0x30 + random() % 16);
+        matrix.global_scale = spread / 4;
+        return;
+    }
     if (format.nested_scales) {
         fill(matrix.scales, random);
         matrix.nested_scales.assign((matrix.scales.size() + 255) / 256, scale);
@@ -200,6 +232,10 @@ void FormatBuffers::describe(moe_tensor& tensor) const {
     tensor.scale_bytes = scales.size();
     tensor.zero_points = zero_points.empty() ? nullptr : zero_points.data();
     tensor.zero_point_bytes = zero_points.size();
+    tensor.permutation = permutation.empty() ? nullptr : permutation.data();
+    tensor.permutation_bytes = permutation.size() * sizeof(int32_t);
+    tensor.pre_quant_scale = pre_quant_scale.empty() ? nullptr : pre_quant_scale.data();
+    tensor.pre_quant_scale_bytes = pre_quant_scale.size() * sizeof(float);
     if (nested_scales.empty()) return;
     tensor.nested_scales = nested_scales.data();
     tensor.nested_scale_bytes = nested_scales.size() * sizeof(float);

@@ -21,6 +21,8 @@ bool is_for_generic_alone(const char* name);
 struct FormatBuffers {
     Bytes data, scales, zero_points;
     Floats nested_scales;
+    std::vector<int32_t> permutation;  // of all matrices of a stack
+    Floats pre_quant_scale;            // likewise
     float global_scale = 1;
 
     // Sets what the format has, for one matrix or a stack of them.

@@ -46,12 +46,23 @@ constexpr PackedType all_types[] = {
     PackedType::q5_1,
     grid_type(PackedType::grid_e4m3, GridScale::e8m0, GridZero::middle, 32),
     grid_type(PackedType::grid_e4m3, GridScale::f32, GridZero::middle, 0),
+    grid_type(PackedType::grid_1, GridScale::f16, GridZero::middle, 32),
     grid_type(PackedType::grid_2, GridScale::f16, GridZero::packed, 64),
     grid_type(PackedType::grid_3, GridScale::bf16, GridZero::middle, 128),
     grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed_minus_one, 48),
     grid_type(PackedType::grid_5, GridScale::f16, GridZero::packed, 16),
+    grid_type(PackedType::grid_6, GridScale::bf16, GridZero::packed, 32),
+    grid_type(PackedType::grid_7, GridScale::f32, GridZero::packed_minus_one, 128),
     grid_type(PackedType::grid_8, GridScale::f32, GridZero::packed, 32),
     grid_type(PackedType::grid_codebook, GridScale::f32, GridZero::middle, 64)};
+
+// Read value by value alone.
+constexpr PackedType types_with_columns[] = {
+    grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed_minus_one, 32,
+              GridColumns::groups),
+    grid_type(PackedType::grid_7, GridScale::f32, GridZero::packed, 64, GridColumns::groups),
+    grid_type(PackedType::grid_codebook, GridScale::e4m3, GridZero::middle, 16,
+              GridColumns::factors)};
 
 bool has_float_scales(PackedType type) {
     return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && has_codebook(type));
@@ -73,6 +84,7 @@ struct RandomTile {
     int32_t k;
     std::vector<uint32_t> words;
     float codebook[64];
+    std::vector<uint32_t> columns;  // of both halves
 
     RandomTile(PackedType of, uint32_t seed)
         : type(of), k(most_varied_columns(of)), words(tile_bytes(of, k) / 4) {
@@ -81,9 +93,16 @@ struct RandomTile {
         for (float& value : codebook) value = uniform(random);
         for (uint32_t& word : words) word = static_cast<uint32_t>(random());
         if (is_grid(type)) fill_front(random);
+        for (int64_t c = 0; grid_columns_of(type) != GridColumns::none && c < 2 * k; ++c)
+            columns.push_back(grid_columns_of(type) == GridColumns::groups
+                                  ? static_cast<uint32_t>(random() % (k / grid_group(type)))
+                                  : std::bit_cast<uint32_t>(uniform(random)));
         for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, k); k0 += 16 * n) {
             fill_block(random, place_of_block(type, k, k0, n), n);
         }
+    }
+    const uint32_t* columns_of(int32_t half) const {
+        return columns.empty() ? nullptr : columns.data() + half * k;
     }
     std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
 
@@ -95,7 +114,7 @@ struct RandomTile {
                 const float value = uniform(random);
                 const uint16_t half = grid_scale_of(type) == GridScale::f16 ? float_to_f16(value)
                                                                             : float_to_bf16(value);
-                const auto power = static_cast<uint8_t>(120 + random() % 8);
+                const auto power = static_cast<uint8_t>(112 + random() % 8);
                 const void* from = grid_scale_bytes(type) == 4   ? static_cast<const void*>(&value)
                                    : grid_scale_bytes(type) == 2 ? static_cast<const void*>(&half)
                                                                  : &power;
@@ -144,8 +163,8 @@ struct RandomTile {
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
     const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
-    return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
-                        4, lane, {i / 8, i / 2 % 4, i % 2});
+    return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook,
+                        nullptr, k0, 4, lane, {i / 8, i / 2 % 4, i % 2});
 }
 
 template <PackedType type>
@@ -201,8 +220,8 @@ void expect_operands(RandomTile& tile) {
 // Every value of a tile, read bit by bit, is what unpack() says.
 void expect_unpacked(RandomTile& tile, int half) {
     std::vector<float> unpacked(16 * static_cast<size_t>(tile.k));
-    unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k, 1.0f, tile.codebook + 32 * half,
-           unpacked.data());
+    unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k,
+           {1.0f, tile.codebook + 32 * half, tile.columns_of(half)}, unpacked.data());
     for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, tile.k); k0 += 16 * n) {
         const BlockPlace place = place_of_block(tile.type, tile.k, k0, n);
         for (int i = 0; i < 32 * 8 * n; ++i) {
@@ -210,7 +229,7 @@ void expect_unpacked(RandomTile& tile, int half) {
             const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
             if ((at.reg & 1) != half) continue;
             const float value = packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
-                                             tile.codebook, k0, n, lane, at);
+                                             tile.codebook, tile.columns_of(half), k0, n, lane, at);
             const int64_t row = lane / 4 + 8 * half;
             const int64_t k = k0 + 4 * n * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
             ASSERT_EQ(value, unpacked[static_cast<size_t>(row * tile.k + k)])
@@ -220,7 +239,9 @@ void expect_unpacked(RandomTile& tile, int half) {
 }
 
 TEST(decode, the_layout_read_bit_by_bit_is_what_unpack_gives) {
-    for (const PackedType type : all_types) {
+    std::vector<PackedType> types(std::begin(all_types), std::end(all_types));
+    types.insert(types.end(), std::begin(types_with_columns), std::end(types_with_columns));
+    for (const PackedType type : types) {
         RandomTile tile(type, 9);
         expect_unpacked(tile, 0);
         expect_unpacked(tile, 1);
@@ -275,7 +296,7 @@ TEST(decode, nvfp4_by_hand) {
     std::memcpy(block + 16 * lane + 4, &word, 4);
     block[512 + 2 * lane + 1] = std::byte{10 << 3 | 4};  // 1.5
     const auto value = [&](int parity) {
-        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, 0, 4, lane,
+        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, nullptr, 0, 4, lane,
                             {1, 3, parity});
     };
     EXPECT_EQ(value(0), -1.0f * 1.5f);
@@ -302,8 +323,10 @@ TEST(decode, short_blocks_by_hand) {
     alignas(16) std::byte block[1024] = {};
     const uint16_t halves[2] = {float_to_bf16(3.0f), float_to_bf16(-7.0f)};
     std::memcpy(block + 16 * 9 + 8, halves, 4);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 0}), 3.0f);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 1}), -7.0f);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, nullptr, 0, 1, 9, {0, 2, 0}),
+              3.0f);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, nullptr, 0, 1, 9, {0, 2, 1}),
+              -7.0f);
     // kbit3, two steps: six bytes a lane, 4 then 2. Code 5 at step 1, register 1, odd k: bit 0 in
     // bit 3 of nibble 5, bits 1 and 2 at 6 of the 16 bits.
     std::memset(block, 0, sizeof block);

@@ -266,6 +266,105 @@ TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
     }
 }
 
+void expect_source(const PackedWeights& packed, moe_role role, int64_t place,
+                   const test::Source& source, int64_t columns) {
+    const auto values = packed.values(role, place);
+    for (size_t i = 0; i < values.size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        ASSERT_TRUE(test::same_float(values[i],
+                                     static_cast<float>(source.value(at / columns, at % columns))))
+            << role_name(role) << " of expert " << place << ": " << i;
+    }
+}
+
+// Gate and up share tiles, and every expert has its columns in an order of its own.
+TEST(DeviceLoad, EveryMatrixKeepsItsOrderOfColumns) {
+    constexpr int64_t rows = 96, columns = 128;
+    const auto format = test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
+                                         MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
+    LayerTensors layer(plain_layer(columns, rows, 3, 2), {.everywhere = "bf16"});
+    layer.formats[MOE_ROLE_GATE] = layer.formats[MOE_ROLE_UP] = &format;
+    std::vector<test::Source> sources;
+    for (uint64_t seed = 0; seed < 7; ++seed)
+        sources.push_back(test::random_source(format, rows, columns, 40 + seed));
+    ASSERT_NE(sources[0].permutation, sources[1].permutation);
+    std::vector<moe_tensor> halves;
+    for (int32_t i = 0; i < 7; ++i) {  // gate, up, gate, ..., and another up of expert 1
+        halves.push_back(sources[static_cast<size_t>(i)].tensor());
+        halves.back().role = i % 2 || i == 6 ? MOE_ROLE_UP : MOE_ROLE_GATE;
+        halves.back().expert = i < 6 ? i / 2 : 1;
+    }
+    std::vector<const moe_tensor*> tensors;
+    for (const moe_tensor* tensor : layer.tensors)
+        if (tensor->role != MOE_ROLE_GATE && tensor->role != MOE_ROLE_UP) tensors.push_back(tensor);
+    for (size_t i = 0; i < 6; ++i) tensors.push_back(&halves[i]);
+    const Plan plan = make_plan(layer);
+    PackedWeights packed(*plan);
+    ASSERT_TRUE(packed.handle.placement.is_joint);
+    ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
+    const auto expect_all = [&](size_t up_of_1) {
+        for (size_t e = 0; e < 3; ++e) {
+            const auto place = static_cast<int64_t>(e);
+            expect_source(packed, MOE_ROLE_GATE, place, sources[2 * e], columns);
+            expect_source(packed, MOE_ROLE_UP, place, sources[e == 1 ? up_of_1 : 2 * e + 1],
+                          columns);
+        }
+    };
+    ASSERT_NO_FATAL_FAILURE(expect_all(3));
+    ASSERT_NO_FATAL_FAILURE(packed.update(halves[6]));
+    ASSERT_NO_FATAL_FAILURE(expect_all(6));
+}
+
+// Three roundings instead of two.
+TEST(DeviceLoad, FactorsOfColumnsAndTheGlobalScale) {
+    for (const auto rule : {MOE_GLOBAL_SCALE_MULTIPLY, MOE_GLOBAL_SCALE_DIVIDE}) {
+        const FormatTraits& traits = nvfp4_pre_quant_formats[rule == MOE_GLOBAL_SCALE_DIVIDE];
+        ASSERT_EQ(traits.format.global_scale, rule);
+        constexpr int64_t rows = 64, columns = 160;
+        LayerTensors layer(plain_layer(rows, columns, 2, 1), {.everywhere = "bf16"});
+        layer.formats[MOE_ROLE_DOWN] = &traits.format;
+        const auto pre = test::gaussian(columns, 8);
+        std::vector<test::Stored> stored;
+        std::vector<moe_tensor> downs;
+        for (uint64_t e = 0; e < 2; ++e) {
+            stored.push_back(test::make(traits, rows, columns, 3 + e));
+            stored.back().global_scale = 0.3f + static_cast<float>(e);
+        }
+        for (size_t e = 0; e < 2; ++e) {
+            auto tensor = sized<moe_tensor>();
+            tensor.role = MOE_ROLE_DOWN;
+            tensor.expert = static_cast<int32_t>(e);
+            tensor.format = &traits.format;
+            tensor.rows = rows;
+            tensor.columns = columns;
+            tensor.data = stored[e].data.data();
+            tensor.data_bytes = stored[e].data.size();
+            tensor.scales = stored[e].scales.data();
+            tensor.scale_bytes = stored[e].scales.size();
+            tensor.global_scale = &stored[e].global_scale;
+            tensor.n_global_scales = 1;
+            tensor.pre_quant_scale = pre.data();
+            tensor.pre_quant_scale_bytes = 4 * columns;
+            downs.push_back(tensor);
+        }
+        std::vector<const moe_tensor*> tensors;
+        for (const moe_tensor* tensor : layer.tensors)
+            if (tensor->role != MOE_ROLE_DOWN) tensors.push_back(tensor);
+        for (const moe_tensor& down : downs) tensors.push_back(&down);
+        const Plan plan = make_plan(layer);
+        PackedWeights packed(*plan);
+        ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
+        for (size_t e = 0; e < 2; ++e) {
+            Matrix matrix = test::view(stored[e]);
+            matrix.pre_quant_scale = pre.data();
+            const auto wanted = test::decode_all(matrix, traits);
+            const auto got = packed.values(MOE_ROLE_DOWN, static_cast<int64_t>(e));
+            for (size_t i = 0; i < wanted.size(); ++i)
+                ASSERT_NEAR(got[i], wanted[i], std::abs(wanted[i]) * 0x1p-21f) << e << ' ' << i;
+        }
+    }
+}
+
 // Every role and expert in turn is replaced alone, and nothing else changes.
 void expect_updates(const LayerTensors& before, const LayerTensors& after) {
     const Plan plan = make_plan(before);

@@ -115,8 +115,10 @@ struct PackedWeights {
                : half ? TileRows::second_half
                       : TileRows::first_half,
                part.rows, part.columns,
-               matrix.global_scale ? matrix.global_scale[2 * place + half] : 1.0f,
-               matrix.codebook ? matrix.codebook + (2 * place + half) * 32 : nullptr, out.data());
+               {matrix.global_scale ? matrix.global_scale[2 * place + half] : 1.0f,
+                matrix.codebook ? matrix.codebook + (2 * place + half) * 32 : nullptr,
+                matrix.columns_of(place, half)},
+               out.data());
         return out;
     }
 

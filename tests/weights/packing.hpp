@@ -110,8 +110,13 @@ inline Packed packed(const Matrix& source, TileRows half = TileRows::all, std::b
 inline std::vector<float> unpacked(const Packed& matrix, const Matrix& source,
                                    TileRows half = TileRows::all) {
     std::vector<float> out(static_cast<size_t>(source.rows * source.columns), -77.0f);
-    unpack(matrix.bytes.data(), matrix.type, half, source.rows, source.columns, matrix.global,
-           source.codebook, out.data());
+    std::vector<float> codebook(32);
+    std::vector<uint32_t> columns(static_cast<size_t>(source.columns));
+    if (has_codebook(matrix.type)) packed_codebook(source, matrix.type, codebook.data());
+    if (grid_columns_of(matrix.type) != GridColumns::none)
+        packed_columns(source, matrix.type, columns.data());
+    unpack(matrix.bytes.data(), matrix.type, half, source.rows, source.columns,
+           {matrix.global, codebook.data(), columns.data()}, out.data());
     return out;
 }
 

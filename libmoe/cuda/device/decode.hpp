@@ -106,23 +106,23 @@ struct ByteCodes {
     }
 };
 
-// The codes of 2 to 6 bits of a register of a step, in bits 0.. and 16.. of a word.
+// The codes of 1 to 7 bits of a register of a step, in bits 0.. and 16.. of a word.
 template <int bits>
 MOE_HOST_DEVICE inline uint32_t code_pair(const uint32_t* w, int step, int reg) {
     const int nibble = 4 * reg;
-    const auto two_bits = [&](uint32_t word) {
-        return word >> (nibble + 2 * (step & 1)) & 0x00030003u;
-    };
-    if constexpr (bits == 2) return two_bits(w[step / 2]);
     if constexpr (bits == 3) {
         if (step < 3) return w[step] >> nibble & 0x00070007u;
         return (w[0] >> (nibble + 3) & 0x00010001u) | (w[1] >> (nibble + 2) & 0x00020002u) |
                (w[2] >> (nibble + 1) & 0x00040004u);
     }
-    const uint32_t low = w[step] >> nibble & 0x000F000Fu;
-    if constexpr (bits == 5) return low | (w[4] >> (nibble + step) & 0x00010001u) << 4;
-    if constexpr (bits == 6) return low | two_bits(w[4 + step / 2]) << 4;
-    return low;
+    constexpr int in_4 = bits & 4, in_2 = bits & 2;
+    uint32_t codes = 0;
+    if constexpr (in_4 != 0) codes = w[step] >> nibble & 0x000F000Fu;
+    if constexpr (in_2 != 0)
+        codes |= (w[in_4 + step / 2] >> (nibble + 2 * (step & 1)) & 0x00030003u) << in_4;
+    if constexpr ((bits & 1) != 0)
+        codes |= (w[bits - 1] >> (nibble + step) & 0x00010001u) << (in_4 + in_2);
+    return codes;
 }
 
 // Codebook indices of 2 to 5 bits.
@@ -231,7 +231,7 @@ struct IqCodes {
     }
 };
 
-// The grids: scales begin where the tile does.
+// The grids without a table of columns: scales begin where the tile does.
 template <PackedType kind>
 struct GridCodes {
     static constexpr int bits = code_bits(kind);
@@ -247,7 +247,7 @@ struct GridCodes {
         MOE_UNROLL
         for (int half = 0; half < 2; ++half)
             words.factor[half] =
-                grid_factor(type, tile, lane / 4 + 8 * half, 64 * block + 16 * (lane % 4));
+                grid_factor(type, tile, lane / 4 + 8 * half, 64 * block + 16 * (lane % 4), nullptr);
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,
@@ -373,10 +373,13 @@ MOE_HOST_DEVICE inline void with_packed_type(PackedType type, const Use& use) {
         MOE_CASE(q4_1)
         MOE_CASE(q5_1)
         MOE_CASE(grid_e4m3)
+        MOE_CASE(grid_1)
         MOE_CASE(grid_2)
         MOE_CASE(grid_3)
         MOE_CASE(grid_4)
         MOE_CASE(grid_5)
+        MOE_CASE(grid_6)
+        MOE_CASE(grid_7)
         MOE_CASE(grid_8)
         MOE_CASE(grid_codebook)
 #undef MOE_CASE

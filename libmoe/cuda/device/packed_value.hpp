@@ -32,15 +32,17 @@ MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, int32_t n, CodeIndex
     const int32_t quarter = 4 * at.reg + 2 * at.parity;
     if (bits >= 8) return ((4 * at.step + at.reg) * 2 + at.parity) * bits + b;
     if (is_e2m1(type)) return 32 * at.step + e2m1_bit(at.reg, at.parity, b);
-    if (bits == 2) return 32 * (at.step / 2) + nibble + 2 * (at.step & 1) + b;
     if (bits == 3) {
         if (at.step < n - 1) return 32 * at.step + nibble + b;  // the last step fills the gaps
         if (n == 4 || b == 0) return 32 * b + nibble + 3;
         return 32 + quarter + b - 1;
     }
-    if (b < 4) return 32 * at.step + nibble + b;
-    if (bits == 6) return 32 * (n + at.step / 2) + nibble + 2 * (at.step & 1) + b - 4;
-    return n == 4 ? 128 + nibble + at.step : 32 * n + quarter + at.step;
+    // Four bits of a code, then two, then one, as far as there are.
+    const int32_t in_4 = bits & 4, in_2 = bits & 2;
+    if (b < in_4) return 32 * at.step + nibble + b;
+    if (b < in_4 + in_2)
+        return 8 * n * in_4 + 32 * (at.step / 2) + nibble + 2 * (at.step & 1) + b - in_4;
+    return 8 * n * (bits - 1) + (n == 4 ? nibble : quarter) + at.step;
 }
 
 // Where byte i of a lane lies among the codes of its block: parts of 16 bytes, then of 8, 4, 2.
@@ -159,19 +161,21 @@ MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t 
 }
 
 // A weight without its global scale: the block of n steps at k0 of a tile.
+// columns: the table of columns of the row's half, if the type has one.
 MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* codes,
                                           const std::byte* scales, const float* codebook,
-                                          int64_t k0, int32_t n, int32_t lane, CodeIndex at) {
+                                          const uint32_t* columns, int64_t k0, int32_t n,
+                                          int32_t lane, CodeIndex at) {
     const int32_t g = lane / 4;
     const int32_t half = at.reg & 1;
     const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
+    const int32_t column = k + at.reg / 2 * 2 + at.parity;
     const uint32_t code = read_code(type, codes, n, lane, at);
     if (is_grid(type)) {
-        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + k);
+        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column, columns);
         return grid_value(type, factor, code, codebook + 32 * half);
     }
     if (has_head(type)) {
-        const int32_t column = k + at.reg / 2 * 2 + at.parity;
         return head_value(type, scales + head_place(type, n, g + 8 * half, k), k0, column, code);
     }
     const float value = code_value(type, code, half, codebook);

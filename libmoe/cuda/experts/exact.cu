@@ -55,13 +55,13 @@ __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shar
 }
 
 // The lane's 8 n weights of the block at k0: values[2 (4 step + register) + parity].
-__device__ void decode_weights(const PackedMatrix& weights, const std::byte* tile,
-                               const float* codebook, int64_t k0, int n, float (&values)[32]) {
+__device__ void decode_weights(const PackedMatrix& weights, const Work& work, const float* codebook,
+                               int64_t k0, int n, float (&values)[32]) {
     const BlockPlace place = place_of_block(weights.type, weights.k, k0, n);
-    const std::byte* codes = tile + place.codes;
-    const std::byte* scales = tile + place.scales;
+    const std::byte* codes = work.codes + place.codes;
+    const std::byte* scales = work.codes + place.scales;
     const int lane = lane_id();
-    if (n == 4) {
+    if (n == 4 && !weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
             const auto words = Codes<type>::load(weights.type, codes, scales, lane, k0 / 64);
             decode_floats<type>(words, codebook, values);
@@ -70,10 +70,12 @@ __device__ void decode_weights(const PackedMatrix& weights, const std::byte* til
     }
 #pragma unroll 1
     for (int i = 0; i < 8 * n; ++i) {
-        const float value = packed_value(weights.type, codes, scales, codebook, k0, n, lane,
-                                         {i / 8, i / 2 % 4, i % 2});
+        const CodeIndex at{i / 8, i / 2 % 4, i % 2};
+        const float value =
+            packed_value(weights.type, codes, scales, codebook,
+                         weights.columns_of(work.tile.expert, at.reg & 1), k0, n, lane, at);
 #pragma unroll
-        for (int j = 0; j < 16; ++j) values[j] = j == i ? value : values[j];
+        for (int j = 0; j < 32; ++j) values[j] = j == i ? value : values[j];
     }
 }
 
@@ -115,7 +117,7 @@ __device__ void multiply(const Product& product, const Work& work, Shared& share
         __syncthreads();
         if (!work.codes) continue;
         float values[32];
-        decode_weights(weights, work.codes, shared.codebook, k0, n, values);
+        decode_weights(weights, work, shared.codebook, k0, n, values);
         if (n == 4) add_products<4>(values, shared.tokens, work.tile.n_rows, sums);
         if (n == 2) add_products<2>(values, shared.tokens, work.tile.n_rows, sums);
         if (n == 1) add_products<1>(values, shared.tokens, work.tile.n_rows, sums);

@@ -165,6 +165,35 @@ MOE_HOST_DEVICE constexpr bool is_rare(PackedType type) {
     return is_grid(type) || (has_head(type) && type != PackedType::q4_k);
 }
 
+// Register `reg` of a step of the block at k0, value by value.
+template <Operand operand>
+__device__ uint32_t one_register(const Call& call, const Work& work, const float* codebook,
+                                 int64_t k0, int n, int lane, int step, int reg) {
+    const PackedMatrix& weights = call.product.weights;
+    const PackedType type = weights.type;
+    const BlockPlace place = place_of_block(type, weights.k, k0, n);
+    const float rest = 1.0f / post_scale(type, operand);
+    const auto value = [&](int parity) {
+        return rest * packed_value(type, work.codes + place.codes, work.codes + place.scales,
+                                   codebook, weights.columns_of(work.tile.expert, reg & 1), k0, n,
+                                   lane, {step, reg, parity});
+    };
+    return operand_pair<operand>({value(0), value(1)});
+}
+
+// The same for all of a block of 64: types with a table of columns.
+template <Operand operand>
+__device__ void decode_by_columns(const Call& call, const Work& work, const float* codebook,
+                                  int64_t k0, int lane, uint32_t (&a)[16]) {
+#pragma unroll 1
+    for (int i = 0; i < 16; ++i) {
+        const uint32_t pair =
+            one_register<operand>(call, work, codebook, k0, 4, lane, i / 4, i % 4);
+#pragma unroll
+        for (int j = 0; j < 16; ++j) a[j] = j == i ? pair : a[j];
+    }
+}
+
 // slot: the block in its stage. Scales of a grid are read where they lie.
 template <Operand operand, bool rare>
 __device__ void decode_block(PackedType type, const std::byte* tile, const std::byte* slot,
@@ -207,9 +236,13 @@ __device__ void multiply_blocks(const Call& call, const Work& work, const Shared
         const std::byte* tokens = stages + stage * stage_bytes;
         if (work.codes) {
             uint32_t a[16];
-            decode_block<operand, rare>(weights.type, work.codes,
-                                        tokens + token_bytes + lane.warp * call.slot_bytes,
-                                        shared.codebook, block, lane.id, a);
+            if (rare && weights.columns)
+                decode_by_columns<operand>(call, work, shared.codebook, int64_t{64} * block,
+                                           lane.id, a);
+            else
+                decode_block<operand, rare>(weights.type, work.codes,
+                                            tokens + token_bytes + lane.warp * call.slot_bytes,
+                                            shared.codebook, block, lane.id, a);
             multiply_block<operand>(a, tokens, n_fragments_of(work), lane, sums);
         }
         stage = stage + 1 == call.n_stages ? 0 : stage + 1;
@@ -217,19 +250,6 @@ __device__ void multiply_blocks(const Call& call, const Work& work, const Shared
     }
     wait_copies<0>();
     __syncthreads();
-}
-
-template <Operand operand>
-__device__ uint32_t short_register(const Call& call, const Work& work, const float* codebook,
-                                   int64_t k0, int n, int lane, int step, int reg) {
-    const PackedType type = call.product.weights.type;
-    const BlockPlace place = place_of_block(type, call.product.weights.k, k0, n);
-    const float rest = 1.0f / post_scale(type, operand);
-    const auto value = [&](int parity) {
-        return rest * packed_value(type, work.codes + place.codes, work.codes + place.scales,
-                                   codebook, k0, n, lane, {step, reg, parity});
-    };
-    return operand_pair<operand>({value(0), value(1)});
 }
 
 // A block of 32 or 16 columns: n steps. A lane's 4 n columns are b0, b1 of its steps.
@@ -247,7 +267,7 @@ __device__ void multiply_short(const Call& call, const Work& work, const Shared&
 #pragma unroll 1
         for (int reg = 0; reg < 4; ++reg) {
             const uint32_t pair =
-                short_register<operand>(call, work, shared.codebook, k0, n, lane.id, step, reg);
+                one_register<operand>(call, work, shared.codebook, k0, n, lane.id, step, reg);
 #pragma unroll
             for (int i = 0; i < 4; ++i) a[i] = i == reg ? pair : a[i];
         }

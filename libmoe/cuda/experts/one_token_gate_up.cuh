@@ -345,8 +345,7 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     const DirectExpert own_slot(call.slots, work.own.slot);
     const DirectExpert finish_slot(call.slots, finish.slot);
     const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
-    const bool needs_list =
-        !cut.is_resident || work.range.last - work.range.first > group_slabs;
+    const bool needs_list = !cut.is_resident || work.range.last - work.range.first > group_slabs;
     OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
 
