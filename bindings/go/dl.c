@@ -203,3 +203,9 @@ moe_status moe_quantize(const moe_quantize_args *args) {
 moe_status moe_dequantize(const moe_tensor *tensor, int64_t expert, float *out, uint64_t out_elements) {
     return library.dequantize(tensor, expert, out, out_elements);
 }
+moe_status moe_scale_layout_size(moe_scale_layout layout, int64_t rows, int64_t columns, uint64_t *out_bytes) {
+    return library.scale_layout_size(layout, rows, columns, out_bytes);
+}
+moe_status moe_convert_scales(const moe_convert_scales_args *args) {
+    return library.convert_scales(args);
+}

@@ -213,6 +213,14 @@ const (
 	OrientationInOut Orientation = 1
 )
 
+// ScaleLayout is where the scales of one byte lie.
+type ScaleLayout int32
+
+const (
+	ScaleLayoutLinear     ScaleLayout = 0
+	ScaleLayoutTiled128x4 ScaleLayout = 1
+)
+
 // GateUpOrder is how a fused gate_up lies along its rows.
 type GateUpOrder int32
 

@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"sort"
 	"strings"
@@ -468,6 +469,43 @@ func TestQuantiseAndReadBack(t *testing.T) {
 			t.Fatalf("%s: %g, more than %g", name, found, limit)
 		}
 	}
+}
+
+func TestScalesGoToTilesAndBack(t *testing.T) {
+	const rows, columns, groups = 130, 80, 5
+	format, err := FormatByName("nvfp4")
+	must(t, err)
+	random, matrix := rand.New(rand.NewSource(1)), make([]float32, rows*columns)
+	for i := range matrix {
+		matrix[i] = float32(random.NormFloat64())
+	}
+	tensor, err := Quantize(RoleGate, matrix, rows, columns, format, nil)
+	must(t, err)
+	wanted, err := tensor.Dequantize(0)
+	must(t, err)
+	linear, err := ConvertScales(tensor.Scales, ScaleLayoutLinear, ScaleLayoutLinear, rows, groups)
+	must(t, err)
+	tiles, err := ConvertScales(tensor.Scales, ScaleLayoutLinear, ScaleLayoutTiled128x4, rows, groups)
+	must(t, err)
+	if len(tiles) != 4*512 || tiles[21] != linear[33*groups+1] {
+		t.Fatal(len(tiles), tiles[21], linear[33*groups+1])
+	}
+	back, err := ConvertScales(Of(tiles), ScaleLayoutTiled128x4, ScaleLayoutLinear, rows, groups)
+	must(t, err)
+	if !reflect.DeepEqual(back, linear) {
+		t.Fatal("not what was converted")
+	}
+	tensor.Scales, tensor.ScaleLayout = Of(tiles), ScaleLayoutTiled128x4
+	again, err := tensor.Dequantize(0)
+	must(t, err)
+	if !reflect.DeepEqual(again, wanted) {
+		t.Fatal("tiled scales give other values")
+	}
+	tensor.ScaleLayout = 2
+	_, err = tensor.Dequantize(0)
+	mustBe(t, err, ErrInvalidArgument)
+	_, err = ConvertScales(Of(tiles), ScaleLayoutTiled128x4, ScaleLayoutLinear, 1<<40, groups)
+	mustBe(t, err, ErrInvalidArgument)
 }
 
 func TestAnAbsentDeviceIsRefused(t *testing.T) {

@@ -34,6 +34,7 @@ type Tensor struct {
 	ScalesPerExpert   []Array
 	ScaleRowStride    int64
 	ScaleExpertStride int64
+	ScaleLayout       ScaleLayout
 	GlobalScale       Array // float32, one or one per expert
 	Codebook          Array // float32
 	ZeroPoints        Array
@@ -88,6 +89,7 @@ func tensorOf(owner *Checkpoint, from *C.moe_tensor) *Tensor {
 		Data: bytes(from.data, from.data_bytes), Scales: bytes(from.scales, from.scale_bytes),
 		DataPerExpert:   perExpert(from.data_per_expert, from.n_experts, from.data_bytes),
 		ScalesPerExpert: perExpert(from.scales_per_expert, from.n_experts, from.scale_bytes),
+		ScaleLayout:     ScaleLayout(from.scale_layout),
 		GlobalScale:     floats(from.global_scale, int64(from.n_global_scales)),
 		Codebook:        floats(from.codebook, int64(from.codebook_bytes/4)),
 		ZeroPoints:      bytes(from.zero_points, from.zero_point_bytes),
@@ -128,6 +130,7 @@ func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
 	made.n_experts, made.rows, made.columns = C.int64_t(t.NExperts), C.int64_t(t.Rows), C.int64_t(t.Columns)
 	made.row_stride, made.expert_stride = C.int64_t(t.RowStride), C.int64_t(t.ExpertStride)
 	made.scale_row_stride, made.scale_expert_stride = C.int64_t(t.ScaleRowStride), C.int64_t(t.ScaleExpertStride)
+	made.scale_layout = C.moe_scale_layout(t.ScaleLayout)
 	made.nested_offset = C.float(t.NestedOffset)
 	bytes := func(array Array, size *C.uint64_t) unsafe.Pointer {
 		if array.given() {
@@ -262,6 +265,39 @@ func (t *Tensor) Dequantize(expert int64) ([]float32, error) {
 			return C.moe_dequantize(desc, C.int64_t(expert), address, C.uint64_t(len(out)))
 		})
 	})
+	memory.free()
+	return out, err
+}
+
+// ScaleLayoutSize is the bytes of the scales of one matrix in a layout; columns counts groups of columns.
+func ScaleLayoutSize(layout ScaleLayout, rows, columns int64) (uint64, error) {
+	var bytes C.uint64_t
+	err := call("moe_scale_layout_size", func() C.moe_status {
+		return C.moe_scale_layout_size(C.moe_scale_layout(layout), C.int64_t(rows), C.int64_t(columns), &bytes)
+	})
+	return uint64(bytes), err
+}
+
+// ConvertScales is the scales of one matrix, [rows, columns] of one byte, in another layout; columns counts groups of columns.
+func ConvertScales(scales Array, from, to ScaleLayout, rows, columns int64) ([]uint8, error) {
+	bytes, err := ScaleLayoutSize(to, rows, columns)
+	if err != nil {
+		return nil, err
+	}
+	// No layout has more than a tile for a scale: a size from nowhere is not allocated.
+	if uint64(scales.bytes()) < bytes/512 {
+		return nil, &ArgumentError{"scales", fmt.Sprintf("has %d bytes, of %d x %d", scales.bytes(), rows, columns)}
+	}
+	out := make([]uint8, bytes)
+	var memory memory
+	defer memory.free()
+	args := (*C.moe_convert_scales_args)(memory.allocate(C.sizeof_moe_convert_scales_args))
+	args.struct_size = C.sizeof_moe_convert_scales_args
+	args.source_layout, args.layout = C.moe_scale_layout(from), C.moe_scale_layout(to)
+	args.rows, args.columns = C.int64_t(rows), C.int64_t(columns)
+	args.source, args.source_bytes = scales.at(&memory, false), C.uint64_t(scales.bytes())
+	args.scales, args.scale_bytes = Of(out).at(&memory, true), C.uint64_t(bytes)
+	err = call("moe_convert_scales", func() C.moe_status { return C.moe_convert_scales(args) })
 	memory.free()
 	return out, err
 }

@@ -86,6 +86,7 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore moe_workspace_destroy;
 %ignore moe_device_count;
 %ignore moe_format_size;
+%ignore moe_scale_layout_size;
 %ignore moe_last_error_copy;
 %ignore moe_plan_desc::formats;
 %ignore moe_plan_desc::n_formats;
@@ -134,6 +135,7 @@ MOE_FUNCTION(checkpoint_family_at, checkpointFamilyAt)
 MOE_FUNCTION(checkpoint_layer, checkpointLayer)
 MOE_FUNCTION(quantize, quantize)
 MOE_FUNCTION(dequantize, dequantize)
+MOE_FUNCTION(convert_scales, convertScales)
 
 #if defined(SWIGJAVA)
 %include "moe_java.i"
@@ -193,6 +195,7 @@ MOE_STRUCT(moe_checkpoint_options, CheckpointOptions, { free((char *)$self->fami
 MOE_STRUCT(moe_checkpoint_info, CheckpointInfo, )
 MOE_STRUCT(moe_load_options, LoadOptions, )
 MOE_STRUCT(moe_quantize_args, QuantizeArgs, )
+MOE_STRUCT(moe_convert_scales_args, ConvertScalesArgs, )
 %immutable moe_candidate::kernel;
 %immutable moe_candidate::reason_code;
 %immutable moe_candidate::reason;
@@ -417,8 +420,10 @@ MOE_HANDLE(moe_workspace, Workspace)
 %rename(check) moe_swig_check;
 #if defined(SWIGJAVA)
 %rename(deviceCount) moe_swig_device_count;
+%rename(scaleLayoutSize) moe_swig_scale_layout_size;
 #else
 %rename(device_count) moe_swig_device_count;
+%rename(scale_layout_size) moe_swig_scale_layout_size;
 #endif
 %newobject moe_swig_gate;
 %inline %{
@@ -450,5 +455,11 @@ static int32_t moe_swig_device_count(moe_device_kind kind) {
     int32_t count = 0;
     moe_swig_status = moe_device_count(kind, &count);
     return count;
+}
+
+static uint64_t moe_swig_scale_layout_size(moe_scale_layout layout, int64_t rows, int64_t columns) {
+    uint64_t bytes = 0;
+    moe_swig_status = moe_scale_layout_size(layout, rows, columns, &bytes);
+    return bytes;
 }
 %}

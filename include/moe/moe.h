@@ -559,6 +559,17 @@ typedef enum moe_gate_up_order MOE_ENUM_BASE {
     MOE_GATE_UP_FORCE_INT32 = 0x7FFFFFFF
 } moe_gate_up_order;
 
+/* Where the scales of a matrix lie that are one byte each. They are a matrix of their own: scale (r, c) is that of row r and of
+ * the c-th group of columns. */
+typedef enum moe_scale_layout MOE_ENUM_BASE {
+    MOE_SCALE_LAYOUT_LINEAR = 0,      /* row by row, as checkpoints have them */
+    MOE_SCALE_LAYOUT_TILED_128X4 = 1, /* "swizzled", as the block-scaled products of cuBLAS, CUTLASS and FlashInfer read them:
+                                         tiles of 128 rows by 4 groups, 512 bytes each, a row of tiles after the other. Scale (r, c)
+                                         is byte r % 32 * 16 + r % 128 / 32 * 4 + c % 4 of tile (r / 128, c / 4). Rows are padded
+                                         to 128 and groups to 4; what the padding holds does not matter */
+    MOE_SCALE_LAYOUT_FORCE_INT32 = 0x7FFFFFFF
+} moe_scale_layout;
+
 #define MOE_ALL_EXPERTS (-1)
 
 /* One tensor of a layer: a matrix or vector, of one expert or of all stacked. Sizes are those of the whole layer,
@@ -602,6 +613,9 @@ typedef struct moe_tensor {
     int64_t n_input_scales;
     const void *pre_quant_scale; /* [columns] float32, host memory, one for all experts of a stack */
     uint64_t pre_quant_scale_bytes;
+    moe_scale_layout scale_layout; /* TILED_128X4: NVFP4, MXFP4, MXFP8 (E8M0 scales for 1 x 32), else MOE_ERROR_UNSUPPORTED; each
+                                      expert padded by itself, scale_row_stride 0. Results are those of linear scales, bit for bit */
+    uint32_t reserved2;
 } moe_tensor;
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -1194,6 +1208,29 @@ MOE_API moe_status MOE_CALL moe_quantize(const moe_quantize_args *args) MOE_NOEX
  * fused. out_elements is the size of out. */
 MOE_API moe_status MOE_CALL moe_dequantize(const moe_tensor *tensor, int64_t expert, float *out,
                                            uint64_t out_elements) MOE_NOEXCEPT;
+
+/* Bytes of the scales of one matrix in a layout, one byte each, with padding. columns counts groups of columns: 90 for 2880 in
+ * groups of 32. MOE_ERROR_INVALID_ARGUMENT for an unknown layout, and for sizes that are not positive or too large. */
+MOE_API moe_status MOE_CALL moe_scale_layout_size(moe_scale_layout layout, int64_t rows, int64_t columns,
+                                                  uint64_t *out_bytes) MOE_NOEXCEPT;
+
+typedef struct moe_convert_scales_args {
+    uint32_t struct_size;
+    uint32_t reserved;
+    moe_scale_layout source_layout;
+    moe_scale_layout layout;   /* of what is written */
+    int64_t rows;              /* of one matrix; of a stack one call per expert */
+    int64_t columns;           /* groups of columns, as in moe_scale_layout_size */
+    const void *source;        /* moe_scale_layout_size bytes in source_layout; padding is not read */
+    uint64_t source_bytes;
+    void *scales;              /* moe_scale_layout_size bytes in layout; must not overlap source */
+    uint64_t scale_bytes;
+} moe_convert_scales_args;
+
+/* The scales of one matrix from one layout to another, a byte each, whatever their type: from what moe_quantize writes, which is
+ * linear, or a checkpoint holds, to what a block-scaled product reads, and back. Padding is written as zeros. A buffer that is NULL
+ * or too small, and buffers that overlap, are MOE_ERROR_INVALID_ARGUMENT, and nothing is written. */
+MOE_API moe_status MOE_CALL moe_convert_scales(const moe_convert_scales_args *args) MOE_NOEXCEPT;
 
 #ifdef __cplusplus
 }

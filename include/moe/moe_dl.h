@@ -38,7 +38,7 @@
     X(checkpoint_open) X(checkpoint_destroy) X(checkpoint_get_info) X(checkpoint_family_at)                     \
     X(checkpoint_layer_at) X(checkpoint_layer) X(checkpoint_formats) X(checkpoint_tensor)                       \
     X(weights_load_checkpoint)                                                                                  \
-    X(quantize) X(dequantize)
+    X(quantize) X(dequantize) X(scale_layout_size) X(convert_scales)
 
 #ifdef __cplusplus
 #define MOE_DL_MEMBER(name) decltype(&::moe_##name) name;

@@ -1,8 +1,9 @@
-// moe_format_*, moe_quantize, moe_dequantize.
+// moe_format_*, moe_quantize, moe_dequantize, moe_scale_layout_size, moe_convert_scales.
 #include "libmoe/formats/format.hpp"
 
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
+#include "libmoe/formats/scale_tiles.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/weights/view.hpp"
 
@@ -43,6 +44,20 @@ const float* codebook_of(const moe_quantize_args& args, const FormatTraits& trai
     if (const float* builtin = builtin_codebook(traits.format)) return builtin;
     require(args.codebook != nullptr, "codebook is NULL, {} needs one", traits.name);
     return args.codebook;
+}
+
+uint64_t checked_scale_bytes(moe_scale_layout layout, const char* name, int64_t rows,
+                             int64_t columns) {
+    require(rows > 0, "rows is {}, must be positive", rows);
+    require(columns > 0, "columns is {}, must be positive", columns);
+    require(layout == MOE_SCALE_LAYOUT_LINEAR || layout == MOE_SCALE_LAYOUT_TILED_128X4,
+            "{} is {}, not a moe_scale_layout", name, static_cast<int32_t>(layout));
+    return scale_layout_bytes(layout, rows, columns);
+}
+
+bool overlap(const std::byte* a, uint64_t a_bytes, const std::byte* b, uint64_t b_bytes) {
+    const auto begin_a = reinterpret_cast<uintptr_t>(a), begin_b = reinterpret_cast<uintptr_t>(b);
+    return begin_a < begin_b ? begin_b - begin_a < a_bytes : begin_a - begin_b < b_bytes;
 }
 
 }  // namespace
@@ -129,5 +144,29 @@ moe_status moe_dequantize(const moe_tensor* given, int64_t expert, float* out,
                 needed);
         for (int64_t row = 0; row < matrix.rows; ++row)
             matrix.traits->decode(matrix, row, 0, matrix.columns, out + row * matrix.columns);
+    });
+}
+
+moe_status moe_scale_layout_size(moe_scale_layout layout, int64_t rows, int64_t columns,
+                                 uint64_t* out_bytes) noexcept {
+    return guard([&] {
+        check_out(out_bytes, "out_bytes");
+        *out_bytes = checked_scale_bytes(layout, "layout", rows, columns);
+    });
+}
+
+moe_status moe_convert_scales(const moe_convert_scales_args* given) noexcept {
+    return guard([&] {
+        const auto args = read_struct(given, "moe_convert_scales_args");
+        const uint64_t from_bytes =
+            checked_scale_bytes(args.source_layout, "source_layout", args.rows, args.columns);
+        const uint64_t to_bytes =
+            checked_scale_bytes(args.layout, "layout", args.rows, args.columns);
+        check_buffer(args.source, args.source_bytes, from_bytes, "source");
+        check_buffer(args.scales, args.scale_bytes, to_bytes, "scale");
+        const auto* from = static_cast<const std::byte*>(args.source);
+        auto* to = static_cast<std::byte*>(args.scales);
+        require(!overlap(from, from_bytes, to, to_bytes), "scales overlaps source");
+        convert_scales({from, args.source_layout, args.rows, args.columns}, args.layout, to);
     });
 }

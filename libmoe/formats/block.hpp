@@ -8,12 +8,37 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/element.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/formats/scale_tiles.hpp"
 
 namespace moe {
 
-// The row of scales that serves a row of the matrix.
+// The row of scales that serves a row of the matrix; of linear scales.
 inline const std::byte* scale_row(const Matrix& matrix, int64_t row, int64_t group_rows) {
     return matrix.scales + (row + matrix.scale_row_phase) / group_rows * matrix.scale_row_stride;
+}
+
+// The scales of a row from that of a column on, linear or in tiles.
+struct RowScales {
+    const std::byte* first;  // in tiles: where the row begins in the tile of the first scale
+    int64_t bytes;           // of a scale; 1 in tiles
+    int64_t column = 0;      // in tiles: of the first scale in its tile
+    bool is_tiled = false;
+
+    const std::byte* at(int64_t i) const {
+        return first + (is_tiled ? tiled_column(column + i) : i * bytes);
+    }
+};
+
+inline RowScales row_scales(const Matrix& matrix, int64_t row, int64_t column) {
+    const moe_format& format = matrix.format;
+    const int64_t bytes = element_bytes(format.scale_type);
+    const int64_t index = (column + matrix.scale_column_phase) / group_extent(format.group_columns);
+    const TiledScales& tiled = matrix.tiled;
+    if (!tiled.row_step)
+        return {scale_row(matrix, row, group_extent(format.group_rows)) + index * bytes, bytes};
+    const int64_t scale = tiled.row + row * tiled.row_step;
+    return {matrix.scales + tiled_row(scale, matrix.scale_row_stride), 1, tiled.column + index,
+            true};
 }
 
 inline float largest_magnitude(const float* values, int64_t count) {

@@ -22,12 +22,12 @@ template <class Value, moe_type scale_type>
 void decode_grid(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     const int64_t group = group_extent(matrix.format.group_columns);
     const std::byte* codes = matrix.data + row * matrix.row_stride + column;
-    const std::byte* scales = scale_row(matrix, row, group_extent(matrix.format.group_rows));
-    const int64_t phase = column + matrix.scale_column_phase;
+    const RowScales scales = row_scales(matrix, row, column);
+    const int64_t phase = (column + matrix.scale_column_phase) % group;
     for (int64_t i = 0; i < count;) {
         const int64_t index = (phase + i) / group;
         const int64_t end = std::min((index + 1) * group - phase, count);
-        const float scale = grid_scale<scale_type>(scales, index);
+        const float scale = grid_scale<scale_type>(scales.at(index), 0);
         for (; i < end; ++i) out[i] = Value::of(codes + i) * scale;
     }
 }
@@ -40,11 +40,8 @@ void read_grid_codes(const Matrix& matrix, int64_t row, int64_t column, int64_t 
 }
 
 inline void read_grid_scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
-    const moe_format& format = matrix.format;
-    const int32_t bytes = element_bytes(format.scale_type);
-    const int64_t index = (column + matrix.scale_column_phase) / group_extent(format.group_columns);
-    std::memcpy(out, scale_row(matrix, row, group_extent(format.group_rows)) + index * bytes,
-                static_cast<size_t>(bytes));
+    const int32_t bytes = element_bytes(matrix.format.scale_type);
+    std::memcpy(out, row_scales(matrix, row, column).at(0), static_cast<size_t>(bytes));
 }
 
 // flip: 0x80 takes two's complement to codes that count from the middle.

@@ -12,6 +12,15 @@ namespace moe {
 
 struct FormatTraits;
 
+// Where a view lies in scales of MOE_SCALE_LAYOUT_TILED_128X4: Matrix::scales is the tile of its
+// first scale, `row` and `column` are the place in it, and scale_row_stride is from one row of
+// tiles to the next (scale_tiles.hpp).
+struct TiledScales {
+    int64_t row_step = 0;  // scale rows from row to row of the view; 0: scales are linear
+    int64_t row = 0;
+    int64_t column = 0;
+};
+
 // Logical [rows, columns] = [out, in]. row_stride is from logical row to logical row; column_stride
 // is only used by transposed matrices (dense 16- and 32-bit types), whose elements of a row lie
 // apart. A slice that starts inside a scale group keeps its place by the phases: the scale of (row,
@@ -30,6 +39,7 @@ struct Matrix {
     int64_t scale_row_stride = 0;  // bytes from scale row to scale row
     int32_t scale_row_phase = 0;
     int32_t scale_column_phase = 0;
+    TiledScales tiled;
     float global_scale = 1.0f;               // multiplied or divided as format.global_scale says
     const float* pre_quant_scale = nullptr;  // one per column of the view
 

@@ -23,12 +23,10 @@ void decode_group(const std::byte* __restrict codes, float scale, float* __restr
 
 void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     const std::byte* codes = matrix.data + row * matrix.row_stride + column / 2;
-    const std::byte* scales =
-        scale_row(matrix, row, 1) + (column + matrix.scale_column_phase) / group;
-    for (int64_t i = 0; i < count / group; ++i) {
-        decode_group(codes + i * group_bytes, e8m0_to_f32(load<uint8_t>(scales + i)),
+    const RowScales scales = row_scales(matrix, row, column);
+    for (int64_t i = 0; i < count / group; ++i)
+        decode_group(codes + i * group_bytes, e8m0_to_f32(load<uint8_t>(scales.at(i))),
                      out + i * group);
-    }
 }
 
 void encode(const FormatTraits& traits, const float* source, int64_t rows, int64_t columns,

@@ -35,10 +35,9 @@ void decode_group(const std::byte* __restrict codes, float scale, float global,
 template <moe_global_scale rule>
 void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     const std::byte* codes = matrix.data + row * matrix.row_stride + column / 2;
-    const std::byte* scales =
-        scale_row(matrix, row, 1) + (column + matrix.scale_column_phase) / group;
+    const RowScales scales = row_scales(matrix, row, column);
     for (int64_t i = 0; i < count / group; ++i) {
-        decode_group<rule>(codes + i * group_bytes, e4m3_to_f32(load<uint8_t>(scales + i)),
+        decode_group<rule>(codes + i * group_bytes, e4m3_to_f32(load<uint8_t>(scales.at(i))),
                            matrix.global_scale, out + i * group);
     }
 }
@@ -64,7 +63,7 @@ void read_codes(const Matrix& matrix, int64_t row, int64_t column, int64_t count
 }
 
 void read_scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
-    *out = scale_row(matrix, row, 1)[(column + matrix.scale_column_phase) / group];
+    *out = *row_scales(matrix, row, column).at(0);
 }
 
 constexpr GridParts parts{read_codes, read_scale, nullptr};

@@ -17,13 +17,6 @@ namespace {
          column);
 }
 
-const std::byte* scale_at(const Matrix& matrix, int64_t row, int64_t column) {
-    const moe_format& format = matrix.format;
-    return scale_row(matrix, row, group_extent(format.group_rows)) +
-           (column + matrix.scale_column_phase) / group_extent(format.group_columns) *
-               element_bytes(format.scale_type);
-}
-
 // An E4M3 scale as it is packed; its codes become (code ^ flip) & keep.
 struct Nvfp4Scale {
     uint8_t byte;
@@ -81,19 +74,17 @@ struct Row {
     std::byte* scales;
 
     int32_t groups(int32_t size) const { return 16 * n / size; }
-    const std::byte* from(int64_t group_column) const {
-        return scale_at(source.matrix, row, group_column);
-    }
+    RowScales from() const { return row_scales(source.matrix, row, column); }
 };
 
 void lower_nvfp4(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const bool is_gguf = !matrix.scales;
-    const std::byte* from =
-        is_gguf ? gguf_block(matrix, row.row, row.column, 64, 36) : row.from(row.column);
+    const RowScales from =
+        is_gguf ? RowScales{gguf_block(matrix, row.row, row.column, 64, 36), 1} : row.from();
     const auto& scales = is_gguf ? nvfp4_scales.of_gguf : nvfp4_scales.of;
     for (int32_t s = 0; s < row.n; ++s) {
-        const Nvfp4Scale& scale = scales[load<uint8_t>(from + s)];
+        const Nvfp4Scale& scale = scales[load<uint8_t>(from.at(s))];
         if (scale.is_nan) fail_nan(row.source, row.row, row.column + 16 * s);
         store(row.scales + scale_place(row.tile_row, s, row.n), scale.byte);
         if (scale.flip || scale.keep != 15)
@@ -102,7 +93,7 @@ void lower_nvfp4(const Row& row) {
 }
 
 uint8_t e8m0_at(const Matrix& matrix, int64_t row, int64_t column) {
-    return load<uint8_t>(matrix.scales ? scale_at(matrix, row, column)
+    return load<uint8_t>(matrix.scales ? row_scales(matrix, row, column).at(0)
                                        : gguf_block(matrix, row, column, 32, 17));
 }
 
@@ -117,15 +108,15 @@ void lower_mxfp4(const Row& row) {
 }
 
 void copy_e4m4(const Row& row) {
-    const std::byte* from = row.from(row.column);
+    const RowScales from = row.from();
     for (int32_t s = 0; s < row.groups(32); ++s)
-        row.scales[scale_place(row.tile_row, s, row.groups(32))] = from[s];
+        row.scales[scale_place(row.tile_row, s, row.groups(32))] = *from.at(s);
 }
 
 void copy_f32(const Row& row) {
-    const std::byte* from = row.from(row.column);
+    const RowScales from = row.from();
     for (int32_t s = 0; s < row.groups(32); ++s) {
-        const float scale = load<float>(from + 4 * s);
+        const float scale = load<float>(from.at(s));
         if (std::isnan(scale)) fail_nan(row.source, row.row, row.column + 32 * s);
         store(row.scales + 4 * scale_place(row.tile_row, s, row.groups(32)), scale);
     }
@@ -220,7 +211,7 @@ void lower_e4m3(const Row& row) {
     const moe_type type = row.source.matrix.format.scale_type;
     for (int32_t s = 0; s < 2; ++s) {
         const int64_t column = row.column + (row.n == 4 ? 32 * s : 0);
-        const std::byte* from = row.from(column);
+        const std::byte* from = row_scales(row.source.matrix, row.row, column).at(0);
         const float scale = type == MOE_TYPE_F8_E8M0 ? e8m0_to_f32(load<uint8_t>(from))
                                                      : scale_value(type, from, 0);
         if (std::isnan(scale)) fail_nan(row.source, row.row, column);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "libmoe/base/checked.hpp"
+#include "libmoe/formats/block.hpp"
 
 namespace moe {
 namespace {
@@ -64,8 +65,34 @@ void set_data(Matrix& matrix, const moe_tensor& tensor, int64_t index, const cha
     }
 }
 
+void check_scale_layout(const moe_tensor& tensor, const char* what) {
+    if (tensor.scale_layout == MOE_SCALE_LAYOUT_LINEAR) return;
+    require(tensor.scale_layout == MOE_SCALE_LAYOUT_TILED_128X4, "{}: scale_layout is {}", what,
+            static_cast<int32_t>(tensor.scale_layout));
+    if (!may_be_tiled(*tensor.format))
+        fail(
+            MOE_ERROR_UNSUPPORTED,
+            "{}: scale_layout TILED_128X4 is for nvfp4, mxfp4 and FP8 with E8M0 scales for 1 x 32, "
+            "not {}",
+            what, format_name(*tensor.format).text);
+}
+
+void set_tiled_scales(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
+    require(tensor.scale_row_stride == 0, "{}: scale_row_stride is {}, tiled scales have none (0)",
+            what, tensor.scale_row_stride);
+    const int64_t groups = (tensor.columns - 1) / matrix.format.group_columns + 1;
+    const TiledBytes bytes = tiled_bytes(tensor.rows, groups);
+    matrix.scales = locate({"scales", tensor.scales, tensor.scales_per_expert, tensor.scale_bytes,
+                            tensor.scale_expert_stride, bytes.total},
+                           index, what);
+    matrix.scale_row_stride = bytes.stride;
+    matrix.tiled.row_step = 1;
+}
+
 void set_scales(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
     if (matrix.format.scale_type == MOE_TYPE_NONE) return;
+    if (tensor.scale_layout == MOE_SCALE_LAYOUT_TILED_128X4)
+        return set_tiled_scales(matrix, tensor, index, what);
     const MatrixBytes bytes =
         matrix_bytes(*matrix.traits, matrix.format, tensor.rows, tensor.columns);
     const uint64_t stride =
@@ -162,6 +189,19 @@ void set_whole(Matrix& matrix, const moe_tensor& tensor, int64_t index, const ch
     set_nested(matrix, tensor, index, bytes.scales, what);
 }
 
+// The same view with its scales from row `row` of the view and group `column` on: whole tiles are
+// left behind, the rest is the place in a tile.
+Matrix with_tiled_scales_at(Matrix matrix, int64_t row, int64_t column) {
+    TiledScales& tiled = matrix.tiled;
+    tiled.row += row * tiled.row_step;
+    tiled.column += column;
+    matrix.scales += tiled.row / scale_tile_rows * matrix.scale_row_stride +
+                     tiled.column / scale_tile_columns * scale_tile_bytes;
+    tiled.row %= scale_tile_rows;
+    tiled.column %= scale_tile_columns;
+    return matrix;
+}
+
 }  // namespace
 
 Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
@@ -178,6 +218,7 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !is_plain(*tensor.format))
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
+    check_scale_layout(tensor, what);
     if (matrix.traits->whole) {
         set_whole(matrix, tensor, index, what);
     } else {
@@ -205,11 +246,15 @@ Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf hal
     Matrix matrix = fused;
     matrix.rows = rows;
     matrix.row_stride *= 2;
-    matrix.scale_row_stride *= 2;
-    if (up) {
-        matrix.data += fused.row_stride;
-        if (matrix.scales) matrix.scales += fused.scale_row_stride;
+    if (up) matrix.data += fused.row_stride;
+    if (!matrix.scales) return matrix;
+    if (matrix.tiled.row_step) {
+        if (up) matrix = with_tiled_scales_at(matrix, 1, 0);
+        matrix.tiled.row_step *= 2;
+        return matrix;
     }
+    matrix.scale_row_stride *= 2;
+    if (up) matrix.scales += fused.scale_row_stride;
     return matrix;
 }
 
@@ -233,8 +278,12 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
     const moe_format& format = matrix.format;
     const int64_t group_rows = group_extent(format.group_rows);
     const int64_t group_columns = group_extent(format.group_columns);
-    part.scales += scale_row / group_rows * matrix.scale_row_stride;
-    part.scales += scale_column / group_columns * matrix.traits->scale_bytes;
+    if (matrix.tiled.row_step) {
+        part = with_tiled_scales_at(part, row, scale_column / group_columns);
+    } else {
+        part.scales += scale_row / group_rows * matrix.scale_row_stride;
+        part.scales += scale_column / group_columns * matrix.traits->scale_bytes;
+    }
     part.scale_row_phase = static_cast<int32_t>(scale_row % group_rows);
     part.scale_column_phase = static_cast<int32_t>(scale_column % group_columns);
     return part;
@@ -312,6 +361,14 @@ void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, uint64
         std::memcpy(to + r * static_cast<int64_t>(row_bytes), from + r * from_stride, row_bytes);
 }
 
+// Tiled scales become linear.
+void copy_tiled_scales(const Matrix& from, std::byte* to, uint64_t row_bytes) {
+    for (int64_t r = 0; r < from.rows; ++r) {
+        const RowScales scales = row_scales(from, r, 0);
+        for (uint64_t c = 0; c < row_bytes; ++c) *to++ = *scales.at(static_cast<int64_t>(c));
+    }
+}
+
 // Turned in tiles, so that neither side walks through memory element by element.
 void copy_turned(const Matrix& from, std::byte* to, uint64_t row_bytes) {
     constexpr int64_t tile = 32;
@@ -357,6 +414,15 @@ Extent extent_of(const Matrix& matrix) {
     if (!matrix.scales) return extent;
     const ScaleShape shape = scale_shape(*matrix.traits, matrix.format, matrix.scale_row_phase,
                                          matrix.rows, matrix.scale_column_phase, matrix.columns);
+    const TiledScales& tiled = matrix.tiled;
+    if (tiled.row_step) {
+        const int64_t last_row = tiled.row + (matrix.rows - 1) * tiled.row_step;
+        const int64_t last_column = tiled.column + static_cast<int64_t>(shape.row_bytes) - 1;
+        extent.scales =
+            static_cast<uint64_t>(last_row / scale_tile_rows * matrix.scale_row_stride +
+                                  (last_column / scale_tile_columns + 1) * scale_tile_bytes);
+        return extent;
+    }
     extent.scales =
         static_cast<uint64_t>((shape.rows - 1) * matrix.scale_row_stride) + shape.row_bytes;
     return extent;
@@ -377,7 +443,11 @@ Matrix copy_part(const Matrix& part, std::byte* to) {
     const ScaleShape shape = scale_shape(*part.traits, part.format, part.scale_row_phase, part.rows,
                                          part.scale_column_phase, part.columns);
     std::byte* scales = to + align_up(bytes.data, copy_alignment);
-    copy_rows(part.scales, part.scale_row_stride, scales, shape.row_bytes, shape.rows);
+    if (part.tiled.row_step)
+        copy_tiled_scales(part, scales, shape.row_bytes);
+    else
+        copy_rows(part.scales, part.scale_row_stride, scales, shape.row_bytes, shape.rows);
+    copy.tiled = {};
     copy.scales = scales;
     copy.scale_row_stride = static_cast<int64_t>(shape.row_bytes);
     if (!part.pre_quant_scale) return copy;

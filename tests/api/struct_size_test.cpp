@@ -198,6 +198,14 @@ void add_format_structs(std::vector<InStruct>& all) {
     quantize.data = w.out.data();
     quantize.data_bytes = 256;
     add(all, "moe_quantize_args", quantize, moe_quantize);
+    auto convert = sized<moe_convert_scales_args>();
+    convert.rows = 2;
+    convert.columns = 8;
+    convert.source = w.x.data();
+    convert.source_bytes = 16;
+    convert.scales = w.out.data();
+    convert.scale_bytes = 16;
+    add(all, "moe_convert_scales_args", convert, moe_convert_scales);
     auto tensor = sized<moe_tensor>();
     tensor.role = MOE_ROLE_ROUTER;
     tensor.format = &w.format;
@@ -375,7 +383,7 @@ TEST_P(StructIn, ReservedMustBeZero) {
 TEST(StructSize, SomeHaveReservedFields) {
     size_t n = 0;
     for (const auto& [name, fields] : header_structs()) n += fields.reserved.size();
-    EXPECT_EQ(n, 12u);
+    EXPECT_EQ(n, 14u);
 }
 
 TEST_P(StructIn, SizesThatCannotBeAreRefused) {

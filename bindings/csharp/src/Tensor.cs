@@ -46,6 +46,7 @@ namespace Moe
         public IReadOnlyList<Values> ScalesPerExpert { get; set; }
         public long ScaleRowStride { get; set; }
         public long ScaleExpertStride { get; set; }
+        public ScaleLayout ScaleLayout { get; set; }
 
         /// <summary>float, one or one per expert.</summary>
         public Values GlobalScale { get; set; }
@@ -135,6 +136,38 @@ namespace Moe
             return elements;
         }
 
+        /// <summary>Bytes of the scales of one matrix in a layout; columns counts groups of columns.</summary>
+        public static ulong ScaleLayoutSize(ScaleLayout layout, long rows, long columns)
+        {
+            Library.Native.moe_scale_layout_size(layout, rows, columns, out var bytes);
+            return bytes;
+        }
+
+        /// <summary>The scales of one matrix, [rows, columns] of one byte, in another layout. columns counts groups of
+        /// columns.</summary>
+        public static byte[] ConvertScales(Values scales, ScaleLayout from, ScaleLayout to, long rows, long columns)
+        {
+            var bytes = ScaleLayoutSize(to, rows, columns);
+            if (bytes > int.MaxValue)
+                throw new ArgumentException($"{rows} x {columns} scales are not in an array", "rows");
+            var made = new byte[bytes];
+            using (var memory = new CallMemory())
+            {
+                var args = default(moe_convert_scales_args);
+                args.struct_size = (uint)sizeof(moe_convert_scales_args);
+                args.source_layout = from;
+                args.layout = to;
+                args.rows = rows;
+                args.columns = columns;
+                args.source = memory.Address(scales);
+                args.source_bytes = BytesOf(scales);
+                args.scales = memory.Address(made);
+                args.scale_bytes = bytes;
+                Library.Native.moe_convert_scales(&args);
+            }
+            return made;
+        }
+
         /// <summary>The bytes of <see cref="Data"/> in memory that is not an array's, where it lies: of a checkpoint they are
         /// valid until that is disposed.</summary>
         public ReadOnlySpan<byte> Mapped()
@@ -163,6 +196,7 @@ namespace Moe
             made->expert_stride = ExpertStride;
             made->scale_row_stride = ScaleRowStride;
             made->scale_expert_stride = ScaleExpertStride;
+            made->scale_layout = ScaleLayout;
             made->nested_offset = NestedOffset;
             made->data = memory.Address(Data);
             made->data_bytes = BytesOf(Data);
@@ -226,6 +260,7 @@ namespace Moe
                 Space = from->space, Format = Format.FromNative(*(moe_format*)from->format), NExperts = from->n_experts,
                 Rows = from->rows, Columns = from->columns, RowStride = from->row_stride, ExpertStride = from->expert_stride,
                 ScaleRowStride = from->scale_row_stride, ScaleExpertStride = from->scale_expert_stride,
+                ScaleLayout = from->scale_layout,
                 Data = BytesAt(from->data, from->data_bytes), Scales = BytesAt(from->scales, from->scale_bytes),
                 DataPerExpert = EachAt(from->data_per_expert, from->n_experts, from->data_bytes),
                 ScalesPerExpert = EachAt(from->scales_per_expert, from->n_experts, from->scale_bytes),

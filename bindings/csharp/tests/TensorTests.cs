@@ -202,4 +202,25 @@ internal static class TensorTests
             }
         }
     }
+    [Test]
+    public static void ScalesGoToTilesAndBack()
+    {
+        const int rows = 130, columns = 80, groups = 5;
+        const ScaleLayout linear = ScaleLayout.Linear, tiled = ScaleLayout.Tiled128x4;
+        var random = new Random(1);
+        var matrix = Enumerable.Range(0, rows * columns).Select(i => (float)(2 * random.NextDouble() - 1)).ToArray();
+        var tensor = Tensor.Quantize(Role.Gate, matrix, rows, columns, Format.ByName("nvfp4"));
+        var wanted = tensor.Dequantize();
+        var scales = Tensor.ConvertScales(tensor.Scales, linear, linear, rows, groups);
+        var tiles = Tensor.ConvertScales(tensor.Scales, linear, tiled, rows, groups);
+        Check.That(tiles.Length == 4 * 512 && tiles[21] == scales[33 * groups + 1], $"{tiles.Length} bytes, {tiles[21]}");
+        Check.Same(Tensor.ConvertScales(tiles, tiled, linear, rows, groups), scales, "converted back");
+        tensor.Scales = tiles;
+        Check.That(!tensor.Dequantize().SequenceEqual(wanted), "tiles taken for rows give the same");
+        tensor.ScaleLayout = tiled;
+        Check.Same(tensor.Dequantize(), wanted, "values under tiled scales");
+        tensor.ScaleLayout = (ScaleLayout)2;
+        Check.Fails(Status.InvalidArgument, () => tensor.Dequantize(), "scale_layout is 2");
+        Check.Fails(Status.InvalidArgument, () => Tensor.ConvertScales(tiles, tiled, linear, 1000, groups), "source_bytes");
+    }
 }

@@ -194,6 +194,29 @@ def test_quantise_and_read_back(format, case):
     assert relative_l2(again.reshape(1, -1), matrix.reshape(1, -1)) <= limit
 
 
+def test_scales_go_to_tiles_and_back():
+    rows, columns, groups = 130, 80, 5
+    matrix = numpy.random.default_rng(1).standard_normal((rows, columns), numpy.float32)
+    made = moe.quantize(matrix, "nvfp4")
+    wanted = moe.dequantize(made.tensor("gate", 0))
+    tiles = moe.convert_scales(made.scales, rows, groups, "tiled_128x4")
+    assert tiles.size == 4 * 512 == moe.scale_layout_size("tiled_128x4", rows, groups)
+    assert tiles[21] == made.scales[33 * groups + 1]
+    back = moe.convert_scales(tiles, rows, groups, "linear", source_layout="tiled_128x4")
+    assert numpy.array_equal(back, made.scales)
+
+    def tensor(layout):
+        options = dict(expert=0, rows=rows, columns=columns, global_scale=made.global_scale)
+        return moe.Tensor("gate", made.data, format=made.format, scales=tiles, scale_layout=layout, **options)
+
+    assert numpy.array_equal(moe.dequantize(tensor("tiled_128x4")), wanted)
+    assert not numpy.array_equal(moe.dequantize(tensor("linear")), wanted)
+    with pytest.raises(moe.InvalidArgumentError, match="scale_layout is 2"):
+        moe.dequantize(tensor(2))
+    with pytest.raises(moe.InvalidArgumentError, match="source_bytes"):
+        moe.convert_scales(made.scales[:-1], rows, groups, "tiled_128x4")
+
+
 @pytest.mark.case("FWD-05")
 def test_an_absent_device_is_refused():
     checkpoint = QWEN3.open()[0]

@@ -505,6 +505,33 @@ tests["FWD-05"] = function()
   that(moe.build_info():find "cuda" or problem.status == moe.MOE_ERROR_NOT_BUILT, problem)
 end
 
+tests["scales"] = function()
+  local rows, columns, groups, format = 130, 80, 5, moe.Format()
+  moe.format_by_name("nvfp4", format)
+  local size = moe.scale_layout_size(moe.MOE_SCALE_LAYOUT_TILED_128X4, rows, groups)
+  that(size == 4 * 512, size)
+  local linear, tiles = moe.Buffer(moe.MOE_TYPE_U8, rows * groups), moe.Buffer(moe.MOE_TYPE_U8, size)
+  for i = 1, linear.count do linear:set(i, i % 120) end
+  local args = moe.ConvertScalesArgs()
+  args.layout, args.rows, args.columns = moe.MOE_SCALE_LAYOUT_TILED_128X4, rows, groups
+  args.source, args.source_bytes, args.scales, args.scale_bytes = linear, linear:bytes(), tiles, tiles:bytes()
+  moe.convert_scales(args)
+  that(tiles:get(22) == linear:get(33 * groups + 2) and tiles:get(513) == linear:get(5), tiles:get(22))
+  local codes, scale = moe.Buffer(moe.MOE_TYPE_U8, rows * columns // 2), moe.Buffer(moe.MOE_TYPE_F32, 1)
+  for i = 1, codes.count do codes:set(i, i % 256) end
+  scale:set(1, 0.5)
+  local outs = {}
+  for layout, scales in pairs {[moe.MOE_SCALE_LAYOUT_LINEAR] = linear, [moe.MOE_SCALE_LAYOUT_TILED_128X4] = tiles} do
+    local one = tensor {role = moe.MOE_ROLE_GATE, format = format, rows = rows, columns = columns, data = codes, scales = scales,
+      scale_bytes = scales:bytes(), scale_layout = layout, global_scale = scale, n_global_scales = 1}
+    outs[#outs + 1] = nan(rows * columns)
+    moe.dequantize(one, 0, outs[#outs], rows * columns)
+  end
+  that(same(outs[1], outs[2]) and outs[1]:get(columns + 2) ~= 0, "tiled scales give other values")
+  args.scale_bytes = size - 1
+  fails(moe.MOE_ERROR_INVALID_ARGUMENT, function() moe.convert_scales(args) end, "scale_bytes is 2047")
+end
+
 tests["tensors"] = function()
   local g, desc, count = golden(qwen3), moe.WeightsDesc(), 0
   desc.ownership = moe.MOE_OWN_BORROW

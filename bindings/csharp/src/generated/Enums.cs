@@ -316,6 +316,19 @@ namespace Moe
         Interleaved = 3,
     }
 
+    /// <summary>Where the scales of a matrix lie that are one byte each. They are a matrix of their own: scale (r, c)
+    /// is that of row r and of the c-th group of columns.</summary>
+    public enum ScaleLayout
+    {
+        /// <summary>row by row, as checkpoints have them</summary>
+        Linear = 0,
+        /// <summary>"swizzled", as the block-scaled products of cuBLAS, CUTLASS and FlashInfer read them: tiles of
+        /// 128 rows by 4 groups, 512 bytes each, a row of tiles after the other. Scale (r, c) is byte r % 32 * 16 + r
+        /// % 128 / 32 * 4 + c % 4 of tile (r / 128, c / 4). Rows are padded to 128 and groups to 4; what the padding
+        /// holds does not matter</summary>
+        Tiled128x4 = 1,
+    }
+
     public enum Residency
     {
         /// <summary>PACKED on CUDA, SOURCE on the CPU: in this version a device has one of them, and the other is

@@ -67,6 +67,8 @@ namespace Moe
             "moe_weights_load_checkpoint",
             "moe_quantize",
             "moe_dequantize",
+            "moe_scale_layout_size",
+            "moe_convert_scales",
         };
 
 #if MOE_LIBRARY_IMPORT
@@ -260,6 +262,13 @@ namespace Moe
         [LibraryImport(Loader.Name)]
         public static partial Status moe_dequantize(moe_tensor* tensor, long expert, IntPtr @out, ulong out_elements);
 
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_scale_layout_size(ScaleLayout layout, long rows, long columns,
+            out ulong out_bytes);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_convert_scales(moe_convert_scales_args* args);
+
 #else
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
@@ -449,6 +458,13 @@ namespace Moe
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_dequantize(moe_tensor* tensor, long expert, IntPtr @out, ulong out_elements);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_scale_layout_size(ScaleLayout layout, long rows, long columns,
+            out ulong out_bytes);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_convert_scales(moe_convert_scales_args* args);
 
 #endif
     }

@@ -327,5 +327,18 @@ namespace Moe
         {
             MoeException.Check("moe_dequantize", Imports.moe_dequantize(tensor, expert, @out, out_elements));
         }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_scale_layout_size(ScaleLayout layout, long rows, long columns, out ulong out_bytes)
+        {
+            MoeException.Check("moe_scale_layout_size", Imports.moe_scale_layout_size(layout, rows, columns,
+                out out_bytes));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_convert_scales(moe_convert_scales_args* args)
+        {
+            MoeException.Check("moe_convert_scales", Imports.moe_convert_scales(args));
+        }
     }
 }

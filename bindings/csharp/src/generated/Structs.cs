@@ -199,6 +199,8 @@ namespace Moe
         public long n_input_scales;
         public IntPtr pre_quant_scale;
         public ulong pre_quant_scale_bytes;
+        public ScaleLayout scale_layout;
+        public uint reserved2;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -537,5 +539,20 @@ namespace Moe
         public ulong scale_bytes;
         public IntPtr global_scale;
         public IntPtr codebook;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal unsafe struct moe_convert_scales_args
+    {
+        public uint struct_size;
+        public uint reserved;
+        public ScaleLayout source_layout;
+        public ScaleLayout layout;
+        public long rows;
+        public long columns;
+        public IntPtr source;
+        public ulong source_bytes;
+        public IntPtr scales;
+        public ulong scale_bytes;
     }
 }

@@ -11,7 +11,7 @@ from .checkpoint import Checkpoint, CheckpointInfo, CheckpointTensor
 from .enums import *
 from .errors import *
 from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
-from .tensors import dequantize, families, formats, quantize
+from .tensors import convert_scales, dequantize, families, formats, quantize, scale_layout_size
 from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
 from .layer import Layer
 from .layer_desc import LayerDesc, Slice
@@ -57,6 +57,7 @@ __all__ += [
     "abi_version",
     "build_info",
     "combine",
+    "convert_scales",
     "dequantize",
     "device_count",
     "device_info",
@@ -73,6 +74,7 @@ __all__ += [
     "quantize",
     "role_name",
     "route",
+    "scale_layout_size",
     "type_name",
     "version",
     "version_string",

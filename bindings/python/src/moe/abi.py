@@ -253,6 +253,8 @@ class Tensor(Struct):
     n_input_scales: i64
     pre_quant_scale: ptr
     pre_quant_scale_bytes: u64
+    scale_layout: i32
+    reserved2: u32
 
 
 @sized
@@ -555,3 +557,16 @@ class QuantizeArgs(Struct):
     scale_bytes: u64
     global_scale: ptr
     codebook: ptr
+
+
+@sized
+class ConvertScalesArgs(Struct):
+    reserved: u32
+    source_layout: i32
+    layout: i32
+    rows: i64
+    columns: i64
+    source: ptr
+    source_bytes: u64
+    scales: ptr
+    scale_bytes: u64

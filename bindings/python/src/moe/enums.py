@@ -31,6 +31,7 @@ __all__ = [
     "Residency",
     "Role",
     "Routing",
+    "ScaleLayout",
     "Score",
     "Selection",
     "Space",
@@ -249,6 +250,11 @@ class Codebook(OpenEnum, prefix="MOE_CODEBOOK_"):
 class Orientation(OpenEnum, prefix="MOE_ORIENTATION_"):
     OUT_IN = 0
     IN_OUT = 1
+
+
+class ScaleLayout(OpenEnum, prefix="MOE_SCALE_LAYOUT_"):
+    LINEAR = 0
+    TILED_128X4 = 1
 
 
 class GateUpOrder(OpenEnum, prefix="MOE_GATE_UP_"):

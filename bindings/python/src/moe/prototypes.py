@@ -62,4 +62,6 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "moe_weights_load_checkpoint": (I32, (PTR, PTR, I32, PTR, PTR)),
     "moe_quantize": (I32, (PTR,)),
     "moe_dequantize": (I32, (PTR, I64, PTR, U64)),
+    "moe_scale_layout_size": (I32, (I32, I64, I64, PTR)),
+    "moe_convert_scales": (I32, (PTR,)),
 }

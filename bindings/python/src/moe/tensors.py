@@ -9,7 +9,7 @@ import numpy
 
 from . import abi
 from .arrays import Array, View, check_dense, check_type, view
-from .enums import DeviceKind, GateUpOrder, Orientation, Role, Space, Type
+from .enums import DeviceKind, GateUpOrder, Orientation, Role, ScaleLayout, Space, Type
 from .loading import library
 
 ALL_EXPERTS = abi.ALL_EXPERTS
@@ -109,11 +109,13 @@ class Tensor:
         nested_offset: float = 0.0,
         input_scale: Array | None = None,
         pre_quant_scale: Array | None = None,
+        scale_layout: ScaleLayout | str | int = ScaleLayout.LINEAR,
     ) -> None:
         self._keep: list[Any] = []
         self.struct = abi.Tensor(role=Role.of(role), expert=expert, nested_offset=nested_offset)
         self.struct.orientation = Orientation.of(orientation)
         self.struct.gate_up_order = GateUpOrder.of(gate_up_order)
+        self.struct.scale_layout = ScaleLayout.of(scale_layout)
         first = self._set_data(data)
         self._set_format(format, first)
         self._set_shape(first, rows, columns, n_experts)
@@ -260,4 +262,32 @@ def dequantize(tensor: Tensor, expert: int = 0) -> numpy.ndarray:
     """One expert of a tensor (0 for a single matrix) as float32 [rows, columns], as it lies."""
     out = numpy.empty((tensor.struct.rows, tensor.struct.columns), numpy.float32)
     library().call("moe_dequantize", c.addressof(tensor.struct), expert, out.ctypes.data, out.size)
+    return out
+
+
+def scale_layout_size(layout: ScaleLayout | str | int, rows: int, columns: int) -> int:
+    """Bytes of the scales of one matrix in a layout; columns counts groups of columns."""
+    size = c.c_uint64()
+    library().call("moe_scale_layout_size", ScaleLayout.of(layout), rows, columns, c.addressof(size))
+    return size.value
+
+
+def convert_scales(
+    scales: Array,
+    rows: int,
+    columns: int,
+    layout: ScaleLayout | str | int,
+    source_layout: ScaleLayout | str | int = ScaleLayout.LINEAR,
+) -> numpy.ndarray:
+    """Scales of one byte of one matrix, [rows, columns], in another layout, as bytes. columns counts groups of columns."""
+    source = view("scales", scales)
+    check_dense(source)
+    if source.device != DeviceKind.CPU:
+        raise ValueError("scales: must be in host memory")
+    out = numpy.empty(scale_layout_size(layout, rows, columns), numpy.uint8)
+    args = abi.ConvertScalesArgs(rows=rows, columns=columns)
+    args.source_layout, args.layout = ScaleLayout.of(source_layout), ScaleLayout.of(layout)
+    args.source, args.source_bytes = source.address, source.n_bytes
+    args.scales, args.scale_bytes = out.ctypes.data, out.nbytes
+    library().call("moe_convert_scales", c.addressof(args))
     return out

@@ -201,4 +201,11 @@ functions! {
         out: *mut f32,
         out_elements: u64,
     ) -> moe_status;
+    pub fn moe_scale_layout_size(
+        layout: moe_scale_layout,
+        rows: i64,
+        columns: i64,
+        out_bytes: *mut u64,
+    ) -> moe_status;
+    pub fn moe_convert_scales(args: *const moe_convert_scales_args) -> moe_status;
 }

@@ -645,6 +645,18 @@ impl moe_gate_up_order {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct moe_gate_up_order(pub ::std::os::raw::c_uint);
+impl moe_scale_layout {
+    pub const MOE_SCALE_LAYOUT_LINEAR: moe_scale_layout = moe_scale_layout(0);
+}
+impl moe_scale_layout {
+    pub const MOE_SCALE_LAYOUT_TILED_128X4: moe_scale_layout = moe_scale_layout(1);
+}
+impl moe_scale_layout {
+    pub const MOE_SCALE_LAYOUT_FORCE_INT32: moe_scale_layout = moe_scale_layout(2147483647);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct moe_scale_layout(pub ::std::os::raw::c_uint);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct moe_tensor {
@@ -685,6 +697,8 @@ pub struct moe_tensor {
     pub n_input_scales: i64,
     pub pre_quant_scale: *const ::std::os::raw::c_void,
     pub pre_quant_scale_bytes: u64,
+    pub scale_layout: moe_scale_layout,
+    pub reserved2: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1155,4 +1169,18 @@ pub struct moe_quantize_args {
     pub scale_bytes: u64,
     pub global_scale: *mut f32,
     pub codebook: *const f32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_convert_scales_args {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub source_layout: moe_scale_layout,
+    pub layout: moe_scale_layout,
+    pub rows: i64,
+    pub columns: i64,
+    pub source: *const ::std::os::raw::c_void,
+    pub source_bytes: u64,
+    pub scales: *mut ::std::os::raw::c_void,
+    pub scale_bytes: u64,
 }

@@ -285,6 +285,14 @@ header_enum! {
 }
 
 header_enum! {
+    /// `moe_scale_layout` of the header.
+    ScaleLayout of moe_scale_layout {
+        LINEAR = MOE_SCALE_LAYOUT_LINEAR,
+        TILED_128X4 = MOE_SCALE_LAYOUT_TILED_128X4,
+    }
+}
+
+header_enum! {
     /// `moe_gate_up_order` of the header.
     GateUpOrder of moe_gate_up_order {
         NONE = MOE_GATE_UP_NONE,

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::os::raw::c_void;
 use std::ptr::{null, null_mut};
 
-use crate::enums::{GateUpOrder, GlobalScale, Orientation, Role, Space, Type};
+use crate::enums::{GateUpOrder, GlobalScale, Orientation, Role, ScaleLayout, Space, Type};
 use crate::error::{call, refuse, sized, Result};
 use crate::layer::Format;
 use crate::views::Element;
@@ -147,6 +147,12 @@ impl<'a> Tensor<'a> {
     /// Bytes, as [`Tensor::strides`].
     pub fn scale_strides(mut self, row: i64, expert: i64) -> Self {
         (self.raw.scale_row_stride, self.raw.scale_expert_stride) = (row, expert);
+        self
+    }
+
+    /// Where scales of one byte lie.
+    pub fn scale_layout(mut self, layout: ScaleLayout) -> Self {
+        self.raw.scale_layout = layout.into();
         self
     }
 
@@ -319,6 +325,36 @@ pub fn dequantize(tensor: &Tensor<'_>, expert: i64) -> Result<Vec<f32>> {
         }
         _ => refuse("tensor", format!("is {} x {} of {} bytes", rows, columns, tensor.raw.data_bytes)),
     }
+}
+
+/// Bytes of the scales of one matrix in a layout; columns counts groups of columns.
+pub fn scale_layout_size(layout: ScaleLayout, rows: i64, columns: i64) -> Result<u64> {
+    let mut bytes = 0;
+    call!(moe_scale_layout_size(layout.into(), rows, columns, &mut bytes))?;
+    Ok(bytes)
+}
+
+/// The scales of one matrix, `[rows, columns]` of one byte, in another layout. columns counts groups of columns.
+pub fn convert_scales(
+    scales: &[u8],
+    from: ScaleLayout,
+    to: ScaleLayout,
+    rows: i64,
+    columns: i64,
+) -> Result<Vec<u8>> {
+    let bytes = scale_layout_size(to, rows, columns)?;
+    // No layout has more than a tile for a scale: a size from nowhere is not allocated.
+    if (scales.len() as u64) < bytes / 512 {
+        return refuse("scales", format!("has {} bytes, of {} x {}", scales.len(), rows, columns));
+    }
+    let mut out = vec![0u8; bytes as usize];
+    let mut args = sized!(moe_convert_scales_args);
+    (args.source_layout, args.layout) = (from.into(), to.into());
+    (args.rows, args.columns) = (rows, columns);
+    (args.source, args.source_bytes) = (address(scales), bytes_of(scales));
+    (args.scales, args.scale_bytes) = (out.as_mut_ptr() as *mut c_void, bytes);
+    call!(moe_convert_scales(&args))?;
+    Ok(out)
 }
 
 pub(crate) const ACTIVATIONS: [Type; 3] = [Type::F32, Type::BF16, Type::F16];

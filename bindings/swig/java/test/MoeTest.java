@@ -48,6 +48,7 @@ public final class MoeTest extends Fixtures {
     tests.put("FWD-03", MoeTest::stages);
     tests.put("FWD-04", MoeTest::tensorsByHand);
     tests.put("FWD-05", MoeTest::quantise);
+    tests.put("scales", MoeTest::tiledScales);
     tests.put("tensors", MoeTest::tensorsOfACheckpoint);
     int failed = 0;
     for (Map.Entry<String, Test> one : tests.entrySet()) {
@@ -587,6 +588,54 @@ public final class MoeTest extends Fixtures {
     made.setData(values);
     made.setDataBytes(4L * values.capacity());
     return made;
+  }
+
+  private static void tiledScales() throws Exception {
+    int rows = 130, columns = 80, groups = 5;
+    int size = (int) Moe.scaleLayoutSize(Moe.MOE_SCALE_LAYOUT_TILED_128X4, rows, groups);
+    that(size == 4 * 512, size);
+    ByteBuffer linear = Moe.bytes(rows * groups), tiles = Moe.bytes(size), codes = Moe.bytes(rows * columns / 2);
+    for (int i = 0; i < linear.capacity(); i++) linear.put(i, (byte) (i % 120));
+    for (int i = 0; i < codes.capacity(); i++) codes.put(i, (byte) i);
+    ConvertScalesArgs args = new ConvertScalesArgs();
+    args.setLayout(Moe.MOE_SCALE_LAYOUT_TILED_128X4);
+    args.setRows(rows);
+    args.setColumns(groups);
+    args.setSource(linear);
+    args.setSourceBytes(linear.capacity());
+    args.setScales(tiles);
+    args.setScaleBytes(tiles.capacity());
+    Moe.convertScales(args);
+    that(tiles.get(21) == linear.get(33 * groups + 1) && tiles.get(512) == linear.get(4), tiles.get(21));
+    FloatBuffer wanted = dequantised(linear, Moe.MOE_SCALE_LAYOUT_LINEAR, codes, rows, columns);
+    FloatBuffer got = dequantised(tiles, Moe.MOE_SCALE_LAYOUT_TILED_128X4, codes, rows, columns);
+    that(got.equals(wanted) && wanted.get(columns + 2) != 0, "tiled scales give other values");
+    args.setScaleBytes(size - 1);
+    try {
+      Moe.convertScales(args);
+      that(false, "a buffer that is too small was taken");
+    } catch (MoeException error) {
+      that(error.status() == Moe.MOE_ERROR_INVALID_ARGUMENT, error);
+    }
+  }
+
+  private static FloatBuffer dequantised(ByteBuffer scales, int layout, ByteBuffer codes, int rows, int columns)
+      throws Exception {
+    Format format = new Format();
+    Moe.formatByName("nvfp4", format);
+    FloatBuffer global = Moe.floats(1), out = nan(rows * columns);
+    global.put(0, 0.5f);
+    Tensor tensor = tensor(Moe.MOE_ROLE_GATE, format, 0, rows, columns, Moe.floats(0));
+    tensor.setExpert(0);
+    tensor.setData(codes);
+    tensor.setDataBytes(codes.capacity());
+    tensor.setScales(scales);
+    tensor.setScaleBytes(scales.capacity());
+    tensor.setScaleLayout(layout);
+    tensor.setGlobalScale(global);
+    tensor.setNGlobalScales(1);
+    Moe.dequantize(tensor, 0, out, out.capacity());
+    return out;
   }
 
   private static void quantise() throws Exception {

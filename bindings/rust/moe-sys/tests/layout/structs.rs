@@ -166,7 +166,9 @@ layout! {
         input_scale,
         n_input_scales,
         pre_quant_scale,
-        pre_quant_scale_bytes
+        pre_quant_scale_bytes,
+        scale_layout,
+        reserved2
     }
     moe_slice {
         struct_size,
@@ -451,5 +453,17 @@ layout! {
         scale_bytes,
         global_scale,
         codebook
+    }
+    moe_convert_scales_args {
+        struct_size,
+        reserved,
+        source_layout,
+        layout,
+        rows,
+        columns,
+        source,
+        source_bytes,
+        scales,
+        scale_bytes
     }
 }

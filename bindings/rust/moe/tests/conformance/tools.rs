@@ -1,6 +1,6 @@
 //! The host tools for one matrix.
 use crate::support::{case, refused_by_name, relative_l2, status_of, Random};
-use moe::{dequantize, quantize, Format, Role, Status};
+use moe::{convert_scales, dequantize, quantize, Format, Role, ScaleLayout, Status, Tensor};
 
 /// FWD-05
 #[test]
@@ -41,4 +41,27 @@ fn sizes_are_checked() {
     refused_by_name(quantize(&[0.0; 4], 2, 2, &f32s, Some(&[0.0; 3])), "codebook");
     refused_by_name(dequantize(&moe::Tensor::dense(Role::GATE, i64::MAX, i64::MAX, &[0.0f32]), 0), "tensor");
     refused_by_name(dequantize(&moe::Tensor::dense(Role::GATE, 1 << 40, 2, &[0.0f32]), 0), "tensor");
+}
+
+#[test]
+fn scales_go_to_tiles_and_back() {
+    const LINEAR: ScaleLayout = ScaleLayout::LINEAR;
+    const TILED: ScaleLayout = ScaleLayout::TILED_128X4;
+    let (rows, columns, groups) = (130, 80, 5);
+    let format = Format::named("nvfp4").unwrap();
+    let matrix = Random::new(1).floats((rows * columns) as usize);
+    let made = quantize(&matrix, rows, columns, &format, None).unwrap();
+    let tiles = convert_scales(&made.scales, LINEAR, TILED, rows, groups).unwrap();
+    assert_eq!(tiles.len(), 4 * 512);
+    assert_eq!(tiles[21], made.scales[33 * 5 + 1]);
+    assert_eq!(convert_scales(&tiles, TILED, LINEAR, rows, groups).unwrap(), made.scales);
+    let tiled = |layout| {
+        let tensor = Tensor::new(Role::GATE, &format, rows, columns, &made.data).expert(0);
+        dequantize(&tensor.scales(&tiles).global_scale(&made.global_scale).scale_layout(layout), 0)
+    };
+    let wanted = dequantize(&made.tensor(Role::GATE).expert(0), 0).unwrap();
+    assert_eq!(tiled(TILED).unwrap(), wanted);
+    assert_ne!(tiled(LINEAR).unwrap(), wanted);
+    assert_eq!(status_of(tiled(ScaleLayout(2))), Status::INVALID_ARGUMENT);
+    refused_by_name(convert_scales(&tiles, TILED, LINEAR, 1 << 40, groups), "scales");
 }
