@@ -7,6 +7,7 @@
 #include <string>
 
 #include "libmoe/base/handle.hpp"
+#include "libmoe/base/kept.hpp"
 #include "libmoe/base/memory.hpp"
 
 namespace moe {
@@ -24,7 +25,8 @@ struct moe_runtime : moe::Tagged<0x4D4F4572756E7469> {
     int32_t n_threads;
     moe_parallel_for_fn parallel_for;
     void* parallel_for_user_data;
-    moe::Pool* pool;  // null with the caller's parallel_for
+    moe::Pool* pool;    // null with the caller's parallel_for
+    moe::Kept staging;  // of weights that are loaded (weights/staging_memory.hpp)
 
     template <class... Args>
     void log(moe_log_level level, fmt::format_string<Args...> format, Args&&... args) const {

@@ -7,6 +7,7 @@
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/device_loader.hpp"
 #include "libmoe/weights/packed_file.hpp"
+#include "libmoe/weights/staging_memory.hpp"
 
 namespace moe {
 namespace {
@@ -32,13 +33,6 @@ void give_block(moe_weights& weights, const LoadRequest& request) {
     weights.device_block = static_cast<std::byte*>(request.memory);
 }
 
-cuda::DeviceMemory pinned(moe_runtime& runtime, const WeightsLayout& layout, uint64_t bytes,
-                          void* stream) {
-    return {
-        runtime.memory, MOE_SPACE_PINNED, bytes, DevicePlacement::alignment, layout.device_index,
-        stream};
-}
-
 // A handle with its block, filled by fill(weights, block).
 template <class Fill>
 moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
@@ -62,7 +56,8 @@ moe_weights* load_device(moe_runtime* runtime, const WeightsLayout& layout,
     return make_device_weights(
         runtime, layout, request, [&](moe_weights& weights, DeviceBlock& block) {
             const uint64_t each = DeviceLoader::staging_bytes(weights.placement, true);
-            const auto staging = pinned(*weights.runtime, layout, 2 * each, request.stream);
+            const StagingMemory staging(*weights.runtime, layout.device_index, 2 * each,
+                                        request.stream);
             DeviceLoader load(weights, request, block, staging.data(), each, false);
             feed(load, weights);
             load.finish();
@@ -135,7 +130,7 @@ void save_device_weights(const moe_weights& weights, std::string_view path) {
     CudaBlock block(weights.device_block, nullptr);
     moe_runtime& runtime = *weights.runtime;
     const uint64_t stage = stage_bytes_of(weights.placement.bytes);
-    const auto staging = pinned(runtime, weights.layout, stage, nullptr);
+    const StagingMemory staging(runtime, weights.layout.device_index, stage, nullptr);
     with_team(runtime, [&](Team& team) { save_block(weights, block, staging.data(), team, path); });
 }
 
@@ -145,7 +140,7 @@ moe_weights* open_device_weights(moe_runtime* runtime, const WeightsLayout& layo
     const PackedFile file(ref->memory, path, layout, place_on_device(layout).bytes);
     return make_device_weights(runtime, layout, {}, [&](moe_weights& weights, DeviceBlock& block) {
         const uint64_t stage = stage_bytes_of(weights.placement.bytes);
-        const auto staging = pinned(*weights.runtime, layout, 2 * stage, nullptr);
+        const StagingMemory staging(*ref, layout.device_index, 2 * stage, nullptr);
         with_team(*ref, [&](Team& team) { file.load(weights, block, staging.data(), team); });
     });
 }

@@ -243,17 +243,14 @@ PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
              block_bytes_, block_bytes);
 }
 
-// In smaller pieces than chunks, so that there is one for every thread.
-void PackedFile::read_pieces(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const {
-    constexpr uint64_t piece = 512 << 10;
-    FirstFailure failure;
-    team.for_each(static_cast<int64_t>((bytes + piece - 1) / piece), [&](int32_t, int64_t i) {
-        const uint64_t begin = static_cast<uint64_t>(i) * piece;
-        failure.run(i, [&] {
-            file_.read(block_offset_ + offset + begin, std::min(piece, bytes - begin), to + begin);
-        });
+// Every chunk by one thread, checked while it is in that core's cache.
+void PackedFile::read_stage(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const {
+    for_chunks(team, offset, bytes, to, [&](size_t chunk, uint64_t n, std::byte* data) {
+        file_.read(block_offset_ + chunk * packed_chunk_bytes, n, data);
+        if (checksum_of(data, n) != checksums_[chunk])
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of chunk {} does not fit", file_.name(),
+                 chunk);
     });
-    failure.rethrow();
 }
 
 void PackedFile::load(moe_weights& weights, DeviceBlock& block, std::byte* memory,
@@ -265,14 +262,7 @@ void PackedFile::load(moe_weights& weights, DeviceBlock& block, std::byte* memor
         for (uint64_t offset = 0; offset < block_bytes_; offset += stage) {
             const uint64_t bytes = std::min(stage, block_bytes_ - offset);
             file_.will_read(block_offset_ + offset + stages_ahead * stage, stage);
-            read_pieces(team, offset, bytes, staging.buffer());
-            for_chunks(team, offset, bytes, staging.buffer(),
-                       [&](size_t chunk, uint64_t n, const std::byte* data) {
-                           if (checksum_of(data, n) != checksums_[chunk])
-                               fail(MOE_ERROR_CORRUPT_FILE,
-                                    "{}: the checksum of chunk {} does not fit", file_.name(),
-                                    chunk);
-                       });
+            read_stage(team, offset, bytes, staging.buffer());
             staging.send(offset, bytes);
         }
     }

@@ -1,11 +1,11 @@
 // Packed weights of a layer in a file: the block of device memory as it is, behind a head that says
 // whose it is. All numbers are little-endian.
 //   0      8 bytes   "moepack" and a line feed
-//   8      uint32    version of the file, 1
+//   8      uint32    version of the file, 2
 //   12     uint32    packed_layout_version
 //   16     16 bytes  layout id
 //   32     uint64    bytes of the block
-//   40     uint64    bytes of a chunk, 4194304
+//   40     uint64    bytes of a chunk, 524288
 //   48     uint64    where the block begins, the next multiple of 4096
 //   56     uint64    checksum (base/checksum.hpp) of all before the block, this field as zero
 //   64     448 bytes the layout in words, for people and error sentences; zeros to the end
@@ -22,13 +22,14 @@
 
 namespace moe {
 
-constexpr uint32_t packed_file_version = 1;
-constexpr uint64_t packed_chunk_bytes = uint64_t{4} << 20;
+constexpr uint32_t packed_file_version = 2;
+// Small enough to stay in the cache of the core that has read it and takes its checksum.
+constexpr uint64_t packed_chunk_bytes = uint64_t{512} << 10;
 
 // Bytes of a staging buffer for a block: so many whole chunks are on their way at a time.
 constexpr uint64_t stage_bytes_of(uint64_t block_bytes) {
     const uint64_t chunks = (block_bytes + packed_chunk_bytes - 1) / packed_chunk_bytes;
-    return (chunks < 8 ? chunks : 8) * packed_chunk_bytes;
+    return (chunks < 64 ? chunks : 64) * packed_chunk_bytes;
 }
 
 // The layout in words, 447 characters at most.
@@ -53,7 +54,7 @@ class PackedFile {
   private:
     static constexpr uint64_t stages_ahead = 4;  // that the system is asked to fetch
 
-    void read_pieces(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const;
+    void read_stage(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const;
 
     File file_;
     uint64_t block_bytes_ = 0;

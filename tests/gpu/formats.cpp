@@ -251,6 +251,8 @@ void FormatBuffers::append(const FormatBuffers& next) {
     add(scales, next.scales);
     add(zero_points, next.zero_points);
     add(nested_scales, next.nested_scales);
+    permutation = next.permutation;
+    pre_quant_scale = next.pre_quant_scale;
 }
 
 FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,

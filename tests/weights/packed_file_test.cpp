@@ -151,7 +151,7 @@ TEST_F(PackedFiles, HoldTheHashTable) {
 }
 
 TEST_F(PackedFiles, SpanChunksAndStages) {
-    // Three stages, the last chunk shorter than the others.
+    // Several stages, the last chunk shorter than the others.
     Loaded from("bf16", test::plain_layer(1024, 1024, 13, 2));
     const uint64_t n = from.packed.handle.placement.bytes;
     ASSERT_GT(n, 2 * stage_bytes_of(n));
