@@ -14,6 +14,7 @@
 
 #include "checkpoint.hpp"
 #include "layer_matrices.hpp"
+#include "quantization_config.hpp"
 
 namespace moe::cli {
 namespace {
@@ -103,7 +104,7 @@ class Planner {
         const std::vector<int32_t> layers = layers_of(checkpoint);
         layers_.insert(layers.begin(), layers.end());
         plan_.is_gpt_oss = std::string(info_of(checkpoint).family) == "gpt_oss";
-        is_quantised_ = source.config().contains("quantization_config") ||
+        is_quantised_ = !quantization_config(source.config()).is_null() ||
                         std::filesystem::exists(source.folder() / "hf_quant_config.json");
     }
 

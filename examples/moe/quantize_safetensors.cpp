@@ -8,6 +8,7 @@
 
 #include "checkpoint_files.hpp"
 #include "layer_matrices.hpp"
+#include "quantization_config.hpp"
 #include "quantize_encode.hpp"
 #include "quantize_files.hpp"
 #include "quantize_plan.hpp"
@@ -57,7 +58,7 @@ class SafetensorsWriter {
   private:
     void write_texts() {
         Json config = source_.config();
-        config["quantization_config"] = job_.target.config(plan_.left, plan_.is_gpt_oss);
+        set_quantization_config(config, job_.target.config(plan_.left, plan_.is_gpt_oss));
         write_text(job_.output / "config.json", config.dump(2));
         if (source_.is_one_file()) return;
         for (const auto& entry : fs::directory_iterator(source_.folder())) {

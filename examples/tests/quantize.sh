@@ -2,7 +2,8 @@
 # the format, and leaves alone what is no expert's matrix; and every way to be refused.
 . "$(dirname "$0")/expect.sh"
 cat >"$folder/compare.py" <<'PYTHON'
-"""errors BOUND Y Z: relative L2, of all tokens and of each.  copied IN OUT: bytes that must be equal.  tables A B."""
+"""errors BOUND Y Z: relative L2, of all tokens and of each.  copied IN OUT: bytes that must be equal.  tables A B.
+says_once OUT METHOD_OR_FORMAT [KEY ...]: quantization_config is in one place of config.json."""
 import ast, glob, json, math, os, re, struct, sys
 
 
@@ -64,6 +65,16 @@ def tables(quantised, inspected):
         assert 0 < x["relative_l2"] < 0.11 and 0 < x["largest_error"] < x["largest_value"], x
 
 
+def says_once(checkpoint, wanted, *place):
+    config = json.load(open(checkpoint + "/config.json"))
+    text = json.dumps(config)
+    assert text.count('"quantization_config"') == 1, text
+    for key in place:
+        config = config[key]
+    quantization = config["quantization_config"]
+    assert wanted in (quantization["quant_method"], quantization.get("format")), quantization
+
+
 globals()[sys.argv[1]](*sys.argv[2:])
 PYTHON
 compare() { python3 "$folder/compare.py" "$@" || fail "$*"; }
@@ -121,6 +132,41 @@ quantised deepseek 3 fp8 deepseek_fp8 0.057
 "$moe" make-model qwen3-30b-a3b "$folder/fp8_source" --reduced --format fp8_128x128 --seed 2
 quantised fp8_source 0 mxfp4 from_fp8 0.250
 
+echo "== models that see: what is the language model's lies in text_config"
+# nested IN OUT: the same checkpoint with its configuration in text_config.
+nested() {
+    cp -r "$folder/$1" "$folder/$2"
+    python3 - "$folder/$2/config.json" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+json.dump({"model_type": "sees", "text_config": config, "vision_config": {}}, open(sys.argv[1], "w"))
+PYTHON
+}
+nested fp8_source sees_fp8
+quantised sees_fp8 0 mxfp4 sees_mxfp4 0.250
+quantised sees_fp8 0 kbit4 sees_kbit4 0.185
+compare says_once "$folder/sees_mxfp4" mxfp4-pack-quantized text_config
+compare says_once "$folder/sees_kbit4" kbit text_config
+cp -r "$folder/sees_fp8" "$folder/hears_fp8"
+python3 - "$folder/hears_fp8/config.json" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+json.dump({"model_type": "qwen3_omni_moe", "thinker_config": config}, open(sys.argv[1], "w"))
+PYTHON
+quantised hears_fp8 0 mxfp4 hears_mxfp4 0.250
+compare says_once "$folder/hears_mxfp4" mxfp4-pack-quantized thinker_config text_config
+nested qwen3 sees
+quantised sees 0 fp8 sees_to_fp8 0.057
+compare says_once "$folder/sees_to_fp8" fp8
+python3 - "$folder/sees_fp8/config.json" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["quantization_config"] = config["text_config"]["quantization_config"]
+json.dump(config, open(sys.argv[1], "w"))
+PYTHON
+quantised sees_fp8 0 nvfp4 sees_nvfp4 0.202 # it was said twice
+compare says_once "$folder/sees_nvfp4" nvfp4-pack-quantized text_config
+
 echo "== tables"
 "$moe" quantize --to nvfp4 --json --force --threads 1 "$folder/qwen3" "$folder/nvfp4" >"$folder/quantize.json"
 "$moe" inspect "$folder/nvfp4" --against "$folder/qwen3" --json >"$folder/inspect.json"
@@ -147,6 +193,8 @@ expect_failure 1 "is GGUF" "$moe" quantize --to nvfp4 "$folder/qwen2.gguf" "$fol
 expect_failure 1 "is GGUF already" "$moe" quantize --to q8_0 "$folder/qwen2.gguf" "$folder/no"
 "$moe" make-model deepseek-v3 "$folder/deepseek_quantised" --reduced
 expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/deepseek_quantised" "$folder/no"
+nested deepseek_quantised sees_quantised
+expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/sees_quantised" "$folder/no"
 python3 - "$folder/deepseek_quantised" <<'PYTHON'
 import json, sys
 config = json.load(open(sys.argv[1] + "/config.json"))

@@ -7,6 +7,7 @@
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/device_loader.hpp"
 #include "libmoe/weights/packed_file.hpp"
+#include "libmoe/weights/packed_file_writer.hpp"
 #include "libmoe/weights/staging_memory.hpp"
 
 namespace moe {

@@ -1,5 +1,5 @@
-// The layer whose packed file is fuzzed: small, with every tensor, in host memory in the place of a
-// device's.
+// The layers whose packed files are fuzzed: small, in host memory in the place of a device's. One
+// has every tensor but a hash table, the other routes by one.
 #pragma once
 
 #include "tests/weights/host_block.hpp"
@@ -13,10 +13,24 @@ inline moe_layer_desc small_packed_layer() {
     return desc;
 }
 
+inline moe_layer_desc hash_packed_layer() {
+    moe_layer_desc desc = moe::test::plain_layer(32, 32, 2, 1);
+    desc.selection = MOE_SELECT_HASH;
+    desc.hash_vocabulary = 6;
+    return desc;
+}
+
 struct PackedLayer {
-    moe::test::LayerTensors layer{small_packed_layer(), {.everywhere = "nvfp4"}};
-    moe_test::Plan plan = moe::test::make_plan(layer);
-    moe::test::PackedWeights packed{*plan};
+    PackedLayer(const moe_layer_desc& desc, const char* format)
+        : layer(desc, {.everywhere = format}), plan(moe::test::make_plan(layer)), packed(*plan) {}
+
+    moe::test::LayerTensors layer;
+    moe_test::Plan plan;
+    moe::test::PackedWeights packed;
+};
+
+struct PackedLayers {
+    PackedLayer small{small_packed_layer(), "nvfp4"}, hash{hash_packed_layer(), "mxfp4"};
 };
 
 }  // namespace moe_fuzz

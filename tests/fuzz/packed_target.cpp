@@ -1,4 +1,5 @@
-// A file of packed weights: its head, its checksums, and the block that comes of it.
+// A file of packed weights: its head, its checksums, and the block that comes of it. It is opened
+// for the layer that it says it is of, which is what moe_weights_open does with a plan for a GPU.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,7 @@ struct Field {
 };
 constexpr Field fields[] = {{0, 8},  {8, 4},  {12, 4}, {16, 16}, {32, 8},
                             {40, 8}, {48, 8}, {56, 8}, {64, 448}};
-constexpr size_t head_bytes = 512;
+constexpr size_t head_bytes = 512, id_offset = 16;
 constexpr size_t block_offset = 4096;
 
 uint64_t checksum(const std::string& bytes, size_t begin, size_t count) {
@@ -36,25 +37,33 @@ void mend_checksums(std::string& bytes) {
     put(bytes, 56, checksum(bytes, 0, block_offset));
 }
 
-void open(const MemoryFile& file, PackedLayer& small) {
-    moe_weights& weights = small.packed.handle;
+void open(const MemoryFile& file, PackedLayer& layer) {
+    moe_weights& weights = layer.packed.handle;
     const uint64_t n = weights.placement.bytes;
     static std::vector<std::byte> staging(2 * moe::stage_bytes_of(n));
     const moe::PackedFile opened(weights.runtime->memory, file.path(), weights.layout, n);
     moe::SerialTeam team;
-    opened.load(weights, small.packed.block, staging.data(), team);
+    opened.load(weights, layer.packed.block, staging.data(), team);
+}
+
+PackedLayer& layer_of(PackedLayers& layers, std::string_view input) {
+    const auto& id = layers.hash.packed.handle.layout.id;
+    const bool is_hash = input.size() >= id_offset + id.size() &&
+                         std::memcmp(input.data() + id_offset, id.data(), id.size()) == 0;
+    return is_hash ? layers.hash : layers.small;
 }
 
 }  // namespace
 
 void run_packed(std::string_view input) {
-    static PackedLayer small;
+    static PackedLayers layers;
     static MemoryFile file;
+    PackedLayer& layer = layer_of(layers, input);
     file.write(input);
     bool is_open = false;
     auto read = [&] {
         try {
-            open(file, small);
+            open(file, layer);
             is_open = true;
         } catch (const moe::Error& error) {
             if (error.status() != MOE_ERROR_LAYOUT_MISMATCH) throw;
@@ -65,8 +74,8 @@ void run_packed(std::string_view input) {
     };
     survives(read, file.name());
     if (!is_open) return;
-    promise(input.size() == block_offset + small.packed.handle.placement.bytes &&
-                std::memcmp(small.packed.block.base(), input.data() + block_offset,
+    promise(input.size() == block_offset + layer.packed.handle.placement.bytes &&
+                std::memcmp(layer.packed.block.base(), input.data() + block_offset,
                             input.size() - block_offset) == 0,
             "the block is not what the file holds");
 }

@@ -1,14 +1,13 @@
 // Writes the seed corpus: small valid files of every kind, from which the fuzzers start.
 //     moe-fuzz-seeds FOLDER
 // makes FOLDER/<target>/seed-*.
-#include <cstdio>
-#include <filesystem>
+#include "tests/fuzz/seeds.hpp"
 
-#include "libmoe/weights/packed_file.hpp"
+#include <cstdio>
+
 #include "tests/checkpoint/quantised_models.hpp"
 #include "tests/fuzz/chunks.hpp"
 #include "tests/fuzz/every_family.hpp"
-#include "tests/fuzz/packed_layer.hpp"
 #include "tests/fuzz/plan_chunks.hpp"
 
 namespace {
@@ -21,23 +20,6 @@ using moe::test::SpelledMatrix;
 
 // Small sizes: what is read of a file does not depend on them.
 constexpr int64_t h = 32, w = 16, n_experts = 2;
-
-class Seeds {
-  public:
-    explicit Seeds(std::string root) : root_(std::move(root)) {}
-
-    std::string place(const std::string& target, const std::string& name) const {
-        const std::string folder = root_ + "/" + target;
-        std::filesystem::create_directories(folder);
-        return folder + "/seed-" + name;
-    }
-    void add(const std::string& target, const std::string& name, std::string_view bytes) const {
-        std::ofstream(place(target, name), std::ios::binary) << bytes;
-    }
-
-  private:
-    std::string root_;
-};
 
 // ---- safetensors and models
 
@@ -590,17 +572,6 @@ void add_parts(const Seeds& seeds) {
     filter.plan.intermediate_type = MOE_TYPE_F64;
     filter.format = "kbit4";
     seeds.add("plan", "filter", filter.bytes());
-}
-
-// ---- packed weights
-
-void add_packed(const Seeds& seeds) {
-    PackedLayer small;
-    small.packed.load(small.layer.tensors);
-    std::vector<std::byte> staging(moe::stage_bytes_of(small.packed.handle.placement.bytes));
-    moe::SerialTeam team;
-    moe::save_block(small.packed.handle, small.packed.block, staging.data(), team,
-                    seeds.place("packed", "small"));
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class Model:
     selection_bias: bool = False
     biases: bool = False  # router bias and expert biases
     activation: str = "silu_glu"
+    weight_on_input: bool = False
     gain: float = 1.5
     down_gain: float = 1.5
     tokens: int = 7
@@ -228,6 +229,7 @@ def compute(model, values, x, routed):
         getattr(routing_reference, model.activation),
         shared,
         values.get("ffn_gate_inp_shexp.weight"),
+        model.weight_on_input,
     )
 
 

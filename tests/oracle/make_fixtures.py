@@ -14,6 +14,7 @@ import fixture_case
 
 def all_cases():
     import gguf_cases
+    import gguf_family_cases
     import hf_cases
     import hf_family_cases
     import hf_quantised_cases
@@ -27,6 +28,7 @@ def all_cases():
         *numpy_cases.CASES,
         *tool_cases.CASES,
         *gguf_cases.CASES,
+        *gguf_family_cases.CASES,
     ]
 
 

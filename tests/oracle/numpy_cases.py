@@ -156,4 +156,97 @@ def kimi_k3(name="kimi_k3_mxfp4"):
     fixture_case.write_case(folder, meta, x, y, routed.ids, routed.weights)
 
 
-CASES = [kimi_k3]
+class SoftmaxLayer:
+    """Softmax of the logits, the best of them normalised; a shared expert where there is one."""
+
+    def __init__(self, rng, block, experts, names, sizes, rule):
+        hidden, width, shared_width = sizes
+        self.hidden, self.rule, self.tensors = hidden, rule, Tensors(block)
+        self.router = self.matrix(rng, "gate", experts, hidden, 2.0)
+        each = [f"experts.{e}" for e in range(experts)]
+        self.experts = [self.expert(rng, stem, names, hidden, width) for stem in each]
+        self.shared = None
+        if shared_width:
+            self.shared = self.expert(rng, "shared_experts", names, hidden, shared_width)
+
+    def matrix(self, rng, name, rows, columns, gain=1.5):
+        return self.tensors.bf16(f"{name}.weight", plain(rng, rows, columns, gain))
+
+    def expert(self, rng, stem, names, hidden, width):
+        shapes = dict(gate=(width, hidden), up=(width, hidden), down=(hidden, width))
+        return {
+            part: self.matrix(rng, f"{stem}.{name}", *shapes[part])
+            for part, name in zip(("gate", "up", "down"), names)
+        }
+
+    def beside(self, rng, prefix, names, hidden, width):
+        """An MLP of the file that is no part of the block."""
+        block, self.tensors.prefix = self.tensors.prefix, prefix
+        self.expert(rng, "", names, hidden, width)
+        self.tensors.prefix = block
+
+    def route(self, x):
+        logits = x.astype(np.float64) @ self.router.T
+        routed = routing_reference.route(self.rule, logits)
+        return routed if routed.gap >= fixture_case.MIN_GAP else None
+
+    def forward(self, x, routed):
+        silu = routing_reference.silu_glu
+        x = x.astype(np.float64)
+        return routing_reference.moe_layer(x, routed, self.experts, silu, self.shared)
+
+
+def write_softmax_case(name, rng, layer, config, meta):
+    folder = fixture_case.empty_folder(name)
+    x, routed = fixture_case.draw_input(rng, 7, layer.hidden, layer.route)
+    safetensors.torch.save_file(layer.tensors.file, folder / "model.safetensors")
+    fixture_case.write_json(folder / "config.json", config)
+    full = dict(
+        family=config["model_type"],
+        tool="numpy",
+        y_from="the published formulas in float64, on the values of the file",
+        dtype="float64",
+        H=layer.hidden,
+        E=len(layer.experts),
+        k=layer.rule.top_k,
+        format="bf16",
+        routing={
+            **dataclasses.asdict(layer.rule), "has_selection_bias": False, "has_router_bias": False
+        },
+    )
+    y = layer.forward(x, routed)
+    fixture_case.write_case(folder, {**meta, **full}, x, y, routed.ids, routed.weights)
+
+
+def arctic(name="arctic_bf16"):
+    """Layer 0 is dense under the same name; beside the experts lies the dense residual MLP."""
+    rng = fixture_case.case_rng(name)
+    names = ("w1", "w3", "w2")
+    config = dict(
+        architectures=["ArcticForCausalLM"], model_type="arctic", hidden_size=64,
+        intermediate_size=48, num_hidden_layers=2, num_local_experts=6, num_experts_per_tok=2,
+        moe_layer_frequency=2, use_residual=True, parallel_attn_mlp_res=True, hidden_act="silu",
+    )
+    layer = SoftmaxLayer(rng, "model.layers.1.block_sparse_moe.", 6, names, (64, 48, 0),
+                         Rule(2, norm=True))
+    layer.beside(rng, "model.layers.0.block_sparse_moe.mlp", names, 64, 48)
+    layer.beside(rng, "model.layers.1.residual_mlp", names, 64, 64)
+    notes = "w1/w3/w2; layer 0 dense under block_sparse_moe.mlp; the residual MLP is the program's"
+    write_softmax_case(name, rng, layer, config, dict(layer=1, I=48, notes=notes))
+
+
+def bailing_moe_1(name="bailing_moe_1_bf16"):
+    rng = fixture_case.case_rng(name)
+    config = dict(
+        architectures=["BailingMoeForCausalLM"], model_type="bailing_moe", hidden_size=64,
+        intermediate_size=16, moe_intermediate_size=32, num_hidden_layers=1, num_experts=6,
+        num_experts_per_tok=3, num_shared_experts=2, norm_topk_prob=True, first_k_dense_replace=0,
+        hidden_act="silu", norm_head=True, norm_softmax=False, use_bias=False,
+    )
+    layer = SoftmaxLayer(rng, "model.layers.0.mlp.", 6, ("gate_proj", "up_proj", "down_proj"),
+                         (64, 32, 64), Rule(3, norm=True))
+    notes = "Ling 1: softmax, normalised, no bias; two shared experts are one MLP of width 64"
+    write_softmax_case(name, rng, layer, config, dict(layer=0, I=32, shared_I=64, notes=notes))
+
+
+CASES = [kimi_k3, arctic, bailing_moe_1]

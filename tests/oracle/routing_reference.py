@@ -141,12 +141,15 @@ def ffn(x, w, activation):
     return activation(gate, up) @ w["down"].T + w.get("down_bias", 0.0)
 
 
-def moe_layer(x, routed, experts, activation, shared=None, shared_gate=None):
+def moe_layer(
+    x, routed, experts, activation, shared=None, shared_gate=None, weight_on_input=False
+):
     """y[T,H] of the layer; experts is a list of the dictionaries that ffn takes."""
     y = np.zeros_like(x)
     for token, (ids, weights) in enumerate(zip(routed.ids, routed.weights)):
         for expert, weight in zip(ids, weights):
-            y[token] += weight * ffn(x[token], experts[expert], activation)
+            before, after = (weight, 1.0) if weight_on_input else (1.0, weight)
+            y[token] += after * ffn(before * x[token], experts[expert], activation)
     if shared is None:
         return y
     out = ffn(x, shared, activation)

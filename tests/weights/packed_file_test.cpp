@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "libmoe/base/checksum.hpp"
+#include "libmoe/weights/packed_file_writer.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
 #include "tests/weights/packing.hpp"

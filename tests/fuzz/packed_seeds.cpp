@@ -1,0 +1,40 @@
+// Files of packed weights, as the library saves them.
+#include "libmoe/weights/packed_file_head.hpp"
+#include "libmoe/weights/packed_file_writer.hpp"
+#include "tests/fuzz/packed_layer.hpp"
+#include "tests/fuzz/seeds.hpp"
+
+namespace moe_fuzz {
+namespace {
+
+void save_packed(const Seeds& seeds, const char* name, PackedLayer& layer,
+                 const std::vector<const moe_tensor*>& tensors) {
+    layer.packed.load(tensors);
+    std::vector<std::byte> staging(moe::stage_bytes_of(layer.packed.handle.placement.bytes));
+    moe::SerialTeam team;
+    moe::save_block(layer.packed.handle, layer.packed.block, staging.data(), team,
+                    seeds.place("packed", name));
+}
+
+}  // namespace
+
+void add_packed(const Seeds& seeds) {
+    PackedLayers layers;
+    save_packed(seeds, "small", layers.small, layers.small.layer.tensors);
+
+    const int32_t ids[] = {0, 1, 1, 0, 0, 1};
+    moe_format format = moe_test::sized<moe_format>();
+    format.type = MOE_TYPE_I32;
+    moe_tensor table = moe_test::sized<moe_tensor>();
+    table.role = MOE_ROLE_HASH_TABLE;
+    table.format = &format;
+    table.rows = 6;
+    table.columns = 1;
+    table.data = ids;
+    table.data_bytes = sizeof ids;
+    auto tensors = layers.hash.layer.tensors;
+    tensors.push_back(&table);
+    save_packed(seeds, "hash_table", layers.hash, tensors);
+}
+
+}  // namespace moe_fuzz

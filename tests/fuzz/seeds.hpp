@@ -1,0 +1,31 @@
+// Where seeds are written, and those that have a file of their own.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace moe_fuzz {
+
+class Seeds {
+  public:
+    explicit Seeds(std::string root) : root_(std::move(root)) {}
+
+    std::string place(const std::string& target, const std::string& name) const {
+        const std::string folder = root_ + "/" + target;
+        std::filesystem::create_directories(folder);
+        return folder + "/seed-" + name;
+    }
+    void add(const std::string& target, const std::string& name, std::string_view bytes) const {
+        std::ofstream(place(target, name), std::ios::binary) << bytes;
+    }
+
+  private:
+    std::string root_;
+};
+
+// Files of packed weights.
+void add_packed(const Seeds& seeds);
+
+}  // namespace moe_fuzz
