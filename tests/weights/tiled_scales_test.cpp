@@ -198,7 +198,6 @@ TEST(TiledScales, HalvesOfFusedMatricesToo) {
 
 TEST(TiledScales, PackToTheSameBytes) {
     for (const FormatTraits* traits : tiled_formats()) {
-        if (packed_type_of(traits->format) == PackedType::none) continue;
         for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{16, 32}, {304, 2880}}) {
             const Twins twins(*traits, 2, rows, columns);
             const Matrix tiled = view_of(twins.tiled, 1, "tensor");
@@ -218,9 +217,10 @@ TEST(TiledScales, PackToTheSameBytes) {
     }
 }
 
-// Three of the six have a packed form; a test of none would pass.
-TEST(TiledScales, NvfpAndMxHaveAPackedForm) {
-    for (const FormatTraits* traits : {find_format("nvfp4"), find_format("mxfp4"), &mxfp8()})
+// All six; a test of none would pass.
+TEST(TiledScales, AllHaveAPackedForm) {
+    ASSERT_EQ(tiled_formats().size(), 6u);
+    for (const FormatTraits* traits : tiled_formats())
         EXPECT_NE(packed_type_of(traits->format), PackedType::none) << name_of(*traits);
 }
 
