@@ -1,6 +1,7 @@
 // Runs a target over files, and over changes of them that are the same every time, without
 // libFuzzer:
-//     moe-fuzz-replay TARGET [--mutations N] [--verbose] FILE_OR_FOLDER ...
+//     moe-fuzz-replay TARGET [--mutations N] [--verbose] [--accepted] FILE_OR_FOLDER ...
+// --accepted: a refusal is a failure, as where a new version of a format comes without new seeds.
 // It also picks a corpus, of the files given the smallest for each sentence by which the library
 // refuses:
 //     moe-fuzz-replay TARGET --pick FOLDER FILE_OR_FOLDER ...
@@ -63,7 +64,7 @@ std::string content(const fs::path& path) {
 struct Arguments {
     const Target* target = nullptr;
     size_t n_mutations = 0;
-    bool verbose = false;
+    bool verbose = false, accepted = false;
     fs::path pick;
     std::vector<fs::path> files;
 };
@@ -79,6 +80,8 @@ Arguments parse(int argc, char** argv) {
             out.pick = argv[++i];
         } else if (arg == "--verbose") {
             out.verbose = true;
+        } else if (arg == "--accepted") {
+            out.accepted = true;
         } else {
             for (const fs::path& file : files_of(argv[i])) out.files.push_back(file);
         }
@@ -126,6 +129,11 @@ void print(std::string_view sentence) {
     std::fprintf(stderr, "    %.*s\n", static_cast<int>(sentence.size()), sentence.data());
 }
 
+void fail(std::string_view sentence) {
+    print(sentence);
+    std::exit(1);
+}
+
 void pick(const Arguments& arguments) {
     on_refusal = take;
     for (const fs::path& file : arguments.files) {
@@ -154,6 +162,7 @@ int main(int argc, char** argv) {
         return 0;
     }
     if (arguments.verbose) on_refusal = print;
+    if (arguments.accepted) on_refusal = fail;
     for (size_t i = 0; i < arguments.files.size(); ++i) {
         if (arguments.verbose) std::fprintf(stderr, "%s\n", arguments.files[i].c_str());
         const std::string input = content(arguments.files[i]);
