@@ -4,7 +4,9 @@
 // Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
 // of row r lies at chunk c ^ (r & 7) and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
 //
-// A warp takes four rows and up to four blocks; eight lanes a row. Per block:
+// A warp takes four rows and up to four blocks, and all rows of those blocks come before the next
+// four: the L2 then holds the columns of x that several rows read, and neighbouring warps write
+// neighbouring rows. Eight lanes a row. Per block:
 //   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7: the pairs of t for chunks 4 u .. 4 u + 3
 //   2. the four lanes with one u transpose their 4 x 4 pairs, which gives lane (t, u) chunk 4 u + t
 //   3. the eight lanes store 128 contiguous bytes
@@ -88,18 +90,19 @@ __global__ void __launch_bounds__(n_threads)
     if (blockIdx.x == 0 && threadIdx.x < 4) rows.taken[threadIdx.x] = 0;
     const int32_t n_blocks = input.width / 64;
     const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;
-    const int64_t n_items = int64_t{rows.capacity / rows_at_once} * n_groups;
+    const int32_t n_parts = rows.capacity / rows_at_once;
+    const int64_t n_items = int64_t{n_parts} * n_groups;
     const int64_t n_warps = int64_t{gridDim.x} * (n_threads / 32);
     const volatile int32_t* indices = input.in.index ? input.in.index : rows.slot;
     const int32_t q = lane_index() % 8;
     const int32_t chunk = 4 * (q % 2) + q / 2;
     for (int64_t item = int64_t{blockIdx.x} * (n_threads / 32) + warp_index(); item < n_items;
          item += n_warps) {
-        const auto first_row = static_cast<int32_t>(item / n_groups) * rows_at_once;
+        const auto first_row = static_cast<int32_t>(item % n_parts) * rows_at_once;
         const int32_t r = first_row + lane_index() / 8;
-        const auto first = static_cast<int32_t>(item % n_groups) * blocks_at_once;
+        const auto first = static_cast<int32_t>(item / n_parts) * blocks_at_once;
         const int32_t index = indices[r];  // asked for together with rows_used
-        if (first_row >= rows_used(rows)) break;
+        if (first_row >= rows_used(rows)) continue;
         const int32_t from = source_row(input, index, r);
         Pairs pairs[blocks_at_once];
 #pragma unroll
