@@ -37,6 +37,8 @@ std::vector<Range> ranges_of(const WeightsLayout& layout, const DevicePlacement&
                  static_cast<uint64_t>(place.n_tiles * tile_bytes(place.type, place.k))});
         if (place.globals) ranges.push_back({place.globals, count * 8});
         if (place.codebooks) ranges.push_back({place.codebooks, count * 256});
+        if (place.columns)
+            ranges.push_back({place.columns, count * 8 * static_cast<uint64_t>(place.k)});
     }
     if (placement.router_type != MOE_TYPE_NONE)
         ranges.push_back({placement.router, placement.router_bytes});
@@ -91,6 +93,60 @@ TEST(DevicePlacement, NothingOverlapsInAnyFormat) {
             EXPECT_EQ(placement.matrices[MOE_ROLE_DOWN].n_tiles, 16);
             EXPECT_EQ(placement.matrices[MOE_ROLE_SHARED_GATE].count, 1);
         }
+}
+
+moe_format in_any_order() {
+    moe_format format = gptq_format.format;
+    format.act_order = 1;
+    return format;
+}
+
+// Every expert, the shared one that follows included, has a table of its columns for either half of
+// its tiles.
+TEST(DevicePlacement, TablesOfColumnsLieLikeOtherTables) {
+    moe_layer_desc desc = rich_layer(256, 256);
+    desc.shared_intermediate = 256;
+    const LayerTensors layer(desc, {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    WeightsLayout layout = packed_layout(*plan);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i)
+        if (is_matrix_role(static_cast<moe_role>(i)) && i != MOE_ROLE_ROUTER &&
+            layout.needs(static_cast<moe_role>(i)))
+            layout.formats[i] = in_any_order();
+    expect_apart(layout);
+    const DevicePlacement placement = place_on_device(layout);
+    ASSERT_TRUE(placement.shared_follows);
+    alignas(4) std::byte base[1];
+    const DeviceWeights weights = placement.resolve(layout, base);
+    for (const auto& [shared, role] :
+         {std::pair{MOE_ROLE_SHARED_GATE, MOE_ROLE_GATE}, {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}}) {
+        const PackedMatrix& routed = weights.matrices[role];
+        EXPECT_EQ(weights.matrices[shared].columns,
+                  routed.columns_of(placement.matrices[role].count, 0));
+        EXPECT_EQ(routed.columns_of(1, 1) - routed.columns_of(0, 0), 3 * routed.k);
+    }
+}
+
+TEST(DevicePlacement, SlicesOfColumnsInAnyOrderAreRefused) {
+    const LayerTensors layer(plain_layer(256, 512, 4, 2), {.everywhere = "bf16"});
+    auto slice = sized<moe_slice>();
+    slice.has_intermediate_range = 1;
+    slice.intermediate_count = 256;
+    const Plan plan = make_plan(layer, {.slice = &slice});
+    WeightsLayout layout = packed_layout(*plan);
+    layout.formats[MOE_ROLE_GATE] = layout.formats[MOE_ROLE_UP] = in_any_order();
+    expect_apart(layout);  // rows may be cut
+    layout.formats[MOE_ROLE_DOWN] = in_any_order();
+    try {
+        place_on_device(layout);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
+        EXPECT_NE(
+            std::string(error.what()).find("down: a slice of 256 of 512 columns of int4 gptq"),
+            std::string::npos)
+            << error.what();
+    }
 }
 
 TEST(DevicePlacement, GateAndUpAreApartWhereTheirTypesDiffer) {
