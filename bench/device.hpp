@@ -62,9 +62,9 @@ struct Timing {
     double highest_us;
 };
 
-// Replays before those that count. A GPU that was idle gets faster for some 20 ms; work that keeps
-// the tensor cores busy runs at the clock that the power limit allows, and what ran before decides
-// on that for some 200 ms.
+// Replays before those that count. A GPU that was idle is slower for the first milliseconds; work
+// that keeps the tensor cores busy runs at the clock that the power limit allows, and what ran
+// before decides on that for some 200 ms.
 constexpr double settling_us = 1e5;
 constexpr double prompt_settling_us = 1e6;
 

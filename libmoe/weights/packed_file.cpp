@@ -58,6 +58,24 @@ void read_resident(moe_weights& weights, DeviceBlock& block) {
     block.read(table.data(), weights.placement.hash_table, table.size() * sizeof(int32_t));
 }
 
+// Groups of columns are places in a tile: none of a file's may lie outside before a kernel goes
+// there.
+void check_columns(const File& file, const moe_weights& weights, DeviceBlock& block) {
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const DevicePlacement::Place& place = weights.placement.matrices[i];
+        if (grid_columns_of(place.type) != GridColumns::groups) continue;
+        const int64_t n_groups =
+            grid_record(place.type, place.k - 1) / grid_record_bytes(place.type) + 1;
+        const uint64_t bytes = static_cast<uint64_t>(place.count) * place.column_bytes();
+        std::pmr::vector<uint32_t> groups(bytes / sizeof(uint32_t), &weights.runtime->memory);
+        block.read(groups.data(), place.columns, bytes);
+        for (const uint32_t group : groups)
+            if (group >= n_groups)
+                fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: the group of a column is {}, there are {}",
+                     file.name(), role_name(static_cast<moe_role>(i)), group, n_groups);
+    }
+}
+
 }  // namespace
 
 PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
@@ -105,6 +123,7 @@ void PackedFile::load(moe_weights& weights, DeviceBlock& block, std::byte* memor
             staging.send(offset, bytes);
         }
     }
+    check_columns(file_, weights, block);
     read_resident(weights, block);
 }
 

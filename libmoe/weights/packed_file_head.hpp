@@ -27,8 +27,8 @@ constexpr uint32_t packed_file_version = 2;
 // Small enough to stay in the cache of the core that has read it and takes its checksum.
 constexpr uint64_t packed_chunk_bytes = uint64_t{512} << 10;
 
-// Bytes of a staging buffer for a block: so many whole chunks are on their way at a time. Few
-// enough that two buffers stay in the caches: memory is as fast as three times the file at best.
+// Bytes of a staging buffer for a block: so many whole chunks are on their way at a time. Few, so
+// that two buffers may stay in the caches of the cores that fill them.
 constexpr uint64_t stage_bytes_of(uint64_t block_bytes) {
     const uint64_t chunks = (block_bytes + packed_chunk_bytes - 1) / packed_chunk_bytes;
     return (chunks < 16 ? chunks : 16) * packed_chunk_bytes;

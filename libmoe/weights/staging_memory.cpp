@@ -1,3 +1,4 @@
+// Takes the piece of the runtime, or makes one, and hands it on.
 #include "libmoe/weights/staging_memory.hpp"
 
 #include "libmoe/weights/device_weights.hpp"

@@ -246,9 +246,7 @@ TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
         for (auto* bytes : {&there.data, &there.scales, &there.zero_points})
             for (std::byte& byte : *bytes) byte ^= std::byte{0xFF};
         std::vector<moe_tensor> downs(3, there.tensor());
-        std::vector<const moe_tensor*> tensors;
-        for (const moe_tensor* tensor : layer.tensors)
-            if (tensor->role != MOE_ROLE_DOWN) tensors.push_back(tensor);
+        auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
         for (int32_t e = 0; e < 3; ++e) {
             downs[static_cast<size_t>(e)].expert = e;
             downs[static_cast<size_t>(e)].space = MOE_SPACE_DEVICE;
@@ -294,9 +292,7 @@ TEST(DeviceLoad, EveryMatrixKeepsItsOrderOfColumns) {
         halves.back().role = i % 2 || i == 6 ? MOE_ROLE_UP : MOE_ROLE_GATE;
         halves.back().expert = i < 6 ? i / 2 : 1;
     }
-    std::vector<const moe_tensor*> tensors;
-    for (const moe_tensor* tensor : layer.tensors)
-        if (tensor->role != MOE_ROLE_GATE && tensor->role != MOE_ROLE_UP) tensors.push_back(tensor);
+    auto tensors = test::tensors_without(layer, {MOE_ROLE_GATE, MOE_ROLE_UP});
     for (size_t i = 0; i < 6; ++i) tensors.push_back(&halves[i]);
     const Plan plan = make_plan(layer);
     PackedWeights packed(*plan);
@@ -347,9 +343,7 @@ TEST(DeviceLoad, FactorsOfColumnsAndTheGlobalScale) {
             tensor.pre_quant_scale_bytes = 4 * columns;
             downs.push_back(tensor);
         }
-        std::vector<const moe_tensor*> tensors;
-        for (const moe_tensor* tensor : layer.tensors)
-            if (tensor->role != MOE_ROLE_DOWN) tensors.push_back(tensor);
+        auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
         for (const moe_tensor& down : downs) tensors.push_back(&down);
         const Plan plan = make_plan(layer);
         PackedWeights packed(*plan);

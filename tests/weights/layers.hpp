@@ -1,6 +1,9 @@
 // Layers, plans and slices that the tests of loading share.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "libmoe/weights/weights.hpp"
 #include "tests/support/matrices.hpp"
 
@@ -25,6 +28,16 @@ inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& ch
     moe_plan* plan = nullptr;
     EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
     return moe_test::Plan(plan);
+}
+
+// The tensors of a layer but for those of some roles.
+inline std::vector<const moe_tensor*> tensors_without(const LayerTensors& layer,
+                                                      std::initializer_list<moe_role> roles) {
+    std::vector<const moe_tensor*> rest;
+    for (const moe_tensor* tensor : layer.tensors)
+        if (std::find(roles.begin(), roles.end(), tensor->role) == roles.end())
+            rest.push_back(tensor);
+    return rest;
 }
 
 // Global expert whose tensor lies at a place of the role.

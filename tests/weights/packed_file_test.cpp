@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "libmoe/base/checksum.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
 #include "tests/weights/packing.hpp"
@@ -149,6 +151,33 @@ TEST_F(PackedFiles, HoldTheHashTable) {
     open(to);
     expect_same(to, from);
     EXPECT_TRUE(std::equal(table.begin(), table.end(), to.handle.device.hash_table));
+}
+
+// Whoever writes a file can make its checksums fit.
+TEST_F(PackedFiles, GroupsOfColumnsAreProvedBeforeTheyArePlaces) {
+    const auto format = test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
+                                         MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
+    LayerTensors layer(test::plain_layer(64, 128, 2, 1), {.everywhere = "bf16"});
+    layer.formats[MOE_ROLE_DOWN] = &format;
+    const test::Source source = test::random_source(format, 64, 128);
+    std::vector<moe_tensor> downs(2, source.tensor());
+    auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
+    for (int32_t e = 0; e < 2; ++e) {
+        downs[static_cast<size_t>(e)].expert = e;
+        tensors.push_back(&downs[static_cast<size_t>(e)]);
+    }
+    const Plan plan = make_plan(layer);
+    PackedWeights from(*plan), to(*plan);
+    from.load(tensors);
+    save(from);
+    open(to);
+    expect_same(to, from);
+
+    const DevicePlacement::Place& down = from.handle.placement.matrices[MOE_ROLE_DOWN];
+    const uint32_t past_the_last = 4;
+    std::memcpy(from.block.base() + down.columns + down.column_bytes() + 20, &past_the_last, 4);
+    save(from);
+    expect_refused(to, MOE_ERROR_CORRUPT_FILE, "down: the group of a column is 4, there are 4");
 }
 
 TEST_F(PackedFiles, SpanChunksAndStages) {

@@ -8,6 +8,7 @@
 #include "libmoe/base/error.hpp"
 #include "libmoe/weights/view.hpp"
 #include "tests/weights/packing.hpp"
+#include "tests/weights/refusal.hpp"
 
 namespace moe {
 namespace {
@@ -19,13 +20,7 @@ std::string name_of(const moe_format& format) {
 }
 
 std::string refusal(const moe_tensor& tensor, moe_status status = MOE_ERROR_INVALID_ARGUMENT) {
-    try {
-        view_of(tensor, 0, "tensor down of expert 2");
-    } catch (const Error& error) {
-        EXPECT_EQ(error.status(), status) << error.what();
-        return error.what();
-    }
-    return "no error";
+    return test::refusal_of(tensor, 0, status);
 }
 
 void expect_part(const Source& source, const Matrix& part, int64_t row, int64_t column) {

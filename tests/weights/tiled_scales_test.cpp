@@ -13,6 +13,7 @@
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
 #include "tests/weights/packing.hpp"
+#include "tests/weights/refusal.hpp"
 
 namespace moe {
 namespace {
@@ -438,19 +439,9 @@ TEST(TiledScales, ALayerPacksToTheSameBytes) {
             }
 }
 
-std::string refusal(const moe_tensor& tensor, int64_t index, moe_status status) {
-    try {
-        view_of(tensor, index, "tensor gate of expert 2");
-    } catch (const Error& error) {
-        EXPECT_EQ(error.status(), status) << error.what();
-        return error.what();
-    }
-    return "no error";
-}
-
-#define EXPECT_REFUSED(tensor, index, status, text)                         \
-    EXPECT_NE(refusal(tensor, index, status).find(text), std::string::npos) \
-        << refusal(tensor, index, status)
+#define EXPECT_REFUSED(tensor, index, status, text)                                  \
+    EXPECT_NE(test::refusal_of(tensor, index, status).find(text), std::string::npos) \
+        << test::refusal_of(tensor, index, status)
 
 TEST(TiledScales, BytesAndStridesAreChecked) {
     for (const FormatTraits* traits : tiled_formats()) {

@@ -6,6 +6,7 @@
 
 #include "libmoe/base/error.hpp"
 #include "tests/support/matrices.hpp"
+#include "tests/weights/refusal.hpp"
 
 namespace moe {
 namespace {
@@ -17,20 +18,10 @@ using test::TensorStack;
 
 constexpr int64_t n_experts = 3;
 
-std::string sentence_of(const moe_tensor& tensor, int64_t index, moe_status status) {
-    try {
-        view_of(tensor, index, "tensor gate of expert 2");
-    } catch (const Error& error) {
-        EXPECT_EQ(error.status(), status) << error.what();
-        return error.what();
-    }
-    return "no error";
-}
-
-#define EXPECT_REFUSED(tensor, index, text)                                      \
-    EXPECT_NE(sentence_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT).find(text), \
-              std::string::npos)                                                 \
-        << sentence_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT)
+#define EXPECT_REFUSED(tensor, index, text)                                           \
+    EXPECT_NE(test::refusal_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT).find(text), \
+              std::string::npos)                                                      \
+        << test::refusal_of(tensor, index, MOE_ERROR_INVALID_ARGUMENT)
 
 std::vector<float> decode(const Matrix& matrix) {
     return test::decode_all(matrix, *matrix.traits);
@@ -256,7 +247,7 @@ TEST(View, SizesThatOverflowAreRefused) {
     EXPECT_REFUSED(tensor, 0, "overflows 64 bits");
     tensor = stack.tensor;
     tensor.columns = INT64_MAX;
-    EXPECT_NE(sentence_of(tensor, 0, MOE_ERROR_INVALID_ARGUMENT), "no error");
+    EXPECT_NE(test::refusal_of(tensor, 0, MOE_ERROR_INVALID_ARGUMENT), "no error");
 }
 
 TEST(View, GlobalScalesAreOneOrOnePerExpert) {
@@ -286,7 +277,7 @@ TEST(View, OnlyDenseFormatsLieTransposed) {
     const TensorStack stack(test::format_named("q8_0"), n_experts, 8, 64);
     moe_tensor tensor = stack.tensor;
     tensor.orientation = MOE_ORIENTATION_IN_OUT;
-    EXPECT_NE(sentence_of(tensor, 0, MOE_ERROR_UNSUPPORTED).find("q8_0"), std::string::npos);
+    EXPECT_NE(test::refusal_of(tensor, 0, MOE_ERROR_UNSUPPORTED).find("q8_0"), std::string::npos);
 }
 
 }  // namespace
