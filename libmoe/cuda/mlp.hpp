@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/setup.hpp"
 
 namespace moe::cuda {
@@ -40,6 +41,7 @@ struct Mlp {
     moe_type intermediate_type;  // act(gate, up) is rounded to it
 
     DeviceRows in;
+    TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them
     const float* row_weight;  // weights on the input: by slot; null: none
     Rows rows;
     std::byte* blocks;  // token blocks of the input; may share memory with y

@@ -186,6 +186,7 @@ Mlp Pipeline::expert_mlp(const ExpertInput& input) {
     mlp.width = layer().expert_width();
     mlp.intermediate_type = setup_.intermediate_type;
     mlp.in = expert_rows(input);
+    if (!input.by_source) mlp.in_tokens = tokens_;
     mlp.row_weight = layer().weight_on_input ? b_.weights : nullptr;
     mlp.rows = rows();
     mlp.blocks = b_.wide;

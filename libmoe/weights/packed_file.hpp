@@ -23,7 +23,7 @@ class PackedFile {
     void load(moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team) const;
 
   private:
-    static constexpr uint64_t stages_ahead = 16;  // that the system is asked to fetch
+    static constexpr uint64_t stages_ahead = 4;  // that the system is asked to fetch
 
     void read_stage(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const;
 

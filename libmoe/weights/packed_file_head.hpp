@@ -1,11 +1,11 @@
 // What the writer and the reader of packed files share: the head, the chunks, and how the parts
 // lie. All numbers are little-endian.
 //   0      8 bytes   "moepack" and a line feed
-//   8      uint32    version of the file, 2
+//   8      uint32    version of the file, 3
 //   12     uint32    packed_layout_version
 //   16     16 bytes  layout id
 //   32     uint64    bytes of the block
-//   40     uint64    bytes of a chunk, 524288
+//   40     uint64    bytes of a chunk, 131072
 //   48     uint64    where the block begins, the next multiple of 4096
 //   56     uint64    checksum (base/checksum.hpp) of all before the block, this field as zero
 //   64     448 bytes the layout in words, for people and error sentences; zeros to the end
@@ -23,15 +23,16 @@
 
 namespace moe {
 
-constexpr uint32_t packed_file_version = 2;
-// Small enough to stay in the cache of the core that has read it and takes its checksum.
-constexpr uint64_t packed_chunk_bytes = uint64_t{512} << 10;
+constexpr uint32_t packed_file_version = 3;
+// Small enough to stay in the cache of the core that has read it and takes its checksum, and that
+// threads which share the chunks of a buffer end together.
+constexpr uint64_t packed_chunk_bytes = uint64_t{128} << 10;
 
-// Bytes of a staging buffer for a block: so many whole chunks are on their way at a time. Few, so
-// that two buffers may stay in the caches of the cores that fill them.
+// Bytes of a staging buffer for a block: so many whole chunks are on their way at a time. Between
+// two buffers all threads wait for the last one.
 constexpr uint64_t stage_bytes_of(uint64_t block_bytes) {
     const uint64_t chunks = (block_bytes + packed_chunk_bytes - 1) / packed_chunk_bytes;
-    return (chunks < 16 ? chunks : 16) * packed_chunk_bytes;
+    return (chunks < 256 ? chunks : 256) * packed_chunk_bytes;
 }
 
 constexpr char packed_magic[8] = {'m', 'o', 'e', 'p', 'a', 'c', 'k', '\n'};

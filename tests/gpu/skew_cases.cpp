@@ -84,6 +84,42 @@ void skip_some(Forward& call, int32_t) {
     call.ids.back() = 1;
 }
 
+// More rows than stay in the L2, where products look up whose token a row is: all widths of a
+// piece, rows that nobody has, tokens that are not there, a shared expert as one more slot.
+void add_many_rows(CaseList& list) {
+    constexpr int32_t n_experts = 40, k = 8;
+    constexpr int64_t T = 2100;
+    for (const char* format : {"bf16", "nvfp4", "kbit3", "q4_k"}) {
+        PairSpec spec = spec_of(format, n_experts, k, T);
+        spec.layer.desc = plain_layer(1024, 256, n_experts, k);
+        const auto add = [&](const char* name, const PairSpec& of, const Change& change) {
+            list.add(text("skew/many_rows_%s/%s", name, format),
+                     format[0] == 'n' ? Extent::smoke : Extent::full,
+                     [=](Context& context) { check(context, of, {T}, change); });
+        };
+        const auto zipf = [](Forward& call, int32_t n) {
+            call.ids = zipf_ids(call.n_tokens, n, k, 2.0, 7);
+        };
+        add("uniform", spec, [](Forward&, int32_t) {});
+        add("zipf", spec, zipf);
+        add("skipped", spec, [=](Forward& call, int32_t n) {
+            zipf(call, n);
+            skip_some(call, n);
+        });
+        add("fewer", spec, [=](Forward& call, int32_t n) {
+            zipf(call, n);
+            call.n_tokens_device = 1999;
+            std::fill(call.x.begin() + 1999 * 1024, call.x.end(), NAN);
+        });
+        PairSpec shared = spec;
+        shared.layer.desc.shared_intermediate = 256;
+        shared.layer.desc.shared_activation = shared.layer.desc.activation;
+        shared.layer.desc.shared_is_gated = 1;
+        shared.layer.dense_format = format;
+        add("shared", shared, zipf);
+    }
+}
+
 void add_odd_ids(CaseList& list) {
     for (const Numbers& numbers : common_numbers) {
         const auto add = [&](const char* name, const Change& change) {
@@ -115,6 +151,7 @@ void add_odd_ids(CaseList& list) {
 
 void add_skew_cases(CaseList& list) {
     add_loads(list);
+    add_many_rows(list);
     add_odd_ids(list);
 }
 

@@ -25,6 +25,11 @@ __device__ __forceinline__ void mbarrier_expect(uint32_t barrier, uint32_t bytes
                  : "memory");
 }
 
+// An arrival of this thread, once its asynchronous copies (cp_async.cuh) until here are done.
+__device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Waits until the phase of this parity has completed.
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
     uint32_t done;

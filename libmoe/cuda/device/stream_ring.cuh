@@ -24,7 +24,7 @@ class StreamRing {
     __device__ void fill(int32_t stage, const void* from, uint32_t bytes) const {
         mbarrier_expect(barriers_ + 8 * stage, bytes);
         if (bytes == 0) return;
-        bulk_load(data_ + stage * stage_bytes_, from, bytes, barriers_ + 8 * stage);
+        bulk_load_once(data_ + stage * stage_bytes_, from, bytes, barriers_ + 8 * stage);
     }
 
     // The current item, when it has arrived.

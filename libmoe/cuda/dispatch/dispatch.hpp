@@ -80,6 +80,16 @@ struct GatherInput {
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);
 
+// The same of the tokens themselves, in order and without padding, for products that index them;
+// index and divisor of `in` are not used.
+struct BlockRows {
+    std::byte* blocks;
+    int32_t capacity;  // rows, a multiple of row_alignment and no less than tokens.n
+    int32_t* taken;    // of Rows
+};
+void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
+                 const BlockRows& out, cudaStream_t stream);
+
 void prepare_dispatch();
 void prepare_sort();  // the parts of it in sort.cu, sort_few.cu and gather.cu
 void prepare_gather();

@@ -10,10 +10,10 @@
 //   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7: the pairs of t for chunks 4 u .. 4 u + 3
 //   2. the four lanes with one u transpose their 4 x 4 pairs, which gives lane (t, u) chunk 4 u + t
 //   3. the eight lanes store 128 contiguous bytes
-// Rows beyond the last one used (rounded up to row_alignment) are left alone. capacity is a
-// multiple of row_alignment.
+// Rows beyond the last one used are left alone. capacity is a multiple of row_alignment.
 #include <algorithm>
 
+#include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/memory.cuh"
@@ -70,30 +70,44 @@ __device__ void transpose(Pairs& p) {
     exchange(p.at[1], p.at[3], 4);
 }
 
-__device__ int32_t rows_used(const Rows& rows) {
-    const int32_t last = rows.n_experts - 1;
-    const int64_t used = round_up_to(
-        int64_t{load_global(rows.begin + last)} + load_global(rows.count + last), row_alignment);
-    return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
-}
+// Rows of the input by expert, padding included, which is zero.
+struct SortedRows {
+    Rows rows;
+    const int32_t* index;
+    int32_t divisor;
 
-// Row of the input for row r whose index is given, -1: zeros.
-__device__ int32_t source_row(const GatherInput& input, int32_t index, int32_t r) {
-    if (index < 0) return -1;
-    return input.in.index ? index / input.in.divisor : r;
-}
+    __device__ int32_t used() const {
+        const int32_t last = rows.n_experts - 1;
+        const int64_t used =
+            round_up_to(int64_t{load_global(rows.begin + last)} + load_global(rows.count + last),
+                        row_alignment);
+        return static_cast<int32_t>(used < rows.capacity ? used : rows.capacity);
+    }
+    __device__ int32_t source(int32_t r) const {
+        const int32_t i = load_global(index + r);
+        return i < 0 ? -1 : i / divisor;
+    }
+};
 
+struct RowsInOrder {
+    TokenCount tokens;
+
+    __device__ int32_t used() const { return true_tokens(tokens); }
+    __device__ int32_t source(int32_t r) const { return r; }
+};
+
+template <class Source>
 __global__ void __launch_bounds__(n_threads)
-    gather_rows(GatherInput input, Rows rows, bool packets, std::byte* blocks) {
+    copy_rows(GatherInput input, Source source, bool packets, BlockRows out) {
     wait_for_previous_kernel();
     let_next_kernel_start();  // which reads the tiles before it waits
-    if (blockIdx.x == 0 && threadIdx.x < 4) rows.taken[threadIdx.x] = 0;
+    if (blockIdx.x == 0 && threadIdx.x < 4) out.taken[threadIdx.x] = 0;
+    const int32_t n_used = source.used();
     const int32_t n_blocks = input.width / 64;
-    const int32_t n_groups = (n_blocks + blocks_at_once - 1) / blocks_at_once;
-    const int32_t n_parts = rows.capacity / rows_at_once;
+    const int32_t n_groups = divide_up(n_blocks, blocks_at_once);
+    const int32_t n_parts = divide_up(n_used, rows_at_once);
     const int64_t n_items = int64_t{n_parts} * n_groups;
     const int64_t n_warps = int64_t{gridDim.x} * (n_threads / 32);
-    const volatile int32_t* indices = input.in.index ? input.in.index : rows.slot;
     const int32_t q = lane_index() % 8;
     const int32_t chunk = 4 * (q % 2) + q / 2;
     for (int64_t item = int64_t{blockIdx.x} * (n_threads / 32) + warp_index(); item < n_items;
@@ -101,9 +115,7 @@ __global__ void __launch_bounds__(n_threads)
         const auto first_row = static_cast<int32_t>(item % n_parts) * rows_at_once;
         const int32_t r = first_row + lane_index() / 8;
         const auto first = static_cast<int32_t>(item / n_parts) * blocks_at_once;
-        const int32_t index = indices[r];  // asked for together with rows_used
-        if (first_row >= rows_used(rows)) continue;
-        const int32_t from = source_row(input, index, r);
+        const int32_t from = r < n_used ? source.source(r) : -1;
         Pairs pairs[blocks_at_once];
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {
@@ -116,26 +128,41 @@ __global__ void __launch_bounds__(n_threads)
         for (int32_t i = 0; i < blocks_at_once; i++) {
             transpose(pairs[i]);
             if (first + i >= n_blocks) continue;
-            const int64_t row = int64_t{first + i} * rows.capacity + r;
-            *reinterpret_cast<uint4*>(blocks + row * 128 + (chunk ^ (r & 7)) * 16) =
+            const int64_t row = int64_t{first + i} * out.capacity + r;
+            *reinterpret_cast<uint4*>(out.blocks + row * 128 + (chunk ^ (r & 7)) * 16) =
                 make_uint4(pairs[i].at[0], pairs[i].at[1], pairs[i].at[2], pairs[i].at[3]);
         }
     }
+}
+
+template <class Source>
+void run_copy(const DeviceFacts& device, const char* name, const GatherInput& input,
+              const Source& source, const BlockRows& out, cudaStream_t stream) {
+    const int64_t groups = divide_up(input.width / 64, blocks_at_once);
+    const int64_t items = int64_t{out.capacity} / rows_at_once * groups;
+    const int64_t n_blocks = (items + n_threads / 32 - 1) / (n_threads / 32);
+    launch(name, copy_rows<Source>, std::min<int64_t>(n_blocks, 8 * device.n_sms), n_threads, 0,
+           stream, input, source, takes_packets(input.in.data, input.in.stride), out);
 }
 
 }  // namespace
 
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream) {
-    const int64_t groups = (input.width / 64 + blocks_at_once - 1) / blocks_at_once;
-    const int64_t items = int64_t{rows.capacity} / rows_at_once * groups;
-    const int64_t n_blocks = (items + n_threads / 32 - 1) / (n_threads / 32);
-    launch("gather_rows", gather_rows, std::min<int64_t>(n_blocks, 8 * device.n_sms), n_threads, 0,
-           stream, input, rows, takes_packets(input.in.data, input.in.stride), blocks);
+    const bool has_index = input.in.index;  // else the row's own number, -1 in the padding
+    const SortedRows source{rows, has_index ? input.in.index : rows.slot,
+                            has_index ? input.in.divisor : 1};
+    run_copy(device, "gather_rows", input, source, {blocks, rows.capacity, rows.taken}, stream);
+}
+
+void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
+                 const BlockRows& out, cudaStream_t stream) {
+    run_copy(device, "arrange_rows", input, RowsInOrder{tokens}, out, stream);
 }
 
 void prepare_gather() {
-    load("gather_rows", gather_rows);
+    load("gather_rows", copy_rows<SortedRows>);
+    load("arrange_rows", copy_rows<RowsInOrder>);
 }
 
 }  // namespace moe::cuda

@@ -51,11 +51,14 @@ struct GroupedProduct {
     int64_t bias_stride;
     const float* row_weight;
     const int32_t* row_slot;
-    const std::byte* in;  // token blocks of bfloat16
-    std::byte* out;       // linear: rows [capacity][out_stride]; else token blocks of bfloat16
-    moe_type out_type;    // linear: BF16 or F32
+    const std::byte* in;      // token blocks of bfloat16
+    int32_t in_capacity;      // rows of them, a multiple of row_alignment
+    const int32_t* in_index;  // of a product with an activation: row r is that of the input whose
+    int32_t in_divisor;       // number is in_index[r] / in_divisor; null: row r itself
+    std::byte* out;           // linear: rows [capacity][out_stride]; else token blocks of bfloat16
+    moe_type out_type;        // linear: BF16 or F32
     int64_t out_stride;
-    int32_t capacity;  // rows of the blocks, a multiple of row_alignment
+    int32_t capacity;  // rows, a multiple of row_alignment
     const Tile* tiles;
     const TileCount* n_tiles;
     int32_t max_tiles;

@@ -12,7 +12,8 @@
 // 2. It copies stages of a few blocks of 64 k, weights and tokens, into a ring. The first stage of
 //    a piece, as many rows of the tile as fit at once, says which piece it is and brings the
 //    codebook. Weights of the very first piece are asked for before the kernel before this one has
-//    ended: that one lets this one begin when tiles are known.
+//    ended: that one lets this one begin when tiles are known. Tokens of an indexed input come row
+//    by row from three warps more.
 // 3. Eight consumer warps, a packed tile each, decode weights into A fragments and multiply them
 //    with the tokens of the stage: as two warpgroups with wgmma (grouped_wide.cuh, and
 //    grouped_by_warpgroup.cuh for few rows) or each by itself with mma.sync (grouped_by_warp.cuh,
@@ -26,206 +27,13 @@
 // dependent_launch.cuh.
 #pragma once
 
-#include "libmoe/cuda/device/bulk_copy.cuh"
-#include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/experts/grouped_by_warp.cuh"
 #include "libmoe/cuda/experts/grouped_by_warpgroup.cuh"
 #include "libmoe/cuda/experts/grouped_kernels.hpp"
+#include "libmoe/cuda/experts/grouped_producer.cuh"
 #include "libmoe/cuda/experts/grouped_wide.cuh"
 
 namespace moe::cuda {
-
-// The pairs of a launch: groups of eight tiles, in which the tiles of one block of weight rows
-// follow each other. Blocks of threads that run at the same time so share both weights and tokens
-// in L2.
-struct WorkList {
-    int32_t first_tile, n_tiles;
-    int32_t n_row_blocks;
-
-    __device__ WorkList(const GroupedProduct& product, TilePart part)
-        : first_tile(part == TilePart::small ? product.n_tiles->large : 0),
-          n_tiles((part == TilePart::large ? product.n_tiles->large : product.n_tiles->all) -
-                  first_tile),
-          n_row_blocks((product.weights.n_tiles + 7) / 8) {}
-
-    __device__ int32_t size() const { return n_tiles * n_row_blocks; }
-
-    struct Place {
-        int32_t tile, row_block;
-    };
-    __device__ Place at(int32_t item) const {
-        const int32_t first = item / (8 * n_row_blocks) * 8;
-        const int32_t in_group = item - first * n_row_blocks;
-        const int32_t n = min(8, n_tiles - first);
-        return {first_tile + first + in_group % n, in_group / n};
-    }
-};
-
-__device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
-    const uint4 words = load_global_16(tiles + index);
-    return {static_cast<int32_t>(words.x), static_cast<int32_t>(words.y),
-            static_cast<int32_t>(words.z)};
-}
-
-// Step 1, by a whole warp.
-struct Walk {
-    const GroupedProduct& product;
-    WorkList list;
-    int32_t* taken;
-    int32_t item;
-
-    __device__ Walk(const GroupedProduct& product_, TilePart part)
-        : product(product_),
-          list(product_, part),
-          taken(product_.taken + (part == TilePart::small ? 1 : 0)),
-          item(static_cast<int32_t>(blockIdx.x)) {}
-
-    __device__ bool done() const { return item >= list.size(); }
-
-    __device__ Piece whole_tile() const {
-        const WorkList::Place place = list.at(item);
-        const Tile tile = load_tile(product.tiles, place.tile);
-        return {tile.expert, tile.row, tile.n_rows, place.row_block, 0};
-    }
-
-    __device__ void next(uint32_t lane) {
-        int32_t before = 0;
-        if (lane == 0) before = atomicAdd(taken, 1);
-        item = static_cast<int32_t>(gridDim.x) + __shfl_sync(0xFFFFFFFFu, before, 0);
-    }
-};
-
-// Step 2 for one stage of n blocks from `block`, by a whole warp: lanes copy a packed tile or the
-// tokens of a block each.
-template <PackedType type>
-struct StageCopy {
-    uint32_t lane, width, n_weight_tiles, token_bytes;
-    const std::byte* weights;  // this lane's packed tile
-    const std::byte* tokens;   // the piece's rows in block column 0
-    int64_t column_bytes;
-    const float* codebook;
-
-    __device__ StageCopy(const GroupedProduct& product, const Piece& piece, uint32_t lane_,
-                         uint32_t width_)
-        : lane(lane_), width(width_) {
-        const int32_t first = piece.row_block * static_cast<int32_t>(tiles_per_block);
-        n_weight_tiles = min(8, product.weights.n_tiles - first);
-        token_bytes = round_up(piece.n_rows, 8) * 128;
-        weights = product.weights.data + piece.expert * product.weights.expert_stride +
-                  (first + static_cast<int64_t>(lane)) * tile_bytes(type, product.weights.k);
-        tokens = product.in + int64_t(piece.row) * 128;
-        column_bytes = int64_t(product.capacity) * 128;
-        codebook = product.weights.codebook + int64_t(piece.expert) * 64;
-    }
-
-    // per_stage: what the stage is laid out for; n may be less at the end of k.
-    template <class Ring>
-    __device__ void load_weights(const Ring& ring, uint32_t block, uint32_t n,
-                                 uint32_t per_stage) const {
-        const uint32_t full = ring.full();
-        const uint32_t tile_bytes = staged_tile_bytes(type, n);
-        const bool brings_codebook = has_codebook(type) && block == 0;
-        if (lane == 0)
-            mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
-                                      (brings_codebook ? raw_codebook_bytes<type> : 0));
-        __syncwarp();
-        if (lane < n_weight_tiles) {
-            const uint32_t to =
-                ring.data() + per_stage * width * 128 + lane * staged_tile_bytes(type, per_stage);
-            const BlockPlace place = place_of_block(type, any_k, int64_t(block) * 64, 4);
-            if (type == PackedType::q4_k && per_stage < 4) {
-                bulk_load(to, weights + place.codes, n * 512, full);
-                bulk_load(to + per_stage * 512, weights + place.scales, 256, full);
-            } else {
-                bulk_load(to, weights + place.codes, tile_bytes, full);
-            }
-        } else if (brings_codebook && lane == tiles_per_block) {
-            bulk_load(ring.head() + piece_bytes, codebook, raw_codebook_bytes<type>, full);
-        }
-    }
-
-    template <class Ring>
-    __device__ void load_tokens(const Ring& ring, uint32_t block, uint32_t n) const {
-        if (lane >= n) return;
-        bulk_load(ring.data() + lane * width * 128, tokens + (block + lane) * column_bytes,
-                  token_bytes, ring.full());
-    }
-};
-
-template <PackedType type, class Shape>
-struct Producer {
-    using Ring = moe::cuda::Ring<type, Shape>;
-
-    const GroupedProduct& product;
-    Ring ring;
-    uint32_t lane;
-    bool waits;  // for the kernel before this one, once the first weights are asked for
-
-    // load(ring, block, n) for stages of a piece from `block` on, max_stages at most.
-    template <class Load>
-    __device__ uint32_t each_stage(Ring& at, uint32_t block, uint32_t per_stage,
-                                   uint32_t max_stages, Load load) const {
-        const uint32_t n_blocks = static_cast<uint32_t>(product.weights.k) / 64;
-        for (uint32_t i = 0; i < max_stages && block < n_blocks; ++i, block += per_stage) {
-            load(at, block, min(per_stage, n_blocks - block));
-            at.advance();
-        }
-        return block;
-    }
-
-    __device__ void copy_piece(const Piece& piece) {
-        const StageCopy<type> copy(product, piece, lane, static_cast<uint32_t>(piece.width));
-        const uint32_t per_stage = Stages<type, Shape>::blocks_of(piece.width);
-        const auto load_weights = [&](const Ring& at, uint32_t block, uint32_t n) {
-            mbarrier_wait(at.empty(), at.phase);
-            if (block == 0 && lane == 0) store_piece(at.head(), piece);
-            copy.load_weights(at, block, n, per_stage);
-        };
-        uint32_t block = 0;
-        if (waits) {
-            waits = false;
-            Ring ahead = ring;
-            constexpr uint32_t n_early = Stages<type, Shape>::count;
-            each_stage(ahead, 0, per_stage, n_early, load_weights);
-            wait_for_previous_kernel();
-            let_next_kernel_start();
-            block = each_stage(
-                ring, 0, per_stage, n_early,
-                [&](const Ring& at, uint32_t from, uint32_t n) { copy.load_tokens(at, from, n); });
-        }
-        each_stage(ring, block, per_stage, UINT32_MAX,
-                   [&](const Ring& at, uint32_t from, uint32_t n) {
-                       load_weights(at, from, n);
-                       copy.load_tokens(at, from, n);
-                   });
-    }
-
-    // In pieces of most_rows.
-    __device__ void copy_tile(Piece tile) {
-        while (tile.n_rows > 0) {
-            Piece piece = tile;
-            piece.n_rows = min(tile.n_rows, Shape::most_rows);
-            piece.width = Shape::width_of(piece.n_rows, product.batch_invariant);
-            copy_piece(piece);
-            tile.row += Shape::most_rows;
-            tile.n_rows -= Shape::most_rows;
-        }
-    }
-
-    __device__ void run(TilePart part) {
-        ring.phase = 1;  // the ring begins empty
-        for (Walk walk(product, part); !walk.done(); walk.next(lane)) copy_tile(walk.whole_tile());
-        if (waits) {
-            wait_for_previous_kernel();
-            let_next_kernel_start();
-        }
-        mbarrier_wait(ring.empty(), ring.phase);
-        if (lane != 0) return;
-        store_piece(ring.head(), {});
-        mbarrier_arrive(ring.full());
-    }
-};
 
 template <class Fragment, class Shape>
 __device__ __forceinline__ void multiply(const LaneWork& work, Ring<Fragment::type, Shape>& ring,
@@ -302,10 +110,12 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     using Shared = GroupedShared<Fragment::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    Ring<Fragment::type, Shape> ring{base, base + Shared::heads, base + Shared::barriers};
+    const bool is_indexed = activated && product.in_index;
+    Ring<Fragment::type, Shape> ring{base, base + Shared::heads, base + Shared::barriers,
+                                     is_indexed};
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < Stages<Fragment::type, Shape>::count; ++i) {
-            mbarrier_init(ring.full() + 8 * i, 1);
+            mbarrier_init(ring.full() + 8 * i, 1 + (is_indexed ? token_threads : 0));
             mbarrier_init(ring.empty() + 8 * i, 8);  // consumer warps
         }
         mbarrier_fence_init();
@@ -314,8 +124,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     const bool waits = part != TilePart::small;
     if (threadIdx.x >= 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shape::producer_registers));
+        const PieceExchange exchange{base + Shared::pieces};
         if (threadIdx.x < 288)
-            Producer<Fragment::type, Shape>{product, ring, threadIdx.x % 32, waits}.run(part);
+            Producer<Fragment::type, Shape>{product, ring, exchange, threadIdx.x % 32, waits}.run(
+                part);
+        else if (is_indexed)
+            TokenProducer<Fragment::type, Shape>(product, ring, exchange, threadIdx.x - 288)
+                .run(waits);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::consumer_registers));
         if (waits) wait_for_previous_kernel();

@@ -2,6 +2,7 @@
 // and how a consumer warp reads its weights there.
 #pragma once
 
+#include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/fragment.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/experts/grouped_epilogue.cuh"
@@ -16,6 +17,7 @@ struct Ring {
     uint32_t base;
     uint32_t heads;     // of every stage
     uint32_t barriers;  // full of every stage, then empty
+    bool is_indexed;    // tokens come by ordinary writes, which the tensor cores must be told of
     uint32_t stage = 0;
     uint32_t phase = 0;
 
@@ -24,7 +26,10 @@ struct Ring {
     __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
     __device__ uint32_t empty() const { return full() + empty_offset(); }
     __device__ uint32_t head() const { return heads + head_bytes<type> * stage; }
-    __device__ void wait_full() const { mbarrier_wait(full(), phase); }
+    __device__ void wait_full() const {
+        mbarrier_wait(full(), phase);
+        if (is_indexed) async_proxy_fence();
+    }
     __device__ void advance() {
         if (++stage == Stages::count) {
             stage = 0;
