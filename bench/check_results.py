@@ -174,4 +174,5 @@ def main():
         sys.exit("\n".join(wrong))
 
 
-main()
+if __name__ == "__main__":
+    main()

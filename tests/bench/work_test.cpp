@@ -1,6 +1,7 @@
 // What the bench counts: bytes and products of stages by hand, and the skew of ids.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "bench/routing.hpp"
