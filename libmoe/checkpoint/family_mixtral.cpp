@@ -77,7 +77,7 @@ void build_granitemoe(LayerBuilder& layer) {
     layer.weight("block_sparse_moe.output_linear.weight",
                  {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width, true});
     const auto shared = layer.settings().find_integer({"shared_intermediate_size"}, 0, 1 << 24);
-    if (shared.value_or(0) > 0 || layer.has_weight("shared_mlp.input_linear.weight"))
+    if (shared.value_or(0) > 0 || layer.has_any("shared_mlp."))
         add_shared_gate_up(layer, "shared_mlp.input_linear.weight",
                            "shared_mlp.output_linear.weight", {});
 }

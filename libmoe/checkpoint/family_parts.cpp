@@ -223,7 +223,10 @@ void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
     for (const std::string_view stem : stems)
         for (const char* first : {"gate_proj.weight", "w1.weight", "gate_up_proj.weight"})
             if (layer.has_weight(std::string(stem) + first)) return add_shared_expert(layer, stem);
-    if (count.value_or(0) > 0) add_shared_expert(layer, *stems.begin());  // says what is missing
+    // Says what is missing; tensors of a spelling that is not known must not pass for no expert.
+    for (const std::string_view stem : stems)
+        if (layer.has_any(stem)) return add_shared_expert(layer, stem);
+    if (count.value_or(0) > 0) add_shared_expert(layer, *stems.begin());
 }
 
 void give_shared_expert_the_limits(moe_layer_desc& desc) {

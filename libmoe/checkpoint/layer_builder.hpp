@@ -73,6 +73,10 @@ class LayerBuilder {
     }
     // Is there a matrix of this name ("....weight") in any of its spellings?
     bool has_weight(std::string_view name) const;
+    // Is there a tensor whose name begins so?
+    bool has_any(std::string_view beginning) const {
+        return files_.index.find_prefix(full_name(beginning));
+    }
     // Rows of the matrix, as its tensors say; fails when there is none.
     int64_t rows_of(std::string_view name) const;
     [[noreturn]] void fail_missing(std::string_view what) const;

@@ -30,6 +30,10 @@ DeviceFacts device_facts(int32_t) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 
+NominalRates nominal_rates(int32_t) {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
 UseDevice::UseDevice(int32_t) {
     fail_absent("MOE_DEVICE_CUDA");
 }

@@ -18,6 +18,13 @@ int32_t device_count();
 moe_device_info device_info(int32_t index);
 DeviceFacts device_facts(int32_t index);
 
+// What the clocks of a device say of its memory and of its products of bfloat16.
+struct NominalRates {
+    double bytes_per_us;
+    double flops_per_us;
+};
+NominalRates nominal_rates(int32_t index);
+
 // Makes the caller's current context fit for a device: keeps a current context of that device,
 // makes the device's primary context current for its life when there is none, fails with
 // MOE_ERROR_INVALID_ARGUMENT when the current one belongs to another device. Restores what was

@@ -1,7 +1,10 @@
-// The plan in words: facts only. A predicted time stays null until a cost model has been measured.
+// The plan in words: facts, and the time that the cost model predicts where there is one
+// (cost.hpp).
 #include "libmoe/base/fmt.hpp"
 
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/json_writer.hpp"
@@ -204,7 +207,10 @@ std::string explain_json(const moe_plan& plan) {
         write_shared_expert(json, plan);
         write_weights(json, plan.layout);
         write_workspace(json, plan);
-        json.member("predicted_us", nullptr);
+        if (plan.predicted_us)
+            json.member("predicted_us", static_cast<int64_t>(std::llround(*plan.predicted_us)));
+        else
+            json.member("predicted_us", nullptr);
     });
     return json.take();
 }
@@ -221,7 +227,9 @@ std::string explain_text(const moe_plan& plan) {
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
                         plan.is_cuda() ? need.device_bytes : need.host_bytes, plan.max_tokens,
                         plan.chunk_tokens());
-    text += "predicted time: none yet\n";
+    text += plan.predicted_us ? fmt::format("predicted time: {} us for the experts of {} tokens\n",
+                                            std::llround(*plan.predicted_us), plan.max_tokens)
+                              : std::string("predicted time: unknown\n");
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include "libmoe/base/hash.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/plan/cost.hpp"
 
 namespace moe {
 namespace {
@@ -353,7 +354,10 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     unfused = desc.unfused != 0;
     choose_kernels(*this, desc);
     choose_chunk(*this);
-    if (is_cuda()) go_to_device();
+    if (is_cuda()) {
+        go_to_device();
+        predicted_us = moe::predicted_us(*this, DeviceRates(cuda::nominal_rates(device_index)));
+    }
     layout.id = layout.make_id();
     key = make_key(*this, desc.kernel_filter);
 }

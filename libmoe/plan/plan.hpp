@@ -2,6 +2,7 @@
 // device.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "libmoe/base/runtime.hpp"
@@ -33,6 +34,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     moe::cpu::Setup setup{};                      // of a CPU plan
     moe::cuda::Setup cuda{};                      // of a CUDA plan
     std::array<uint8_t, 16> key{};
+    // Microseconds that the experts of max_tokens tokens should take; nothing: not measured.
+    std::optional<double> predicted_us;
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
     int64_t chunk_tokens() const { return is_cuda() ? cuda.chunk_tokens : setup.chunk_tokens; }

@@ -151,7 +151,7 @@ std::string text_of(const Golden& golden) {
            "  * cpu_any_f32_dispatch_ref: the first of the list that applies\n" +
            stage_text("experts", golden.experts_by_machine) + stage_text("combine", false) +
            stage_text("finish", golden.finish_by_machine) + golden.tail +
-           "predicted time: none yet\n";
+           "predicted time: unknown\n";
 }
 
 TEST(Explain, Qwen3InBf16) {

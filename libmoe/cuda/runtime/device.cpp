@@ -17,6 +17,17 @@ cudaDeviceProp properties(int32_t index) {
     return found;
 }
 
+double attribute(cudaDeviceAttr what, int32_t index) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, what, index), "cudaDeviceGetAttribute");
+    return value;
+}
+
+// Of one multiprocessor, dense.
+double flops_per_clock(int32_t major) {
+    return major >= 9 ? 4096 : major == 8 ? 2048 : 1024;
+}
+
 }  // namespace
 
 bool is_built() {
@@ -66,6 +77,15 @@ DeviceFacts device_facts(int32_t index) {
     facts.memory_bytes = found.totalGlobalMem;
     facts.l2_bytes = static_cast<uint64_t>(found.l2CacheSize);
     return facts;
+}
+
+// Clocks are in kHz; memory moves twice a clock.
+NominalRates nominal_rates(int32_t index) {
+    const DeviceFacts facts = device_facts(index);
+    const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8;
+    const double memory_clock = attribute(cudaDevAttrMemoryClockRate, index) * 1e-3;
+    const double clock = attribute(cudaDevAttrClockRate, index) * 1e-3;
+    return {2 * bus_bytes * memory_clock, facts.n_sms * flops_per_clock(facts.major) * clock};
 }
 
 }  // namespace moe::cuda

@@ -1,0 +1,170 @@
+// moe-bench-peers: libmoe and other ways to do the same, in one run: microseconds of calls from ids
+// in NVFP4, beside the read floor. First every peer is checked against a sum in float64.
+#include <cmath>
+#include <cstdio>
+
+#include "bench/layer_run.hpp"
+#include "bench/peers/warp_decode.hpp"
+#include "bench/routing.hpp"
+#include "bench/weights.hpp"
+#include "libmoe/base/half.hpp"
+
+using namespace moe::bench;
+
+namespace {
+
+constexpr int n_calls = 24;
+
+// Weights of a whole layer as warp decode reads them, random, and what its calls need.
+class Fp4Layer {
+  public:
+    Fp4Layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k,
+             int64_t n_tokens)
+        : n_tokens_(n_tokens) {
+        layer_.hidden = hidden;
+        layer_.intermediate = intermediate;
+        layer_.top_k = top_k;
+        const int64_t n = int64_t{n_experts} * hidden * intermediate;
+        layer_.gate = matrix(n);
+        layer_.up = matrix(n);
+        layer_.down = matrix(n);
+        Router router(n_experts, top_k, 0.0, 17);
+        ids_ = router.ids(n_calls * n_tokens);
+        device_ids_ = DeviceBuffer::of(ids_);
+        weights_ = take(n_tokens * top_k * 4);
+        fill_f32(weights_, n_tokens * top_k, 1.0f, 3);
+        layer_.weights = static_cast<float*>(weights_);
+        void* x = take(n_tokens * hidden * 2);
+        fill_bf16(x, n_tokens * hidden, 7);
+        layer_.x = x;
+        layer_.h = take(n_tokens * top_k * intermediate * 2);
+        layer_.out = take(n_tokens * hidden * 2);
+    }
+
+    // Every call has other experts, so that the L2 does not hold them.
+    void run(int call, cudaStream_t stream) const {
+        WarpDecode layer = layer_;
+        layer.ids = static_cast<int32_t*>(device_ids_.data()) + call * n_tokens_ * layer.top_k;
+        run_warp_decode(layer, static_cast<int32_t>(n_tokens_), stream);
+    }
+    const WarpDecode& layer() const { return layer_; }
+    const std::vector<int32_t>& ids() const { return ids_; }
+
+  private:
+    void* take(int64_t bytes) {
+        buffers_.emplace_back(bytes);
+        return buffers_.back().data();
+    }
+    // Scales between 2^-5 and 2^-4 keep h near one.
+    Fp4Matrix matrix(int64_t n) {
+        void* codes = take(n / 2);
+        void* scales = take(n / 16);
+        fill_random(codes, n / 2, static_cast<uint32_t>(buffers_.size()));
+        check_cuda(cudaMemset(scales, 0x13, n / 16), "cudaMemset");
+        return {static_cast<uint8_t*>(codes), static_cast<uint8_t*>(scales)};
+    }
+
+    WarpDecode layer_{};
+    int64_t n_tokens_;
+    std::vector<int32_t> ids_;
+    DeviceBuffer device_ids_;
+    void* weights_ = nullptr;
+    std::vector<DeviceBuffer> buffers_;
+};
+
+template <class T>
+std::vector<T> fetch(const void* from, int64_t n) {
+    std::vector<T> values(static_cast<size_t>(n));
+    check_cuda(cudaMemcpy(values.data(), from, values.size() * sizeof(T), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
+    return values;
+}
+
+class HostMatrix {
+  public:
+    HostMatrix(const Fp4Matrix& matrix, int64_t n)
+        : codes_(fetch<uint8_t>(matrix.codes, n / 2)),
+          scales_(fetch<uint8_t>(matrix.scales, n / 16)) {}
+    double at(int64_t i) const {
+        constexpr double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+        const int code = codes_[static_cast<size_t>(i / 2)] >> 4 * (i % 2) & 15;
+        const int scale = scales_[static_cast<size_t>(i / 16)];  // a normal number
+        return (code & 8 ? -1 : 1) * values[code & 7] *
+               std::ldexp(8 + (scale & 7), (scale >> 3) - 10);
+    }
+
+  private:
+    std::vector<uint8_t> codes_, scales_;
+};
+
+double bf16(uint16_t bits) {
+    return moe::bf16_to_float(bits);
+}
+
+// Relative L2 error of one small call.
+double error_of_warp_decode() {
+    constexpr int32_t H = 96, I = 48, E = 5, k = 3;
+    const Fp4Layer test(H, I, E, k, 2);
+    const WarpDecode& layer = test.layer();
+    test.run(0, nullptr);
+    check_cuda(cudaDeviceSynchronize(), "warp decode");
+    const HostMatrix gate(layer.gate, E * H * I), up(layer.up, E * H * I),
+        down(layer.down, E * H * I);
+    const auto x = fetch<uint16_t>(layer.x, 2 * H), out = fetch<uint16_t>(layer.out, 2 * H);
+    const auto weights = fetch<float>(layer.weights, 2 * k);
+    double wrong = 0, size = 0;
+    for (int32_t t = 0; t < 2; ++t) {
+        std::vector<double> sum(H);
+        for (int32_t j = 0; j < k; ++j) {
+            const int64_t slot = t * k + j, expert = test.ids()[static_cast<size_t>(slot)];
+            for (int32_t n = 0; n < I; ++n) {
+                double g = 0, u = 0;
+                for (int32_t i = 0; i < H; ++i) {
+                    const double value = bf16(x[static_cast<size_t>(t * H + i)]);
+                    g += gate.at((expert * I + n) * H + i) * value;
+                    u += up.at((expert * I + n) * H + i) * value;
+                }
+                const double h = g / (1 + std::exp(-g)) * u * weights[static_cast<size_t>(slot)];
+                for (int32_t i = 0; i < H; ++i)
+                    sum[static_cast<size_t>(i)] += down.at((expert * H + i) * I + n) * h;
+            }
+        }
+        for (int32_t i = 0; i < H; ++i) {
+            const double want = sum[static_cast<size_t>(i)];
+            const double off = bf16(out[static_cast<size_t>(t * H + i)]) - want;
+            wrong += off * off;
+            size += want * want;
+        }
+    }
+    return std::sqrt(wrong / size);
+}
+
+void compare(const Limits& limits, const char* name, int64_t n_tokens) {
+    const Model& model = *find_model(name);
+    const Case what{&model, "nvfp4", Mode::ids, n_tokens, 0.0};
+    const Result ours = LayerRun(what, n_tokens).run(what, limits);
+    const Fp4Layer peer(model.hidden, model.intermediate, model.n_experts, model.top_k, n_tokens);
+    const Timing theirs = time_calls([&](int i, cudaStream_t stream) { peer.run(i, stream); },
+                                     n_calls, 15, settling_us);
+    std::printf("%-32s %9.2f %9.2f %12.2f %8.2f\n", what.name().c_str(), ours.floor_us,
+                ours.time.median_us, theirs.median_us, theirs.median_us / ours.time.median_us);
+}
+
+}  // namespace
+
+int main() {
+    try {
+        const double error = error_of_warp_decode();
+        std::printf("warp decode: relative error %.1e of a small layer\n", error);
+        if (!(error < 1e-2)) return 1;
+        const Limits limits{measure_reads(true), measure_dense_tflops()};
+        std::printf("%-32s %9s %9s %12s %8s\n", "us of a call", "floor", "libmoe", "warp decode",
+                    "ratio");
+        for (const char* model : {"qwen3next", "qwen3-30b", "mixtral", "dsv3"})
+            for (const int64_t n_tokens : {1, 2, 8}) compare(limits, model, n_tokens);
+        return 0;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "moe-bench-peers: %s\n", error.what());
+        return 1;
+    }
+}

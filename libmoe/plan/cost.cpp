@@ -1,0 +1,98 @@
+// The cost model: cost.hpp.
+#include "libmoe/plan/cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libmoe/plan/cost_constants.hpp"
+#include "libmoe/plan/plan.hpp"
+
+namespace moe {
+namespace {
+
+// Types that were not measured cost what their likes do.
+PackedType measured_type(PackedType type) {
+    switch (type) {
+        case PackedType::f16:
+            return PackedType::bf16;
+        case PackedType::kbit2_f32:
+            return PackedType::kbit2;
+        case PackedType::kbit3_f32:
+            return PackedType::kbit3;
+        case PackedType::kbit4_f32:
+        case PackedType::kbit5:
+        case PackedType::kbit5_f32:
+            return PackedType::kbit4;
+        default:
+            return type;
+    }
+}
+
+ExpertWork work_of_plan(const moe_plan& plan, const DevicePlacement& placement) {
+    const Layer& layer = plan.layout.layer;
+    const int32_t shared = plan.cuda.shared_joins ? 1 : 0;
+    ExpertWork work{};
+    work.n_slots = layer.top_k + shared;
+    work.n_experts = layer.n_experts + shared;
+    work.n_local = plan.layout.slice.n_local + shared;
+    work.width = layer.expert_width();
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
+        const DevicePlacement::Place& place = placement.matrices[role];
+        if (placement.is_second_half(role) || place.n_tiles == 0) continue;
+        work.weights += 16.0 * place.n_tiles * place.k;
+        work.bytes += static_cast<double>(place.n_tiles) *
+                      static_cast<double>(tile_bytes(place.type, place.k));
+    }
+    return work;
+}
+
+}  // namespace
+
+DeviceRates::DeviceRates(const cuda::NominalRates& nominal)
+    : latency_us(1.6),
+      bytes_per_us(0.95 * nominal.bytes_per_us),
+      flops_per_us(0.63 * nominal.flops_per_us) {}
+
+ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates) {
+    const double here = static_cast<double>(work.n_local) / work.n_experts;
+    const double slots = here * static_cast<double>(work.n_tokens) * work.n_slots;
+    const double missed = std::pow(1.0 - static_cast<double>(work.n_slots) / work.n_experts,
+                                   static_cast<double>(work.n_tokens));
+    const double met = work.n_local * (1.0 - missed);
+    const double reads = family == cuda::Family::one_token ? slots : met;
+    const double crowd = std::min(1.0, (slots / met - 1.0) / 16.0);
+    read_us = rates.latency_us + reads * work.bytes / rates.bytes_per_us;
+    decodes = met * work.weights * 1e-6 * crowd;
+    product_us = 2.0 * slots * work.weights / rates.flops_per_us;
+    row_mb = slots * work.width * 2e-6;
+}
+
+std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
+                                   const DeviceRates& rates) {
+    const PackedType like = measured_type(type);
+    const auto* cost = std::find_if(
+        std::begin(kernel_costs), std::end(kernel_costs),
+        [&](const KernelCost& one) { return one.family == family && one.type == like; });
+    if (cost == std::end(kernel_costs) || work.n_tokens < 1) return std::nullopt;
+    const CostConstants& c = cost->constants;
+    const ExpertTerms terms(family, work, rates);
+    return c.fixed + c.read * terms.read_us + c.decode * terms.decodes +
+           c.multiply * terms.product_us + c.rows * terms.row_mb;
+}
+
+std::optional<double> predicted_us(const moe_plan& plan, const DeviceRates& rates) {
+    const DevicePlacement placement = place_on_device(plan.layout);
+    const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
+    ExpertWork work = work_of_plan(plan, placement);
+    double sum = 0;
+    for (int64_t done = 0; done < plan.max_tokens; done += work.n_tokens) {
+        work.n_tokens = std::min(plan.chunk_tokens(), plan.max_tokens - done);
+        const cuda::Family family = plan.chosen(MOE_STAGE_EXPERTS, work.n_tokens).family;
+        const auto us = predicted_us(family, placement.matrices[first].type, work, rates);
+        if (!us) return std::nullopt;
+        sum += *us;
+    }
+    return sum;
+}
+
+}  // namespace moe

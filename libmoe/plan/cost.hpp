@@ -1,0 +1,62 @@
+// How long the experts of a call are expected to take on a GPU, by kernel. A sum of what the call
+// reads and multiplies, each at the device's own rate and times a constant of the kernel;
+// bench/fit_costs.py fits the constants to measured times. Experts are taken to be equally likely.
+#pragma once
+
+#include <optional>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/weights/packed.hpp"
+
+namespace moe {
+
+// Of a device: reading takes latency_us + bytes / bytes_per_us at best, large products of bfloat16
+// flops / flops_per_us.
+struct DeviceRates {
+    double latency_us;
+    double bytes_per_us;
+    double flops_per_us;
+
+    // What an H200 reaches of what its clocks say, taken for any device.
+    explicit DeviceRates(const cuda::NominalRates& nominal);
+    DeviceRates(double latency, double bytes, double flops)
+        : latency_us(latency), bytes_per_us(bytes), flops_per_us(flops) {}
+};
+
+// What a call asks of the experts. Shapes: an expert has matrices of `weights` values together and
+// `bytes` bytes, its input and output are `width` wide.
+struct ExpertWork {
+    int64_t n_tokens;
+    int32_t n_slots;  // experts of a token
+    int32_t n_experts;
+    int32_t n_local;  // of those, here
+    int32_t width;
+    double weights;
+    double bytes;
+};
+
+// Microseconds: fixed, then times read, decode, multiply and rows of what ExpertTerms says.
+struct CostConstants {
+    double fixed, read, decode, multiply, rows;
+};
+
+// What the constants multiply. one_token reads an expert for every token, the others once for all
+// tokens that meet in it.
+struct ExpertTerms {
+    double read_us;  // of the experts
+    double decodes;  // 10^6 weights, where several rows share one: full from 17 rows on
+    double product_us;
+    double row_mb;  // 10^6 bytes of rows of 16-bit values
+
+    ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates);
+};
+
+// Nothing for kernels that were not measured. type: of gate and up, where down has another.
+std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
+                                   const DeviceRates& rates);
+
+// Of the experts of max_tokens tokens, in the plan's chunks, by the kernels that it chose; the
+// shared expert with them where it joins them. A CUDA plan's.
+std::optional<double> predicted_us(const moe_plan& plan, const DeviceRates& rates);
+
+}  // namespace moe

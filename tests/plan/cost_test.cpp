@@ -1,0 +1,150 @@
+// The cost model against the committed measurements, with the rates of the same run, and in what it
+// must be without any.
+#include "libmoe/plan/cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "libmoe/plan/cost_constants.hpp"
+
+namespace moe {
+namespace {
+
+using nlohmann::json;
+
+json measured() {
+    std::ifstream in("bench/results/h200.json");
+    return json::parse(in);
+}
+
+// Through the points at 4 MB and at the end: as bench/fit_costs.py has it.
+DeviceRates rates_of(const json& results) {
+    const json& points = results["read_floor"];
+    json few = points[0];
+    for (const json& point : points)
+        if (std::abs(point["bytes"].get<double>() - 4e6) <
+            std::abs(few["bytes"].get<double>() - 4e6))
+            few = point;
+    const json& many = points.back();
+    const double rate = (many["bytes"].get<double>() - few["bytes"].get<double>()) /
+                        (many["us"].get<double>() - few["us"].get<double>());
+    return {few["us"].get<double>() - few["bytes"].get<double>() / rate, rate,
+            results["dense_tflops"].get<double>() * 1e6};
+}
+
+PackedType type_of(const std::string& format) {
+    static const std::map<std::string, PackedType> types{
+        {"bf16", PackedType::bf16},   {"fp8_128x128", PackedType::e4m3},
+        {"nvfp4", PackedType::nvfp4}, {"mxfp4", PackedType::mxfp4},
+        {"kbit2", PackedType::kbit2}, {"kbit3", PackedType::kbit3},
+        {"kbit4", PackedType::kbit4}, {"q8_0", PackedType::q8_0},
+        {"q4_k", PackedType::q4_k}};
+    return types.at(format);
+}
+
+struct Shape {
+    int32_t hidden, intermediate, n_experts, top_k;
+};
+
+const Shape& shape_of(const std::string& model) {
+    static const std::map<std::string, Shape> shapes{{"qwen3next", {2048, 512, 512, 10}},
+                                                     {"qwen3-30b", {2048, 768, 128, 8}},
+                                                     {"mixtral", {4096, 14336, 8, 2}},
+                                                     {"dsv3", {7168, 2048, 256, 8}},
+                                                     {"gpt-oss-120b", {2880, 2880, 128, 4}}};
+    return shapes.at(model);
+}
+
+struct Measured {
+    std::string name, model;
+    double us, predicted;
+};
+
+// The cases from ids, which are those of the experts alone.
+std::vector<Measured> predict_all(const json& results) {
+    const DeviceRates rates = rates_of(results);
+    std::map<std::pair<std::string, std::string>, double> bytes_of;
+    for (const json& r : results["results"])
+        if (r["mode"] == "ids" && r["n_tokens"] == 1)
+            bytes_of[{r["model"], r["format"]}] =
+                r["weight_bytes"].get<double>() / shape_of(r["model"]).top_k;
+    std::vector<Measured> all;
+    for (const json& r : results["results"]) {
+        if (r["mode"] != "ids") continue;
+        const Shape& model = shape_of(r["model"]);
+        const ExpertWork work{r["n_tokens"].get<int64_t>(),
+                              model.top_k,
+                              model.n_experts,
+                              model.n_experts,
+                              model.hidden,
+                              3.0 * model.hidden * model.intermediate,
+                              bytes_of.at({r["model"], r["format"]})};
+        const bool alone = r["kernel"].get<std::string>().ends_with("one_token");
+        const auto us = predicted_us(alone ? cuda::Family::one_token : cuda::Family::grouped,
+                                     type_of(r["format"].get<std::string>()), work, rates);
+        EXPECT_TRUE(us) << r["case"];
+        all.push_back({r["case"], r["model"], r["us"].get<double>(), us.value_or(0)});
+    }
+    return all;
+}
+
+// Within a quarter for the models whose times were not fitted, and for the others as well.
+TEST(Cost, HoldsForWhatWasNotFitted) {
+    size_t n_fitted = 0, n_others = 0;
+    for (const Measured& one : predict_all(measured())) {
+        const bool fitted =
+            std::count(std::begin(fitted_models), std::end(fitted_models), one.model);
+        ++(fitted ? n_fitted : n_others);
+        EXPECT_NEAR(one.predicted / one.us, 1.0, 0.25) << one.name;
+    }
+    EXPECT_GT(n_others, 100u);
+    EXPECT_GT(n_fitted, 100u);
+}
+
+ExpertWork some_work(int64_t n_tokens) {
+    return {n_tokens, 8, 128, 128, 2048, 3.0 * 2048 * 768, 3.0 * 2048 * 768 * 0.5625};
+}
+
+TEST(Cost, GrowsWithTheTokensAndShrinksWithTheRates) {
+    const DeviceRates rates(1.6, 4.5e6, 7e8), twice(1.6, 9e6, 14e8);
+    for (const KernelCost& kernel : kernel_costs) {
+        double before = 0;
+        for (const int64_t n : {1, 2, 3, 4, 8, 100, 1000, 10000, 100000}) {
+            const double us = *predicted_us(kernel.family, kernel.type, some_work(n), rates);
+            EXPECT_GT(us, before) << n;
+            EXPECT_LT(*predicted_us(kernel.family, kernel.type, some_work(n), twice), us);
+            before = us;
+        }
+    }
+}
+
+// A rank that has an eighth of the experts does an eighth of the work.
+TEST(Cost, CountsTheExpertsThatAreHere) {
+    const DeviceRates rates(0.0, 4.5e6, 7e8);
+    ExpertWork part = some_work(4096);
+    const ExpertTerms whole(cuda::Family::grouped, part, rates);
+    part.n_local /= 8;
+    const ExpertTerms eighth(cuda::Family::grouped, part, rates);
+    EXPECT_NEAR(eighth.read_us * 8, whole.read_us, 1e-6);
+    EXPECT_NEAR(eighth.product_us * 8, whole.product_us, 1e-6);
+    EXPECT_NEAR(eighth.row_mb * 8, whole.row_mb, 1e-9);
+}
+
+TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
+    const DeviceRates rates(1.6, 4.5e6, 7e8);
+    const auto us = [&](PackedType type) {
+        return predicted_us(cuda::Family::grouped, type, some_work(64), rates);
+    };
+    EXPECT_EQ(us(PackedType::f16), us(PackedType::bf16));
+    EXPECT_EQ(us(PackedType::kbit5), us(PackedType::kbit4));
+    EXPECT_NE(us(PackedType::kbit2), us(PackedType::kbit3));
+    EXPECT_FALSE(us(PackedType::f32));
+    EXPECT_FALSE(predicted_us(cuda::Family::generic_bf16, PackedType::bf16, some_work(64), rates));
+    EXPECT_FALSE(predicted_us(cuda::Family::grouped, PackedType::bf16, some_work(0), rates));
+}
+
+}  // namespace
+}  // namespace moe
