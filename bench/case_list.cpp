@@ -93,7 +93,7 @@ Model model_of(const Fields& fields) {
     return model;
 }
 
-// A tenth at least, because the name of a case has one decimal.
+// A multiple of a tenth, because the name of a case has one decimal.
 double zipf_of(const Fields& fields) {
     if (!fields.has("zipf")) return 0;
     const Json& value = fields.at("zipf");
