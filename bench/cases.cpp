@@ -6,7 +6,7 @@
 namespace moe::bench {
 namespace {
 
-constexpr Model models[] = {
+const Model models[] = {
     {"qwen3next", 2048, 512, 512, 10, 512, false, false},
     {"qwen3-30b", 2048, 768, 128, 8, 0, false, false},
     {"mixtral", 4096, 14336, 8, 2, 0, false, false},
@@ -28,9 +28,9 @@ bool fits(const Model& model, const char* format) {
 std::string Case::name() const {
     char skew[16];
     std::snprintf(skew, sizeof skew, "%.1f", zipf);
-    return std::string(model->name) + "/" + format + "/" + (mode == Mode::ids ? "ids" : "layer") +
-           "/T" + std::to_string(n_tokens) + "/" +
-           (zipf > 0 ? std::string("zipf") + skew : "uniform");
+    return model->name + "/" + format + "/" + (mode == Mode::ids ? "ids" : "layer") + "/T" +
+           std::to_string(n_tokens) + "/" + (zipf > 0 ? std::string("zipf") + skew : "uniform") +
+           (unfused ? "/unfused" : "") + (kernels.empty() ? "" : "/" + kernels);
 }
 
 const Model* find_model(const std::string& name) {

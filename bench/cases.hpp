@@ -11,14 +11,14 @@
 namespace moe::bench {
 
 struct Model {
-    const char* name;
+    std::string name;
     int32_t hidden;
     int32_t intermediate;
     int32_t n_experts;
     int32_t top_k;
     int32_t shared_intermediate;
-    bool has_biases;  // gpt-oss: biases and its clamped activation
-    bool is_sigmoid;  // DeepSeek-V3: sigmoid scores, selection bias, groups
+    bool has_biases = false;  // gpt-oss: biases and its clamped activation
+    bool is_sigmoid = false;  // DeepSeek-V3: sigmoid scores, selection bias, groups
 };
 
 // Where a call begins: at expert ids and weights, or at x (router and shared expert included).
@@ -29,7 +29,10 @@ struct Case {
     std::string format;
     Mode mode;
     int64_t n_tokens;
-    double zipf;  // exponent of the expert's popularity; 0: uniform
+    double zipf;            // exponent of the expert's popularity; 0: uniform
+    bool unfused = false;   // moe_plan_desc.unfused
+    std::string kernels{};  // moe_plan_desc.kernel_filter
+    bool stages = false;    // each stage is measured alone, too; no part of the name
 
     std::string name() const;
 };

@@ -16,7 +16,7 @@ except ImportError:
     sys.exit("the Python module jsonschema is missing: install the package python3-jsonschema")
 
 SAMPLE = {
-    "schema": "libmoe.bench.1",
+    "schema": "libmoe.bench.2",
     "commit": "0123abc",
     "date": "2000-01-01T00:00:00Z",
     "version": "0.1.0",
@@ -33,12 +33,15 @@ SAMPLE = {
     "dense_tflops": 500.0,
     "results": [
         {
-            "case": "a-model/nvfp4/ids/T8/zipf1.2",
+            "case": "a-model/nvfp4/ids/T8/zipf1.2/unfused/a_kernel",
             "model": "a-model",
+            "shape": {"hidden": 64, "intermediate": 32, "n_experts": 4, "top_k": 2, "shared_intermediate": 32},
             "format": "nvfp4",
             "mode": "ids",
             "n_tokens": 8,
             "zipf": 1.2,
+            "unfused": True,
+            "kernels": "a_kernel",
             "kernel": "cuda_any_bf16_experts_generic",
             "us": 20.0,
             "us_lowest": 19.0,
@@ -52,6 +55,9 @@ SAMPLE = {
             "workspace_bytes": 1e6,
             "n_sets": 3,
             "n_calls": 24,
+            "stages": [
+                {"stage": "experts", "us": 15.0, "us_lowest": 14.0, "us_highest": 16.0, "bytes": 2e7, "flops": 1e9}
+            ],
         }
     ],
     "failures": [],
@@ -77,10 +83,15 @@ def problems(document, validator):
 def disagreements(r):
     skew = f"zipf{r['zipf']:.1f}" if r["zipf"] > 0 else "uniform"
     name = f"{r['model']}/{r['format']}/{r['mode']}/T{r['n_tokens']}/{skew}"
+    name += ("/unfused" if r.get("unfused") else "") + (f"/{r['kernels']}" if r.get("kernels") else "")
     if r["case"] != name:
         yield f"the other fields say {name}"
-    if not r["us_lowest"] <= r["us"] <= r["us_highest"]:
-        yield f"us {r['us']} is not between {r['us_lowest']} and {r['us_highest']}"
+    stages = r.get("stages", [])
+    for timed in (r, *stages):
+        if not timed["us_lowest"] <= timed["us"] <= timed["us_highest"]:
+            yield f"us {timed['us']} is not between {timed['us_lowest']} and {timed['us_highest']}"
+    if len({stage["stage"] for stage in stages}) != len(stages):
+        yield "a stage is there twice"
     for key, expected in (
         ("times_floor", r["us"] / r["floor_us"]),
         ("tb_per_s", r["weight_bytes"] / r["us"] / 1e6),
@@ -123,13 +134,18 @@ def mutations():
         where = "/".join(map(str, path)) or "the document"
         yield f"{where} with a field more", changed(path, lambda node: node.update(more=1))
     result = ("results", 0)
-    yield "another schema", changed((), lambda d: d.update(schema="libmoe.bench.2"))
+    yield "another schema", changed((), lambda d: d.update(schema="libmoe.bench.3"))
+    yield "the first schema with fields of the second", changed((), lambda d: d.update(schema="libmoe.bench.1"))
     yield "no commit", changed((), lambda d: d.update(commit="unknown"))
     yield "no time at all", changed(result, lambda r: r.update(us=0, us_lowest=0))
     yield "far below the floor", changed(result, lambda r: r.update(floor_us=100.0, times_floor=0.2))
     yield "a ratio that is not one", changed(result, lambda r: r.update(times_floor=1.1))
     yield "a rate that is not one", changed(result, lambda r: r.update(tb_per_s=4.0))
     yield "times out of order", changed(result, lambda r: r.update(us_lowest=21.0))
+    yield "times of a stage out of order", changed((*result, "stages", 0), lambda s: s.update(us_lowest=15.5))
+    yield "a stage that is none", changed((*result, "stages", 0), lambda s: s.update(stage="router"))
+    yield "a stage twice", changed((*result, "stages"), lambda all: all.append(all[0]))
+    yield "a plan of another name", changed(result, lambda r: r.update(unfused=False))
     yield "a name for something else", changed(result, lambda r: r.update(n_tokens=9))
     yield "a mode that is none", changed(result, lambda r: r.update(mode="graph"))
     yield "a kernel of the CPU", changed(result, lambda r: r.update(kernel="avx2_dense_f32_experts"))
@@ -158,4 +174,5 @@ def main():
         sys.exit("\n".join(wrong))
 
 
-main()
+if __name__ == "__main__":
+    main()

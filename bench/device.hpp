@@ -10,11 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "moe/moe.h"
+
 namespace moe::bench {
 
 inline void check_cuda(cudaError_t error, const char* what) {
     if (error != cudaSuccess)
         throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+inline void check(moe_status status) {
+    if (status != MOE_OK) throw std::runtime_error(moe_last_error());
 }
 
 class DeviceBuffer {
@@ -67,6 +73,15 @@ struct Timing {
 // before decides on that for some 200 ms.
 constexpr double settling_us = 1e5;
 constexpr double prompt_settling_us = 1e6;
+
+struct Sampling {
+    int n_replays;
+    double settle_us;
+};
+
+inline Sampling sampling_for(int64_t n_tokens) {
+    return n_tokens > 512 ? Sampling{7, prompt_settling_us} : Sampling{15, settling_us};
+}
 
 // call(i, stream) for i in [0, n_calls) is captured into one graph, which is replayed: twice and at
 // least for settle_us before the n_replays that count.

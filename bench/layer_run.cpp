@@ -14,10 +14,6 @@
 namespace moe::bench {
 namespace {
 
-void check(moe_status status) {
-    if (status != MOE_OK) throw std::runtime_error(moe_last_error());
-}
-
 struct Formats {
     moe_format by_role[MOE_ROLE_COUNT]{};
     const moe_format* pointers[MOE_ROLE_COUNT]{};
@@ -84,17 +80,18 @@ struct LayerRun::State {
     int64_t x_rows = 0;
     bool sets_are_cold = false;  // to one token that reaches the same experts of each
     uint64_t expert_bytes = 0;   // of one routed expert
-    uint64_t other_bytes = 0;    // router and shared expert
+    uint64_t router_bytes = 0;
+    uint64_t shared_bytes = 0;
+
+    double other_bytes() const { return static_cast<double>(router_bytes + shared_bytes); }
 };
 
-LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int64_t max_tokens,
-                   const std::string& kernel_filter)
-    : state_(std::make_unique<State>()) {
+LayerRun::LayerRun(const Case& like, int64_t max_tokens) : state_(std::make_unique<State>()) {
     State& s = *state_;
-    s.model = &model;
-    s.mode = mode;
-    const moe_layer_desc layer = layer_of(model, mode);
-    const Formats formats = formats_of(model, format, mode);
+    s.model = like.model;
+    s.mode = like.mode;
+    const moe_layer_desc layer = layer_of(*like.model, like.mode);
+    const Formats formats = formats_of(*like.model, like.format, like.mode);
     moe_plan_desc desc{};
     desc.struct_size = sizeof desc;
     desc.device = MOE_DEVICE_CUDA;
@@ -103,14 +100,15 @@ LayerRun::LayerRun(const Model& model, const std::string& format, Mode mode, int
     desc.formats = formats.pointers;
     desc.n_formats = MOE_ROLE_COUNT;
     desc.max_tokens = max_tokens;
-    desc.kernel_filter = kernel_filter.empty() ? nullptr : kernel_filter.c_str();
+    desc.unfused = like.unfused;
+    desc.kernel_filter = like.kernels.empty() ? nullptr : like.kernels.c_str();
     moe_plan* plan = nullptr;
     check(moe_plan_create(nullptr, &desc, &plan));
     s.plan.reset(plan);
 
     const DevicePlacement placement = place_on_device(plan->layout);
     count_bytes(placement, layer);
-    const double of_token = layer.top_k * s.expert_bytes + s.other_bytes;
+    const double of_token = layer.top_k * s.expert_bytes + s.other_bytes();
     const int n_sets = sets_for(placement.bytes, of_token);
     s.sets_are_cold = n_sets * of_token >= cold_bytes;
     for (int i = 0; i < n_sets; ++i) {
@@ -148,9 +146,9 @@ void LayerRun::count_bytes(const DevicePlacement& placement, const moe_layer_des
         if (place.type == PackedType::none) continue;
         const uint64_t bytes =
             static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);
-        (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.other_bytes) += bytes;
+        (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.shared_bytes) += bytes;
     }
-    s.other_bytes += uint64_t{2} * layer.n_experts * layer.hidden;
+    s.router_bytes = uint64_t{2} * layer.n_experts * layer.hidden;
 }
 
 // Ids and x as a kernel just before would leave them; weights are cold all the same.
@@ -185,6 +183,28 @@ double LayerRun::distinct_of_router(int64_t n_tokens, int n_calls) {
         distinct += count_distinct(ids, s.model->n_experts);
     }
     return distinct / n_calls;
+}
+
+// With the ids that run() has left. Where the router chooses, they make room for its choice.
+std::vector<StageResult> LayerRun::stages_of(const Case& what, int n_calls, double distinct) {
+    State& s = *state_;
+    const bool computed = what.mode == Mode::layer && what.zipf == 0;
+    const int64_t stride = is_warm(what.n_tokens) && !computed ? 0 : what.n_tokens * s.model->top_k;
+    StageInputs inputs{};
+    inputs.what = what;
+    inputs.plan = s.plan.get();
+    inputs.workspace = s.workspace.get();
+    inputs.n_calls = n_calls;
+    inputs.weights_of = [&](int i) { return s.sets[i % s.sets.size()].get(); };
+    inputs.x_of = [&](int i) { return x_of(i, what.n_tokens); };
+    inputs.ids_of = [&, stride](int i) { return static_cast<int32_t*>(s.ids.data()) + i * stride; };
+    inputs.ids_are_given = !computed;
+    inputs.slot_weights = static_cast<float*>(s.weights.data());
+    inputs.out = s.out.data();
+    inputs.router_bytes = static_cast<double>(s.router_bytes);
+    inputs.experts_bytes = distinct * static_cast<double>(s.expert_bytes);
+    inputs.shared_bytes = static_cast<double>(s.shared_bytes);
+    return run_stages(inputs);
 }
 
 Result LayerRun::run(const Case& what, const Limits& limits) {
@@ -229,14 +249,13 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     result.what = what;
     result.n_calls = n_calls;
     result.n_sets = static_cast<int>(s.sets.size());
-    const bool is_prompt = what.n_tokens > 512;
-    result.time =
-        time_calls(call, n_calls, is_prompt ? 7 : 15, is_prompt ? prompt_settling_us : settling_us);
+    const Sampling sampling = sampling_for(what.n_tokens);
+    result.time = time_calls(call, n_calls, sampling.n_replays, sampling.settle_us);
     const char* kernel = "";
     check(moe_plan_kernel(s.plan.get(), MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
     result.kernel = kernel;
     const bool layer = what.mode == Mode::layer;
-    result.bytes = distinct * s.expert_bytes + (layer ? s.other_bytes : 0);
+    result.bytes = distinct * s.expert_bytes + (layer ? s.other_bytes() : 0);
     const double per_token =
         double(model.top_k) * model.intermediate + (layer ? model.shared_intermediate : 0);
     result.flops = 6.0 * what.n_tokens * per_token * model.hidden +
@@ -249,6 +268,7 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     need.struct_size = sizeof need;
     check(moe_plan_workspace_size(s.plan.get(), what.n_tokens, &need));
     result.workspace_bytes = static_cast<double>(need.device_bytes);
+    if (what.stages) result.stages = stages_of(what, n_calls, distinct);
     return result;
 }
 

@@ -6,6 +6,7 @@
 #include "bench/cases.hpp"
 #include "bench/device.hpp"
 #include "bench/floors.hpp"
+#include "bench/stage_run.hpp"
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe::bench {
@@ -20,6 +21,7 @@ struct Result {
     double workspace_bytes;
     int n_sets;
     int n_calls;
+    std::vector<StageResult> stages;  // where the case wants them
 };
 
 struct Limits {
@@ -27,11 +29,10 @@ struct Limits {
     double dense_tflops;
 };
 
-// Weights of one model, format and mode stay on the device for all its cases.
+// Plan and weights of `like` stay on the device for all cases that differ in tokens and skew only.
 class LayerRun {
   public:
-    LayerRun(const Model& model, const std::string& format, Mode mode, int64_t max_tokens,
-             const std::string& kernel_filter);
+    LayerRun(const Case& like, int64_t max_tokens);
     ~LayerRun();
     Result run(const Case& what, const Limits& limits);
     const moe_plan& plan() const;
@@ -42,6 +43,7 @@ class LayerRun {
     bool is_warm(int64_t n_tokens) const;
     const void* x_of(int call, int64_t n_tokens) const;
     double distinct_of_router(int64_t n_tokens, int n_calls);
+    std::vector<StageResult> stages_of(const Case& what, int n_calls, double distinct);
 
     struct State;
     std::unique_ptr<State> state_;

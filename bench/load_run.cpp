@@ -116,7 +116,7 @@ OpenedWeights open_packed(const moe_plan& plan, const std::string& path) {
 void measure_load(const std::string& model, const std::string& format, const std::string& folder) {
     const Model* known = find_model(model);
     if (!known) throw std::runtime_error("there is no model " + model);
-    const LayerRun layer(*known, format, Mode::layer, 1, "");
+    const LayerRun layer({known, format, Mode::layer, 1, 0}, 1);
     const std::string path = folder + "/moe-bench-packed";
     if (moe_weights_save(layer.weights(), path.c_str()) != MOE_OK)
         throw std::runtime_error(moe_last_error());

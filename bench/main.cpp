@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/case_list.hpp"
 #include "bench/load_run.hpp"
 #include "bench/report.hpp"
 
@@ -13,6 +14,7 @@ namespace {
 struct Options {
     bool quick = false;
     bool list = false;
+    std::string cases;
     std::string filter = "*";
     std::string json;
     std::string commit = "unknown";
@@ -21,23 +23,31 @@ struct Options {
     std::vector<std::string> load;  // model, format, folder
 };
 
-std::vector<Case> chosen_cases(const Options& options) {
-    std::vector<Case> cases;
-    for (const Case& one : options.quick ? quick_cases() : all_cases())
-        if (fnmatch(options.filter.c_str(), one.name().c_str(), 0) == 0) cases.push_back(one);
-    return cases;
+CaseList known_cases(const Options& options) {
+    if (!options.cases.empty()) return read_cases(options.cases);
+    return {{}, options.quick ? quick_cases() : all_cases()};
 }
 
-bool same_weights(const Case& a, const Case& b) {
-    return a.model == b.model && a.format == b.format && a.mode == b.mode;
-}
-
-// Cases that share weights run one after the other; the plan is for the largest of them.
-int run(const Options& options) {
-    std::vector<Case> cases = chosen_cases(options);
-    std::stable_sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
-        return std::tie(a.model, a.format, a.mode) < std::tie(b.model, b.format, b.mode);
+CaseList chosen_cases(const Options& options) {
+    CaseList list = known_cases(options);
+    std::erase_if(list.cases, [&](const Case& one) {
+        return fnmatch(options.filter.c_str(), one.name().c_str(), 0) != 0;
     });
+    if (!options.kernels.empty())
+        for (Case& one : list.cases) one.kernels = options.kernels;
+    return list;
+}
+
+auto plan_key(const Case& one) {
+    return std::tie(one.model, one.format, one.mode, one.unfused, one.kernels);
+}
+
+// Cases that share a plan run one after the other; it is for the largest of them.
+int run(const Options& options) {
+    CaseList list = chosen_cases(options);
+    std::vector<Case>& cases = list.cases;
+    std::stable_sort(cases.begin(), cases.end(),
+                     [](const Case& a, const Case& b) { return plan_key(a) < plan_key(b); });
     const auto begin = std::chrono::steady_clock::now();
     const Limits limits{measure_reads(options.quick), measure_dense_tflops()};
     std::printf("read floor: 1 GB in %.1f us; dense bf16 %.0f TFLOP/s\n", limits.reads.back().us,
@@ -53,13 +63,13 @@ int run(const Options& options) {
             continue;
         }
         try {
-            if (!layer || i == 0 || !same_weights(cases[i], cases[i - 1])) {
+            if (!layer || i == 0 || plan_key(cases[i]) != plan_key(cases[i - 1])) {
                 int64_t most = 0;
-                for (size_t j = i; j < cases.size() && same_weights(cases[i], cases[j]); ++j)
+                for (size_t j = i; j < cases.size() && plan_key(cases[i]) == plan_key(cases[j]);
+                     ++j)
                     most = std::max(most, cases[j].n_tokens);
                 layer.reset();
-                layer = std::make_unique<LayerRun>(*cases[i].model, cases[i].format, cases[i].mode,
-                                                   most, options.kernels);
+                layer = std::make_unique<LayerRun>(cases[i], most);
             }
             results.push_back(layer->run(cases[i], limits));
             print_row(results.back());
@@ -79,6 +89,7 @@ int main(int argc, char** argv) {
     CLI::App app("Measures MoE layers against the floors of this device");
     app.add_flag("--quick", options.quick, "about forty cases instead of all");
     app.add_flag("--list", options.list, "names of the cases, nothing is run");
+    app.add_option("--cases", options.cases, "the cases of this file instead (bench/README.md)");
     app.add_option("--filter", options.filter, "shell pattern on model/format/mode/T/skew");
     app.add_option("--json", options.json, "file for the results");
     app.add_option("--commit", options.commit, "written into the results");
@@ -89,11 +100,11 @@ int main(int argc, char** argv) {
         ->type_name("MODEL FORMAT FOLDER")
         ->expected(3);
     CLI11_PARSE(app, argc, argv);
-    if (options.list) {
-        for (const Case& one : chosen_cases(options)) std::puts(one.name().c_str());
-        return 0;
-    }
     try {
+        if (options.list) {
+            for (const Case& one : chosen_cases(options).cases) std::puts(one.name().c_str());
+            return 0;
+        }
         if (options.load.empty()) return run(options);
         measure_load(options.load[0], options.load[1], options.load[2]);
         return 0;

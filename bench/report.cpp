@@ -31,13 +31,36 @@ Json device_json() {
             {"runtime_cuda", runtime}};
 }
 
+Json shape_json(const Model& model) {
+    return {{"hidden", model.hidden},
+            {"intermediate", model.intermediate},
+            {"n_experts", model.n_experts},
+            {"top_k", model.top_k},
+            {"shared_intermediate", model.shared_intermediate}};
+}
+
+Json stages_json(const Result& r) {
+    Json stages = Json::array();
+    for (const StageResult& one : r.stages)
+        stages.push_back({{"stage", one.name},
+                          {"us", one.time.median_us},
+                          {"us_lowest", one.time.lowest_us},
+                          {"us_highest", one.time.highest_us},
+                          {"bytes", one.work.bytes},
+                          {"flops", one.work.flops}});
+    return stages;
+}
+
 Json result_json(const Result& r) {
     return {{"case", r.what.name()},
             {"model", r.what.model->name},
+            {"shape", shape_json(*r.what.model)},
             {"format", r.what.format},
             {"mode", r.what.mode == Mode::ids ? "ids" : "layer"},
             {"n_tokens", r.what.n_tokens},
             {"zipf", r.what.zipf},
+            {"unfused", r.what.unfused},
+            {"kernels", r.what.kernels},
             {"kernel", r.kernel},
             {"us", r.time.median_us},
             {"us_lowest", r.time.lowest_us},
@@ -50,7 +73,8 @@ Json result_json(const Result& r) {
             {"tflops", rate(r.flops, r)},
             {"workspace_bytes", r.workspace_bytes},
             {"n_sets", r.n_sets},
-            {"n_calls", r.n_calls}};
+            {"n_calls", r.n_calls},
+            {"stages", stages_json(r)}};
 }
 
 }  // namespace
@@ -64,6 +88,8 @@ void print_row(const Result& r) {
     std::printf("%-44s %10.2f %9.2f %7.2f %7.2f %7.0f  %s\n", r.what.name().c_str(),
                 r.time.median_us, r.floor_us, r.time.median_us / r.floor_us, rate(r.bytes, r),
                 rate(r.flops, r), r.kernel.c_str());
+    for (const StageResult& one : r.stages)
+        std::printf("  %-42s %10.2f\n", one.name.c_str(), one.time.median_us);
     std::fflush(stdout);
 }
 
@@ -77,7 +103,7 @@ void write_json(const std::string& path, const std::string& commit, const Limits
     const std::time_t now = std::time(nullptr);
     std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
     const Json json = {
-        {"schema", "libmoe.bench.1"},          {"commit", commit},        {"date", date},
+        {"schema", "libmoe.bench.2"},          {"commit", commit},        {"date", date},
         {"version", moe_version_string()},     {"device", device_json()}, {"read_floor", reads},
         {"dense_tflops", limits.dense_tflops}, {"results", rows},         {"failures", failures}};
     std::ofstream(path) << json.dump(1) << '\n';

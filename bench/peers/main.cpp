@@ -142,7 +142,7 @@ double error_of_warp_decode() {
 void compare(const Limits& limits, const char* name, int64_t n_tokens) {
     const Model& model = *find_model(name);
     const Case what{&model, "nvfp4", Mode::ids, n_tokens, 0.0};
-    const Result ours = LayerRun(model, what.format, what.mode, n_tokens, "").run(what, limits);
+    const Result ours = LayerRun(what, n_tokens).run(what, limits);
     const Fp4Layer peer(model.hidden, model.intermediate, model.n_experts, model.top_k, n_tokens);
     const Timing theirs = time_calls([&](int i, cudaStream_t stream) { peer.run(i, stream); },
                                      n_calls, 15, settling_us);

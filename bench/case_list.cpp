@@ -1,0 +1,158 @@
+// Every field is checked before it is used: a wrong name would otherwise be measured as something
+// else.
+#include "bench/case_list.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+namespace moe::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+// The fields of one object; every error begins with what the object is.
+class Fields {
+  public:
+    Fields(const Json& json, std::string what) : json_(json), what_(std::move(what)) {
+        if (!json.is_object()) fail("is no object");
+    }
+
+    [[noreturn]] void fail(const std::string& problem) const {
+        throw std::runtime_error(what_ + " " + problem);
+    }
+
+    void allow(std::initializer_list<const char*> names) const {
+        for (const auto& [name, value] : json_.items())
+            if (std::find(names.begin(), names.end(), name) == names.end())
+                fail("has a field " + name + ", which is not known");
+    }
+
+    const Json& list(const char* name) const {
+        const Json& value = at(name);
+        if (!value.is_array()) fail(std::string(name) + " is no list");
+        return value;
+    }
+
+    int64_t integer(const char* name, int64_t least, int64_t most) const {
+        const Json& value = at(name);
+        if (!value.is_number_integer() || value < least || value > most)
+            fail(std::string(name) + " is " + value.dump() + ", not an integer in " +
+                 std::to_string(least) + " .. " + std::to_string(most));
+        return value.get<int64_t>();
+    }
+
+    bool flag(const char* name) const {
+        if (!json_.contains(name)) return false;
+        if (!at(name).is_boolean()) fail(std::string(name) + " is neither true nor false");
+        return at(name).get<bool>();
+    }
+
+    // Of lower-case letters, digits and `more`, so that the name of a case can be taken apart.
+    std::string word(const char* name, const std::string& more) const {
+        const Json& value = at(name);
+        const auto is_good = [&](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || more.find(c) != more.npos;
+        };
+        if (!value.is_string()) fail(std::string(name) + " is no string");
+        const auto word = value.get<std::string>();
+        if (word.empty() || !std::all_of(word.begin(), word.end(), is_good))
+            fail(std::string(name) + " is \"" + word + "\"");
+        return word;
+    }
+
+    bool has(const char* name) const { return json_.contains(name); }
+
+    const Json& at(const char* name) const {
+        if (!json_.contains(name)) fail(std::string("has no ") + name);
+        return json_[name];
+    }
+
+  private:
+    const Json& json_;
+    std::string what_;
+};
+
+Model model_of(const Fields& fields) {
+    constexpr int64_t widest = 1 << 20, most_experts = 4096;
+    fields.allow({"name", "hidden", "intermediate", "n_experts", "top_k", "shared_intermediate"});
+    Model model{};
+    model.name = fields.word("name", ".-");
+    const auto size = [&](const char* name, int64_t least, int64_t most) {
+        return static_cast<int32_t>(fields.integer(name, least, most));
+    };
+    model.hidden = size("hidden", 1, widest);
+    model.intermediate = size("intermediate", 1, widest);
+    model.n_experts = size("n_experts", 1, most_experts);
+    model.top_k = size("top_k", 1, model.n_experts);
+    if (fields.has("shared_intermediate"))
+        model.shared_intermediate = size("shared_intermediate", 0, widest);
+    return model;
+}
+
+// A multiple of a tenth, because the name of a case has one decimal.
+double zipf_of(const Fields& fields) {
+    if (!fields.has("zipf")) return 0;
+    const Json& value = fields.at("zipf");
+    const double tenths = value.is_number() ? value.get<double>() * 10 : -1;
+    if (tenths < 0 || tenths > 100 || std::abs(tenths - std::round(tenths)) > 1e-9)
+        fields.fail("zipf is " + value.dump() + ", not a multiple of 0.1 in 0 .. 10");
+    return std::round(tenths) / 10;
+}
+
+const Model* known_model(const CaseList& list, const std::string& name) {
+    for (const Model& model : list.models)
+        if (model.name == name) return &model;
+    return find_model(name);
+}
+
+Case case_of(const Fields& fields, const CaseList& list) {
+    fields.allow({"model", "format", "mode", "n_tokens", "zipf", "unfused", "kernels", "stages"});
+    Case one{};
+    const std::string model = fields.word("model", ".-");
+    one.model = known_model(list, model);
+    if (!one.model) fields.fail("model is " + model + ", which is not known");
+    one.format = fields.word("format", "_");
+    const std::string mode = fields.word("mode", "");
+    if (mode != "ids" && mode != "layer")
+        fields.fail("mode is " + mode + ", neither ids nor layer");
+    one.mode = mode == "ids" ? Mode::ids : Mode::layer;
+    one.n_tokens = fields.integer("n_tokens", 1, 1 << 20);
+    one.zipf = zipf_of(fields);
+    one.unfused = fields.flag("unfused");
+    one.stages = fields.flag("stages");
+    if (fields.has("kernels")) one.kernels = fields.word("kernels", "_,+-");
+    return one;
+}
+
+}  // namespace
+
+CaseList parse_cases(const std::string& text) {
+    const Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded()) throw std::runtime_error("the list of cases is no JSON");
+    const Fields all(json, "the list of cases");
+    all.allow({"models", "cases"});
+    CaseList list;
+    if (all.has("models"))
+        for (const Json& one : all.list("models")) {
+            const Fields fields(one, "model " + std::to_string(list.models.size() + 1));
+            Model model = model_of(fields);
+            if (known_model(list, model.name)) fields.fail("name is " + model.name + " again");
+            list.models.push_back(std::move(model));
+        }
+    for (const Json& one : all.list("cases"))
+        list.cases.push_back(case_of({one, "case " + std::to_string(list.cases.size() + 1)}, list));
+    return list;
+}
+
+CaseList read_cases(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) throw std::runtime_error(path + ": cannot be read");
+    return parse_cases(text.str());
+}
+
+}  // namespace moe::bench

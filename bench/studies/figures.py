@@ -1,0 +1,222 @@
+"""The figure of each study, from the results of its cases. What failed to run is left out."""
+import chart
+import lists
+import workload
+from chart import COLORS, INK, SOFT, Axis, Panel
+
+STAGES = ("route", "dispatch", "experts", "combine", "finish")
+
+
+class Results:
+    def __init__(self, document):
+        self.document = document
+        self.by_name = {result["case"]: result for result in document["results"]}
+
+    def find(self, *arguments, **more):
+        """The result of a case, or None."""
+        return self.by_name.get(lists.name_of(lists.case(*arguments, **more)))
+
+    def series(self, tokens, value, *arguments, **more):
+        """(tokens, value of the result) where there is one"""
+        found = [(t, self.find(*arguments, t, **more)) for t in tokens]
+        return [(t, value(result)) for t, result in found if result]
+
+
+def us(result):
+    return result["us"]
+
+
+def stage_us(result, name):
+    return next(stage["us"] for stage in result["stages"] if stage["stage"] == name)
+
+
+def token_axis(tokens):
+    return Axis("tokens of a call", tokens, log=True, ticks={t: str(t) for t in tokens})
+
+
+def line_panels(title, x, label, lines, log=True, room_below=1):
+    """One panel of (points, color, dashed), its y axis as large as they want; none without points."""
+    lines = [line for line in lines if line[0]]
+    if not lines:
+        return []
+    heights = [y for points, *_ in lines for _, y in points]
+    panel = Panel(title, x, Axis(label, [min(heights) / room_below, *heights], log=log))
+    for points, color, dashed in lines:
+        panel.line(points, color, dashed)
+    return [panel]
+
+
+def fusion(results):
+    panels, tokens = [], lists.FEW_TO_MANY
+    for model, format in lists.FUSION:
+        whole = dict(results.series(tokens, us, model, format, "layer"))
+        chain = results.series(tokens, lambda r: stage_us(r, "chain"), model, format, "layer")
+        generic = results.series(tokens, us, model, format, "layer", kernels=lists.GENERIC)
+        unfused = results.series(tokens, us, model, format, "layer", unfused=True)
+        lines = [([(t, time / whole[t]) for t, time in points if t in whole], COLORS[i], False)
+                 for i, points in enumerate((whole.items(), chain, generic, unfused))]
+        panels += line_panels(f"{model}, {format}", token_axis(tokens), "times the layer", lines)
+    names = ("moe_forward", "its stages one by one", "moe_forward by the generic kernels", "the same, unfused")
+    return panels, [(name, COLORS[i], False) for i, name in enumerate(names)]
+
+
+def experts(results):
+    panels, counts, tokens = [], lists.EXPERT_COUNTS, (1, 32, 512, 8192)
+    x = Axis("experts", counts, log=True, ticks={n: str(n) for n in counts})
+    for format in ("bf16", "nvfp4"):
+        lines = []
+        for i, t in enumerate(tokens):
+            found = [(n, results.find(f"experts-{n}", format, "layer", t)) for n in counts]
+            for key, dashed in (("us", False), ("floor_us", True)):
+                lines.append(([(n, r[key]) for n, r in found if r], COLORS[i], dashed))
+        panels += line_panels(format, x, "us", lines)
+    keys = [(f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)]
+    return panels, [*keys, ("floor", SOFT, True)]
+
+
+def skew(results):
+    panels, tokens = [], (8, 32, 128, 512, 2048, 8192)
+    for model in ("qwen3next", "qwen3-30b", "mixtral"):
+        lines = []
+        for i, format in enumerate(("bf16", "nvfp4")):
+            even = dict(results.series(tokens, us, model, format, "ids", zipf=0.0))
+            for zipf, dashed in ((1.2, False), (2.0, True)):
+                points = results.series(tokens, us, model, format, "ids", zipf=zipf)
+                lines.append(([(t, time / even[t]) for t, time in points if t in even], COLORS[i], dashed))
+        panels += line_panels(model, token_axis(tokens), "times uniform", lines, log=False)
+    keys = [(f"{format}, Zipf {zipf}", COLORS[i], zipf == 2.0)
+            for i, format in enumerate(("bf16", "nvfp4")) for zipf in (1.2, 2.0)]
+    return panels, keys
+
+
+def bits_of_weight(results, model, format):
+    """From a call of one token, which reads just its experts; None where it failed."""
+    one = results.find(model, format, "ids", 1)
+    if not one:
+        return None
+    shape = one["shape"]
+    return 8 * one["weight_bytes"] / (3 * shape["hidden"] * shape["intermediate"] * shape["top_k"])
+
+
+def formats_by_bits(bits):
+    """{bits: formats}: those that lie closer together than a label is wide share one."""
+    groups = {}
+    for format, width in sorted(bits.items(), key=lambda item: item[1]):
+        near = next((known for known in groups if width / known < 1.1), width)
+        groups.setdefault(near, []).append(format)
+    return groups
+
+
+def bits(results):
+    panels, tokens = [], lists.FEW_TO_MANY
+    for model in ("qwen3-30b", "mixtral"):
+        known = {format: bits_of_weight(results, model, format) for format in lists.BITS}
+        known = {format: width for format, width in known.items() if width}
+        if not known:
+            continue
+        lines = []
+        for i, t in enumerate(tokens):
+            found = [(width, results.find(model, format, "ids", t)) for format, width in known.items()]
+            lines.append(([(width, r["us"]) for width, r in found if r], COLORS[i], False))
+        x = Axis("bits of a weight", known.values(), log=True,
+                 ticks={value: str(value) for value in (2, 3, 4, 5, 6, 8, 12, 16)})
+        panels += line_panels(model, x, "us", lines, room_below=5)
+        for width, formats in formats_by_bits(known).items():
+            panels[-1].note(width, min(us(results.find(model, format, "ids", 1)) for format in formats), formats)
+    return panels, [(f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)]
+
+
+def roofs(document):
+    """Bytes of a microsecond and products of a microsecond; the latter None where it was not measured."""
+    largest = document["read_floor"][-1]
+    return largest["bytes"] / largest["us"], document["dense_tflops"] * 1e6 or None
+
+
+def roofline_panel(title, results, found):
+    bandwidth, compute = roofs(results.document)
+    points = {name: [(stage["flops"] / stage["bytes"], stage["flops"] / stage["us"] / 1e6)
+                     for result in found for stage in result["stages"] if stage["stage"] == name and stage["flops"]]
+              for name in STAGES}
+    every = [point for series in points.values() for point in series]
+    if not every:
+        return []
+    low, high = min(x for x, _ in every), max(x for x, _ in every)
+    knee = compute / bandwidth if compute else high
+    roof = [(x, min(x * bandwidth, compute or x * bandwidth) / 1e6) for x in (low, min(max(low, knee), high), high)]
+    panel = Panel(title, Axis("FLOP/byte", (low, high), log=True),
+                  Axis("TFLOP/s", [y for _, y in [*every, *roof]], log=True))
+    panel.line(roof, INK, dashed=True, dots=False)
+    for i, name in enumerate(STAGES):
+        if points[name]:
+            panel.line(points[name], COLORS[i])
+    return [panel]
+
+
+def share_panel(title, tokens, found):
+    """Times of the stages called alone, as parts of their sum."""
+    places = {i: str(t) for i, t in enumerate(tokens)}
+    panel = Panel(title, Axis("tokens of a call", (-0.3, len(tokens) - 0.7), ticks=places),
+                  Axis("part of the stages' time", (0, 1), from_zero=True))
+    for result in found:
+        stages = {stage["stage"]: stage["us"] for stage in result["stages"] if stage["stage"] != "chain"}
+        total = sum(stages.values())
+        panel.stack(tokens.index(result["n_tokens"]),
+                    [(stages[name] / total, COLORS[i]) for i, name in enumerate(STAGES) if name in stages])
+    return [panel] if found else []
+
+
+def roofline(results):
+    panels, tokens = [], lists.FEW_TO_MANY
+    for model in ("qwen3next", "mixtral"):
+        for format in ("bf16", "nvfp4"):
+            found = [result for _, result in results.series(tokens, lambda r: r, model, format, "layer")]
+            panels += roofline_panel(f"{model}, {format}", results, found)
+            panels += share_panel(f"{model}, {format}", tokens, found)
+    keys = [(name, COLORS[i], False) for i, name in enumerate(STAGES)]
+    return panels, [*keys, ("reading 1 GB, dense product: measured", INK, True)]
+
+
+def ratio_panel(counts, times):
+    def spent(users, format):
+        return sum(workload.time_by_regime(counts[users], times[format]).values())
+
+    x = Axis("users", workload.USERS, log=True, ticks={n: str(n) for n in workload.USERS})
+    lines = [([(n, spent(n, format) / spent(n, "bf16")) for n in workload.USERS], COLORS[i], False)
+             for i, format in enumerate(lists.WORKLOAD) if format in times and "bf16" in times]
+    return line_panels("time of the layer against bf16", x, "times bf16", lines, log=False)
+
+
+def regime_panel(counts, times, format):
+    if format not in times:
+        return []
+    users = workload.USERS
+    panel = Panel(f"where the time goes, {format}", Axis("users", (-0.3, len(users) - 0.7), ticks=dict(enumerate(map(str, users)))),
+                  Axis("part of the time", (0, 1), from_zero=True))
+    for i, n in enumerate(users):
+        spent = list(workload.time_by_regime(counts[n], times[format]).values())
+        panel.stack(i, [(part / sum(spent), REGIME_COLORS[j]) for j, part in enumerate(spent)])
+    return [panel]
+
+
+REGIME_COLORS = ("#08306b", "#2171b5", "#6baed6", "#c6dbef")
+
+
+def workload_figure(results):
+    tokens = lists.WORKLOAD_TOKENS
+    times = {format: dict(results.series(tokens, us, "qwen3next", format, "layer")) for format in lists.WORKLOAD}
+    # The simulation needs both ends of the curve.
+    times = {format: curve for format, curve in times.items() if {tokens[0], tokens[-1]} <= set(curve)}
+    lengths = workload.prompts(workload.TURNS, seed=1)
+    counts = {n: workload.iterations(n, lengths) for n in workload.USERS}
+    panels = ratio_panel(counts, times) + regime_panel(counts, times, "kbit4")
+    keys = [(format, COLORS[i], False) for i, format in enumerate(lists.WORKLOAD)]
+    keys += [(f"T: {name}", REGIME_COLORS[i], False) for i, (name, _) in enumerate(workload.REGIMES)]
+    return panels, keys
+
+
+FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "roofline": roofline,
+           "workload": workload_figure}
+
+
+def draw(name, document):
+    return chart.figure(lists.TITLES[name], *FIGURES[name](Results(document)))
