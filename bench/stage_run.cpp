@@ -4,6 +4,7 @@
 #include "bench/stage_run.hpp"
 
 #include "bench/layer_run.hpp"
+#include "libmoe/plan/candidates.hpp"
 
 namespace moe::bench {
 namespace {

@@ -25,21 +25,4 @@ Work work_of_stage(moe_stage stage, const Model& model, int64_t n_tokens, double
     }
 }
 
-const char* stage_name(moe_stage stage) {
-    switch (stage) {
-        case MOE_STAGE_ROUTE:
-            return "route";
-        case MOE_STAGE_DISPATCH:
-            return "dispatch";
-        case MOE_STAGE_EXPERTS:
-            return "experts";
-        case MOE_STAGE_COMBINE:
-            return "combine";
-        case MOE_STAGE_FINISH:
-            return "finish";
-        default:
-            throw std::runtime_error("there is no such stage");
-    }
-}
-
 }  // namespace moe::bench
