@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "checkpoint.hpp"
 #include "checkpoint_files.hpp"
@@ -60,7 +61,27 @@ Model model_of(const std::string& path, const moe_checkpoint* checkpoint) {
     return model;
 }
 
-// Whether the file, as libmoe reads it again, routes as the source does.
+// Whether the file, as libmoe reads it again, activates as the source does.
+void check_activation(const moe_layer_desc& wanted, const moe_layer_desc& got, int32_t layer) {
+    const auto facts = [](const moe_layer_desc& d) {
+        return std::tuple(d.activation, d.is_gated, d.has_activation_alpha, d.activation_alpha,
+                          d.activation_up_offset, d.has_gate_limit, d.gate_limit, d.has_up_limit,
+                          d.up_limit, d.has_post_limit, d.post_limit, d.weight_on, d.has_gate_bias,
+                          d.has_up_bias, d.has_down_bias);
+    };
+    const auto shared = [](const moe_layer_desc& d) {
+        return std::tuple(d.shared_intermediate, d.shared_activation, d.shared_is_gated,
+                          d.has_shared_expert_gate, d.has_shared_gate_limit, d.shared_gate_limit,
+                          d.has_shared_up_limit, d.shared_up_limit, d.has_shared_activation_alpha,
+                          d.shared_activation_alpha);
+    };
+    const bool has_shared = wanted.shared_intermediate || got.shared_intermediate;
+    if (facts(wanted) == facts(got) && (!has_shared || shared(wanted) == shared(got))) return;
+    throw Failure(fmt::format("the activation of layer {} cannot be said in GGUF metadata", layer),
+                  MOE_ERROR_UNSUPPORTED);
+}
+
+// And whether it routes so.
 void check_routing(const moe_layer_desc& wanted, const moe_layer_desc& got, int32_t layer) {
     const auto scale = [](const moe_layer_desc& d) {
         return d.has_routed_scale ? d.routed_scale : 1.0F;
@@ -261,6 +282,7 @@ class GgufWriter {
             check(moe_checkpoint_layer(job_.checkpoint, layer, &wanted));
             check(moe_checkpoint_layer(written.get(), layer, &got));
             check_routing(wanted, got, layer);
+            check_activation(wanted, got, layer);
         }
     }
 

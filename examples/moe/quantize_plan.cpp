@@ -19,10 +19,16 @@
 namespace moe::cli {
 namespace {
 
-constexpr std::array<std::string_view, 6> roots = {
-    "model.layers.",          "model.language_model.layers.", "language_model.model.layers.",
-    "language_model.layers.", "thinker.model.layers.",        "layers."};
-constexpr std::array<std::string_view, 2> blocks = {"mlp.experts.", "block_sparse_moe.experts."};
+constexpr std::array<std::string_view, 7> roots = {"model.layers.",
+                                                   "model.language_model.layers.",
+                                                   "language_model.model.layers.",
+                                                   "language_model.layers.",
+                                                   "thinker.model.layers.",
+                                                   "backbone.layers.",
+                                                   "layers."};
+constexpr std::array<std::string_view, 5> blocks = {"mlp.experts.", "block_sparse_moe.experts.",
+                                                    "feed_forward.experts.", "mixer.experts.",
+                                                    "ffn.experts."};
 
 // "model.layers.3.mlp.experts." + "7." + "gate_proj" + ".weight".
 struct ExpertName {
@@ -117,6 +123,7 @@ class Planner {
                 MOE_ERROR_UNSUPPORTED);
         }
         for (size_t i = 0; i < source_.tensors().size(); ++i) add(i);
+        check_complete();
         std::sort(plan_.matrices.begin(), plan_.matrices.end(), [](const auto& a, const auto& b) {
             return std::tie(a.layer, a.expert, a.role) < std::tie(b.layer, b.expert, b.role);
         });
@@ -124,12 +131,32 @@ class Planner {
     }
 
   private:
+    // Experts whose names are not known here would be copied as they are.
+    void check_complete() {
+        if (layers_.empty())
+            throw Failure("there are no MoE layers to quantise", MOE_ERROR_UNSUPPORTED);
+        std::map<int32_t, int64_t> found;
+        for (const ExpertMatrix& matrix : plan_.matrices) ++found[matrix.layer];
+        for (const int32_t number : layers_) {
+            const LayerMatrices matrices(checkpoint_, number);
+            const int64_t of_expert = plan_.is_gpt_oss ? 2 : matrices.desc().is_gated ? 3 : 2;
+            if (found[number] == of_expert * matrices.desc().n_experts) continue;
+            throw Failure(fmt::format("layer {}: {} of {} matrices of experts have names that a "
+                                      "quantised checkpoint of the family {} can have",
+                                      number, found[number], of_expert * matrices.desc().n_experts,
+                                      std::string(info_of(checkpoint_).family)),
+                          MOE_ERROR_UNSUPPORTED);
+        }
+    }
+
     void add(size_t index) {
         const SourceTensor& tensor = source_.tensors()[index];
         const auto name = expert_name_of(tensor.name);
         const moe_role role = name ? role_of(name->module) : MOE_ROLE_NONE;
         if (role == MOE_ROLE_NONE || is_bias(*name) || !layers_.contains(name->layer))
             return copy(index);
+        // LongCat's identity experts have matrices that nobody reads.
+        if (name->expert >= layer(name->layer).n_experts) return copy(index);
         const std::string module = fmt::format("{}{}.{}", name->stem, name->expert, name->module);
         if (!done_.insert(module).second) return;  // scales and the like of a matrix that was met
         if (name->expert >= 0) return matrix(*name, role, name->expert, tensor.file);
@@ -162,7 +189,7 @@ class Planner {
     }
 
     struct Layer {
-        LayerMatrices::Shape gate, down;
+        LayerMatrices::Shape up, down;  // gate is as up
         int32_t n_experts = 0;
     };
 
@@ -170,7 +197,7 @@ class Planner {
         const auto known = known_.find(number);
         if (known != known_.end()) return known->second;
         const LayerMatrices matrices(checkpoint_, number);
-        return known_[number] = {matrices.shape(MOE_ROLE_GATE), matrices.shape(MOE_ROLE_DOWN),
+        return known_[number] = {matrices.shape(MOE_ROLE_UP), matrices.shape(MOE_ROLE_DOWN),
                                  matrices.desc().n_experts};
     }
 
@@ -203,7 +230,7 @@ class Planner {
 
     void matrix(const ExpertName& name, moe_role role, int32_t expert, size_t file) {
         const Layer& sizes = layer(name.layer);
-        const auto shape = role == MOE_ROLE_DOWN ? sizes.down : sizes.gate;
+        const auto shape = role == MOE_ROLE_DOWN ? sizes.down : sizes.up;
         ExpertMatrix out;
         out.name = fmt::format("{}{}.{}", name.stem, expert, name.module);
         out.layer = name.layer;
@@ -239,8 +266,8 @@ class Planner {
     void stack(const ExpertName& name, moe_role role, size_t file) {
         const Layer& sizes = layer(name.layer);
         const bool fused = role == MOE_ROLE_GATE_UP;
-        const int64_t rows = fused ? 2 * sizes.gate.rows : sizes.down.rows;
-        const int64_t columns = fused ? sizes.gate.columns : sizes.down.columns;
+        const int64_t rows = fused ? 2 * sizes.up.rows : sizes.down.rows;
+        const int64_t columns = fused ? sizes.up.columns : sizes.down.columns;
         const std::string module = name.stem + name.module;
         const FormatSize size = size_of(module, rows, columns);
         const int64_t n = sizes.n_experts;

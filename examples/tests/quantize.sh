@@ -132,6 +132,26 @@ quantised deepseek 3 fp8 deepseek_fp8 0.057
 "$moe" make-model qwen3-30b-a3b "$folder/fp8_source" --reduced --format fp8_128x128 --seed 2
 quantised fp8_source 0 mxfp4 from_fp8 0.250
 
+echo "== names of every kind, and experts that are not all written"
+fixtures=$(cd "$(dirname "$0")/../../tests/oracle/fixtures" && pwd)
+# family FIXTURE MATRICES
+family() {
+    "$moe" quantize --to int4 "$fixtures/$1" "$folder/$1" | grep -q ": $2 matrices in int4" || fail "$1: not $2 matrices"
+    expect_text "int4 bit_stream" "$moe" inspect "$folder/$1" --against "$fixtures/$1"
+}
+family deepseek_v4_bf16 15
+family jamba_bf16 12
+family lfm2_moe_bf16 15
+family llama4_bf16 15
+family longcat_flash_bf16 15
+family nemotron_h_bf16 10
+for name in dbrx gemma4 granitemoeshared step3p7; do
+    expect_failure 1 "matrices of experts have names that a quantised" "$moe" quantize --to int4 "$fixtures/${name}_bf16" "$folder/no"
+done
+cp -r "$folder/mixtral" "$folder/gelu"
+sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' "$folder/gelu/config.json"
+expect_failure 1 "activation of layer 0 cannot be said" "$moe" quantize --to q8_0 "$folder/gelu" "$folder/no"
+
 echo "== models that see: what is the language model's lies in text_config"
 # nested IN OUT: the same checkpoint with its configuration in text_config.
 nested() {

@@ -100,6 +100,8 @@ struct ScoredFacts {
     float scale = 1.0f;
     bool norm = true;
     float eps = 1e-20f;  // added to the sum, as transformers does
+    // The name of hidden_act that means the family's own activation, which follows; null: none.
+    const char* own_activation = nullptr;
 };
 void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts);
 

@@ -15,6 +15,7 @@ moe_score score_of(const Settings& settings, moe_score implied) {
         if (!name) continue;
         if (*name == "softmax") return MOE_SCORE_SOFTMAX;
         if (*name == "sigmoid") return MOE_SCORE_SIGMOID;
+        if (*name == "noaux_tc") return MOE_SCORE_SIGMOID;  // dots.llm1 names the method here
         if (*name == "sqrtsoftplus") return MOE_SCORE_SQRT_SOFTPLUS;
         fail(MOE_ERROR_UNSUPPORTED, "{}: {} '{}' is not known", settings.file(), key,
              printable(*name).text);
@@ -53,8 +54,10 @@ void build_deepseek_v2(LayerBuilder& layer) {
 void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
     const Settings& settings = layer.settings();
     read_sizes(layer, {facts.width});
-    set_activation(layer);
     moe_layer_desc& desc = layer.desc();
+    desc.is_gated = 1;
+    const auto activation = settings.find_text("hidden_act");
+    if (!facts.own_activation || activation != facts.own_activation) set_activation(layer);
     desc.score = score_of(settings, facts.score);
     set_groups(layer, facts.groups, facts.kept_groups, MOE_GROUP_SCORE_TOP2_SUM);
     set_routed_scale(layer, facts.scale_key, facts.scale);

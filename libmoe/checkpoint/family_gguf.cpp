@@ -1,5 +1,6 @@
 // The same families as GGUF files. Sizes are read from the tensors and checked against the keys
 // that exist; most routing is implied by the architecture, as llama.cpp runs it.
+#include <algorithm>
 #include <string>
 
 #include "libmoe/base/error.hpp"
@@ -69,7 +70,10 @@ void add_gguf_experts(LayerBuilder& layer) {
 
 void add_gguf_shared_expert(LayerBuilder& layer) {
     moe_layer_desc& desc = layer.desc();
-    if (!layer.find("ffn_gate_shexp.weight")) return;
+    const char* names[] = {"ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"};
+    if (std::none_of(std::begin(names), std::end(names),
+                     [&](const char* name) { return layer.find(name); }))
+        return;
     // expert_shared_feed_forward_length is the width of one shared expert at times: the tensor is
     // right.
     const int64_t width = layer.dimension("ffn_gate_shexp.weight", 0);

@@ -226,7 +226,9 @@ void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
     // Says what is missing; tensors of a spelling that is not known must not pass for no expert.
     for (const std::string_view stem : stems)
         if (layer.has_any(stem)) return add_shared_expert(layer, stem);
-    if (count.value_or(0) > 0) add_shared_expert(layer, *stems.begin());
+    const auto width = layer.settings().find_integer(
+        {"shared_expert_intermediate_size", "shared_intermediate_size"}, 0, largest_size);
+    if (count.value_or(width.value_or(0)) > 0) add_shared_expert(layer, *stems.begin());
 }
 
 void give_shared_expert_the_limits(moe_layer_desc& desc) {

@@ -72,9 +72,11 @@ void build_minimax_m2(LayerBuilder& layer) {
 
 // The activation of gpt-oss, in the shared expert as well.
 void build_minimax_m3(LayerBuilder& layer) {
-    build_scored_layer(
-        layer,
-        {.width = "intermediate_size", .bias = "e_score_correction_bias", .scale = 2.0f, .eps = 0});
+    build_scored_layer(layer, {.width = "intermediate_size",
+                               .bias = "e_score_correction_bias",
+                               .scale = 2.0f,
+                               .eps = 0,
+                               .own_activation = "swigluoai"});
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
     desc.activation = MOE_ACTIVATION_SILU;

@@ -1,6 +1,7 @@
 // The bridge to nlohmann's SAX parser, and config.json flattened into settings.
 #include "libmoe/checkpoint/json.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -165,9 +166,39 @@ void parse_json(std::string_view text, std::string_view file, int max_depth, Jso
     }
 }
 
+namespace {
+
+// Python writes Infinity, -Infinity and NaN, which are no JSON: as texts here, so that a file which
+// has them somewhere can be read, and who asks for such a number is refused.
+std::string with_quoted_numbers(std::string_view text) {
+    std::string out;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size();) {
+        size_t n = 1;
+        if (!in_string)
+            for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+                if (text.substr(i).starts_with(word)) n = std::max(n, word.size());
+        if (n > 1) {
+            out.append("\"").append(text.substr(i, n)).append("\"");
+        } else {
+            if (text[i] == '"') in_string = !in_string;
+            if (in_string && text[i] == '\\') n = std::min<size_t>(2, text.size() - i);
+            out.append(text.substr(i, n));
+        }
+        i += n;
+    }
+    return out;
+}
+
+}  // namespace
+
 void read_settings_json(std::string_view text, std::string_view file, Settings& settings) {
     SettingsEvents events(file, settings);
-    parse_json(text, file, max_config_depth, events);
+    const bool is_plain = text.find("Infinity") == text.npos && text.find("NaN") == text.npos;
+    if (is_plain)
+        parse_json(text, file, max_config_depth, events);
+    else
+        parse_json(with_quoted_numbers(text), file, max_config_depth, events);
     settings.finish(Settings::Duplicates::LastWins);
 }
 

@@ -8,6 +8,7 @@
 #include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/formats/element.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/layer/layer.hpp"
 
 namespace moe {
 
@@ -289,7 +290,12 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const TensorEntry& entry = get(of.name);
     const moe_type type = entry.element->type;
     if (type == MOE_TYPE_GGUF) return add_gguf(of.name, entry, wanted);
-    if (is_float_type(type)) return add_plain(entry, wanted);
+    if (is_float_type(type)) {
+        if (const TensorEntry* scales = find(of.name + "_scale"))
+            fail_entry(MOE_ERROR_UNSUPPORTED, *scales,
+                       fmt::format("beside a weight in {}", entry.element->name));
+        return add_plain(entry, wanted);
+    }
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
@@ -368,8 +374,36 @@ void LayerBuilder::table(std::string_view name, const Wanted& wanted) {
     append(entry, wanted).format = format_of(entry.element->type);
 }
 
+// What lies beside a matrix and would change what it gives: a bias that the family did not ask for,
+// and the transforms of compressed-tensors.
+void LayerBuilder::check_beside(std::string_view matrix) const {
+    constexpr std::string_view endings[] = {".weight", ".qweight", ".weight_packed",
+                                            ".weight_planes"};
+    const auto* ending = std::find_if(std::begin(endings), std::end(endings),
+                                      [&](std::string_view end) { return matrix.ends_with(end); });
+    if (ending == std::end(endings)) return;
+    const std::string stem(matrix.substr(0, matrix.size() - ending->size() + 1));
+    const TensorEntry* entry = files_.index.find_prefix(stem);
+    const TensorEntry* end = files_.index.entries().data() + files_.index.entries().size();
+    const auto is_read = [&](std::string_view name) {
+        return std::any_of(out_.tensors.begin(), out_.tensors.end(),
+                           [&](const LayerTensor& tensor) { return tensor.name == name; });
+    };
+    for (; entry && entry < end && entry->name.starts_with(stem); ++entry) {
+        const std::string_view rest = entry->name.substr(stem.size());
+        if (rest == "bias" && !is_read(entry->name))
+            fail_entry(MOE_ERROR_UNSUPPORTED, *entry, "is a bias, which this family does not have");
+        if (rest.ends_with("_input.weight") || rest.ends_with("_output.weight"))
+            fail_entry(MOE_ERROR_UNSUPPORTED, *entry, "is a transform, which is not read");
+    }
+}
+
 void LayerBuilder::finish() {
-    for (LayerTensor& tensor : out_.tensors) tensor.tensor.format = &tensor.format;
+    for (LayerTensor& tensor : out_.tensors) {
+        tensor.tensor.format = &tensor.format;
+        if (is_matrix_role(tensor.tensor.role) || tensor.tensor.role == MOE_ROLE_ROUTER)
+            check_beside(tensor.name);
+    }
 }
 
 }  // namespace moe

@@ -104,7 +104,8 @@ class LayerBuilder {
     void table(std::string_view name, const Wanted& wanted);
 
     FusedForm resolve(const FusedForm& form) const;
-    // Call last: gives every tensor the address of its format.
+    // Call last: gives every tensor the address of its format, and refuses what lies beside a
+    // matrix, is not read and would change the result.
     void finish();
 
   private:
@@ -133,6 +134,7 @@ class LayerBuilder {
     void read_global_scale(LayerTensor& tensor, const TensorEntry& entry, const Wanted& wanted);
     void read_input_scale(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
     void read_companions(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
+    void check_beside(std::string_view matrix) const;
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
@@ -154,6 +156,7 @@ class LayerBuilder {
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    bool every_group_says(const char* key, std::string_view text) const;
     int64_t packed_bits(const TensorEntry& entry, int64_t columns) const;
     int32_t group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const;
     bool read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,

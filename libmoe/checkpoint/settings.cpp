@@ -181,6 +181,10 @@ std::optional<std::string_view> Settings::find_text(std::string_view key) const 
     return entry->text;
 }
 
+bool SettingsPart::has(std::string_view key) const {
+    return settings_.has(std::string(stem_).append(key));
+}
+
 std::optional<int64_t> SettingsPart::find_integer(std::string_view key, int64_t low,
                                                   int64_t high) const {
     return settings_.find_integer({std::string(stem_).append(key)}, low, high);

@@ -81,6 +81,7 @@ class SettingsPart {
     SettingsPart(const Settings& settings, std::string_view stem)
         : settings_(settings), stem_(stem) {}
 
+    bool has(std::string_view key) const;
     std::optional<int64_t> find_integer(std::string_view key, int64_t low, int64_t high) const;
     int64_t integer(std::string_view key, int64_t low, int64_t high) const;
     std::optional<bool> find_flag(std::string_view key) const;

@@ -1,5 +1,7 @@
 // Matrices of E4M3 and E2M1 codes as the tools write them: which scales lie beside them, and what
 // their shapes mean.
+#include <algorithm>
+
 #include "libmoe/base/checked.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/formats/format.hpp"
@@ -31,10 +33,6 @@ Shape without_ones(std::span<const int64_t> dims) {
     return shape;
 }
 
-Shape without_ones(std::initializer_list<int64_t> dims) {
-    return without_ones(std::span(dims.begin(), dims.size()));
-}
-
 }  // namespace
 
 // From the shape of the scales: the blocks that the configuration names, 128 x 128 where it names
@@ -43,13 +41,19 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
                                        const Wanted& wanted) const {
     moe_type type = scales.element->type;
     if (is_e8m0(type)) type = MOE_TYPE_F8_E8M0;
-    const auto block = [&](const char* key) {
-        return static_cast<int32_t>(quantization().find_integer(key, 1, 65536).value_or(fp8_block));
+    const auto block = [&](int i) -> int32_t {
+        // Then compressed-tensors'.
+        for (const char* key :
+             {"weight_block_size", "config_groups.group_0.weights.block_structure"})
+            if (const auto size =
+                    quantization().find_integer(fmt::format("{}.{}", key, i), 1, 65536))
+                return static_cast<int32_t>(*size);
+        return fp8_block;
     };
     struct Group {
         int32_t rows, columns;
     };
-    std::vector<Group> groups = {{block("weight_block_size.0"), block("weight_block_size.1")}};
+    std::vector<Group> groups = {{block(0), block(1)}};
     if (type == MOE_TYPE_F8_E8M0) {
         groups.push_back({1, mxfp4_group});
         groups.push_back({mxfp4_group, mxfp4_group});
@@ -64,11 +68,17 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
                                    shape_text(dims), out_.desc.n_experts));
         dims = dims.subspan(1);
     }
-    const Shape got = without_ones(dims);
+    // A shape of two sizes means what it says; others are compared without their ones.
+    const auto fits = [&](const Group& group, bool exactly) {
+        const int64_t grid[] = {divide_up(wanted.rows, group_extent(group.rows)),
+                                divide_up(wanted.columns, group_extent(group.columns))};
+        if (exactly) return dims.size() == 2 && std::equal(dims.begin(), dims.end(), grid);
+        return without_ones(dims) == without_ones(std::span<const int64_t>(grid));
+    };
+    const bool exactly = std::any_of(groups.begin(), groups.end(),
+                                     [&](const Group& group) { return fits(group, true); });
     for (const Group& group : groups) {
-        const Shape grid = without_ones({divide_up(wanted.rows, group_extent(group.rows)),
-                                         divide_up(wanted.columns, group_extent(group.columns))});
-        if (grid != got) continue;
+        if (!fits(group, exactly)) continue;
         moe_format format = format_of(MOE_TYPE_F8_E4M3);
         format.group_rows = group.rows;
         format.group_columns = group.columns;

@@ -151,6 +151,21 @@ int64_t LayerBuilder::packed_bits(const TensorEntry& entry, int64_t columns) con
                     words, columns, least, most));
 }
 
+// Of the groups of the configuration that say anything; a flag as "true" or "false".
+bool LayerBuilder::every_group_says(const char* key, std::string_view text) const {
+    bool says = false;
+    for (int32_t i = 0; i < most_config_groups; ++i) {
+        const std::string name = fmt::format("config_groups.group_{}.weights.{}", i, key);
+        if (!quantization().has(name)) continue;
+        const bool is_flag = text == "true" || text == "false";
+        const bool same = is_flag ? quantization().find_flag(name) == (text == "true")
+                                  : quantization().find_text(name) == text;
+        if (!same) return false;
+        says = true;
+    }
+    return says;
+}
+
 // weight_packed [rows, ceil(columns * bits / 32)], weight_scale [rows, groups] or [1],
 // weight_zero_point [ceil(rows * bits / 32), groups], weight_g_idx [columns].
 void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wanted) {
@@ -179,9 +194,14 @@ void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wan
         set_range(*zeros, tensor.zero_points, tensor.tensor.zero_points,
                   tensor.tensor.zero_point_bytes);
         tensor.format.zero_point = MOE_ZERO_POINT_PACKED;
+    } else if (every_group_says("symmetric", "false")) {
+        (void)get(stem + ".weight_zero_point");
     }
     const TensorEntry* index = find(stem + ".weight_g_idx");
-    if (!index) return;
+    if (!index) {
+        if (every_group_says("actorder", "group")) (void)get(stem + ".weight_g_idx");
+        return;
+    }
     (void)read_group_index(*index, groups, group, wanted, tensor.tensor);
     tensor.format.act_order = tensor.tensor.permutation != nullptr;
 }

@@ -338,6 +338,16 @@ TEST(GgufFamilies, NameWhatIsWrong) {
     gate.add_shared();
     expect(gate, MOE_ERROR_NOT_FOUND, "blk.1.ffn_gate_inp_shexp.weight");
 
+    GgufModel half("qwen2moe");
+    half.add_experts(q8_0);
+    half.add("blk.1.ffn_up_shexp.weight", {hidden, shared_width}, f32);
+    expect(half, MOE_ERROR_NOT_FOUND, "blk.1.ffn_gate_shexp.weight");
+
+    GgufModel beside("qwen3moe");
+    beside.add_experts(q8_0);
+    beside.add("blk.1.ffn_down_exps.bias", {hidden, experts}, f32);
+    expect(beside, MOE_ERROR_UNSUPPORTED, "blk.1.ffn_down_exps.bias': is a bias");
+
     GgufModel gating("deepseek2");
     gating.writer.integer("deepseek2.expert_gating_func", 9);
     gating.add_experts(q8_0);

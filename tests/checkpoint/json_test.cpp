@@ -39,6 +39,19 @@ TEST(Json, EveryTruncationIsRefused) {
         expect_corrupt(config_failure(config.substr(0, n)), "config.json: not valid JSON at byte");
 }
 
+// As Python writes them: a file may have them, and a number they are not.
+TEST(Json, NumbersThatJsonHasNot) {
+    Settings settings(memory(), "config.json");
+    read_settings_json(R"({"a":[0.0,Infinity],"b":-Infinity,"c":NaN,"d":2,"e":"\\\"NaN, \\",)"
+                       R"("f":"Infinity"})",
+                       "config.json", settings);
+    EXPECT_EQ(settings.find_number("d"), 2.0f);
+    EXPECT_EQ(settings.find_text("e"), "\\\"NaN, \\");
+    EXPECT_EQ(settings.find_text("f"), "Infinity");
+    for (const char* key : {"a.1", "b", "c"})
+        expect_corrupt(failure_of([&] { (void)settings.find_number(key); }), key);
+}
+
 TEST(Json, ConfigsThatAreNoneAreRefused) {
     const struct {
         const char* config;
@@ -49,7 +62,8 @@ TEST(Json, ConfigsThatAreNoneAreRefused) {
         {"\"a\"", "config.json: the JSON is not an object"},
         {"{\"a\":\"\xff\"}", "not valid JSON"},
         {R"({"a":"\ud800"})", "not valid JSON"},
-        {R"({"a":NaN})", "not valid JSON"},
+        {R"({"a":Nan})", "not valid JSON"},
+        {R"({"a":+Infinity})", "not valid JSON"},
         {R"({"a":1e999})", "not valid JSON"},
         {"{} {}", "not valid JSON"},
     };

@@ -51,8 +51,10 @@ TEST(ScoredFamilies, HaveTheirNamesAndScales) {
          "gate.e_score_correction_bias", "shared_experts.", false, 1.8f, 1e-20f},
         {"glm_moe_dsa", routed + R"(,"n_shared_experts":1)", "mlp.", "gate.weight",
          "gate.e_score_correction_bias", "shared_experts.", false, 2.5f, 1e-20f},
-        {"dots1", routed + R"(,"n_shared_experts":2,"norm_topk_prob":true)", "mlp.", "gate.weight",
-         "gate.e_score_correction_bias", "shared_experts.", false, 1.0f, 1e-20f},
+        {"dots1",
+         routed + R"(,"n_shared_experts":2,"norm_topk_prob":true,"scoring_func":"noaux_tc")",
+         "mlp.", "gate.weight", "gate.e_score_correction_bias", "shared_experts.", false, 1.0f,
+         1e-20f},
         {"exaone_moe", R"("moe_intermediate_size":32,"num_experts":4,"num_shared_experts":1)",
          "mlp.", "gate.weight", "e_score_correction_bias", "shared_experts.", false, 2.5f, 1e-20f},
         {"mimo_v2_flash", routed + R"(,"routed_scaling_factor":null)", "mlp.", "gate.weight",
@@ -105,7 +107,9 @@ TEST(ScoredFamilies, HaveTheirNamesAndScales) {
 }
 
 TEST(ScoredFamilies, MinimaxM3ClampsBothKindsOfExperts) {
-    Model model = model_of("minimax_m3_vl", local + R"(,"swiglu_limit":6,"hidden_act":"silu")");
+    // As released; transformers writes "silu".
+    Model model =
+        model_of("minimax_m3_vl", local + R"(,"swiglu_limit":6,"hidden_act":"swigluoai")");
     const std::string block = "language_model.model.layers.0.block_sparse_moe.";
     model.add(block + "gate.weight", "BF16", {experts, hidden});
     model.add(block + "e_score_correction_bias", "F32", {experts});

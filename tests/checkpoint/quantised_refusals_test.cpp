@@ -171,6 +171,23 @@ TEST(PackQuantizedRefusals, Tensors) {
     refuses(spelled, corrupt, ".weight_g_idx", "the group of column 0 is 4, there are 4");
 }
 
+// What every group of the configuration says must be there.
+TEST(PackQuantizedRefusals, TensorsThatTheConfigurationPromises) {
+    const auto with_groups = [](const char* first, const char* second) {
+        Spelled out(std::string("\"config_groups\":{\"group_0\":{\"weights\":{") + first +
+                    "}},\"group_1\":{\"weights\":{" + second + "}}}");
+        out.model.tensors = packed(4, false).model.tensors;
+        return out;
+    };
+    constexpr const char *asymmetric = "\"symmetric\":false", *ordered = "\"actorder\":\"group\"";
+    lacks(with_groups(asymmetric, asymmetric), ".weight_zero_point");
+    lacks(with_groups(ordered, ""), ".weight_g_idx");
+    for (const char* other : {"\"symmetric\":true", "\"symmetric\":true,\"actorder\":\"weight\""}) {
+        const Failure failure = layer_failure(with_groups(asymmetric, other).model);
+        EXPECT_EQ(failure.status, MOE_OK) << failure.text;
+    }
+}
+
 // A Qwen3-MoE whose experts are of another width.
 Model of_width(int64_t columns, const std::string& config = "") {
     Model model = qwen("qwen3_moe", ",\"quantization_config\":{" + config + "}", false);

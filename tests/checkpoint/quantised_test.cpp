@@ -57,6 +57,14 @@ TEST(Fp8, FollowsTheShapeOfItsScales) {
         {"", "scale", "F8_E8M0", {1, 1}, "fp8_128x128_e8m0"},
         {"\"weight_block_size\":[16,32]", "weight_scale_inv", "F32", {2, 2}, "f8_e4m3 16x32 f32"},
         {"\"weight_block_size\":[16,32]", "weight_scale", "F32", {2, 1, 2, 1}, "f8_e4m3 16x32 f32"},
+        // 32 blocks side by side, and as many rows: two sizes mean what they say.
+        {"\"weight_block_size\":[128,2]", "weight_scale", "F32", {1, 32}, "f8_e4m3 128x2 f32"},
+        {"\"weight_block_size\":[128,2]", "weight_scale", "F32", {32, 1}, "f8_e4m3 1xall f32"},
+        {"\"config_groups\":{\"group_0\":{\"weights\":{\"block_structure\":[16,32]}}}",
+         "weight_scale",
+         "BF16",
+         {2, 2},
+         "f8_e4m3 16x32 bf16"},
     };
     for (const auto& c : cases) {
         SCOPED_TRACE(c.text);

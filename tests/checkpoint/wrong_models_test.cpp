@@ -160,6 +160,32 @@ const std::vector<Wrong>& wrong_models() {
              return with(model, stem + "_weight_scale", "F32", {shared_width, 1});
          },
          missing, "mlp.shared_mlp.gate_proj.weight"},
+        {"shared_expert_of_a_width",
+         [] {
+             return qwen("hunyuan_v1_moe", R"(,"moe_topk":2,"shared_intermediate_size":48)", false);
+         },
+         missing, "mlp.shared_mlp.gate_proj.weight"},
+        {"bias_of_an_expert",
+         [] {
+             return with(qwen("qwen3_moe", "", false), mlp0 + "experts.2.up_proj.bias", "BF16",
+                         {width});
+         },
+         unsupported, "experts.2.up_proj.bias': is a bias"},
+        {"bias_of_the_router",
+         [] { return with(qwen("qwen3_moe", "", false), mlp0 + "gate.bias", "F32", {experts}); },
+         unsupported, "mlp.gate.bias': is a bias"},
+        {"transform",
+         [] {
+             return with(qwen("qwen3_moe", "", false), mlp0 + "experts.1.gate_proj.v_input.weight",
+                         "BF16", {hidden, hidden});
+         },
+         unsupported, "experts.1.gate_proj.v_input.weight': is a transform"},
+        {"scale_of_a_plain_weight",
+         [] {
+             return with(qwen("qwen3_moe", "", false), mlp0 + "experts.3.down_proj.weight_scale",
+                         "F32", {1});
+         },
+         unsupported, "experts.3.down_proj.weight_scale': beside a weight in BF16"},
         {"shared_down_shape",
          [] {
              return with(qwen("qwen2_moe", "", true), mlp0 + "shared_expert.down_proj.weight",
