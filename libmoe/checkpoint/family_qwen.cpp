@@ -9,14 +9,26 @@
 namespace moe {
 namespace {
 
+// Of merged tensors that may lie either way, by their shapes: where down's are alike both ways
+// gate_up's are not.
+moe_orientation orientation_of_stacks(LayerBuilder& layer) {
+    const int64_t hidden = layer.desc().hidden, width = layer.desc().intermediate;
+    const bool by_down = hidden != width;
+    const TensorEntry* stack = layer.find(by_down ? "experts.down_proj" : "experts.gate_up_proj");
+    const bool is_out_in =
+        stack && stack->rank == 3 && stack->shape[1] == (by_down ? hidden : 2 * width);
+    return is_out_in ? MOE_ORIENTATION_OUT_IN : MOE_ORIENTATION_IN_OUT;
+}
+
 // The default of norm_topk_prob is that of the family's configuration class in transformers.
-void build_qwen(LayerBuilder& layer, bool default_norm, const FusedForm& form = {},
+void build_qwen(LayerBuilder& layer, bool default_norm, FusedForm form = {},
                 const char* width = "moe_intermediate_size") {
     read_sizes(layer, {width});
     set_activation(layer);
     const bool norm = layer.settings().find_flag("norm_topk_prob").value_or(default_norm);
     set_softmax_routing(layer.desc(), norm);
     add_router(layer, "gate.weight");
+    if (form.orientation == MOE_ORIENTATION_IN_OUT) form.orientation = orientation_of_stacks(layer);
     add_experts(layer, form);
 }
 
@@ -46,7 +58,7 @@ void build_qwen3_next(LayerBuilder& layer) {
 }
 
 // As released, merged tensors are [E, in, out]; transformers 5 writes the same names as [E, out,
-// in], which the option of moe_checkpoint_open is for.
+// in].
 void build_qwen3_vl_moe(LayerBuilder& layer) {
     build_qwen(layer, true, {MOE_ORIENTATION_IN_OUT, MOE_GATE_UP_GATE_FIRST});
 }

@@ -511,6 +511,24 @@ TEST(SoftmaxFamilies, CohereTakesTheMean) {
     EXPECT_EQ(desc.combine, MOE_COMBINE_MEAN);
 }
 
+// Where I = H the shape of down tells nothing, and that of gate and up does.
+TEST(MergedFamilies, GateAndUpTellWhereDownIsSquare) {
+    for (const bool transposed : {false, true}) {
+        Model model = model_of("qwen3_vl_moe", R"("moe_intermediate_size":64,"num_experts":4)");
+        const std::string block = "model.language_model.layers.0.mlp.";
+        model.add(block + "gate.weight", "BF16", {experts, hidden});
+        model.add(
+            block + "experts.gate_up_proj", "BF16",
+            transposed ? Shape{experts, hidden, 2 * hidden} : Shape{experts, 2 * hidden, hidden});
+        model.add(block + "experts.down_proj", "BF16", {experts, hidden, hidden});
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        for (const moe_role role : {MOE_ROLE_GATE_UP, MOE_ROLE_DOWN})
+            EXPECT_EQ(find_tensor(checkpoint, 0, role, MOE_ALL_EXPERTS)->tensor.orientation,
+                      transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN);
+    }
+}
+
 // The same names in opposite orientations, of one shape where 2I = H: the family says which.
 TEST(MergedFamilies, HaveTheOrientationOfTheirReleasedFiles) {
     const struct {
@@ -522,6 +540,9 @@ TEST(MergedFamilies, HaveTheOrientationOfTheirReleasedFiles) {
     } cases[] = {
         {"qwen3_vl_moe", R"("moe_intermediate_size":32,"num_experts":4,"norm_topk_prob":true)",
          "model.language_model.layers.0.mlp.", "gate.weight", true},
+        // As transformers 5 saves it.
+        {"qwen3_vl_moe", R"("moe_intermediate_size":32,"num_experts":4,"norm_topk_prob":true)",
+         "model.language_model.layers.0.mlp.", "gate.weight", false},
         {"qwen3_5_moe", R"("moe_intermediate_size":32,"num_experts":4)",
          "model.language_model.layers.0.mlp.", "gate.weight", false},
         {"llama4", local, "language_model.model.layers.0.feed_forward.", "router.weight", true},
