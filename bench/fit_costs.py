@@ -1,7 +1,7 @@
 """Fits the cost model of libmoe/plan/cost.hpp to measured times: fit_costs.py [ROOT].
 
 Reads bench/results/h200.json and writes libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases
-from ids of every other model are fitted, and the others say how far off the model is: tests/plan/cost_test.cpp asks the
+from ids of three models are fitted, and those of the other two say how far off it is: tests/plan/cost_test.cpp asks the
 same of the constants as the library has them.
 """
 

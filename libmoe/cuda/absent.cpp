@@ -30,7 +30,7 @@ DeviceFacts device_facts(int32_t) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 
-NominalRates nominal_rates(int32_t) {
+NominalRates nominal_rates(const DeviceFacts&) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 

@@ -18,12 +18,12 @@ int32_t device_count();
 moe_device_info device_info(int32_t index);
 DeviceFacts device_facts(int32_t index);
 
-// What the clocks of a device say of its memory and of its products of bfloat16.
+// What the clocks of a device say of its memory and of its products of bfloat16; 0: not told.
 struct NominalRates {
     double bytes_per_us;
     double flops_per_us;
 };
-NominalRates nominal_rates(int32_t index);
+NominalRates nominal_rates(const DeviceFacts& device);
 
 // Makes the caller's current context fit for a device: keeps a current context of that device,
 // makes the device's primary context current for its life when there is none, fails with

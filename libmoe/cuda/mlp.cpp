@@ -43,7 +43,7 @@ GroupedProduct make_grouped(const Launch& launch, const PackedMatrix& matrix, Ep
     product.n_tiles = rows.n_tiles;
     product.max_tiles = rows.max_tiles;
     product.n_tokens = rows.n_tokens;
-    product.taken = rows.taken;  // zero after a gather
+    product.taken = rows.taken;  // zero once the input has been brought
     return product;
 }
 

@@ -73,7 +73,8 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
     const auto* cost = std::find_if(
         std::begin(kernel_costs), std::end(kernel_costs),
         [&](const KernelCost& one) { return one.family == family && one.type == like; });
-    if (cost == std::end(kernel_costs) || work.n_tokens < 1) return std::nullopt;
+    const bool has_rates = rates.bytes_per_us > 0 && rates.flops_per_us > 0;
+    if (cost == std::end(kernel_costs) || work.n_tokens < 1 || !has_rates) return std::nullopt;
     const CostConstants& c = cost->constants;
     const ExpertTerms terms(family, work, rates);
     return c.fixed + c.read * terms.read_us + c.decode * terms.decodes +

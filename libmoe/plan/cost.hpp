@@ -51,7 +51,8 @@ struct ExpertTerms {
     ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates);
 };
 
-// Nothing for kernels that were not measured. type: of gate and up, where down has another.
+// Nothing for kernels that were not measured, nor for rates that are not known. type: of gate and
+// up, where down has another.
 std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
                                    const DeviceRates& rates);
 

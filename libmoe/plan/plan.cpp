@@ -356,7 +356,7 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     choose_chunk(*this);
     if (is_cuda()) {
         go_to_device();
-        predicted_us = moe::predicted_us(*this, DeviceRates(cuda::nominal_rates(device_index)));
+        predicted_us = moe::predicted_us(*this, DeviceRates(cuda::nominal_rates(cuda.device)));
     }
     layout.id = layout.make_id();
     key = make_key(*this, desc.kernel_filter);

@@ -180,6 +180,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_F32, MOE_TYPE_F32);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // the setup's most_few_experts is 0
     layout.slice.intermediate_count = 48;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     if (!cuda::is_built())

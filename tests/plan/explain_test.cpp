@@ -365,6 +365,15 @@ TEST(Explain, JsonAndQueriesAgree) {
     EXPECT_EQ(json["predicted_us"], nullptr);
 }
 
+TEST(Explain, TellsWhatIsPredicted) {
+    const Plan plan = plan_for({deepseek_v3(), "fp8_128x128", 100});
+    plan.get()->predicted_us = 1234.4;
+    EXPECT_EQ(nlohmann::json::parse(explain(plan, MOE_EXPLAIN_JSON))["predicted_us"], 1234);
+    EXPECT_NE(explain(plan, MOE_EXPLAIN_TEXT)
+                  .find("predicted time: 1234 us for the experts of 100 tokens\n"),
+              std::string::npos);
+}
+
 uint64_t bytes_for(const Plan& plan, int64_t tokens) {
     auto need = sized<moe_workspace_need>();
     EXPECT_MOE_OK(moe_plan_workspace_size(plan.get(), tokens, &need));

@@ -17,10 +17,12 @@ cudaDeviceProp properties(int32_t index) {
     return found;
 }
 
+// 0 where the driver does not tell: only a prediction hangs on it.
 double attribute(cudaDeviceAttr what, int32_t index) {
     int value = 0;
-    check(cudaDeviceGetAttribute(&value, what, index), "cudaDeviceGetAttribute");
-    return value;
+    if (cudaDeviceGetAttribute(&value, what, index) == cudaSuccess) return value;
+    cudaGetLastError();
+    return 0;
 }
 
 // Of one multiprocessor, dense.
@@ -80,12 +82,11 @@ DeviceFacts device_facts(int32_t index) {
 }
 
 // Clocks are in kHz; memory moves twice a clock.
-NominalRates nominal_rates(int32_t index) {
-    const DeviceFacts facts = device_facts(index);
-    const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8;
-    const double memory_clock = attribute(cudaDevAttrMemoryClockRate, index) * 1e-3;
-    const double clock = attribute(cudaDevAttrClockRate, index) * 1e-3;
-    return {2 * bus_bytes * memory_clock, facts.n_sms * flops_per_clock(facts.major) * clock};
+NominalRates nominal_rates(const DeviceFacts& device) {
+    const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, device.index) / 8;
+    const double memory_clock = attribute(cudaDevAttrMemoryClockRate, device.index) * 1e-3;
+    const double clock = attribute(cudaDevAttrClockRate, device.index) * 1e-3;
+    return {2 * bus_bytes * memory_clock, device.n_sms * flops_per_clock(device.major) * clock};
 }
 
 }  // namespace moe::cuda
