@@ -113,7 +113,9 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     const bool is_indexed = activated && product.in_index;
     Ring<Fragment::type, Shape> ring{base, base + Shared::heads, base + Shared::barriers,
                                      is_indexed};
+    const PieceExchange exchange{base + Shared::pieces};
     if (threadIdx.x == 0) {
+        exchange.begin();
         for (uint32_t i = 0; i < Stages<Fragment::type, Shape>::count; ++i) {
             mbarrier_init(ring.full() + 8 * i, 1 + (is_indexed ? token_threads : 0));
             mbarrier_init(ring.empty() + 8 * i, 8);  // consumer warps
@@ -124,7 +126,6 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     const bool waits = part != TilePart::small;
     if (threadIdx.x >= 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shape::producer_registers));
-        const PieceExchange exchange{base + Shared::pieces};
         if (threadIdx.x < 288)
             Producer<Fragment::type, Shape>{product, ring, exchange, threadIdx.x % 32, waits}.run(
                 part);

@@ -142,24 +142,47 @@ __device__ __forceinline__ uint32_t each_stage(const GroupedProduct& product, Ri
     return block;
 }
 
-// The producer and the warps that bring the tokens of an indexed input meet at every piece, which
-// lies in one of two places in turns: it is read before the next but one is written.
+// How the producer gives each piece to the warps that bring the tokens of an indexed input: two
+// places by turns, each with a barrier that says it has been given and one that all warps have
+// taken it.
 struct PieceExchange {
     uint32_t places;
     uint32_t turn = 0;
+    uint32_t phase = 0;
 
-    __device__ void meet() {
-        named_barrier(token_barrier, 32 + token_threads);
-        turn ^= piece_bytes;
+    __device__ uint32_t place() const { return places + turn * (piece_bytes + 16); }
+    __device__ uint32_t given() const { return place() + piece_bytes; }
+    __device__ uint32_t taken() const { return given() + 8; }
+
+    // By one thread of the block.
+    __device__ void begin() const {
+        for (PieceExchange each = *this; each.phase == 0; each.advance()) {
+            mbarrier_init(each.given(), 1);
+            mbarrier_init(each.taken(), token_threads / 32);
+        }
     }
     __device__ void give(const Piece& piece, uint32_t lane) {
-        if (lane == 0) store_piece(places + turn, piece);
-        meet();
+        mbarrier_wait(taken(), phase ^ 1);
+        if (lane == 0) {
+            store_piece(place(), piece);
+            mbarrier_arrive(given());
+        }
+        __syncwarp();
+        advance();
     }
-    __device__ Piece take() {
-        const uint32_t place = places + turn;
-        meet();
-        return load_piece(place);
+    __device__ Piece take(uint32_t lane) {
+        mbarrier_wait(given(), phase);
+        const Piece piece = load_piece(place());
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(taken());
+        advance();
+        return piece;
+    }
+
+  private:
+    __device__ void advance() {
+        turn ^= 1;
+        if (turn == 0) phase ^= 1;
     }
 };
 
@@ -240,6 +263,7 @@ struct TokenProducer {
     const GroupedProduct& product;
     Ring ring;
     PieceExchange exchange;
+    uint32_t lane;
     int32_t row;     // of the piece, in round 0
     uint32_t chunk;  // where this lane stores in the row
 
@@ -248,6 +272,7 @@ struct TokenProducer {
         : product(product_),
           ring(ring_),
           exchange(exchange_),
+          lane(thread % 32),
           row(static_cast<int32_t>(thread / 8)),
           chunk(thread % 8) {}
 
@@ -277,20 +302,10 @@ struct TokenProducer {
         compute_now(to);
         int32_t left = n_rows - row;
         compute_now(left);
-        constexpr int at_once = 4;
 #pragma unroll
-        for (int first = 0; first < rounds; first += at_once) {
-            const std::byte* address[at_once];
-#pragma unroll
-            for (int i = 0; i < at_once && first + i < rounds; ++i) {
-                address[i] = column + from[first + i];
-                compute_now(address[i]);
-            }
-#pragma unroll
-            for (int i = 0; i < at_once && first + i < rounds; ++i) {
-                const int r = (first + i) * rows_at_once;
-                if (left > r) copy_async_16(to + r * 128, address[i]);
-            }
+        for (int i = 0; i < rounds; ++i) {
+            const int r = i * rows_at_once;
+            if (left > r) copy_async_16(to + r * 128, column + from[i]);
         }
     }
 
@@ -313,7 +328,7 @@ struct TokenProducer {
     __device__ void run(bool waits) {
         ring.phase = 1;
         if (waits) wait_for_previous_kernel();
-        for (Piece piece = exchange.take(); piece.n_rows > 0; piece = exchange.take())
+        for (Piece piece = exchange.take(lane); piece.n_rows > 0; piece = exchange.take(lane))
             copy_piece(piece);
         mbarrier_wait(ring.empty(), ring.phase);
         mbarrier_arrive(ring.full());

@@ -113,9 +113,8 @@ struct Piece {
     int32_t width;
 };
 
-// Warps beside the producer that bring the tokens of an indexed input, and where they meet it.
+// Warps beside the producer that bring the tokens of an indexed input.
 constexpr uint32_t token_threads = 96;
-constexpr uint32_t token_barrier = 4;
 
 // What a stage begins: a piece, and with it the codebook of its expert.
 constexpr uint32_t piece_bytes = 32;
@@ -168,7 +167,7 @@ struct GroupedShared {
     static constexpr uint32_t heads = codebooks + 2 * raw_codebook_bytes<type>;
     static constexpr uint32_t barriers = heads + head_bytes<type> * Stages<type, Shape>::count;
     static constexpr uint32_t pieces = barriers + 16 * Stages<type, Shape>::count;
-    static constexpr uint32_t bytes = pieces + 2 * piece_bytes;
+    static constexpr uint32_t bytes = pieces + 2 * (piece_bytes + 16);  // PieceExchange
     static constexpr uint32_t alignment = 1024;
     static constexpr uint32_t allocated = bytes + alignment;
     static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
