@@ -1,6 +1,8 @@
 // moe-bench: the floors of this device, then cases; see --help.
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 
 #include "bench/case_list.hpp"
@@ -15,7 +17,7 @@ struct Options {
     bool quick = false;
     bool list = false;
     std::string cases;
-    std::string filter = "*";
+    std::vector<std::string> filters{"*"};
     std::string json;
     std::string commit = "unknown";
     std::string kernels;
@@ -31,7 +33,10 @@ CaseList known_cases(const Options& options) {
 CaseList chosen_cases(const Options& options) {
     CaseList list = known_cases(options);
     std::erase_if(list.cases, [&](const Case& one) {
-        return fnmatch(options.filter.c_str(), one.name().c_str(), 0) != 0;
+        return std::none_of(options.filters.begin(), options.filters.end(),
+                            [&](const auto& filter) {
+                                return fnmatch(filter.c_str(), one.name().c_str(), 0) == 0;
+                            });
     });
     if (!options.kernels.empty())
         for (Case& one : list.cases) one.kernels = options.kernels;
@@ -90,7 +95,8 @@ int main(int argc, char** argv) {
     app.add_flag("--quick", options.quick, "about forty cases instead of all");
     app.add_flag("--list", options.list, "names of the cases, nothing is run");
     app.add_option("--cases", options.cases, "the cases of this file instead (bench/README.md)");
-    app.add_option("--filter", options.filter, "shell pattern on model/format/mode/T/skew");
+    app.add_option("--filter", options.filters,
+                   "shell pattern on model/format/mode/T/skew, or several");
     app.add_option("--json", options.json, "file for the results");
     app.add_option("--commit", options.commit, "written into the results");
     app.add_option("--kernels", options.kernels, "moe_plan_desc.kernel_filter");

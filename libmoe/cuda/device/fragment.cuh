@@ -13,7 +13,7 @@
 // Every value is rounded to bfloat16 at most once; nvfp4 and mxfp4 are exact.
 // Where one scale meets few products it costs less than at every weight:
 //   Values                      the unscaled values of a codebook: from table (as above), the
-//                               shared address of pair_table_bytes more of it, and the lane
+//                               shared address of table_bytes more of it, and the lane
 //   spread(words, values, j, a) the four registers of step j without scales
 //   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
 //                               and of the sum of tokens if has_offset
@@ -22,7 +22,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/device/codebook_lookup.cuh"
 #include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/q4_k_head.cuh"
 #include "libmoe/cuda/device/shared_memory.cuh"
@@ -297,26 +297,40 @@ __device__ __forceinline__ CodebookValues<bits> scaled_values(const float (&code
     return values;
 }
 
-// Values of both row halves, without scales.
+// Values of both row halves, without scales: tables that the block keeps for itself.
 template <int bits>
 struct UnscaledValues {
-    CodebookValues<bits> of[2];
+    static_assert(bits <= 3);
+    using Lookup = CodebookLookup<bits>;
+    static constexpr uint32_t table_bytes = 2 * Lookup::bytes;
+    Lookup lookup;
 
-    __device__ __forceinline__ UnscaledValues(uint32_t table, uint32_t, uint32_t)
-        : UnscaledValues(CodebookTable<bits>(table)) {}
+    __device__ __forceinline__ UnscaledValues(uint32_t, uint32_t pair_table, uint32_t)
+        : lookup{pair_table} {}
 
-  private:
-    __device__ __forceinline__ explicit UnscaledValues(const CodebookTable<bits>& table)
-        : of{scaled_values<bits>(table.of[0], 1.0f), scaled_values<bits>(table.of[1], 1.0f)} {}
+    // The entries of thread `index` of 256.
+    static __device__ __forceinline__ void store(uint32_t table, uint32_t pair_table,
+                                                 uint32_t index) {
+        if (index >= 2 * Lookup::entries) return;
+        const uint32_t values = table + 128 * (index / Lookup::entries);
+        const auto value = [&](int32_t code) {
+            return __uint_as_float(load_shared_4(values + 4 * code));
+        };
+        const auto i = static_cast<int32_t>(index % Lookup::entries);
+        store_shared(pair_table + 4 * index,
+                     bf16_pair(value(Lookup::low_code(i)), value(Lookup::high_code(i))));
+    }
+    __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
+        lookup.step(words, j, a);
+    }
 };
 
 // Sixteen values are too many for registers: a byte of two codes, of rows g and g + 8, is the index
 // of both values as a pair. Every lane has a table of its own in its own bank, entries 128 bytes
 // apart, so that no two lanes are in each other's way.
-constexpr uint32_t pair_table_bytes_of_4_bits = 256 * 128;
-
 template <>
 struct UnscaledValues<4> {
+    static constexpr uint32_t table_bytes = 256 * 128;
     uint32_t pairs;
 
     __device__ __forceinline__ UnscaledValues(uint32_t, uint32_t pair_table, uint32_t lane)
@@ -334,9 +348,10 @@ struct UnscaledValues<4> {
                          uint4{pair, pair, pair, pair});
     }
     __device__ __forceinline__ uint32_t entry(uint32_t word, int byte) const {
-        return load_shared_4(pairs + permute_bytes(word, 0, 0x4440 + byte) * 128);
+        return load_shared_4(__dp4a(word, 128u << 8 * byte, pairs));
     }
-    __device__ __forceinline__ void look_up(uint32_t word, uint32_t* a) const {
+    __device__ __forceinline__ void step(const uint32_t (&words)[4], int j, uint32_t* a) const {
+        const uint32_t word = words[j];
         const uint32_t even[2] = {entry(word, 0), entry(word, 1)};
         const uint32_t odd[2] = {entry(word, 2), entry(word, 3)};
 #pragma unroll
@@ -356,7 +371,6 @@ struct FragmentKbit {
     static constexpr bool table_in_memory = bits >= 4;
     static constexpr bool scales_after = bits <= 4;
     static constexpr bool has_offset = false;
-    static constexpr uint32_t pair_table_bytes = bits == 4 ? pair_table_bytes_of_4_bits : 0;
     using Table = CodebookTable<bits>;
     using Values = UnscaledValues<bits>;
     struct Words {
@@ -364,24 +378,9 @@ struct FragmentKbit {
         float scale[2];
     };
 
-    static __device__ __forceinline__ void load_codes(uint32_t codes, uint32_t lane, Words& words) {
-        if constexpr (bits >= 4) {
-            const uint4 w = load_shared_16(codes + 16 * lane);
-            words.codes[0] = w.x;
-            words.codes[1] = w.y;
-            words.codes[2] = w.z;
-            words.codes[3] = w.w;
-            if constexpr (bits == 5) words.codes[4] = load_shared_4(codes + 512 + 4 * lane);
-        } else {
-            const uint2 w = load_shared_8(codes + 8 * lane);
-            words.codes[0] = w.x;
-            words.codes[1] = w.y;
-            if constexpr (bits == 3) words.codes[2] = load_shared_4(codes + 256 + 4 * lane);
-        }
-    }
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
-        load_codes(codes, lane, words);
+        load_codes<bits>(codes, lane, words.codes);
         if constexpr (block_scale_bytes(packed, 4) == 32) {
             const uint32_t bytes = load_shared_2(scales + (lane & ~1u));
             words.scale[0] = e4m4(bytes & 0xFFu);
@@ -407,10 +406,7 @@ struct FragmentKbit {
     }
     static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,
                                                   uint32_t* a) {
-        if constexpr (bits <= 3)
-            look_up_step(values.of, words.codes, j, a);
-        else
-            values.look_up(words.codes[j], a);
+        values.step(words.codes, j, a);
     }
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
         return {{words.scale[0], words.scale[1]}, {}};

@@ -71,7 +71,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const Piece& p
         // One table for both warpgroups.
         constexpr uint32_t pair_bytes = pair_table_bytes<Fragment::type, Shape>;
         if constexpr (pair_bytes > 0) {
-            static_assert(pair_bytes == Fragment::pair_table_bytes);
+            static_assert(pair_bytes == Fragment::Values::table_bytes);
             if (piece.width <= 8) {
                 named_barrier(3, 256);
                 Fragment::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);

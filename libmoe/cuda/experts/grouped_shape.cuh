@@ -123,12 +123,13 @@ constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t head_bytes = piece_bytes + raw_codebook_bytes<type>;
 
-// Shared memory for a table of pairs of values (fragment.cuh), at the cost of a stage.
+// Shared memory for the tables of unscaled values (fragment.cuh); a large one costs a stage.
 template <PackedType type, class Shape>
-constexpr uint32_t pair_table_bytes = Shape::blocks_per_sm == 2 && (type == PackedType::kbit4 ||
-                                                                    type == PackedType::kbit4_f32)
-                                          ? 32 * 1024
-                                          : 0;
+constexpr uint32_t pair_table_bytes = !has_codebook(type) || Shape::blocks_per_sm == 1 ||
+                                              code_bits(type) > 4
+                                          ? 0
+                                          : (code_bits(type) == 4 ? 32 * 1024
+                                                                  : 2 * 4 << 2 * code_bits(type));
 
 template <PackedType type, class Shape>
 struct Stages {
@@ -137,7 +138,7 @@ struct Stages {
     static constexpr uint32_t bytes =
         needed > Shape::least_stage_bytes ? needed : Shape::least_stage_bytes;
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
-    static constexpr uint32_t count = Shape::ring_bytes / bytes - (table_bytes > 0 ? 1 : 0);
+    static constexpr uint32_t count = Shape::ring_bytes / bytes - (table_bytes > 1024 ? 1 : 0);
 
     static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
         return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;

@@ -35,12 +35,11 @@ struct OneTokenShared {
     int32_t total = 0;
 };
 
-// Room for the look-up tables of one expert (raw_fragment_kbit.cuh), in bytes: pairs of neighbours
-// up to three bits, single values above.
+// Room for the tables of one expert (raw_fragment_kbit.cuh).
 MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
     if (!has_codebook(type)) return 0;
     const int32_t bits = code_bits(type);
-    return bits <= 3 ? 2 * 4 << (bits - 1) : 2 * 2 * 32;
+    return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
 }
 
 // n / d = (2 n * reciprocal) >> 32 for n d < 2^31.
@@ -134,6 +133,7 @@ struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 128 << 20;  // of weights in a call
+    int32_t narrow_warps = 16;       // of gate and up of many such bytes, codes of up to five bits
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
     OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
     OneTokenShare gate_up_many{8, 9216, 116736, most_one_token_shared};

@@ -52,6 +52,14 @@ bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     return call.n_tokens * call.n_slots * bytes >= tuning.many_bytes;
 }
 
+// Decoding of narrow codes takes as long as their bytes, so that more warps are worth their sums.
+OneTokenShare share_of_gate_up(const OneToken& call, const OneTokenTuning& tuning) {
+    if (!has_many_bytes(call, tuning)) return tuning.gate_up_few;
+    OneTokenShare share = tuning.gate_up_many;
+    if (code_bits(call.gate_up.type) <= 5) share.most_warps = tuning.narrow_warps;
+    return share;
+}
+
 // The ring takes what is left of the share, for at most n_items stages.
 void place_ring(OneTokenCut& cut, SharedPlan plan, int32_t stage_bytes, int32_t n_items,
                 const OneTokenShare& share) {
@@ -104,8 +112,7 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning) {
     const PackedMatrix& matrix = call.gate_up;
-    const OneTokenShare& share =
-        has_many_bytes(call, tuning) ? tuning.gate_up_many : tuning.gate_up_few;
+    const OneTokenShare share = share_of_gate_up(call, tuning);
     OneTokenCut cut;
     cut.n_blocks = std::min(share_of_token(device, call), call.n_slots * matrix.n_tiles);
     cut.n_warps = std::min(share.most_warps, grains_of(matrix));

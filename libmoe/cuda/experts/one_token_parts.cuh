@@ -233,6 +233,7 @@ __device__ __forceinline__ int32_t rebase_exponent(float largest) {
 template <class Raw>
 struct CodebookLoad {
     static constexpr int32_t entries = 2 * Raw::entries;
+    static_assert(codebook_bytes(Raw::type) == 4 * entries);
     const PackedMatrix& matrix;
     const int32_t* slots;
     int32_t begin;

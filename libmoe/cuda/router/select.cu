@@ -76,7 +76,11 @@ __device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
 __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory) {
     const Routing& r = input.routing;
     if (memory.keys != memory.scores) make_keys(input, memory);
-    if (r.n_group > 1) limit_groups(r, memory);
+    if (r.n_group > 1) {
+        score_groups(r, memory, 0, 1);
+        __syncwarp();
+        limit_groups(r, memory);
+    }
     return first_k(memory.keys, r.n_experts_all, r.top_k);
 }
 

@@ -62,69 +62,91 @@ __device__ inline float take_logit(const SelectInput& input, int32_t i, float z,
 }
 
 // The sums of parts of n logits, first and every step-th; those past the end repeat the last. Eight
-// parts are on their way at once; one past the last is a copy of it and not added.
+// parts are on their way at once: additions without branches, which the loads would wait for. One
+// past the last part is a copy of it and not added.
 template <int n>
 __device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t step,
                                  int32_t n_experts, float (&z)[n]) {
     constexpr int32_t at_once = 8;
     const float* at[n];
 #pragma unroll
-    for (int32_t j = 0; j < n; j++)
+    for (int32_t j = 0; j < n; j++) {
         at[j] = logits.data + t * logits.stride + min(first + j * step, n_experts - 1);
-    if (logits.n_parts == 1) {
-#pragma unroll
-        for (int32_t j = 0; j < n; j++) z[j] = load_global(at[j]);
-        return;
+        z[j] = load_global(at[j]);
     }
-    for (int32_t p = 0; p < logits.n_parts; p += at_once) {
+#pragma unroll 1
+    for (int32_t p = 1; p < logits.n_parts; p += at_once) {
         float part[at_once][n];
 #pragma unroll
         for (int32_t q = 0; q < at_once; q++) {
-            const int64_t stride = p + q + 1 < logits.n_parts ? logits.part_stride : 0;
+            const int64_t place = min(p + q, logits.n_parts - 1) * logits.part_stride;
 #pragma unroll
-            for (int32_t j = 0; j < n; j++) {
-                part[q][j] = load_global(at[j]);
-                at[j] += stride;
-            }
+            for (int32_t j = 0; j < n; j++) part[q][j] = load_global(at[j] + place);
         }
 #pragma unroll
         for (int32_t q = 0; q < at_once; q++) {
-            if (p + q >= logits.n_parts) break;
 #pragma unroll
-            for (int32_t j = 0; j < n; j++) z[j] = p + q == 0 ? part[q][j] : add(z[j], part[q][j]);
+            for (int32_t j = 0; j < n; j++) {
+                const float sum = add(z[j], part[q][j]);
+                z[j] = p + q < logits.n_parts ? sum : z[j];
+            }
         }
     }
 }
 
 // ---- selection
 
-// One lane's group. Only the two largest values matter, so lanes may start at different places,
-// which keeps them on different banks.
-__device__ inline float group_score(moe_group_score rule, const float* keys, int32_t n) {
+// The two largest of some keys.
+struct TopTwo {
     float first = -infinity;
     float second = -infinity;
-    for (int32_t step = 0, i = lane_index() % n; step < n; step++) {
-        const float key = keys[i];
-        second = key > first ? first : key > second ? key : second;
-        first = key > first ? key : first;
-        i = i + 1 == n ? 0 : i + 1;
+
+    __device__ void take(const TopTwo& other) {
+        second = fmaxf(fminf(first, other.first), fmaxf(second, other.second));
+        first = fmaxf(first, other.first);
     }
-    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(first, second) : first;
+};
+
+__device__ inline float group_score(moe_group_score rule, const float* keys, int32_t n) {
+    TopTwo top;
+    for (int32_t i = lane_index(); i < n; i += 32) top.take({keys[i], -infinity});
+#pragma unroll
+    for (int32_t apart = 16; apart > 0; apart /= 2)
+        top.take({__shfl_xor_sync(every_lane, top.first, apart),
+                  __shfl_xor_sync(every_lane, top.second, apart)});
+    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(top.first, top.second) : top.first;
 }
 
-// Keys of the experts outside the best topk_group groups become -inf.
+// Of groups first, first + step, ...
+__device__ inline void score_groups(const Routing& r, const WarpMemory& memory, int32_t first,
+                                    int32_t step) {
+    const int32_t size = r.n_experts_all / r.n_group;
+    for (int32_t g = first; g < r.n_group; g += step) {
+        const float score = group_score(r.group_score, memory.keys + g * size, size);
+        if (lane_index() == 0) memory.group_scores[g] = score;
+    }
+}
+
+// How many groups come before group g.
+__device__ inline int32_t rank_of_group(const Routing& r, const float* scores, int32_t g) {
+    const float own = scores[g];
+    int32_t rank = 0;
+#pragma unroll 8
+    for (int32_t h = 0; h < r.n_group; h++) rank += comes_after(own, g, {scores[h], h}) ? 1 : 0;
+    return rank;
+}
+
+// Keys of the experts outside the best topk_group groups, which have their scores, become -inf.
 __device__ inline void limit_groups(const Routing& r, const WarpMemory& memory) {
     const int32_t size = r.n_experts_all / r.n_group;
-    for (int32_t g = lane_index(); g < r.n_group; g += 32)
-        memory.group_scores[g] = group_score(r.group_score, memory.keys + g * size, size);
-    __syncwarp();
-    WarpOrder order(memory.group_scores, r.n_group);
-    Place last;
-    for (int32_t i = 0; i < r.topk_group; i++) last.index = order.next();
-    last.key = memory.group_scores[last.index];
-    for (int32_t i = lane_index(); i < r.n_experts_all; i += 32) {
-        const int32_t g = i / size;
-        if (comes_after(memory.group_scores[g], g, last)) memory.keys[i] = -infinity;
+    for (int32_t base = 0; base < r.n_group; base += 32) {
+        const int32_t g = base + lane_index();
+        const bool leaves =
+            g < r.n_group && rank_of_group(r, memory.group_scores, g) >= r.topk_group;
+        for (uint32_t left = __ballot_sync(every_lane, leaves); left != 0; left &= left - 1) {
+            float* keys = memory.keys + (base + __ffs(static_cast<int32_t>(left)) - 1) * size;
+            for (int32_t i = lane_index(); i < size; i += 32) keys[i] = -infinity;
+        }
     }
     __syncwarp();
 }

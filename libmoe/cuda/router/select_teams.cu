@@ -9,9 +9,9 @@
 //   1. ids that are not chosen are asked for; logits: their parts added, published, sanitised, to
 //      shared memory
 //   2. scores in place; the sum of a softmax is added by every warp, in the one order
-//   3. the first warp: keys into registers, n of a lane, with groups only after those are limited;
-//      ids in order, by the places of the few that can be among the first k, where there are few.
-//      With n = 0: the ids asked for
+//   3. scores of groups; the first warp: keys outside the best groups as -inf, keys into registers,
+//      n of a lane; ids in order, by the places of the few that can be among the first k, where
+//      there are few. With n = 0: the ids asked for
 //   4. weights, outputs
 #include <algorithm>
 
@@ -151,6 +151,10 @@ __global__ void __launch_bounds__(most_warps * 32)
     make_scores(team, input, top, memory);
     if (n > 0 && memory.keys != memory.scores) make_keys(team, input, memory);
     team.meet();
+    if (n > 0 && r.n_group > 1) {
+        score_groups(r, memory, team.thread / 32, team.n_warps);
+        team.meet();
+    }
     if (team.thread >= 32) return;
     Slots<int32_t> ids;
     if constexpr (n > 0)

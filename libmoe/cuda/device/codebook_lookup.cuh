@@ -1,0 +1,97 @@
+// Codes to registers of two 16-bit values by look-ups in shared memory. Their addresses are dot
+// products of bytes, which do not run where masks and shifts do, and decoding is short of those.
+//   2 and 3 bits   entry c + 2^bits d of a table has the values of codes c and d
+//   4 and 5 bits   entry c has the value in its upper half, with zero below: two look-ups for two
+// A table for rows g, and behind it one for rows g + 8. At most two lanes of a look-up want
+// different words of a bank, and of 2, 4 and 5 bits none do.
+#pragma once
+
+#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/device/shared_memory.cuh"
+
+namespace moe::cuda {
+
+// What a lane holds of a block's codes, from their shared address: words of four steps, register a
+// and half e of a step at nibble a + 4 e (packed.hpp).
+template <int bits>
+__device__ __forceinline__ void load_codes(uint32_t codes, uint32_t lane, uint32_t (&words)[bits]) {
+    if constexpr (bits >= 4) {
+        const uint4 w = load_shared_16(codes + 16 * lane);
+        words[0] = w.x;
+        words[1] = w.y;
+        words[2] = w.z;
+        words[3] = w.w;
+        if constexpr (bits == 5) words[4] = load_shared_4(codes + 512 + 4 * lane);
+    } else {
+        const uint2 w = load_shared_8(codes + 8 * lane);
+        words[0] = w.x;
+        words[1] = w.y;
+        if constexpr (bits == 3) words[2] = load_shared_4(codes + 256 + 4 * lane);
+    }
+}
+
+template <int bits>
+struct CodebookLookup {
+    static constexpr bool has_pairs = bits <= 3;
+    static constexpr int32_t entries = has_pairs ? 1 << 2 * bits : 1 << bits;
+    static constexpr int32_t bytes = 4 * entries;
+
+    uint32_t table;  // shared address of both
+
+    // The codes whose values make entry i; without pairs, the one of its upper half.
+    static __device__ __forceinline__ int32_t low_code(int32_t i) { return i & ((1 << bits) - 1); }
+    static __device__ __forceinline__ int32_t high_code(int32_t i) {
+        return has_pairs ? i >> bits : i;
+    }
+
+    // The four registers of step j of a block.
+    __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
+        constexpr uint32_t of_code = ((1u << bits) - 1) * 0x01010101u;
+        if constexpr (bits == 2) {
+            const int shift = 2 * (j & 1);
+            const uint32_t w = words[j / 2];
+            look_up(w & of_code << shift, shift, 0, a[0], a[2]);
+            look_up(w >> 4 & of_code << shift, shift, 1, a[1], a[3]);
+        } else if constexpr (bits == 3) {
+            const uint32_t w = three_bit_codes(words, j);
+            look_up(w & of_code, 0, 0, a[0], a[2]);
+            look_up(w >> 4 & of_code, 0, 1, a[1], a[3]);
+        } else {
+            uint32_t even = words[j] & 0x0F0F0F0Fu;
+            uint32_t odd = words[j] >> 4 & 0x0F0F0F0Fu;
+            if constexpr (bits == 5) {  // bit j of a nibble: of step j
+                const uint32_t fifth = words[4] >> j;
+                even |= fifth << 4 & 0x10101010u;
+                odd |= fifth & 0x10101010u;
+            }
+            look_up(even, 0, 0, a[0], a[2]);
+            look_up(odd, 0, 1, a[1], a[3]);
+        }
+    }
+
+  private:
+    // codes: of one register in bytes 0 and 2, of another in 1 and 3, all 2^shift times as large.
+    __device__ __forceinline__ void look_up(uint32_t codes, int shift, int row_half, uint32_t& a,
+                                            uint32_t& b) const {
+        const uint32_t unit = 4u >> shift;
+        if constexpr (has_pairs) {
+            const uint32_t units = unit | unit << (16 + bits);
+            a = load_shared_4(__dp4a(codes, units, table) + row_half * bytes);
+            b = load_shared_4(__dp4a(codes, units << 8, table) + row_half * bytes);
+        } else {
+            a = value(codes, 0, row_half) | value_above(codes, 2, row_half);
+            b = value(codes, 1, row_half) | value_above(codes, 3, row_half);
+        }
+    }
+    __device__ __forceinline__ uint32_t entry(uint32_t codes, int byte, int row_half) const {
+        return __dp4a(codes, 4u << 8 * byte, table) + row_half * bytes;
+    }
+    __device__ __forceinline__ uint32_t value(uint32_t codes, int byte, int row_half) const {
+        return load_shared_2(entry(codes, byte, row_half) + 2);
+    }
+    __device__ __forceinline__ uint32_t value_above(uint32_t codes, int byte, int row_half) const {
+        return load_shared_4(entry(codes, byte, row_half));
+    }
+};
+
+}  // namespace moe::cuda
