@@ -2,79 +2,12 @@
 // else.
 #include "bench/case_list.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <stdexcept>
+
+#include "bench/json_fields.hpp"
 
 namespace moe::bench {
 namespace {
-
-using Json = nlohmann::json;
-
-// The fields of one object; every error begins with what the object is.
-class Fields {
-  public:
-    Fields(const Json& json, std::string what) : json_(json), what_(std::move(what)) {
-        if (!json.is_object()) fail("is no object");
-    }
-
-    [[noreturn]] void fail(const std::string& problem) const {
-        throw std::runtime_error(what_ + " " + problem);
-    }
-
-    void allow(std::initializer_list<const char*> names) const {
-        for (const auto& [name, value] : json_.items())
-            if (std::find(names.begin(), names.end(), name) == names.end())
-                fail("has a field " + name + ", which is not known");
-    }
-
-    const Json& list(const char* name) const {
-        const Json& value = at(name);
-        if (!value.is_array()) fail(std::string(name) + " is no list");
-        return value;
-    }
-
-    int64_t integer(const char* name, int64_t least, int64_t most) const {
-        const Json& value = at(name);
-        if (!value.is_number_integer() || value < least || value > most)
-            fail(std::string(name) + " is " + value.dump() + ", not an integer in " +
-                 std::to_string(least) + " .. " + std::to_string(most));
-        return value.get<int64_t>();
-    }
-
-    bool flag(const char* name) const {
-        if (!json_.contains(name)) return false;
-        if (!at(name).is_boolean()) fail(std::string(name) + " is neither true nor false");
-        return at(name).get<bool>();
-    }
-
-    // Of lower-case letters, digits and `more`, so that the name of a case can be taken apart.
-    std::string word(const char* name, const std::string& more) const {
-        const Json& value = at(name);
-        const auto is_good = [&](char c) {
-            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || more.find(c) != more.npos;
-        };
-        if (!value.is_string()) fail(std::string(name) + " is no string");
-        const auto word = value.get<std::string>();
-        if (word.empty() || !std::all_of(word.begin(), word.end(), is_good))
-            fail(std::string(name) + " is \"" + word + "\"");
-        return word;
-    }
-
-    bool has(const char* name) const { return json_.contains(name); }
-
-    const Json& at(const char* name) const {
-        if (!json_.contains(name)) fail(std::string("has no ") + name);
-        return json_[name];
-    }
-
-  private:
-    const Json& json_;
-    std::string what_;
-};
 
 Model model_of(const Fields& fields) {
     constexpr int64_t widest = 1 << 20, most_experts = 4096;
@@ -149,10 +82,7 @@ CaseList parse_cases(const std::string& text) {
 }
 
 CaseList read_cases(const std::string& path) {
-    std::ifstream file(path);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) throw std::runtime_error(path + ": cannot be read");
-    return parse_cases(text.str());
+    return parse_cases(text_of_file(path));
 }
 
 }  // namespace moe::bench

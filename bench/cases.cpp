@@ -1,8 +1,6 @@
 // The tables.
 #include "bench/cases.hpp"
 
-#include <cstring>
-
 namespace moe::bench {
 namespace {
 
@@ -17,13 +15,12 @@ constexpr const char* formats[] = {"bf16",  "fp8_128x128", "nvfp4", "mxfp4", "kb
                                    "kbit3", "kbit4",       "q8_0",  "q4_k"};
 constexpr int64_t token_counts[] = {1, 2, 8, 32, 512, 8192};
 
-// Blocks of 256 columns do not fit 2880.
-bool fits(const Model& model, const char* format) {
-    return std::strcmp(format, "q4_k") != 0 ||
-           (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
-}
-
 }  // namespace
+
+// Blocks of 256 columns do not fit 2880.
+bool fits(const Model& model, const std::string& format) {
+    return format != "q4_k" || (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
+}
 
 std::string Case::name() const {
     char skew[16];

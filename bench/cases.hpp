@@ -38,6 +38,8 @@ struct Case {
 };
 
 const Model* find_model(const std::string& name);
+// Whether rows of the model fall into whole blocks of the format.
+bool fits(const Model& model, const std::string& format);
 moe_layer_desc layer_of(const Model& model, Mode mode);
 // Every case, and those that --quick runs.
 std::vector<Case> all_cases();

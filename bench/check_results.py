@@ -1,9 +1,10 @@
-"""Holds bench/results/*.json against the schema, and the schema against documents that are wrong.
+"""Holds bench/results/*.json against their schemas, and the schemas against documents that are wrong.
 
 usage: check_results.py <folder bench>
 Beyond the schema: times in order, times_floor and the case's name as the other fields have them,
-no case twice, read floors that ascend. A document of this file is changed in one place at a time,
-and every change must be refused, so that the test means something before there are results.
+no case twice, read floors that ascend; of peers one floor for a layer and no peer twice. Documents
+of this file are changed in one place at a time, and every change must be refused, so that the test
+means something before there are results.
 """
 import copy
 import json
@@ -64,6 +65,25 @@ SAMPLE = {
 }
 
 
+PEERS_SAMPLE = {
+    **{key: value for key, value in SAMPLE.items() if key != "results"},
+    "schema": "libmoe.peers.1",
+    "results": [
+        {
+            "peer": peer,
+            "version": "0.1.0",
+            "model": "a-model",
+            "format": "nvfp4",
+            "n_tokens": 8,
+            "us": us,
+            "floor_us": 10.0,
+            "note": "from ids to the sum",
+        }
+        for peer, us in (("ours", 12.0), ("theirs", 14.0))
+    ],
+}
+
+
 def problems(document, validator):
     """What is wrong with a document; empty for a good one."""
     error = jsonschema.exceptions.best_match(validator.iter_errors(document))
@@ -73,11 +93,28 @@ def problems(document, validator):
     sizes = [point["bytes"] for point in document["read_floor"]]
     if sizes != sorted(set(sizes)):
         found.append("read_floor does not ascend")
-    names = [result["case"] for result in document["results"]]
-    found += [f"{name}: twice" for name in sorted(set(names)) if names.count(name) > 1]
-    for result in document["results"]:
-        found += [f"{result['case']}: {problem}" for problem in disagreements(result)]
-    return found
+    return found + list((peers_disagree if document["schema"] == PEERS_SAMPLE["schema"] else cases_disagree)(document["results"]))
+
+
+def cases_disagree(results):
+    names = [result["case"] for result in results]
+    yield from (f"{name}: twice" for name in sorted(set(names)) if names.count(name) > 1)
+    for result in results:
+        yield from (f"{result['case']}: {problem}" for problem in disagreements(result))
+
+
+def peers_disagree(results):
+    floors, seen = {}, set()
+    for r in results:
+        layer = (r["model"], r["format"], r["n_tokens"])
+        name = f"{r['peer']}, {r['model']}/{r['format']}/T{r['n_tokens']}"
+        if (r["peer"], layer) in seen:
+            yield f"{name}: twice"
+        seen.add((r["peer"], layer))
+        if floors.setdefault(layer, r["floor_us"]) != r["floor_us"]:
+            yield f"{name}: the layer has another floor above"
+        if r["us"] < 0.5 * r["floor_us"]:
+            yield f"{name}: what beats the floor by far was measured wrongly"
 
 
 def disagreements(r):
@@ -116,27 +153,33 @@ def at(document, path):
     return document
 
 
-def changed(path, change):
-    document = copy.deepcopy(SAMPLE)
+def changed(path, change, sample=SAMPLE):
+    document = copy.deepcopy(sample)
     change(at(document, path))
     return document
 
 
-def mutations():
-    for path in objects(SAMPLE):
-        for key, value in at(SAMPLE, path).items():
+def mutations_of(sample):
+    """Those that any document has."""
+    for path in objects(sample):
+        for key, value in at(sample, path).items():
             where = "/".join(map(str, path + (key,)))
-            yield f"without {where}", changed(path, lambda node: node.pop(key))
+            yield f"without {where}", changed(path, lambda node: node.pop(key), sample)
             wrong = [value] if isinstance(value, (str, dict)) else str(value)
-            yield f"{where} of another type", changed(path, lambda node: node.update({key: wrong}))
+            yield f"{where} of another type", changed(path, lambda node: node.update({key: wrong}), sample)
             if isinstance(value, (int, float)):
-                yield f"{where} below zero", changed(path, lambda node: node.update({key: -value}))
+                yield f"{where} below zero", changed(path, lambda node: node.update({key: -value}), sample)
         where = "/".join(map(str, path)) or "the document"
-        yield f"{where} with a field more", changed(path, lambda node: node.update(more=1))
+        yield f"{where} with a field more", changed(path, lambda node: node.update(more=1), sample)
+    yield "another schema", changed((), lambda d: d.update(schema=sample["schema"][:-1] + "9"), sample)
+    yield "no commit", changed((), lambda d: d.update(commit="unknown"), sample)
+    yield "floors that descend", changed(("read_floor",), lambda all: all.reverse(), sample)
+
+
+def mutations():
+    yield from mutations_of(SAMPLE)
     result = ("results", 0)
-    yield "another schema", changed((), lambda d: d.update(schema="libmoe.bench.3"))
     yield "the first schema with fields of the second", changed((), lambda d: d.update(schema="libmoe.bench.1"))
-    yield "no commit", changed((), lambda d: d.update(commit="unknown"))
     yield "no time at all", changed(result, lambda r: r.update(us=0, us_lowest=0))
     yield "far below the floor", changed(result, lambda r: r.update(floor_us=100.0, times_floor=0.2))
     yield "a ratio that is not one", changed(result, lambda r: r.update(times_floor=1.1))
@@ -151,25 +194,53 @@ def mutations():
     yield "a kernel of the CPU", changed(result, lambda r: r.update(kernel="avx2_dense_f32_experts"))
     yield "a time that is no number", changed(result, lambda r: r.update(us=None))
     yield "a case twice", changed(("results",), lambda all: all.append(all[0]))
-    yield "floors that descend", changed(("read_floor",), lambda all: all.reverse())
 
 
-def main():
-    bench = pathlib.Path(sys.argv[1])
-    schema = json.loads((bench / "results.schema.json").read_text())
+def mutations_of_peers():
+    def of_second(**fields):
+        return changed(("results", 1), lambda r: r.update(fields), PEERS_SAMPLE)
+
+    yield from mutations_of(PEERS_SAMPLE)
+    yield "the schema of cases", changed((), lambda d: d.update(schema=SAMPLE["schema"]), PEERS_SAMPLE)
+    yield "a peer twice", of_second(peer="ours")
+    yield "two floors of a layer", of_second(floor_us=11.0)
+    yield "far below the floor", of_second(us=4.0)
+    yield "no time at all", of_second(us=0)
+    yield "a peer without a name", of_second(peer="")
+    yield "a name that breaks a table", of_second(peer="a | b")
+    yield "a note of two lines", of_second(note="a\nb")
+    yield "a model that is no word", of_second(model="A model")
+    yield "half a token", of_second(n_tokens=0.5)
+
+
+# (schema, good document, wrong ones, files of results)
+KINDS = (
+    ("results.schema.json", SAMPLE, mutations, lambda path: path.name != "peers.json"),
+    ("peers.schema.json", PEERS_SAMPLE, mutations_of_peers, lambda path: path.name == "peers.json"),
+)
+
+
+def check_kind(bench, schema_name, sample, mutations_of_kind, is_mine):
+    schema = json.loads((bench / schema_name).read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    wrong = [f"the sample: {problem}" for problem in problems(SAMPLE, validator)]
-    mutants = list(mutations())
+    wrong = [f"the sample: {problem}" for problem in problems(sample, validator)]
+    mutants = list(mutations_of_kind())
     wrong += [f"accepted: {what}" for what, mutant in mutants if not problems(mutant, validator)]
-    print(f"{len(mutants)} wrong documents tried")
-    files = sorted((bench / "results").glob("*.json"))
+    print(f"{schema_name}: {len(mutants)} wrong documents tried")
+    files = [path for path in sorted((bench / "results").glob("*.json")) if is_mine(path)]
     for path in files:
         document = json.loads(path.read_text())
         wrong += [f"{path.name}: {problem}" for problem in problems(document, validator)]
         print(f"{path.name}: {len(document.get('results', []))} results")
     if not files:
-        print("there are no results yet")
+        print(f"{schema_name}: there are no results yet")
+    return wrong
+
+
+def main():
+    bench = pathlib.Path(sys.argv[1])
+    wrong = [problem for kind in KINDS for problem in check_kind(bench, *kind)]
     if wrong:
         sys.exit("\n".join(wrong))
 

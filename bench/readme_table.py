@@ -8,6 +8,9 @@ import pathlib
 import sys
 import textwrap
 
+sys.dont_write_bytecode = True
+import marked_block  # noqa: E402
+
 MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", "<!-- end of speeds -->\n")
 MODELS = {
     "qwen3next": "Qwen3-Next",
@@ -62,16 +65,7 @@ def main():
     results = {r["case"]: r for r in document["results"]}
     lines = textwrap.wrap(" ".join(sentences(results)), 120, break_on_hyphens=False, break_long_words=False)
     block = "\n".join([*table(results), "", *lines]) + "\n"
-    readme = root / "README.md"
-    text = readme.read_text()
-    if any(text.count(mark) != 1 for mark in MARKS):
-        sys.exit("README.md lacks a mark, or has one twice")
-    begin, end = (text.index(mark) for mark in MARKS)
-    wanted = text[: begin + len(MARKS[0])] + block + text[end:]
-    if "--write" in sys.argv[2:]:
-        readme.write_text(wanted)
-    elif text != wanted:
-        sys.exit("the speeds in README.md are not those of bench/results/h200.json (bench/readme_table.py . --write)")
+    marked_block.put(root / "README.md", MARKS, block, "bench/results/h200.json", "--write" in sys.argv[2:])
 
 
 main()

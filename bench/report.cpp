@@ -1,9 +1,9 @@
 // One line per case; one JSON object per run.
 #include "bench/report.hpp"
 
-#include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "bench/report_heading.hpp"
 
 namespace moe::bench {
 namespace {
@@ -12,23 +12,6 @@ using Json = nlohmann::ordered_json;
 
 double rate(double amount, const Result& result) {
     return amount / result.time.median_us / 1e6;
-}
-
-Json device_json() {
-    int device = 0, driver = 0, runtime = 0, clock = 0;
-    cudaDeviceProp properties{};
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, device);
-    return {{"name", properties.name},
-            {"multiprocessors", properties.multiProcessorCount},
-            {"l2_bytes", properties.l2CacheSize},
-            {"memory_bytes", properties.totalGlobalMem},
-            {"clock_khz_max", clock},
-            {"driver_cuda", driver},
-            {"runtime_cuda", runtime}};
 }
 
 Json shape_json(const Model& model) {
@@ -95,17 +78,10 @@ void print_row(const Result& r) {
 
 void write_json(const std::string& path, const std::string& commit, const Limits& limits,
                 const std::vector<Result>& results, const std::vector<std::string>& failures) {
-    Json reads = Json::array(), rows = Json::array();
-    for (const ReadPoint& point : limits.reads)
-        reads.push_back({{"bytes", point.bytes}, {"us", point.us}});
+    Json json = heading_json("libmoe.bench.2", commit, limits), rows = Json::array();
     for (const Result& result : results) rows.push_back(result_json(result));
-    char date[32];
-    const std::time_t now = std::time(nullptr);
-    std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-    const Json json = {
-        {"schema", "libmoe.bench.2"},          {"commit", commit},        {"date", date},
-        {"version", moe_version_string()},     {"device", device_json()}, {"read_floor", reads},
-        {"dense_tflops", limits.dense_tflops}, {"results", rows},         {"failures", failures}};
+    json["results"] = rows;
+    json["failures"] = failures;
     std::ofstream(path) << json.dump(1) << '\n';
 }
 

@@ -1,10 +1,16 @@
 // moe-bench-peers: libmoe and other ways to do the same, in one run: microseconds of calls from ids
-// in NVFP4, beside the read floor. First every peer is checked against a sum in float64.
+// of few tokens, beside the floor. First every peer of this program is checked against a sum in
+// float64; what other programs measured is merged.
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 
+#include "bench/json_fields.hpp"
 #include "bench/layer_run.hpp"
+#include "bench/peers/peer_list.hpp"
 #include "bench/peers/warp_decode.hpp"
+#include "bench/report_heading.hpp"
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/base/half.hpp"
@@ -14,6 +20,17 @@ using namespace moe::bench;
 namespace {
 
 constexpr int n_calls = 24;
+constexpr const char* model_names[] = {"qwen3-30b", "qwen3next", "mixtral"};
+constexpr const char* formats[] = {"bf16", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4", "q4_k"};
+constexpr int64_t token_counts[] = {1, 2, 8, 16};
+constexpr int64_t most_tokens = 16;
+constexpr const char* format_of_warp_decode = "nvfp4";
+
+struct Options {
+    std::string json;
+    std::string commit = "unknown";
+    std::vector<std::string> outside;
+};
 
 // Weights of a whole layer as warp decode reads them, random, and what its calls need.
 class Fp4Layer {
@@ -139,30 +156,102 @@ double error_of_warp_decode() {
     return std::sqrt(wrong / size);
 }
 
-void compare(const Limits& limits, const char* name, int64_t n_tokens) {
-    const Model& model = *find_model(name);
-    const Case what{&model, "nvfp4", Mode::ids, n_tokens, 0.0};
-    const Result ours = LayerRun(what, n_tokens).run(what, limits);
-    const Fp4Layer peer(model.hidden, model.intermediate, model.n_experts, model.top_k, n_tokens);
-    const Timing theirs = time_calls([&](int i, cudaStream_t stream) { peer.run(i, stream); },
-                                     n_calls, 15, settling_us);
-    std::printf("%-32s %9.2f %9.2f %12.2f %8.2f\n", what.name().c_str(), ours.floor_us,
-                ours.time.median_us, theirs.median_us, theirs.median_us / ours.time.median_us);
+PeerResult result_of(const char* peer, const Case& what, double us, double floor_us,
+                     const char* note) {
+    std::printf("%-32s %-12s %10.2f us, floor %10.2f us, ratio %6.2f\n", what.name().c_str(), peer,
+                us, floor_us, us / floor_us);
+    std::fflush(stdout);
+    return {peer,    moe_version_string(), what.model->name, what.format, what.n_tokens, us, note,
+            floor_us};
+}
+
+double us_of_warp_decode(const Case& what) {
+    const Model& model = *what.model;
+    const Fp4Layer peer(model.hidden, model.intermediate, model.n_experts, model.top_k,
+                        what.n_tokens);
+    const Sampling sampling = sampling_for(what.n_tokens);
+    return time_calls([&](int i, cudaStream_t stream) { peer.run(i, stream); }, n_calls,
+                      sampling.n_replays, sampling.settle_us)
+        .median_us;
+}
+
+// One plan for all token counts. What fails is told and left out.
+void measure(const Model& model, const std::string& format, const Limits& limits,
+             std::vector<PeerResult>& results, std::vector<std::string>& failures) {
+    Case what{&model, format, Mode::ids, most_tokens, 0.0};
+    try {
+        LayerRun layer(what, most_tokens);
+        for (const int64_t n_tokens : token_counts) {
+            what.n_tokens = n_tokens;
+            const Result ours = layer.run(what, limits);
+            results.push_back(result_of("libmoe", what, ours.time.median_us, ours.floor_us,
+                                        "dispatch, experts, combine"));
+            if (format != format_of_warp_decode) continue;
+            results.push_back(result_of("warp decode", what, us_of_warp_decode(what), ours.floor_us,
+                                        "our kernels after its description, from ids to the sum"));
+        }
+    } catch (const std::exception& error) {
+        failures.push_back(what.name() + ": " + error.what());
+        std::printf("%s\n", failures.back().c_str());
+    }
+}
+
+void write_peers(const Options& options, const Limits& limits,
+                 const std::vector<PeerResult>& results, const std::vector<std::string>& failures) {
+    nlohmann::ordered_json json = heading_json("libmoe.peers.1", options.commit, limits);
+    json["results"] = nlohmann::ordered_json::array();
+    for (const PeerResult& one : results)
+        json["results"].push_back({{"peer", one.peer},
+                                   {"version", one.version},
+                                   {"model", one.model},
+                                   {"format", one.format},
+                                   {"n_tokens", one.n_tokens},
+                                   {"us", one.us},
+                                   {"floor_us", one.floor_us},
+                                   {"note", one.note}});
+    json["failures"] = failures;
+    std::ofstream file(options.json);
+    if (!(file << json.dump(1) << '\n')) throw std::runtime_error(options.json + ": not written");
+}
+
+// Files of others are read first, so that a wrong one costs no time on the device.
+int run(const Options& options) {
+    std::vector<PeerResult> others;
+    for (const std::string& path : options.outside)
+        for (PeerResult& one : parse_peers(text_of_file(path))) others.push_back(std::move(one));
+    const double error = error_of_warp_decode();
+    std::printf("warp decode: relative error %.1e of a small layer\n", error);
+    if (!(error < 1e-2)) return 1;
+    const Limits limits{measure_reads(true), measure_dense_tflops()};
+    std::vector<PeerResult> results;
+    std::vector<std::string> failures;
+    for (const char* name : model_names)
+        for (const char* format : formats)
+            if (const Model& model = *find_model(name); fits(model, format))
+                measure(model, format, limits, results, failures);
+    for (const PeerResult& one : others) {
+        try {
+            merge_peers(results, {one});
+        } catch (const std::exception& problem) {
+            failures.push_back(problem.what());
+            std::printf("%s\n", failures.back().c_str());
+        }
+    }
+    if (!options.json.empty()) write_peers(options, limits, results, failures);
+    return failures.empty() ? 0 : 1;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+    Options options;
+    CLI::App app("Measures MoE layers of few tokens by libmoe and by others");
+    app.add_option("--json", options.json, "file for the results (bench/peers.schema.json)");
+    app.add_option("--commit", options.commit, "written into the results");
+    app.add_option("--outside", options.outside, "results of other programs (bench/README.md)");
+    CLI11_PARSE(app, argc, argv);
     try {
-        const double error = error_of_warp_decode();
-        std::printf("warp decode: relative error %.1e of a small layer\n", error);
-        if (!(error < 1e-2)) return 1;
-        const Limits limits{measure_reads(true), measure_dense_tflops()};
-        std::printf("%-32s %9s %9s %12s %8s\n", "us of a call", "floor", "libmoe", "warp decode",
-                    "ratio");
-        for (const char* model : {"qwen3next", "qwen3-30b", "mixtral", "dsv3"})
-            for (const int64_t n_tokens : {1, 2, 8}) compare(limits, model, n_tokens);
-        return 0;
+        return run(options);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "moe-bench-peers: %s\n", error.what());
         return 1;
