@@ -1,0 +1,201 @@
+"""The tables of goals, of made-up results: a device that reads 1 MB and multiplies 500 Mflop in a microsecond."""
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+import check_results  # noqa: E402
+import goals_table  # noqa: E402
+
+PAGE = "before\n" + "".join(goals_table.MARKS) + "after\n"
+
+
+def result(model, form, mode, n_tokens, zipf, us, mb, multiply_us=0.5):
+    floor_us, flops = float(max(mb, multiply_us)), 5e8 * multiply_us
+    skew = f"zipf{zipf}" if zipf else "uniform"
+    return {**check_results.SAMPLE["results"][0], "case": f"{model}/{form}/{mode}/T{n_tokens}/{skew}", "model": model, "format": form,
+            "mode": mode, "n_tokens": n_tokens, "zipf": zipf, "unfused": False, "kernels": "", "us": us, "us_lowest": us,
+            "us_highest": us, "floor_us": floor_us, "times_floor": us / floor_us, "weight_bytes": mb * 1e6, "tb_per_s": mb / us,
+            "flops": flops, "tflops": flops / us / 1e6, "stages": []}
+
+
+# Behind each: its goals.
+RESULTS = [
+    result("a", "bf16", "ids", 1, 0.0, 49.05, 50),  # 1.05 x 50 + 2 = 54.5
+    result("a", "bf16", "layer", 1, 0.0, 66.7, 50),  # 58
+    result("a", "bf16", "layer", 1, 1.2, 63.22, 50),  # 58; 1.03 x 66.7 = 68.701
+    result("a", "nvfp4", "ids", 1, 0.0, 279.6, 200),  # 1.15 x 200 + 3 = 233
+    result("mixtral", "kbit4", "ids", 1, 0.0, 133.0, 100),  # 1.3 x 100 + 3 = 133
+    result("mixtral", "kbit2", "ids", 1, 0.0, 144.0, 50),  # 1.4 x 50 + 2 = 72; 133 / 1.5 = 88.667
+    result("a", "q8_0", "ids", 2, 0.0, 25.0, 10),  # 1.15 x 1.05 x 10 + 2 = 14.075
+    result("a", "kbit2", "layer", 16, 0.0, 166.75, 100),  # 1.15 x 1.4 x 100 + 3 + 3.5 = 167.5
+    result("a", "bf16", "ids", 32, 0.0, 100.0, 80, 80.0),  # 80 / 0.92 = 86.957
+    result("a", "bf16", "layer", 512, 0.0, 100.0, 80, 80.1),  # none: the floor is of flops
+    result("a", "nvfp4", "ids", 512, 0.0, 125.0, 100),  # 100 / 0.85 = 117.647
+    result("a", "kbit3", "ids", 17, 0.0, 1500.0, 2000),  # 2000 / 0.65 = 3076.9
+    result("mixtral", "bf16", "ids", 8192, 0.0, 110.0, 20, 85.0),  # 85 / 0.85 = 100
+    result("mixtral", "mxfp4", "ids", 8192, 0.0, 99.0, 10, 85.0),  # 110
+    result("a", "bf16", "ids", 8192, 0.0, 200.0, 20, 85.0),  # none: no prompt of Mixtral
+]
+DOCUMENT = {**check_results.SAMPLE, "read_floor": [{"bytes": 1e6, "us": 1.0}, {"bytes": 1e9, "us": 1000.0}], "results": RESULTS}
+TABLES = """\
+Of 15 cases 13 have a goal, and 5 meet all of theirs.
+
+| regime | formats | goal | cases | met | median of time / goal | worst case |
+|--|--|--|--|--|--|--|
+| T = 1, from ids | 16 and 8 bits | 1.05 x floor + b | 1 | 1 | 0.90 | `a/bf16/ids/T1/uniform` 0.90 |
+| T = 1, from ids | 4 bits | 1.15 x floor + b | 1 | 0 | 1.20 | `a/nvfp4/ids/T1/uniform` 1.20 |
+| T = 1, from ids | kbit3, kbit4 | 1.3 x floor + b | 1 | 1 | 1.00 | `mixtral/kbit4/ids/T1/uniform` 1.00 |
+| T = 1, from ids | kbit2 | 1.4 x floor + b | 1 | 0 | 2.00 | `mixtral/kbit2/ids/T1/uniform` 2.00 |
+| T = 1, whole layer | 16 and 8 bits | 1.05 x floor + b + 3.5 us | 2 | 0 | 1.12 | `a/bf16/layer/T1/uniform` 1.15 |
+| T = 1, whole layer | 4 bits | 1.15 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 1, whole layer | kbit3, kbit4 | 1.3 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 1, whole layer | kbit2 | 1.4 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 2 to 16, from ids | 16 and 8 bits | 1.15 x 1.05 x floor + b | 1 | 0 | 1.78 | `a/q8_0/ids/T2/uniform` 1.78 |
+| T = 2 to 16, from ids | 4 bits | 1.15 x 1.15 x floor + b | 0 | - | - | - |
+| T = 2 to 16, from ids | kbit3, kbit4 | 1.15 x 1.3 x floor + b | 0 | - | - | - |
+| T = 2 to 16, from ids | kbit2 | 1.15 x 1.4 x floor + b | 0 | - | - | - |
+| T = 2 to 16, whole layer | 16 and 8 bits | 1.15 x 1.05 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 2 to 16, whole layer | 4 bits | 1.15 x 1.15 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 2 to 16, whole layer | kbit3, kbit4 | 1.15 x 1.3 x floor + b + 3.5 us | 0 | - | - | - |
+| T = 2 to 16, whole layer | kbit2 | 1.15 x 1.4 x floor + b + 3.5 us | 1 | 1 | 1.00 | `a/kbit2/layer/T16/uniform` 1.00 |
+| T = 17 to 512, memory-bound | 16 and 8 bits | 92% of the read rate | 1 | 0 | 1.15 | `a/bf16/ids/T32/uniform` 1.15 |
+| T = 17 to 512, memory-bound | 4 bits | 85% of the read rate | 1 | 0 | 1.06 | `a/nvfp4/ids/T512/uniform` 1.06 |
+| T = 17 to 512, memory-bound | kbit3, kbit4 | 65% of the read rate | 1 | 1 | 0.49 | `a/kbit3/ids/T17/uniform` 0.49 |
+| T = 17 to 512, memory-bound | kbit2 | 65% of the read rate | 0 | - | - | - |
+| prompt, Mixtral, T = 8192 | bf16 | 85% of the dense rate | 1 | 0 | 1.10 | `mixtral/bf16/ids/T8192/uniform` 1.10 |
+| prompt, T above 512 | 4 bits | the rate of bf16 | 1 | 1 | 0.90 | `mixtral/mxfp4/ids/T8192/uniform` 0.90 |
+| bits, Mixtral, T = 1 | kbit2 | kbit4 / 1.5 | 1 | 0 | 1.62 | `mixtral/kbit2/ids/T1/uniform` 1.62 |
+| Zipf, any T | 16 and 8 bits | 1.03 x uniform | 1 | 1 | 0.92 | `a/bf16/layer/T1/zipf1.2` 0.92 |
+| Zipf, any T | 4 bits | 1.03 x uniform | 0 | - | - | - |
+| Zipf, any T | kbit3, kbit4 | 1.03 x uniform | 0 | - | - | - |
+| Zipf, any T | kbit2 | 1.03 x uniform | 0 | - | - | - |
+
+| T = 1: from ids, whole layer | a | mixtral |
+|--|--|--|
+| bf16 | **0.90**, 1.15 | - |
+| fp8_128x128 | - | - |
+| q8_0 | - | - |
+| nvfp4 | 1.20 | - |
+| mxfp4 | - | - |
+| q4_k | - | - |
+| kbit3 | - | - |
+| kbit4 | - | **1.00** |
+| kbit2 | - | 2.00 |
+
+| T = 2: from ids, whole layer | a | mixtral |
+|--|--|--|
+| bf16 | - | - |
+| fp8_128x128 | - | - |
+| q8_0 | 1.78 | - |
+| nvfp4 | - | - |
+| mxfp4 | - | - |
+| q4_k | - | - |
+| kbit3 | - | - |
+| kbit4 | - | - |
+| kbit2 | - | - |
+"""
+
+
+def document_with(*results):
+    return {**DOCUMENT, "results": [*RESULTS, *results]}
+
+
+class Tables(unittest.TestCase):
+    def test_by_hand(self):
+        self.maxDiff = None
+        device, date = DOCUMENT["device"]["name"], DOCUMENT["date"][:10]
+        heading = f"{device}, commit {DOCUMENT['commit']}, {date}: [results](../bench/results/h200.json). "
+        self.assertEqual(goals_table.block(DOCUMENT), heading + TABLES)
+
+    def test_floors_between_the_sizes_that_were_read_and_beyond(self):
+        points = [{"bytes": 1e6, "us": 3.0}, {"bytes": 3e6, "us": 4.0}, {"bytes": 1e7, "us": 11.0}]
+        run = goals_table.Run({**DOCUMENT, "read_floor": points, "results": []})
+        for size, us in ((5e5, 3.0), (1e6, 3.0), (2e6, 3.5), (3e6, 4.0), (1e7, 11.0), (3e7, 33.0)):
+            self.assertAlmostEqual(run.read_us({"weight_bytes": size}), us)
+
+    def test_a_plan_with_wishes_is_not_counted(self):
+        forced = result("a", "bf16", "ids", 8, 0.0, 20.0, 10)
+        for wish in ({"unfused": True, "case": f"{forced['case']}/unfused"}, {"kernels": "k", "case": f"{forced['case']}/k"}):
+            self.assertEqual(goals_table.block(document_with({**forced, **wish})), goals_table.block(DOCUMENT))
+
+    def test_without_a_dense_rate_no_floor_is_of_flops(self):
+        one = result("mixtral", "bf16", "ids", 8192, 0.0, 110.0, 20, 1.0)
+        other = result("mixtral", "bf16", "ids", 512, 0.0, 25.0, 20, 1.0)
+        made = goals_table.block({**DOCUMENT, "dense_tflops": 0, "results": [one, other]})
+        self.assertIn("| 85% of the dense rate | 0 | - | - | - |", made)
+        self.assertIn("| 92% of the read rate | 1 | 0 | 1.15 |", made)
+
+    def test_what_has_no_goal_or_nothing_to_be_compared_with_is_refused(self):
+        wrong_floor = {**result("a", "bf16", "ids", 8, 0.0, 20.0, 10), "floor_us": 9.0}
+        for wrong, said in ((result("a", "iq2_s", "ids", 8, 0.0, 20.0, 10), "in a format that no goal is for"),
+                            (result("a", "bf16", "layer", 8, 1.2, 20.0, 10), "lacks a/bf16/layer/T8/uniform"),
+                            (result("b", "nvfp4", "ids", 8192, 0.0, 20.0, 10), "lacks b/bf16/ids/T8192/uniform"),
+                            (result("mixtral", "kbit2", "layer", 1, 0.0, 20.0, 10), "lacks mixtral/kbit4/layer/T1/uniform"),
+                            (wrong_floor, "has the floor 9.000, by the rates of the file it is 10.000")):
+            with self.assertRaises(SystemExit) as refusal:
+                goals_table.block(document_with(wrong))
+            self.assertIn(said, str(refusal.exception))
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "docs").mkdir()
+        (self.root / "bench/results").mkdir(parents=True)
+        self.page, self.results = self.root / "docs/performance.md", self.root / goals_table.RESULTS
+        self.page.write_text(PAGE)
+
+    def run_it(self, *arguments):
+        command = [sys.executable, HERE / "goals_table.py", self.root, *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def test_written_then_held(self):
+        self.results.write_text(json.dumps(DOCUMENT))
+        stale = self.run_it()
+        self.assertEqual(stale.returncode, 1)
+        self.assertIn("has other figures", stale.stderr)
+        self.assertEqual(self.page.read_text(), PAGE)
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        self.assertIn(TABLES, self.page.read_text())
+        self.assertEqual(self.run_it().returncode, 0)
+        self.page.write_text(self.page.read_text().replace("1.20", "1.00"))
+        self.assertEqual(self.run_it().returncode, 1)
+
+    def test_other_results_make_the_page_stale(self):
+        self.results.write_text(json.dumps(DOCUMENT))
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        self.results.write_text(json.dumps({**DOCUMENT, "results": [result("a", "bf16", "ids", 1, 0.0, 48.0, 50), *RESULTS[1:]]}))
+        self.assertEqual(self.run_it().returncode, 1)
+
+    def test_a_page_without_its_marks_is_refused(self):
+        self.results.write_text(json.dumps(DOCUMENT))
+        for page in ("", goals_table.MARKS[0], "".join(reversed(goals_table.MARKS)), PAGE + PAGE):
+            self.page.write_text(page)
+            self.assertIn("lacks a mark", self.run_it("--write").stderr)
+            self.assertEqual(self.page.read_text(), page)
+
+    def test_a_broken_file_is_refused(self):
+        self.assertNotEqual(self.run_it("--write").returncode, 0)
+        for text in ("", "[]", "{", json.dumps({**DOCUMENT, "results": [{}]}), json.dumps({**DOCUMENT, "device": {}})):
+            self.results.write_text(text)
+            self.assertNotEqual(self.run_it("--write").returncode, 0, text)
+            self.assertEqual(self.page.read_text(), PAGE, text)
+
+    def test_the_fixture_is_such_as_the_schema_wants(self):
+        schema = json.loads((HERE / "results.schema.json").read_text())
+        validator = check_results.jsonschema.Draft202012Validator(schema)
+        self.assertEqual(check_results.problems(DOCUMENT, validator), [])
+        broken = copy.deepcopy(DOCUMENT)
+        broken["results"].append(broken["results"][0])
+        self.assertNotEqual(check_results.problems(broken, validator), [])
+
+
+unittest.main()
