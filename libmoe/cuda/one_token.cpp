@@ -34,6 +34,7 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
     const Layer& layer = *call.setup.layer;
     const auto& weights = call.weights;
     OneToken one{};
+    one.portable = call.setup.experts.few_is_portable;
     one.gate_up = weights.matrices[layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP];
     one.down = weights.matrices[MOE_ROLE_DOWN];
     one.activation = layer.activation;

@@ -26,7 +26,8 @@ void prepare(const Setup& setup) {
     prepare_generic();
     if (uses(setup, Family::exact)) prepare_exact();
     if (uses(setup, Family::grouped)) prepare_grouped();
-    if (setup.experts.few || setup.finish.few) prepare_one_token();
+    for (const Families& families : {setup.experts, setup.finish})
+        if (families.few) prepare_one_token(setup.device, families.few_is_portable);
 }
 
 }  // namespace moe::cuda

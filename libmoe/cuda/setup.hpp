@@ -10,11 +10,19 @@
 namespace moe::cuda {
 
 // The kernel families of products, of the routed experts and of finish.
-enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, one_token };
+enum class Family : uint8_t {
+    exact,
+    generic_bf16,
+    generic_f16,
+    grouped,
+    one_token,
+    one_token_portable
+};
 
 // The family of a stage, and up to how many tokens go the way of one_token instead.
 struct Families {
     int32_t few = 0;
+    bool few_is_portable = false;
     Family usual = Family::exact;
 };
 

@@ -106,10 +106,10 @@ const Reason* in_f16(const Problem& problem) {
     return in_16_bits<stage>(problem);
 }
 
-const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
+// What the kernels that read packed tiles as they lie want of a layer.
+const Reason* in_whole_tiles(const Problem& problem, bool is_joint, bool is_gated) {
     const Layer& layer = problem.layout->layer;
     const Slice& slice = problem.layout->slice;
-    if (!problem.cuda->device.is_hopper()) return &reasons::architecture;
     if (problem.unfused) return &reasons::unfused;
     if (is_gated && !is_joint) return &reasons::gate_up_types;
     const bool on_grid = layer.hidden % 64 == 0 && layer.latent % 64 == 0 &&
@@ -119,7 +119,7 @@ const Reason* on_hopper(const Problem& problem, bool is_joint, bool is_gated) {
 
 // bfloat16 operands; those of many tokens would round float16 x.
 template <moe_stage stage, bool (*reads)(PackedType), Tokens tokens>
-const Reason* on_hopper_in_bf16(const Problem& problem) {
+const Reason* tiles_in_bf16(const Problem& problem) {
     const bool experts = stage == MOE_STAGE_EXPERTS;
     const Layer& layer = problem.layout->layer;
     if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
@@ -129,9 +129,14 @@ const Reason* on_hopper_in_bf16(const Problem& problem) {
     const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
                                   : all_matrices(problem, dense_matrices, is_read);
     if (!all_read) return &reasons::weight_type;
-    return experts ? on_hopper(problem, problem.cuda->is_joint, layer.activation.gated)
-                   : on_hopper(problem, problem.cuda->is_shared_joint,
-                               layer.shared_intermediate && layer.shared_activation.gated);
+    return experts ? in_whole_tiles(problem, problem.cuda->is_joint, layer.activation.gated)
+                   : in_whole_tiles(problem, problem.cuda->is_shared_joint,
+                                    layer.shared_intermediate && layer.shared_activation.gated);
+}
+
+template <const Reason* (*check)(const Problem&)>
+const Reason* on_hopper(const Problem& problem) {
+    return problem.cuda->device.is_hopper() ? check(problem) : &reasons::architecture;
 }
 
 int32_t few_of_stage(const Problem& problem, moe_stage stage) {
@@ -141,14 +146,18 @@ int32_t few_of_stage(const Problem& problem, moe_stage stage) {
 }
 
 template <moe_stage stage>
-const Reason* one_token_on_hopper(const Problem& problem) {
+const Reason* one_token(const Problem& problem) {
     if (stage == MOE_STAGE_FINISH && !problem.layout->layer.shared_intermediate)
         return &reasons::unneeded;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    if (const Reason* reason =
-            on_hopper_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
+    if (const Reason* reason = tiles_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
         return reason;
     return few_of_stage(problem, stage) > 0 ? nullptr : &reasons::size;
+}
+
+template <moe_stage stage>
+const Reason* grouped(const Problem& problem) {
+    return tiles_in_bf16<stage, cuda::grouped_supports, Tokens::any>(problem);
 }
 
 constexpr Row cuda_table[] = {
@@ -156,12 +165,17 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = one_token_on_hopper<MOE_STAGE_EXPERTS>,
+     .check = on_hopper<one_token<MOE_STAGE_EXPERTS>>,
      .family = Family::one_token,
+     .tokens = Tokens::few},
+    {.name = "cuda_any_bf16_experts_one_token",
+     .stage = MOE_STAGE_EXPERTS,
+     .check = one_token<MOE_STAGE_EXPERTS>,
+     .family = Family::one_token_portable,
      .tokens = Tokens::few},
     {.name = "sm90_any_bf16_experts_grouped",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper_in_bf16<MOE_STAGE_EXPERTS, cuda::grouped_supports, Tokens::any>,
+     .check = on_hopper<grouped<MOE_STAGE_EXPERTS>>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_experts_generic",
      .stage = MOE_STAGE_EXPERTS,
@@ -175,12 +189,17 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
     {.name = "sm90_any_bf16_finish_one_token",
      .stage = MOE_STAGE_FINISH,
-     .check = one_token_on_hopper<MOE_STAGE_FINISH>,
+     .check = on_hopper<one_token<MOE_STAGE_FINISH>>,
      .family = Family::one_token,
+     .tokens = Tokens::few},
+    {.name = "cuda_any_bf16_finish_one_token",
+     .stage = MOE_STAGE_FINISH,
+     .check = one_token<MOE_STAGE_FINISH>,
+     .family = Family::one_token_portable,
      .tokens = Tokens::few},
     {.name = "sm90_any_bf16_finish_grouped",
      .stage = MOE_STAGE_FINISH,
-     .check = on_hopper_in_bf16<MOE_STAGE_FINISH, cuda::grouped_supports, Tokens::any>,
+     .check = on_hopper<grouped<MOE_STAGE_FINISH>>,
      .family = Family::grouped},
     {.name = "cuda_any_f16_finish_generic",
      .stage = MOE_STAGE_FINISH,

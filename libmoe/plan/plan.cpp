@@ -247,6 +247,7 @@ cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
     cuda::Families families;
     const Candidate& few = plan.chosen(stage, 1);
     if (few.tokens == Tokens::few) families.few = few.most_tokens;
+    families.few_is_portable = few.family == cuda::Family::one_token_portable;
     families.usual = plan.chosen(stage).family;
     return families;
 }

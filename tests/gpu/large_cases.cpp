@@ -104,10 +104,25 @@ void add_prompts(CaseList& list) {
         });
 }
 
+// So many bytes for a few tokens that their kernels have an SM for each block and more warps.
+void add_many_bytes(CaseList& list) {
+    for (const char* format : {"nvfp4", "kbit4", "q4_k", "q8_0"})
+        list.add(text("large/many_bytes_of_few/%s", format), Extent::full, [=](Context& context) {
+            PairSpec spec;
+            spec.layer.desc = plain_layer(2048, 12288, 1, 1);
+            spec.layer.format = format;
+            spec.max_tokens = 4;
+            with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
+                for (const int64_t T : {1, 4}) pair.check(pair.routed_call(T));
+            });
+        });
+}
+
 }  // namespace
 
 void add_large_cases(CaseList& list) {
     add_prompts(list);
+    add_many_bytes(list);
     list.add("large/weights/bf16", Extent::large, [](Context& context) {
         check_weights(context, "bf16", uint64_t{72} * 3 * 4096 * 8192 * 2);
     });

@@ -30,18 +30,25 @@ __device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Waits until the phase of this parity has completed.
+// Waits until the phase of this parity has completed; asleep, where the architecture can.
+#if __CUDA_ARCH__ >= 900
+#define MOE_MBARRIER_WAIT "mbarrier.try_wait"
+#else
+#define MOE_MBARRIER_WAIT "mbarrier.test_wait"
+#endif
 __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity) {
     uint32_t done;
     do {
         asm volatile(
             "{\n .reg .pred p;\n"
-            " mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
+            " " MOE_MBARRIER_WAIT
+            ".parity.shared.b64 p, [%1], %2;\n"
             " selp.u32 %0, 1, 0, p;\n}"
             : "=r"(done)
             : "r"(barrier), "r"(parity)
             : "memory");
     } while (!done);
 }
+#undef MOE_MBARRIER_WAIT
 
 }  // namespace moe::cuda

@@ -75,10 +75,11 @@ struct SharedSlot {
     float scale;
 };
 
-// one_token.cu (sm_90): the experts of a token and their weighted sum, at the speed of memory: two
+// one_token.cu: the experts of a token and their weighted sum, at the speed of memory: two
 // kernels, the second launched dependently. Each of a few tokens has multiprocessors of its own.
 // Shapes: k of both matrices a multiple of 64.
 struct OneToken {
+    bool portable;         // the kernels of every architecture, not those of sm_90
     PackedMatrix gate_up;  // joint (gated) or of up alone
     PackedMatrix down;
     Activation activation;
@@ -118,6 +119,6 @@ void prepare_generic();
 void prepare_exact();
 void prepare_activate();
 void prepare_grouped();
-void prepare_one_token();
+void prepare_one_token(const DeviceFacts& device, bool portable);
 
 }  // namespace moe::cuda

@@ -1,4 +1,4 @@
-// sm_90: the experts of a token and their weighted sum at the speed of memory.
+// The experts of a token and their weighted sum at the speed of memory.
 //
 // Of each token: out[n] = sum over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j
 // x, up_j x)). Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any
@@ -12,12 +12,14 @@
 // Two kernels, one_token_gate_up.cuh and one_token_down.cuh, each launched so that it may start
 // while the kernel before it ends. Weights stream through rings of shared memory, one for each
 // warp; scales are applied after the product (raw_fragment.cuh). one_token_cut.cpp cuts the work;
-// this file launches.
+// this file launches. The kernels of sm_90 and the portable ones differ by the ring alone
+// (stream_ring.cuh): one is filled by the copy engine, the other by the warp itself.
 #include <algorithm>
 #include <cmath>
 
 #include "libmoe/cuda/experts/one_token_call.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/early_start.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -37,9 +39,15 @@ OneTokenSlots slots_of(const OneToken& call) {
             call.faults};
 }
 
-OneTokenKernels kernels_of(PackedType type) {
-    for (const auto find :
-         {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32, one_token_gguf}) {
+using Group = OneTokenKernels (*)(PackedType);
+constexpr Group bulk_groups[] = {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32,
+                                 one_token_gguf};
+constexpr Group portable_groups[] = {one_token_portable_plain, one_token_portable_fp4,
+                                     one_token_portable_kbit, one_token_portable_kbit_f32,
+                                     one_token_portable_gguf};
+
+OneTokenKernels kernels_of(PackedType type, bool portable) {
+    for (const Group find : portable ? portable_groups : bulk_groups) {
         const OneTokenKernels kernels = find(type);
         if (kernels.gate_up) return kernels;
     }
@@ -50,8 +58,7 @@ template <class Call>
 void launch(const void* kernel, Call& call, int32_t n_tokens, cudaStream_t stream,
             const char* what) {
     cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[0] = early_start();
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim = {static_cast<unsigned>(call.cut.cluster), 1, 1};
     cudaLaunchConfig_t config = {};
@@ -61,17 +68,16 @@ void launch(const void* kernel, Call& call, int32_t n_tokens, cudaStream_t strea
     config.dynamicSmemBytes = static_cast<size_t>(call.cut.shared.total);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = call.cut.cluster > 1 ? 2 : 1;
+    config.numAttrs = !kernels_may_start_early() ? 0 : call.cut.cluster > 1 ? 2 : 1;
     void* arguments[] = {&call};
     check(cudaLaunchKernelExC(&config, kernel, arguments), what);
 }
 
-void prepare_kernel(const void* kernel) {
+void prepare_kernel(const void* kernel, int32_t most_shared) {
     if (!kernel) return;
     cudaFuncAttributes loaded;
     check(cudaFuncGetAttributes(&loaded, kernel), "loading a one-token kernel");
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               most_one_token_shared),
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared),
           "shared memory of a one-token kernel");
     // The default would leave room for blocks of this kernel alone, and none for one of the other.
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
@@ -82,20 +88,23 @@ void prepare_kernel(const void* kernel) {
 }  // namespace
 
 bool one_token_supports(PackedType type) {
-    return kernels_of(type).gate_up != nullptr;
+    return kernels_of(type, true).gate_up != nullptr;
 }
 
-void prepare_one_token() {
+void prepare_one_token(const DeviceFacts& device, bool portable) {
+    kernels_may_start_early();  // asks the device, so that a launch need not
     for (auto type = static_cast<int32_t>(PackedType::f32);
          type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
-        const OneTokenKernels kernels = kernels_of(static_cast<PackedType>(type));
-        prepare_kernel(kernels.gate_up);
-        prepare_kernel(kernels.down);
+        const OneTokenKernels kernels = kernels_of(static_cast<PackedType>(type), portable);
+        prepare_kernel(kernels.gate_up, device.shared_bytes);
+        prepare_kernel(kernels.down, device.shared_bytes);
     }
 }
 
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
-    const OneTokenTuning tuning;
+    const OneTokenTuning tuning = tuning_of(device);
+    const OneTokenKernels gate_up = kernels_of(call.gate_up.type, call.portable);
+    const OneTokenKernels down = kernels_of(call.down.type, call.portable);
     const int32_t intermediate = call.down.k;
     OneTokenGateUp first{call.gate_up,
                          slots_of(call),
@@ -110,7 +119,7 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                          intermediate,
                          call.weight_on_input,
                          call.weight_on_input || call.gate_bias || call.up_bias,
-                         std::ldexp(1.0f, kernels_of(call.down.type).h_exponent)};
+                         std::ldexp(1.0f, down.h_exponent)};
     OneTokenDown second{call.down,
                         slots_of(call),
                         cut_down(device, call, tuning),
@@ -128,9 +137,8 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                         16 * call.down.n_tiles,
                         call.weight_on_input,
                         call.accumulate};
-    launch(kernels_of(call.gate_up.type).gate_up, first, call.n_tokens, stream,
-           "one-token gate and up kernel");
-    launch(kernels_of(call.down.type).down, second, call.n_tokens, stream, "one-token down kernel");
+    launch(gate_up.gate_up, first, call.n_tokens, stream, "one-token gate and up kernel");
+    launch(down.down, second, call.n_tokens, stream, "one-token down kernel");
 }
 
 }  // namespace moe::cuda

@@ -128,7 +128,8 @@ struct OneTokenShare {
 
 // What the numbers of a cut are chosen by; measured on an H200. Of a call with few weights a block
 // of each kernel shares an SM, and down's weights arrive while gate and up multiply. Of a call with
-// many a block has an SM for itself, and the larger ring is worth more.
+// many a block has an SM for itself, and the larger ring is worth more. On other devices
+// (tuning_of) every block has an SM for itself, and there are no clusters.
 struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
@@ -140,21 +141,30 @@ struct OneTokenTuning {
     OneTokenShare down_many{16, 4608, 116736, most_one_token_shared};
 };
 
-// one_token_cut.cpp. A cut whose shared memory is beyond most_one_token_shared cannot be launched.
+OneTokenTuning tuning_of(const DeviceFacts& device);
+
+// one_token_cut.cpp. A cut whose shared memory is beyond that of a block cannot be launched.
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning);
 OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning);
 
-// The kernels, by packed type; null where there is none. A unit of translation for each group.
+// The kernels, by packed type; null where there is none.
 struct OneTokenKernels {
     const void* gate_up = nullptr;
     const void* down = nullptr;
     int32_t h_exponent = 0;  // down takes h times this power of two
 };
-OneTokenKernels one_token_plain(PackedType type);  // one_token_plain.cu: bf16, f16, e4m3
-OneTokenKernels one_token_fp4(PackedType type);    // one_token_fp4.cu: nvfp4, mxfp4
+
+// A unit of translation for each group of types. Those of sm_90, then those of every architecture.
+OneTokenKernels one_token_plain(PackedType type);
+OneTokenKernels one_token_fp4(PackedType type);
 OneTokenKernels one_token_kbit(PackedType type);
 OneTokenKernels one_token_kbit_f32(PackedType type);
-OneTokenKernels one_token_gguf(PackedType type);  // q8_0, q4_k
+OneTokenKernels one_token_gguf(PackedType type);
+OneTokenKernels one_token_portable_plain(PackedType type);
+OneTokenKernels one_token_portable_fp4(PackedType type);
+OneTokenKernels one_token_portable_kbit(PackedType type);
+OneTokenKernels one_token_portable_kbit_f32(PackedType type);
+OneTokenKernels one_token_portable_gguf(PackedType type);
 
 }  // namespace moe::cuda

@@ -109,6 +109,21 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
 
 }  // namespace
 
+OneTokenTuning tuning_of(const DeviceFacts& device) {
+    OneTokenTuning tuning;
+    if (device.is_hopper()) return tuning;
+    tuning.clusters = false;
+    // More than half of what an SM can have: no architecture gives one block less than that.
+    const int32_t most = device.shared_bytes;
+    const int32_t least = most / 2 + shared_of_block;
+    for (OneTokenShare* share :
+         {&tuning.gate_up_few, &tuning.down_few, &tuning.gate_up_many, &tuning.down_many}) {
+        share->least = least;
+        share->most = most;
+    }
+    return tuning;
+}
+
 OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning) {
     const PackedMatrix& matrix = call.gate_up;
@@ -189,6 +204,7 @@ OneTokenShare share_of_down(const DeviceFacts& device, const OneToken& call,
                             const OneTokenTuning& tuning) {
     if (has_many_bytes(call, tuning)) return tuning.down_many;
     OneTokenShare share = tuning.down_few;
+    if (!device.is_hopper()) return share;
     const int32_t taken = cut_gate_up(device, call, tuning).shared.total;
     share.most = std::max(share.most, shared_of_sm - 2 * shared_of_block - taken);
     return share;
@@ -239,10 +255,10 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     int32_t most = 0;
     for (call.n_tokens = 1; call.n_tokens <= 4; ++call.n_tokens) {
         if (call.n_tokens > 1 && call.n_tokens * call.n_slots * seldom > shape.n_experts) break;
-        const OneTokenTuning tuning;
+        const OneTokenTuning tuning = tuning_of(device);
         const int32_t shared = std::max(cut_gate_up(device, call, tuning).shared.total,
                                         cut_down(device, call, tuning).shared.total);
-        if (shared > most_one_token_shared) break;
+        if (shared > device.shared_bytes) break;
         most = call.n_tokens;
     }
     return most;

@@ -49,14 +49,13 @@ struct DownUnits {
     __device__ __forceinline__ int32_t h_block(int32_t unit) const {
         return (slot(unit) * slot_grains + chunk(unit) * call.cut.chunk_grains) * Raw::grain;
     }
-    __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage, int32_t tile,
-                                         int32_t unit) const {
+    __device__ __forceinline__ StreamItem item(int32_t tile, int32_t unit) const {
         const int32_t c = chunk(unit);
         const int64_t grain = static_cast<int64_t>(tile) * slot_grains + c * call.cut.chunk_grains;
         const std::byte* from = call.matrix.data +
                                 slot_expert(table[slot(unit)]) * call.matrix.expert_stride +
                                 grain * Raw::grain_bytes;
-        ring.fill(stage, from, static_cast<uint32_t>(grains(c) * Raw::grain_bytes));
+        return {from, grains(c) * Raw::grain_bytes};
     }
 };
 
@@ -288,7 +287,7 @@ __device__ __forceinline__ float add_halves(const OneTokenCut& cut, const float*
     const int32_t begin = half * cut.n_warps / 2;
     const int32_t n = (half + 1) * cut.n_warps / 2 - begin;
     const float* row = sums + 16 * ((output >> 4) * cut.n_warps + begin) + (output & 15);
-    const float sum = add_warps(row, n);
+    const float sum = add_eight_warps(row, n);
     return sum + __shfl_xor_sync(~0u, sum, 16);
 }
 
@@ -327,8 +326,8 @@ __device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigne
 }
 
 // The lane of each stage asks for what comes there first.
-template <class Raw>
-__device__ __forceinline__ void begin_copies(const DownUnits<Raw>& units, const StreamRing& ring,
+template <class Raw, class Ring>
+__device__ __forceinline__ void begin_copies(const DownUnits<Raw>& units, const Ring& ring,
                                              UnitWalk& copies) {
     const auto lane = static_cast<int32_t>(threadIdx.x & 31);
     int32_t own_tile = -1;
@@ -340,7 +339,9 @@ __device__ __forceinline__ void begin_copies(const DownUnits<Raw>& units, const 
         }
         copies.advance();
     }
-    if (own_tile >= 0) units.fill(ring, lane, own_tile, own_unit);
+    StreamItem own;
+    if (own_tile >= 0) own = units.item(own_tile, own_unit);
+    ring.begin(own);
 }
 
 // Into shared memory, by the whole block, what products and outputs are multiplied by or added to.
@@ -369,11 +370,11 @@ __device__ __forceinline__ void store_terms(const OneTokenDown& call, const Down
 }
 
 // A warp at its units: sums of its tiles, to shared memory.
-template <class Raw>
+template <class Raw, class Ring>
 struct DownWarp {
     const DownUnits<Raw>& units;
     const DownShare& share;
-    StreamRing& ring;
+    Ring& ring;
     UnitWalk& copies;
     unsigned char* shared;
     uint32_t base;  // shared address
@@ -440,7 +441,7 @@ struct DownWarp {
     __device__ __forceinline__ void refill() {
         __syncwarp();
         if (copies.is_valid()) {
-            if (lane == 0) units.fill(ring, ring.stage(), copies.tile, copies.unit);
+            ring.refill(units.item(copies.tile, copies.unit));
             copies.advance();
         }
         ring.next();
@@ -455,7 +456,7 @@ struct DownWarp {
     }
 };
 
-template <class Raw>
+template <class Raw, class Ring>
 __global__ void __maxnreg__(one_token_down_registers)
     one_token_down(const __grid_constant__ OneTokenDown call) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -466,9 +467,9 @@ __global__ void __maxnreg__(one_token_down_registers)
     const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
     int32_t* table =
         reinterpret_cast<int32_t*>(shared + cut.shared.slots) + most_one_token_slots * warp;
-    StreamRing ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
-                    base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
-                    stage_bytes);
+    Ring ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
+              base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
+              stage_bytes);
     if (cut.cluster > 1) cluster_arrive();
     fetch_parameter(call);
 
@@ -485,17 +486,17 @@ __global__ void __maxnreg__(one_token_down_registers)
     store_terms<Raw>(call, share, terms, table, n_slots, shared);
     __syncthreads();
 
-    DownWarp<Raw> worker{units,
-                         share,
-                         ring,
-                         copies,
-                         shared,
-                         base,
-                         warp,
-                         lane,
-                         {base + cut.shared.x, base + cut.shared.zeros, lane},
-                         share.first_unit,
-                         min(share.first_unit + cut.pass_units, share.end_unit)};
+    DownWarp<Raw, Ring> worker{units,
+                               share,
+                               ring,
+                               copies,
+                               shared,
+                               base,
+                               warp,
+                               lane,
+                               {base + cut.shared.x, base + cut.shared.zeros, lane},
+                               share.first_unit,
+                               min(share.first_unit + cut.pass_units, share.end_unit)};
     const int32_t own_unit = share.first_unit + warp;
     EarlyBlocks<Raw> early;
     if (own_unit < worker.pass_end)

@@ -1,13 +1,11 @@
-// The one-token kernels of the four-bit float types. Contracts: one_token_gate_up.cuh,
+// The one-token kernels of NVFP4 and MXFP4, sm_90. Contracts: one_token_gate_up.cuh,
 // one_token_down.cuh.
 #include "libmoe/cuda/experts/one_token_kernels.cuh"
 
 namespace moe::cuda {
 
 OneTokenKernels one_token_fp4(PackedType type) {
-    if (type == PackedType::nvfp4) return one_token_kernels<RawNvfp4>();
-    if (type == PackedType::mxfp4) return one_token_kernels<RawMxfp4>();
-    return {};
+    return fp4_kernels<BulkRing>(type);
 }
 
 }  // namespace moe::cuda

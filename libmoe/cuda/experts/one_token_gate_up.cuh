@@ -172,9 +172,7 @@ struct SlabWork {
         compute_now(own_bytes);
     }
     __device__ __forceinline__ bool copies() const { return own_bytes >= 0; }
-    __device__ __forceinline__ void fill(const StreamRing& ring, int32_t stage) const {
-        if (copies()) ring.fill(stage, own.from, static_cast<uint32_t>(own_bytes));
-    }
+    __device__ __forceinline__ StreamItem first_item() const { return {own.from, own_bytes}; }
 };
 
 // What becomes of the sum of one row of a slab: scale, weight and bias of shared memory, which are
@@ -246,11 +244,11 @@ __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const flo
 }
 
 // A warp at its slabs: sums of its part of k, to shared memory.
-template <class Raw>
+template <class Raw, class Ring>
 struct GateUpWarp {
     const OneTokenGateUp& call;
     const SlabChunks<Raw>& chunks;
-    StreamRing& ring;
+    Ring& ring;
     OperandPlaces places;
     uint32_t codebooks;  // of the block's slots, from first_slot on
     int32_t first_slot;
@@ -308,8 +306,7 @@ struct GateUpWarp {
                            codebook_of(slab), sum);
             __syncwarp();
             if (item < n_items) {
-                const auto bytes = static_cast<uint32_t>(chunks.bytes(next));
-                if (lane == 0) ring.fill(ring.stage(), next.from, bytes);
+                ring.refill({next.from, chunks.bytes(next)});
                 if (++item < n_items) chunks.advance(next);
             }
             ring.next();
@@ -317,7 +314,7 @@ struct GateUpWarp {
     }
 };
 
-template <class Raw>
+template <class Raw, class Ring>
 __global__ void __maxnreg__(one_token_gate_up_registers)
     one_token_gate_up(const __grid_constant__ OneTokenGateUp call) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -329,9 +326,9 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     const int32_t stage_bytes = cut.chunk_grains * Raw::grain_bytes;
     int32_t* table =
         reinterpret_cast<int32_t*>(shared + cut.shared.slots) + most_one_token_slots * warp;
-    StreamRing ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
-                    base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
-                    stage_bytes);
+    Ring ring(base + cut.shared.barriers + 8 * cut.n_stages * warp,
+              base + cut.shared.ring + cut.n_stages * stage_bytes * warp, cut.n_stages,
+              stage_bytes);
 
     fetch_parameter(call);
     const PartOfK part = part_of_warp<Raw>(call, warp);
@@ -359,7 +356,7 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     const bool fills_at_once = !Raw::has_codebook && all_direct(call.slots, ids, lane);
     if (fills_at_once) {
         chunks.resolve(work.own, own_expert);
-        work.fill(ring, lane);
+        ring.begin(work.first_item());
     }
     int32_t entry = slot_entry(finish_expert, finish.slot);
     int32_t n_slots = call.slots.n_slots;
@@ -380,12 +377,12 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     const int32_t first_slot = divide(first, cut.tile_reciprocal);
     const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
     const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
-    if (!fills_at_once) work.fill(ring, lane);
+    if (!fills_at_once) ring.begin(work.first_item());
     if (first + (thread >> 4) < last) finish.ask(call, entry);
     codebooks.store(shared + cut.shared.codebooks);
-    GateUpWarp<Raw> worker{call,       chunks, ring,         places, base + cut.shared.codebooks,
-                           first_slot, first,  work.n_items, 1.0f,   0,
-                           {}};
+    GateUpWarp<Raw, Ring> worker{
+        call,         chunks, ring, places, base + cut.shared.codebooks, first_slot, first,
+        work.n_items, 1.0f,   0,    {}};
     worker.begin_refilling();
     worker.rescale = x.make_operands(call.x_type, lane);
     __syncthreads();

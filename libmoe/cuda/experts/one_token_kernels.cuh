@@ -1,16 +1,55 @@
-// Both kernels of one token, as a table entry for a packed type.
+// Both kernels of one token as table entries, for the packed types of a group and a ring
+// (stream_ring.cuh). A unit of translation for each group and ring.
 #pragma once
 
+#include "libmoe/cuda/device/raw_fragment_gguf.cuh"
+#include "libmoe/cuda/device/raw_fragment_kbit.cuh"
 #include "libmoe/cuda/experts/one_token_down.cuh"
 #include "libmoe/cuda/experts/one_token_gate_up.cuh"
 
 namespace moe::cuda {
 
-template <class Raw>
-OneTokenKernels one_token_kernels() {
-    return {reinterpret_cast<const void*>(&one_token_gate_up<Raw>),
-            reinterpret_cast<const void*>(&one_token_down<Raw>),
-            Raw::Operand::rebased ? 0 : Raw::x_exponent};
+template <class Ring, class Raw>
+void take_kernels(PackedType type, OneTokenKernels& found) {
+    if (type != Raw::type) return;
+    found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring>),
+             reinterpret_cast<const void*>(&one_token_down<Raw, Ring>),
+             Raw::Operand::rebased ? 0 : Raw::x_exponent};
+}
+
+// Those of the type, if it is one of the group.
+template <class Ring, class... Raw>
+OneTokenKernels kernels_among(PackedType type) {
+    OneTokenKernels found;
+    (take_kernels<Ring, Raw>(type, found), ...);
+    return found;
+}
+
+template <class Ring>
+OneTokenKernels plain_kernels(PackedType type) {
+    return kernels_among<Ring, RawBf16, RawF16, RawE4m3>(type);
+}
+
+template <class Ring>
+OneTokenKernels fp4_kernels(PackedType type) {
+    return kernels_among<Ring, RawNvfp4, RawMxfp4>(type);
+}
+
+template <class Ring>
+OneTokenKernels kbit_kernels(PackedType type) {
+    return kernels_among<Ring, RawKbit<PackedType::kbit2>, RawKbit<PackedType::kbit3>,
+                         RawKbit<PackedType::kbit4>, RawKbit<PackedType::kbit5>>(type);
+}
+
+template <class Ring>
+OneTokenKernels kbit_f32_kernels(PackedType type) {
+    return kernels_among<Ring, RawKbit<PackedType::kbit2_f32>, RawKbit<PackedType::kbit3_f32>,
+                         RawKbit<PackedType::kbit4_f32>, RawKbit<PackedType::kbit5_f32>>(type);
+}
+
+template <class Ring>
+OneTokenKernels gguf_kernels(PackedType type) {
+    return kernels_among<Ring, RawQ8_0, RawQ4K>(type);
 }
 
 }  // namespace moe::cuda

@@ -378,12 +378,18 @@ __device__ __forceinline__ float add_quad(const float (&sum)[2], int32_t lane) {
 }
 
 // The sum over up to eight warps, in one order, of one row of a tile.
-__device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
+__device__ __forceinline__ float add_eight_warps(const float* row, int32_t n_warps) {
     float part[8];
 #pragma unroll
     for (int32_t warp = 0; warp < 8; ++warp) part[warp] = warp < n_warps ? row[16 * warp] : 0.0f;
     return ((part[0] + part[1]) + (part[2] + part[3])) +
            ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+// The same over up to sixteen.
+__device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
+    const float sum = add_eight_warps(row, n_warps);
+    return n_warps <= 8 ? sum : sum + add_eight_warps(row + 16 * 8, n_warps - 8);
 }
 
 __device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,

@@ -1,0 +1,11 @@
+// The one-token kernels of codebook types with float32 scales, any architecture. Contracts:
+// one_token_gate_up.cuh, one_token_down.cuh.
+#include "libmoe/cuda/experts/one_token_kernels.cuh"
+
+namespace moe::cuda {
+
+OneTokenKernels one_token_portable_kbit_f32(PackedType type) {
+    return kbit_f32_kernels<AsyncRing>(type);
+}
+
+}  // namespace moe::cuda
