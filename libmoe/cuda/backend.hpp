@@ -62,14 +62,12 @@ void prepare(const Setup& setup);
 bool grouped_supports(PackedType type);
 bool one_token_supports(PackedType type);
 
-// Tokens up to which the kernels of one token, side by side, are expected to be the fastest: few,
-// and such that tokens seldom meet in an expert, which each reads for itself;
-// 0: not even one. Of the matrices only type, k and n_tiles count; n_slots is k of the top-k.
+// Tokens up to which the kernels of one token can take them side by side, 4 at most; 0: not even
+// one. Of the matrices only type, k and n_tiles count; n_slots is k of the top-k.
 struct FewTokensShape {
     PackedMatrix gate_up;
     PackedMatrix down;
     int32_t n_slots;
-    int32_t n_experts;  // 1: dense
 };
 int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape);
 

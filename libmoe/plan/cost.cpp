@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "libmoe/plan/cost_constants.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -28,25 +29,38 @@ PackedType measured_type(PackedType type) {
     }
 }
 
-ExpertWork work_of_plan(const moe_plan& plan, const DevicePlacement& placement) {
-    const Layer& layer = plan.layout.layer;
-    const int32_t shared = plan.cuda.shared_joins ? 1 : 0;
-    ExpertWork work{};
-    work.n_slots = layer.top_k + shared;
-    work.n_experts = layer.n_experts + shared;
-    work.n_local = plan.layout.slice.n_local + shared;
-    work.width = layer.expert_width();
-    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
+void add_matrices(const DevicePlacement& placement, std::initializer_list<moe_role> roles,
+                  ExpertWork& work) {
+    for (const moe_role role : roles) {
         const DevicePlacement::Place& place = placement.matrices[role];
         if (placement.is_second_half(role) || place.n_tiles == 0) continue;
         work.weights += 16.0 * place.n_tiles * place.k;
         work.bytes += static_cast<double>(place.n_tiles) *
                       static_cast<double>(tile_bytes(place.type, place.k));
     }
-    return work;
 }
 
 }  // namespace
+
+ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placement, bool joined) {
+    const Layer& layer = plan.layout.layer;
+    const int32_t shared = joined ? 1 : 0;
+    ExpertWork work{};
+    work.n_slots = layer.top_k + shared;
+    work.n_experts = layer.n_experts + shared;
+    work.n_local = plan.layout.slice.n_local + shared;
+    work.width = layer.expert_width();
+    add_matrices(placement, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}, work);
+    return work;
+}
+
+ExpertWork work_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
+    ExpertWork work{};
+    work.n_slots = work.n_experts = work.n_local = 1;
+    work.width = plan.layout.layer.hidden;
+    add_matrices(placement, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN}, work);
+    return work;
+}
 
 DeviceRates::DeviceRates(const cuda::NominalRates& nominal)
     : latency_us(1.6),
@@ -81,10 +95,25 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
            c.multiply * terms.product_us + c.rows * terms.row_mb;
 }
 
+int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
+    // Grouped kernels stand behind a sort and before a sum, which predictions of the experts alone
+    // do not have in full.
+    constexpr double margin = 1.1;
+    const auto is_worth = [&] {
+        const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);
+        const auto together = predicted_us(cuda::Family::grouped, type, work, rates);
+        if (alone && together) return *alone <= margin * *together;
+        return 2 * work.n_tokens * work.n_slots <= work.n_experts;
+    };
+    for (work.n_tokens = 2; work.n_tokens <= can; ++work.n_tokens)
+        if (!is_worth()) return static_cast<int32_t>(work.n_tokens) - 1;
+    return can;
+}
+
 std::optional<double> predicted_us(const moe_plan& plan, const DeviceRates& rates) {
     const DevicePlacement placement = place_on_device(plan.layout);
     const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
-    ExpertWork work = work_of_plan(plan, placement);
+    ExpertWork work = work_of_experts(plan, placement, plan.cuda.shared_joins);
     double sum = 0;
     for (int64_t done = 0; done < plan.max_tokens; done += work.n_tokens) {
         work.n_tokens = std::min(plan.chunk_tokens(), plan.max_tokens - done);

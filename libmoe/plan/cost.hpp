@@ -35,6 +35,11 @@ struct ExpertWork {
     double bytes;
 };
 
+// Of a plan's routed experts, the shared one among them or not; and of the shared one alone.
+// n_tokens is left at 0.
+ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placement, bool joined);
+ExpertWork work_of_shared(const moe_plan& plan, const DevicePlacement& placement);
+
 // Microseconds: fixed, then times read, decode, multiply and rows of what ExpertTerms says.
 struct CostConstants {
     double fixed, read, decode, multiply, rows;
@@ -55,6 +60,11 @@ struct ExpertTerms {
 // up, where down has another.
 std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
                                    const DeviceRates& rates);
+
+// Tokens up to which the kernels of one token, `can` at most, are expected to be no slower than the
+// grouped ones, which read an expert once for all its tokens. At least 1, unless can is 0. Without
+// a prediction: as long as tokens seldom meet in an expert. n_tokens of the work is not used.
+int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can);
 
 // Of the experts of max_tokens tokens, in the plan's chunks, by the kernels that it chose; the
 // shared expert with them where it joins them. A CUDA plan's.

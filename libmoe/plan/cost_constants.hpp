@@ -17,7 +17,7 @@ inline constexpr KernelCost kernel_costs[] = {
     {Family::one_token, PackedType::e4m3, {3.443, 1.219, 0, 0, 0}},
     {Family::one_token, PackedType::kbit2, {1.165, 2.601, 0, 0, 0}},
     {Family::one_token, PackedType::kbit3, {1.544, 2.358, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit4, {2.145, 2.443, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit4, {5.5, 1.8, 0, 0, 0}},
     {Family::one_token, PackedType::mxfp4, {3.917, 1.216, 0, 0, 0}},
     {Family::one_token, PackedType::nvfp4, {4.048, 1.19, 0, 0, 0}},
     {Family::one_token, PackedType::q4_k, {2.848, 1.397, 0, 0, 0}},

@@ -193,8 +193,9 @@ void fill_cpu_setup(moe_plan& plan) {
 }
 
 // The tokens that the kernels of one token are for, of the experts or of the shared expert.
-int32_t few_of_matrices(const cuda::Setup& setup, const DevicePlacement& placement, moe_role gate,
-                        moe_role up, moe_role down) {
+int32_t few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, moe_role first,
+                        moe_role down, const ExpertWork& work) {
+    const cuda::DeviceFacts& device = plan.cuda.device;
     const auto matrix_of = [&](moe_role role) {
         const DevicePlacement::Place& place = placement.matrices[role];
         PackedMatrix matrix{};
@@ -203,13 +204,22 @@ int32_t few_of_matrices(const cuda::Setup& setup, const DevicePlacement& placeme
         matrix.n_tiles = place.n_tiles;
         return matrix;
     };
-    const bool is_shared = down == MOE_ROLE_SHARED_DOWN;
-    const Layer& layer = *setup.layer;
-    const bool gated = is_shared ? layer.shared_activation.gated : layer.activation.gated;
-    return cuda::most_few_tokens(setup.device,
-                                 {matrix_of(gated ? gate : up), matrix_of(down),
-                                  is_shared ? 1 : layer.top_k + (placement.shared_follows ? 1 : 0),
-                                  is_shared ? 1 : layer.n_experts});
+    const PackedMatrix gate_up = matrix_of(first);
+    const int32_t can = cuda::most_few_tokens(device, {gate_up, matrix_of(down), work.n_slots});
+    if (!device.is_hopper()) return can;  // what else there is would be slower
+    return few_tokens_worth(gate_up.type, work, DeviceRates(cuda::nominal_rates(device)), can);
+}
+
+int32_t few_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
+    const bool gated = plan.layout.layer.activation.gated;
+    return few_of_matrices(plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
+                           work_of_experts(plan, placement, placement.shared_follows));
+}
+
+int32_t few_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
+    const bool gated = plan.layout.layer.shared_activation.gated;
+    return few_of_matrices(plan, placement, gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
+                           MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
@@ -237,10 +247,8 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
-    setup.most_few_experts =
-        few_of_matrices(setup, placement, MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN);
-    setup.most_few_finish = few_of_matrices(setup, placement, MOE_ROLE_SHARED_GATE,
-                                            MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN);
+    setup.most_few_experts = few_of_experts(plan, placement);
+    setup.most_few_finish = few_of_shared(plan, placement);
 }
 
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {

@@ -21,15 +21,15 @@ DeviceFacts h200() {
 
 struct Shape {
     const char* name;
-    int32_t hidden, intermediate, n_slots, n_experts;
+    int32_t hidden, intermediate, n_slots;
 };
 
 constexpr Shape shapes[] = {
-    {"qwen3next", 2048, 512, 10, 512},   {"qwen3next with its shared expert", 2048, 512, 11, 512},
-    {"qwen3-30b", 2048, 768, 8, 128},    {"mixtral", 4096, 14336, 2, 8},
-    {"dsv3", 7168, 2048, 8, 256},        {"gpt-oss", 2880, 2880, 4, 128},
-    {"one expert", 2048, 5632, 1, 60},   {"three slots of 64", 64, 64, 3, 1000},
-    {"most slots", 1024, 256, 64, 4096}, {"narrow", 5120, 64, 6, 160},
+    {"qwen3next", 2048, 512, 10},  {"qwen3next with its shared expert", 2048, 512, 11},
+    {"qwen3-30b", 2048, 768, 8},   {"mixtral", 4096, 14336, 2},
+    {"dsv3", 7168, 2048, 8},       {"gpt-oss", 2880, 2880, 4},
+    {"one expert", 2048, 5632, 1}, {"three slots of 64", 64, 64, 3},
+    {"most slots", 1024, 256, 64}, {"narrow", 5120, 64, 6},
 };
 constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
                                 PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
@@ -46,7 +46,7 @@ PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
 
 FewTokensShape few_tokens_shape(const Shape& shape, PackedType type) {
     return {matrix(type, 2 * shape.intermediate, shape.hidden),
-            matrix(type, shape.hidden, shape.intermediate), shape.n_slots, shape.n_experts};
+            matrix(type, shape.hidden, shape.intermediate), shape.n_slots};
 }
 
 OneToken call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
@@ -266,29 +266,12 @@ TEST(FewTokens, ModelsGoThisWayWithOneToken) {
     }
 }
 
-TEST(FewTokens, AsLongAsTheySeldomMeetInAnExpert) {
-    const Shape many{"", 2048, 512, 10, 512}, some{"", 2048, 512, 10, 128},
-        few{"", 2048, 512, 10, 32}, one{"", 2048, 512, 1, 1};
-    const auto most = [](const Shape& shape, PackedType type) {
-        return most_few_tokens(h200(), few_tokens_shape(shape, type));
-    };
-    EXPECT_EQ(most(many, PackedType::nvfp4), 4);
-    EXPECT_EQ(most(some, PackedType::nvfp4), 4);
-    EXPECT_EQ(most(some, PackedType::kbit4), 3);
-    EXPECT_EQ(most(few, PackedType::nvfp4), 1);
-    EXPECT_EQ(most(few, PackedType::kbit2), 1);
-    const Shape eight{"", 4096, 14336, 2, 8};  // experts, two a token
-    EXPECT_EQ(most(eight, PackedType::nvfp4), 2);
-    EXPECT_EQ(most(eight, PackedType::kbit4), 1);
-    EXPECT_EQ(most(one, PackedType::nvfp4), 4);
-}
-
 TEST(FewTokens, NeverWithWhatTheKernelsDoNotRead) {
-    const Shape odd{"", 2048, 96, 8, 128};  // k of down is no multiple of 64
+    const Shape odd{"", 2048, 96, 8};  // k of down is no multiple of 64
     EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(odd, PackedType::bf16)), 0);
-    const Shape plain{"", 2048, 768, 8, 128};
+    const Shape plain{"", 2048, 768, 8};
     EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(plain, PackedType::f32)), 0);
-    const Shape grouped{"", 2048, 704, 8, 128};  // nor of 256
+    const Shape grouped{"", 2048, 704, 8};  // nor of 256
     EXPECT_EQ(most_few_tokens(h200(), few_tokens_shape(grouped, PackedType::q4_k)), 0);
 }
 

@@ -149,5 +149,36 @@ TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
                                   DeviceRates(nominal)));
 }
 
+// Qwen3-Next with its 512 experts, Mixtral with 8: an expert read again for another token costs
+// more than a sort and a sum only where experts are large and tokens meet in them.
+TEST(FewTokensWorth, AsLongAsReadingTwiceCostsLess) {
+    const DeviceRates rates(1.6, 4.6e6, 670e6);
+    const auto worth = [&](const char* model, PackedType type, int32_t can = 4) {
+        const Shape& shape = shape_of(model);
+        ExpertWork work = {0, shape.top_k, shape.n_experts, shape.n_experts, shape.hidden, 0, 0};
+        work.weights = 3.0 * shape.hidden * shape.intermediate;
+        work.bytes = work.weights * code_bits(type) / 8;
+        return few_tokens_worth(type, work, rates, can);
+    };
+    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4), 4);
+    EXPECT_EQ(worth("qwen3next", PackedType::bf16), 4);
+    EXPECT_EQ(worth("qwen3-30b", PackedType::nvfp4), 4);
+    EXPECT_GE(worth("mixtral", PackedType::nvfp4), 2);
+    EXPECT_LT(worth("mixtral", PackedType::bf16), 4);
+    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 2), 2);
+    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 0), 0);
+}
+
+TEST(FewTokensWorth, WithoutRatesAsLongAsTokensSeldomMeet) {
+    const DeviceRates unknown(1.6, 0, 0);
+    const auto worth = [&](int32_t n_slots, int32_t n_experts) {
+        return few_tokens_worth(PackedType::nvfp4,
+                                {0, n_slots, n_experts, n_experts, 2048, 3e6, 2e6}, unknown, 4);
+    };
+    EXPECT_EQ(worth(10, 512), 4);
+    EXPECT_EQ(worth(2, 8), 2);
+    EXPECT_EQ(worth(10, 32), 1);
+}
+
 }  // namespace
 }  // namespace moe

@@ -248,13 +248,8 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     if (!one_token_supports(call.gate_up.type) || !one_token_supports(call.down.type)) return 0;
     if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
     if (!can_divide(call.gate_up, call.n_slots)) return 0;
-    // Codebooks of four and five bits are decoded faster by the grouped kernels, so that an expert
-    // that two tokens read costs more.
-    const bool is_slow = has_codebook(shape.gate_up.type) && code_bits(shape.gate_up.type) >= 4;
-    const int32_t seldom = shape.n_experts == 1 ? 0 : is_slow ? 4 : 2;
     int32_t most = 0;
     for (call.n_tokens = 1; call.n_tokens <= 4; ++call.n_tokens) {
-        if (call.n_tokens > 1 && call.n_tokens * call.n_slots * seldom > shape.n_experts) break;
         const OneTokenTuning tuning = tuning_of(device);
         const int32_t shared = std::max(cut_gate_up(device, call, tuning).shared.total,
                                         cut_down(device, call, tuning).shared.total);
