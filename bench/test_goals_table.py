@@ -2,17 +2,16 @@
 import copy
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 import check_results  # noqa: E402
 import goals_table  # noqa: E402
+import page_test  # noqa: E402
 
-PAGE = "before\n" + "".join(goals_table.MARKS) + "after\n"
+PAGE = page_test.empty_page(goals_table)
 
 
 def result(model, form, mode, n_tokens, zipf, us, mb, multiply_us=0.5):
@@ -143,19 +142,9 @@ class Tables(unittest.TestCase):
             self.assertIn(said, str(refusal.exception))
 
 
-class Files(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        (self.root / "docs").mkdir()
-        (self.root / "bench/results").mkdir(parents=True)
-        self.page, self.results = self.root / "docs/performance.md", self.root / goals_table.RESULTS
-        self.page.write_text(PAGE)
-
-    def run_it(self, *arguments):
-        command = [sys.executable, HERE / "goals_table.py", self.root, *arguments]
-        return subprocess.run(command, capture_output=True, text=True)
+class Files(page_test.PageTest, unittest.TestCase):
+    script = goals_table
+    results_text = json.dumps(DOCUMENT)
 
     def test_written_then_held(self):
         self.results.write_text(json.dumps(DOCUMENT))
@@ -174,13 +163,6 @@ class Files(unittest.TestCase):
         self.assertEqual(self.run_it("--write").returncode, 0)
         self.results.write_text(json.dumps({**DOCUMENT, "results": [result("a", "bf16", "ids", 1, 0.0, 48.0, 50), *RESULTS[1:]]}))
         self.assertEqual(self.run_it().returncode, 1)
-
-    def test_a_page_without_its_marks_is_refused(self):
-        self.results.write_text(json.dumps(DOCUMENT))
-        for page in ("", goals_table.MARKS[0], "".join(reversed(goals_table.MARKS)), PAGE + PAGE):
-            self.page.write_text(page)
-            self.assertIn("lacks a mark", self.run_it("--write").stderr)
-            self.assertEqual(self.page.read_text(), page)
 
     def test_a_broken_file_is_refused(self):
         self.assertNotEqual(self.run_it("--write").returncode, 0)

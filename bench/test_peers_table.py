@@ -2,17 +2,16 @@
 import copy
 import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 import check_results  # noqa: E402
 import peers_table  # noqa: E402
+import page_test  # noqa: E402
 
-PAGE = "before\n" + "".join(peers_table.MARKS) + "after\n"
+PAGE = page_test.empty_page(peers_table)
 
 
 def result(peer, model, form, n_tokens, us, floor_us, note="a note"):
@@ -76,19 +75,9 @@ class Tables(unittest.TestCase):
         self.assertIn("| **total** fp4 | 40.0 | - | - | ours | - | 1.60 |", made)
 
 
-class Files(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        (self.root / "docs").mkdir()
-        (self.root / "bench/results").mkdir(parents=True)
-        self.page, self.results = self.root / "docs/performance.md", self.root / peers_table.RESULTS
-        self.page.write_text(PAGE)
-
-    def run_it(self, *arguments):
-        command = [sys.executable, HERE / "peers_table.py", self.root, *arguments]
-        return subprocess.run(command, capture_output=True, text=True)
+class Files(page_test.PageTest, unittest.TestCase):
+    script = peers_table
+    results_text = json.dumps(DOCUMENT)
 
     def test_written_then_held(self):
         self.results.write_text(json.dumps(DOCUMENT))
@@ -105,12 +94,6 @@ class Files(unittest.TestCase):
         self.assertEqual(self.run_it("--write").returncode, 0)
         self.assertEqual(self.page.read_text(), PAGE.replace(peers_table.MARKS[1], "Not measured yet.\n" + peers_table.MARKS[1]))
         self.assertEqual(self.run_it().returncode, 0)
-
-    def test_a_page_without_its_marks_is_refused(self):
-        for page in ("", peers_table.MARKS[0], "".join(reversed(peers_table.MARKS)), PAGE + PAGE):
-            self.page.write_text(page)
-            self.assertIn("lacks a mark", self.run_it("--write").stderr)
-            self.assertEqual(self.page.read_text(), page)
 
     def test_a_broken_file_is_refused(self):
         for text in ("", "[]", "{", json.dumps({**DOCUMENT, "results": [{}]}), json.dumps({**DOCUMENT, "device": {}})):
