@@ -236,6 +236,7 @@ Mlp Pipeline::shared_mlp(const Activations& x) const {
 void Pipeline::run_shared_of_few_tokens(const Activations& x) {
     const auto& matrices = weights_.matrices;
     OneToken one{};
+    one.portable = setup_.finish.few_is_portable;
     one.gate_up =
         matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP];
     one.down = matrices[MOE_ROLE_SHARED_DOWN];

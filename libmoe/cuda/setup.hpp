@@ -22,7 +22,7 @@ enum class Family : uint8_t {
 // The family of a stage, and up to how many tokens go the way of one_token instead.
 struct Families {
     int32_t few = 0;
-    bool few_is_portable = false;
+    bool few_is_portable = false;  // of those: one_token_portable
     Family usual = Family::exact;
 };
 

@@ -73,7 +73,9 @@ ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const Devi
     const double missed = std::pow(1.0 - static_cast<double>(work.n_slots) / work.n_experts,
                                    static_cast<double>(work.n_tokens));
     const double met = work.n_local * (1.0 - missed);
-    const double reads = family == cuda::Family::one_token ? slots : met;
+    const bool alone =
+        family == cuda::Family::one_token || family == cuda::Family::one_token_portable;
+    const double reads = alone ? slots : met;
     const double crowd = std::min(1.0, (slots / met - 1.0) / 16.0);
     read_us = rates.latency_us + reads * work.bytes / rates.bytes_per_us;
     decodes = met * work.weights * 1e-6 * crowd;
@@ -103,7 +105,7 @@ int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& ra
         const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);
         if (alone && together) return *alone <= margin * *together;
-        return 2 * work.n_tokens * work.n_slots <= work.n_experts;
+        return work.n_experts == 1 || 2 * work.n_tokens * work.n_slots <= work.n_experts;
     };
     for (work.n_tokens = 2; work.n_tokens <= can; ++work.n_tokens)
         if (!is_worth()) return static_cast<int32_t>(work.n_tokens) - 1;

@@ -206,8 +206,11 @@ int32_t few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, 
     };
     const PackedMatrix gate_up = matrix_of(first);
     const int32_t can = cuda::most_few_tokens(device, {gate_up, matrix_of(down), work.n_slots});
-    if (!device.is_hopper()) return can;  // what else there is would be slower
-    return few_tokens_worth(gate_up.type, work, DeviceRates(cuda::nominal_rates(device)), can);
+    // Elsewhere, and for float16, the others are generic kernels, of which there is no prediction.
+    const bool has_grouped = device.is_hopper() && plan.x_type != MOE_TYPE_F16;
+    const DeviceRates rates =
+        has_grouped ? DeviceRates(cuda::nominal_rates(device)) : DeviceRates(0, 0, 0);
+    return few_tokens_worth(gate_up.type, work, rates, can);
 }
 
 int32_t few_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
@@ -264,8 +267,10 @@ void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
     cuda::Setup& setup = plan.cuda;
     setup.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
     setup.finish = chosen_families(plan, MOE_STAGE_FINISH);
-    const bool same_families = setup.experts.usual == setup.finish.usual &&
-                               (setup.experts.few > 0) == (setup.finish.few > 0);
+    // Portable kernels of few tokens are not for finish, and take a joined expert all the same.
+    const bool same_families =
+        setup.experts.usual == setup.finish.usual &&
+        (setup.experts.few_is_portable || (setup.experts.few > 0) == (setup.finish.few > 0));
     setup.shared_joins = same_families && shared_can_join(plan, placement);
 }
 

@@ -188,6 +188,33 @@ std::set<std::string> cuda_codes() {
     return codes;
 }
 
+// Which kernel takes few tokens, where the device and the layer let them go one by one.
+std::string few_tokens_kernel(int32_t major, const char* filter) {
+    Plan plan;
+    EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
+    const WeightsLayout layout(plan->runtime->memory, plan->layout);
+    cuda::Setup setup;
+    setup.device.major = major;
+    setup.is_joint = true;
+    setup.most_few_experts = 4;
+    const Problem problem{&layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, &setup};
+    for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, filter))
+        if (one.stage == MOE_STAGE_EXPERTS && one.tokens == Tokens::few && one.is_chosen)
+            return one.name;
+    return "";
+}
+
+TEST(Candidates, FewTokensHaveKernelsOnEveryArchitecture) {
+    if (!cuda::is_built()) GTEST_SKIP() << "no kernel reads a format in a build without CUDA";
+    EXPECT_EQ(few_tokens_kernel(9, nullptr), "sm90_any_bf16_experts_one_token");
+    EXPECT_EQ(few_tokens_kernel(9, "-sm90_any_bf16_experts_one_token"),
+              "cuda_any_bf16_experts_one_token");
+    EXPECT_EQ(few_tokens_kernel(9, "cuda_any_bf16_experts_one_token"),
+              "cuda_any_bf16_experts_one_token");
+    for (const int32_t major : {8, 10, 12})
+        EXPECT_EQ(few_tokens_kernel(major, nullptr), "cuda_any_bf16_experts_one_token") << major;
+}
+
 // Codes that plans give on this machine, and the sentence of each.
 std::map<std::string, std::string> reachable_codes() {
     std::map<std::string, std::string> codes;

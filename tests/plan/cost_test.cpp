@@ -178,6 +178,7 @@ TEST(FewTokensWorth, WithoutRatesAsLongAsTokensSeldomMeet) {
     EXPECT_EQ(worth(10, 512), 4);
     EXPECT_EQ(worth(2, 8), 2);
     EXPECT_EQ(worth(10, 32), 1);
+    EXPECT_EQ(worth(1, 1), 4);  // a dense expert: there is nothing to sort
 }
 
 }  // namespace

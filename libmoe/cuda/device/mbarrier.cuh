@@ -1,5 +1,5 @@
-// mbarriers in shared memory, by their 32-bit shared address: the meeting point of bulk copies and
-// the threads that wait for their bytes.
+// mbarriers in shared memory, by their 32-bit shared address: the meeting point of copies, or of
+// warps, and the threads that wait for them.
 #pragma once
 
 #include "libmoe/cuda/device/shared_memory.cuh"

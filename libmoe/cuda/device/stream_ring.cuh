@@ -2,7 +2,7 @@
 // without a barrier of the block. Item i goes into stage i % n_stages; every lane waits for an
 // item, and after a __syncwarp the warp refills the stage it has been read from.
 //   BulkRing    sm_90: a lane asks the copy engine for a whole stage
-//   AsyncRing   sm_80: all lanes copy 16 bytes at a time
+//   AsyncRing   sm_80: all lanes copy 16 bytes at a time; wait_all_copies waits for these as well
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"

@@ -76,7 +76,7 @@ struct SharedSlot {
 };
 
 // one_token.cu: the experts of a token and their weighted sum, at the speed of memory: two
-// kernels, the second launched dependently. Each of a few tokens has multiprocessors of its own.
+// kernels, from sm_90 on launched dependently. Each of a few tokens has multiprocessors of its own.
 // Shapes: k of both matrices a multiple of 64.
 struct OneToken {
     bool portable;         // the kernels of every architecture, not those of sm_90

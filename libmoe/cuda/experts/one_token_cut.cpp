@@ -136,6 +136,11 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     cut.block_reciprocal = reciprocal_of(cut.n_blocks);
     int32_t bytes = share.chunk_bytes;
     OneTokenCut whole = lay_out_gate_up(call, cut, bytes, share);
+    while (whole.shared.total > device.shared_bytes && cut.n_warps > 4) {
+        cut.n_warps /= 2;
+        cut.warp_reciprocal = reciprocal_of(cut.n_warps);
+        whole = lay_out_gate_up(call, cut, bytes, share);
+    }
     const bool single = call.n_slots * matrix.n_tiles <= cut.n_blocks;
     while (whole.n_stages == 1 && whole.chunk_grains > 1 && !(single && whole.n_chunks == 1))
         whole = lay_out_gate_up(call, cut, bytes /= 2, share);
@@ -231,7 +236,9 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
              ++warps) {
             cut.n_warps = warps;
             const OneTokenCut whole = lay_out_down(call, cut, tuning, share);
-            const double cost = cost_of_tile(call, whole);
+            const bool fits = whole.shared.total <= device.shared_bytes;
+            // Beyond every other, but there if nothing fits.
+            const double cost = cost_of_tile(call, whole) + (fits ? 0.0 : 1e9);
             if (least > 0 && cost >= least) continue;
             least = cost;
             best = whole;

@@ -325,7 +325,7 @@ __device__ __forceinline__ void finish_outputs(const OneTokenDown& call, unsigne
     }
 }
 
-// The lane of each stage asks for what comes there first.
+// The first item of every stage, that of stage i by lane i.
 template <class Raw, class Ring>
 __device__ __forceinline__ void begin_copies(const DownUnits<Raw>& units, const Ring& ring,
                                              UnitWalk& copies) {

@@ -5,8 +5,9 @@
 // the token, one per SM of its share. Inside a block every warp owns the same part of k of every
 // slab.
 // 1. every lane finds what it copies first, as if every slot had an expert here
-// 2. wait for the kernel before; ask for ids, then x; every lane asks for one stage of the warp's
-// ring; the slots with an expert are listed where there are others or the list is needed
+// 2. wait for the kernel before; ask for ids, then x; the warp's ring begins, every lane knowing
+// the first item of one stage; the slots with an expert are listed where there are others or the
+// list is needed
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
