@@ -1,0 +1,74 @@
+// A GPU made of the CPU: it reads the PTX of kernels and runs them lane by lane, as the PTX manual says. It knows no time; what
+// it shows is what a kernel computes, where it reads and writes, and whether it ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace emulator {
+
+struct Dim3 {
+    uint32_t x = 1, y = 1, z = 1;
+};
+
+// Memory that kernels may touch: pointers are those of the host. Safe from several threads.
+class Memory {
+  public:
+    void add(const void* begin, size_t bytes);
+    void remove(const void* begin);
+    // The end of the allocation that holds `address`, 0 if none does.
+    uintptr_t end_of(uintptr_t address, uintptr_t* begin) const;
+
+  private:
+    mutable std::mutex mutex_;
+    std::map<uintptr_t, size_t> ranges_;
+};
+
+// What goes wrong while a kernel runs: a bad address, an instruction that is not known, a trap, a
+// deadlock. The text names the kernel, block, thread and PTX line.
+struct Fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct KernelFacts {
+    uint32_t static_shared_bytes = 0;
+    uint32_t parameter_bytes = 0;
+    uint32_t max_threads = 1024;  // .maxntid
+};
+
+struct Launch {
+    Dim3 grid, block, cluster;
+    uint32_t dynamic_shared_bytes = 0;
+    std::vector<std::byte> parameters;  // laid out as the kernel's .param space
+    uint32_t multiprocessors = 132;     // what %nsmid says
+    uint32_t resident_blocks = 264;     // how many run side by side; rounded up to whole clusters
+};
+
+// The kernels of some PTX files. Files are indexed when they are added, and kernels parsed when
+// they are first asked for.
+class Program {
+  public:
+    explicit Program(const Memory& memory);
+    ~Program();
+    void add_file(const std::string& path);
+    // By its mangled name; false if no file has it.
+    bool has(std::string_view kernel) const;
+    KernelFacts facts(std::string_view kernel);
+    // Where the .param space has each parameter: offset and size.
+    std::vector<std::pair<uint32_t, uint32_t>> parameters(std::string_view kernel);
+    // Runs a kernel to its end, on `threads` threads of the host. Throws Fault.
+    void run(std::string_view kernel, const Launch& launch);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace emulator
