@@ -1,0 +1,255 @@
+// Kernels as the host knows them: registered by what nvcc makes of a .cu file, with limits of
+// shared memory that cudaFuncSetAttribute raises, launched by <<<>>> or cudaLaunchKernelExC.
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/emulator/runtime.hpp"
+#include "tests/emulator/runtime_program.hpp"
+
+namespace emulator {
+namespace {
+
+constexpr uint32_t shared_without_asking = 48 << 10;
+constexpr uint32_t shared_of_system = 1 << 10;  // what a block takes more than it asks for
+
+// Of one device: its code comes there when it is first asked for, not under a capture.
+struct OnDevice {
+    bool is_loaded = false;
+    int dynamic_shared = -1;  // what cudaFuncSetAttribute said
+};
+
+struct Kernel {
+    std::string registered;
+    std::string name;  // in the PTX; empty before it is looked for
+    std::map<int, OnDevice> on;
+};
+
+std::map<const void*, std::unique_ptr<Kernel>>& kernels() {
+    static auto& kept = *new std::map<const void*, std::unique_ptr<Kernel>>;
+    return kept;
+}
+
+struct Configuration {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+};
+
+thread_local std::vector<Configuration> configurations;
+
+Kernel* kernel_of(const void* function) {
+    const auto found = kernels().find(function);
+    return found == kernels().end() ? nullptr : found->second.get();
+}
+
+// The PTX has a kernel for this machine.
+bool is_found(Kernel& kernel) {
+    if (kernel.name.empty()) kernel.name = name_in_ptx(kernel.registered);
+    return !kernel.name.empty();
+}
+
+uint32_t most_shared() {
+    return static_cast<uint32_t>(machine().shared_optin_kb) << 10;
+}
+
+uint32_t most_dynamic(const OnDevice& on, uint32_t static_bytes) {
+    if (on.dynamic_shared >= 0) return static_cast<uint32_t>(on.dynamic_shared);
+    return shared_without_asking - std::min(shared_without_asking, static_bytes);
+}
+
+cudaError_t attributes_of(cudaFuncAttributes& out, const void* function) {
+    Kernel* kernel = kernel_of(function);
+    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    if (!is_found(*kernel)) return cudaErrorNoKernelImageForDevice;
+    const KernelFacts facts = program().facts(kernel->name);
+    OnDevice& on = kernel->on[current_device()];
+    on.is_loaded = true;
+    out = {};
+    out.sharedSizeBytes = facts.static_shared_bytes;
+    out.maxThreadsPerBlock = static_cast<int>(facts.max_threads);
+    out.maxDynamicSharedSizeBytes = static_cast<int>(most_dynamic(on, facts.static_shared_bytes));
+    out.ptxVersion = ptx_version();
+    out.binaryVersion = 10 * machine().major + machine().minor;
+    return cudaSuccess;
+}
+
+cudaError_t set_attribute(const void* function, cudaFuncAttribute what, int value) {
+    Kernel* kernel = kernel_of(function);
+    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    if (!is_found(*kernel)) return cudaErrorNoKernelImageForDevice;
+    OnDevice& on = kernel->on[current_device()];
+    on.is_loaded = true;
+    if (what == cudaFuncAttributePreferredSharedMemoryCarveout)
+        return value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue;
+    if (what != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaErrorInvalidValue;
+    const KernelFacts facts = program().facts(kernel->name);
+    if (value < 0 || facts.static_shared_bytes + static_cast<uint32_t>(value) > most_shared())
+        return cudaErrorInvalidValue;
+    on.dynamic_shared = value;
+    return cudaSuccess;
+}
+
+// The attributes of a launch that change what it computes; early starts do not.
+cudaError_t read_attributes(const cudaLaunchConfig_t& config, Dim3& cluster) {
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const cudaLaunchAttribute& one = config.attrs[i];
+        switch (one.id) {
+            case cudaLaunchAttributeIgnore:
+            case cudaLaunchAttributeProgrammaticStreamSerialization:
+                if (machine().major < 9) return cudaErrorNotSupported;
+                break;
+            case cudaLaunchAttributeClusterDimension:
+                if (machine().major < 9) return cudaErrorNotSupported;
+                cluster = {one.val.clusterDim.x, one.val.clusterDim.y, one.val.clusterDim.z};
+                break;
+            default:
+                std::fprintf(stderr, "emulator: launch attribute %d is not made\n",
+                             static_cast<int>(one.id));
+                return cudaErrorNotSupported;
+        }
+    }
+    return cudaSuccess;
+}
+
+cudaError_t check_sizes(const Launch& launch, const KernelFacts& facts, const OnDevice& on) {
+    const Dim3 &grid = launch.grid, &block = launch.block, &cluster = launch.cluster;
+    if (!grid.x || !grid.y || !grid.z || grid.x > 2147483647 || grid.y > 65535 || grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+    if (!threads || threads > 1024 || block.z > 64) return cudaErrorInvalidConfiguration;
+    if (threads > facts.max_threads) return cudaErrorInvalidValue;
+    if (!cluster.x || !cluster.y || !cluster.z || grid.x % cluster.x || grid.y % cluster.y ||
+        grid.z % cluster.z || uint64_t{cluster.x} * cluster.y * cluster.z > 8)
+        return cudaErrorInvalidClusterSize;
+    if (launch.dynamic_shared_bytes > most_dynamic(on, facts.static_shared_bytes) ||
+        facts.static_shared_bytes + launch.dynamic_shared_bytes > most_shared())
+        return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+uint32_t resident_blocks(const Launch& launch, const KernelFacts& facts) {
+    const Machine& m = machine();
+    const uint32_t threads = (launch.block.x * launch.block.y * launch.block.z + 31) / 32 * 32;
+    const uint32_t shared =
+        facts.static_shared_bytes + launch.dynamic_shared_bytes + shared_of_system;
+    const uint32_t of_one =
+        std::min({static_cast<uint32_t>(m.blocks), static_cast<uint32_t>(m.threads) / threads,
+                  (static_cast<uint32_t>(m.shared_kb) << 10) / shared});
+    return std::max(1u, of_one) * static_cast<uint32_t>(multiprocessors());
+}
+
+std::vector<std::byte> parameter_block(const std::string& kernel, uint32_t bytes, void** values) {
+    std::vector<std::byte> block(bytes);
+    size_t i = 0;
+    for (const auto& [offset, size] : program().parameters(kernel))
+        std::memcpy(block.data() + offset, values[i++], size);
+    return block;
+}
+
+cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config, void** values) {
+    Kernel* kernel = kernel_of(function);
+    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    if (!is_found(*kernel)) return cudaErrorNoKernelImageForDevice;
+    OnDevice& on = kernel->on[current_device()];
+    if (is_capturing(config.stream) && !on.is_loaded) {
+        std::fprintf(stderr, "emulator: %s is first launched under a capture\n",
+                     kernel->name.c_str());
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    on.is_loaded = true;
+    const KernelFacts facts = program().facts(kernel->name);
+    Launch launch;
+    launch.grid = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
+    launch.block = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
+    if (config.dynamicSmemBytes > UINT32_MAX) return cudaErrorInvalidValue;
+    launch.dynamic_shared_bytes = static_cast<uint32_t>(config.dynamicSmemBytes);
+    if (const cudaError_t error = read_attributes(config, launch.cluster); error != cudaSuccess)
+        return error;
+    if (const cudaError_t error = check_sizes(launch, facts, on); error != cudaSuccess)
+        return error;
+    launch.multiprocessors = static_cast<uint32_t>(multiprocessors());
+    launch.resident_blocks = resident_blocks(launch, facts);
+    launch.parameters = parameter_block(kernel->name, facts.parameter_bytes, values);
+    return enqueue(config.stream, [name = kernel->name, launch = std::move(launch)] {
+        program().run(name, launch);
+    });
+}
+
+}  // namespace
+}  // namespace emulator
+
+using emulator::Call;
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+    return emulator::call(Call::on_device, [&] { return emulator::attributes_of(*out, function); });
+}
+
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute what, int value) {
+    return emulator::call(Call::on_device,
+                          [&] { return emulator::set_attribute(function, what, value); });
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** values) {
+    return emulator::call(Call::on_device,
+                          [&] { return emulator::launch_kernel(function, *config, values); });
+}
+
+// What crt/host_runtime.h calls. A kernel's handle is the address of its host function.
+extern "C" {
+
+void** __cudaRegisterFatBinary(void* binary) {
+    return new void*(binary);
+}
+
+void __cudaRegisterFatBinaryEnd(void**) {}
+
+// At the end of the process, when others may still launch: kernels stay.
+void __cudaUnregisterFatBinary(void**) {}
+
+char __cudaInitModule(void**) {
+    return 1;
+}
+
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
+    auto& kernel = emulator::kernels()[function];
+    kernel = std::make_unique<emulator::Kernel>();
+    kernel->registered = name;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* out, const void* function) {
+    *out = static_cast<cudaKernel_t>(const_cast<void*>(function));
+    return cudaSuccess;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, CUstream_st* stream) {
+    emulator::configurations.push_back({grid, block, shared, stream});
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+    if (emulator::configurations.empty()) return cudaErrorInvalidConfiguration;
+    const emulator::Configuration last = emulator::configurations.back();
+    emulator::configurations.pop_back();
+    *grid = last.grid;
+    *block = last.block;
+    *shared = last.shared;
+    *static_cast<cudaStream_t*>(stream) = last.stream;
+    return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** values,
+                               size_t shared, cudaStream_t stream) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    return cudaLaunchKernelExC(&config, kernel, values);
+}
+
+}  // extern "C"
