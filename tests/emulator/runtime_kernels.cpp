@@ -1,6 +1,8 @@
 // Kernels as the host knows them: registered by what nvcc makes of a .cu file, with limits of
 // shared memory that cudaFuncSetAttribute raises, launched by <<<>>> or cudaLaunchKernelExC.
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -149,6 +151,17 @@ std::vector<std::byte> parameter_block(const std::string& kernel, uint32_t bytes
     return block;
 }
 
+void run_kernel(const std::string& name, const Launch& launch) {
+    static const bool is_traced = std::getenv("MOE_EMULATOR_TRACE") != nullptr;
+    const auto begin = std::chrono::steady_clock::now();
+    program().run(name, launch);
+    if (!is_traced) return;
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    std::fprintf(stderr, "emulator: %8.3f s, %ux%ux%u blocks of %ux%ux%u: %s\n", time.count(),
+                 launch.grid.x, launch.grid.y, launch.grid.z, launch.block.x, launch.block.y,
+                 launch.block.z, name.c_str());
+}
+
 cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config, void** values) {
     Kernel* kernel = kernel_of(function);
     if (!kernel) return cudaErrorInvalidDeviceFunction;
@@ -173,9 +186,8 @@ cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config
     launch.multiprocessors = static_cast<uint32_t>(multiprocessors());
     launch.resident_blocks = resident_blocks(launch, facts);
     launch.parameters = parameter_block(kernel->name, facts.parameter_bytes, values);
-    return enqueue(config.stream, [name = kernel->name, launch = std::move(launch)] {
-        program().run(name, launch);
-    });
+    return enqueue(config.stream,
+                   [name = kernel->name, launch = std::move(launch)] { run_kernel(name, launch); });
 }
 
 }  // namespace
