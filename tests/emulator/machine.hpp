@@ -63,7 +63,9 @@ class Program {
     KernelFacts facts(std::string_view kernel);
     // Where the .param space has each parameter: offset and size.
     std::vector<std::pair<uint32_t, uint32_t>> parameters(std::string_view kernel);
-    // Runs a kernel to its end, on `threads` threads of the host. Throws Fault.
+    // The opcodes in it that the emulator does not know; running one is a Fault.
+    std::vector<std::string> unknown_instructions(std::string_view kernel);
+    // Runs a kernel to its end, on this thread of the host. Throws Fault.
     void run(std::string_view kernel, const Launch& launch);
 
   private:

@@ -1,0 +1,100 @@
+// Branches, ends and calls, and what the emulator has no use for.
+#include "tests/emulator/lanes.hpp"
+
+namespace emulator {
+namespace {
+
+// All lanes of the group go the same way, or it parts.
+Step run_branch(Warp& w, const Instruction& in) {
+    if (w.mask == w.active) {
+        w.pc = in.target;
+        return Step::jumped;
+    }
+    for (uint32_t i = 0; i < 32; ++i)
+        if (w.active >> i & 1) w.places[i] = w.mask >> i & 1 ? in.target : w.pc + 1;
+    w.regroup();
+    return Step::jumped;
+}
+
+void decode_bra(Builder& b, const Statement& s) {
+    allow_modifiers(s, "uni");
+    b.emit(run_branch);
+    b.branch_to(s.arguments.at(0).text);
+}
+
+// A jump by index: a branch for each label, guarded by a comparison.
+Step run_indexed(Warp& w, const Instruction& in) {
+    const auto* index = w.lanes<uint32_t>(in.a);
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < 32; ++i)
+        if ((w.mask >> i & 1) && index[i] == in.immediate) taken |= 1u << i;
+    if (!taken) return Step::next;
+    w.mask = taken;
+    return run_branch(w, in);
+}
+
+void decode_brx(Builder& b, const Statement& s) {
+    allow_modifiers(s, "idx", "uni");
+    int64_t n = 0;
+    for (std::string_view label : b.targets_named(s.arguments.at(1).text)) {
+        b.emit(run_indexed).immediate = n++;
+        b.read(&Instruction::a, s.arguments[0], 32);
+        b.branch_to(label);
+        b.may_pass();
+    }
+    b.emit([](Warp& w, const Instruction&) -> Step {
+        w.fault(w.first_lane(), "a jump whose index is beyond its labels");
+    });
+}
+
+Step run_exit(Warp& w, const Instruction&) {
+    const uint32_t rest = w.active & ~w.mask;
+    w.leave(w.mask);
+    if (rest) return Step::next;
+    w.regroup();
+    return Step::jumped;
+}
+
+void decode_ret(Builder& b, const Statement& s) {
+    allow_modifiers(s, "uni");
+    b.emit(b.is_in_function() && s.opcode[0] == "ret" ? run_branch : run_exit);
+    b.leave();
+}
+
+Step run_nothing(Warp&, const Instruction&) { return Step::next; }
+
+void decode_nothing(Builder& b, const Statement&) { b.emit(run_nothing); }
+
+// Everyone else may run first.
+void decode_nanosleep(Builder& b, const Statement&) {
+    b.emit([](Warp&, const Instruction&) { return Step::yielded; });
+}
+
+void decode_trap(Builder& b, const Statement&) {
+    b.emit([](Warp& w, const Instruction&) -> Step { w.fault(w.first_lane(), "trap"); });
+}
+
+void decode_call(Builder& b, const Statement& s) { b.call(s); }
+
+}  // namespace
+
+std::vector<DecoderEntry> control_decoders() {
+    return {{"bra", decode_bra},
+            {"brx", decode_brx},
+            {"ret", decode_ret},
+            {"exit", decode_ret},
+            {"call", decode_call},
+            {"trap", decode_trap},
+            {"brkpt", decode_trap},
+            {"nanosleep", decode_nanosleep},
+            {"fence", decode_nothing},
+            {"membar", decode_nothing},
+            {"setmaxnreg", decode_nothing},
+            {"griddepcontrol", decode_nothing},
+            {"prefetch", decode_nothing},
+            {"prefetchu", decode_nothing},
+            {"applypriority", decode_nothing},
+            {"discard", decode_nothing}};
+}
+
+}  // namespace emulator

@@ -1,0 +1,287 @@
+// Asynchronous copies. All are as late as the rules allow, so that a kernel that reads before it
+// waits reads what was there before: copies of threads move when they are waited for, bulk loads
+// and arrivals behind copies some turns of the block later, bulk stores when their thread waits.
+#include <algorithm>
+
+#include "tests/emulator/access.hpp"
+
+namespace emulator {
+namespace {
+
+// Turns of the block until what nobody waits for comes by itself.
+constexpr uint64_t delay = 2;
+
+// ---- Copies of threads. a: shared address, b: global, c: bytes to read. bytes: in all.
+
+Step run_copy(Warp& w, const Instruction& in) {
+    Places to;
+    find_places(w, in, in.bytes, to);
+    const auto* from = w.lanes<uint64_t>(in.b);
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (!(w.mask >> i & 1)) continue;
+        const int lane = static_cast<int>(i);
+        const uint32_t present = in.count ? w.lanes<uint32_t>(in.c)[i] : in.bytes;
+        const uint64_t source = from[i] + static_cast<uint64_t>(in.e);
+        if (present > in.bytes) w.fault(lane, "cp.async of more bytes than its size");
+        if (source % in.bytes) w.fault(lane, "the source of a cp.async is not aligned");
+        if (present) global_place(w, lane, source, present);
+        const auto offset = static_cast<uint32_t>(to.at[i] - w.block->shared.data());
+        w.copies.push_back({i, offset, reinterpret_cast<const std::byte*>(source), in.bytes,
+                            present, w.groups[i], w.copy_serial++});
+    }
+    return Step::next;
+}
+
+void decode_copy(Builder& b, const Statement& s) {
+    allow_modifiers(s, "async", "ca", "cg", "shared", "shared::cta", "global", "L2::128B",
+                    "L2::256B", "L2::64B", "L2::cache_hint");
+    if (s.arguments.size() < 3 || s.arguments[2].kind != Argument::Kind::number) throw UnknownForm{};
+    Instruction& in = b.emit(run_copy);
+    in.space = Space::shared;
+    in.bytes = static_cast<uint8_t>(s.arguments[2].bits);
+    if (in.bytes != 4 && in.bytes != 8 && in.bytes != 16) throw UnknownForm{};
+    const bool has_hint = s.has("L2::cache_hint");
+    in.count = s.arguments.size() > (has_hint ? 4u : 3u);
+    b.read_address(s.arguments[0]);
+    Argument from = s.arguments[1];
+    in.e = static_cast<uint32_t>(from.offset);
+    if (from.offset < 0) throw UnknownForm{};
+    from.kind = Argument::Kind::name;
+    b.read(&Instruction::b, from, 64);
+    if (in.count) b.read(&Instruction::c, s.arguments[3], 32);
+}
+
+Step run_commit(Warp& w, const Instruction&) {
+    for (uint32_t i = 0; i < 32; ++i) w.groups[i] += w.mask >> i & 1;
+    return Step::next;
+}
+
+// immediate: groups that may stay under way, -1: copies outside of groups are waited for as well.
+Step run_copy_wait(Warp& w, const Instruction& in) {
+    for (uint32_t rest = w.mask; rest && !w.copies.empty(); rest &= rest - 1) {
+        const int i = std::countr_zero(rest);
+        const uint64_t committed = w.groups[static_cast<size_t>(i)];
+        const auto pending = static_cast<uint64_t>(in.immediate);
+        const uint64_t groups = in.immediate < 0     ? UINT64_MAX
+                                : committed < pending ? 0
+                                                      : committed - pending;
+        finish_copies(w, i, groups, UINT64_MAX);
+    }
+    return Step::next;
+}
+
+// An arrival when the copies of the thread until here have moved.
+Step run_copy_arrive(Warp& w, const Instruction& in) {
+    Places places;
+    find_places(w, in, 8, places);
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (!(w.mask >> i & 1)) continue;
+        if (!in.count) {  // without .noinc the arrival is one more than the mbarrier expected
+            MemoryBarrier barrier;
+            std::memcpy(&barrier, places.at[i], sizeof barrier);
+            barrier.pending += 1;
+            std::memcpy(places.at[i], &barrier, sizeof barrier);
+        }
+        LateEvent event{};
+        event.kind = LateEvent::Kind::arrival;
+        event.due = w.block->turn + delay;
+        event.barrier = static_cast<uint32_t>(places.at[i] - w.block->shared.data());
+        event.warp = w.index, event.lane = i, event.serial = w.copy_serial;
+        w.block->late.push_back(event);
+    }
+    return Step::next;
+}
+
+// ---- Copies in bulk.
+
+void check_bulk(Warp& w, int lane, uint64_t global, uint64_t shared, uint32_t bytes) {
+    if (bytes % 16 || global % 16 || shared % 16)
+        w.fault(lane, "a bulk copy of " + std::to_string(bytes) +
+                          " bytes, whose size or addresses are not multiples of 16,");
+    if (bytes) global_place(w, lane, global, bytes);
+}
+
+// a: the shared address, b: the global one, c: bytes, e: the mbarrier.
+Step run_bulk_load(Warp& w, const Instruction& in) {
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (!(w.mask >> i & 1)) continue;
+        const int lane = static_cast<int>(i);
+        const uint32_t to = w.lanes<uint32_t>(in.a)[i], bytes = w.lanes<uint32_t>(in.c)[i];
+        const uint64_t from = w.lanes<uint64_t>(in.b)[i];
+        const uint32_t barrier = w.lanes<uint32_t>(in.e)[i];
+        check_bulk(w, lane, from, to, bytes);
+        if (to >> cluster_shift && (to >> cluster_shift) != w.block->rank + 1)
+            w.fault(lane, "a bulk copy into another block, which the emulator cannot,");
+        std::byte* place = shared_at(w, lane, to, bytes);
+        std::byte* word = shared_at(w, lane, barrier, 8);
+        LateEvent event{};
+        event.kind = LateEvent::Kind::load;
+        event.due = w.block->turn + delay;
+        event.to = static_cast<uint32_t>(place - w.block->shared.data());
+        event.barrier = static_cast<uint32_t>(word - w.block->shared.data());
+        event.from = reinterpret_cast<const std::byte*>(from);
+        event.bytes = bytes;
+        w.block->late.push_back(event);
+    }
+    return Step::next;
+}
+
+uint32_t thread_of(const Warp& w, uint32_t lane) { return w.index * 32 + lane; }
+
+uint64_t& store_group(Block& block, uint32_t thread) {
+    if (block.store_groups.empty()) block.store_groups.resize(block.warps.size() * 32);
+    return block.store_groups[thread];
+}
+
+// a: the global address, b: the shared one, c: bytes. mode: how to combine, 0 for a copy.
+Step run_bulk_store(Warp& w, const Instruction& in) {
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (!(w.mask >> i & 1)) continue;
+        const int lane = static_cast<int>(i);
+        const uint64_t to = w.lanes<uint64_t>(in.a)[i];
+        const uint32_t from = w.lanes<uint32_t>(in.b)[i], bytes = w.lanes<uint32_t>(in.c)[i];
+        check_bulk(w, lane, to, from, bytes);
+        std::byte* place = shared_at(w, lane, from, bytes);
+        const uint32_t thread = thread_of(w, i);
+        BulkStore store{};
+        store.thread = thread;
+        store.to = reinterpret_cast<std::byte*>(to);
+        store.from = static_cast<uint32_t>(place - w.block->shared.data());
+        store.bytes = bytes;
+        store.group = store_group(*w.block, thread);
+        store.operation = in.mode;
+        w.block->stores.push_back(store);
+    }
+    return Step::next;
+}
+
+Step run_bulk_commit(Warp& w, const Instruction&) {
+    for (uint32_t i = 0; i < 32; ++i)
+        if (w.mask >> i & 1) ++store_group(*w.block, thread_of(w, i));
+    return Step::next;
+}
+
+Step run_bulk_wait(Warp& w, const Instruction& in) {
+    if (w.block->stores.empty()) return Step::next;
+    for (uint32_t i = 0; i < 32; ++i) {
+        if (!(w.mask >> i & 1)) continue;
+        const uint32_t thread = thread_of(w, i);
+        const uint64_t committed = store_group(*w.block, thread);
+        const auto pending = static_cast<uint64_t>(in.immediate);
+        if (committed > pending) w.block->finish_stores(thread, committed - pending);
+    }
+    return Step::next;
+}
+
+const Argument& address_argument(const Statement& s, size_t i, Argument& storage) {
+    storage = s.arguments.at(i);
+    if (storage.kind != Argument::Kind::address || storage.offset) throw UnknownForm{};
+    storage.kind = Argument::Kind::name;
+    return storage;
+}
+
+void decode_bulk(Builder& b, const Statement& s) {
+    allow_modifiers(s, "async", "bulk", "shared::cluster", "shared::cta", "global",
+                    "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint", "add");
+    Argument storage;
+    const bool is_reduction = s.opcode[1] == "reduce";
+    const size_t n = s.arguments.size() - s.has("L2::cache_hint");
+    if (s.opcode[2 + is_reduction] != "bulk") throw UnknownForm{};
+    if (s.has("mbarrier::complete_tx::bytes")) {
+        if (n != 4 || !s.has("global")) throw UnknownForm{};
+        b.emit(run_bulk_load);
+        b.read(&Instruction::a, address_argument(s, 0, storage), 32);
+        b.read(&Instruction::b, address_argument(s, 1, storage), 64);
+        b.read(&Instruction::c, s.arguments[2], 32);
+        return b.read(&Instruction::e, address_argument(s, 3, storage), 32);
+    }
+    if (n != 3 || is_reduction) throw UnknownForm{};
+    b.emit(run_bulk_store);
+    b.read(&Instruction::a, address_argument(s, 0, storage), 64);
+    b.read(&Instruction::b, address_argument(s, 1, storage), 32);
+    b.read(&Instruction::c, s.arguments[2], 32);
+}
+
+void decode_wait_or_commit(Builder& b, const Statement& s) {
+    const bool is_bulk = s.has("bulk");
+    if (s.has("commit_group")) {
+        b.emit(is_bulk ? run_bulk_commit : run_commit);
+        return;
+    }
+    Instruction& in = b.emit(is_bulk ? run_bulk_wait : run_copy_wait);
+    if (s.has("wait_all")) {
+        in.immediate = -1;
+    } else {
+        if (s.arguments.at(0).kind != Argument::Kind::number) throw UnknownForm{};
+        in.immediate = static_cast<int64_t>(s.arguments[0].bits);
+    }
+}
+
+void decode_cp(Builder& b, const Statement& s) {
+    if (s.opcode.size() < 3) throw UnknownForm{};
+    if (s.has("commit_group") || s.has("wait_group") || s.has("wait_all"))
+        return decode_wait_or_commit(b, s);
+    if (s.has("mbarrier")) {
+        Instruction& in = b.emit(run_copy_arrive);
+        in.space = Space::shared;
+        in.count = s.has("noinc");
+        return b.read_address(s.arguments.at(0));
+    }
+    if (s.has("bulk")) return decode_bulk(b, s);
+    decode_copy(b, s);
+}
+
+}  // namespace
+
+// The copies of a thread in groups before `groups` that it began before `serial`.
+void finish_copies(Warp& w, int lane, uint64_t groups, uint64_t serial) {
+    if (w.copies.empty()) return;
+    std::byte* shared = w.block->shared.data();
+    const auto is_due = [&](const ThreadCopy& copy) {
+        if (copy.lane != static_cast<uint32_t>(lane)) return false;
+        if (groups != UINT64_MAX && copy.group >= groups) return false;
+        if (copy.serial >= serial) return false;
+        std::memcpy(shared + copy.to, copy.from, copy.present);
+        std::memset(shared + copy.to + copy.present, 0, copy.bytes - copy.present);
+        ++w.run->effects;
+        return true;
+    };
+    std::erase_if(w.copies, is_due);
+}
+
+bool Block::deliver(bool all) {
+    bool any = false;
+    while (!late.empty() && (all || late.front().due <= turn)) {
+        const LateEvent event = late.front();
+        late.pop_front();
+        any = true;
+        ++run->effects;
+        Warp& warp = *warps[event.warp];
+        const char* wrong = nullptr;
+        if (event.kind == LateEvent::Kind::load) {
+            std::memcpy(shared.data() + event.to, event.from, event.bytes);
+            wrong = complete_bytes(shared.data() + event.barrier, event.bytes);
+        } else {
+            finish_copies(warp, static_cast<int>(event.lane), UINT64_MAX, event.serial);
+            wrong = arrive_at(shared.data() + event.barrier, 1, 0);
+        }
+        if (wrong && live_warps)
+            throw Fault(std::string(wrong) + ", by an asynchronous copy, in " + run->kernel->name +
+                        ", near " + warp.where());
+    }
+    return any;
+}
+
+// The bulk stores of a thread in its first groups.
+void Block::finish_stores(uint32_t thread, uint64_t groups) {
+    std::erase_if(stores, [&](const BulkStore& store) {
+        if (store.thread != thread || store.group >= groups) return false;
+        std::memcpy(store.to, shared.data() + store.from, store.bytes);
+        ++run->effects;
+        return true;
+    });
+}
+
+std::vector<DecoderEntry> copy_decoders() { return {{"cp", decode_cp}}; }
+
+}  // namespace emulator

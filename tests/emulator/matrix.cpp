@@ -1,0 +1,159 @@
+// mma.sync, ldmatrix and stmatrix.
+#include "tests/emulator/access.hpp"
+#include "tests/emulator/small_floats.hpp"
+
+namespace emulator {
+namespace {
+
+// The value in half `part` of a register.
+template <bool is_bf16>
+float value_in(uint32_t bits, int part) {
+    const auto half = static_cast<uint16_t>(bits >> 16 * part);
+    return is_bf16 ? float_of_bf16(half) : float_of_f16(half);
+}
+
+// D[16][8] = A[16][k] B[k][8] + C, k 8 or 16. The list: d (4), a (k / 4), b (k / 8), c (4). Lane
+// 4 g + t has rows g and g + 8 of A, C and D, column g of B, and pairs along the other side.
+template <bool is_bf16, int k>
+Step run_mma(Warp& w, const Instruction& in) {
+    if (!gather_all(w)) return Step::blocked;
+    if (w.mask != all_lanes) w.fault(w.first_lane(), "mma.sync of a warp that is not whole");
+    const uint32_t* list = w.run->kernel->lists.data() + in.list;
+    constexpr int n_a = k / 4, n_b = k / 8;
+    float a[16][k], b[k][8], d[16][8];
+    for (int r = 0; r < n_a; ++r) {
+        const auto* from = w.lanes<uint32_t>(list[4 + r]);
+        for (int lane = 0; lane < 32; ++lane)
+            for (int part = 0; part < 2; ++part)
+                a[lane / 4 + 8 * (r & 1)][2 * (lane % 4) + part + 8 * (r >> 1)] =
+                    value_in<is_bf16>(from[lane], part);
+    }
+    for (int r = 0; r < n_b; ++r) {
+        const auto* from = w.lanes<uint32_t>(list[4 + n_a + r]);
+        for (int lane = 0; lane < 32; ++lane)
+            for (int part = 0; part < 2; ++part)
+                b[2 * (lane % 4) + part + 8 * r][lane / 4] = value_in<is_bf16>(from[lane], part);
+    }
+    for (int r = 0; r < 4; ++r) {
+        const auto* from = w.lanes<float>(list[4 + n_a + n_b + r]);
+        for (int lane = 0; lane < 32; ++lane)
+            d[lane / 4 + 8 * (r >> 1)][2 * (lane % 4) + (r & 1)] = from[lane];
+    }
+    for (int row = 0; row < 16; ++row)
+        for (int i = 0; i < k; ++i)
+            for (int column = 0; column < 8; ++column) d[row][column] += a[row][i] * b[i][column];
+    for (int r = 0; r < 4; ++r) {
+        float out[32];
+        for (int lane = 0; lane < 32; ++lane)
+            out[lane] = d[lane / 4 + 8 * (r >> 1)][2 * (lane % 4) + (r & 1)];
+        w.store(list[r], out);
+    }
+    return Step::next;
+}
+
+void decode_mma(Builder& b, const Statement& s) {
+    allow_modifiers(s, "sync", "aligned", "m16n8k16", "m16n8k8", "row", "col");
+    const bool is_bf16 = s.type(1) == Type::bf16, is_long = s.has("m16n8k16");
+    const bool is_half = s.type(1) == Type::f16;
+    if (s.type(0) != Type::f32 || s.type(3) != Type::f32 || s.type(1) != s.type(2) ||
+        (!is_bf16 && !is_half) || s.arguments.size() != 4)
+        throw UnknownForm{};
+    const size_t sizes[] = {4, is_long ? 4u : 2u, is_long ? 2u : 1u, 4};
+    b.emit(is_bf16 ? (is_long ? run_mma<true, 16> : run_mma<true, 8>)
+                   : (is_long ? run_mma<false, 16> : run_mma<false, 8>));
+    b.begin_list();
+    for (size_t i = 0; i < 4; ++i) {
+        auto parts = s.arguments[i].parts;
+        if (s.arguments[i].kind == Argument::Kind::name) parts = {s.arguments[i]};
+        if (parts.size() != sizes[i]) throw UnknownForm{};
+        for (const Argument& part : parts) i == 0 ? b.list_write(part, 32) : b.list_read(part, 32);
+    }
+}
+
+// Lane 8 m + r has the address of row r of matrix m. In registers, lane 4 g + t holds of each matrix
+// row g, columns 2 t and 2 t + 1; transposed, the same of columns.
+struct Rows {
+    std::byte* at[4][8];
+};
+
+void find_rows(Warp& w, const Instruction& in, Rows& rows) {
+    const uint32_t lanes = w.mask;
+    Places places;
+    // Only the lanes of matrices that are asked for have addresses.
+    w.mask = in.count == 4 ? all_lanes : (1u << 8 * in.count) - 1;
+    find_places(w, in, 16, places);
+    w.mask = lanes;
+    for (int i = 0; i < 8 * in.count; ++i) rows.at[i / 8][i % 8] = places.at[i];
+}
+
+std::byte* element(const Rows& rows, int matrix, int lane, int part, bool transposed) {
+    const int major = lane / 4, minor = 2 * (lane % 4) + part;
+    const int row = transposed ? minor : major, column = transposed ? major : minor;
+    return rows.at[matrix][row] + 2 * column;
+}
+
+Step run_ldmatrix(Warp& w, const Instruction& in) {
+    if (!gather_all(w)) return Step::blocked;
+    if (w.mask != all_lanes) w.fault(w.first_lane(), "ldmatrix of a warp that is not whole");
+    Rows rows;
+    find_rows(w, in, rows);
+    const uint32_t* list = w.run->kernel->lists.data() + in.list;
+    uint32_t out[4][32];
+    for (int m = 0; m < in.count; ++m) {
+        for (int lane = 0; lane < 32; ++lane) {
+            uint16_t half[2];
+            for (int part = 0; part < 2; ++part)
+                std::memcpy(&half[part], element(rows, m, lane, part, in.e), 2);
+            out[m][lane] = static_cast<uint32_t>(half[1]) << 16 | half[0];
+        }
+    }
+    for (int m = 0; m < in.count; ++m) w.store(list[m], out[m]);
+    return Step::next;
+}
+
+Step run_stmatrix(Warp& w, const Instruction& in) {
+    if (!gather_all(w)) return Step::blocked;
+    if (w.mask != all_lanes) w.fault(w.first_lane(), "stmatrix of a warp that is not whole");
+    Rows rows;
+    find_rows(w, in, rows);
+    const uint32_t* list = w.run->kernel->lists.data() + in.list;
+    for (int m = 0; m < in.count; ++m) {
+        const auto* from = w.lanes<uint32_t>(list[m]);
+        for (int lane = 0; lane < 32; ++lane) {
+            for (int part = 0; part < 2; ++part) {
+                const auto half = static_cast<uint16_t>(from[lane] >> 16 * part);
+                std::memcpy(element(rows, m, lane, part, in.e), &half, 2);
+            }
+        }
+    }
+    ++w.run->effects;
+    return Step::next;
+}
+
+template <bool is_load>
+void decode_matrices(Builder& b, const Statement& s) {
+    allow_modifiers(s, "sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared",
+                    "shared::cta");
+    const Argument& values = s.arguments.at(is_load ? 0 : 1);
+    auto parts = values.parts;
+    if (values.kind == Argument::Kind::name) parts = {values};
+    const size_t wanted = s.has("x4") ? 4 : s.has("x2") ? 2 : 1;
+    if (s.last_type() != Type::b16 || parts.size() != wanted) throw UnknownForm{};
+    Instruction& in = b.emit(is_load ? run_ldmatrix : run_stmatrix);
+    in.space = Space::shared;
+    in.count = static_cast<uint8_t>(wanted);
+    in.e = s.has("trans");
+    b.read_address(s.arguments.at(is_load ? 1 : 0));
+    b.begin_list();
+    for (const Argument& part : parts) is_load ? b.list_write(part, 32) : b.list_read(part, 32);
+}
+
+}  // namespace
+
+std::vector<DecoderEntry> matrix_decoders() {
+    return {{"mma", decode_mma},
+            {"ldmatrix", decode_matrices<true>},
+            {"stmatrix", decode_matrices<false>}};
+}
+
+}  // namespace emulator

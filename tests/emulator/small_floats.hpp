@@ -1,0 +1,109 @@
+// Floating-point values of 16 bits and less, as bits.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace emulator {
+
+enum class Rounding : uint8_t { nearest, zero, down, up, away };
+
+inline float float_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+inline float float_of_f16(uint16_t half) {
+    const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+    const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFF) << 13;
+    // As if the exponent were a float's; the product puts that right, for subnormals too.
+    const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
+    const uint32_t special = magnitude | 0x7F800000;
+    const uint32_t bits = magnitude >= 0x0F800000 ? special : std::bit_cast<uint32_t>(value);
+    return std::bit_cast<float>(bits | sign);
+}
+
+// Any format with an implicit first bit: the bits without the sign, at most those of the largest
+// finite value if `finite` says so.
+struct SmallFormat {
+    int mantissa_bits, bias;
+    uint32_t largest;   // finite
+    uint32_t infinity;  // 0: none
+    uint32_t nan;
+};
+
+constexpr SmallFormat f16_format{10, 15, 0x7BFF, 0x7C00, 0x7FFF};
+constexpr SmallFormat bf16_format{7, 127, 0x7F7F, 0x7F80, 0x7FFF};
+constexpr SmallFormat e4m3_format{3, 7, 0x7E, 0, 0x7F};
+constexpr SmallFormat e5m2_format{2, 15, 0x7B, 0x7C, 0x7F};
+constexpr SmallFormat e2m1_format{1, 1, 0x7, 0, 0x7};
+
+// The sign goes above the bits: the caller says where.
+inline uint32_t encode_small(double value, const SmallFormat& f, Rounding rounding, bool saturate,
+                             int sign_bit) {
+    const uint32_t sign = std::signbit(value) ? 1u << sign_bit : 0;
+    if (std::isnan(value)) return f.nan;
+    const double size = std::fabs(value);
+    const uint32_t beyond = saturate || !f.infinity ? f.largest : f.infinity;
+    if (std::isinf(size)) return sign | beyond;
+    if (size == 0) return sign;
+    int exponent = std::ilogb(size);
+    const int lowest = 1 - f.bias;
+    if (exponent < lowest) exponent = lowest;
+    const double steps = std::ldexp(size, f.mantissa_bits - exponent);
+    double whole = std::floor(steps);
+    const double rest = steps - whole;
+    const bool is_up = (rounding == Rounding::up && !sign) || (rounding == Rounding::down && sign);
+    if (rounding == Rounding::nearest)
+        whole += rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) == 1);
+    else if (rounding == Rounding::away)
+        whole += rest >= 0.5;
+    else
+        whole += is_up && rest > 0;
+    const auto bits = static_cast<uint32_t>(whole) +
+                      (static_cast<uint32_t>(exponent - lowest) << f.mantissa_bits);
+    if (bits > f.largest)
+        return sign | (rounding == Rounding::zero ? f.largest : beyond);
+    return sign | bits;
+}
+
+inline double decode_small(uint32_t bits, const SmallFormat& f) {
+    const int exponent = static_cast<int>(bits >> f.mantissa_bits);
+    const auto mantissa = static_cast<double>(bits & ((1u << f.mantissa_bits) - 1));
+    if (bits > f.largest) return bits == f.infinity ? INFINITY : NAN;
+    if (exponent == 0) return std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits);
+    return std::ldexp(mantissa + (1 << f.mantissa_bits), exponent - f.bias - f.mantissa_bits);
+}
+
+inline uint16_t bf16_of(float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return static_cast<uint16_t>(value != value ? 0x7FFF : rounded);
+}
+
+inline uint16_t f16_of(float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+    if (size > 0x7F800000) return 0x7FFF;
+    if (size >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);
+    if (size < 0x38800000) {
+        // Subnormal: the sum rounds at the place of the last bit of the half.
+        const float sum = std::bit_cast<float>(size) + 0.5f;
+        return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3F000000));
+    }
+    const uint32_t rounded = size - 0x38000000 + 0xFFF + (size >> 13 & 1);
+    return static_cast<uint16_t>(sign | rounded >> 13);
+}
+
+// The sum with one rounding to odd, so that a second rounding to fewer bits is that of the exact
+// sum.
+inline double sum_to_odd(double a, double b) {
+    const double sum = a + b;
+    const double part = sum - a, rest = (a - (sum - part)) + (b - part);
+    if (rest == 0 || !std::isfinite(sum)) return sum;
+    auto bits = std::bit_cast<uint64_t>(sum);
+    if (bits & 1) return sum;
+    // Truncated towards zero, then odd: one down in size if the rest points there.
+    if ((rest < 0) != (sum < 0)) --bits;
+    return std::bit_cast<double>(bits | 1);
+}
+
+}  // namespace emulator

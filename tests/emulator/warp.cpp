@@ -1,0 +1,171 @@
+// The loop that runs a warp, and how its lanes part and meet. See warp.hpp.
+#include "tests/emulator/warp.hpp"
+
+#include <algorithm>
+
+#include "tests/emulator/builder.hpp"
+
+namespace emulator {
+
+void Warp::run_slice(int instructions) {
+    budget = instructions;
+    waiting = 0;
+    regroup();
+    const bool is_starved_slice = is_starved;
+    is_starved = false;
+    if (is_starved_slice) next_group = UINT32_MAX;
+    while (active) {
+        const Instruction& in = code[pc];
+        mask = active & (predicate(in.guard) ^ in.guard_flip);
+        if (mask) {
+            const Step step = in.run(*this, in);
+            ++done;
+            if (step == Step::next) {
+                ++pc;
+            } else if (step == Step::blocked) {
+                done -= stay == active;
+                waiting |= stay;
+                for (uint32_t i = 0; i < 32; ++i)
+                    if (active >> i & 1) places[i] = pc + !(stay >> i & 1);
+                regroup();
+                if (--budget <= 0) break;
+                continue;
+            } else if (step == Step::yielded) {
+                ++pc;
+                budget = 0;
+            }
+        } else {
+            ++pc;
+            ++done;
+        }
+        if (pc >= next_group || --budget <= 0) {
+            for (uint32_t i = 0; i < 32; ++i)
+                if (active >> i & 1) places[i] = pc;
+            if (budget <= 0) break;
+            regroup();
+        }
+    }
+    // A group that ran to the end of its budget may be waiting for one that stands further on.
+    if (active && (active != live)) is_starved = !is_starved_slice;
+}
+
+// Of the lanes that can run, takes those furthest behind; for once, the next after these if they
+// have kept the others from running.
+void Warp::regroup() {
+    const uint32_t ready = live & ~waiting;
+    active = 0;
+    next_group = UINT32_MAX;
+    if (!ready) return;
+    uint32_t least = UINT32_MAX, after = UINT32_MAX;
+    for (uint32_t i = 0; i < 32; ++i)
+        if (ready >> i & 1) least = std::min(least, places[i]);
+    for (uint32_t i = 0; i < 32; ++i)
+        if ((ready >> i & 1) && places[i] != least) after = std::min(after, places[i]);
+    if (is_starved && after != UINT32_MAX) std::swap(least, after);
+    for (uint32_t i = 0; i < 32; ++i)
+        if ((ready >> i & 1) && places[i] == least) active |= 1u << i;
+    pc = least;
+    next_group = after;
+}
+
+// These lanes have ended.
+void Warp::leave(uint32_t lanes) {
+    for (uint32_t rest = lanes; rest; rest &= rest - 1)
+        finish_copies(*this, std::countr_zero(rest), UINT64_MAX, UINT64_MAX);
+    live &= ~lanes;
+    active &= ~lanes;
+    block->cluster->leave(static_cast<uint32_t>(std::popcount(lanes)));
+    ++run->effects;
+    if (live) return;
+    --block->live_warps;
+    block->check_barriers();
+}
+
+namespace {
+
+std::string text_of(const Dim3& d) {
+    return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
+
+}  // namespace
+
+void Warp::fault(int lane, const std::string& what) const {
+    const uint32_t thread = index * 32 + static_cast<uint32_t>(lane);
+    const Dim3& n = run->launch->block;
+    const Dim3 place{thread % n.x, thread / n.x % n.y, thread / n.x / n.y};
+    throw Fault(what + " in " + run->kernel->name + ", block " + text_of(block->index) +
+                ", thread " + text_of(place) + ", PTX line " + std::to_string(code[pc].line));
+}
+
+std::string Warp::where() const {
+    std::string text = "block " + text_of(block->index) + " warp " + std::to_string(index);
+    uint32_t rest = live;
+    while (rest) {
+        const uint32_t place = places[std::countr_zero(rest)];
+        uint32_t here = 0;
+        for (uint32_t i = 0; i < 32; ++i)
+            if ((rest >> i & 1) && places[i] == place) here |= 1u << i;
+        rest &= ~here;
+        char hex[16];
+        std::snprintf(hex, sizeof hex, "%08x", here);
+        text += " lanes " + std::string(hex) + " at line " + std::to_string(code[place].line);
+    }
+    return text;
+}
+
+bool gather_all(Warp& w) {
+    if (w.mask == w.live) return true;
+    uint32_t here = w.mask;
+    for (uint32_t i = 0; i < 32; ++i)
+        if ((w.waiting >> i & 1) && w.places[i] == w.pc) here |= 1u << i;
+    if (here != w.live) {
+        w.stay = w.mask;
+        return false;
+    }
+    w.waiting &= ~here;
+    w.active |= here;
+    w.mask = here;
+    return true;
+}
+
+Step synchronise(Warp& w, const Instruction& in, const uint32_t* members, SyncHandler op) {
+    if (w.mask == all_lanes) {
+        uint32_t differ = 0;
+        for (int i = 0; i < 32; ++i) differ |= ~members[i];
+        if (!differ) {
+            op(w, in);
+            return Step::next;
+        }
+    }
+    const uint32_t arriving = w.mask;
+    uint32_t here = arriving, blocked = 0;
+    for (uint32_t i = 0; i < 32; ++i)
+        if ((w.waiting >> i & 1) && w.places[i] == w.pc) here |= 1u << i;
+    for (uint32_t rest = arriving; rest;) {
+        const int lane = std::countr_zero(rest);
+        const uint32_t named = members[lane], needed = named & w.live;
+        if (!(named >> lane & 1)) w.fault(lane, "a thread that its own member mask leaves out");
+        uint32_t same = 0;
+        for (uint32_t i = 0; i < 32; ++i)
+            if ((here >> i & 1) && members[i] == named) same |= 1u << i;
+        rest &= ~same;
+        if (needed & ~same) {
+            blocked |= same & arriving;
+            continue;
+        }
+        w.mask = needed;
+        op(w, in);
+        w.active |= needed;
+        w.waiting &= ~needed;
+    }
+    if (!blocked) return Step::next;
+    w.stay = blocked;
+    return Step::blocked;
+}
+
+Step unknown_instruction(Warp& w, const Instruction& in) {
+    const auto& text = w.run->kernel->texts[static_cast<size_t>(in.immediate)];
+    w.fault(w.first_lane(), "unknown instruction '" + text + "'");
+}
+
+}  // namespace emulator

@@ -1,0 +1,201 @@
+// What runs: warps of blocks, of clusters, of a launch.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tests/emulator/instruction.hpp"
+
+namespace emulator {
+
+struct Block;
+struct Run;
+
+constexpr uint32_t all_lanes = ~0u;
+
+// A copy by cp.async that a thread has begun and not waited for.
+struct ThreadCopy {
+    uint32_t lane, to;
+    const std::byte* from;
+    uint32_t bytes, present;  // of `bytes`, so many are read, the rest are zeros
+    uint64_t group;           // of the thread
+    uint64_t serial;
+};
+
+// Lanes that stand at the same instruction run together; of several such groups the one that is
+// behind goes first, so that they meet.
+struct Warp {
+    const Instruction* code = nullptr;
+    std::byte* bases[2] = {nullptr, nullptr};  // registers, constants
+    uint32_t mask = 0;     // lanes of this instruction
+    uint32_t active = 0;   // lanes of the group that runs
+    uint32_t live = 0;     // that have not ended
+    uint32_t waiting = 0;  // that could not go on
+    uint32_t stay = 0;     // said by handlers: see Step::blocked
+    uint32_t pc = 0;
+    uint32_t next_group = UINT32_MAX;  // where the group runs that comes after this one
+    std::array<uint32_t, 32> places{};  // of lanes outside the group
+    int budget = 0;
+    bool is_starved = false;  // another group waits although this one ran long
+    int barrier = -1;         // at which the warp waits
+    bool is_released = false; // from it
+    std::array<uint64_t, 32> cluster_phase{};  // of the last arrival
+    uint32_t index = 0;       // in the block
+    uint64_t done = 0;        // instructions that were not in vain
+    Block* block = nullptr;
+    Run* run = nullptr;
+    std::byte* local = nullptr;
+    std::vector<uint64_t> memory;  // behind bases[0] and local
+    // Copies of threads.
+    std::vector<ThreadCopy> copies;
+    std::array<uint64_t, 32> groups{};  // that each thread has committed
+    uint64_t copy_serial = 0;
+
+    template <class T>
+    T* lanes(uint32_t operand) const {
+        return reinterpret_cast<T*>(bases[operand >> 31] + (operand & ~constant_bit));
+    }
+    uint32_t& predicate(uint32_t operand) const { return *lanes<uint32_t>(operand); }
+
+    template <class T>
+    void store(uint32_t operand, const T* values) {
+        T* to = lanes<T>(operand);
+        const uint32_t lanes = mask;
+        if (lanes == all_lanes) {
+            std::memcpy(to, values, 32 * sizeof(T));
+        } else {
+            for (int i = 0; i < 32; ++i) to[i] = lanes >> i & 1 ? values[i] : to[i];
+        }
+    }
+    void store_predicate(uint32_t operand, uint32_t bits) {
+        uint32_t& to = predicate(operand);
+        to = (to & ~mask) | (bits & mask);
+    }
+
+    int first_lane() const { return std::countr_zero(mask); }
+    // Runs until nothing goes on or the budget is spent.
+    void run_slice(int instructions);
+    void regroup();
+    void leave(uint32_t lanes);
+    [[noreturn]] void fault(int lane, const std::string& what) const;
+    std::string where() const;
+};
+
+// mbarriers are words of shared memory.
+struct MemoryBarrier {
+    uint64_t phase : 1, pending : 20, expected : 20;
+    int64_t bytes : 23;
+};
+static_assert(sizeof(MemoryBarrier) == 8);
+
+struct BlockBarrier {
+    uint32_t arrived = 0, expected = 0;
+};
+
+// What happens later: copies in bulk, and arrivals behind copies of threads.
+struct LateEvent {
+    enum class Kind : uint8_t { load, arrival } kind;
+    uint64_t due;  // turn of the block
+    uint32_t to = 0, bytes = 0, barrier = 0;
+    const std::byte* from = nullptr;
+    uint32_t warp = 0, lane = 0;
+    uint64_t serial = 0;  // of the thread's copies
+};
+
+struct BulkStore {
+    uint32_t thread;
+    std::byte* to;
+    uint32_t from, bytes;
+    bool is_committed;
+    uint64_t group;
+    uint8_t operation;  // 0: a copy
+};
+
+struct Cluster;
+
+struct Block {
+    Run* run = nullptr;
+    Cluster* cluster = nullptr;
+    uint32_t rank = 0;
+    Dim3 index;
+    std::vector<std::byte> shared;  // begins at shared_base; empty until it is touched
+    std::vector<std::unique_ptr<Warp>> warps;
+    uint32_t live_warps = 0;
+    std::array<BlockBarrier, 16> barriers{};
+    uint64_t turn = 0;
+    std::deque<LateEvent> late;
+    std::vector<BulkStore> stores;
+    std::vector<uint64_t> store_groups;  // by thread
+
+    // At a shared address of this block; nullptr if it has not these bytes.
+    std::byte* at(uint32_t address, uint32_t bytes);
+    void release(int barrier);
+    void check_barriers();
+    // Things that are due, or all.
+    bool deliver(bool all);
+    void finish_stores(uint32_t thread, uint64_t groups);
+    uint32_t thread_count() const;
+};
+
+struct Cluster {
+    std::vector<std::unique_ptr<Block>> blocks;
+    Dim3 index;
+    uint32_t arrived = 0, live_threads = 0;
+    uint64_t phase = 0;
+
+    void arrive(uint32_t threads);
+    void leave(uint32_t threads);
+};
+
+// One launch.
+struct Run {
+    const Memory* memory = nullptr;
+    const Memory* variables = nullptr;
+    const Kernel* kernel = nullptr;
+    const Launch* launch = nullptr;
+    std::vector<uint64_t> parameters;
+    uint32_t shared_bytes = 0;  // of a block, without the system's
+    uint64_t effects = 0;       // stores and the like: signs that something goes on
+    uint64_t time = 0;
+    // The last two allocations that were touched.
+    std::array<std::pair<uintptr_t, uintptr_t>, 2> known{};
+    std::vector<std::unique_ptr<Warp>> spare_warps;
+
+    // Whether all of it lies in one allocation.
+    bool is_allowed(uintptr_t address, uint64_t bytes);
+    bool is_known(uintptr_t low, uintptr_t high) const {
+        return (low >= known[0].first && high <= known[0].second) ||
+               (low >= known[1].first && high <= known[1].second);
+    }
+    void execute();
+
+  private:
+    std::unique_ptr<Cluster> start(uint64_t index);
+    std::unique_ptr<Warp> take_warp();
+    bool take_turn(Cluster& cluster, bool& is_done);
+    void retire(Cluster& cluster);
+    [[noreturn]] void report_deadlock(const std::vector<std::unique_ptr<Cluster>>& residents,
+                                      const char* why) const;
+};
+
+// Handlers of .sync instructions: runs `op` for each set of lanes that is whole. `members` gives
+// the lanes that each lane names. Returns what the handler shall return.
+using SyncHandler = void (*)(Warp&, const Instruction&);
+Step synchronise(Warp& warp, const Instruction& in, const uint32_t* members, SyncHandler op);
+// The same of all live lanes; false if some are not here yet, and then the handler returns
+// Step::blocked.
+bool gather_all(Warp& warp);
+
+// The shared memory behind an address that may be of another block of the cluster.
+std::byte* shared_at(Warp& warp, int lane, uint32_t address, uint32_t bytes);
+void finish_copies(Warp& warp, int lane, uint64_t groups, uint64_t serial);
+
+// Arithmetic on mbarriers, by their place in shared memory. They return what is wrong, or nullptr.
+const char* arrive_at(std::byte* barrier, uint32_t count, int64_t expected_bytes);
+const char* complete_bytes(std::byte* barrier, uint32_t bytes);
+
+}  // namespace emulator
