@@ -109,6 +109,12 @@ bool find_attribute(cudaDeviceAttr what, int& out) {
 }  // namespace
 
 const Machine& machine() {
+#ifdef MOE_EMULATOR_NEEDS_AVX2
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        std::fprintf(stderr, "emulator: built on a machine with AVX2, this one has none\n");
+        std::exit(2);
+    }
+#endif
     static const Machine& found = find_machine();
     return found;
 }
