@@ -93,8 +93,8 @@ void find_places(Warp& w, const Instruction& in, uint32_t bytes, Places& places)
     if (all & (bytes - 1)) {
         for (int i = 0; i < 32; ++i)
             if ((w.mask >> i & 1) && (address[i] & (bytes - 1)))
-                w.fault(i, "address " + hex(address[i]) + " not aligned to " +
-                               std::to_string(bytes));
+                w.fault(i,
+                        "address " + hex(address[i]) + " not aligned to " + std::to_string(bytes));
     }
     if ((in.space == Space::global || in.space == Space::generic) &&
         w.run->is_known(low, high + bytes)) {
@@ -227,11 +227,12 @@ void check_modifiers(const Statement& s) {
     for (size_t i = 1; i < s.opcode.size(); ++i) {
         const std::string_view part = s.opcode[i];
         constexpr std::string_view known[] = {
-            "global", "const",   "shared",  "shared::cta", "shared::cluster", "local", "param",
-            "nc",     "weak",    "relaxed", "acquire",     "release",         "volatile",
-            "cta",    "cluster", "gpu",     "sys",         "ca",              "cg",    "cs",
-            "cv",     "lu",      "wb",      "wt",          "v2",              "v4",    "mmio",
-            "param::entry",      "param::func"};
+            "global",  "const",   "shared",       "shared::cta", "shared::cluster",
+            "local",   "param",   "nc",           "weak",        "relaxed",
+            "acquire", "release", "volatile",     "cta",         "cluster",
+            "gpu",     "sys",     "ca",           "cg",          "cs",
+            "cv",      "lu",      "wb",           "wt",          "v2",
+            "v4",      "mmio",    "param::entry", "param::func"};
         const bool is_hint = part.starts_with("L1::") || part.starts_with("L2::");
         if (!is_hint && type_named(part) == Type::none &&
             std::find(std::begin(known), std::end(known), part) == std::end(known))
@@ -265,13 +266,17 @@ void decode_access(Builder& b, const Statement& s, bool is_load) {
     in.count = static_cast<uint8_t>(parts.size());
     in.bytes = static_cast<uint8_t>(bits_of(type) / 8);
     in.e = may_wait(s) ? 64 : 0;
-    if (is_parameter) in.immediate = static_cast<int64_t>(symbol->at) + address.offset;
-    else b.read_address(address);
+    if (is_parameter)
+        in.immediate = static_cast<int64_t>(symbol->at) + address.offset;
+    else
+        b.read_address(address);
     b.begin_list();
     for (const Argument& part : parts) is_load ? b.list_write(part, bits) : b.list_read(part, bits);
 }
 
-void decode_ld(Builder& b, const Statement& s) { decode_access(b, s, true); }
+void decode_ld(Builder& b, const Statement& s) {
+    decode_access(b, s, true);
+}
 void decode_st(Builder& b, const Statement& s) {
     if (s.has("async")) throw UnknownForm{};
     decode_access(b, s, false);

@@ -14,8 +14,10 @@ template <class T>
 T result_of(Operation operation, T old, T value, T with) {
     switch (operation) {
         case Operation::add:
-            if constexpr (std::is_floating_point_v<T>) return old + value;
-            else return static_cast<T>(uint64_t(old) + uint64_t(value));
+            if constexpr (std::is_floating_point_v<T>)
+                return old + value;
+            else
+                return static_cast<T>(uint64_t(old) + uint64_t(value));
         case Operation::min:
             return std::min(old, value);
         case Operation::max:
@@ -75,9 +77,9 @@ Step run_atomic(Warp& w, const Instruction& in) {
 
 Operation operation_in(const Statement& s) {
     constexpr std::pair<std::string_view, Operation> names[] = {
-        {"add", Operation::add},       {"min", Operation::min},       {"max", Operation::max},
-        {"and", Operation::both},      {"or", Operation::either},     {"xor", Operation::differ},
-        {"exch", Operation::exchange}, {"cas", Operation::compare},   {"inc", Operation::inc},
+        {"add", Operation::add},       {"min", Operation::min},     {"max", Operation::max},
+        {"and", Operation::both},      {"or", Operation::either},   {"xor", Operation::differ},
+        {"exch", Operation::exchange}, {"cas", Operation::compare}, {"inc", Operation::inc},
         {"dec", Operation::dec}};
     for (const auto& [name, operation] : names)
         if (s.has(name)) return operation;
@@ -125,7 +127,9 @@ void decode_atomic(Builder& b, const Statement& s, bool has_result) {
     if (next != s.arguments.size()) throw UnknownForm{};
 }
 
-void decode_atom(Builder& b, const Statement& s) { decode_atomic(b, s, true); }
+void decode_atom(Builder& b, const Statement& s) {
+    decode_atomic(b, s, true);
+}
 void decode_red(Builder& b, const Statement& s) {
     if (s.has("async")) throw UnknownForm{};
     decode_atomic(b, s, false);
@@ -133,6 +137,8 @@ void decode_red(Builder& b, const Statement& s) {
 
 }  // namespace
 
-std::vector<DecoderEntry> atomic_decoders() { return {{"atom", decode_atom}, {"red", decode_red}}; }
+std::vector<DecoderEntry> atomic_decoders() {
+    return {{"atom", decode_atom}, {"red", decode_red}};
+}
 
 }  // namespace emulator

@@ -153,8 +153,7 @@ Step run_complete(Warp& w, const Instruction& in) {
     Places places;
     find_places(w, in, 8, places);
     for (int i = 0; i < 32; ++i)
-        if (w.mask >> i & 1)
-            check(w, i, complete_bytes(places.at[i], w.lanes<uint32_t>(in.b)[i]));
+        if (w.mask >> i & 1) check(w, i, complete_bytes(places.at[i], w.lanes<uint32_t>(in.b)[i]));
     ++w.run->effects;
     return Step::next;
 }

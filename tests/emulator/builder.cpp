@@ -94,7 +94,8 @@ void Module::read(const std::string& from) {
     for (const FileItem& item : items) {
         if (item.kind == FileItem::Kind::function && item.body) functions[item.name] = &item;
         if (item.kind != FileItem::Kind::variable) continue;
-        if (item.head.find(".shared") != item.head.npos) shared[item.name] = &item;
+        if (item.head.find(".shared") != item.head.npos)
+            shared[item.name] = &item;
         else if (item.head.starts_with(".") && item.head.find(".extern") == item.head.npos)
             variables[item.name] = initial_values(item.head);
     }

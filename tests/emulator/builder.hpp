@@ -66,7 +66,7 @@ class Builder {
     std::optional<Symbol> symbol(std::string_view name);
     void branch_to(std::string_view label);
     void may_pass();  // the branch is not always taken, guarded or not
-    void leave();  // the instruction ends its threads, or returns from a function
+    void leave();     // the instruction ends its threads, or returns from a function
     bool is_in_function() const { return !ends_.empty(); }
     void call(const Statement& statement);
     const std::vector<std::string_view>& targets_named(std::string_view name);
@@ -109,7 +109,7 @@ class Builder {
     std::vector<Scope> scopes_;
     std::vector<std::string_view> ends_;  // the labels behind the functions that are open
     std::string_view last_label_;
-    std::vector<uint8_t> registers_;      // their bits
+    std::vector<uint8_t> registers_;  // their bits
     std::vector<Reference> references_;
     std::unordered_map<uint32_t, Flow> flows_;
     std::unordered_map<std::string_view, uint32_t> shared_places_;
@@ -162,10 +162,10 @@ class RegisterAssignment {
     void patch();
 
     Builder& b_;
-    std::vector<uint32_t> starts_;             // of basic blocks, and the end
-    std::vector<uint32_t> block_of_;           // by instruction
-    std::vector<std::vector<uint32_t>> after_; // blocks
-    std::vector<uint32_t> shared_index_;       // by register; those of several blocks have one
+    std::vector<uint32_t> starts_;              // of basic blocks, and the end
+    std::vector<uint32_t> block_of_;            // by instruction
+    std::vector<std::vector<uint32_t>> after_;  // blocks
+    std::vector<uint32_t> shared_index_;        // by register; those of several blocks have one
     std::vector<uint32_t> shared_registers_;
     std::vector<std::vector<uint64_t>> live_in_, live_out_;
     std::vector<Range> ranges_;

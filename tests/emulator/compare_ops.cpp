@@ -7,8 +7,20 @@ namespace emulator {
 namespace {
 
 enum class Compare : uint8_t {
-    eq, ne, lt, le, gt, ge,              // ordered, of floats
-    equ, neu, ltu, leu, gtu, geu, num, nan,  // true if unordered, but for num
+    eq,
+    ne,
+    lt,
+    le,
+    gt,
+    ge,  // ordered, of floats
+    equ,
+    neu,
+    ltu,
+    leu,
+    gtu,
+    geu,
+    num,
+    nan,  // true if unordered, but for num
 };
 
 Compare compare_named(std::string_view name) {
@@ -138,8 +150,10 @@ void decode_setp(Builder& b, const Statement& s) {
     const Type type = s.last_type();
     const unsigned bits = bits_of(type);
     const size_t n = s.arguments.size();
-    const uint8_t combine = s.has("and") ? with_and : s.has("or") ? with_or
-                            : s.has("xor") ? with_xor : plain;
+    const uint8_t combine = s.has("and")   ? with_and
+                            : s.has("or")  ? with_or
+                            : s.has("xor") ? with_xor
+                                           : plain;
     if (n != (combine == plain ? 3 : 4)) throw UnknownForm{};
     Instruction& in = b.emit(setp_of(type, compare_named(s.opcode[1])));
     in.mode = combine;
@@ -194,8 +208,8 @@ void decode_slct(Builder& b, const Statement& s) {
     const unsigned bits = bits_of(s.type(0));
     const bool by_float = s.type(1) == Type::f32;
     if (bits == 32)
-        return decode_three(b, s, by_float ? run_slct<uint32_t, float> : run_slct<uint32_t, int32_t>,
-                            32, 32, 32);
+        return decode_three(
+            b, s, by_float ? run_slct<uint32_t, float> : run_slct<uint32_t, int32_t>, 32, 32, 32);
     if (bits != 64) throw UnknownForm{};
     decode_three(b, s, by_float ? run_slct<uint64_t, float> : run_slct<uint64_t, int32_t>, 64, 64,
                  32);

@@ -61,9 +61,13 @@ void decode_ret(Builder& b, const Statement& s) {
     b.leave();
 }
 
-Step run_nothing(Warp&, const Instruction&) { return Step::next; }
+Step run_nothing(Warp&, const Instruction&) {
+    return Step::next;
+}
 
-void decode_nothing(Builder& b, const Statement&) { b.emit(run_nothing); }
+void decode_nothing(Builder& b, const Statement&) {
+    b.emit(run_nothing);
+}
 
 // Everyone else may run first.
 void decode_nanosleep(Builder& b, const Statement&) {
@@ -74,7 +78,9 @@ void decode_trap(Builder& b, const Statement&) {
     b.emit([](Warp& w, const Instruction&) -> Step { w.fault(w.first_lane(), "trap"); });
 }
 
-void decode_call(Builder& b, const Statement& s) { b.call(s); }
+void decode_call(Builder& b, const Statement& s) {
+    b.call(s);
+}
 
 }  // namespace
 

@@ -210,8 +210,10 @@ uint64_t converted(uint64_t bits, const Form& form) {
     if (std::isnan(x)) return 0;
     x = rounded_whole(x, form.rounding);
     const double bound = 0x1p100;
-    return whole_bits(static_cast<__int128>(x < -bound ? -bound : x > bound ? bound : x), form.to,
-                      true);
+    return whole_bits(static_cast<__int128>(x < -bound  ? -bound
+                                            : x > bound ? bound
+                                                        : x),
+                      form.to, true);
 }
 
 Step run_slow(Warp& w, const Instruction& in) {
@@ -264,7 +266,9 @@ const SmallFormat& format_of(Type type) {
     }
 }
 
-int part_bits(Type pair) { return static_cast<int>(bits_of(pair) / 2); }
+int part_bits(Type pair) {
+    return static_cast<int>(bits_of(pair) / 2);
+}
 
 // d = {a, b}: a is the upper half.
 Step run_pack(Warp& w, const Instruction& in) {
@@ -372,6 +376,8 @@ void decode_cvt(Builder& b, const Statement& s) {
 
 }  // namespace
 
-std::vector<DecoderEntry> convert_decoders() { return {{"cvt", decode_cvt}}; }
+std::vector<DecoderEntry> convert_decoders() {
+    return {{"cvt", decode_cvt}};
+}
 
 }  // namespace emulator

@@ -35,7 +35,8 @@ Step run_copy(Warp& w, const Instruction& in) {
 void decode_copy(Builder& b, const Statement& s) {
     allow_modifiers(s, "async", "ca", "cg", "shared", "shared::cta", "global", "L2::128B",
                     "L2::256B", "L2::64B", "L2::cache_hint");
-    if (s.arguments.size() < 3 || s.arguments[2].kind != Argument::Kind::number) throw UnknownForm{};
+    if (s.arguments.size() < 3 || s.arguments[2].kind != Argument::Kind::number)
+        throw UnknownForm{};
     Instruction& in = b.emit(run_copy);
     in.space = Space::shared;
     in.bytes = static_cast<uint8_t>(s.arguments[2].bits);
@@ -58,35 +59,42 @@ Step run_commit(Warp& w, const Instruction&) {
 
 // immediate: groups that may stay under way, -1: copies outside of groups are waited for as well.
 Step run_copy_wait(Warp& w, const Instruction& in) {
-    for (uint32_t rest = w.mask; rest && !w.copies.empty(); rest &= rest - 1) {
-        const int i = std::countr_zero(rest);
-        const uint64_t committed = w.groups[static_cast<size_t>(i)];
-        const auto pending = static_cast<uint64_t>(in.immediate);
-        const uint64_t groups = in.immediate < 0     ? UINT64_MAX
-                                : committed < pending ? 0
-                                                      : committed - pending;
-        finish_copies(w, i, groups, UINT64_MAX);
+    if (in.immediate < 0) {
+        finish_copies(w, w.mask, nullptr, UINT64_MAX);
+        return Step::next;
     }
+    const auto pending = static_cast<uint64_t>(in.immediate);
+    uint64_t groups[32];
+    for (size_t i = 0; i < 32; ++i) groups[i] = w.groups[i] < pending ? 0 : w.groups[i] - pending;
+    finish_copies(w, w.mask, groups, UINT64_MAX);
     return Step::next;
 }
 
-// An arrival when the copies of the thread until here have moved.
+// Without .noinc the arrival is one more than the mbarrier expected.
+void add_pending(std::byte* at) {
+    MemoryBarrier barrier;
+    std::memcpy(&barrier, at, sizeof barrier);
+    barrier.pending += 1;
+    std::memcpy(at, &barrier, sizeof barrier);
+}
+
+// Arrivals when the copies of the threads until here have moved: one event for each mbarrier.
 Step run_copy_arrive(Warp& w, const Instruction& in) {
     Places places;
     find_places(w, in, 8, places);
-    for (uint32_t i = 0; i < 32; ++i) {
-        if (!(w.mask >> i & 1)) continue;
-        if (!in.count) {  // without .noinc the arrival is one more than the mbarrier expected
-            MemoryBarrier barrier;
-            std::memcpy(&barrier, places.at[i], sizeof barrier);
-            barrier.pending += 1;
-            std::memcpy(places.at[i], &barrier, sizeof barrier);
-        }
+    for (uint32_t rest = w.mask; rest;) {
+        std::byte* at = places.at[std::countr_zero(rest)];
+        uint32_t same = 0;
+        for (uint32_t i = 0; i < 32; ++i)
+            if ((rest >> i & 1) && places.at[i] == at) same |= 1u << i;
+        rest &= ~same;
+        if (!in.count)
+            for (int i = std::popcount(same); i > 0; --i) add_pending(at);
         LateEvent event{};
         event.kind = LateEvent::Kind::arrival;
         event.due = w.block->turn + delay;
-        event.barrier = static_cast<uint32_t>(places.at[i] - w.block->shared.data());
-        event.warp = w.index, event.lane = i, event.serial = w.copy_serial;
+        event.barrier = static_cast<uint32_t>(at - w.block->shared.data());
+        event.warp = w.index, event.lanes = same, event.serial = w.copy_serial;
         w.block->late.push_back(event);
     }
     return Step::next;
@@ -126,7 +134,9 @@ Step run_bulk_load(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-uint32_t thread_of(const Warp& w, uint32_t lane) { return w.index * 32 + lane; }
+uint32_t thread_of(const Warp& w, uint32_t lane) {
+    return w.index * 32 + lane;
+}
 
 uint64_t& store_group(Block& block, uint32_t thread) {
     if (block.store_groups.empty()) block.store_groups.resize(block.warps.size() * 32);
@@ -233,20 +243,17 @@ void decode_cp(Builder& b, const Statement& s) {
 
 }  // namespace
 
-// The copies of a thread in groups before `groups` that it began before `serial`.
-void finish_copies(Warp& w, int lane, uint64_t groups, uint64_t serial) {
+void finish_copies(Warp& w, uint32_t lanes, const uint64_t* groups, uint64_t serial) {
     if (w.copies.empty()) return;
     std::byte* shared = w.block->shared.data();
     const auto is_due = [&](const ThreadCopy& copy) {
-        if (copy.lane != static_cast<uint32_t>(lane)) return false;
-        if (groups != UINT64_MAX && copy.group >= groups) return false;
-        if (copy.serial >= serial) return false;
+        if (!(lanes >> copy.lane & 1) || copy.serial >= serial) return false;
+        if (groups && copy.group >= groups[copy.lane]) return false;
         std::memcpy(shared + copy.to, copy.from, copy.present);
         std::memset(shared + copy.to + copy.present, 0, copy.bytes - copy.present);
-        ++w.run->effects;
         return true;
     };
-    std::erase_if(w.copies, is_due);
+    w.run->effects += std::erase_if(w.copies, is_due);
 }
 
 bool Block::deliver(bool all) {
@@ -262,8 +269,9 @@ bool Block::deliver(bool all) {
             std::memcpy(shared.data() + event.to, event.from, event.bytes);
             wrong = complete_bytes(shared.data() + event.barrier, event.bytes);
         } else {
-            finish_copies(warp, static_cast<int>(event.lane), UINT64_MAX, event.serial);
-            wrong = arrive_at(shared.data() + event.barrier, 1, 0);
+            finish_copies(warp, event.lanes, nullptr, event.serial);
+            const auto arrivals = static_cast<uint32_t>(std::popcount(event.lanes));
+            wrong = arrive_at(shared.data() + event.barrier, arrivals, 0);
         }
         if (wrong && live_warps)
             throw Fault(std::string(wrong) + ", by an asynchronous copy, in " + run->kernel->name +
@@ -282,6 +290,8 @@ void Block::finish_stores(uint32_t thread, uint64_t groups) {
     });
 }
 
-std::vector<DecoderEntry> copy_decoders() { return {{"cp", decode_cp}}; }
+std::vector<DecoderEntry> copy_decoders() {
+    return {{"cp", decode_cp}};
+}
 
 }  // namespace emulator

@@ -213,9 +213,8 @@ void decode_elect(Builder& b, const Statement& s) {
 }  // namespace
 
 std::vector<DecoderEntry> exchange_decoders() {
-    return {{"shfl", decode_shfl},   {"vote", decode_vote},
-            {"match", decode_match}, {"redux", decode_redux},
-            {"elect", decode_elect}, {"activemask", decode_activemask}};
+    return {{"shfl", decode_shfl},   {"vote", decode_vote},   {"match", decode_match},
+            {"redux", decode_redux}, {"elect", decode_elect}, {"activemask", decode_activemask}};
 }
 
 }  // namespace emulator

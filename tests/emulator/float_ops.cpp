@@ -25,7 +25,9 @@ inline float flushed(float x) {
     const auto bits = std::bit_cast<uint32_t>(x);
     return bits & 0x7F800000 ? x : std::bit_cast<float>(bits & 0x80000000);
 }
-inline double flushed(double x) { return x; }
+inline double flushed(double x) {
+    return x;
+}
 
 template <class T>
 T finished(T x, uint8_t mode) {
@@ -45,9 +47,12 @@ Step run_float(Warp& w, const Instruction& in) {
         if constexpr (!plain) {
             if (in.mode & flush) x = flushed(x), y = flushed(y), z = flushed(z);
         }
-        if constexpr (n == 1) out[i] = op(x);
-        else if constexpr (n == 2) out[i] = op(x, y);
-        else out[i] = op(x, y, z);
+        if constexpr (n == 1)
+            out[i] = op(x);
+        else if constexpr (n == 2)
+            out[i] = op(x, y);
+        else
+            out[i] = op(x, y, z);
         if constexpr (!plain) out[i] = finished(out[i], in.mode);
     }
     w.store(in.d, out);
@@ -63,9 +68,12 @@ void decode_float(Builder& b, const Statement& s) {
     if (s.has("sat")) mode |= saturate;
     const Handler run = mode ? run_float<T, op, n, false> : run_float<T, op, n, true>;
     constexpr unsigned bits = 8 * sizeof(T);
-    if constexpr (n == 1) decode_one(b, s, run, bits, bits);
-    else if constexpr (n == 2) decode_two(b, s, run, bits, bits, bits);
-    else decode_three(b, s, run, bits, bits, bits);
+    if constexpr (n == 1)
+        decode_one(b, s, run, bits, bits);
+    else if constexpr (n == 2)
+        decode_two(b, s, run, bits, bits, bits);
+    else
+        decode_three(b, s, run, bits, bits, bits);
     b.last().mode = mode;
 }
 
@@ -127,8 +135,8 @@ float directed(float a, float b, float c) {
     const auto near = static_cast<float>(exact);
     if (!std::isfinite(exact) || near == exact) return clean(near);
     const bool is_negative = exact < 0;
-    const bool wants_down = rounding == Rounding::down ||
-                            (rounding == Rounding::zero && !is_negative);
+    const bool wants_down =
+        rounding == Rounding::down || (rounding == Rounding::zero && !is_negative);
     constexpr float infinity = std::numeric_limits<float>::infinity();
     if (wants_down) return near > exact ? std::nextafter(near, -infinity) : near;
     return near < exact ? std::nextafter(near, infinity) : near;
@@ -144,12 +152,16 @@ constexpr auto directed_product = [](float a, float b) { return directed<r>(a, b
 
 using Modifiers = const Statement&;
 
-bool is_double(Modifiers s) { return s.last_type() == Type::f64; }
+bool is_double(Modifiers s) {
+    return s.last_type() == Type::f64;
+}
 bool is_half(Modifiers s) {
     const Type type = s.last_type();
     return type == Type::f16 || type == Type::bf16 || type == Type::f16x2 || type == Type::bf16x2;
 }
-bool is_directed(Modifiers s) { return s.has("rz") || s.has("rm") || s.has("rp"); }
+bool is_directed(Modifiers s) {
+    return s.has("rz") || s.has("rm") || s.has("rp");
+}
 
 // By the rounding: three forms of the operation.
 template <auto zero, auto down, auto up, int n>
@@ -160,15 +172,15 @@ void decode_directed(Builder& b, const Statement& s) {
     decode_float<float, up, n>(b, s);
 }
 
-#define EMULATOR_ROUNDED(name, op, other, n)                                                     \
-    void name(Builder& b, const Statement& s) {                                                  \
-        if (is_half(s)) return decode_half(b, s);                                                \
-        allow_modifiers(s, "rn", "rz", "rm", "rp", "ftz", "sat");                                \
-        if (is_directed(s))                                                                      \
-            return decode_directed<other<Rounding::zero>, other<Rounding::down>,                 \
-                                   other<Rounding::up>, n>(b, s);                                \
-        is_double(s) ? decode_float<double, op<double>, n>(b, s)                                 \
-                     : decode_float<float, op<float>, n>(b, s);                                  \
+#define EMULATOR_ROUNDED(name, op, other, n)                                     \
+    void name(Builder& b, const Statement& s) {                                  \
+        if (is_half(s)) return decode_half(b, s);                                \
+        allow_modifiers(s, "rn", "rz", "rm", "rp", "ftz", "sat");                \
+        if (is_directed(s))                                                      \
+            return decode_directed<other<Rounding::zero>, other<Rounding::down>, \
+                                   other<Rounding::up>, n>(b, s);                \
+        is_double(s) ? decode_float<double, op<double>, n>(b, s)                 \
+                     : decode_float<float, op<float>, n>(b, s);                  \
     }
 EMULATOR_ROUNDED(decode_add, sum, directed_sum, 2)
 EMULATOR_ROUNDED(decode_sub, difference, directed_difference, 2)
@@ -177,11 +189,11 @@ EMULATOR_ROUNDED(decode_fma, fused, directed_fused, 3)
 #undef EMULATOR_ROUNDED
 
 // The approximate forms are computed as exactly as the host can.
-#define EMULATOR_NEAREST(name, op, n)                                      \
-    void name(Builder& b, const Statement& s) {                            \
-        allow_modifiers(s, "rn", "approx", "full", "ftz");                 \
-        is_double(s) ? decode_float<double, op<double>, n>(b, s)           \
-                     : decode_float<float, op<float>, n>(b, s);            \
+#define EMULATOR_NEAREST(name, op, n)                            \
+    void name(Builder& b, const Statement& s) {                  \
+        allow_modifiers(s, "rn", "approx", "full", "ftz");       \
+        is_double(s) ? decode_float<double, op<double>, n>(b, s) \
+                     : decode_float<float, op<float>, n>(b, s);  \
     }
 EMULATOR_NEAREST(decode_div, quotient, 2)
 EMULATOR_NEAREST(decode_rcp, reciprocal, 1)
@@ -189,12 +201,12 @@ EMULATOR_NEAREST(decode_sqrt, root, 1)
 EMULATOR_NEAREST(decode_rsqrt, inverse_root, 1)
 #undef EMULATOR_NEAREST
 
-#define EMULATOR_SIGN(name, op, n)                                         \
-    void name(Builder& b, const Statement& s) {                            \
-        if (is_half(s)) return decode_half(b, s);                          \
-        allow_modifiers(s, "ftz");                                         \
-        is_double(s) ? decode_float<double, op<double>, n>(b, s)           \
-                     : decode_float<float, op<float>, n>(b, s);            \
+#define EMULATOR_SIGN(name, op, n)                               \
+    void name(Builder& b, const Statement& s) {                  \
+        if (is_half(s)) return decode_half(b, s);                \
+        allow_modifiers(s, "ftz");                               \
+        is_double(s) ? decode_float<double, op<double>, n>(b, s) \
+                     : decode_float<float, op<float>, n>(b, s);  \
     }
 EMULATOR_SIGN(decode_neg, negative, 1)
 EMULATOR_SIGN(decode_abs, magnitude, 1)

@@ -42,10 +42,7 @@ struct Value {
     static double decode(uint16_t bits) {
         return is_bf16 ? float_of_bf16(bits) : float_of_f16(bits);
     }
-    static uint16_t encode(double x) {
-        return static_cast<uint16_t>(
-            encode_small(x, is_bf16 ? bf16_format : f16_format, Rounding::nearest, false, 15));
-    }
+    static uint16_t encode(double x) { return encode_half(x, is_bf16 ? bf16_format : f16_format); }
 };
 
 template <bool is_bf16>
@@ -67,10 +64,10 @@ Step run_half(Warp& w, const Instruction& in) {
     for (int i = 0; i < 32; ++i) {
         uint32_t value = 0;
         for (unsigned part = 0; part < 8 * sizeof(T); part += 16)
-            value |= static_cast<uint32_t>(one_value<is_bf16>(
-                         operation, static_cast<uint16_t>(a[i] >> part),
-                         static_cast<uint16_t>(b[i] >> part), static_cast<uint16_t>(c[i] >> part),
-                         in.mode))
+            value |= static_cast<uint32_t>(
+                         one_value<is_bf16>(operation, static_cast<uint16_t>(a[i] >> part),
+                                            static_cast<uint16_t>(b[i] >> part),
+                                            static_cast<uint16_t>(c[i] >> part), in.mode))
                      << part;
         out[i] = static_cast<T>(value);
     }
@@ -98,9 +95,12 @@ void decode_half(Builder& b, const Statement& s) {
     Handler run = bits == 32 ? (is_bf16 ? run_half<uint32_t, true> : run_half<uint32_t, false>)
                              : (is_bf16 ? run_half<uint16_t, true> : run_half<uint16_t, false>);
     const size_t n = s.arguments.size();
-    if (n == 2) decode_one(b, s, run, bits, bits);
-    else if (n == 3) decode_two(b, s, run, bits, bits, bits);
-    else decode_three(b, s, run, bits, bits, bits);
+    if (n == 2)
+        decode_one(b, s, run, bits, bits);
+    else if (n == 3)
+        decode_two(b, s, run, bits, bits, bits);
+    else
+        decode_three(b, s, run, bits, bits, bits);
     b.last().count = static_cast<uint8_t>(operation_named(s.opcode[0]));
     b.last().mode = static_cast<uint8_t>((s.has("sat") ? saturate : 0) | (s.has("NaN") ? nan : 0) |
                                          (s.has("relu") ? relu : 0));

@@ -41,17 +41,17 @@ struct Instruction {
     uint32_t target = 0;  // of a branch
     uint32_t line = 0;
     Space space = Space::generic;
-    uint8_t bytes = 0;    // of one element of an access
-    uint8_t count = 0;    // elements of an access, or of the list
-    uint8_t mode = 0;     // what else the handler wants to know
+    uint8_t bytes = 0;  // of one element of an access
+    uint8_t count = 0;  // elements of an access, or of the list
+    uint8_t mode = 0;   // what else the handler wants to know
 };
 
 struct Kernel {
     std::string name;
     std::vector<Instruction> code;
     std::vector<uint32_t> lists;
-    std::vector<std::string> texts;     // of instructions that nobody knows
-    std::vector<uint64_t> constants;    // 8 bytes each, 64-byte aligned by AlignedBytes below
+    std::vector<std::string> texts;   // of instructions that nobody knows
+    std::vector<uint64_t> constants;  // 8 bytes each, 64-byte aligned by AlignedBytes below
     uint32_t register_bytes = 0;
     std::vector<std::pair<uint32_t, uint32_t>> unset;  // slots that may be read unwritten: bytes
     std::vector<std::pair<uint32_t, uint32_t>> parameters;  // offset, size

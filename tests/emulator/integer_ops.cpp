@@ -97,14 +97,14 @@ void with_type(Type type, F&& make) {
     }
 }
 
-#define EMULATOR_TWO(name, op)                                            \
-    void name(Builder& b, const Statement& s) {                           \
-        allow_no_modifiers(s);                                            \
-        with_type(s.last_type(), [&](auto zero) {                         \
-            using T = decltype(zero);                                     \
-            constexpr unsigned bits = 8 * sizeof(T);                      \
-            decode_two(b, s, two<T, T, T, op<T>>, bits, bits, bits);      \
-        });                                                               \
+#define EMULATOR_TWO(name, op)                                       \
+    void name(Builder& b, const Statement& s) {                      \
+        allow_no_modifiers(s);                                       \
+        with_type(s.last_type(), [&](auto zero) {                    \
+            using T = decltype(zero);                                \
+            constexpr unsigned bits = 8 * sizeof(T);                 \
+            decode_two(b, s, two<T, T, T, op<T>>, bits, bits, bits); \
+        });                                                          \
     }
 
 EMULATOR_TWO(whole_add, add_of)
@@ -158,13 +158,11 @@ void whole_mul(Builder& b, const Statement& s) {
 }
 
 template <class T>
-constexpr auto low_sum_of = [](T a, T b, T c) {
-    return static_cast<T>(uint64_t(a) * uint64_t(b) + uint64_t(c));
-};
+constexpr auto low_sum_of =
+    [](T a, T b, T c) { return static_cast<T>(uint64_t(a) * uint64_t(b) + uint64_t(c)); };
 template <class T>
-constexpr auto high_sum_of = [](T a, T b, T c) {
-    return static_cast<T>(uint64_t(high_product(a, b)) + uint64_t(c));
-};
+constexpr auto high_sum_of =
+    [](T a, T b, T c) { return static_cast<T>(uint64_t(high_product(a, b)) + uint64_t(c)); };
 template <class T>
 constexpr auto wide_sum_of = [](T a, T b, typename Twice<T>::type c) {
     using Wide = typename Twice<T>::type;
@@ -210,9 +208,8 @@ uint32_t four_products(uint32_t a, uint32_t b, uint32_t c) {
     return c;
 }
 template <class A, class B>
-constexpr auto four_products_of = [](uint32_t a, uint32_t b, uint32_t c) {
-    return four_products<A, B>(a, b, c);
-};
+constexpr auto four_products_of =
+    [](uint32_t a, uint32_t b, uint32_t c) { return four_products<A, B>(a, b, c); };
 
 void decode_dp4a(Builder& b, const Statement& s) {
     allow_no_modifiers(s);

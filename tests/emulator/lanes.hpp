@@ -72,6 +72,8 @@ void allow_modifiers(const Statement& s, Words... words) {
     }
 }
 
-inline void allow_no_modifiers(const Statement& s) { allow_modifiers(s, "."); }
+inline void allow_no_modifiers(const Statement& s) {
+    allow_modifiers(s, ".");
+}
 
 }  // namespace emulator

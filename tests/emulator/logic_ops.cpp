@@ -28,22 +28,22 @@ Step not_predicate(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-#define EMULATOR_LOGIC(name, op)                                                            \
-    void name(Builder& b, const Statement& s) {                                             \
-        allow_no_modifiers(s);                                                              \
-        using P = uint32_t;                                                                 \
-        switch (bits_of(s.last_type())) {                                                   \
-            case 1:                                                                         \
-                return decode_two(b, s, on_predicates<op<P>>, 1, 1, 1);                     \
-            case 16:                                                                        \
-                return decode_two(b, s, two<uint16_t, uint16_t, uint16_t, op<uint16_t>>,    \
-                                  16, 16, 16);                                              \
-            case 32:                                                                        \
-                return decode_two(b, s, two<P, P, P, op<P>>, 32, 32, 32);                   \
-            default:                                                                        \
-                return decode_two(b, s, two<uint64_t, uint64_t, uint64_t, op<uint64_t>>,    \
-                                  64, 64, 64);                                              \
-        }                                                                                   \
+#define EMULATOR_LOGIC(name, op)                                                                 \
+    void name(Builder& b, const Statement& s) {                                                  \
+        allow_no_modifiers(s);                                                                   \
+        using P = uint32_t;                                                                      \
+        switch (bits_of(s.last_type())) {                                                        \
+            case 1:                                                                              \
+                return decode_two(b, s, on_predicates<op<P>>, 1, 1, 1);                          \
+            case 16:                                                                             \
+                return decode_two(b, s, two<uint16_t, uint16_t, uint16_t, op<uint16_t>>, 16, 16, \
+                                  16);                                                           \
+            case 32:                                                                             \
+                return decode_two(b, s, two<P, P, P, op<P>>, 32, 32, 32);                        \
+            default:                                                                             \
+                return decode_two(b, s, two<uint64_t, uint64_t, uint64_t, op<uint64_t>>, 64, 64, \
+                                  64);                                                           \
+        }                                                                                        \
     }
 
 EMULATOR_LOGIC(decode_and, and_of)
@@ -77,14 +77,15 @@ void decode_cnot(Builder& b, const Statement& s) {
 
 // A shift by the width or more leaves nothing, or the sign.
 template <class T>
-constexpr auto left_of = [](T a, uint32_t n) {
-    return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << n);
-};
+constexpr auto left_of =
+    [](T a, uint32_t n) { return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << n); };
 template <class T>
 constexpr auto right_of = [](T a, uint32_t n) {
     constexpr uint32_t bits = 8 * sizeof(T);
-    if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> (n >= bits ? bits - 1 : n));
-    else return n >= bits ? T{0} : static_cast<T>(a >> n);
+    if constexpr (std::is_signed_v<T>)
+        return static_cast<T>(a >> (n >= bits ? bits - 1 : n));
+    else
+        return n >= bits ? T{0} : static_cast<T>(a >> n);
 };
 
 void decode_shl(Builder& b, const Statement& s) {
@@ -105,15 +106,19 @@ void decode_shr(Builder& b, const Statement& s) {
     const unsigned bits = bits_of(type);
     Handler run = nullptr;
     if (is_signed(type))
-        run = bits == 16 ? right_shift<int16_t>
-                         : bits == 32 ? right_shift<int32_t> : right_shift<int64_t>;
+        run = bits == 16   ? right_shift<int16_t>
+              : bits == 32 ? right_shift<int32_t>
+                           : right_shift<int64_t>;
     else
-        run = bits == 16 ? right_shift<uint16_t>
-                         : bits == 32 ? right_shift<uint32_t> : right_shift<uint64_t>;
+        run = bits == 16   ? right_shift<uint16_t>
+              : bits == 32 ? right_shift<uint32_t>
+                           : right_shift<uint64_t>;
     decode_two(b, s, run, bits, bits, 32);
 }
 
-uint32_t amount(uint32_t n, bool wraps) { return wraps ? n & 31 : n > 32 ? 32 : n; }
+uint32_t amount(uint32_t n, bool wraps) {
+    return wraps ? n & 31 : n > 32 ? 32 : n;
+}
 template <bool wraps>
 constexpr auto funnel_left = [](uint32_t low, uint32_t high, uint32_t n) {
     const uint64_t both = uint64_t{high} << 32 | low;
@@ -130,9 +135,9 @@ void decode_shf(Builder& b, const Statement& s) {
     using U = uint32_t;
     const bool wraps = s.has("wrap");
     const Handler run =
-        s.has("l") ? (wraps ? three<U, U, U, funnel_left<true>> : three<U, U, U, funnel_left<false>>)
-                   : (wraps ? three<U, U, U, funnel_right<true>>
-                            : three<U, U, U, funnel_right<false>>);
+        s.has("l")
+            ? (wraps ? three<U, U, U, funnel_left<true>> : three<U, U, U, funnel_left<false>>)
+            : (wraps ? three<U, U, U, funnel_right<true>> : three<U, U, U, funnel_right<false>>);
     decode_three(b, s, run, 32, 32, 32);
 }
 
@@ -227,10 +232,9 @@ void decode_bfind(Builder& b, const Statement& s) {
     const bool shift = s.has("shiftamt");
     const Type type = s.last_type();
     const unsigned bits = bits_of(type);
-    const Handler run = bits == 32 ? (is_signed(type) ? bfind_of<int32_t>(shift)
-                                                      : bfind_of<uint32_t>(shift))
-                                   : (is_signed(type) ? bfind_of<int64_t>(shift)
-                                                      : bfind_of<uint64_t>(shift));
+    const Handler run =
+        bits == 32 ? (is_signed(type) ? bfind_of<int32_t>(shift) : bfind_of<uint32_t>(shift))
+                   : (is_signed(type) ? bfind_of<int64_t>(shift) : bfind_of<uint64_t>(shift));
     decode_one(b, s, run, 32, bits);
 }
 
@@ -310,11 +314,11 @@ void decode_lop3(Builder& b, const Statement& s) {
 }  // namespace
 
 std::vector<DecoderEntry> logic_decoders() {
-    return {{"and", decode_and}, {"or", decode_or},     {"xor", decode_xor},
-            {"not", decode_not}, {"cnot", decode_cnot}, {"shl", decode_shl},
-            {"shr", decode_shr}, {"shf", decode_shf},   {"bfe", decode_bfe},
-            {"bfi", decode_bfi}, {"bfind", decode_bfind}, {"brev", decode_brev},
-            {"clz", decode_clz}, {"popc", decode_popc}, {"prmt", decode_prmt},
+    return {{"and", decode_and},  {"or", decode_or},       {"xor", decode_xor},
+            {"not", decode_not},  {"cnot", decode_cnot},   {"shl", decode_shl},
+            {"shr", decode_shr},  {"shf", decode_shf},     {"bfe", decode_bfe},
+            {"bfi", decode_bfi},  {"bfind", decode_bfind}, {"brev", decode_brev},
+            {"clz", decode_clz},  {"popc", decode_popc},   {"prmt", decode_prmt},
             {"lop3", decode_lop3}};
 }
 

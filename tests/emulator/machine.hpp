@@ -1,5 +1,6 @@
-// A GPU made of the CPU: it reads the PTX of kernels and runs them lane by lane, as the PTX manual says. It knows no time; what
-// it shows is what a kernel computes, where it reads and writes, and whether it ends.
+// A GPU made of the CPU: it reads the PTX of kernels and runs them lane by lane, as the PTX manual
+// says. It knows no time; what it shows is what a kernel computes, where it reads and writes, and
+// whether it ends.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +50,7 @@ struct Launch {
     std::vector<std::byte> parameters;  // laid out as the kernel's .param space
     uint32_t multiprocessors = 132;     // what %nsmid says
     uint32_t resident_blocks = 264;     // how many run side by side; rounded up to whole clusters
+    uint32_t host_threads = 1;          // that share them; with one, every run is the same
 };
 
 // The kernels of some PTX files. Files are indexed when they are added, and kernels parsed when
@@ -65,7 +67,7 @@ class Program {
     std::vector<std::pair<uint32_t, uint32_t>> parameters(std::string_view kernel);
     // The opcodes in it that the emulator does not know; running one is a Fault.
     std::vector<std::string> unknown_instructions(std::string_view kernel);
-    // Runs a kernel to its end, on this thread of the host. Throws Fault.
+    // Runs a kernel to its end. Throws Fault.
     void run(std::string_view kernel, const Launch& launch);
 
   private:

@@ -34,9 +34,7 @@ std::string own_element(int bytes) {
 
 class Machine : public testing::Test {
   protected:
-    Machine() : words(4096, 0), program(memory) {
-        memory.add(words.data(), words.size() * 4);
-    }
+    Machine() : words(4096, 0), program(memory) { memory.add(words.data(), words.size() * 4); }
 
     void run(const std::string& text, Launch launch) {
         const std::string path = testing::TempDir() + "machine_test_" +
@@ -94,12 +92,13 @@ TEST_F(Machine, LanesPartAndMeet) {
 }
 
 TEST_F(Machine, GuardsAndChoices) {
-    run(kernel(own_element(4) +
-               "mov.u32 %r1, 5;\nsetp.lt.u32 %p1, %r0, 10;\nsetp.gt.and.u32 %p2, %r0, 3, %p1;\n"
-               "@%p1 add.u32 %r1, %r1, 1;\n@!%p2 add.u32 %r1, %r1, 10;\n"
-               "selp.b32 %r2, 100, 200, %p2;\nadd.u32 %r1, %r1, %r2;\nst.global.u32 [%rd1], %r1;\n"));
+    run(kernel(
+        own_element(4) +
+        "mov.u32 %r1, 5;\nsetp.lt.u32 %p1, %r0, 10;\nsetp.gt.and.u32 %p2, %r0, 3, %p1;\n"
+        "@%p1 add.u32 %r1, %r1, 1;\n@!%p2 add.u32 %r1, %r1, 10;\n"
+        "selp.b32 %r2, 100, 200, %p2;\nadd.u32 %r1, %r1, %r2;\nst.global.u32 [%rd1], %r1;\n"));
     for (uint32_t i = 0; i < 32; ++i) {
-        const bool p1 = i < 10, p2 = i > 3 && p1;
+        const bool p1 = i<10, p2 = i> 3 && p1;
         EXPECT_EQ(words[i], 5u + p1 + (p2 ? 0 : 10) + (p2 ? 100 : 200)) << i;
     }
 }
@@ -128,12 +127,11 @@ TEST_F(Machine, NamedBarrierOfHalfTheBlock) {
 }
 
 TEST_F(Machine, Shuffles) {
-    run(kernel(own_element(16) +
-               "shfl.sync.bfly.b32 %r1, %r0, 5, 31, -1;\n"
-               "shfl.sync.up.b32 %r2|%p1, %r0, 3, 0, -1;\n"
-               "shfl.sync.down.b32 %r3|%p2, %r0, 2, 0x181f, -1;\n"
-               "vote.sync.ballot.b32 %r4, %p1, -1;\n"
-               "st.global.v4.u32 [%rd1], {%r1, %r2, %r3, %r4};\n"));
+    run(kernel(own_element(16) + "shfl.sync.bfly.b32 %r1, %r0, 5, 31, -1;\n"
+                                 "shfl.sync.up.b32 %r2|%p1, %r0, 3, 0, -1;\n"
+                                 "shfl.sync.down.b32 %r3|%p2, %r0, 2, 0x181f, -1;\n"
+                                 "vote.sync.ballot.b32 %r4, %p1, -1;\n"
+                                 "st.global.v4.u32 [%rd1], {%r1, %r2, %r3, %r4};\n"));
     for (uint32_t i = 0; i < 32; ++i) {
         EXPECT_EQ(words[4 * i], i ^ 5);
         EXPECT_EQ(words[4 * i + 1], i < 3 ? i : i - 3);
@@ -157,26 +155,27 @@ TEST_F(Machine, ReductionsAndMatches) {
 }
 
 TEST_F(Machine, WholeNumbers) {
-    run(kernel("mov.u32 %r1, 0x80000001;\nmov.u32 %r2, 0x12345678;\n"
-               "mul.hi.u32 %r10, %r1, %r2;\nmad.lo.s32 %r11, %r1, %r2, 7;\n"
-               "div.s32 %r12, %r1, 3;\nrem.s32 %r13, %r1, 1000;\nshr.s32 %r14, %r1, 4;\n"
-               "shr.u32 %r15, %r1, 40;\nbfe.s32 %r16, %r2, 4, 4;\nbfi.b32 %r17, %r2, %r1, 8, 12;\n"
-               "prmt.b32 %r18, %r1, %r2, 0xF405;\nlop3.b32 %r19, %r1, %r2, 0x0F0F0F0F, 0x96;\n"
-               "popc.b32 %r20, %r2;\nclz.b32 %r21, %r2;\nbfind.u32 %r22, %r2;\nbrev.b32 %r23, %r2;\n"
-               "shf.l.wrap.b32 %r24, %r1, %r2, 4;\ndp4a.u32.u32 %r25, %r2, 0x01020304, 5;\n"
-               "st.global.v4.u32 [%rd0], {%r10, %r11, %r12, %r13};\n"
-               "st.global.v4.u32 [%rd0+16], {%r14, %r15, %r16, %r17};\n"
-               "st.global.v4.u32 [%rd0+32], {%r18, %r19, %r20, %r21};\n"
-               "st.global.v4.u32 [%rd0+48], {%r22, %r23, %r24, %r25};\n"),
+    run(kernel(
+            "mov.u32 %r1, 0x80000001;\nmov.u32 %r2, 0x12345678;\n"
+            "mul.hi.u32 %r10, %r1, %r2;\nmad.lo.s32 %r11, %r1, %r2, 7;\n"
+            "div.s32 %r12, %r1, 3;\nrem.s32 %r13, %r1, 1000;\nshr.s32 %r14, %r1, 4;\n"
+            "shr.u32 %r15, %r1, 40;\nbfe.s32 %r16, %r2, 4, 4;\nbfi.b32 %r17, %r2, %r1, 8, 12;\n"
+            "prmt.b32 %r18, %r1, %r2, 0xF405;\nlop3.b32 %r19, %r1, %r2, 0x0F0F0F0F, 0x96;\n"
+            "popc.b32 %r20, %r2;\nclz.b32 %r21, %r2;\nbfind.u32 %r22, %r2;\nbrev.b32 %r23, %r2;\n"
+            "shf.l.wrap.b32 %r24, %r1, %r2, 4;\ndp4a.u32.u32 %r25, %r2, 0x01020304, 5;\n"
+            "st.global.v4.u32 [%rd0], {%r10, %r11, %r12, %r13};\n"
+            "st.global.v4.u32 [%rd0+16], {%r14, %r15, %r16, %r17};\n"
+            "st.global.v4.u32 [%rd0+32], {%r18, %r19, %r20, %r21};\n"
+            "st.global.v4.u32 [%rd0+48], {%r22, %r23, %r24, %r25};\n"),
         1);
     const uint32_t a = 0x80000001, b = 0x12345678;
     const int32_t s = static_cast<int32_t>(a);
-    const uint32_t expected[] = {
-        static_cast<uint32_t>(uint64_t{a} * b >> 32), a * b + 7, static_cast<uint32_t>(s / 3),
-        static_cast<uint32_t>(s % 1000), 0xF8000000, 0, 7, (a & ~0xFFF00u) | 0x67800,
-        // bytes 5, 0, 4 and the sign of 7
-        0x00780156, a ^ b ^ 0x0F0F0F0F, 13, 3, 28, 0x1E6A2C48, 0x23456788,
-        0x12 * 1 + 0x34 * 2 + 0x56 * 3 + 0x78 * 4 + 5};
+    const uint32_t expected[] = {static_cast<uint32_t>(uint64_t{a} * b >> 32), a * b + 7,
+                                 static_cast<uint32_t>(s / 3), static_cast<uint32_t>(s % 1000),
+                                 0xF8000000, 0, 7, (a & ~0xFFF00u) | 0x67800,
+                                 // bytes 5, 0, 4 and the sign of 7
+                                 0x00780156, a ^ b ^ 0x0F0F0F0F, 13, 3, 28, 0x1E6A2C48, 0x23456788,
+                                 0x12 * 1 + 0x34 * 2 + 0x56 * 3 + 0x78 * 4 + 5};
     for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(words[i], expected[i]) << i;
 }
 
@@ -250,8 +249,8 @@ TEST_F(Machine, MatrixProduct) {
         return static_cast<uint16_t>(bits >> 16);
     };
     auto* halves = reinterpret_cast<uint16_t*>(words.data() + 1024);
-    for (int i = 0; i < 256; ++i) halves[i] = bf16(a[i]);          // [16][16]
-    for (int i = 0; i < 128; ++i) halves[256 + i] = bf16(b[i]);    // [16][8]
+    for (int i = 0; i < 256; ++i) halves[i] = bf16(a[i]);        // [16][16]
+    for (int i = 0; i < 128; ++i) halves[256 + i] = bf16(b[i]);  // [16][8]
     // A by ldmatrix from shared memory, B by ldmatrix.trans.
     run(kernel(own_element(16) +
                    "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
@@ -283,8 +282,8 @@ TEST_F(Machine, MatrixProduct) {
 }
 
 TEST_F(Machine, WarpgroupProduct) {
-    // B: eight rows of 64 values, swizzled by 128 bytes; the product takes columns 16 to 31. A: ones
-    // in column `lane % 4 * 2` of each row.
+    // B: eight rows of 64 values, swizzled by 128 bytes; the product takes columns 16 to 31. A:
+    // ones in column `lane % 4 * 2` of each row.
     auto* halves = reinterpret_cast<uint16_t*>(words.data() + 1024);
     const auto small = [](int x) {
         const auto value = static_cast<float>(x);
@@ -304,7 +303,8 @@ TEST_F(Machine, WarpgroupProduct) {
                    "st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};\nFILLED:\nbar.sync 0;\n"
                    "mov.u32 %r9, tile;\nshr.u32 %r9, %r9, 4;\nadd.u32 %r9, %r9, 2;\n"
                    "mov.b64 %rd5, {%r9, 1073741888};\nmov.u32 %r10, 0x3F80;\nmov.u32 %r11, 0;\n"
-                   "mov.f32 %f1, 0f41200000;\nmov.f32 %f2, %f1;\nmov.f32 %f3, %f1;\nmov.f32 %f4, %f1;\n"
+                   "mov.f32 %f1, 0f41200000;\nmov.f32 %f2, %f1;\nmov.f32 %f3, %f1;\nmov.f32 %f4, "
+                   "%f1;\n"
                    "wgmma.fence.sync.aligned;\nsetp.eq.u32 %p1, 0, 0;\n"
                    "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, "
                    "{%r10, %r10, %r11, %r11}, %rd5, %p1, 1, 1, 0;\n"
@@ -384,6 +384,24 @@ TEST_F(Machine, BlocksWaitForEachOther) {
     for (uint32_t i = 0; i < 50; ++i) EXPECT_EQ(words[i], 1600u);
 }
 
+TEST_F(Machine, ThreadsOfTheHostShareTheBlocks) {
+    // The same barrier of the grid, and a sum by atomics.
+    Launch launch;
+    launch.grid.x = 64;
+    launch.block.x = 96;
+    launch.host_threads = 4;
+    run(kernel(own_element(4) +
+               "atom.global.add.u32 %r1, [%rd0+1024], 1;\n"
+               "SPIN:\nld.volatile.global.u32 %r2, [%rd0+1024];\nsetp.lt.u32 %p1, %r2, 6144;\n"
+               "@%p1 bra SPIN;\natom.global.add.u32 %r3, [%rd1], %r0;\n"),
+        launch);
+    for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(words[i], 64 * i);
+    launch.resident_blocks = 8;
+    EXPECT_THROW(
+        run(kernel("mov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p1, %r1, 40;\n@%p1 trap;\n"), launch),
+        Fault);
+}
+
 constexpr const char* copy_text =
     "mov.u32 %r1, tile;\nst.shared.u32 [tile], 1;\nst.shared.u32 [tile+4], 1;\n"
     "cp.async.ca.shared.global [%r1], [%rd0+64], 4;\ncp.async.commit_group;\n"
@@ -408,10 +426,12 @@ TEST_F(Machine, BulkLoadsComeWithTheirBarrier) {
         "mov.u32 %r1, tile;\nmov.u32 %r9, barrier;\nmbarrier.init.shared.b64 [%r9], 1;\n"
         "st.shared.u32 [tile+28], 1;\n"
         "mbarrier.arrive.expect_tx.shared.b64 _, [%r9], 32;\nadd.s64 %rd2, %rd0, 64;\n"
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], 32, [%r9];\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], 32, "
+        "[%r9];\n"
         "ld.shared.u32 %r2, [tile+28];\n"
         // Parity 1 is the phase before the first: it is over.
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%r9], 1; selp.u32 %r3, 1, 0, p; }\n"
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%r9], 1; selp.u32 %r3, 1, 0, p; "
+        "}\n"
         "ld.shared.u32 %r4, [tile+28];\n"
         "WAIT:\nmbarrier.try_wait.parity.shared.b64 %p1, [%r9], 0;\n@!%p1 bra WAIT;\n"
         "ld.shared.u32 %r5, [tile+28];\n"
@@ -432,7 +452,8 @@ TEST_F(Machine, BulkLoadsComeWithTheirBarrier) {
 
 TEST_F(Machine, ArrivalsBehindCopies) {
     words[16] = 42;
-    run(kernel("mov.u32 %r1, tile;\nmov.u32 %r9, barrier;\nmbarrier.init.shared.b64 [%r9], 32;\n"
+    run(
+        kernel("mov.u32 %r1, tile;\nmov.u32 %r9, barrier;\nmbarrier.init.shared.b64 [%r9], 32;\n"
                "bar.warp.sync -1;\nst.shared.u32 [tile], 1;\n"
                "cp.async.ca.shared.global [%r1], [%rd0+64], 4;\n"
                "cp.async.mbarrier.arrive.noinc.shared.b64 [%r9];\nld.shared.u32 %r2, [tile];\n"
@@ -448,14 +469,16 @@ TEST_F(Machine, BlocksOfAClusterStoreIntoEachOther) {
     launch.grid.x = 4;
     launch.cluster.x = 2;
     launch.block.x = 32;
-    run(kernel("mov.u32 %r0, %tid.x;\nmov.u32 %r1, %cluster_ctarank;\nxor.b32 %r2, %r1, 1;\n"
-               "mov.u32 %r8, %ctaid.x;\nbarrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n"
-               "mov.u32 %r3, tile;\nmapa.shared::cluster.u32 %r4, %r3, %r2;\n"
-               "add.u32 %r5, %r8, 10;\ncvt.rn.f32.u32 %f1, %r5;\nst.shared::cluster.f32 [%r4], %f1;\n"
-               "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n"
-               "ld.shared.f32 %f2, [tile];\nmul.wide.u32 %rd1, %r8, 4;\nadd.s64 %rd1, %rd0, %rd1;\n"
-               "st.global.f32 [%rd1], %f2;\n",
-               ".shared .align 4 .b8 tile[4];\n"),
+    run(kernel(
+            "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %cluster_ctarank;\nxor.b32 %r2, %r1, 1;\n"
+            "mov.u32 %r8, "
+            "%ctaid.x;\nbarrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n"
+            "mov.u32 %r3, tile;\nmapa.shared::cluster.u32 %r4, %r3, %r2;\n"
+            "add.u32 %r5, %r8, 10;\ncvt.rn.f32.u32 %f1, %r5;\nst.shared::cluster.f32 [%r4], %f1;\n"
+            "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n"
+            "ld.shared.f32 %f2, [tile];\nmul.wide.u32 %rd1, %r8, 4;\nadd.s64 %rd1, %rd0, %rd1;\n"
+            "st.global.f32 [%rd1], %f2;\n",
+            ".shared .align 4 .b8 tile[4];\n"),
         launch);
     const float expected[] = {11, 10, 13, 12};
     for (size_t i = 0; i < 4; ++i) EXPECT_EQ(as_float(i), expected[i]);
@@ -475,21 +498,26 @@ TEST_F(Machine, FunctionsAreCalled) {
                    "ld.param.f32 %f6, [retval0+0];\n}\nst.global.f32 [%rd1], %f6;\n",
                function));
     for (int i = 0; i < 32; ++i)
-        EXPECT_EQ(as_float(static_cast<size_t>(i)), i < 5 ? 0.0f : 2.0f * static_cast<float>(i - 5));
+        EXPECT_EQ(as_float(static_cast<size_t>(i)),
+                  i < 5 ? 0.0f : 2.0f * static_cast<float>(i - 5));
 }
 
 TEST_F(Machine, GenericAddressesOfEverySpace) {
     run(kernel(own_element(16) +
                    "mov.u64 %rd5, tile;\ncvta.shared.u64 %rd6, %rd5;\nadd.u32 %r1, %r0, 7;\n"
                    "mul.wide.u32 %rd7, %r0, 4;\nadd.s64 %rd8, %rd6, %rd7;\nst.u32 [%rd8], %r1;\n"
-                   "cvta.to.shared.u64 %rd9, %rd8;\ncvt.u32.u64 %r2, %rd9;\nld.shared.u32 %r3, [%r2];\n"
-                   "mov.u64 %rd10, stack;\nst.local.u32 [%rd10+4], %r0;\ncvta.local.u64 %rd11, %rd10;\n"
+                   "cvta.to.shared.u64 %rd9, %rd8;\ncvt.u32.u64 %r2, %rd9;\nld.shared.u32 %r3, "
+                   "[%r2];\n"
+                   "mov.u64 %rd10, stack;\nst.local.u32 [%rd10+4], %r0;\ncvta.local.u64 %rd11, "
+                   "%rd10;\n"
                    "ld.u32 %r4, [%rd11+4];\nld.global.u32 %r5, [table+8];\nmov.u64 %rd12, p;\n"
-                   "ld.param.u64 %rd13, [%rd12];\nsub.s64 %rd13, %rd13, %rd0;\ncvt.u32.u64 %r6, %rd13;\n"
+                   "ld.param.u64 %rd13, [%rd12];\nsub.s64 %rd13, %rd13, %rd0;\ncvt.u32.u64 %r6, "
+                   "%rd13;\n"
                    "st.global.v4.u32 [%rd1], {%r3, %r4, %r5, %r6};\n",
                ".shared .align 4 .b8 tile[128];\n.global .align 4 .b32 table[4] = {5, 6, -7, 8};\n")
-            .insert(kernel("", ".shared .align 4 .b8 tile[128];\n.global .align 4 .b32 table[4] = "
-                               "{5, 6, -7, 8};\n")
+            .insert(kernel("",
+                           ".shared .align 4 .b8 tile[128];\n.global .align 4 .b32 table[4] = "
+                           "{5, 6, -7, 8};\n")
                         .find("ld.param.u64 %rd0"),
                     ".local .align 4 .b8 stack[8];\n"));
     for (uint32_t i = 0; i < 32; ++i) {
@@ -519,10 +547,11 @@ TEST_F(Machine, DynamicSharedMemoryAndPoison) {
 
 TEST_F(Machine, Facts) {
     const std::string path = testing::TempDir() + "machine_test_facts.ptx";
-    std::ofstream(path) << head << ".shared .align 8 .b8 x[24];\n"
-                                   ".entry f(.param .u8 a, .param .align 8 .b8 b[20], .param .u32 c)\n"
-                                   ".maxntid 128, 2, 1\n{\n.reg .b32 %r<2>;\n"
-                                   "ld.shared.u32 %r1, [x];\nret;\n}\n";
+    std::ofstream(path) << head
+                        << ".shared .align 8 .b8 x[24];\n"
+                           ".entry f(.param .u8 a, .param .align 8 .b8 b[20], .param .u32 c)\n"
+                           ".maxntid 128, 2, 1\n{\n.reg .b32 %r<2>;\n"
+                           "ld.shared.u32 %r1, [x];\nret;\n}\n";
     program.add_file(path);
     EXPECT_TRUE(program.has("f"));
     EXPECT_FALSE(program.has("g"));

@@ -70,8 +70,8 @@ void decode_mma(Builder& b, const Statement& s) {
     }
 }
 
-// Lane 8 m + r has the address of row r of matrix m. In registers, lane 4 g + t holds of each matrix
-// row g, columns 2 t and 2 t + 1; transposed, the same of columns.
+// Lane 8 m + r has the address of row r of matrix m. In registers, lane 4 g + t holds of each
+// matrix row g, columns 2 t and 2 t + 1; transposed, the same of columns.
 struct Rows {
     std::byte* at[4][8];
 };

@@ -43,7 +43,9 @@ struct Special {
     uint64_t (*value)(const Warp&, int lane);
 };
 
-uint32_t part(const Dim3& d, int axis) { return axis == 0 ? d.x : axis == 1 ? d.y : d.z; }
+uint32_t part(const Dim3& d, int axis) {
+    return axis == 0 ? d.x : axis == 1 ? d.y : d.z;
+}
 
 Dim3 thread_of(const Warp& w, int lane) {
     const uint32_t i = w.index * 32 + static_cast<uint32_t>(lane);
@@ -92,11 +94,21 @@ template <int axis>
 uint64_t of_cluster(const Warp& w, int) {
     return part(w.run->launch->cluster, axis);
 }
-uint64_t zero(const Warp&, int) { return 0; }
-uint64_t lane_number(const Warp&, int lane) { return static_cast<uint64_t>(lane); }
-uint64_t warp_number(const Warp& w, int) { return w.index; }
-uint64_t warp_count(const Warp& w, int) { return (w.block->thread_count() + 31) / 32; }
-uint64_t time_of(const Warp& w, int) { return w.run->time; }
+uint64_t zero(const Warp&, int) {
+    return 0;
+}
+uint64_t lane_number(const Warp&, int lane) {
+    return static_cast<uint64_t>(lane);
+}
+uint64_t warp_number(const Warp& w, int) {
+    return w.index;
+}
+uint64_t warp_count(const Warp& w, int) {
+    return (w.block->thread_count() + 31) / 32;
+}
+uint64_t time_of(const Warp& w, int) {
+    return w.run->time;
+}
 uint64_t linear_block(const Warp& w) {
     const Dim3 &b = w.block->index, &g = w.run->launch->grid;
     return b.x + uint64_t{g.x} * (b.y + uint64_t{g.y} * b.z);
@@ -104,41 +116,84 @@ uint64_t linear_block(const Warp& w) {
 uint64_t multiprocessor(const Warp& w, int) {
     return linear_block(w) % w.run->launch->multiprocessors;
 }
-uint64_t multiprocessors(const Warp& w, int) { return w.run->launch->multiprocessors; }
-uint64_t rank(const Warp& w, int) { return w.block->rank; }
-uint64_t ranks(const Warp& w, int) { return w.block->cluster->blocks.size(); }
-uint64_t mask_eq(const Warp&, int lane) { return 1u << lane; }
-uint64_t mask_lt(const Warp&, int lane) { return (1u << lane) - 1; }
-uint64_t mask_le(const Warp&, int lane) { return (2ull << lane) - 1; }
-uint64_t mask_gt(const Warp&, int lane) { return ~static_cast<uint32_t>((2ull << lane) - 1); }
-uint64_t mask_ge(const Warp&, int lane) { return ~((1u << lane) - 1); }
-uint64_t dynamic_bytes(const Warp& w, int) { return w.run->launch->dynamic_shared_bytes; }
-uint64_t total_bytes(const Warp& w, int) { return w.run->shared_bytes; }
+uint64_t multiprocessors(const Warp& w, int) {
+    return w.run->launch->multiprocessors;
+}
+uint64_t rank(const Warp& w, int) {
+    return w.block->rank;
+}
+uint64_t ranks(const Warp& w, int) {
+    return w.block->cluster->blocks.size();
+}
+uint64_t mask_eq(const Warp&, int lane) {
+    return 1u << lane;
+}
+uint64_t mask_lt(const Warp&, int lane) {
+    return (1u << lane) - 1;
+}
+uint64_t mask_le(const Warp&, int lane) {
+    return (2ull << lane) - 1;
+}
+uint64_t mask_gt(const Warp&, int lane) {
+    return ~static_cast<uint32_t>((2ull << lane) - 1);
+}
+uint64_t mask_ge(const Warp&, int lane) {
+    return ~((1u << lane) - 1);
+}
+uint64_t dynamic_bytes(const Warp& w, int) {
+    return w.run->launch->dynamic_shared_bytes;
+}
+uint64_t total_bytes(const Warp& w, int) {
+    return w.run->shared_bytes;
+}
 
 constexpr Special specials[] = {
-    {"%tid.x", thread<0>},          {"%tid.y", thread<1>},
-    {"%tid.z", thread<2>},          {"%ntid.x", threads<0>},
-    {"%ntid.y", threads<1>},        {"%ntid.z", threads<2>},
-    {"%ctaid.x", block<0>},         {"%ctaid.y", block<1>},
-    {"%ctaid.z", block<2>},         {"%nctaid.x", blocks<0>},
-    {"%nctaid.y", blocks<1>},       {"%nctaid.z", blocks<2>},
-    {"%clusterid.x", cluster<0>},   {"%clusterid.y", cluster<1>},
-    {"%clusterid.z", cluster<2>},   {"%nclusterid.x", clusters<0>},
-    {"%nclusterid.y", clusters<1>}, {"%nclusterid.z", clusters<2>},
-    {"%cluster_ctaid.x", in_cluster<0>},  {"%cluster_ctaid.y", in_cluster<1>},
-    {"%cluster_ctaid.z", in_cluster<2>},  {"%cluster_nctaid.x", of_cluster<0>},
-    {"%cluster_nctaid.y", of_cluster<1>}, {"%cluster_nctaid.z", of_cluster<2>},
-    {"%cluster_ctarank", rank},     {"%cluster_nctarank", ranks},
-    {"%laneid", lane_number},       {"%warpid", warp_number},
-    {"%nwarpid", warp_count},       {"%smid", multiprocessor},
-    {"%nsmid", multiprocessors},    {"%gridid", zero},
-    {"%clock", time_of},            {"%clock_hi", zero},
-    {"%clock64", time_of},          {"%globaltimer", time_of},
-    {"%globaltimer_lo", time_of},   {"%globaltimer_hi", zero},
-    {"%lanemask_eq", mask_eq},      {"%lanemask_lt", mask_lt},
-    {"%lanemask_le", mask_le},      {"%lanemask_gt", mask_gt},
-    {"%lanemask_ge", mask_ge},      {"%dynamic_smem_size", dynamic_bytes},
-    {"%total_smem_size", total_bytes}, {"%aggr_smem_size", total_bytes},
+    {"%tid.x", thread<0>},
+    {"%tid.y", thread<1>},
+    {"%tid.z", thread<2>},
+    {"%ntid.x", threads<0>},
+    {"%ntid.y", threads<1>},
+    {"%ntid.z", threads<2>},
+    {"%ctaid.x", block<0>},
+    {"%ctaid.y", block<1>},
+    {"%ctaid.z", block<2>},
+    {"%nctaid.x", blocks<0>},
+    {"%nctaid.y", blocks<1>},
+    {"%nctaid.z", blocks<2>},
+    {"%clusterid.x", cluster<0>},
+    {"%clusterid.y", cluster<1>},
+    {"%clusterid.z", cluster<2>},
+    {"%nclusterid.x", clusters<0>},
+    {"%nclusterid.y", clusters<1>},
+    {"%nclusterid.z", clusters<2>},
+    {"%cluster_ctaid.x", in_cluster<0>},
+    {"%cluster_ctaid.y", in_cluster<1>},
+    {"%cluster_ctaid.z", in_cluster<2>},
+    {"%cluster_nctaid.x", of_cluster<0>},
+    {"%cluster_nctaid.y", of_cluster<1>},
+    {"%cluster_nctaid.z", of_cluster<2>},
+    {"%cluster_ctarank", rank},
+    {"%cluster_nctarank", ranks},
+    {"%laneid", lane_number},
+    {"%warpid", warp_number},
+    {"%nwarpid", warp_count},
+    {"%smid", multiprocessor},
+    {"%nsmid", multiprocessors},
+    {"%gridid", zero},
+    {"%clock", time_of},
+    {"%clock_hi", zero},
+    {"%clock64", time_of},
+    {"%globaltimer", time_of},
+    {"%globaltimer_lo", time_of},
+    {"%globaltimer_hi", zero},
+    {"%lanemask_eq", mask_eq},
+    {"%lanemask_lt", mask_lt},
+    {"%lanemask_le", mask_le},
+    {"%lanemask_gt", mask_gt},
+    {"%lanemask_ge", mask_ge},
+    {"%dynamic_smem_size", dynamic_bytes},
+    {"%total_smem_size", total_bytes},
+    {"%aggr_smem_size", total_bytes},
 };
 
 Step run_special(Warp& w, const Instruction& in) {
@@ -220,8 +275,10 @@ void decode_vector(Builder& b, const Statement& s, unsigned bits, bool joins) {
     in.bytes = static_cast<uint8_t>(bits / 8);
     in.count = static_cast<uint8_t>(parts.size());
     in.mode = static_cast<uint8_t>(part_bits);
-    if (joins) b.write(&Instruction::d, s.arguments[0], bits);
-    else b.read(&Instruction::a, s.arguments[1], bits);
+    if (joins)
+        b.write(&Instruction::d, s.arguments[0], bits);
+    else
+        b.read(&Instruction::a, s.arguments[1], bits);
     b.begin_list();
     for (const Argument& part : parts)
         joins ? b.list_read(part, part_bits) : b.list_write(part, part_bits);
@@ -262,7 +319,8 @@ void decode_cvta(Builder& b, const Statement& s) {
     Handler run = move_of(64);
     if (is_shared || s.has("local"))
         run = s.has("to") ? one<U, U, out_of_window>
-                          : is_shared ? one<U, U, into_shared> : one<U, U, into_local>;
+              : is_shared ? one<U, U, into_shared>
+                          : one<U, U, into_local>;
     // The address may be a name.
     if (s.arguments.size() == 2 && !b.width(s.arguments[1]) && !s.has("to")) {
         const auto symbol = b.symbol(s.arguments[1].text);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <exception>
+#include <thread>
 #include <unordered_map>
 
 #include "tests/emulator/builder.hpp"
@@ -104,15 +106,36 @@ std::vector<std::string> Program::unknown_instructions(std::string_view name) {
 void Program::run(std::string_view name, const Launch& launch) {
     const Kernel& kernel = state_->kernel(name);
     check_launch(kernel, launch);
-    Run run;
-    run.memory = &state_->memory;
-    run.variables = &state_->variables;
-    run.kernel = &kernel;
-    run.launch = &launch;
-    run.parameters.resize(launch.parameters.size() / 8 + 2);
-    std::memcpy(run.parameters.data(), launch.parameters.data(), launch.parameters.size());
-    run.shared_bytes = kernel.dynamic_shared - shared_base + launch.dynamic_shared_bytes;
-    run.execute();
+    const auto volume = [](const Dim3& d) { return uint64_t{d.x} * d.y * d.z; };
+    const uint64_t cluster = volume(launch.cluster), clusters = volume(launch.grid) / cluster;
+    const uint64_t at_once =
+        std::max<uint64_t>((launch.resident_blocks + cluster - 1) / cluster, 1);
+    const uint64_t n = std::min({uint64_t{std::max(launch.host_threads, 1u)}, clusters, at_once});
+    Progress progress;
+    std::mutex mutex;
+    std::exception_ptr failure;
+    const auto run_part = [&] {
+        try {
+            Run run;
+            run.memory = &state_->memory;
+            run.variables = &state_->variables;
+            run.kernel = &kernel;
+            run.launch = &launch;
+            run.parameters.resize(launch.parameters.size() / 8 + 2);
+            std::memcpy(run.parameters.data(), launch.parameters.data(), launch.parameters.size());
+            run.shared_bytes = kernel.dynamic_shared - shared_base + launch.dynamic_shared_bytes;
+            run.execute(progress, (at_once + n - 1) / n);
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            if (!failure) failure = std::current_exception();
+            progress.is_over = true;
+        }
+    };
+    std::vector<std::thread> others;
+    for (uint64_t i = 1; i < n; ++i) others.emplace_back(run_part);
+    run_part();
+    for (std::thread& other : others) other.join();
+    if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace emulator

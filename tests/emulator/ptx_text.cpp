@@ -296,7 +296,9 @@ std::string_view name_in(std::string_view head, FileItem::Kind kind) {
     return head.substr(begin, end - begin);
 }
 
-bool contains(std::string_view text, std::string_view what) { return text.find(what) != text.npos; }
+bool contains(std::string_view text, std::string_view what) {
+    return text.find(what) != text.npos;
+}
 
 // Behind the brace that closes the one before `at`.
 size_t end_of_body(std::string_view text, size_t at) {

@@ -9,12 +9,30 @@
 namespace emulator {
 
 enum class Type : uint8_t {
-    none, pred,
-    b8, b16, b32, b64, b128,
-    u8, u16, u32, u64,
-    s8, s16, s32, s64,
-    f16, bf16, f16x2, bf16x2, f32, f64,
-    e4m3x2, e5m2x2, e2m1x2,
+    none,
+    pred,
+    b8,
+    b16,
+    b32,
+    b64,
+    b128,
+    u8,
+    u16,
+    u32,
+    u64,
+    s8,
+    s16,
+    s32,
+    s64,
+    f16,
+    bf16,
+    f16x2,
+    bf16x2,
+    f32,
+    f64,
+    e4m3x2,
+    e5m2x2,
+    e2m1x2,
 };
 
 Type type_named(std::string_view name);
@@ -25,10 +43,10 @@ bool is_float(Type type);
 struct Argument {
     enum class Kind : uint8_t { name, number, address, vector, list, pair };
     Kind kind = Kind::name;
-    bool negated = false;       // !%p, or -%r
-    std::string_view text;      // the name, or the base of an address
-    uint64_t bits = 0;          // of a number
-    int64_t offset = 0;         // of an address
+    bool negated = false;   // !%p, or -%r
+    std::string_view text;  // the name, or the base of an address
+    uint64_t bits = 0;      // of a number
+    int64_t offset = 0;     // of an address
     std::vector<Argument> parts;
 };
 
@@ -38,8 +56,8 @@ struct Statement {
     bool guard_negated = false;
     uint32_t line = 0;
     std::string_view guard;
-    std::string_view text;                  // of a label or directive, or the whole opcode
-    std::vector<std::string_view> opcode;   // cut at its points
+    std::string_view text;                 // of a label or directive, or the whole opcode
+    std::vector<std::string_view> opcode;  // cut at its points
     std::vector<Argument> arguments;
 
     bool has(std::string_view modifier) const;
@@ -79,9 +97,9 @@ struct FileItem {
     enum class Kind : uint8_t { kernel, function, variable };
     Kind kind;
     std::string_view name;
-    std::string_view head;    // from its first word to its brace or semicolon
-    size_t body = 0;          // behind the opening brace; 0: a declaration only
-    uint32_t line = 0;        // of the body
+    std::string_view head;  // from its first word to its brace or semicolon
+    size_t body = 0;        // behind the opening brace; 0: a declaration only
+    uint32_t line = 0;      // of the body
 };
 
 std::vector<FileItem> items_of(std::string_view text);

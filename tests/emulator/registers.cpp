@@ -12,10 +12,16 @@ namespace {
 
 constexpr uint32_t none = UINT32_MAX;
 
-bool has_bit(const std::vector<uint64_t>& set, uint32_t i) { return set[i / 64] >> i % 64 & 1; }
-void set_bit(std::vector<uint64_t>& set, uint32_t i) { set[i / 64] |= uint64_t{1} << i % 64; }
+bool has_bit(const std::vector<uint64_t>& set, uint32_t i) {
+    return set[i / 64] >> i % 64 & 1;
+}
+void set_bit(std::vector<uint64_t>& set, uint32_t i) {
+    set[i / 64] |= uint64_t{1} << i % 64;
+}
 
-int class_of(unsigned bits) { return bits == 1 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3; }
+int class_of(unsigned bits) {
+    return bits == 1 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3;
+}
 constexpr std::array<uint32_t, 4> class_bytes = {4, 64, 128, 256};
 
 uint32_t* place_in(Kernel& kernel, const Reference& reference) {

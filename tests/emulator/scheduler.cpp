@@ -10,19 +10,24 @@ constexpr int slice = 8192;
 // So many instructions without a sign that anything goes on are a deadlock.
 constexpr uint64_t patience = 300'000'000;
 
-uint32_t volume(const Dim3& d) { return d.x * d.y * d.z; }
+uint32_t volume(const Dim3& d) {
+    return d.x * d.y * d.z;
+}
 
 }  // namespace
 
 std::byte* Block::at(uint32_t address, uint32_t bytes) {
-    if (address < shared_base || uint64_t{address} + bytes > uint64_t{shared_base} + run->shared_bytes)
+    if (address < shared_base ||
+        uint64_t{address} + bytes > uint64_t{shared_base} + run->shared_bytes)
         return nullptr;
     // What nobody wrote is not a number.
     if (shared.empty()) shared.assign(run->shared_bytes, std::byte{0xFF});
     return shared.data() + (address - shared_base);
 }
 
-uint32_t Block::thread_count() const { return volume(run->launch->block); }
+uint32_t Block::thread_count() const {
+    return volume(run->launch->block);
+}
 
 void Block::release(int barrier) {
     barriers[static_cast<size_t>(barrier)] = {};
@@ -77,8 +82,8 @@ std::unique_ptr<Warp> Run::take_warp() {
         auto* memory = reinterpret_cast<std::byte*>(warp->memory.data());
         memory += (64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64;
         warp->bases[0] = memory;
-        warp->bases[1] = const_cast<std::byte*>(
-            reinterpret_cast<const std::byte*>(kernel->constants.data()));
+        warp->bases[1] =
+            const_cast<std::byte*>(reinterpret_cast<const std::byte*>(kernel->constants.data()));
         warp->local = memory + kernel->register_bytes;
         warp->code = kernel->code.data();
         warp->run = this;
@@ -152,7 +157,8 @@ bool Run::take_turn(Cluster& cluster, bool& is_done) {
 // What was still under way has arrived, and the memory of its warps is free.
 void Run::retire(Cluster& cluster) {
     for (auto& block : cluster.blocks) {
-        for (uint32_t thread = 0; !block->stores.empty() && thread < block->thread_count(); ++thread)
+        for (uint32_t thread = 0; !block->stores.empty() && thread < block->thread_count();
+             ++thread)
             block->finish_stores(thread, UINT64_MAX);
         block->deliver(true);
         for (auto& warp : block->warps) spare_warps.push_back(std::move(warp));
@@ -170,15 +176,13 @@ void Run::report_deadlock(const std::vector<std::unique_ptr<Cluster>>& residents
     throw Fault(text);
 }
 
-void Run::execute() {
-    const uint64_t cluster_size = volume(launch->cluster);
-    const uint64_t n = uint64_t{volume(launch->grid)} / cluster_size;
-    const uint64_t at_once =
-        std::max<uint64_t>((launch->resident_blocks + cluster_size - 1) / cluster_size, 1);
+void Run::execute(Progress& progress, uint64_t at_once) {
+    const uint64_t n = uint64_t{volume(launch->grid)} / volume(launch->cluster);
     std::vector<std::unique_ptr<Cluster>> residents;
-    uint64_t next = 0, last_effects = 0, last_time = 0;
-    while (next < n || !residents.empty()) {
-        bool went_on = false, is_done = false;
+    uint64_t own_effects = 0, last_effects = 0, last_time = 0, next = 0;
+    const auto has_next = [&] { return next < n && (next = progress.next++) < n; };
+    for (bool is_done = false; !progress.is_over;) {
+        bool went_on = false;
         for (size_t i = 0; i < residents.size();) {
             went_on |= take_turn(*residents[i], is_done);
             if (is_done) {
@@ -189,20 +193,23 @@ void Run::execute() {
                 ++i;
             }
         }
-        while (next < n && residents.size() < at_once) {
-            residents.push_back(start(next++));
+        while (residents.size() < at_once && has_next()) {
+            residents.push_back(start(next));
             went_on = true;
             take_turn(*residents.back(), is_done);
             if (!is_done) continue;
             retire(*residents.back());
             residents.pop_back();
         }
+        if (residents.empty()) return;
         if (!went_on) {
             for (auto& cluster : residents)
                 for (auto& block : cluster->blocks) went_on |= block->deliver(true);
-            if (!went_on && !residents.empty()) report_deadlock(residents, "all threads wait");
+            if (!went_on) report_deadlock(residents, "all threads wait");
         }
-        if (effects != last_effects) last_effects = effects, last_time = time;
+        const uint64_t all = progress.effects += effects - own_effects;
+        own_effects = effects;
+        if (all != last_effects) last_effects = all, last_time = time;
         if (time - last_time > patience) report_deadlock(residents, "threads spin in vain");
     }
 }

@@ -9,7 +9,9 @@ namespace emulator {
 
 enum class Rounding : uint8_t { nearest, zero, down, up, away };
 
-inline float float_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+inline float float_of_bf16(uint16_t bits) {
+    return std::bit_cast<float>(uint32_t{bits} << 16);
+}
 
 inline float float_of_f16(uint16_t half) {
     const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
@@ -60,8 +62,7 @@ inline uint32_t encode_small(double value, const SmallFormat& f, Rounding roundi
         whole += is_up && rest > 0;
     const auto bits = static_cast<uint32_t>(whole) +
                       (static_cast<uint32_t>(exponent - lowest) << f.mantissa_bits);
-    if (bits > f.largest)
-        return sign | (rounding == Rounding::zero ? f.largest : beyond);
+    if (bits > f.largest) return sign | (rounding == Rounding::zero ? f.largest : beyond);
     return sign | bits;
 }
 
@@ -91,6 +92,19 @@ inline uint16_t f16_of(float value) {
     }
     const uint32_t rounded = size - 0x38000000 + 0xFFF + (size >> 13 & 1);
     return static_cast<uint16_t>(sign | rounded >> 13);
+}
+
+// encode_small to nearest, the quick way for what is normal in the format.
+inline uint16_t encode_half(double value, const SmallFormat& f) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    const int exponent = static_cast<int>(bits >> 52 & 0x7FF) - 1023;
+    if (exponent <= -f.bias || exponent > f.bias)
+        return static_cast<uint16_t>(encode_small(value, f, Rounding::nearest, false, 15));
+    const int dropped = 52 - f.mantissa_bits;
+    const uint64_t rounded = bits + (uint64_t{1} << (dropped - 1)) - 1 + (bits >> dropped & 1);
+    const uint64_t bias = static_cast<uint64_t>(1023 - f.bias) << f.mantissa_bits;
+    const uint64_t size = ((rounded & ~(uint64_t{1} << 63)) >> dropped) - bias;
+    return static_cast<uint16_t>(size | (bits >> 63 << 15));
 }
 
 // The sum with one rounding to odd, so that a second rounding to fewer bits is that of the exact

@@ -2,6 +2,7 @@
 #include "tests/emulator/warp.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "tests/emulator/builder.hpp"
 
@@ -70,8 +71,7 @@ void Warp::regroup() {
 
 // These lanes have ended.
 void Warp::leave(uint32_t lanes) {
-    for (uint32_t rest = lanes; rest; rest &= rest - 1)
-        finish_copies(*this, std::countr_zero(rest), UINT64_MAX, UINT64_MAX);
+    finish_copies(*this, lanes, nullptr, UINT64_MAX);
     live &= ~lanes;
     active &= ~lanes;
     block->cluster->leave(static_cast<uint32_t>(std::popcount(lanes)));
@@ -84,7 +84,9 @@ void Warp::leave(uint32_t lanes) {
 namespace {
 
 std::string text_of(const Dim3& d) {
-    return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+    char text[48];
+    std::snprintf(text, sizeof text, "(%u,%u,%u)", d.x, d.y, d.z);
+    return text;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <deque>
@@ -31,21 +32,21 @@ struct ThreadCopy {
 struct Warp {
     const Instruction* code = nullptr;
     std::byte* bases[2] = {nullptr, nullptr};  // registers, constants
-    uint32_t mask = 0;     // lanes of this instruction
-    uint32_t active = 0;   // lanes of the group that runs
-    uint32_t live = 0;     // that have not ended
-    uint32_t waiting = 0;  // that could not go on
-    uint32_t stay = 0;     // said by handlers: see Step::blocked
+    uint32_t mask = 0;                         // lanes of this instruction
+    uint32_t active = 0;                       // lanes of the group that runs
+    uint32_t live = 0;                         // that have not ended
+    uint32_t waiting = 0;                      // that could not go on
+    uint32_t stay = 0;                         // said by handlers: see Step::blocked
     uint32_t pc = 0;
-    uint32_t next_group = UINT32_MAX;  // where the group runs that comes after this one
+    uint32_t next_group = UINT32_MAX;   // where the group runs that comes after this one
     std::array<uint32_t, 32> places{};  // of lanes outside the group
     int budget = 0;
-    bool is_starved = false;  // another group waits although this one ran long
-    int barrier = -1;         // at which the warp waits
-    bool is_released = false; // from it
+    bool is_starved = false;                   // another group waits although this one ran long
+    int barrier = -1;                          // at which the warp waits
+    bool is_released = false;                  // from it
     std::array<uint64_t, 32> cluster_phase{};  // of the last arrival
-    uint32_t index = 0;       // in the block
-    uint64_t done = 0;        // instructions that were not in vain
+    uint32_t index = 0;                        // in the block
+    uint64_t done = 0;                         // instructions that were not in vain
     Block* block = nullptr;
     Run* run = nullptr;
     std::byte* local = nullptr;
@@ -102,8 +103,8 @@ struct LateEvent {
     uint64_t due;  // turn of the block
     uint32_t to = 0, bytes = 0, barrier = 0;
     const std::byte* from = nullptr;
-    uint32_t warp = 0, lane = 0;
-    uint64_t serial = 0;  // of the thread's copies
+    uint32_t warp = 0, lanes = 0;
+    uint64_t serial = 0;  // of the threads' copies
 };
 
 struct BulkStore {
@@ -151,7 +152,14 @@ struct Cluster {
     void leave(uint32_t threads);
 };
 
-// One launch.
+// What the threads of the host that run one launch have in common.
+struct Progress {
+    std::atomic<uint64_t> next{0};     // cluster to be started
+    std::atomic<uint64_t> effects{0};  // of all
+    std::atomic<bool> is_over{false};  // somebody found a fault
+};
+
+// One launch, or the part of it that a thread of the host runs.
 struct Run {
     const Memory* memory = nullptr;
     const Memory* variables = nullptr;
@@ -171,7 +179,7 @@ struct Run {
         return (low >= known[0].first && high <= known[0].second) ||
                (low >= known[1].first && high <= known[1].second);
     }
-    void execute();
+    void execute(Progress& progress, uint64_t clusters_at_once);
 
   private:
     std::unique_ptr<Cluster> start(uint64_t index);
@@ -192,7 +200,9 @@ bool gather_all(Warp& warp);
 
 // The shared memory behind an address that may be of another block of the cluster.
 std::byte* shared_at(Warp& warp, int lane, uint32_t address, uint32_t bytes);
-void finish_copies(Warp& warp, int lane, uint64_t groups, uint64_t serial);
+// The copies of these lanes that began before `serial`, in groups before the lane's of `groups`
+// (nullptr: in any, or none).
+void finish_copies(Warp& warp, uint32_t lanes, const uint64_t* groups, uint64_t serial);
 
 // Arithmetic on mbarriers, by their place in shared memory. They return what is wrong, or nullptr.
 const char* arrive_at(std::byte* barrier, uint32_t count, int64_t expected_bytes);

@@ -151,6 +151,8 @@ void decode_wgmma(Builder& b, const Statement& s) {
 
 }  // namespace
 
-std::vector<DecoderEntry> wgmma_decoders() { return {{"wgmma", decode_wgmma}}; }
+std::vector<DecoderEntry> wgmma_decoders() {
+    return {{"wgmma", decode_wgmma}};
+}
 
 }  // namespace emulator
