@@ -402,6 +402,21 @@ TEST_F(Machine, ThreadsOfTheHostShareTheBlocks) {
         Fault);
 }
 
+TEST_F(Machine, BlocksRunTheirWarpsInBothOrders) {
+    // The first lane of each warp takes a ticket of its block: [block][warp].
+    run(kernel("mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nand.b32 %r2, %r0, 31;\n"
+               "setp.ne.u32 %p1, %r2, 0;\n@%p1 bra END;\nshr.u32 %r3, %r0, 5;\n"
+               "mad.lo.u32 %r3, %r1, 2, %r3;\nmul.wide.u32 %rd1, %r3, 4;\n"
+               "add.s64 %rd1, %rd0, %rd1;\nmul.wide.u32 %rd2, %r1, 4;\n"
+               "add.s64 %rd2, %rd0, %rd2;\natom.global.add.u32 %r4, [%rd2+64], 1;\n"
+               "st.global.u32 [%rd1], %r4;\nEND:\n"),
+        64, 2);
+    EXPECT_EQ(words[0], 1u);
+    EXPECT_EQ(words[1], 0u);
+    EXPECT_EQ(words[2], 0u);
+    EXPECT_EQ(words[3], 1u);
+}
+
 constexpr const char* copy_text =
     "mov.u32 %r1, tile;\nst.shared.u32 [tile], 1;\nst.shared.u32 [tile+4], 1;\n"
     "cp.async.ca.shared.global [%r1], [%rd0+64], 4;\ncp.async.commit_group;\n"

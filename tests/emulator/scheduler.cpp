@@ -129,6 +129,7 @@ std::unique_ptr<Cluster> Run::start(uint64_t index) {
             block->warps.push_back(std::move(warp));
         }
         block->live_warps = static_cast<uint32_t>(block->warps.size());
+        block->is_backwards = (index + rank) % 2 == 0;
         cluster->live_threads += threads;
         cluster->blocks.push_back(std::move(block));
     }
@@ -142,7 +143,11 @@ bool Run::take_turn(Cluster& cluster, bool& is_done) {
     for (auto& block : cluster.blocks) {
         ++block->turn;
         went_on |= block->deliver(false);
-        for (auto& warp : block->warps) {
+        // Every other block from its last warp to its first: whoever leaves out a barrier shall not
+        // be saved by one order.
+        const size_t n = block->warps.size();
+        for (size_t i = 0; i < n; ++i) {
+            const auto& warp = block->warps[block->is_backwards ? n - 1 - i : i];
             if (!warp->live || warp->barrier >= 0) continue;
             const uint64_t before = warp->done;
             warp->run_slice(slice);

@@ -126,6 +126,7 @@ struct Block {
     std::vector<std::byte> shared;  // begins at shared_base; empty until it is touched
     std::vector<std::unique_ptr<Warp>> warps;
     uint32_t live_warps = 0;
+    bool is_backwards = false;  // how its warps take turns
     std::array<BlockBarrier, 16> barriers{};
     uint64_t turn = 0;
     std::deque<LateEvent> late;
