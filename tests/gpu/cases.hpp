@@ -51,6 +51,7 @@ class CaseList {
 };
 
 void add_router_cases(CaseList& list);
+void add_choice_cases(CaseList& list);
 void add_dispatch_cases(CaseList& list);
 void add_triton_cases(CaseList& list);
 void add_format_cases(CaseList& list);

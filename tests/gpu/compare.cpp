@@ -44,6 +44,13 @@ int64_t ulps_between(float a, float b) {
     return std::abs(static_cast<int64_t>(x) - y);
 }
 
+int64_t most_ulps(const Floats& got, const Floats& wanted) {
+    int64_t worst = 0;
+    for (size_t i = 0; i < wanted.size(); ++i)
+        worst = std::max(worst, ulps_between(got[i], wanted[i]));
+    return worst;
+}
+
 std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed) {
     clients::Random random(seed);
     std::vector<int32_t> all(static_cast<size_t>(n_experts)), ids;

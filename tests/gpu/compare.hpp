@@ -13,7 +13,9 @@ namespace moe_gpu {
 double worst_row(const Floats& got, const Floats& wanted, int64_t width,
                  const std::vector<char>& counts = {}, double least_size = 0);
 double rms(const Floats& values);
+// Units in the last place between two values, and the most of any pair.
 int64_t ulps_between(float a, float b);
+int64_t most_ulps(const Floats& got, const Floats& wanted);
 
 struct PairSpec {
     LayerSpec layer;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
 
 #include "support/layer_weights.hpp"
@@ -32,6 +33,26 @@ void in_parallel(int64_t n, const std::function<void(int64_t)>& task) {
     for (int64_t i = 1; i < std::min(cores, n); ++i) threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();
+}
+
+Floats hard_logits(int64_t n_tokens, int64_t n_experts) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    const float special[] = {nan, inf, -inf, 0.0f, -0.0f, 1.0f, 1e30f, -1e30f, 1e-40f, 88.0f};
+    Floats logits = normal(n_tokens * n_experts, 21, 2);
+    clients::Random random(8);
+    for (int64_t t = 0; t < n_tokens; ++t)
+        for (int64_t e = 0; e < n_experts; ++e) {
+            float& z = logits[static_cast<size_t>(t * n_experts + e)];
+            if (t % 8 == 0) z = 0.5f;
+            if (t % 8 == 1) z = std::round(z);
+            if (t % 8 == 2 && random.below(3) == 0) z = special[random.below(10)];
+            if (t % 8 == 3) z = nan;
+            if (t % 8 == 4) z *= 100;
+            if (t % 8 == 5) z *= 1e-4f;
+            if (t % 8 == 6) z = std::nextafter(1.0f, random.below(2) ? 2.0f : 0.0f);
+        }
+    return logits;
 }
 
 }  // namespace moe_gpu

@@ -81,4 +81,7 @@ Floats normal(int64_t n, uint64_t seed, float spread = 1.0f);
 // task(i) for i in [0, n) on all cores of this machine.
 void in_parallel(int64_t n, const std::function<void(int64_t)>& task);
 
+// Equal logits, NaN, infinities, numbers that only differ in the last place.
+Floats hard_logits(int64_t n_tokens, int64_t n_experts);
+
 }  // namespace moe_gpu

@@ -1,7 +1,6 @@
 // moe_route: TritonMoE's router grid (tokens, experts, k; model sizes; edges), and every routing
 // rule of moe.h from given logits, where device and CPU must agree to the bit.
 #include <cmath>
-#include <limits>
 
 #include "compare.hpp"
 #include "layer_kinds.hpp"
@@ -43,13 +42,6 @@ void check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed
     note_kernel(pair, n_tokens);
     measure_routing(pair, got, wanted, decided_tokens(pair.reference, same, wanted), n_tokens,
                     "from x");
-}
-
-int64_t most_ulps(const Floats& got, const Floats& wanted) {
-    int64_t worst = 0;
-    for (size_t i = 0; i < wanted.size(); ++i)
-        worst = std::max(worst, ulps_between(got[i], wanted[i]));
-    return worst;
 }
 
 // From logits: ids to the bit, weights to the last place.
@@ -184,27 +176,6 @@ void add_edges(CaseList& list) {
         });
         add("determinism", desc, check_repeats);
     }
-}
-
-// Equal logits, NaN, infinities, numbers that only differ in the last place.
-Floats hard_logits(int64_t n_tokens, int64_t n_experts) {
-    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-    constexpr float inf = std::numeric_limits<float>::infinity();
-    const float special[] = {nan, inf, -inf, 0.0f, -0.0f, 1.0f, 1e30f, -1e30f, 1e-40f, 88.0f};
-    Floats logits = normal(n_tokens * n_experts, 21, 2);
-    clients::Random random(8);
-    for (int64_t t = 0; t < n_tokens; ++t)
-        for (int64_t e = 0; e < n_experts; ++e) {
-            float& z = logits[static_cast<size_t>(t * n_experts + e)];
-            if (t % 8 == 0) z = 0.5f;
-            if (t % 8 == 1) z = std::round(z);
-            if (t % 8 == 2 && random.below(3) == 0) z = special[random.below(10)];
-            if (t % 8 == 3) z = nan;
-            if (t % 8 == 4) z *= 100;
-            if (t % 8 == 5) z *= 1e-4f;
-            if (t % 8 == 6) z = std::nextafter(1.0f, random.below(2) ? 2.0f : 0.0f);
-        }
-    return logits;
 }
 
 // Finite weights that are not numbers on one side only would pass a comparison of ulps.
