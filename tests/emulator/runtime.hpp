@@ -25,6 +25,7 @@ struct Machine {
 // By the environment, read once. What it says that cannot be ends the process.
 const Machine& machine();
 int multiprocessors();
+int host_threads();  // that share a launch
 int n_devices();
 
 Memory& memory();

@@ -124,6 +124,11 @@ int multiprocessors() {
     return n;
 }
 
+int host_threads() {
+    static const int n = number("MOE_EMULATOR_THREADS", 1, 256);
+    return n;
+}
+
 int n_devices() {
     static const int n = number("MOE_EMULATOR_DEVICES", default_devices, 8);
     return n;

@@ -184,6 +184,7 @@ cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config
     if (const cudaError_t error = check_sizes(launch, facts, on); error != cudaSuccess)
         return error;
     launch.multiprocessors = static_cast<uint32_t>(multiprocessors());
+    launch.host_threads = static_cast<uint32_t>(host_threads());
     launch.resident_blocks = resident_blocks(launch, facts);
     launch.parameters = parameter_block(kernel->name, facts.parameter_bytes, values);
     return enqueue(config.stream,
