@@ -13,7 +13,10 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.9)
   message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}; libmoe needs 12.9 or newer")
 endif()
 # Fails a compilation in which ptxas takes the overlap out of wgmma; outside ccache, which repeats what was printed.
-set(CMAKE_CUDA_COMPILER_LAUNCHER sh ${CMAKE_CURRENT_LIST_DIR}/nvcc_check.sh ${MOE_CCACHE})
+set(CMAKE_CUDA_COMPILER_LAUNCHER sh ${CMAKE_CURRENT_LIST_DIR}/nvcc_check.sh)
+if(MOE_CCACHE)
+  list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${MOE_CCACHE})
+endif()
 
 # Found by hand: FindCUDAToolkit wants libraries that the toolkit's wheels do not have.
 find_library(MOE_CUDART cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} NO_DEFAULT_PATH REQUIRED)

@@ -78,7 +78,9 @@ void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
     const int64_t step = std::max<int64_t>(1, most / d / 1000) * d;
     for (int64_t n = most / d * d; n >= 0; n -= step) {
         EXPECT_EQ(divide(n), n / d) << n << " by " << d;
-        if (n > 0) EXPECT_EQ(divide(n - 1), (n - 1) / d) << n - 1 << " by " << d;
+        if (n > 0) {
+            EXPECT_EQ(divide(n - 1), (n - 1) / d) << n - 1 << " by " << d;
+        }
     }
     EXPECT_EQ(divide(most), most / d);
 }
@@ -192,7 +194,9 @@ TEST(OneTokenCut, DownCoversEveryUnit) {
         const int32_t outputs = 16 * divide_up(m.n_tiles, clusters);
         EXPECT_GE(cut.shared.slots - cut.shared.sums, 4 * cut.n_warps * outputs);
         EXPECT_GE(cut.shared.partial - cut.shared.biases, 4 * outputs);
-        if (cut.cluster > 1) EXPECT_GE(cut.shared.codebooks - cut.shared.partial, 4 * outputs);
+        if (cut.cluster > 1) {
+            EXPECT_GE(cut.shared.codebooks - cut.shared.partial, 4 * outputs);
+        }
         EXPECT_GE(cut.shared.unit_scales - cut.shared.codebooks,
                   call.n_slots * table_bytes(m.type));
         expect_divides(cut.block_reciprocal, clusters, m.n_tiles);
