@@ -69,6 +69,23 @@ void decode_nothing(Builder& b, const Statement&) {
     b.emit(run_nothing);
 }
 
+// Dependent launches.
+Step let_next_begin(Warp& w, const Instruction&) {
+    w.block->let_next_begin();
+    return Step::yielded;
+}
+
+Step wait_for_earlier(Warp& w, const Instruction&) {
+    if (!w.run->is_ahead) return Step::next;
+    w.stay = w.mask;
+    return Step::blocked;
+}
+
+void decode_griddepcontrol(Builder& b, const Statement& s) {
+    allow_modifiers(s, "wait", "launch_dependents");
+    b.emit(s.has("wait") ? wait_for_earlier : let_next_begin);
+}
+
 // Everyone else may run first.
 void decode_nanosleep(Builder& b, const Statement&) {
     b.emit([](Warp&, const Instruction&) { return Step::yielded; });
@@ -96,7 +113,7 @@ std::vector<DecoderEntry> control_decoders() {
             {"fence", decode_nothing},
             {"membar", decode_nothing},
             {"setmaxnreg", decode_nothing},
-            {"griddepcontrol", decode_nothing},
+            {"griddepcontrol", decode_griddepcontrol},
             {"prefetch", decode_nothing},
             {"prefetchu", decode_nothing},
             {"applypriority", decode_nothing},

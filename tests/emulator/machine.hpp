@@ -53,6 +53,17 @@ struct Launch {
     uint32_t host_threads = 1;          // that share them; with one, every run is the same
 };
 
+// What a launch has to do with those before and after it, where it may begin before they have
+// ended.
+class Neighbours {
+  public:
+    virtual ~Neighbours() = default;
+    virtual bool has_earlier() const = 0;  // launches before it that have not ended
+    virtual void end_earlier() = 0;        // returns when they have
+    // Said once, when every block has let the next launch begin; returns when this one is to go on.
+    virtual void let_next_begin() = 0;
+};
+
 // The kernels of some PTX files. Files are indexed when they are added, and kernels parsed when
 // they are first asked for.
 class Program {
@@ -67,8 +78,9 @@ class Program {
     std::vector<std::pair<uint32_t, uint32_t>> parameters(std::string_view kernel);
     // The opcodes in it that the emulator does not know; running one is a Fault.
     std::vector<std::string> unknown_instructions(std::string_view kernel);
-    // Runs a kernel to its end. Throws Fault.
-    void run(std::string_view kernel, const Launch& launch);
+    // Runs a kernel to its end. Throws Fault. Where several threads of the host share a launch, it
+    // neither begins early nor lets the next one.
+    void run(std::string_view kernel, const Launch& launch, Neighbours* neighbours = nullptr);
 
   private:
     struct State;

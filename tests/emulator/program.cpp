@@ -103,7 +103,7 @@ std::vector<std::string> Program::unknown_instructions(std::string_view name) {
     return state_->kernel(name).texts;
 }
 
-void Program::run(std::string_view name, const Launch& launch) {
+void Program::run(std::string_view name, const Launch& launch, Neighbours* neighbours) {
     const Kernel& kernel = state_->kernel(name);
     check_launch(kernel, launch);
     const auto volume = [](const Dim3& d) { return uint64_t{d.x} * d.y * d.z; };
@@ -111,6 +111,7 @@ void Program::run(std::string_view name, const Launch& launch) {
     const uint64_t at_once =
         std::max<uint64_t>((launch.resident_blocks + cluster - 1) / cluster, 1);
     const uint64_t n = std::min({uint64_t{std::max(launch.host_threads, 1u)}, clusters, at_once});
+    if (neighbours && n > 1) neighbours->end_earlier();
     Progress progress;
     std::mutex mutex;
     std::exception_ptr failure;
@@ -121,6 +122,7 @@ void Program::run(std::string_view name, const Launch& launch) {
             run.variables = &state_->variables;
             run.kernel = &kernel;
             run.launch = &launch;
+            run.neighbours = n > 1 ? nullptr : neighbours;
             run.parameters.resize(launch.parameters.size() / 8 + 2);
             std::memcpy(run.parameters.data(), launch.parameters.data(), launch.parameters.size());
             run.shared_bytes = kernel.dynamic_shared - shared_base + launch.dynamic_shared_bytes;

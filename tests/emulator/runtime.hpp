@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/emulator/launch_chain.hpp"
 #include "tests/emulator/machine.hpp"
 
 namespace emulator {
@@ -43,13 +44,18 @@ void need_context();
 // returns it.
 enum class Call {
     query,      // asks for nothing that a fault would have taken away
-    on_device,  // needs a context
+    on_device,  // needs a context, and that launches have ended
+    launch,     // needs a context
     unsafe,     // likewise; refused while a capture is under way that it would disturb
 };
 cudaError_t call(Call kind, const std::function<cudaError_t()>& work);
 
-// Runs `work` now, or keeps it in the graph that `stream` is captured into.
+// Runs `work` now, when launches have ended, or keeps it in the graph that `stream` is captured
+// into. A launch may begin early.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+cudaError_t enqueue_launch(cudaStream_t stream, bool begins_early, LaunchChain::Body body);
+// The launches that may not have ended, of all streams.
+LaunchChain& launches();
 bool is_capturing(cudaStream_t stream);
 // Ends the captures that a call of this thread must not be made under; false if there are none.
 bool spoil_captures();

@@ -94,14 +94,15 @@ cudaError_t set_attribute(const void* function, cudaFuncAttribute what, int valu
     return cudaSuccess;
 }
 
-// The attributes of a launch that change what it computes; early starts do not.
-cudaError_t read_attributes(const cudaLaunchConfig_t& config, Dim3& cluster) {
+cudaError_t read_attributes(const cudaLaunchConfig_t& config, Dim3& cluster, bool& begins_early) {
     for (unsigned i = 0; i < config.numAttrs; ++i) {
         const cudaLaunchAttribute& one = config.attrs[i];
         switch (one.id) {
             case cudaLaunchAttributeIgnore:
+                break;
             case cudaLaunchAttributeProgrammaticStreamSerialization:
                 if (machine().major < 9) return cudaErrorNotSupported;
+                begins_early = one.val.programmaticStreamSerializationAllowed != 0;
                 break;
             case cudaLaunchAttributeClusterDimension:
                 if (machine().major < 9) return cudaErrorNotSupported;
@@ -151,10 +152,10 @@ std::vector<std::byte> parameter_block(const std::string& kernel, uint32_t bytes
     return block;
 }
 
-void run_kernel(const std::string& name, const Launch& launch) {
+void run_kernel(const std::string& name, const Launch& launch, Neighbours& neighbours) {
     static const bool is_traced = std::getenv("MOE_EMULATOR_TRACE") != nullptr;
     const auto begin = std::chrono::steady_clock::now();
-    program().run(name, launch);
+    program().run(name, launch, &neighbours);
     if (!is_traced) return;
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     std::fprintf(stderr, "emulator: %8.3f s, %ux%ux%u blocks of %ux%ux%u: %s\n", time.count(),
@@ -179,7 +180,9 @@ cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config
     launch.block = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
     if (config.dynamicSmemBytes > UINT32_MAX) return cudaErrorInvalidValue;
     launch.dynamic_shared_bytes = static_cast<uint32_t>(config.dynamicSmemBytes);
-    if (const cudaError_t error = read_attributes(config, launch.cluster); error != cudaSuccess)
+    bool begins_early = false;
+    if (const cudaError_t error = read_attributes(config, launch.cluster, begins_early);
+        error != cudaSuccess)
         return error;
     if (const cudaError_t error = check_sizes(launch, facts, on); error != cudaSuccess)
         return error;
@@ -187,8 +190,9 @@ cudaError_t launch_kernel(const void* function, const cudaLaunchConfig_t& config
     launch.host_threads = static_cast<uint32_t>(host_threads());
     launch.resident_blocks = resident_blocks(launch, facts);
     launch.parameters = parameter_block(kernel->name, facts.parameter_bytes, values);
-    return enqueue(config.stream,
-                   [name = kernel->name, launch = std::move(launch)] { run_kernel(name, launch); });
+    return enqueue_launch(config.stream, begins_early,
+                          [name = kernel->name, launch = std::move(launch)](
+                              Neighbours& neighbours) { run_kernel(name, launch, neighbours); });
 }
 
 }  // namespace
@@ -207,7 +211,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute what, i
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
                                 void** values) {
-    return emulator::call(Call::on_device,
+    return emulator::call(Call::launch,
                           [&] { return emulator::launch_kernel(function, *config, values); });
 }
 

@@ -1,6 +1,6 @@
 // Errors and contexts of the emulated runtime, and the guard around its calls. One call at a time:
-// a launch has ended when it returns. Nothing is destroyed at the end of the process, when calls
-// may still come.
+// a launch has ended when the next call but a launch begins. Nothing is destroyed at the end of the
+// process, when calls may still come.
 #include <cstdio>
 #include <mutex>
 #include <new>
@@ -24,6 +24,7 @@ cudaError_t run(Call kind, const std::function<cudaError_t()>& work) {
     if (kind == Call::query) return work();
     if (sticky != cudaSuccess) return sticky;
     need_context();
+    if (kind != Call::launch) launches().finish();
     if (kind == Call::unsafe && spoil_captures()) return cudaErrorStreamCaptureUnsupported;
     return work();
 }

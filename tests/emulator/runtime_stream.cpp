@@ -59,7 +59,9 @@ bool spoil_captures() {
     return any;
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+namespace {
+
+cudaError_t run_or_keep(cudaStream_t stream, Node work) {
     if (!is_known(stream)) return cudaErrorInvalidResourceHandle;
     if (!is_capturing(stream)) {
         work();
@@ -68,6 +70,29 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     if (stream->is_spoilt) return cudaErrorStreamCaptureInvalidated;
     stream->graph->nodes.push_back(std::move(work));
     return cudaSuccess;
+}
+
+}  // namespace
+
+LaunchChain& launches() {
+    static auto& kept = *new LaunchChain;
+    return kept;
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+    return run_or_keep(stream, [work = std::move(work)] {
+        launches().finish();
+        work();
+    });
+}
+
+// Those of another stream are not overtaken either: they have ended.
+cudaError_t enqueue_launch(cudaStream_t stream, bool begins_early, LaunchChain::Body body) {
+    static cudaStream_t last = nullptr;
+    return run_or_keep(stream, [=, body = std::move(body)] {
+        if (!begins_early || std::exchange(last, stream) != stream) launches().finish();
+        launches().start(body);
+    });
 }
 
 }  // namespace emulator
@@ -143,7 +168,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     return emulator::call(Call::on_device, [&] {
         if (!graph) return cudaErrorInvalidValue;
         for (const Node& node : graph->nodes)
-            if (const cudaError_t error = emulator::enqueue(stream, node); error != cudaSuccess)
+            if (const cudaError_t error = emulator::run_or_keep(stream, node); error != cudaSuccess)
                 return error;
         return cudaSuccess;
     });

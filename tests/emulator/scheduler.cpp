@@ -1,5 +1,6 @@
 // Blocks, clusters and the order in which their warps run. See warp.hpp.
 #include <algorithm>
+#include <utility>
 
 #include "tests/emulator/warp.hpp"
 
@@ -9,6 +10,7 @@ namespace {
 constexpr int slice = 8192;
 // So many instructions without a sign that anything goes on are a deadlock.
 constexpr uint64_t patience = 300'000'000;
+constexpr uint64_t early_patience = 1'000'000;  // where launches before this one may be missing
 
 uint32_t volume(const Dim3& d) {
     return d.x * d.y * d.z;
@@ -45,6 +47,11 @@ void Block::check_barriers() {
         const BlockBarrier& barrier = barriers[static_cast<size_t>(i)];
         if (barrier.arrived && !barrier.expected && barrier.arrived >= live_warps * 32) release(i);
     }
+}
+
+void Block::let_next_begin() {
+    if (std::exchange(lets_next_begin, true)) return;
+    --run->holding;
 }
 
 void Cluster::arrive(uint32_t threads) {
@@ -166,6 +173,7 @@ void Run::retire(Cluster& cluster) {
              ++thread)
             block->finish_stores(thread, UINT64_MAX);
         block->deliver(true);
+        block->let_next_begin();
         for (auto& warp : block->warps) spare_warps.push_back(std::move(warp));
     }
 }
@@ -186,6 +194,9 @@ void Run::execute(Progress& progress, uint64_t at_once) {
     std::vector<std::unique_ptr<Cluster>> residents;
     uint64_t own_effects = 0, last_effects = 0, last_time = 0, next = 0;
     const auto has_next = [&] { return next < n && (next = progress.next++) < n; };
+    bool has_said = false;
+    holding = volume(launch->grid);
+    is_ahead = neighbours && neighbours->has_earlier();
     for (bool is_done = false; !progress.is_over;) {
         bool went_on = false;
         for (size_t i = 0; i < residents.size();) {
@@ -207,14 +218,22 @@ void Run::execute(Progress& progress, uint64_t at_once) {
             residents.pop_back();
         }
         if (residents.empty()) return;
+        if (neighbours && holding == 0 && !std::exchange(has_said, true))
+            neighbours->let_next_begin();
         if (!went_on) {
             for (auto& cluster : residents)
                 for (auto& block : cluster->blocks) went_on |= block->deliver(true);
-            if (!went_on) report_deadlock(residents, "all threads wait");
+            if (!went_on && !is_ahead) report_deadlock(residents, "all threads wait");
         }
         const uint64_t all = progress.effects += effects - own_effects;
         own_effects = effects;
         if (all != last_effects) last_effects = all, last_time = time;
+        // What is left waits for the launches before this one, or for those that wait for them.
+        if (is_ahead && (!went_on || time - last_time > early_patience)) {
+            neighbours->end_earlier();
+            is_ahead = false;
+            last_time = time;
+        }
         if (time - last_time > patience) report_deadlock(residents, "threads spin in vain");
     }
 }

@@ -127,6 +127,7 @@ struct Block {
     std::vector<std::unique_ptr<Warp>> warps;
     uint32_t live_warps = 0;
     bool is_backwards = false;  // how its warps take turns
+    bool lets_next_begin = false;
     std::array<BlockBarrier, 16> barriers{};
     uint64_t turn = 0;
     std::deque<LateEvent> late;
@@ -137,6 +138,7 @@ struct Block {
     std::byte* at(uint32_t address, uint32_t bytes);
     void release(int barrier);
     void check_barriers();
+    void let_next_begin();
     // Things that are due, or all.
     bool deliver(bool all);
     void finish_stores(uint32_t thread, uint64_t groups);
@@ -168,7 +170,10 @@ struct Run {
     const Launch* launch = nullptr;
     std::vector<uint64_t> parameters;
     uint32_t shared_bytes = 0;  // of a block, without the system's
-    uint64_t effects = 0;       // stores and the like: signs that something goes on
+    Neighbours* neighbours = nullptr;
+    bool is_ahead = false;  // launches before this one have not ended
+    uint64_t holding = 0;   // blocks that do not let the next one begin
+    uint64_t effects = 0;   // stores and the like: signs that something goes on
     uint64_t time = 0;
     // The last two allocations that were touched.
     std::array<std::pair<uintptr_t, uintptr_t>, 2> known{};

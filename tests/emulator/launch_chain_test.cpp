@@ -1,0 +1,150 @@
+// Launches that begin early: what a kernel reads before its wait is what was there before, and what
+// it reads behind it is what the kernels before have written.
+#include "tests/emulator/launch_chain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace {
+
+using emulator::LaunchChain;
+using emulator::Neighbours;
+
+// writer: lets the next begin, then stores 7 to word 0. reader: word 0 before and behind its wait,
+// to words 1 and 2. careless: word 0 to word 3, without a wait. late: stores, then lets the next
+// begin. breaks: lets the next begin, then faults.
+constexpr const char* ptx = R"(.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry writer(.param .u64 p)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd0, [p];
+    griddepcontrol.wait;
+    griddepcontrol.launch_dependents;
+    bar.sync 0;
+    mov.u32 %r0, 7;
+    st.global.u32 [%rd0], %r0;
+    ret;
+}
+.visible .entry late(.param .u64 p)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd0, [p];
+    griddepcontrol.wait;
+    mov.u32 %r0, 9;
+    st.global.u32 [%rd0], %r0;
+    griddepcontrol.launch_dependents;
+    ret;
+}
+.visible .entry reader(.param .u64 p)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd0, [p];
+    griddepcontrol.launch_dependents;
+    ld.global.u32 %r0, [%rd0];
+    griddepcontrol.wait;
+    ld.global.u32 %r1, [%rd0];
+    st.global.u32 [%rd0+4], %r0;
+    st.global.u32 [%rd0+8], %r1;
+    ret;
+}
+.visible .entry careless(.param .u64 p)
+{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    ld.param.u64 %rd0, [p];
+    ld.global.u32 %r0, [%rd0];
+    st.global.u32 [%rd0+12], %r0;
+    ret;
+}
+.visible .entry breaks(.param .u64 p)
+{
+    griddepcontrol.launch_dependents;
+    trap;
+}
+)";
+
+class Chain : public testing::Test {
+  protected:
+    Chain() : program(memory) {
+        memory.add(words, sizeof words);
+        const std::string path = testing::TempDir() + "launch_chain_test.ptx";
+        std::ofstream(path) << ptx;
+        program.add_file(path);
+        std::remove(path.c_str());
+    }
+    void start(const char* kernel, uint32_t blocks = 3) {
+        emulator::Launch launch;
+        launch.grid.x = blocks;
+        launch.block.x = 64;
+        launch.resident_blocks = 2;
+        const uint32_t* pointer = words;
+        launch.parameters.resize(8);
+        std::memcpy(launch.parameters.data(), &pointer, 8);
+        chain.start([this, kernel, launch](Neighbours& neighbours) {
+            program.run(kernel, launch, &neighbours);
+        });
+    }
+
+    uint32_t words[16] = {};
+    emulator::Memory memory;
+    emulator::Program program;
+    LaunchChain chain;
+};
+
+TEST_F(Chain, WhatIsReadBeforeTheWaitIsOld) {
+    start("writer", 2);
+    start("reader", 2);
+    chain.finish();
+    EXPECT_EQ(words[0], 7u);
+    EXPECT_EQ(words[1], 0u);
+    EXPECT_EQ(words[2], 7u);
+}
+
+// Of three blocks two are there at a time: the third begins when one of them has ended.
+TEST_F(Chain, NothingBeginsBeforeEveryBlockAllowsIt) {
+    start("late");
+    start("reader");
+    chain.finish();
+    EXPECT_EQ(words[1], 9u);
+    EXPECT_EQ(words[2], 9u);
+}
+
+TEST_F(Chain, AWaitIsForAllBefore) {
+    start("writer", 2);
+    start("reader");
+    start("reader");
+    start("late");
+    chain.finish();
+    EXPECT_EQ(words[0], 9u);
+    EXPECT_EQ(words[2], 7u);
+}
+
+TEST_F(Chain, WhoDoesNotWaitReadsWhatIsThere) {
+    words[3] = 5;
+    start("writer", 2);
+    start("careless");
+    EXPECT_EQ(words[3], 0u);
+    EXPECT_EQ(words[0], 0u);
+    chain.finish();
+    EXPECT_EQ(words[0], 7u);
+    start("careless");
+    EXPECT_EQ(words[3], 7u);
+}
+
+TEST_F(Chain, AFaultComesOut) {
+    start("breaks", 2);
+    EXPECT_THROW(chain.finish(), emulator::Fault);
+    start("late");
+    chain.finish();
+    EXPECT_EQ(words[0], 9u);
+}
+
+}  // namespace
