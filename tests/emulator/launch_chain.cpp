@@ -38,8 +38,9 @@ class LaunchChain::Member : public Neighbours {
         return std::any_of(earlier_.begin(), earlier_.end(),
                            [](const auto& one) { return !one->has_ended(); });
     }
+    // The last one first: it comes to its own wait before those before it go on.
     void end_earlier() override {
-        for (const auto& one : earlier_) one->run_to_end();
+        for (auto one = earlier_.rbegin(); one != earlier_.rend(); ++one) (*one)->run_to_end();
     }
     void let_next_begin() override {
         back_.release();
@@ -75,7 +76,8 @@ void LaunchChain::start(Body body) {
 }
 
 void LaunchChain::finish() {
-    for (const auto& one : std::deque(members_)) one->run_to_end();
+    const std::deque all = members_;
+    for (auto one = all.rbegin(); one != all.rend(); ++one) (*one)->run_to_end();
     drop_ended();
 }
 

@@ -18,7 +18,7 @@ class LaunchChain {
     // Runs `body` until it lets the next launch begin, or to its end. Throws what it throws, and
     // what those before it threw since.
     void start(Body body);
-    // Runs all to their ends, in order.
+    // Runs all to their ends, each as far as it comes before those before it go on.
     void finish();
 
   private:
