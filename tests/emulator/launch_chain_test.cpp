@@ -3,6 +3,7 @@
 #include "tests/emulator/launch_chain.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -75,7 +76,8 @@ class Chain : public testing::Test {
   protected:
     Chain() : program(memory) {
         memory.add(words, sizeof words);
-        const std::string path = testing::TempDir() + "launch_chain_test.ptx";
+        const std::string path =
+            testing::TempDir() + "launch_chain_test_" + std::to_string(getpid()) + ".ptx";
         std::ofstream(path) << ptx;
         program.add_file(path);
         std::remove(path.c_str());

@@ -2,6 +2,7 @@
 #include "tests/emulator/machine.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -26,6 +27,11 @@ std::string kernel(const std::string& body, const std::string& before = "") {
            body + "ret;\n}\n";
 }
 
+// Tests run in processes side by side.
+std::string own_file() {
+    return testing::TempDir() + "machine_test_" + std::to_string(getpid()) + ".ptx";
+}
+
 // The address of element %r0 = thread of the buffer, of `bytes` each, is in %rd1.
 std::string own_element(int bytes) {
     return "mov.u32 %r0, %tid.x;\nmul.wide.u32 %rd1, %r0, " + std::to_string(bytes) +
@@ -37,8 +43,7 @@ class Machine : public testing::Test {
     Machine() : words(4096, 0), program(memory) { memory.add(words.data(), words.size() * 4); }
 
     void run(const std::string& text, Launch launch) {
-        const std::string path = testing::TempDir() + "machine_test_" +
-                                 std::to_string(reinterpret_cast<uintptr_t>(this)) + ".ptx";
+        const std::string path = own_file();
         std::ofstream(path) << text;
         program.add_file(path);
         std::remove(path.c_str());
@@ -561,7 +566,7 @@ TEST_F(Machine, DynamicSharedMemoryAndPoison) {
 }
 
 TEST_F(Machine, Facts) {
-    const std::string path = testing::TempDir() + "machine_test_facts.ptx";
+    const std::string path = own_file();
     std::ofstream(path) << head
                         << ".shared .align 8 .b8 x[24];\n"
                            ".entry f(.param .u8 a, .param .align 8 .b8 b[20], .param .u32 c)\n"
