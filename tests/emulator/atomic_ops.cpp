@@ -1,5 +1,4 @@
-// atom and red. They are atomic for other threads of the host too: launches of several streams may
-// run side by side.
+// atom and red. They are atomic for other threads of the host too, which may share a launch.
 #include <algorithm>
 #include <bit>
 

@@ -143,7 +143,7 @@ uint64_t& store_group(Block& block, uint32_t thread) {
     return block.store_groups[thread];
 }
 
-// a: the global address, b: the shared one, c: bytes. mode: how to combine, 0 for a copy.
+// a: the global address, b: the shared one, c: bytes.
 Step run_bulk_store(Warp& w, const Instruction& in) {
     for (uint32_t i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
@@ -159,7 +159,6 @@ Step run_bulk_store(Warp& w, const Instruction& in) {
         store.from = static_cast<uint32_t>(place - w.block->shared.data());
         store.bytes = bytes;
         store.group = store_group(*w.block, thread);
-        store.operation = in.mode;
         w.block->stores.push_back(store);
     }
     return Step::next;
@@ -192,11 +191,10 @@ const Argument& address_argument(const Statement& s, size_t i, Argument& storage
 
 void decode_bulk(Builder& b, const Statement& s) {
     allow_modifiers(s, "async", "bulk", "shared::cluster", "shared::cta", "global",
-                    "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint", "add");
+                    "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint");
     Argument storage;
-    const bool is_reduction = s.opcode[1] == "reduce";
     const size_t n = s.arguments.size() - s.has("L2::cache_hint");
-    if (s.opcode[2 + is_reduction] != "bulk") throw UnknownForm{};
+    if (s.opcode[2] != "bulk") throw UnknownForm{};
     if (s.has("mbarrier::complete_tx::bytes")) {
         if (n != 4 || !s.has("global")) throw UnknownForm{};
         b.emit(run_bulk_load);
@@ -205,7 +203,7 @@ void decode_bulk(Builder& b, const Statement& s) {
         b.read(&Instruction::c, s.arguments[2], 32);
         return b.read(&Instruction::e, address_argument(s, 3, storage), 32);
     }
-    if (n != 3 || is_reduction) throw UnknownForm{};
+    if (n != 3) throw UnknownForm{};
     b.emit(run_bulk_store);
     b.read(&Instruction::a, address_argument(s, 0, storage), 64);
     b.read(&Instruction::b, address_argument(s, 1, storage), 32);

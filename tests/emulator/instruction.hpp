@@ -51,7 +51,7 @@ struct Kernel {
     std::vector<Instruction> code;
     std::vector<uint32_t> lists;
     std::vector<std::string> texts;   // of instructions that nobody knows
-    std::vector<uint64_t> constants;  // 8 bytes each, 64-byte aligned by AlignedBytes below
+    std::vector<uint64_t> constants;  // of 32 lanes; a predicate is one
     uint32_t register_bytes = 0;
     std::vector<std::pair<uint32_t, uint32_t>> unset;  // slots that may be read unwritten: bytes
     std::vector<std::pair<uint32_t, uint32_t>> parameters;  // offset, size

@@ -14,63 +14,30 @@ namespace {
 using emulator::LaunchChain;
 using emulator::Neighbours;
 
-// writer: lets the next begin, then stores 7 to word 0. reader: word 0 before and behind its wait,
-// to words 1 and 2. careless: word 0 to word 3, without a wait. late: stores, then lets the next
-// begin. breaks: lets the next begin, then faults.
-constexpr const char* ptx = R"(.version 8.0
-.target sm_90a
-.address_size 64
-.visible .entry writer(.param .u64 p)
-{
-    .reg .b64 %rd<4>;
-    .reg .b32 %r<4>;
-    ld.param.u64 %rd0, [p];
-    griddepcontrol.wait;
-    griddepcontrol.launch_dependents;
-    bar.sync 0;
-    mov.u32 %r0, 7;
-    st.global.u32 [%rd0], %r0;
-    ret;
+std::string kernel(const char* name, const char* body) {
+    return std::string(".visible .entry ") + name +
+           "(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\nld.param.u64 %rd0, [p];\n" +
+           body + "ret;\n}\n";
 }
-.visible .entry late(.param .u64 p)
-{
-    .reg .b64 %rd<4>;
-    .reg .b32 %r<4>;
-    ld.param.u64 %rd0, [p];
-    griddepcontrol.wait;
-    mov.u32 %r0, 9;
-    st.global.u32 [%rd0], %r0;
-    griddepcontrol.launch_dependents;
-    ret;
-}
-.visible .entry reader(.param .u64 p)
-{
-    .reg .b64 %rd<4>;
-    .reg .b32 %r<4>;
-    ld.param.u64 %rd0, [p];
-    griddepcontrol.launch_dependents;
-    ld.global.u32 %r0, [%rd0];
-    griddepcontrol.wait;
-    ld.global.u32 %r1, [%rd0];
-    st.global.u32 [%rd0+4], %r0;
-    st.global.u32 [%rd0+8], %r1;
-    ret;
-}
-.visible .entry careless(.param .u64 p)
-{
-    .reg .b64 %rd<4>;
-    .reg .b32 %r<4>;
-    ld.param.u64 %rd0, [p];
-    ld.global.u32 %r0, [%rd0];
-    st.global.u32 [%rd0+12], %r0;
-    ret;
-}
-.visible .entry breaks(.param .u64 p)
-{
-    griddepcontrol.launch_dependents;
-    trap;
-}
-)";
+
+const std::string ptx =
+    ".version 8.0\n.target sm_90a\n.address_size 64\n" +
+    // Lets the next begin, then stores.
+    kernel("writer",
+           "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\nbar.sync 0;\n"
+           "mov.u32 %r0, 7;\nst.global.u32 [%rd0], %r0;\n") +
+    // Stores, then lets the next begin.
+    kernel("late",
+           "griddepcontrol.wait;\nmov.u32 %r0, 9;\nst.global.u32 [%rd0], %r0;\n"
+           "griddepcontrol.launch_dependents;\n") +
+    // Word 0 before and behind its wait, to words 1 and 2.
+    kernel("reader",
+           "griddepcontrol.launch_dependents;\nld.global.u32 %r0, [%rd0];\ngriddepcontrol.wait;\n"
+           "ld.global.u32 %r1, [%rd0];\nst.global.u32 [%rd0+4], %r0;\n"
+           "st.global.u32 [%rd0+8], %r1;\n") +
+    // Word 0 to word 3, without a wait.
+    kernel("careless", "ld.global.u32 %r0, [%rd0];\nst.global.u32 [%rd0+12], %r0;\n") +
+    kernel("breaks", "griddepcontrol.launch_dependents;\ntrap;\n");
 
 class Chain : public testing::Test {
   protected:

@@ -1,5 +1,6 @@
-// Streams, graphs and events. What is enqueued has run when the call returns, unless its stream is
-// captured: then it becomes a node of a graph, which keeps the order in which the nodes came.
+// Streams, graphs and events. What is enqueued has run when the call returns, but for launches,
+// which the next call but a launch lets end. Where its stream is captured it becomes a node of a
+// graph, which keeps the order in which the nodes came.
 #include <chrono>
 #include <set>
 #include <thread>

@@ -111,9 +111,7 @@ struct BulkStore {
     uint32_t thread;
     std::byte* to;
     uint32_t from, bytes;
-    bool is_committed;
     uint64_t group;
-    uint8_t operation;  // 0: a copy
 };
 
 struct Cluster;

@@ -8,11 +8,7 @@ namespace {
 
 // From the same logits on both sides, so that ids are equal and weights nearly.
 void check_choice(const Pair& pair, Forward call, const Floats& logits, const char* what) {
-    if (pair.desc().selection == MOE_SELECT_HASH) {
-        clients::Random random(5);
-        for (int64_t t = 0; t < call.n_tokens; ++t)
-            call.token_ids.push_back(random.below(pair.desc().hash_vocabulary));
-    }
+    call.token_ids = random_token_ids(pair.desc(), call.n_tokens, 5);
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = logits;
     const Result got = pair.subject.forward(call), wanted = pair.reference.forward(call);

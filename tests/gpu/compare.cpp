@@ -51,6 +51,14 @@ int64_t most_ulps(const Floats& got, const Floats& wanted) {
     return worst;
 }
 
+Ids random_token_ids(const moe_layer_desc& desc, int64_t n_tokens, uint64_t seed) {
+    Ids ids;
+    if (desc.selection != MOE_SELECT_HASH) return ids;
+    clients::Random random(seed);
+    for (int64_t t = 0; t < n_tokens; ++t) ids.push_back(random.below(desc.hash_vocabulary));
+    return ids;
+}
+
 std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed) {
     clients::Random random(seed);
     std::vector<int32_t> all(static_cast<size_t>(n_experts)), ids;

@@ -75,5 +75,7 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
                        const std::function<void(const Pair&)>& use);
 
 std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed);
+// For selection by hash; none for other layers.
+Ids random_token_ids(const moe_layer_desc& desc, int64_t n_tokens, uint64_t seed);
 
 }  // namespace moe_gpu

@@ -9,10 +9,7 @@ namespace {
 
 Forward call_of(const Pair& pair, int64_t n_tokens) {
     Forward call = pair.call(n_tokens, 11 + static_cast<uint64_t>(n_tokens));
-    if (pair.desc().selection != MOE_SELECT_HASH) return call;
-    clients::Random random(6);
-    for (int64_t t = 0; t < n_tokens; ++t)
-        call.token_ids.push_back(random.below(pair.desc().hash_vocabulary));
+    call.token_ids = random_token_ids(pair.desc(), n_tokens, 6);
     return call;
 }
 

@@ -50,10 +50,7 @@ void check_from_logits(const Pair& pair, const Floats& logits, int64_t n_tokens)
     call.n_tokens = n_tokens;
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = logits;
-    clients::Random random(5);
-    if (pair.desc().selection == MOE_SELECT_HASH)
-        for (int64_t t = 0; t < n_tokens; ++t)
-            call.token_ids.push_back(random.below(pair.desc().hash_vocabulary));
+    call.token_ids = random_token_ids(pair.desc(), n_tokens, 5);
     const Routed got = route(pair.subject, call), wanted = route(pair.reference, call);
     note_kernel(pair, n_tokens);
     pair.context.expect(got.ids == wanted.ids, "from logits: ids differ");
