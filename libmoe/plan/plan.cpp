@@ -267,10 +267,8 @@ void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
     cuda::Setup& setup = plan.cuda;
     setup.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
     setup.finish = chosen_families(plan, MOE_STAGE_FINISH);
-    // Portable kernels of few tokens are not for finish, and take a joined expert all the same.
-    const bool same_families =
-        setup.experts.usual == setup.finish.usual &&
-        (setup.experts.few_is_portable || (setup.experts.few > 0) == (setup.finish.few > 0));
+    const bool same_families = setup.experts.usual == setup.finish.usual &&
+                               (setup.experts.few > 0) == (setup.finish.few > 0);
     setup.shared_joins = same_families && shared_can_join(plan, placement);
 }
 

@@ -95,12 +95,13 @@ int32_t table_bytes(PackedType type) {
 // The most slots whose tables a block of gate and up needs: its slabs are neighbours.
 int32_t most_slots_of_block(const OneToken& call, const OneTokenCut& cut) {
     const int32_t n_slabs = call.n_slots * call.gate_up.n_tiles;
-    const int32_t each = n_slabs / cut.n_blocks;
-    const int32_t rest = n_slabs % cut.n_blocks;
+    const int32_t each = n_slabs / (cut.n_blocks * cut.n_teams);
+    const int32_t rest = n_slabs % (cut.n_blocks * cut.n_teams);
+    const auto first_of_team = [&](int32_t team) { return team * each + std::min(team, rest); };
     int32_t most = 0;
     for (int32_t block = 0; block < cut.n_blocks; ++block) {
-        const int32_t first = block * each + std::min(block, rest);
-        const int32_t last = first + each + (block < rest ? 1 : 0);
+        const int32_t first = first_of_team(block * cut.n_teams);
+        const int32_t last = first_of_team((block + 1) * cut.n_teams);
         if (first == last) continue;
         const int32_t n_tiles = call.gate_up.n_tiles;
         most = std::max(most, (last - 1) / n_tiles - first / n_tiles + 1);
@@ -138,37 +139,45 @@ void for_calls(const Check& check) {
 TEST(OneTokenCut, GateAndUpCoverEveryTile) {
     int n_resident = 0;
     int n_refilled = 0;
+    int n_in_teams = 0;
     for_calls([&](const OneToken& call) {
         const OneTokenCut cut = cut_gate_up(h200(), call, {});
         const PackedMatrix& m = call.gate_up;
         expect_room(cut, m.type);
         EXPECT_LE(cut.shared.total, most_one_token_shared);
-        EXPECT_GE(cut.n_chunks * cut.chunk_grains, divide_up(grains(m), cut.n_warps));
+        EXPECT_EQ(cut.n_teams * cut.team_warps, cut.n_warps);
+        EXPECT_LE(cut.n_teams, most_one_token_teams);
+        EXPECT_GE(cut.n_chunks * cut.chunk_grains, divide_up(grains(m), cut.team_warps));
         EXPECT_LE(call.n_tokens * cut.n_blocks, std::max(call.n_tokens, 132));
-        const int32_t slabs = divide_up(call.n_slots * m.n_tiles, cut.n_blocks);
+        const int32_t n_teams = cut.n_blocks * cut.n_teams;
+        const int32_t slabs = divide_up(call.n_slots * m.n_tiles, n_teams);
         // What is not refilled must hold every slab, each at a stage of every warp.
-        const int64_t ring = int64_t{cut.n_warps} * cut.n_stages * cut.chunk_grains;
+        const int64_t ring = int64_t{cut.team_warps} * cut.n_stages * cut.chunk_grains;
         if (cut.is_resident) {
             EXPECT_GE(ring, int64_t{slabs} * grains(m));
             EXPECT_GE(cut.n_stages, slabs);
         }
         n_resident += cut.is_resident ? 1 : 0;
         n_refilled += cut.is_resident ? 0 : 1;
+        n_in_teams += cut.n_teams > 1 ? 1 : 0;
         // Sums of a group of slabs, twice where there are several groups.
-        const int32_t group = 2 * cut.n_warps;
-        EXPECT_GE(cut.shared.slots - cut.shared.sums,
-                  64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
+        const int32_t group = 2 * cut.team_warps;
+        EXPECT_GE(cut.sums_of_team, 64 * cut.team_warps * (slabs > group ? 2 * group : slabs));
+        EXPECT_GE(cut.shared.slots - cut.shared.sums, cut.n_teams * cut.sums_of_team);
         EXPECT_LE(cut.n_warps, 16);  // add_warps takes no more
         EXPECT_GE(cut.shared.terms - cut.shared.codebooks,
                   most_slots_of_block(call, cut) * table_bytes(m.type));
-        EXPECT_GE(cut.shared.barriers - cut.shared.terms, 12 * 32 * cut.n_warps);
-        expect_divides(cut.block_reciprocal, cut.n_blocks, call.n_slots * m.n_tiles);
+        EXPECT_GE(cut.shared.largest - cut.shared.terms, 12 * 32 * cut.n_warps);
+        EXPECT_GE(cut.shared.barriers - cut.shared.largest, cut.n_teams > 1 ? 4 * cut.n_warps : 0);
+        expect_divides(cut.block_reciprocal, n_teams, call.n_slots * m.n_tiles);
         expect_divides(cut.tile_reciprocal, m.n_tiles, call.n_slots * m.n_tiles);
         expect_divides(cut.chunk_reciprocal, cut.n_chunks, slabs * cut.n_chunks);
         expect_divides(cut.warp_reciprocal, cut.n_warps, int64_t{cut.n_warps} * grains(m));
+        expect_divides(cut.team_reciprocal, cut.team_warps, int64_t{cut.team_warps} * grains(m));
     });
     EXPECT_GT(n_resident, 10);
     EXPECT_GT(n_refilled, 10);
+    EXPECT_GT(n_in_teams, 10);
 }
 
 TEST(OneTokenCut, DownCoversEveryUnit) {
@@ -220,7 +229,7 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
 // A block of down has whatever a block of gate and up leaves of a multiprocessor, not only the
 // least that it is sure of.
 TEST(OneTokenCut, DownTakesWhatGateAndUpLeave) {
-    const OneToken call = call_of(shapes[4], PackedType::kbit2, 1);
+    const OneToken call = call_of(shapes[5], PackedType::nvfp4, 1);
     const int32_t gate_up = cut_gate_up(h200(), call, {}).shared.total;
     const int32_t down = cut_down(h200(), call, {}).shared.total;
     EXPECT_GT(down, OneTokenTuning{}.down_few.most);

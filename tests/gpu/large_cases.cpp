@@ -104,18 +104,31 @@ void add_prompts(CaseList& list) {
         });
 }
 
-// So many bytes for one token that its kernels have an SM for each block and more warps.
-void add_many_bytes(CaseList& list) {
-    for (const char* format : {"nvfp4", "kbit4", "q4_k", "q8_0"})
-        list.add(text("large/many_bytes_of_one/%s", format), Extent::full, [=](Context& context) {
-            PairSpec spec;
-            spec.layer.desc = plain_layer(2048, 12288, 4, 4);
-            spec.layer.format = format;
-            spec.max_tokens = 2;
-            with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
-                for (const int64_t T : {1, 2}) pair.check(pair.routed_call(T));
-            });
+// So many bytes for one token that its kernels have an SM for each block, and teams of warps. The
+// intermediate size is one for which teams have unequal numbers of tiles, and experts too.
+void add_many_bytes_of(CaseList& list, const char* format, int32_t intermediate, Extent extent) {
+    list.add(text("large/many_bytes_of_one/%s", format), extent, [=](Context& context) {
+        PairSpec spec;
+        spec.layer.desc = plain_layer(2048, intermediate, 4, 4);
+        spec.layer.format = format;
+        spec.max_tokens = 2;
+        with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
+            for (const int64_t T : {1, 2}) pair.check(pair.routed_call(T));
         });
+    });
+}
+
+void add_many_bytes(CaseList& list) {
+    add_many_bytes_of(list, "bf16", 1408, Extent::full);
+    add_many_bytes_of(list, "fp8_128x128", 2816, Extent::full);
+    add_many_bytes_of(list, "q8_0", 2624, Extent::full);
+    add_many_bytes_of(list, "nvfp4", 4928, Extent::smoke);
+    add_many_bytes_of(list, "mxfp4", 5184, Extent::full);
+    add_many_bytes_of(list, "kbit2", 9792, Extent::full);
+    add_many_bytes_of(list, "kbit3", 6784, Extent::full);
+    add_many_bytes_of(list, "kbit4", 5184, Extent::full);
+    add_many_bytes_of(list, "kbit5", 4224, Extent::smoke);
+    add_many_bytes_of(list, "q4_k", 5120, Extent::full);
 }
 
 }  // namespace

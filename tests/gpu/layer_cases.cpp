@@ -60,6 +60,23 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
+// A shared expert of another size than the others, so that it runs apart, by every kernel.
+void add_shared_apart(CaseList& list) {
+    for (const char* format : {"bf16", "nvfp4", "kbit4", "q8_0"})
+        list.add(text("layer/shared_apart/%s", format), Extent::smoke, [=](Context& context) {
+            PairSpec spec;
+            spec.layer.desc = plain_layer(256, 128, 16, 2);
+            spec.layer.desc.shared_intermediate = 192;
+            spec.layer.desc.shared_activation = spec.layer.desc.activation;
+            spec.layer.desc.shared_is_gated = 1;
+            spec.layer.format = spec.layer.dense_format = format;
+            spec.max_tokens = 90;
+            with_every_kernel(context, spec, MOE_STAGE_FINISH, [](const Pair& pair) {
+                for (const int64_t T : {1, 2, 4, 90}) pair.check(pair.routed_call(T));
+            });
+        });
+}
+
 // A plan that ran the shared expert apart would give the same sums.
 void expect_joined(Context& context, const Pair& pair) {
     if (context.device.kind() != MOE_DEVICE_CUDA) return;
@@ -129,6 +146,7 @@ void add_layer_cases(CaseList& list) {
     add_all(list, "routing", routing_layers());
     add_all(list, "experts", expert_layers());
     add_dense_formats(list);
+    add_shared_apart(list);
     add_shared_alike(list);
 }
 

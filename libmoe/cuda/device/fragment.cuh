@@ -22,6 +22,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "libmoe/cuda/device/codebook_lookup.cuh"
 #include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/q4_k_head.cuh"
@@ -300,7 +302,6 @@ __device__ __forceinline__ CodebookValues<bits> scaled_values(const float (&code
 // Values of both row halves, without scales: tables that the block keeps for itself.
 template <int bits>
 struct UnscaledValues {
-    static_assert(bits <= 3);
     using Lookup = CodebookLookup<bits>;
     static constexpr uint32_t table_bytes = 2 * Lookup::bytes;
     Lookup lookup;
@@ -317,11 +318,31 @@ struct UnscaledValues {
             return __uint_as_float(load_shared_4(values + 4 * code));
         };
         const auto i = static_cast<int32_t>(index % Lookup::entries);
-        store_shared(pair_table + 4 * index,
-                     bf16_pair(value(Lookup::low_code(i)), value(Lookup::high_code(i))));
+        const float low = Lookup::has_pairs ? value(Lookup::low_code(i)) : 0.0f;
+        store_shared(pair_table + 4 * index, bf16_pair(low, value(Lookup::high_code(i))));
     }
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
         lookup.step(words, j, a);
+    }
+};
+
+// Three bits: every other step by permutations of registers, because look-ups alone keep the shared
+// memory busy for longer than the instructions of a block take. (Two bits: slower so.)
+template <int bits>
+struct MixedValues : UnscaledValues<bits> {
+    CodebookValues<bits> of[2];
+
+    __device__ __forceinline__ MixedValues(uint32_t table, uint32_t pair_table, uint32_t lane)
+        : UnscaledValues<bits>(table, pair_table, lane) {
+        const CodebookTable<bits> values(table);
+        of[0] = scaled_values<bits>(values.of[0], 1.0f);
+        of[1] = scaled_values<bits>(values.of[1], 1.0f);
+    }
+    __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
+        if (j & 1)
+            look_up_step(of, words, j, a);
+        else
+            UnscaledValues<bits>::step(words, j, a);
     }
 };
 
@@ -369,10 +390,10 @@ struct FragmentKbit {
     static constexpr PackedType type = packed;
     static constexpr float leftover = 1.0f;
     static constexpr bool table_in_memory = bits >= 4;
-    static constexpr bool scales_after = bits <= 4;
+    static constexpr bool scales_after = true;
     static constexpr bool has_offset = false;
     using Table = CodebookTable<bits>;
-    using Values = UnscaledValues<bits>;
+    using Values = std::conditional_t<bits == 3, MixedValues<bits>, UnscaledValues<bits>>;
     struct Words {
         uint32_t codes[bits];
         float scale[2];

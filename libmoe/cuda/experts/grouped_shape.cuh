@@ -124,12 +124,15 @@ template <PackedType type>
 constexpr uint32_t head_bytes = piece_bytes + raw_codebook_bytes<type>;
 
 // Shared memory for the tables of unscaled values (fragment.cuh); a large one costs a stage.
+template <PackedType type>
+constexpr uint32_t few_table_bytes() {
+    constexpr int bits = code_bits(type);
+    return bits == 4 ? 32 * 1024 : 2 * 4 << (bits <= 3 ? 2 * bits : bits);
+}
 template <PackedType type, class Shape>
-constexpr uint32_t pair_table_bytes = !has_codebook(type) || Shape::blocks_per_sm == 1 ||
-                                              code_bits(type) > 4
-                                          ? 0
-                                          : (code_bits(type) == 4 ? 32 * 1024
-                                                                  : 2 * 4 << 2 * code_bits(type));
+constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm == 2
+                                          ? few_table_bytes<type>()
+                                          : 0;
 
 template <PackedType type, class Shape>
 struct Stages {

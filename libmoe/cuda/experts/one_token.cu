@@ -97,6 +97,7 @@ void prepare_one_token(const DeviceFacts& device, bool portable) {
          type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
         const OneTokenKernels kernels = kernels_of(static_cast<PackedType>(type), portable);
         prepare_kernel(kernels.gate_up, device.shared_bytes);
+        prepare_kernel(kernels.gate_up_in_teams, device.shared_bytes);
         prepare_kernel(kernels.down, device.shared_bytes);
     }
 }
@@ -137,7 +138,8 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                         16 * call.down.n_tiles,
                         call.weight_on_input,
                         call.accumulate};
-    launch(gate_up.gate_up, first, call.n_tokens, stream, "one-token gate and up kernel");
+    const bool in_teams = first.cut.n_teams > 1;
+    launch(in_teams ? gate_up.gate_up_in_teams : gate_up.gate_up, first, call.n_tokens, stream, "one-token gate and up kernel");
     launch(down.down, second, call.n_tokens, stream, "one-token down kernel");
 }
 

@@ -7,6 +7,7 @@
 namespace moe::cuda {
 
 constexpr int32_t most_one_token_slots = 64;
+constexpr int32_t most_one_token_teams = 8;  // of gate and up, which have a barrier each
 // Bytes of shared memory on sm_90: of a multiprocessor, what a block takes more of it than it asks
 // for, and the most that a block can have.
 constexpr int32_t shared_of_sm = 233472;
@@ -16,6 +17,8 @@ constexpr int32_t most_one_token_shared = shared_of_sm - shared_of_block;
 // 3 of down.
 constexpr int32_t one_token_gate_up_registers = 72;
 constexpr int32_t one_token_down_registers = 120;
+// Of gate and up in teams, which have an SM for themselves: at most 16 warps.
+constexpr int32_t one_token_teams_registers = 128;
 
 // Offsets in the dynamic shared memory of a block, in bytes.
 struct OneTokenShared {
@@ -30,6 +33,7 @@ struct OneTokenShared {
     int32_t unit_scales = 0;  // down: [units of a pass] float32
     int32_t gate = 0;         // down: [warps] float32, parts of the shared expert's gate
     int32_t terms = 0;        // gate and up: [threads][3] float32
+    int32_t largest = 0;      // gate and up of several teams: [warps] float32, of parts of x
     int32_t barriers = 0;     // per warp and stage
     int32_t ring = 0;
     int32_t total = 0;
@@ -52,15 +56,19 @@ struct OneTokenCut {
     int32_t n_blocks = 1;  // of a token
     int32_t cluster = 1;   // down: blocks that share their tiles
     int32_t n_warps = 1;
+    int32_t team_warps = 1;  // gate and up: that share a tile
+    int32_t n_teams = 1;
+    int32_t sums_of_team = 0;  // bytes
     int32_t chunk_grains = 1;
     int32_t n_chunks = 1;  // of a warp's part of a tile; down: of a slot's
     int32_t n_stages = 1;
-    bool is_resident = false;  // gate and up: the ring holds all that a block reads
+    bool is_resident = false;  // gate and up: the ring holds all that a warp reads
     int32_t pass_units = 1;    // down: (slot, chunk) pairs whose h is in shared memory at a time
     uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
     uint32_t chunk_reciprocal = 0;  // of n_chunks
     uint32_t warp_reciprocal = 0;   // of n_warps
-    uint32_t block_reciprocal = 0;  // of n_blocks; down: of clusters
+    uint32_t team_reciprocal = 0;   // of team_warps
+    uint32_t block_reciprocal = 0;  // of all teams; down: of clusters
     OneTokenShared shared;
 };
 
@@ -133,7 +141,7 @@ struct OneTokenShare {
 struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
-    int64_t many_bytes = 128 << 20;  // of weights in a call
+    int64_t many_bytes = 64 << 20;  // of weights in a call
     int32_t narrow_warps = 16;       // of gate and up of many such bytes, codes of up to five bits
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
     OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
@@ -151,6 +159,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneT
 // The kernels, by packed type; null where there is none.
 struct OneTokenKernels {
     const void* gate_up = nullptr;
+    const void* gate_up_in_teams = nullptr;
     const void* down = nullptr;
     int32_t h_exponent = 0;  // down takes h times this power of two
 };

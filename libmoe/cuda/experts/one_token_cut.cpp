@@ -1,5 +1,6 @@
 // How the one-token kernels cut a call, from the host's numbers alone:
-// 1. gate and up: warps part k of a tile; a chunk is at most chunk_bytes, stages fill shared memory
+// 1. gate and up: the warps of a team part k of a tile, all of a block's where there are few bytes;
+//    a chunk is at most chunk_bytes, stages fill shared memory
 // 2. down: chunks of slots and warps such that no warp waits for others long; clusters of two
 //    blocks where tiles do not divide well by blocks
 // 3. tokens side by side: each has its share of the multiprocessors
@@ -80,28 +81,65 @@ int32_t share_of_token(const DeviceFacts& device, const OneToken& call) {
     return std::max(1, device.n_sms / call.n_tokens);
 }
 
+// Of the team that has most.
+int32_t slabs_of_team(const OneToken& call, const OneTokenCut& cut) {
+    return divide_up(call.n_slots * call.gate_up.n_tiles, cut.n_blocks * cut.n_teams);
+}
+
+void divide_warps(OneTokenCut& cut, int32_t n_warps, int32_t n_teams) {
+    cut.n_warps = n_warps;
+    cut.n_teams = n_teams;
+    cut.team_warps = n_warps / n_teams;
+    cut.warp_reciprocal = reciprocal_of(n_warps);
+    cut.team_reciprocal = reciprocal_of(cut.team_warps);
+    cut.block_reciprocal = reciprocal_of(cut.n_blocks * n_teams);
+}
+
+// Time of a warp in arbitrary units: its pairs of blocks of 64 k, and what each slab costs besides,
+// which larger parts of k make less of; but fewer slabs divide less evenly by more teams.
+double cost_of_teams(const OneToken& call, const OneTokenCut& cut) {
+    constexpr double of_slab = 0.55;
+    const int32_t grain = blocks_of_grain(call.gate_up.type);
+    const int32_t blocks = grain * divide_up(grains_of(call.gate_up), cut.team_warps);
+    return slabs_of_team(call, cut) * (divide_up(blocks, 2) + of_slab);
+}
+
+// Of a call with many bytes: teams that leave the least to do for the busiest one.
+void choose_teams(const OneToken& call, OneTokenCut& cut) {
+    OneTokenCut best = cut;
+    for (int32_t n_teams = 2; n_teams <= most_one_token_teams; n_teams *= 2) {
+        if (cut.n_warps % n_teams != 0) break;
+        OneTokenCut other = cut;
+        divide_warps(other, cut.n_warps, n_teams);
+        if (cost_of_teams(call, other) < cost_of_teams(call, best)) best = other;
+    }
+    cut = best;
+}
+
 // Gate and up with chunks of at most chunk_bytes.
 OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk_bytes,
                             const OneTokenShare& share) {
     const PackedMatrix& matrix = call.gate_up;
     const int32_t grain_bytes = bytes_of_grain(matrix.type);
-    const int32_t part = divide_up(grains_of(matrix), cut.n_warps);
+    const int32_t part = divide_up(grains_of(matrix), cut.team_warps);
     const int32_t fits = std::max(1, chunk_bytes / grain_bytes);
     cut.chunk_grains = divide_up(part, divide_up(part, fits));
     if (cut.chunk_grains < std::min(part, fits)) cut.chunk_grains += cut.chunk_grains & 1;
     cut.n_chunks = divide_up(part, cut.chunk_grains);
     cut.chunk_reciprocal = reciprocal_of(cut.n_chunks);
 
-    const int32_t slabs = divide_up(call.n_slots * matrix.n_tiles, cut.n_blocks);
-    const int32_t group = 2 * cut.n_warps;
-    const int32_t slots = std::min(call.n_slots, (slabs - 1) / matrix.n_tiles + 2);
+    const int32_t slabs = slabs_of_team(call, cut);
+    const int32_t group = 2 * cut.team_warps;
+    const int32_t slots = std::min(call.n_slots, (slabs * cut.n_teams - 1) / matrix.n_tiles + 2);
+    cut.sums_of_team = 64 * cut.team_warps * (slabs > group ? 2 * group : slabs);
     SharedPlan plan;
     cut.shared.zeros = plan.take(128);
     cut.shared.x = plan.take(2 * matrix.k);
-    cut.shared.sums = plan.take(64 * cut.n_warps * (slabs > group ? 2 * group : slabs));
+    cut.shared.sums = plan.take(cut.n_teams * cut.sums_of_team);
     cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
     cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
     cut.shared.terms = plan.take(12 * 32 * cut.n_warps);
+    cut.shared.largest = plan.take(cut.n_teams > 1 ? 4 * cut.n_warps : 0);
     place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks, share);
     cut.is_resident = cut.n_chunks == 1 && cut.n_stages >= slabs;
     return cut;
@@ -130,15 +168,13 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     const OneTokenShare share = share_of_gate_up(call, tuning);
     OneTokenCut cut;
     cut.n_blocks = std::min(share_of_token(device, call), call.n_slots * matrix.n_tiles);
-    cut.n_warps = std::min(share.most_warps, grains_of(matrix));
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
-    cut.warp_reciprocal = reciprocal_of(cut.n_warps);
-    cut.block_reciprocal = reciprocal_of(cut.n_blocks);
+    divide_warps(cut, std::min(share.most_warps, grains_of(matrix)), 1);
+    if (has_many_bytes(call, tuning)) choose_teams(call, cut);
     int32_t bytes = share.chunk_bytes;
     OneTokenCut whole = lay_out_gate_up(call, cut, bytes, share);
     while (whole.shared.total > device.shared_bytes && cut.n_warps > 4) {
-        cut.n_warps /= 2;
-        cut.warp_reciprocal = reciprocal_of(cut.n_warps);
+        divide_warps(cut, cut.n_warps / 2, 1);
         whole = lay_out_gate_up(call, cut, bytes, share);
     }
     const bool single = call.n_slots * matrix.n_tiles <= cut.n_blocks;

@@ -34,15 +34,72 @@ struct PartOfK {
     int32_t first, n;
 };
 
+// Part `index` of as many as the reciprocal tells.
 template <class Raw>
-__device__ __forceinline__ PartOfK part_of_warp(const OneTokenGateUp& call, int32_t warp) {
+__device__ __forceinline__ PartOfK part_of_k(const OneTokenGateUp& call, int32_t index,
+                                             uint32_t reciprocal) {
     constexpr int32_t each = 64 * Raw::grain;
     const int32_t grains = call.matrix.k / each;
-    const int32_t first = divide(warp * grains, call.cut.warp_reciprocal);
-    return {each * first, each * (divide((warp + 1) * grains, call.cut.warp_reciprocal) - first)};
+    const int32_t first = divide(index * grains, reciprocal);
+    return {each * first, each * (divide((index + 1) * grains, reciprocal) - first)};
 }
 
-// The warp's part of x in shared memory: first as it is, then in the same place as operands.
+// The warps that share slabs, each with its part of k: all of a block, ...
+struct WholeBlock {
+    static constexpr bool are_several = false;
+    static constexpr int registers = one_token_gate_up_registers;
+    static constexpr int32_t index = 0;
+    int32_t member;  // this warp
+    int32_t thread;  // of the team
+    int32_t n_threads;
+
+    __device__ __forceinline__ WholeBlock(const OneTokenCut&, int32_t warp)
+        : member(warp), thread(threadIdx.x), n_threads(blockDim.x) {}
+    __device__ __forceinline__ void meet() const { __syncthreads(); }
+};
+
+// ... or some of them. Teams know nothing of each other once x is there.
+struct WarpTeam {
+    static constexpr bool are_several = true;
+    static constexpr int registers = one_token_teams_registers;
+    int32_t index;
+    int32_t member;
+    int32_t thread;
+    int32_t n_threads;
+
+    __device__ __forceinline__ WarpTeam(const OneTokenCut& cut, int32_t warp)
+        : index(divide(warp, cut.team_reciprocal)),
+          member(warp - index * cut.team_warps),
+          thread(static_cast<int32_t>(threadIdx.x) - 32 * index * cut.team_warps),
+          n_threads(32 * cut.team_warps) {}
+    __device__ __forceinline__ void meet() const {
+        asm volatile("bar.sync %0, %1;" ::"r"(index + 1), "r"(n_threads) : "memory");
+    }
+};
+
+// Several teams: the part of k of a member is made by n_teams warps, whatever their teams, and has
+// one exponent.
+struct LargestOfX {
+    float* of_warp;  // in shared memory
+    int32_t n_teams;
+
+    // Of all parts together with this warp's. Meets the block.
+    __device__ __forceinline__ float whole_part(float largest, int32_t lane) const {
+        const auto warp = static_cast<int32_t>(threadIdx.x >> 5);
+        if (lane == 0) of_warp[warp] = largest;
+        __syncthreads();
+        return of_member(warp / n_teams);
+    }
+    __device__ __forceinline__ float of_member(int32_t member) const {
+        float largest = 0.0f;
+#pragma unroll 1
+        for (int32_t i = 0; i < n_teams; ++i)
+            largest = fmaxf(largest, of_warp[member * n_teams + i]);
+        return largest;
+    }
+};
+
+// A warp's part of x in shared memory: first as it is, then in the same place as operands.
 template <class Raw>
 struct PartOfX {
     uint32_t at;
@@ -61,7 +118,9 @@ struct PartOfX {
         commit_copies();
     }
     // Returns the power of two that the sums lack. A barrier must follow.
-    __device__ __forceinline__ float make_operands(moe_type type, int32_t lane) const {
+    template <class Team>
+    __device__ __forceinline__ float make_operands(moe_type type, int32_t lane, const Team& team,
+                                                   const LargestOfX& largest_of) const {
         using Operand = typename Raw::Operand;
         wait_copies<0>();
         int32_t exponent = Raw::x_exponent;
@@ -77,11 +136,15 @@ struct PartOfX {
 #pragma unroll 1
             for (int32_t i = lane; i < n_pieces; i += 32)
                 largest = fmaxf(largest, largest_of_piece(load_shared_16(at + 16 * i), type));
-            exponent = rebase_exponent(warp_largest(largest));
+            largest = warp_largest(largest);
+            if constexpr (Team::are_several) largest = largest_of.whole_part(largest, lane);
+            exponent = rebase_exponent(largest);
         }
 #pragma unroll 1
         for (int32_t i = lane; i < n_pieces; i += 32)
             store_piece<Operand>(at, i, load_shared_16(at + 16 * i), type, power_of_two(exponent));
+        if constexpr (Operand::rebased && Team::are_several)
+            exponent = rebase_exponent(largest_of.of_member(team.member));
         return Operand::rebased ? power_of_two(-exponent) : 1.0f;
     }
 };
@@ -118,12 +181,12 @@ struct SlabChunks {
                                    at.chunk * call.cut.chunk_grains) *
                                       Raw::grain_bytes;
     }
-    // Of the warp's item in a block that begins with first_slab.
+    // Of the warp's item in a team that begins with first_slab.
     __device__ __forceinline__ SlabCursor cursor(int32_t first_slab, int32_t item) const {
-        const int32_t slab_of_block = divide(item, call.cut.chunk_reciprocal);
-        const int32_t slab = first_slab + slab_of_block;
+        const int32_t slab_of_team = divide(item, call.cut.chunk_reciprocal);
+        const int32_t slab = first_slab + slab_of_team;
         SlabCursor at;
-        at.chunk = item - slab_of_block * call.cut.n_chunks;
+        at.chunk = item - slab_of_team * call.cut.n_chunks;
         at.slot = divide(slab, call.cut.tile_reciprocal);
         at.tile = slab - at.slot * call.matrix.n_tiles;
         at.from = place(at);
@@ -153,18 +216,27 @@ struct SlabChunks {
     }
 };
 
-// The slabs of a block, n_slots slots having an expert here, and what a lane copies first.
-template <class Raw>
+// The slabs of a team of this block.
+template <class Team>
+__device__ __forceinline__ EvenShare share_of_team(const OneTokenGateUp& call, int32_t n_slots,
+                                                   int32_t team) {
+    const int32_t n = Team::are_several ? call.cut.n_teams : 1;
+    return {n_slots * call.matrix.n_tiles, static_cast<int32_t>(blockIdx.x) * n + team,
+            call.cut.n_blocks * n, call.cut.block_reciprocal};
+}
+
+// The slabs of a team, n_slots slots having an expert here, and what a lane copies first.
+template <class Raw, class Team>
 struct SlabWork {
     EvenShare range;
     int32_t n_items;
     SlabCursor own;
     int32_t own_bytes;  // -1: nothing to copy
 
-    __device__ __forceinline__ SlabWork(const SlabChunks<Raw>& chunks, int32_t n_slots,
-                                        int32_t lane)
-        : range(n_slots * chunks.call.matrix.n_tiles, static_cast<int32_t>(blockIdx.x),
-                chunks.call.cut.n_blocks, chunks.call.cut.block_reciprocal),
+    // team: of the block.
+    __device__ __forceinline__ SlabWork(const SlabChunks<Raw>& chunks, int32_t team,
+                                        int32_t n_slots, int32_t lane)
+        : range(share_of_team<Team>(chunks.call, n_slots, team)),
           n_items((range.last - range.first) * chunks.call.cut.n_chunks),
           own(chunks.cursor(range.first, lane)),
           own_bytes(lane < min(chunks.call.cut.n_stages, n_items) ? chunks.bytes(own) : -1) {
@@ -174,6 +246,20 @@ struct SlabWork {
     }
     __device__ __forceinline__ bool copies() const { return own_bytes >= 0; }
     __device__ __forceinline__ StreamItem first_item() const { return {own.from, own_bytes}; }
+};
+
+// The slots whose slabs a block has, n_slots of them having an expert here.
+struct SlotsOfBlock {
+    int32_t first, end;
+
+    template <class Team>
+    static __device__ __forceinline__ SlotsOfBlock of(const OneTokenGateUp& call, int32_t n_slots) {
+        const int32_t last_team = Team::are_several ? call.cut.n_teams - 1 : 0;
+        const int32_t begin = share_of_team<Team>(call, n_slots, 0).first;
+        const int32_t end = share_of_team<Team>(call, n_slots, last_team).last;
+        const int32_t first = divide(begin, call.cut.tile_reciprocal);
+        return {first, begin < end ? divide(end - 1, call.cut.tile_reciprocal) + 1 : first};
+    }
 };
 
 // What becomes of the sum of one row of a slab: scale, weight and bias of shared memory, which are
@@ -222,11 +308,14 @@ struct RowFinish {
     }
 };
 
-// When all warps are done: adds their sums of a row in order; 16 lanes hold the rows of a slab.
+// When all warps of the team are done: adds their sums of a row in order; 16 lanes hold the rows of
+// a slab.
 // Whatever needs no sums comes before the barrier. SiLU in the short form of the grouped kernels,
 // half a step of the bfloat16 that it becomes from the exact one.
+template <class Team>
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
-                                           const RowFinish& finish, float leftover, bool is_slab) {
+                                           const Team& team, const RowFinish& finish,
+                                           float leftover, bool is_slab) {
     wait_all_copies();
     const bool gated = call.activation.gated;
     const bool is_silu = call.activation.kind == MOE_ACTIVATION_SILU && gated;
@@ -236,8 +325,8 @@ __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const flo
     float h_factor = call.h_factor;
     const float bias = finish.terms[2];
     __nv_bfloat16* to = finish.place(call);
-    __syncthreads();
-    const float value = fmaf(add_warps(sums + finish.row, call.cut.n_warps), factor, bias);
+    team.meet();
+    const float value = fmaf(add_warps(sums + finish.row, team.n_threads / 32), factor, bias);
     const float other = __shfl_xor_sync(~0u, value, 8);
     const float acted =
         is_silu ? silu(value, other) : activate(call.activation, value, gated ? other : value);
@@ -251,8 +340,9 @@ struct GateUpWarp {
     const SlabChunks<Raw>& chunks;
     Ring& ring;
     OperandPlaces places;
-    uint32_t codebooks;  // of the block's slots, from first_slot on
+    uint32_t codebooks;  // of the team's slots, from first_slot on
     int32_t first_slot;
+    int32_t member;  // of its team
     int32_t first_slab;
     int32_t n_items;
     float rescale;    // of the sums
@@ -267,12 +357,12 @@ struct GateUpWarp {
     }
     __device__ __forceinline__ void add_slabs(int32_t begin, int32_t end, float* sums) {
         const auto lane = static_cast<int32_t>(threadIdx.x & 31);
-        float* to = sums + 16 * (threadIdx.x >> 5) + (lane >> 2) + 8 * (lane & 1);
+        float* to = sums + 16 * member + (lane >> 2) + 8 * (lane & 1);
         const auto store = [&](int32_t slab, const float(&sum)[2]) {
             if (!Raw::is_quick && slab == first_slab) let_next_kernel_start();
             const float total = add_quad(sum, lane) * rescale;
             if ((lane & 3) < 2) *to = total;
-            to += 16 * call.cut.n_warps;
+            to += 16 * call.cut.team_warps;
         };
         if (call.cut.is_resident) {
             for (int32_t slab = begin; slab < end; ++slab) {
@@ -315,8 +405,8 @@ struct GateUpWarp {
     }
 };
 
-template <class Raw, class Ring>
-__global__ void __maxnreg__(one_token_gate_up_registers)
+template <class Raw, class Ring, class Team>
+__global__ void __maxnreg__(Team::registers)
     one_token_gate_up(const __grid_constant__ OneTokenGateUp call) {
     extern __shared__ __align__(128) unsigned char shared[];
     const OneTokenCut& cut = call.cut;
@@ -332,17 +422,19 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
               stage_bytes);
 
     fetch_parameter(call);
-    const PartOfK part = part_of_warp<Raw>(call, warp);
-    const SlabChunks<Raw> chunks(call, table, part);
+    const Team team(cut, warp);
+    const SlabChunks<Raw> chunks(call, table,
+                                 part_of_k<Raw>(call, team.member, cut.team_reciprocal));
     // If every slot has an expert here, all is known up to the expert before ids are.
-    SlabWork<Raw> work(chunks, call.slots.n_slots, lane);
-    PartOfX<Raw> x(call, base + cut.shared.x, part, lane);
+    SlabWork<Raw, Team> work(chunks, team.index, call.slots.n_slots, lane);
+    PartOfX<Raw> x(call, base + cut.shared.x, part_of_k<Raw>(call, warp, cut.warp_reciprocal),
+                   lane);
     IdPlaces id_places(call.slots, lane);
     RowFinish finish(call, reinterpret_cast<float*>(shared + cut.shared.terms) + 3 * thread,
-                     thread & 15, work.range.first + (thread >> 4));
+                     thread & 15, work.range.first + (team.thread >> 4));
     const DirectExpert own_slot(call.slots, work.own.slot);
     const DirectExpert finish_slot(call.slots, finish.slot);
-    const int32_t group_slabs = static_cast<int32_t>(blockDim.x) / 16;
+    const int32_t group_slabs = team.n_threads / 16;
     const bool needs_list = !cut.is_resident || work.range.last - work.range.first > group_slabs;
     OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
@@ -368,33 +460,43 @@ __global__ void __maxnreg__(one_token_gate_up_registers)
     }
     if (!fills_at_once) {
         if (n_slots < call.slots.n_slots) {
-            work = SlabWork<Raw>(chunks, n_slots, lane);
-            finish.go_to(call, work.range.first + (thread >> 4));
+            work = SlabWork<Raw, Team>(chunks, team.index, n_slots, lane);
+            finish.go_to(call, work.range.first + (team.thread >> 4));
             entry = table[min(finish.slot, most_one_token_slots - 1)];
         }
         if (work.copies()) chunks.resolve(work.own, chunks.listed_expert(work.own));
     }
     const auto [first, last] = work.range;
-    const int32_t first_slot = divide(first, cut.tile_reciprocal);
-    const int32_t end_slot = first < last ? divide(last - 1, cut.tile_reciprocal) + 1 : first_slot;
-    const Codebooks<Raw> codebooks(call.matrix, table, first_slot, end_slot);
+    const auto slots = SlotsOfBlock::of<Team>(call, n_slots);
+    const Codebooks<Raw> codebooks(call.matrix, table, slots.first, slots.end);
     if (!fills_at_once) ring.begin(work.first_item());
-    if (first + (thread >> 4) < last) finish.ask(call, entry);
+    if (first + (team.thread >> 4) < last) finish.ask(call, entry);
     codebooks.store(shared + cut.shared.codebooks);
-    GateUpWarp<Raw, Ring> worker{
-        call,         chunks, ring, places, base + cut.shared.codebooks, first_slot, first,
-        work.n_items, 1.0f,   0,    {}};
+    GateUpWarp<Raw, Ring> worker{call,
+                                 chunks,
+                                 ring,
+                                 places,
+                                 base + cut.shared.codebooks,
+                                 slots.first,
+                                 team.member,
+                                 first,
+                                 work.n_items,
+                                 1.0f,
+                                 0,
+                                 {}};
     worker.begin_refilling();
-    worker.rescale = x.make_operands(call.x_type, lane);
+    const LargestOfX largest_of{reinterpret_cast<float*>(shared + cut.shared.largest), cut.n_teams};
+    worker.rescale = x.make_operands(call.x_type, lane, team, largest_of);
     __syncthreads();
 
-    float* sums = reinterpret_cast<float*>(shared + cut.shared.sums);
-    float* other_sums = sums + 16 * group_slabs * cut.n_warps;
+    float* sums =
+        reinterpret_cast<float*>(shared + cut.shared.sums + team.index * cut.sums_of_team);
+    float* other_sums = sums + 16 * group_slabs * cut.team_warps;
     for (int32_t group = first; group < last; group += group_slabs) {
         worker.add_slabs(group, min(group + group_slabs, last), sums);
-        const int32_t own_slab = group + (thread >> 4);
-        finish_row(call, sums + 16 * cut.n_warps * min(thread >> 4, last - 1 - group), finish,
-                   Raw::leftover, own_slab < last);
+        const int32_t own_slab = group + (team.thread >> 4);
+        finish_row(call, sums + 16 * cut.team_warps * min(team.thread >> 4, last - 1 - group), team,
+                   finish, Raw::leftover, own_slab < last);
         if (own_slab + group_slabs < last) {
             finish.go_to(call, own_slab + group_slabs);
             finish.ask(call, table[finish.slot]);

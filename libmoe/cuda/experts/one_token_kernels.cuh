@@ -12,7 +12,8 @@ namespace moe::cuda {
 template <class Ring, class Raw>
 void take_kernels(PackedType type, OneTokenKernels& found) {
     if (type != Raw::type) return;
-    found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring>),
+    found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WholeBlock>),
+             reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>),
              reinterpret_cast<const void*>(&one_token_down<Raw, Ring>),
              Raw::Operand::rebased ? 0 : Raw::x_exponent};
 }
