@@ -50,6 +50,7 @@ ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placemen
     work.n_experts = layer.n_experts + shared;
     work.n_local = plan.layout.slice.n_local + shared;
     work.width = layer.expert_width();
+    work.n_shared = shared;
     add_matrices(placement, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}, work);
     return work;
 }
@@ -68,11 +69,13 @@ DeviceRates::DeviceRates(const cuda::NominalRates& nominal)
       flops_per_us(0.63 * nominal.flops_per_us) {}
 
 ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates) {
-    const double here = static_cast<double>(work.n_local) / work.n_experts;
-    const double slots = here * static_cast<double>(work.n_tokens) * work.n_slots;
-    const double missed = std::pow(1.0 - static_cast<double>(work.n_slots) / work.n_experts,
-                                   static_cast<double>(work.n_tokens));
-    const double met = work.n_local * (1.0 - missed);
+    const auto n_tokens = static_cast<double>(work.n_tokens);
+    const double n_routed = work.n_experts - work.n_shared;
+    const double routed_here = work.n_local - work.n_shared;
+    const double routed_slots = work.n_slots - work.n_shared;
+    const double slots = n_tokens * (routed_here / n_routed * routed_slots + work.n_shared);
+    const double missed = std::pow(1.0 - routed_slots / n_routed, n_tokens);
+    const double met = routed_here * (1.0 - missed) + work.n_shared;
     const bool alone =
         family == cuda::Family::one_token || family == cuda::Family::one_token_portable;
     const double reads = alone ? slots : met;
@@ -98,14 +101,16 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 }
 
 int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
-    // For two tokens of Mixtral, where both were measured (bench/notes.md), the model has one by
-    // one 13 to 35 % dearer against grouped than it was.
-    constexpr double margin = 1.2;
+    // Both were measured (bench/notes.md). For two tokens of Mixtral the model has one by one 13 to
+    // 35 % dearer against grouped than it was; for 8 to 16 of other layers it is right where
+    // experts are equally popular, but where they are not (Zipf 1.2) reading them once saves more.
+    const auto margin = [&] { return work.n_tokens <= 4 ? 1.2 : 0.9; };
     const auto is_worth = [&] {
         const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);
-        if (alone && together) return *alone <= margin * *together;
-        return work.n_experts == 1 || 2 * work.n_tokens * work.n_slots <= work.n_experts;
+        if (alone && together) return *alone <= margin() * *together;
+        if (work.n_experts == 1) return work.n_tokens <= 4;
+        return 2 * work.n_tokens * work.n_slots <= work.n_experts;
     };
     for (work.n_tokens = 2; work.n_tokens <= can; ++work.n_tokens)
         if (!is_worth()) return static_cast<int32_t>(work.n_tokens) - 1;

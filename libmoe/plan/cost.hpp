@@ -33,6 +33,7 @@ struct ExpertWork {
     int32_t width;
     double weights;
     double bytes;
+    int32_t n_shared = 0;  // of n_slots, n_experts and n_local: those that every token takes
 };
 
 // Of a plan's routed experts, the shared one among them or not; and of the shared one alone.
@@ -63,8 +64,8 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 
 // Tokens up to which the kernels of one token, `can` at most, are expected to be no slower than the
 // grouped ones, which read an expert once for all its tokens. At least 1, unless can is 0. Without
-// a prediction: as long as tokens seldom meet in an expert, or there is but one. n_tokens of the
-// work is not used.
+// a prediction: as long as tokens seldom meet in an expert, up to 4 where there is but one.
+// n_tokens of the work is not used.
 int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can);
 
 // Of the experts of max_tokens tokens, in the plan's chunks, by the kernels that it chose; the

@@ -27,7 +27,7 @@ void check_choice(const Pair& pair, Forward call, const Floats& logits, const ch
 
 void check_choices(const Pair& pair) {
     const int64_t n = pair.subject.n_experts_all();
-    for (const int64_t T : {1, 2, 3, 4})
+    for (const int64_t T : {1, 2, 3, 4, 16})
         check_choice(pair, pair.call(T), normal(T * n, 30, 1.5f), "logits");
     // Rows 0 to 7 of hard logits are hard in ways of their own, of which a call takes some.
     const Floats hard = hard_logits(8, n);
@@ -54,7 +54,7 @@ PairSpec choice_spec(const moe_layer_desc& desc) {
     PairSpec spec;
     spec.layer.desc = desc;
     spec.layer.distinct_experts = 5;
-    spec.max_tokens = 4;
+    spec.max_tokens = 16;
     return spec;
 }
 

@@ -133,6 +133,25 @@ TEST(Cost, CountsTheExpertsThatAreHere) {
     EXPECT_NEAR(eighth.row_mb * 8, whole.row_mb, 1e-9);
 }
 
+// Every token takes the shared expert: read once by the grouped kernels, for each token by the
+// others.
+TEST(Cost, CountsTheSharedExpertOfEveryToken) {
+    const DeviceRates rates(0.0, 4.5e6, 7e8);
+    const ExpertWork routed = some_work(8);
+    ExpertWork joined = routed;
+    ++joined.n_slots;
+    ++joined.n_experts;
+    ++joined.n_local;
+    joined.n_shared = 1;
+    const double us = routed.bytes / rates.bytes_per_us;
+    const auto more = [&](cuda::Family family) {
+        return ExpertTerms(family, joined, rates).read_us -
+               ExpertTerms(family, routed, rates).read_us;
+    };
+    EXPECT_NEAR(more(cuda::Family::grouped), us, 1e-9 * us);
+    EXPECT_NEAR(more(cuda::Family::one_token), 8 * us, 1e-9 * us);
+}
+
 TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
     const DeviceRates rates(1.6, 4.5e6, 7e8);
     const auto us = [&](PackedType type) {
@@ -166,6 +185,10 @@ TEST(FewTokensWorth, AsLongAsReadingTwiceCostsLess) {
     EXPECT_GE(worth("mixtral", PackedType::nvfp4), 2);
     EXPECT_LT(worth("mixtral", PackedType::bf16), 4);
     EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 2), 2);
+    EXPECT_GE(worth("qwen3next", PackedType::nvfp4, 16), 8);
+    EXPECT_GE(worth("qwen3-30b", PackedType::q4_k, 16), 8);
+    EXPECT_LT(worth("dsv3", PackedType::bf16, 16), 8);
+    EXPECT_LT(worth("mixtral", PackedType::nvfp4, 16), 5);
     EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 0), 0);
 }
 

@@ -139,7 +139,8 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                         call.weight_on_input,
                         call.accumulate};
     const bool in_teams = first.cut.n_teams > 1;
-    launch(in_teams ? gate_up.gate_up_in_teams : gate_up.gate_up, first, call.n_tokens, stream, "one-token gate and up kernel");
+    launch(in_teams ? gate_up.gate_up_in_teams : gate_up.gate_up, first, call.n_tokens, stream,
+           "one-token gate and up kernel");
     launch(down.down, second, call.n_tokens, stream, "one-token down kernel");
 }
 

@@ -136,13 +136,13 @@ struct OneTokenShare {
 
 // What the numbers of a cut are chosen by; measured on an H200. Of a call with few weights a block
 // of each kernel shares an SM, and down's weights arrive while gate and up multiply. Of a call with
-// many a block has an SM for itself, and the larger ring is worth more. On other devices
-// (tuning_of) every block has an SM for itself, and there are no clusters.
+// many a block has an SM for itself, the larger ring is worth more, and gate and up go in teams. On
+// other devices (tuning_of) every block has an SM for itself, and there are no clusters.
 struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 64 << 20;  // of weights in a call
-    int32_t narrow_warps = 16;       // of gate and up of many such bytes, codes of up to five bits
+    int32_t narrow_warps = 16;      // of gate and up of many such bytes, codes of up to five bits
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
     OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
     OneTokenShare gate_up_many{8, 9216, 116736, most_one_token_shared};

@@ -14,6 +14,7 @@ namespace moe::cuda {
 namespace {
 
 constexpr int32_t most_stages = 32;
+constexpr int32_t most_side_by_side = 16;  // tokens
 
 constexpr int32_t divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
@@ -292,7 +293,7 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
     if (!can_divide(call.gate_up, call.n_slots)) return 0;
     int32_t most = 0;
-    for (call.n_tokens = 1; call.n_tokens <= 4; ++call.n_tokens) {
+    for (call.n_tokens = 1; call.n_tokens <= most_side_by_side; ++call.n_tokens) {
         const OneTokenTuning tuning = tuning_of(device);
         const int32_t shared = std::max(cut_gate_up(device, call, tuning).shared.total,
                                         cut_down(device, call, tuning).shared.total);

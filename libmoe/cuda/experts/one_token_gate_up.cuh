@@ -2,19 +2,21 @@
 // power of two that down takes (OneTokenKernels), for the slots v that have an expert here.
 //
 // Work: a slab is one packed tile of one slot's expert; slabs are spread evenly over the blocks of
-// the token, one per SM of its share. Inside a block every warp owns the same part of k of every
-// slab.
+// the token, one per SM of its share, and over the teams of a block. Inside a team every warp owns
+// the same part of k of every slab. One team has the shortest way to the first sum. Several take
+// longer parts of k, so that what a slab costs besides its products is paid less often; they are
+// for calls of many bytes (one_token_cut.cpp), a kernel of their own with more registers.
 // 1. every lane finds what it copies first, as if every slot had an expert here
 // 2. wait for the kernel before; ask for ids, then x; the warp's ring begins, every lane knowing
 // the first item of one stage; the slots with an expert are listed where there are others or the
 // list is needed
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
-// 5. block barrier; a thread per row of a slab adds the warps' sums, scales, biases, activates
-// Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
-// kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise after
-// the first slab. An instruction less between the wait and the first product is worth as much as
-// one less in the loop: whatever can be known before the wait is computed there.
+// 5. barrier of the team; a thread per row of a slab adds the warps' sums, scales, biases,
+// activates Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The
+// next kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise
+// after the first slab. An instruction less between the wait and the first product is worth as much
+// as one less in the loop: whatever can be known before the wait is computed there.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -309,9 +311,8 @@ struct RowFinish {
 };
 
 // When all warps of the team are done: adds their sums of a row in order; 16 lanes hold the rows of
-// a slab.
-// Whatever needs no sums comes before the barrier. SiLU in the short form of the grouped kernels,
-// half a step of the bfloat16 that it becomes from the exact one.
+// a slab. Whatever needs no sums comes before the barrier. SiLU in the short form of the grouped
+// kernels, half a step of the bfloat16 that it becomes from the exact one.
 template <class Team>
 __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const float* sums,
                                            const Team& team, const RowFinish& finish,
@@ -340,7 +341,7 @@ struct GateUpWarp {
     const SlabChunks<Raw>& chunks;
     Ring& ring;
     OperandPlaces places;
-    uint32_t codebooks;  // of the team's slots, from first_slot on
+    uint32_t codebooks;  // of the block's slots, from first_slot on
     int32_t first_slot;
     int32_t member;  // of its team
     int32_t first_slab;
@@ -472,18 +473,10 @@ __global__ void __maxnreg__(Team::registers)
     if (!fills_at_once) ring.begin(work.first_item());
     if (first + (team.thread >> 4) < last) finish.ask(call, entry);
     codebooks.store(shared + cut.shared.codebooks);
-    GateUpWarp<Raw, Ring> worker{call,
-                                 chunks,
-                                 ring,
-                                 places,
-                                 base + cut.shared.codebooks,
-                                 slots.first,
-                                 team.member,
-                                 first,
-                                 work.n_items,
-                                 1.0f,
-                                 0,
-                                 {}};
+    GateUpWarp<Raw, Ring> worker{
+        call,        chunks,      ring,  places,       base + cut.shared.codebooks,
+        slots.first, team.member, first, work.n_items, 1.0f,
+        0,           {}};
     worker.begin_refilling();
     const LargestOfX largest_of{reinterpret_cast<float*>(shared + cut.shared.largest), cut.n_teams};
     worker.rescale = x.make_operands(call.x_type, lane, team, largest_of);
