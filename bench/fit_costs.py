@@ -81,7 +81,8 @@ def main(root):
             rows.append(f"    {{Family::{family}, PackedType::{PACKED.get(format, format)}, {{{values}}}}},\n")
     fitted = ", ".join(f'"{m}"' for m in FITTED)
     (root / "libmoe/plan/cost_constants.hpp").write_text(
-        "// Written by bench/fit_costs.py from bench/results/h200.json. cost.hpp says what the numbers are.\n"
+        f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']}. cost.hpp says what\n"
+        "// the numbers are.\n"
         "#pragma once\n\n"
         '#include "libmoe/plan/cost.hpp"\n\n'
         "namespace moe {\n\n"

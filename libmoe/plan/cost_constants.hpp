@@ -1,4 +1,5 @@
-// Written by bench/fit_costs.py from bench/results/h200.json. cost.hpp says what the numbers are.
+// Written by bench/fit_costs.py from bench/results/h200.json of commit 0e923e2. cost.hpp says what
+// the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
