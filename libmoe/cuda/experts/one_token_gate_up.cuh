@@ -13,10 +13,12 @@
 // 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. barrier of the team; a thread per row of a slab adds the warps' sums, scales, biases,
-// activates Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The
-// next kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise
-// after the first slab. An instruction less between the wait and the first product is worth as much
-// as one less in the loop: whatever can be known before the wait is computed there.
+// activates
+//
+// Steps 4 and 5 alternate for groups of as many slabs as that, with two sets of sums. The next
+// kernel may start right after the wait where that was the faster (Raw::is_quick), otherwise after
+// the first slab. An instruction less between the wait and the first product is worth as much as
+// one less in the loop: whatever can be known before the wait is computed there.
 #pragma once
 
 #include <cuda_bf16.h>
