@@ -1,20 +1,22 @@
 # libmoe.a: one object in which every name but the functions of moe.h is local, so that a program may have its own fmt, its own
-# nlohmann_json, or another library with a namespace moe. Its objects are compiled apart from those of libmoe.so: with MOE_STATIC
-# the functions are hidden, and a shared library that links libmoe.a does not export them.
-add_library(moe_static_objects OBJECT ${sources})
-moe_compile_settings(moe_static_objects)
-target_compile_definitions(moe_static_objects PRIVATE MOE_STATIC)
-# objcopy leaves names alone that are unique in the process.
-target_compile_options(moe_static_objects PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
-target_link_libraries(moe_static_objects PRIVATE ${cudart})
+# nlohmann_json, or another library with a namespace moe. Its objects are those of libmoe.so but for api/, which is compiled again:
+# with MOE_STATIC the functions are hidden, and a shared library that links libmoe.a does not export them.
+set(api_sources ${sources})
+list(FILTER api_sources INCLUDE REGEX "^api/")
+add_library(moe_static_api OBJECT ${api_sources})
+moe_compile_settings(moe_static_api)
+target_compile_definitions(moe_static_api PRIVATE MOE_STATIC)
+target_link_libraries(moe_static_api PRIVATE ${cudart})
+set(static_objects
+  $<FILTER:$<TARGET_OBJECTS:moe_objects>,EXCLUDE,/api/[^/]*$> $<TARGET_OBJECTS:moe_static_api> ${hopper})
 
 # --force-group-allocation: inline functions become plain local ones, or the linker would drop ours for the program's own.
 set(static_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)
 add_custom_command(
   OUTPUT ${static_object}
-  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${static_object} $<TARGET_OBJECTS:moe_static_objects> ${hopper}
+  COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o ${static_object} ${static_objects}
   COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=moe_* ${static_object}
-  DEPENDS $<TARGET_OBJECTS:moe_static_objects> ${hopper}
+  DEPENDS ${static_objects}
   COMMENT "Linking libmoe.a into one object with local names"
   COMMAND_EXPAND_LISTS VERBATIM)
 
