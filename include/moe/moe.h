@@ -689,7 +689,7 @@ typedef struct moe_plan_desc {
     int32_t unfused;            /* 1: every stage apart, for study */
     const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
                                    forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
-                                   a name that is no candidate MOE_ERROR_INVALID_ARGUMENT */
+                                   a name that is no candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
 } moe_plan_desc;
 

@@ -62,13 +62,15 @@ void prepare(const Setup& setup);
 bool grouped_supports(PackedType type);
 bool one_token_supports(PackedType type);
 
-// Tokens up to which the kernels of one token can take them side by side, 4 at most; 0: not even
-// one. Of the matrices only type, k and n_tiles count; n_slots is k of the top-k.
+// Of the matrices only type, k and n_tiles count; n_slots is k of the top-k, and one more where the
+// shared expert joins them.
 struct FewTokensShape {
     PackedMatrix gate_up;
     PackedMatrix down;
     int32_t n_slots;
 };
+// Tokens up to which the kernels of one token can take them side by side, most_side_by_side at
+// most; 0: not even one.
 int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape);
 
 struct Call {

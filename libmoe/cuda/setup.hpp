@@ -52,8 +52,6 @@ struct Setup {
     moe_type intermediate_type = MOE_TYPE_NONE;
     Families experts;
     Families finish;
-    int32_t most_few_experts = 0;  // what few can be, whatever the plan chooses
-    int32_t most_few_finish = 0;
     int64_t chunk_tokens = 0;
     LogitsLibrary logits_library;
 };

@@ -139,10 +139,8 @@ const Reason* on_hopper(const Problem& problem) {
     return problem.cuda->device.is_hopper() ? check(problem) : &reasons::architecture;
 }
 
-int32_t few_of_stage(const Problem& problem, moe_stage stage) {
-    if (!problem.cuda) return 0;
-    return stage == MOE_STAGE_EXPERTS ? problem.cuda->most_few_experts
-                                      : problem.cuda->most_few_finish;
+const FewTokens& few_of_stage(const Problem& problem, moe_stage stage) {
+    return stage == MOE_STAGE_EXPERTS ? problem.few_experts : problem.few_finish;
 }
 
 template <moe_stage stage>
@@ -152,7 +150,7 @@ const Reason* one_token(const Problem& problem) {
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (const Reason* reason = tiles_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
         return reason;
-    return few_of_stage(problem, stage) > 0 ? nullptr : &reasons::size;
+    return few_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
 }
 
 template <moe_stage stage>
@@ -224,6 +222,7 @@ class Filter {
   public:
     Filter(std::span<const Row> table, const char* text) : table_(table), text_(text ? text : "") {
         for_each([&](std::string_view name, Wish) { check_name(name); });
+        for (const Row& row : table_) check_wishes(row);
     }
 
     Wish wish(std::string_view name) const {
@@ -248,6 +247,21 @@ class Filter {
         require(known, "kernel_filter names {}, which is not a candidate of the plan's device",
                 name);
     }
+    // No row is both forced and forbidden, nor forced beside another of its stage for the same
+    // tokens.
+    void check_wishes(const Row& row) const {
+        bool is_forced = false, is_forbidden = false;
+        for_each([&](std::string_view name, Wish wanted) {
+            if (name == row.name) (wanted == Wish::force ? is_forced : is_forbidden) = true;
+        });
+        require(!(is_forced && is_forbidden), "kernel_filter forces {} and forbids it", row.name);
+        if (!is_forced) return;
+        for (const Row& other : table_)
+            require(other.name == row.name || other.stage != row.stage ||
+                        other.tokens != row.tokens || wish(other.name) != Wish::force,
+                    "kernel_filter forces {} and {}, of which the stage {} can have but one",
+                    row.name, other.name, stage_name(row.stage));
+    }
     template <class Use>
     void for_each(Use use) const {
         std::string_view rest = text_;
@@ -271,10 +285,13 @@ class Filter {
 // Judges one row; is_open says that no better one of its stage was taken.
 Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bool is_open) {
     const Reason* obstacle = row.check(problem);
-    const int32_t most_tokens = row.tokens == Tokens::few ? few_of_stage(problem, row.stage) : 0;
-    Candidate candidate{row.name,   row.stage,           row.tokens, most_tokens, row.arithmetic,
-                        row.family, obstacle == nullptr, false,      obstacle};
     const Wish wish = filter.wish(row.name);
+    Candidate candidate{row.name,   row.stage,           row.tokens, 0,       row.arithmetic,
+                        row.family, obstacle == nullptr, false,      obstacle};
+    if (!obstacle && row.tokens == Tokens::few) {
+        const FewTokens& few = few_of_stage(problem, row.stage);
+        candidate.most_tokens = wish == Wish::force ? few.can : few.worth;
+    }
     if (obstacle) {
         if (wish == Wish::force)
             fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, which does not apply: {}",

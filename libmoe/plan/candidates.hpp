@@ -41,6 +41,12 @@ inline constexpr Reason batch_invariant{"batch_invariant",
                                         "its sums are in another order than those of more tokens"};
 }  // namespace reasons
 
+// Up to how many tokens the kernels of few tokens can run, and are worth running; 0: none.
+struct FewTokens {
+    int32_t can = 0;
+    int32_t worth = 0;
+};
+
 // The question that candidates answer.
 struct Problem {
     const WeightsLayout* layout;
@@ -48,6 +54,8 @@ struct Problem {
     moe_type intermediate_type;
     bool unfused;
     const cuda::Setup* cuda;  // device facts and joint flags; null: a CPU plan
+    FewTokens few_experts;
+    FewTokens few_finish;
 };
 
 // A candidate for few tokens is chosen beside one for any number of them.
@@ -57,7 +65,7 @@ struct Candidate {
     const char* name;
     moe_stage stage;
     Tokens tokens;
-    int32_t most_tokens;         // of `few`: up to which it is used
+    int32_t most_tokens;         // of `few`: up to which it is used; forced: up to which it can be
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;

@@ -11,7 +11,8 @@
 namespace moe {
 namespace {
 
-// Types that were not measured cost what their likes do.
+// Types without constants cost what their likes do, as far as is known: of kbit5 no time was
+// fitted.
 PackedType measured_type(PackedType type) {
     switch (type) {
         case PackedType::f16:
@@ -76,9 +77,7 @@ ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const Devi
     const double slots = n_tokens * (routed_here / n_routed * routed_slots + work.n_shared);
     const double missed = std::pow(1.0 - routed_slots / n_routed, n_tokens);
     const double met = routed_here * (1.0 - missed) + work.n_shared;
-    const bool alone =
-        family == cuda::Family::one_token || family == cuda::Family::one_token_portable;
-    const double reads = alone ? slots : met;
+    const double reads = family == cuda::Family::one_token ? slots : met;
     const double crowd = std::min(1.0, (slots / met - 1.0) / 16.0);
     read_us = rates.latency_us + reads * work.bytes / rates.bytes_per_us;
     decodes = met * work.weights * 1e-6 * crowd;
@@ -101,9 +100,10 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 }
 
 int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
-    // Both were measured (bench/notes.md). For two tokens of Mixtral the model has one by one 13 to
-    // 35 % dearer against grouped than it was; for 8 to 16 of other layers it is right where
-    // experts are equally popular, but where they are not (Zipf 1.2) reading them once saves more.
+    // For two tokens of Mixtral the model has one by one dearer against grouped than it was
+    // measured, more so since they go in teams, which its constants do not know. For 8 to 16 of
+    // other layers it is right where experts are equally popular, but where they are not (Zipf 1.2)
+    // reading them once saves more (bench/notes.md).
     const auto margin = [&] { return work.n_tokens <= 4 ? 1.2 : 0.9; };
     const auto is_worth = [&] {
         const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/json_writer.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -153,7 +151,7 @@ void write_workspace(JsonWriter& json, const moe_plan& plan) {
 }
 
 std::string token_range(const Candidate& candidate) {
-    if (candidate.tokens != Tokens::few) return "";
+    if (candidate.tokens != Tokens::few || !candidate.applicable) return "";
     return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 
@@ -208,7 +206,7 @@ std::string explain_json(const moe_plan& plan) {
         write_weights(json, plan.layout);
         write_workspace(json, plan);
         if (plan.predicted_us)
-            json.member("predicted_us", static_cast<int64_t>(std::llround(*plan.predicted_us)));
+            json.member("predicted_us", *plan.predicted_us);
         else
             json.member("predicted_us", nullptr);
     });
@@ -227,9 +225,10 @@ std::string explain_text(const moe_plan& plan) {
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
                         plan.is_cuda() ? need.device_bytes : need.host_bytes, plan.max_tokens,
                         plan.chunk_tokens());
-    text += plan.predicted_us ? fmt::format("predicted time: {} us for the experts of {} tokens\n",
-                                            std::llround(*plan.predicted_us), plan.max_tokens)
-                              : std::string("predicted time: unknown\n");
+    text += plan.predicted_us
+                ? fmt::format("predicted time: {:.1f} us for the experts of {} tokens\n",
+                              *plan.predicted_us, plan.max_tokens)
+                : std::string("predicted time: unknown\n");
     return text;
 }
 

@@ -74,6 +74,8 @@ class JsonWriter {
     }
 
     void put(std::nullptr_t) { text_ += "null"; }
+    // To one decimal.
+    void put(double value) { fmt::format_to(std::back_inserter(text_), "{:.1f}", value); }
     // A number, or true and false. A template, so that a pointer to characters is no flag.
     template <std::integral T>
     void put(T value) {

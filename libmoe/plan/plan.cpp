@@ -192,9 +192,9 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// The tokens that the kernels of one token are for, of the experts or of the shared expert.
-int32_t few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, moe_role first,
-                        moe_role down, const ExpertWork& work) {
+// What the kernels of few tokens can take and are worth, of the experts or of the shared expert.
+FewTokens few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, moe_role first,
+                          moe_role down, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const auto matrix_of = [&](moe_role role) {
         const DevicePlacement::Place& place = placement.matrices[role];
@@ -210,19 +210,7 @@ int32_t few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, 
     const bool has_grouped = device.is_hopper() && plan.x_type != MOE_TYPE_F16;
     const DeviceRates rates =
         has_grouped ? DeviceRates(cuda::nominal_rates(device)) : DeviceRates(0, 0, 0);
-    return few_tokens_worth(gate_up.type, work, rates, can);
-}
-
-int32_t few_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
-    const bool gated = plan.layout.layer.activation.gated;
-    return few_of_matrices(plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
-                           work_of_experts(plan, placement, placement.shared_follows));
-}
-
-int32_t few_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
-    const bool gated = plan.layout.layer.shared_activation.gated;
-    return few_of_matrices(plan, placement, gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
-                           MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
+    return {can, few_tokens_worth(gate_up.type, work, rates, can)};
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
@@ -233,6 +221,18 @@ bool shared_can_join(const moe_plan& plan, const DevicePlacement& placement) {
     return placement.shared_follows && layer.activation == layer.shared_activation && !has_biases &&
            !layer.latent && !layer.weight_on_input && !plan.partial && !plan.unfused &&
            layer.top_k < 64 && layer.n_experts < 4096;
+}
+
+FewTokens few_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
+    const bool gated = plan.layout.layer.activation.gated;
+    return few_of_matrices(plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
+                           work_of_experts(plan, placement, shared_can_join(plan, placement)));
+}
+
+FewTokens few_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
+    const bool gated = plan.layout.layer.shared_activation.gated;
+    return few_of_matrices(plan, placement, gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
+                           MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
 }
 
 void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
@@ -250,8 +250,6 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
     setup.intermediate_type = plan.intermediate_type;
-    setup.most_few_experts = few_of_experts(plan, placement);
-    setup.most_few_finish = few_of_shared(plan, placement);
 }
 
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
@@ -274,14 +272,20 @@ void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     DevicePlacement placement;
+    Problem problem{};
+    problem.layout = &plan.layout;
+    problem.x_type = plan.x_type;
+    problem.intermediate_type = plan.intermediate_type;
+    problem.unfused = plan.unfused;
     if (plan.is_cuda()) {
         placement = place_on_device(plan.layout);
         fill_cuda_setup(plan, placement);
+        problem.cuda = &plan.cuda;
+        problem.few_experts = few_of_experts(plan, placement);
+        problem.few_finish = few_of_shared(plan, placement);
     } else {
         fill_cpu_setup(plan);
     }
-    const Problem problem{&plan.layout, plan.x_type, plan.intermediate_type, plan.unfused,
-                          plan.is_cuda() ? &plan.cuda : nullptr};
     plan.candidates = choose_candidates(plan.runtime->memory, problem, desc.kernel_filter);
     if (plan.is_cuda()) {
         choose_cuda_kernels(plan, placement);
@@ -336,6 +340,11 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
         .bytes();
 }
 
+bool flag_of(int32_t value, const char* name) {
+    require(value == 0 || value == 1, "{} is {}, must be 0 or 1", name, value);
+    return value == 1;
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -361,9 +370,9 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
             "max_tokens is {}, times top_k it must be below 2^31", desc.max_tokens);
     max_tokens = desc.max_tokens;
     max_workspace_bytes = desc.max_workspace_bytes;
-    partial = desc.partial != 0;
-    batch_invariant = desc.batch_invariant != 0;
-    unfused = desc.unfused != 0;
+    partial = flag_of(desc.partial, "partial");
+    batch_invariant = flag_of(desc.batch_invariant, "batch_invariant");
+    unfused = flag_of(desc.unfused, "unfused");
     choose_kernels(*this, desc);
     choose_chunk(*this);
     if (is_cuda()) {

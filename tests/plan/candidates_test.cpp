@@ -170,7 +170,7 @@ std::set<std::string> cuda_codes() {
         setup.batch_invariant = batch_invariant;
         setup.device.major = major;
         setup.is_joint = joint;
-        const Problem problem{&layout, x, intermediate, unfused, &setup};
+        const Problem problem{&layout, x, intermediate, unfused, &setup, {}, {}};
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
             codes.insert(one.reason->code);
     };
@@ -180,7 +180,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_F32, MOE_TYPE_F32);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
-    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // the setup's most_few_experts is 0
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // few_experts is 0
     layout.slice.intermediate_count = 48;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     if (!cuda::is_built())
@@ -188,20 +188,25 @@ std::set<std::string> cuda_codes() {
     return codes;
 }
 
-// Which kernel takes few tokens, where the device and the layer let them go one by one.
-std::string few_tokens_kernel(int32_t major, const char* filter) {
+// The candidate that takes few tokens, where it can take 16 and is worth it for 4.
+Candidate few_tokens_candidate(int32_t major, const char* filter) {
     Plan plan;
     EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
     const WeightsLayout layout(plan->runtime->memory, plan->layout);
     cuda::Setup setup;
     setup.device.major = major;
     setup.is_joint = true;
-    setup.most_few_experts = 4;
-    const Problem problem{&layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, &setup};
+    const Problem problem{&layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, &setup, {16, 4}, {}};
     for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, filter))
         if (one.stage == MOE_STAGE_EXPERTS && one.tokens == Tokens::few && one.is_chosen)
-            return one.name;
-    return "";
+            return one;
+    Candidate none{};
+    none.name = "";
+    return none;
+}
+
+std::string few_tokens_kernel(int32_t major, const char* filter) {
+    return few_tokens_candidate(major, filter).name;
 }
 
 TEST(Candidates, FewTokensHaveKernelsOnEveryArchitecture) {
@@ -213,6 +218,36 @@ TEST(Candidates, FewTokensHaveKernelsOnEveryArchitecture) {
               "cuda_any_bf16_experts_one_token");
     for (const int32_t major : {8, 10, 12})
         EXPECT_EQ(few_tokens_kernel(major, nullptr), "cuda_any_bf16_experts_one_token") << major;
+}
+
+TEST(Candidates, AForcedKernelOfFewTokensTakesAllThatItCan) {
+    if (!cuda::is_built()) GTEST_SKIP() << "no kernel reads a format in a build without CUDA";
+    EXPECT_EQ(few_tokens_candidate(9, nullptr).most_tokens, 4);
+    EXPECT_EQ(few_tokens_candidate(9, "sm90_any_bf16_experts_one_token").most_tokens, 16);
+    EXPECT_EQ(few_tokens_candidate(9, "cuda_any_bf16_experts_one_token").most_tokens, 16);
+    EXPECT_EQ(few_tokens_kernel(9, "sm90_any_bf16_experts_grouped"), "");
+    EXPECT_EQ(
+        few_tokens_candidate(9, "sm90_any_bf16_experts_grouped,sm90_any_bf16_experts_one_token")
+            .most_tokens,
+        16);
+}
+
+TEST(Candidates, WishesThatContradictEachOtherAreRefused) {
+    const auto refusal = [](const char* filter) {
+        Plan plan;
+        EXPECT_EQ(try_plan("bf16", MOE_TYPE_F32, filter, plan), MOE_ERROR_INVALID_ARGUMENT);
+        return std::string(moe_last_error());
+    };
+    EXPECT_EQ(refusal("+cpu_any_f32_experts_ref,-cpu_any_f32_experts_ref"),
+              "kernel_filter forces cpu_any_f32_experts_ref and forbids it");
+    EXPECT_EQ(refusal("cpu_any_f32_experts_ref,cpu_any_f64_experts_ref"),
+              "kernel_filter forces cpu_any_f32_experts_ref and cpu_any_f64_experts_ref, of which "
+              "the stage experts can have but one");
+    Plan plan;  // once more is no contradiction, nor another stage
+    EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_F32,
+                           "cpu_any_f32_experts_ref,+cpu_any_f32_experts_ref,"
+                           "cpu_any_f32_combine_ref",
+                           plan));
 }
 
 // Codes that plans give on this machine, and the sentence of each.

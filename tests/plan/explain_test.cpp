@@ -368,9 +368,9 @@ TEST(Explain, JsonAndQueriesAgree) {
 TEST(Explain, TellsWhatIsPredicted) {
     const Plan plan = plan_for({deepseek_v3(), "fp8_128x128", 100});
     plan.get()->predicted_us = 1234.4;
-    EXPECT_EQ(nlohmann::json::parse(explain(plan, MOE_EXPLAIN_JSON))["predicted_us"], 1234);
+    EXPECT_EQ(nlohmann::json::parse(explain(plan, MOE_EXPLAIN_JSON))["predicted_us"], 1234.4);
     EXPECT_NE(explain(plan, MOE_EXPLAIN_TEXT)
-                  .find("predicted time: 1234 us for the experts of 100 tokens\n"),
+                  .find("predicted time: 1234.4 us for the experts of 100 tokens\n"),
               std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Both kernels of one token as table entries, for the packed types of a group and a ring
+// The kernels of one token as table entries, for the packed types of a group and a ring
 // (stream_ring.cuh). A unit of translation for each group and ring.
 #pragma once
 

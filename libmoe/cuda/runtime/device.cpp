@@ -25,11 +25,6 @@ double attribute(cudaDeviceAttr what, int32_t index) {
     return 0;
 }
 
-// Of one multiprocessor, dense.
-double flops_per_clock(int32_t major) {
-    return major >= 9 ? 4096 : major == 8 ? 2048 : 1024;
-}
-
 }  // namespace
 
 bool is_built() {
@@ -81,12 +76,13 @@ DeviceFacts device_facts(int32_t index) {
     return facts;
 }
 
-// Clocks are in kHz; memory moves twice a clock.
+// Clocks are in kHz; memory moves twice a clock. Products: dense, of Hopper, which alone has
+// kernels whose time is predicted.
 NominalRates nominal_rates(const DeviceFacts& device) {
     const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, device.index) / 8;
     const double memory_clock = attribute(cudaDevAttrMemoryClockRate, device.index) * 1e-3;
     const double clock = attribute(cudaDevAttrClockRate, device.index) * 1e-3;
-    return {2 * bus_bytes * memory_clock, device.n_sms * flops_per_clock(device.major) * clock};
+    return {2 * bus_bytes * memory_clock, device.n_sms * 4096.0 * clock};
 }
 
 }  // namespace moe::cuda
