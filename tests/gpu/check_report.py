@@ -14,7 +14,7 @@ import kernel_hashes
 REPORTS = ("report-smoke.json", "report-full.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --readme -->\n", "<!-- end of gpu reports -->")
 CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
-OF_THE_CPU = ("cpu_", "avx2_", "avx512_", "amx_", "neon_")
+OF_THE_CPU = ("cpu_", "avx2_", "avx512_")
 
 
 def cuda_kernels(root):

@@ -9,10 +9,14 @@ struct Shape {
     int32_t hidden, intermediate;
 };
 
+moe_layer_desc layer_of(const Shape& shape) {
+    return plain_layer(shape.hidden, shape.intermediate, 12, 3);
+}
+
 PairSpec spec_of(const char* format, const Shape& shape, const Numbers& numbers,
                  int64_t max_tokens) {
     PairSpec spec;
-    spec.layer.desc = plain_layer(shape.hidden, shape.intermediate, 6, 3);
+    spec.layer.desc = layer_of(shape);
     spec.layer.format = format;
     spec.numbers = numbers;
     spec.max_tokens = max_tokens;
@@ -30,18 +34,20 @@ void check_tokens(Context& context, const PairSpec& spec, const std::vector<int6
 constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
+// Side by side up to 7; then sorted, with one to some 8 rows an expert, 4 to 14, and 40 to 60.
+const std::vector<int64_t> all_widths = {1, 2, 7, 17, 33, 200};
+
 void add_formats(CaseList& list) {
     for (const char* format : packed_formats())
         for (const Shape& shape : shapes)
             for (const Numbers& numbers : {bf16, f16, f32}) {
-                if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3)))
-                    continue;
+                if (!can_hold(format, layer_of(shape))) continue;
                 const bool is_small = shape.hidden <= 256 && shape.intermediate != 192;
                 list.add(text("format/%s/h%d_i%d/%s", format, shape.hidden, shape.intermediate,
                               numbers.name),
                          is_small ? Extent::smoke : Extent::full, [=](Context& context) {
                              check_tokens(context, spec_of(format, shape, numbers, 200),
-                                          {1, 2, 7, 33, 200});
+                                          all_widths);
                          });
             }
 }
@@ -54,7 +60,7 @@ void add_unnamed(CaseList& list) {
                               numbers.name),
                          shape.hidden == 256 ? Extent::smoke : Extent::full, [=](Context& context) {
                              check_tokens(context, spec_of(format, shape, numbers, 200),
-                                          {1, 2, 7, 33, 200});
+                                          all_widths);
                          });
 }
 
@@ -62,7 +68,7 @@ void add_unnamed(CaseList& list) {
 void add_many_rows(CaseList& list) {
     for (const char* format : packed_formats()) {
         const Shape shape{512, 256};
-        if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3))) continue;
+        if (!can_hold(format, layer_of(shape))) continue;
         list.add(text("rows/%s", format), Extent::full, [=](Context& context) {
             check_tokens(context, spec_of(format, shape, bf16, 1500), {511, 1000, 1500});
         });
@@ -102,7 +108,7 @@ void add_lengths(CaseList& list) {
                                     336, 528, 720, 1008, 1360, 1904, 2048};
     for (const char* format : {"bf16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "kbit4", "q8_0"}) {
         const auto add = [&](const char* which, const Shape& shape) {
-            if (!can_hold(format, plain_layer(shape.hidden, shape.intermediate, 6, 3))) return;
+            if (!can_hold(format, layer_of(shape))) return;
             const bool in_smoke = shape.hidden == 352 || shape.intermediate == 176;
             list.add(text("length/%s/%s%d", format, which,
                           which[0] == 'h' ? shape.hidden : shape.intermediate),

@@ -118,6 +118,25 @@ void add_many_bytes_of(CaseList& list, const char* format, int32_t intermediate,
     });
 }
 
+// The same with more tokens than the plan would let go side by side, which share experts.
+void add_many_bytes_of_few(CaseList& list, const char* format, Extent extent) {
+    list.add(text("large/many_bytes_of_few/%s", format), extent, [=](Context& context) {
+        PairSpec spec;
+        spec.layer.desc = plain_layer(2048, 704, 32, 6);
+        spec.layer.format = format;
+        spec.max_tokens = 16;
+        const auto data = std::make_shared<LayerData>(spec.layer);
+        const Pair plain(context, spec, data);
+        const char* kernel = nullptr;
+        must(moe_plan_kernel(plain.subject.plan.get(), MOE_STAGE_EXPERTS, 1, &kernel),
+             "moe_plan_kernel");
+        spec.loaded = plain.subject.weights;
+        spec.subject = [&](moe_plan_desc& desc) { desc.kernel_filter = kernel; };
+        const Pair pair(context, spec, data);
+        for (const int64_t T : {5, 8, 16}) pair.check(pair.routed_call(T));
+    });
+}
+
 void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "bf16", 1408, Extent::full);
     add_many_bytes_of(list, "fp8_128x128", 2816, Extent::full);
@@ -129,6 +148,9 @@ void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "kbit4", 5184, Extent::full);
     add_many_bytes_of(list, "kbit5", 4224, Extent::smoke);
     add_many_bytes_of(list, "q4_k", 5120, Extent::full);
+    for (const char* format : {"bf16", "fp8_128x128", "mxfp4", "kbit3", "kbit4"})
+        add_many_bytes_of_few(list, format, Extent::full);
+    add_many_bytes_of_few(list, "nvfp4", Extent::smoke);
 }
 
 }  // namespace
