@@ -12,7 +12,7 @@ struct ReadPoint {
     double us;
 };
 
-// Best of several launch shapes of a kernel that only reads, cold, for sizes from 1 MB to 1 GB.
+// Best of several launch shapes of a kernel that only reads, cold, for sizes from 0.25 MB to 1 GB.
 std::vector<ReadPoint> measure_reads(bool quick);
 // Interpolated between the points; beyond the last by its rate.
 double read_floor_us(const std::vector<ReadPoint>& points, double bytes);

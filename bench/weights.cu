@@ -3,8 +3,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <cmath>
 #include <cuda_runtime.h>
+#include <cmath>
 
 #include "bench/device.hpp"
 #include "bench/weights.hpp"
@@ -99,9 +99,9 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
         const auto in_unit = static_cast<int32_t>(byte % unit);
         std::byte* to = data + tile / tiles_per_expert * expert_stride +
                         tile % tiles_per_expert * tile_size + byte;
-        *reinterpret_cast<uint32_t*>(to) =
-            in_unit < codes ? code_word(type, i, seed)
-                            : scale_word(type, i, (in_unit - codes) % 16, seed);
+        *reinterpret_cast<uint32_t*>(to) = in_unit < codes
+                                               ? code_word(type, i, seed)
+                                               : scale_word(type, i, (in_unit - codes) % 16, seed);
     }
 }
 
@@ -114,8 +114,8 @@ __global__ void fill_floats(float* data, int64_t n, float scale, float offset, u
 __global__ void fill_pairs(uint32_t* data, int64_t n, float scale, uint32_t seed) {
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
          i += static_cast<int64_t>(gridDim.x) * n_threads)
-        data[i] = pair_of(random_value(2 * i, seed, scale), random_value(2 * i + 1, seed, scale),
-                          true);
+        data[i] =
+            pair_of(random_value(2 * i, seed, scale), random_value(2 * i + 1, seed, scale), true);
 }
 
 __global__ void fill_words(uint32_t* data, int64_t n, uint32_t seed) {
@@ -163,9 +163,9 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
         const auto role = static_cast<moe_role>(i);
         const DevicePlacement::Place& place = placement.matrices[i];
         if (place.type != PackedType::none) {
-            fill_matrix<<<grid(), n_threads>>>(
-                block + place.offset, place.type, place.count * place.n_tiles, place.k,
-                place.n_tiles, static_cast<int64_t>(place.expert_stride), seed + i);
+            fill_matrix<<<grid(), n_threads>>>(block + place.offset, place.type,
+                                               place.count * place.n_tiles, place.k, place.n_tiles,
+                                               static_cast<int64_t>(place.expert_stride), seed + i);
             fill_tables(place, layout.formats[i], block);
         }
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;

@@ -119,7 +119,7 @@ void run_warp_decode(const WarpDecode& layer, int32_t n_tokens, cudaStream_t str
     gate_up<<<blocks_for(int64_t{n_slots} * layer.intermediate), 32 * n_warps, 0, stream>>>(
         layer, n_slots);
     down<<<blocks_for(int64_t{n_tokens} * layer.hidden), 32 * n_warps, 0, stream>>>(layer,
-                                                                                   n_tokens);
+                                                                                    n_tokens);
 }
 
 }  // namespace moe::bench
