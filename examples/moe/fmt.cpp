@@ -1,5 +1,5 @@
-// The one place where the command compiles the fmt library: Debian has no static library of it, and header-only use in every file
-// would take a third of the build's time.
+// The one place where the command compiles the fmt library: Debian has no static library of it, and
+// header-only use in every file would take a third of the build's time.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
