@@ -13,13 +13,6 @@ import numpy as np
 from scipy.optimize import least_squares
 
 FITTED = ("qwen3next", "dsv3", "gpt-oss-120b")
-SHAPES = {  # hidden, intermediate, experts, experts a token
-    "qwen3next": (2048, 512, 512, 10),
-    "qwen3-30b": (2048, 768, 128, 8),
-    "mixtral": (4096, 14336, 8, 2),
-    "dsv3": (7168, 2048, 256, 8),
-    "gpt-oss-120b": (2880, 2880, 128, 4),
-}
 PACKED = {"fp8_128x128": "e4m3"}  # a format's packed type, where it has another name
 FAMILIES = {"one_token": 2, "grouped": 5}  # how many of the constants count
 
@@ -37,7 +30,7 @@ class Rates:
 
 def terms(case, rates):
     """What each constant multiplies."""
-    hidden, intermediate, experts, top_k = SHAPES[case["model"]]
+    hidden, intermediate, experts, top_k = (case["shape"][name] for name in ("hidden", "intermediate", "n_experts", "top_k"))
     weights = 3.0 * hidden * intermediate
     slots = case["n_tokens"] * top_k
     family = case["kernel"].rsplit("experts_", 1)[1]
@@ -51,7 +44,7 @@ def terms(case, rates):
 def expert_bytes(results):
     """Of a format and model: a token alone reads top_k of them."""
     alone = [r for r in results["results"] if r["mode"] == "ids" and r["n_tokens"] == 1]
-    return {(r["model"], r["format"]): r["weight_bytes"] / SHAPES[r["model"]][3] for r in alone}
+    return {(r["model"], r["format"]): r["weight_bytes"] / r["shape"]["top_k"] for r in alone}
 
 
 def fit(cases, rates, n):
@@ -66,7 +59,7 @@ def main(root):
     results = json.loads((root / "bench/results/h200.json").read_text())
     rates = Rates(results)
     bytes_of = expert_bytes(results)
-    cases = [r for r in results["results"] if r["mode"] == "ids" and (r["model"], r["format"]) in bytes_of]
+    cases = [r for r in results["results"] if r["mode"] == "ids" and r["zipf"] == 0 and (r["model"], r["format"]) in bytes_of]
     for case in cases:
         case["expert_bytes"] = bytes_of[case["model"], case["format"]]
     rows = []

@@ -40,22 +40,9 @@ PackedType type_of(const std::string& format) {
         {"bf16", PackedType::bf16},   {"fp8_128x128", PackedType::e4m3},
         {"nvfp4", PackedType::nvfp4}, {"mxfp4", PackedType::mxfp4},
         {"kbit2", PackedType::kbit2}, {"kbit3", PackedType::kbit3},
-        {"kbit4", PackedType::kbit4}, {"q8_0", PackedType::q8_0},
-        {"q4_k", PackedType::q4_k}};
+        {"kbit4", PackedType::kbit4}, {"kbit5", PackedType::kbit5},
+        {"q8_0", PackedType::q8_0},   {"q4_k", PackedType::q4_k}};
     return types.at(format);
-}
-
-struct Shape {
-    int32_t hidden, intermediate, n_experts, top_k;
-};
-
-const Shape& shape_of(const std::string& model) {
-    static const std::map<std::string, Shape> shapes{{"qwen3next", {2048, 512, 512, 10}},
-                                                     {"qwen3-30b", {2048, 768, 128, 8}},
-                                                     {"mixtral", {4096, 14336, 8, 2}},
-                                                     {"dsv3", {7168, 2048, 256, 8}},
-                                                     {"gpt-oss-120b", {2880, 2880, 128, 4}}};
-    return shapes.at(model);
 }
 
 struct Measured {
@@ -63,24 +50,25 @@ struct Measured {
     double us, predicted;
 };
 
-// The cases from ids, which are those of the experts alone.
+// The cases from ids with even routing, which are those of the experts alone.
 std::vector<Measured> predict_all(const json& results) {
     const DeviceRates rates = rates_of(results);
     std::map<std::pair<std::string, std::string>, double> bytes_of;
     for (const json& r : results["results"])
         if (r["mode"] == "ids" && r["n_tokens"] == 1)
             bytes_of[{r["model"], r["format"]}] =
-                r["weight_bytes"].get<double>() / shape_of(r["model"]).top_k;
+                r["weight_bytes"].get<double>() / r["shape"]["top_k"].get<double>();
     std::vector<Measured> all;
     for (const json& r : results["results"]) {
-        if (r["mode"] != "ids") continue;
-        const Shape& model = shape_of(r["model"]);
+        if (r["mode"] != "ids" || r["zipf"] != 0) continue;
+        const auto size = [&](const char* name) { return r["shape"][name].get<int32_t>(); };
+        const int32_t hidden = size("hidden"), n_experts = size("n_experts");
         const ExpertWork work{r["n_tokens"].get<int64_t>(),
-                              model.top_k,
-                              model.n_experts,
-                              model.n_experts,
-                              model.hidden,
-                              3.0 * model.hidden * model.intermediate,
+                              size("top_k"),
+                              n_experts,
+                              n_experts,
+                              hidden,
+                              3.0 * hidden * size("intermediate"),
                               bytes_of.at({r["model"], r["format"]})};
         const bool alone = r["kernel"].get<std::string>().ends_with("one_token");
         const auto us = predicted_us(alone ? cuda::Family::one_token : cuda::Family::grouped,
