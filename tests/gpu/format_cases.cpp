@@ -10,7 +10,7 @@ struct Shape {
 };
 
 moe_layer_desc layer_of(const Shape& shape) {
-    return plain_layer(shape.hidden, shape.intermediate, 12, 3);
+    return plain_layer(shape.hidden, shape.intermediate, 6, 3);
 }
 
 PairSpec spec_of(const char* format, const Shape& shape, const Numbers& numbers,
@@ -34,7 +34,7 @@ void check_tokens(Context& context, const PairSpec& spec, const std::vector<int6
 constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
-// Side by side up to 7; then sorted, with one to some 8 rows an expert, 4 to 14, and 40 to 60.
+// Side by side up to 7, sorted from 17 on.
 const std::vector<int64_t> all_widths = {1, 2, 7, 17, 33, 200};
 
 void add_formats(CaseList& list) {
@@ -71,6 +71,17 @@ void add_many_rows(CaseList& list) {
         if (!can_hold(format, layer_of(shape))) continue;
         list.add(text("rows/%s", format), Extent::full, [=](Context& context) {
             check_tokens(context, spec_of(format, shape, bf16, 1500), {511, 1000, 1500});
+        });
+    }
+}
+
+// One to eight rows of an expert that are sorted: more tokens than ever go side by side.
+void add_few_rows(CaseList& list) {
+    for (const char* format : packed_formats()) {
+        PairSpec spec = spec_of(format, {256, 256}, bf16, 33);
+        spec.layer.desc.n_experts = 24;
+        list.add(text("few_rows/%s", format), Extent::smoke, [=](Context& context) {
+            check_tokens(context, spec, {17, 33});
         });
     }
 }
@@ -132,6 +143,7 @@ void add_format_cases(CaseList& list) {
     add_formats(list);
     add_unnamed(list);
     add_many_rows(list);
+    add_few_rows(list);
     add_mixed(list);
     add_types(list);
     add_lengths(list);
