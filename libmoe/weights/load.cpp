@@ -99,6 +99,11 @@ moe_weights* open_weights(moe_runtime* runtime, const WeightsLayout& layout,
 
 void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream) {
     if (weights.layout.is_packed()) return update_device_tensor(weights, tensor, stream);
+    // An update that fails may have kept one for nothing.
+    struct Tidy {
+        moe_weights& weights;
+        ~Tidy() { weights.drop_unused_codebooks(); }
+    } tidy{weights};
     LoadRequest request;
     request.ownership = weights.ownership;
     Loader loader(weights, request, true);
@@ -117,11 +122,32 @@ moe_weights::~moe_weights() {
     if (source) source->release();
 }
 
+void moe_weights::drop_unused_codebooks() noexcept {
+    const auto is_used = [&](const float* codebook) {
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i)
+            for (const moe::Matrix& matrix : resident.matrices[static_cast<moe_role>(i)])
+                if (matrix.codebook == codebook || matrix.nested_codebook == codebook) return true;
+        return false;
+    };
+    codebooks.remove_if([&](const auto& kept) { return !is_used(kept.data()); });
+}
+
+// Tables and the handle itself, to the byte: what of them comes from the allocator.
+uint64_t moe_weights::bookkeeping_bytes() const {
+    constexpr uint64_t links = 2 * sizeof(void*);  // of a node of the list
+    uint64_t bytes = sizeof(moe_weights) + codebooks.size() * (sizeof(codebooks.front()) + links);
+    bytes += (layout.slice.local_of.capacity() + layout.slice.global_of.capacity()) *
+             sizeof(layout.slice.local_of[0]);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i)
+        bytes += resident.matrices[static_cast<moe_role>(i)].capacity() * sizeof(moe::Matrix);
+    return bytes;
+}
+
 moe_memory_report moe_weights::memory_report() const {
     moe_memory_report report{};
     report.struct_size = sizeof report;
     report.n_local_experts = static_cast<uint32_t>(layout.slice.n_local);
-    report.bookkeeping_bytes = sizeof(moe_weights) + codebooks.size() * sizeof(codebooks[0]);
+    report.bookkeeping_bytes = bookkeeping_bytes();
     uint64_t matrix_bytes = 0;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
@@ -133,7 +159,6 @@ moe_memory_report moe_weights::memory_report() const {
         report.role_bytes[i] = role_matrices + vector_bytes;
         report.host_bytes += vector_bytes;
         matrix_bytes += role_matrices;
-        report.bookkeeping_bytes += resident.matrices[role].size() * sizeof(moe::Matrix);
     }
     report.role_bytes[MOE_ROLE_HASH_TABLE] = resident.hash_table.size() * sizeof(int32_t);
     report.host_bytes += report.role_bytes[MOE_ROLE_HASH_TABLE];

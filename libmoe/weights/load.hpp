@@ -1,7 +1,7 @@
 // The weights handle, and how tensors get into it.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <string_view>
 
@@ -21,10 +21,10 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe::WeightsLayout layout;
     moe::ResidentWeights resident;
     moe_ownership ownership = MOE_OWN_COPY;
-    moe::Block owned;                                   // COPY: all matrices
-    std::byte* copies = nullptr;                        // COPY, CALLER: where they begin
-    std::pmr::deque<std::array<float, 256>> codebooks;  // given ones, one of each
-    const moe_checkpoint* source = nullptr;             // borrowed from: counted
+    moe::Block owned;                                  // COPY: all matrices
+    std::byte* copies = nullptr;                       // COPY, CALLER: where they begin
+    std::pmr::list<std::array<float, 256>> codebooks;  // given ones, one of each
+    const moe_checkpoint* source = nullptr;            // borrowed from: counted
 
     // Packed layouts only: resident has the vectors, for updates, and no matrices.
     moe::DevicePlacement placement;
@@ -32,7 +32,12 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     std::byte* device_block = nullptr;      // COPY, CALLER
     moe::DeviceWeights device;
 
+    // A codebook goes with the last matrix that points to it: updates do not pile them up.
+    void drop_unused_codebooks() noexcept;
     moe_memory_report memory_report() const;
+
+  private:
+    uint64_t bookkeeping_bytes() const;
 };
 
 namespace moe {

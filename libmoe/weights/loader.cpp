@@ -34,6 +34,23 @@ int64_t fused_column(moe_gate_up_order order, bool up, int64_t i, int64_t n) {
     return up == (order == MOE_GATE_UP_GATE_FIRST) ? n + i : i;
 }
 
+uint64_t entries_of(const moe_tensor& hash_table) {
+    return static_cast<uint64_t>(hash_table.rows) * static_cast<uint64_t>(hash_table.columns);
+}
+
+// Entry i of a dense table of int32 or int64.
+int64_t hash_entry(const moe_tensor& hash_table, uint64_t i) {
+    const auto* bytes = static_cast<const std::byte*>(hash_table.data);
+    if (hash_table.format->type == MOE_TYPE_I64) {
+        int64_t id;
+        std::memcpy(&id, bytes + i * sizeof id, sizeof id);
+        return id;
+    }
+    int32_t id;
+    std::memcpy(&id, bytes + i * sizeof id, sizeof id);
+    return id;
+}
+
 }  // namespace
 
 std::pair<moe_role, moe_role> parts_of(moe_role role) {
@@ -52,7 +69,7 @@ std::pair<moe_role, moe_role> parts_of(moe_role role) {
 TensorName::TensorName(moe_role role, int64_t expert) {
     const char* name = role_name(role);
     char* end =
-        is_expert_role(role)
+        is_expert_role(role) && expert != MOE_ALL_EXPERTS
             ? fmt::format_to_n(text, sizeof text - 1, "tensor {} of expert {}", name, expert).out
             : fmt::format_to_n(text, sizeof text - 1, "tensor {}", name).out;
     *end = '\0';
@@ -69,6 +86,7 @@ Loader::Loader(moe_weights& weights, const LoadRequest& request, bool replacing,
     : weights_(weights),
       request_(request),
       taker_(taker),
+      replacing_(replacing),
       progress_(request),
       seen_(&weights.runtime->memory),
       row_(&weights.runtime->memory) {
@@ -124,24 +142,44 @@ bool Loader::wants(const moe_tensor& tensor, int64_t expert) const {
     return wanted(first) || wanted(second);
 }
 
+template <class Visit>
+int64_t Loader::visit_wanted(const moe_tensor& tensor, Visit visit) const {
+    const bool has_experts = is_expert_role(tensor.role);
+    const bool stack = has_experts && tensor.expert == MOE_ALL_EXPERTS;
+    const int64_t first = stack || !has_experts ? 0 : tensor.expert;
+    const int64_t n = stack ? tensor.n_experts : 1;
+    int64_t n_wanted = 0;
+    for (int64_t index = 0; index < n; ++index) {
+        if (!wants(tensor, first + index)) continue;
+        visit(index, first + index);
+        ++n_wanted;
+    }
+    return n_wanted;
+}
+
 void Loader::add(const moe_tensor& tensor) {
     check(tensor);
-    const bool stack = is_expert_role(tensor.role) && tensor.expert == MOE_ALL_EXPERTS;
-    if (!stack) {
-        const int64_t expert = is_expert_role(tensor.role) ? tensor.expert : 0;
-        if (wants(tensor, expert)) add_expert(tensor, 0, expert);
-        return;
-    }
-    for (int64_t expert = 0; expert < tensor.n_experts; ++expert)
-        if (wants(tensor, expert)) add_expert(tensor, expert, expert);
+    // All of it is checked before any of it is written: an update that is refused changes nothing.
+    const int64_t n_wanted = visit_wanted(
+        tensor, [&](int64_t index, int64_t expert) { check_expert(tensor, index, expert); });
+    if (replacing_ && n_wanted == 0)
+        fail(MOE_ERROR_NOT_FOUND, "{} is not among these weights, by the slice or the stages",
+             TensorName(tensor.role, tensor.expert).text);
+    visit_wanted(tensor, [&](int64_t index, int64_t expert) { add_expert(tensor, index, expert); });
+}
+
+void Loader::check_expert(const moe_tensor& tensor, int64_t index, int64_t expert) const {
+    const TensorName name(tensor.role, expert);
+    const auto [first, second] = parts_of(tensor.role);
+    for (const moe_role role : {first, second})
+        if (role != MOE_ROLE_NONE && weights_.layout.needs(role))
+            check_format(*tensor.format, role, name.text);
+    if (tensor.role != MOE_ROLE_HASH_TABLE) view_of(tensor, index, name.text);
 }
 
 void Loader::add_expert(const moe_tensor& tensor, int64_t index, int64_t expert) {
     const TensorName name(tensor.role, expert);
     const auto [first, second] = parts_of(tensor.role);
-    // Both halves of a fused tensor are taken, or neither.
-    if (second != MOE_ROLE_NONE && weights_.layout.needs(second))
-        check_format(*tensor.format, second, name.text);
     add_role(tensor, index, first, expert, name.text);
     if (second != MOE_ROLE_NONE) add_role(tensor, index, second, expert, name.text);
 }
@@ -152,7 +190,6 @@ void Loader::add_role(const moe_tensor& tensor, int64_t index, moe_role role, in
     if (!layout.needs(role)) return;
     const int64_t place = layout.place_of_expert(role, expert);
     if (place < 0) return;
-    check_format(*tensor.format, role, what);
     mark(role, place, what);
     if (role == MOE_ROLE_HASH_TABLE) return set_hash_table(tensor);
     if (!is_matrix_role(role)) return set_vector(tensor, index, role, place, what);
@@ -169,13 +206,14 @@ void Loader::set_matrix(const moe_tensor& tensor, Matrix whole, moe_role role, i
     Matrix matrix = part_of(whole, p.row, p.rows, p.column, p.columns);
     if (taker_) return taker_->take(matrix, role, place, tensor.space);
     const uint64_t bytes = weights_.layout.matrix_copy_bytes(role);
+    // Codebooks take memory, which there may be none of; copying the codes cannot fail.
+    if (matrix.codebook && !builtin_codebook(matrix.format))
+        matrix.codebook = keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
+    if (matrix.nested_codebook) matrix.nested_codebook = keep_codebook(matrix.nested_codebook, 256);
     if (request_.ownership != MOE_OWN_BORROW) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
         matrix = copy_part(matrix, weights_.copies + offsets_[role] + place * bytes);
     }
-    if (matrix.codebook && !builtin_codebook(matrix.format))
-        matrix.codebook = keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
-    if (matrix.nested_codebook) matrix.nested_codebook = keep_codebook(matrix.nested_codebook, 256);
     weights_.resident.matrices[role][place] = matrix;
     progress_.add(bytes);
 }
@@ -199,31 +237,34 @@ void Loader::set_vector(const moe_tensor& tensor, int64_t index, moe_role role, 
     }
 }
 
-void Loader::set_hash_table(const moe_tensor& tensor) {
+void Loader::check_hash_table(const moe_tensor& tensor) const {
     const moe_type type = tensor.format->type;
     require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64,
             "tensor hash_table: type is {}, not i32 or i64", type_name(type));
     if (tensor.space == MOE_SPACE_DEVICE)
         fail(MOE_ERROR_UNSUPPORTED, "tensor hash_table: space is DEVICE, must be HOST or PINNED");
     const int64_t size = type == MOE_TYPE_I64 ? 8 : 4;
-    const auto n = static_cast<uint64_t>(tensor.rows) * tensor.columns;
+    const uint64_t n = entries_of(tensor);
     require(tensor.data != nullptr, "tensor hash_table: data is NULL");
     require(tensor.row_stride == 0 || tensor.row_stride == tensor.columns * size,
             "tensor hash_table: row_stride is {}, it must be dense", tensor.row_stride);
     require(tensor.data_bytes >= n * size, "tensor hash_table: data has {} bytes, needs {}",
             tensor.data_bytes, n * size);
-    auto& table = weights_.resident.hash_table;
-    table.resize(n);
-    const auto* bytes = static_cast<const std::byte*>(tensor.data);
+    const int64_t n_experts = weights_.layout.layer.n_experts_all();
     for (uint64_t i = 0; i < n; ++i) {
-        int64_t id = 0;
-        std::memcpy(&id, bytes + i * size, size);
-        if (size == 4) id = static_cast<int32_t>(id);
-        require(id >= 0 && id < weights_.layout.layer.n_experts_all(),
-                "tensor hash_table: entry {} is {}, there are {} experts", i, id,
-                weights_.layout.layer.n_experts_all());
-        table[i] = static_cast<int32_t>(id);
+        const int64_t id = hash_entry(tensor, i);
+        require(id >= 0 && id < n_experts,
+                "tensor hash_table: entry {} is {}, there are {} experts", i, id, n_experts);
     }
+}
+
+// Checked whole before the first entry is written.
+void Loader::set_hash_table(const moe_tensor& tensor) {
+    check_hash_table(tensor);
+    auto& table = weights_.resident.hash_table;
+    table.resize(entries_of(tensor));
+    for (uint64_t i = 0; i < table.size(); ++i)
+        table[i] = static_cast<int32_t>(hash_entry(tensor, i));
 }
 
 void Loader::check_format(const moe_format& format, moe_role role, const char* what) const {

@@ -11,7 +11,7 @@ namespace moe {
 // The two roles of a fused one; the role itself, and NONE, otherwise.
 std::pair<moe_role, moe_role> parts_of(moe_role role);
 
-// "tensor down of expert 3"; without an expert where the role has none.
+// "tensor down of expert 3"; without an expert where the role has none, and of a stack.
 struct TensorName {
     TensorName(moe_role role, int64_t expert);
     char text[96];
@@ -43,12 +43,13 @@ class MatrixTaker {
 
 class Loader {
   public:
-    // replacing: tensors may come again, as in an update. taker: of packed layouts.
+    // replacing: an update of what is there already; a tensor of which nothing is, is not found.
+    // taker: of packed layouts.
     Loader(moe_weights& weights, const LoadRequest& request, bool replacing,
            MatrixTaker* taker = nullptr);
 
-    // Takes what the layout needs of one tensor. Its pointers must be valid until the weights die
-    // under BORROW, and until the taker is done.
+    // Takes what the layout needs of one tensor, or fails and takes nothing of it. Its pointers
+    // must be valid until the weights die under BORROW, and until the taker is done.
     void add(const moe_tensor& tensor);
     // Fails unless the layer has such a tensor, of this shape and number of experts.
     void check(const moe_tensor& tensor) const;
@@ -60,6 +61,11 @@ class Loader {
     void check_complete() const;
 
   private:
+    // visit(index, expert) for what the layout needs of a tensor: index counts in its stack.
+    // Returns how many there are.
+    template <class Visit>
+    int64_t visit_wanted(const moe_tensor& tensor, Visit visit) const;
+    void check_expert(const moe_tensor& tensor, int64_t index, int64_t expert) const;
     void add_expert(const moe_tensor& tensor, int64_t index, int64_t expert);
     void add_role(const moe_tensor& tensor, int64_t index, moe_role role, int64_t expert,
                   const char* what);
@@ -67,6 +73,7 @@ class Loader {
                     const char* what);
     void set_vector(const moe_tensor& tensor, int64_t index, moe_role role, int64_t place,
                     const char* what);
+    void check_hash_table(const moe_tensor& tensor) const;
     void set_hash_table(const moe_tensor& tensor);
     void check_format(const moe_format& format, moe_role role, const char* what) const;
     const float* keep_codebook(const float* codebook, int64_t n);
@@ -75,6 +82,7 @@ class Loader {
     moe_weights& weights_;
     const LoadRequest& request_;
     MatrixTaker* taker_;
+    bool replacing_;
     Progress progress_;
     RoleTable<uint8_t> seen_;
     std::pmr::vector<float> row_;       // a decoded fused bias

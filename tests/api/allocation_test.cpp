@@ -72,7 +72,8 @@ TEST(Allocator, SeesWhatHandlesKeepAndGetsItBack) {
             const bool copies = ownership == MOE_OWN_COPY;
             EXPECT_EQ(kept >= bytes, copies) << kept;
             EXPECT_EQ(report.borrowed_bytes, ownership == MOE_OWN_BORROW ? bytes : 0);
-            EXPECT_GE(kept, report.host_bytes - (ownership == MOE_OWN_CALLER ? bytes : 0));
+            EXPECT_EQ(kept, report.bookkeeping_bytes + report.host_bytes -
+                                (ownership == MOE_OWN_CALLER ? bytes : 0));
             const auto workspace = workspace_of(made.plan);
             const uint64_t scratch = need_of(made.plan, 8).host_bytes;
             const uint64_t without = allocator.live_bytes();

@@ -372,6 +372,55 @@ TEST(Update, RefusalsNameTheTensorAndChangeNothing) {
     EXPECT_TRUE(same_bits(c.forward(weights.get(), x), before));
 }
 
+// The last expert of a stack is bad: the ones before it stay as they are.
+TEST(Update, RefusalsOfAStackChangeNothing) {
+    for (const auto form : {clients::Form::stacked, clients::Form::pointer_list})
+        for (const auto role : {MOE_ROLE_DOWN, MOE_ROLE_UP_BIAS}) {
+            WeightsCase c(form);
+            const Weights weights = load_weights(c.plan.get(), c.list.desc());
+            const Floats x = c.layer.x(8);
+            const Floats before = c.forward(weights.get(), x);
+            const Floats values(4 * 32 * 16, 0.25f);
+            const void* const pointers[4] = {values.data(), values.data(), values.data(), nullptr};
+            moe_tensor stack = c.list.find(role);
+            if (form == clients::Form::stacked) {
+                stack.data = values.data();
+                --stack.data_bytes;
+            } else {
+                stack.data_per_expert = pointers;
+            }
+            EXPECT_MOE_ERROR(moe_weights_update(weights.get(), &stack, nullptr), bad,
+                             "of expert 3: data");
+            EXPECT_TRUE(same_bits(c.forward(weights.get(), x), before)) << role;
+            if (form == clients::Form::stacked) {
+                ++stack.data_bytes;
+                EXPECT_MOE_OK(moe_weights_update(weights.get(), &stack, nullptr));
+                EXPECT_FALSE(same_bits(c.forward(weights.get(), x), before)) << role;
+            }
+        }
+}
+
+TEST(Update, OfWhatTheWeightsDoNotHoldIsNotFound) {
+    WeightsCase c(clients::Form::tensor_per_expert), stacks;
+    auto slice = sized<moe_slice>();
+    slice.has_expert_range = 1;
+    slice.expert_count = 2;
+    auto desc = c.layer.plan_desc(8);
+    desc.partial = 1;
+    desc.slice = &slice;
+    desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE;
+    const Plan plan = make_plan(nullptr, desc);
+    const Weights weights = load_weights(plan.get(), c.list.desc());
+    const auto update = [&](const moe_tensor& tensor) {
+        return moe_weights_update(weights.get(), &tensor, nullptr);
+    };
+    EXPECT_MOE_OK(update(c.list.find(MOE_ROLE_DOWN, 1)));
+    EXPECT_MOE_OK(update(stacks.list.find(MOE_ROLE_DOWN))) << "two of the stack are held";
+    EXPECT_MOE_ERROR(update(c.list.find(MOE_ROLE_DOWN, 3)), MOE_ERROR_NOT_FOUND,
+                     "tensor down of expert 3");
+    EXPECT_MOE_ERROR(update(c.list.find(MOE_ROLE_ROUTER)), MOE_ERROR_NOT_FOUND, "tensor router");
+}
+
 // ---- what they go with
 
 TEST(WeightsOfAnotherLayout, AreRefused) {

@@ -414,6 +414,18 @@ TEST(DeviceLoad, UpdatesOfOneVectorOfAnExpert) {
             ASSERT_EQ(bias[e * 512 + i], (e == 3 ? after : before).at(MOE_ROLE_UP_BIAS, e, 0, i));
 }
 
+TEST(DeviceLoad, UpdatesOfWhatIsNotHeldAreRefused) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
+    const std::vector<int32_t> odd{-1, 0, -1, 1, -1};
+    const moe_slice slice = odd_experts(odd);
+    const Plan plan = make_plan(layer, {.slice = &slice});
+    PackedWeights packed(*plan);
+    packed.load(layer.tensors);
+    expect_fails([&] { packed.update(layer.stack(MOE_ROLE_UP).single(2)); }, MOE_ERROR_NOT_FOUND,
+                 "tensor up of expert 2");
+    ASSERT_NO_FATAL_FAILURE(packed.update(layer.stack(MOE_ROLE_UP).single(3)));
+}
+
 TEST(DeviceLoad, MissingAndDoubleTensorsAreNamed) {
     const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
     const Plan plan = make_plan(layer);

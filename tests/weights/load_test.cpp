@@ -424,13 +424,21 @@ void check_hash_table(moe_type type) {
     EXPECT_TRUE(std::equal(table.begin(), table.end(), weights->resident.hash_table.begin(),
                            weights->resident.hash_table.end()));
     EXPECT_EQ(report_of(weights).role_bytes[MOE_ROLE_HASH_TABLE], 12u * 4);
+    const auto before = weights->resident.hash_table;
     for (const T bad :
          {T{4}, T{-1}, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()}) {
         table[7] = bad;
-        EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
-                         "entry 7 is " + std::to_string(bad));
-        table[7] = 0;
+        const std::string names_it = "entry 7 is " + std::to_string(bad);
+        table[0] = 3;
+        EXPECT_MOE_ERROR(moe_weights_update(weights.get(), &tensor, nullptr),
+                         MOE_ERROR_INVALID_ARGUMENT, names_it);
+        EXPECT_EQ(weights->resident.hash_table, before) << "a refused update changes nothing";
+        Weights none;
+        EXPECT_MOE_ERROR(try_load(plan, tensors, none), MOE_ERROR_INVALID_ARGUMENT, names_it);
+        table[7] = table[0] = 0;
     }
+    EXPECT_MOE_OK(moe_weights_update(weights.get(), &tensor, nullptr));
+    EXPECT_EQ(weights->resident.hash_table[7], 0);
     tensor.data_bytes -= 1;
     EXPECT_MOE_ERROR(try_load(plan, tensors, weights), MOE_ERROR_INVALID_ARGUMENT,
                      "hash_table: data has");
