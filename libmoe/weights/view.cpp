@@ -247,7 +247,8 @@ Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf hal
     matrix.rows = rows;
     matrix.row_stride *= 2;
     if (up) matrix.data += fused.row_stride;
-    if (!matrix.scales) return matrix;
+    const bool one_row_of_scales = fused.format.group_rows < 0;  // it serves both halves
+    if (!matrix.scales || one_row_of_scales) return matrix;
     if (matrix.tiled.row_step) {
         if (up) matrix = with_tiled_scales_at(matrix, 1, 0);
         matrix.tiled.row_step *= 2;

@@ -273,6 +273,35 @@ TEST(View, GivenCodebooksAreChecked) {
     EXPECT_REFUSED(tensor, 0, "codebook is NULL");
 }
 
+// Of a group of all rows there is one row of scales and nothing behind it.
+TEST(View, InterleavedHalvesShareTheScalesOfAllRows) {
+    auto format = moe_test::sized<moe_format>();
+    format.type = MOE_TYPE_F8_E4M3;
+    format.group_rows = -1;
+    format.group_columns = 32;
+    format.scale_type = MOE_TYPE_F32;
+    std::vector<uint8_t> codes(32 * 64, 0x38);  // 1.0
+    for (size_t i = 0; i < codes.size(); ++i)
+        if (i / 64 % 2) codes[i] = 0x40;  // odd rows 2.0
+    const float scales[] = {3, 5, NAN, NAN};
+    auto tensor = moe_test::sized<moe_tensor>();
+    tensor.role = MOE_ROLE_GATE_UP;
+    tensor.format = &format;
+    tensor.rows = 32;
+    tensor.columns = 64;
+    tensor.data = codes.data();
+    tensor.data_bytes = codes.size();
+    tensor.scales = scales;
+    tensor.scale_bytes = 2 * sizeof(float);
+    const Matrix fused = view_of(tensor, 0, "gate_up");
+    for (const auto half : {GateUpHalf::gate, GateUpHalf::up}) {
+        const float code = half == GateUpHalf::up ? 2 : 1;
+        const auto got = decode(gate_up_half(fused, MOE_GATE_UP_INTERLEAVED, half));
+        for (size_t i = 0; i < got.size(); ++i)
+            ASSERT_EQ(got[i], code * scales[i % 64 / 32]) << "half " << code << ", element " << i;
+    }
+}
+
 TEST(View, OnlyDenseFormatsLieTransposed) {
     const TensorStack stack(test::format_named("q8_0"), n_experts, 8, 64);
     moe_tensor tensor = stack.tensor;
