@@ -133,6 +133,8 @@ std::array<uint8_t, 16> WeightsLayout::make_id() const {
         hash.add(format);
     }
     for (int32_t global : slice.global_of) hash.add(global);
+    // Entries of a hash table go up to it. A router would tell, but need not be there.
+    if (needs(MOE_ROLE_HASH_TABLE) && layer.n_identity_experts) hash.add(layer.n_identity_experts);
     return hash.add(layer.n_experts).bytes();
 }
 

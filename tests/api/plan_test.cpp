@@ -237,6 +237,27 @@ TEST(PlanIds, DependOnWhatTheHeaderSays) {
     }
 }
 
+// Entries of a hash table go up to the number of all experts, which without a router nothing else
+// of the layout tells.
+TEST(PlanIds, OfHashTablesTellTheNumberOfAllExperts) {
+    PlanCase c;
+    auto hash = c.layer.layer.desc;
+    hash.has_router = 0;
+    hash.selection = MOE_SELECT_HASH;
+    hash.hash_vocabulary = 8;
+    auto identity = hash;
+    identity.n_identity_experts = 2;
+    const auto layout = [&](const moe_layer_desc& layer, uint32_t stages) {
+        return c.layout([&](auto& d) {
+            d.layer = &layer;
+            d.stages = stages;
+        });
+    };
+    EXPECT_NE(layout(hash, 0), layout(identity, 0));
+    EXPECT_EQ(layout(hash, MOE_STAGE_EXPERTS), layout(identity, MOE_STAGE_EXPERTS))
+        << "no table, no difference";
+}
+
 TEST(PlanIds, KeysAreEqualWhereThePlansAre) {
     PlanCase c;
     const Id key = c.key({});
