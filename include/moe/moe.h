@@ -870,9 +870,10 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * Every pointer inside the args is memory of the plan's device (CPU: host memory), the small ones too: ids, expert_map,
  * n_tokens_device, counts. They need no more than the alignment of their type. A CPU plan's call returns when it is done, a CUDA
  * plan's when its work is on the stream (NULL: the default stream).
- * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x. T = 0 does nothing. Same device,
- * same plan, same input: the same bits, whatever the number of threads. A token whose slots are all skipped gives zero, or adds
- * nothing. Duplicate ids add up.
+ * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x, whether x is read or not, by as many rows
+ * as the numbers on the host say: MOE_ERROR_INVALID_ARGUMENT. Columns of one buffer side by side do not overlap. Other buffers are
+ * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads. A token
+ * whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
@@ -1042,7 +1043,8 @@ typedef struct moe_experts_args {
 } moe_experts_args;
 
 /* rows -> rows through the experts of the slice: gate and up, activation, down, biases. A slice of the intermediate leaves
- * the down bias to moe_finish. Padding rows are not read and not written. */
+ * the down bias to moe_finish. Padding rows are not read and not written. Without work nothing is required and nothing done: with
+ * n_tokens 0 of TOKENS and of output by token, n_rows 0 of SORTED and of ROWS output, batch_capacity 0 of BATCHED. */
 MOE_API moe_status MOE_CALL moe_experts(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                         const moe_experts_args *args) MOE_NOEXCEPT;
 

@@ -42,8 +42,8 @@ void check_tokens(const moe_plan& plan, const Args& args) {
 
 void check_index_type(moe_type& type, const char* name) {
     if (type == MOE_TYPE_NONE) type = MOE_TYPE_I32;
-    require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64, "{} is {}, must be I32 or I64", name,
-            type_name(type));
+    require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64, "{} is {} ({}), must be I32 or I64", name,
+            type_name(type), static_cast<int32_t>(type));
 }
 
 void check_stages(const moe_plan& plan, uint32_t needed) {
@@ -71,22 +71,31 @@ struct Rows {
     int64_t stride;
     int64_t width;
     moe_type type;
+    int64_t n;
 
-    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
     uintptr_t element() const { return type == MOE_TYPE_F32 ? 4 : 2; }
-    uintptr_t end(int64_t n) const { return begin() + ((n - 1) * stride + width) * element(); }
+    uintptr_t row() const { return width * element(); }
+    uintptr_t pitch() const { return stride * element(); }
+    uintptr_t begin() const { return reinterpret_cast<uintptr_t>(data); }
+    uintptr_t end() const { return begin() + ((n - 1) * stride + width) * element(); }
 };
 
-// The two may not share a byte; columns of one buffer, side by side, do not.
-void check_apart(const Rows& a, const Rows& b, int64_t n, const char* what) {
-    if (n == 0 || a.end(n) <= b.begin() || b.end(n) <= a.begin()) return;
-    const uintptr_t pitch = a.stride * a.element();
-    const uintptr_t distance =
-        b.begin() > a.begin() ? b.begin() - a.begin() : pitch - (a.begin() - b.begin()) % pitch;
-    const uintptr_t offset = distance % pitch;
-    const bool side_by_side = pitch == b.stride * b.element() && offset >= a.width * a.element() &&
-                              offset + b.width * b.element() <= pitch;
-    require(side_by_side, "{} overlap", what);
+// Columns of one buffer. The stride of a single row is never taken, so that it may be anything:
+// such a row lies among the others as if it had theirs.
+bool are_side_by_side(const Rows& a, const Rows& b) {
+    if (a.n == 1 && b.n == 1) return false;
+    if (a.n > 1 && b.n > 1 && a.pitch() != b.pitch()) return false;
+    const uintptr_t pitch = a.n > 1 ? a.pitch() : b.pitch();
+    const uintptr_t offset = b.begin() > a.begin() ? (b.begin() - a.begin()) % pitch
+                                                   : pitch - (a.begin() - b.begin()) % pitch;
+    return offset >= a.row() && offset + b.row() <= pitch;
+}
+
+// x and out may not share a byte, whether x is read or not.
+void check_apart(const Rows& x, const Rows& out) {
+    if (!x.data || x.n == 0 || out.n == 0) return;
+    const bool one_behind_the_other = x.end() <= out.begin() || out.end() <= x.begin();
+    require(one_behind_the_other || are_side_by_side(x, out), "x and out overlap");
 }
 
 // What forward and route have in common.
@@ -152,7 +161,8 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_stride(args.x_row_stride, layer.hidden, args.n_tokens, "x_row_stride");
     if (args.weights_type == MOE_TYPE_NONE) args.weights_type = MOE_TYPE_F32;
     require(args.weights_type >= MOE_TYPE_F32 && args.weights_type <= MOE_TYPE_BF16,
-            "weights_type is {}, must be F32, F16 or BF16", type_name(args.weights_type));
+            "weights_type is {} ({}), must be F32, F16 or BF16", type_name(args.weights_type),
+            static_cast<int32_t>(args.weights_type));
     check_pointer(args.weights, some && args.routing == MOE_ROUTING_IDS_AND_WEIGHTS, "weights");
     check_aligned(args.weights, args.weights_type, "weights");
     check_stride(args.weights_row_stride, layer.top_k, args.n_tokens, "weights_row_stride");
@@ -166,10 +176,9 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), args.n_tokens,
                  "out_row_stride");
-    check_apart(
-        {args.x, args.x_row_stride, layer.hidden, plan.x_type},
-        {args.out, args.out_row_stride, token_row(plan, args.out_layout, width), plan.out_type},
-        args.n_tokens, "x and out");
+    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type, args.n_tokens},
+                {args.out, args.out_row_stride, token_row(plan, args.out_layout, width),
+                 plan.out_type, args.n_tokens});
     check_aligned(args.out_expert_counts, MOE_TYPE_I64, "out_expert_counts");
     return args;
 }
@@ -212,22 +221,53 @@ moe_dispatch_args dispatch_arguments(const moe_plan& plan, const moe_dispatch_ar
     return args;
 }
 
+bool has_work(const moe_experts_args& args) {
+    const bool by_rows = args.out_layout == MOE_OUT_ROWS;
+    if (args.in_layout == MOE_IN_BATCHED) return args.batch_capacity > 0;
+    if (args.in_layout == MOE_IN_SORTED) return args.n_rows > 0 || (!by_rows && args.n_tokens > 0);
+    return args.n_tokens > 0 || (by_rows && args.n_rows > 0);
+}
+
 namespace {
+
+void check_layouts(const moe_plan& plan, const moe_experts_args& args) {
+    const Layer& layer = plan.layout.layer;
+    const auto in = static_cast<int32_t>(args.in_layout),
+               out = static_cast<int32_t>(args.out_layout);
+    require(in >= MOE_IN_TOKENS && in <= MOE_IN_BATCHED, "in_layout is {}, not a moe_in_layout",
+            in);
+    require(out >= MOE_OUT_REDUCED && out <= MOE_OUT_ROWS, "out_layout is {}, not a moe_out_layout",
+            out);
+    require(in != MOE_IN_BATCHED || out == MOE_OUT_ROWS,
+            "in_layout is BATCHED: out_layout must be ROWS");
+    require(!args.stop_before_activation || out != MOE_OUT_REDUCED,
+            "stop_before_activation: out_layout must be ROWS or PER_SLOT");
+    require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
+    require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
+    require(
+        in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
+        "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
+}
+
+int64_t batch_rows(const moe_plan& plan, const moe_experts_args& args) {
+    return plan.layout.slice.n_local * args.batch_capacity;
+}
 
 void check_rows_in(const moe_plan& plan, moe_experts_args& args) {
     const bool sorted = args.in_layout == MOE_IN_SORTED;
     const bool by_rows = args.out_layout == MOE_OUT_ROWS;
-    check_pointer(args.offsets, sorted || (by_rows && args.in_layout == MOE_IN_TOKENS), "offsets");
-    check_pointer(args.counts, args.in_layout == MOE_IN_BATCHED, "counts");
+    const bool some = has_work(args);
+    const bool has_offsets = sorted || (by_rows && args.in_layout == MOE_IN_TOKENS);
+    check_pointer(args.offsets, some && has_offsets, "offsets");
+    check_pointer(args.counts, some && args.in_layout == MOE_IN_BATCHED, "counts");
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     require(args.batch_capacity >= 0 && args.batch_capacity <= INT32_MAX, "batch_capacity is {}",
             args.batch_capacity);
-    const int64_t batch_rows = plan.layout.slice.n_local * args.batch_capacity;
     require(args.in_layout != MOE_IN_BATCHED || !(args.row_ids || args.row_weights) ||
-                args.n_rows == batch_rows,
+                args.n_rows == batch_rows(plan, args),
             "n_rows is {}, row_ids or row_weights of BATCHED rows are {} (local experts times "
             "batch_capacity)",
-            args.n_rows, batch_rows);
+            args.n_rows, batch_rows(plan, args));
     const bool needs_row_ids = args.in_layout == MOE_IN_TOKENS ? by_rows : sorted && !by_rows;
     check_pointer(args.row_ids, needs_row_ids && args.n_rows > 0, "row_ids");
     check_aligned(args.offsets, MOE_TYPE_I64, "offsets");
@@ -250,50 +290,43 @@ void check_row_weights(const moe_plan& plan, moe_experts_args& args) {
     // Output by token has no rows that row_weights could be of, unless rows come in.
     const bool by_rows = args.in_layout != MOE_IN_TOKENS || args.out_layout == MOE_OUT_ROWS;
     if (!plan.layout.layer.weight_on_input || (args.row_weights && by_rows)) return;
+    if (!has_work(args)) return;
     require(args.weights != nullptr && (args.in_layout == MOE_IN_TOKENS || args.row_ids),
             "the layer has its weights on the input: give row_weights, or weights and row_ids");
+}
+
+void check_x_and_out(const moe_plan& plan, moe_experts_args& args) {
+    const Layer& layer = plan.layout.layer;
+    const int64_t rows = args.in_layout == MOE_IN_BATCHED ? batch_rows(plan, args) : args.n_rows;
+    const int64_t n_in = args.in_layout == MOE_IN_TOKENS ? args.n_tokens : rows;
+    const int64_t n_out = args.out_layout == MOE_OUT_ROWS ? rows : args.n_tokens;
+    const int64_t features = plan.layout.slice.intermediate_count;
+    const int64_t in_width = args.x_is_latent ? layer.latent : layer.hidden;
+    const int64_t width = !args.stop_before_activation ? layer.expert_width()
+                          : layer.activation.gated     ? 2 * features
+                                                       : features;
+    const int64_t out_width = token_row(plan, args.out_layout, width);
+    check_pointer(args.x, has_work(args), "x");
+    check_aligned(args.x, plan.x_type, "x");
+    check_stride(args.x_row_stride, in_width, n_in, "x_row_stride");
+    check_pointer(args.out, has_work(args), "out");
+    check_aligned(args.out, plan.out_type, "out");
+    check_stride(args.out_row_stride, out_width, n_out, "out_row_stride");
+    check_apart({args.x, args.x_row_stride, in_width, plan.x_type, n_in},
+                {args.out, args.out_row_stride, out_width, plan.out_type, n_out});
 }
 
 }  // namespace
 
 moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args* given) {
     moe_experts_args args = read_struct(given, "moe_experts_args");
-    const Layer& layer = plan.layout.layer;
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_EXPERTS);
-    const auto in = static_cast<int32_t>(args.in_layout),
-               out = static_cast<int32_t>(args.out_layout);
-    require(in >= MOE_IN_TOKENS && in <= MOE_IN_BATCHED, "in_layout is {}, not a moe_in_layout",
-            in);
-    require(out >= MOE_OUT_REDUCED && out <= MOE_OUT_ROWS, "out_layout is {}, not a moe_out_layout",
-            out);
-    require(in != MOE_IN_BATCHED || out == MOE_OUT_ROWS,
-            "in_layout is BATCHED: out_layout must be ROWS");
-    require(!args.stop_before_activation || out != MOE_OUT_REDUCED,
-            "stop_before_activation: out_layout must be ROWS or PER_SLOT");
-    require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
-    require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
-    require(
-        in != MOE_IN_SORTED || out != MOE_OUT_REDUCED || plan.partial || !layer.n_identity_experts,
-        "SORTED to REDUCED: identity experts need x by token; use moe_combine, or a partial plan");
+    check_layouts(plan, args);
     check_rows_in(plan, args);
     check_row_weights(plan, args);
     check_expert_map(plan, args.expert_map, args.n_expert_map);
-    const bool some = args.n_tokens > 0 || args.n_rows > 0 || args.batch_capacity > 0;
-    const int64_t n_rows =
-        std::max({args.n_tokens, args.n_rows, plan.layout.slice.n_local * args.batch_capacity});
-    check_pointer(args.x, some, "x");
-    check_aligned(args.x, plan.x_type, "x");
-    check_stride(args.x_row_stride, args.x_is_latent ? layer.latent : layer.hidden, n_rows,
-                 "x_row_stride");
-    check_pointer(args.out, some, "out");
-    check_aligned(args.out, plan.out_type, "out");
-    const int64_t features = plan.layout.slice.intermediate_count;
-    const int64_t width = !args.stop_before_activation ? layer.expert_width()
-                          : layer.activation.gated     ? 2 * features
-                                                       : features;
-    check_stride(args.out_row_stride, token_row(plan, args.out_layout, width), n_rows,
-                 "out_row_stride");
+    check_x_and_out(plan, args);
     return args;
 }
 
@@ -327,6 +360,8 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, width, args.n_tokens, "out_row_stride");
+    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type, args.n_tokens},
+                {args.out, args.out_row_stride, width, plan.out_type, args.n_tokens});
     return args;
 }
 
@@ -362,6 +397,8 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     check_pointer(args.out, some, "out");
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, layer.hidden, args.n_tokens, "out_row_stride");
+    check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type, args.n_tokens},
+                {args.out, args.out_row_stride, layer.hidden, plan.out_type, args.n_tokens});
     return args;
 }
 

@@ -98,6 +98,14 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
     });
 }
 
+// Without rows there may be no tables of them to look at.
+template <class Run>
+auto where_work_is(Run run) {
+    return [run](const auto& call, const moe_experts_args& args) {
+        if (has_work(args)) run(call, args);
+    };
+}
+
 }  // namespace
 }  // namespace moe
 
@@ -145,8 +153,8 @@ moe_status moe_dispatch(const moe_plan* plan, moe_workspace* workspace,
 
 moe_status moe_experts(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,
                        const moe_experts_args* args) noexcept {
-    return run_stage(plan, weights, true, workspace, args, experts_arguments, cpu::experts,
-                     cuda::experts);
+    return run_stage(plan, weights, true, workspace, args, experts_arguments,
+                     where_work_is(cpu::experts), where_work_is(cuda::experts));
 }
 
 moe_status moe_combine(const moe_plan* plan, moe_workspace* workspace,

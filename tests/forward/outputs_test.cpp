@@ -71,12 +71,17 @@ TEST(Arguments, WrongOnesAreNamedAndNothingIsWritten) {
         given(a);
         a.ids_type = MOE_TYPE_F32;
     }),
-                     bad, "ids_type");
+                     bad, "ids_type is f32 (1)");
+    EXPECT_MOE_ERROR(c.call([&](auto& a) {
+        given(a);
+        a.ids_type = moe_type(77);
+    }),
+                     bad, "ids_type is unknown (77)");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
         given(a);
         a.weights_type = MOE_TYPE_F64;
     }),
-                     bad, "weights_type");
+                     bad, "weights_type is f64 (4)");
     EXPECT_MOE_ERROR(c.call([&](auto& a) {
         given(a);
         a.ids_row_stride = K - 1;
@@ -174,6 +179,13 @@ TEST(Arguments, AStrideThatIsNeverTakenIsNoMatter) {
                               wanted))
             << stride;
     EXPECT_EQ(c.call([](auto& a) { a.x_row_stride = INT64_MAX; }), bad) << "two rows do not fit";
+    for (const int64_t stride : {int64_t{1} << 62, INT64_MAX})
+        EXPECT_MOE_ERROR(c.call([&](auto& a) {
+            a.n_tokens = 1;
+            a.out = c.x.data();
+            a.x_row_stride = a.out_row_stride = stride;
+        }),
+                         bad, "overlap");
 }
 
 TEST(NoTokens, DoesNothing) {

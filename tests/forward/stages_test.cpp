@@ -307,6 +307,127 @@ TEST(Experts, StopBeforeTheActivation) {
     EXPECT_MOE_ERROR(c.experts(args), bad, "stop_before_activation");
 }
 
+// Neither pointers nor the weights that a layer has on its input.
+TEST(Experts, WithoutWorkNothingIsRequired) {
+    for (const auto weight_on : {MOE_WEIGHT_ON_OUTPUT, MOE_WEIGHT_ON_INPUT}) {
+        auto desc = plain_layer(H, I, E, K);
+        desc.weight_on = weight_on;
+        StageCase c(desc);
+        const auto idle = [&](moe_in_layout in, moe_out_layout out) {
+            auto args = sized<moe_experts_args>();
+            args.in_layout = in;
+            args.out_layout = out;
+            EXPECT_MOE_OK(c.experts(args)) << in << ' ' << out;
+        };
+        for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS}) {
+            idle(MOE_IN_TOKENS, out);
+            idle(MOE_IN_SORTED, out);
+        }
+        idle(MOE_IN_BATCHED, MOE_OUT_ROWS);
+        EXPECT_EQ(faults_of(c.run.workspace).faults, 0u);
+        // With tokens but no rows there are zeros to be written.
+        Floats out(T * H, 3.0f);
+        auto args = c.sorted({}, MOE_OUT_REDUCED, out);
+        const std::vector<int64_t> zeros(E + 1);
+        args.offsets = args.counts = zeros.data();
+        args.n_rows = 0;
+        args.x = c.x.data();
+        EXPECT_MOE_OK(c.experts(args));
+        EXPECT_EQ(out, Floats(T * H, 0.0f));
+        args.offsets = nullptr;
+        EXPECT_MOE_ERROR(c.experts(args), bad, "offsets is NULL");
+    }
+    auto desc = plain_layer(H, I, E, K);
+    desc.weight_on = MOE_WEIGHT_ON_INPUT;
+    const StageCase c(desc);
+    Floats out(T * K * H);
+    auto args = c.tokens(MOE_OUT_PER_SLOT, out);
+    args.weights = nullptr;
+    EXPECT_MOE_ERROR(c.experts(args), bad, "weights on the input");
+}
+
+TEST(Stages, XAndOutMustNotOverlap) {
+    StageCase c;
+    Floats both(4 * T * K * H, 1.0f);
+    const Floats before = both;
+    float* x = both.data() + T * K * H;
+    // Calls with out `shift` elements after x, whose rows are n_x and those of out n_out.
+    using Call = std::function<moe_status(float*)>;
+    const auto expect = [&](const char* what, int64_t n_x, int64_t n_out, const Call& call) {
+        SCOPED_TRACE(what);
+        for (const int64_t shift : {int64_t{0}, n_x * H - 1, -(n_out * H - 1)})
+            EXPECT_MOE_ERROR(call(x + shift), bad, "overlap");
+        EXPECT_EQ(both, before) << "a refused call writes nothing";
+        for (const int64_t shift : {n_x * H, -n_out * H}) {
+            EXPECT_MOE_OK(call(x + shift));
+            both = before;
+        }
+    };
+    const auto experts = [&](moe_experts_args args) {
+        args.x = x;
+        return [&c, args](float* out) mutable {
+            args.out = out;
+            return c.experts(args);
+        };
+    };
+    Floats unused;
+    expect("reduced", T, T, experts(c.tokens(MOE_OUT_REDUCED, unused)));
+    expect("per slot", T, T * K, experts(c.tokens(MOE_OUT_PER_SLOT, unused)));
+    auto to_rows = c.tokens(MOE_OUT_ROWS, unused);
+    to_rows.offsets = c.offsets.data();
+    to_rows.row_ids = c.row_ids.data();
+    to_rows.n_rows = c.n_rows;
+    expect("tokens to rows", T, c.n_rows, experts(to_rows));
+    expect("rows to rows", c.n_rows, c.n_rows, experts(c.sorted({}, MOE_OUT_ROWS, unused)));
+    expect("rows to slots", c.n_rows, T * K, experts(c.sorted({}, MOE_OUT_PER_SLOT, unused)));
+    auto batched = sized<moe_experts_args>();
+    batched.in_layout = MOE_IN_BATCHED;
+    batched.out_layout = MOE_OUT_ROWS;
+    const std::vector<int64_t> counts(E, 1);
+    batched.counts = counts.data();
+    batched.batch_capacity = 2;
+    expect("batched", 2 * E, 2 * E, experts(batched));
+
+    const Floats rows(T * K * H, 0.5f);
+    auto combine = sized<moe_combine_args>();
+    combine.n_tokens = T;
+    combine.rows = rows.data();
+    combine.ids = c.ids.data();
+    combine.weights = c.weights.data();
+    combine.x = x;
+    expect("combine", T, T, [&](float* out) {
+        combine.out = out;
+        return moe_combine(c.run.plan.get(), c.run.workspace.get(), &combine);
+    });
+    auto finish = sized<moe_finish_args>();
+    finish.n_tokens = T;
+    finish.x = x;
+    expect("finish", T, T, [&](float* out) {
+        finish.out = out;
+        return moe_finish(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(), &finish);
+    });
+}
+
+// Side by side in one buffer they share no byte, whatever the number of rows of each.
+TEST(Stages, XAndOutMayShareRowsOfABuffer) {
+    const StageCase c;
+    const auto call = [&](int64_t n_tokens, int64_t distance) {
+        Floats both(T * 4 * H, 0.5f);
+        Floats unused;
+        auto args = c.tokens(MOE_OUT_PER_SLOT, unused);
+        args.n_tokens = n_tokens;
+        args.x_row_stride = args.out_row_stride = 4 * H;
+        args.x = both.data();
+        args.out = both.data() + distance;
+        return c.experts(args);
+    };
+    EXPECT_MOE_OK(call(T, H));
+    EXPECT_MOE_OK(call(1, H));
+    EXPECT_MOE_ERROR(call(T, H - 1), bad, "overlap");
+    EXPECT_MOE_ERROR(call(1, H - 1), bad, "overlap");
+    EXPECT_MOE_ERROR(call(T, H + 1), bad, "overlap");  // with the next row of x
+}
+
 TEST(Experts, WrongArgumentsAreNamed) {
     const StageCase c;
     Floats out(T * K * H);
