@@ -20,7 +20,8 @@
  *              that is zero except for struct_size is valid; fields marked "required" must be set. What zero
  *              means is said at each field. Structs only grow at the end: a smaller struct (an older program)
  *              has zeros for what it lacks; a larger one (a newer program) is accepted when all that this
- *              library does not know is zero, else MOE_ERROR_ABI. When the library fills a struct it writes
+ *              library does not know is zero, else MOE_ERROR_ABI. A struct_size above 65536 is taken for garbage:
+ *              MOE_ERROR_ABI whatever is there. When the library fills a struct it writes
  *              struct_size bytes at most, leaves struct_size as it is, and answers MOE_ERROR_ABI when a field
  *              that does not fit would not be zero. Fields named reserved are to be zero, or the answer is
  *              MOE_ERROR_INVALID_ARGUMENT: so they can get a meaning.
@@ -1209,7 +1210,7 @@ typedef struct moe_quantize_args {
 
 MOE_API moe_status MOE_CALL moe_quantize(const moe_quantize_args *args) MOE_NOEXCEPT;
 /* Decodes expert `expert` of a tensor (0 for a single matrix) into out [rows, columns], as it lies: a fused tensor stays
- * fused. out_elements is the size of out. */
+ * fused. out_elements is the size of out. A tensor without a role may be a stack, too. */
 MOE_API moe_status MOE_CALL moe_dequantize(const moe_tensor *tensor, int64_t expert, float *out,
                                            uint64_t out_elements) MOE_NOEXCEPT;
 

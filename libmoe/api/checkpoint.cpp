@@ -2,6 +2,7 @@
 #include "libmoe/checkpoint/checkpoint.hpp"
 
 #include "libmoe/base/runtime.hpp"
+#include "libmoe/checkpoint/printable.hpp"
 
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
@@ -20,8 +21,8 @@ moe_status moe_checkpoint_open(moe_runtime* runtime, const char* path,
         RuntimeRef ref(runtime);
         *out_checkpoint = moe_checkpoint::open(&*ref, path, options);
         const moe_checkpoint_info info = (*out_checkpoint)->info();
-        ref->log(MOE_LOG_INFO, "checkpoint {}: {}, {} tensors, {} MoE layers", path, info.family,
-                 info.n_tensors, info.n_layers);
+        ref->log(MOE_LOG_INFO, "checkpoint {}: {}, {} tensors, {} MoE layers", printable(path).text,
+                 info.family, info.n_tensors, info.n_layers);
     });
 }
 

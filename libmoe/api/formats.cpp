@@ -34,9 +34,11 @@ moe_format_info info_of(const moe_format& format) {
     return info;
 }
 
-void check_buffer(const void* buffer, uint64_t bytes, uint64_t needed, const char* name) {
+// A buffer and its size, by the names of both fields.
+void check_buffer(const void* buffer, const char* name, uint64_t bytes, const char* bytes_name,
+                  uint64_t needed) {
     require(buffer != nullptr || needed == 0, "{} is NULL, {} bytes are needed", name, needed);
-    require(bytes >= needed, "{}_bytes is {}, {} are needed", name, bytes, needed);
+    require(bytes >= needed, "{} is {}, {} are needed", bytes_name, bytes, needed);
 }
 
 const float* codebook_of(const moe_quantize_args& args, const FormatTraits& traits) {
@@ -118,8 +120,8 @@ moe_status moe_quantize(const moe_quantize_args* given) noexcept {
             fail(MOE_ERROR_UNSUPPORTED, "format {} is not written by this version", traits.name);
         const MatrixBytes bytes = matrix_bytes(traits, format, args.rows, args.columns);
         require(args.source != nullptr, "source is NULL");
-        check_buffer(args.data, args.data_bytes, bytes.data, "data");
-        check_buffer(args.scales, args.scale_bytes, bytes.scales, "scale");
+        check_buffer(args.data, "data", args.data_bytes, "data_bytes", bytes.data);
+        check_buffer(args.scales, "scales", args.scale_bytes, "scale_bytes", bytes.scales);
         require(format.global_scale == MOE_GLOBAL_SCALE_NONE || args.global_scale != nullptr,
                 "global_scale is NULL, {} has one", traits.name);
         traits.encode(traits, args.source, args.rows, args.columns,
@@ -135,7 +137,10 @@ moe_status moe_dequantize(const moe_tensor* given, int64_t expert, float* out,
         const moe_format format = read_struct(tensor.format, "moe_format");
         tensor.format = &format;
         require(tensor.space != MOE_SPACE_DEVICE, "space is MOE_SPACE_DEVICE, must be host memory");
-        const int64_t n = tensor.expert == MOE_ALL_EXPERTS ? tensor.n_experts : 1;
+        // A tensor whose role is not said may be a stack, too.
+        const bool has_experts = tensor.role == MOE_ROLE_NONE || is_expert_role(tensor.role);
+        const bool stack = has_experts && tensor.expert == MOE_ALL_EXPERTS;
+        const int64_t n = stack ? tensor.n_experts : 1;
         require(expert >= 0 && expert < n, "expert is {}, the tensor has {}", expert, n);
         check_out(out, "out");
         const Matrix matrix = view_of(tensor, expert, "tensor");
@@ -162,8 +167,8 @@ moe_status moe_convert_scales(const moe_convert_scales_args* given) noexcept {
             checked_scale_bytes(args.source_layout, "source_layout", args.rows, args.columns);
         const uint64_t to_bytes =
             checked_scale_bytes(args.layout, "layout", args.rows, args.columns);
-        check_buffer(args.source, args.source_bytes, from_bytes, "source");
-        check_buffer(args.scales, args.scale_bytes, to_bytes, "scale");
+        check_buffer(args.source, "source", args.source_bytes, "source_bytes", from_bytes);
+        check_buffer(args.scales, "scales", args.scale_bytes, "scale_bytes", to_bytes);
         const auto* from = static_cast<const std::byte*>(args.source);
         auto* to = static_cast<std::byte*>(args.scales);
         require(!overlap(from, from_bytes, to, to_bytes), "scales overlaps source");

@@ -18,6 +18,7 @@ moe_status guard(Body&& body) noexcept {
     set_last_error("");
     try {
         body();
+        set_last_error("");  // a callback may have called the library and failed there
         return MOE_OK;
     } catch (const Error& error) {
         set_last_error(error.what());

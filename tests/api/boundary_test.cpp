@@ -53,6 +53,27 @@ TEST(LastError, IsClearedBySuccess) {
     EXPECT_STREQ(moe_last_error(), "");
 }
 
+// A callback may call the library, and such a call may fail.
+TEST(LastError, OfACallbackDoesNotOutliveACallThatSucceeds) {
+    const LayerCase layer(plain_layer(32, 16, 4, 2));
+    const Plan plan = make_plan(nullptr, layer.plan_desc(4));
+    auto desc = layer.tensors.weights_desc();
+    desc.progress = [](uint64_t, uint64_t, void*) -> int32_t {
+        make_an_error();
+        return 0;
+    };
+    moe_weights* weights = nullptr;
+    EXPECT_MOE_OK(moe_weights_load(plan.get(), &desc, &weights));
+    EXPECT_STREQ(moe_last_error(), "");
+    moe_weights_destroy(weights);
+    desc.progress = [](uint64_t, uint64_t, void*) -> int32_t {
+        make_a_success();
+        return 1;
+    };
+    EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &desc, &weights), MOE_ERROR_CANCELLED,
+                     "cancelled");
+}
+
 TEST(LastError, SurvivesCallsWithoutStatus) {
     make_an_error();
     const std::string before = moe_last_error();
@@ -301,8 +322,8 @@ TEST(Outputs, NullIsNamedAndNothingIsWritten) {
     const auto bad = MOE_ERROR_INVALID_ARGUMENT;
     EXPECT_MOE_ERROR(moe_runtime_create(nullptr, nullptr), bad, "out_runtime");
     EXPECT_MOE_ERROR(moe_plan_create(nullptr, &desc, nullptr), bad, "out_plan");
-    EXPECT_MOE_ERROR(moe_plan_key(nullptr, &desc, nullptr), bad, "out");
-    EXPECT_MOE_ERROR(moe_plan_layout_id(plan, nullptr), bad, "out");
+    EXPECT_MOE_ERROR(moe_plan_key(nullptr, &desc, nullptr), bad, "out_key is NULL");
+    EXPECT_MOE_ERROR(moe_plan_layout_id(plan, nullptr), bad, "out_id is NULL");
     EXPECT_MOE_ERROR(moe_weights_load(plan, &weights_desc, nullptr), bad, "out_weights");
     EXPECT_MOE_ERROR(moe_weights_size(plan, &weights_desc, nullptr), bad, "out_bytes");
     EXPECT_MOE_ERROR(moe_workspace_create(nullptr, &workspace_desc, nullptr), bad, "out_workspace");

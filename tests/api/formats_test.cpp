@@ -84,6 +84,55 @@ TEST(Formats, ThatAreOnlyReadSaySo) {
     }
 }
 
+TEST(Dequantize, ExpertIsOfRolesWithExpertsOnly) {
+    const moe_format format = format_named("f32");
+    const std::vector<float> values(3 * 32, 0.5f);
+    std::vector<float> out(values.size());
+    auto tensor = sized<moe_tensor>();
+    tensor.format = &format;
+    tensor.rows = 3;
+    tensor.columns = 32;
+    tensor.data = values.data();
+    tensor.data_bytes = values.size() * sizeof(float);
+    const auto read = [&](moe_role role, int32_t of_tensor, int64_t expert) {
+        tensor.role = role;
+        tensor.expert = of_tensor;
+        out.assign(out.size(), NAN);
+        return moe_dequantize(&tensor, expert, out.data(), out.size());
+    };
+    for (const int32_t ignored : {MOE_ALL_EXPERTS, 7}) {
+        EXPECT_MOE_OK(read(MOE_ROLE_ROUTER, ignored, 0));
+        EXPECT_EQ(out, values);
+        EXPECT_MOE_ERROR(read(MOE_ROLE_ROUTER, ignored, 1), MOE_ERROR_INVALID_ARGUMENT,
+                         "expert is 1");
+    }
+    EXPECT_MOE_ERROR(read(MOE_ROLE_DOWN, MOE_ALL_EXPERTS, 0), MOE_ERROR_INVALID_ARGUMENT,
+                     "expert is 0, the tensor has 0");
+    EXPECT_MOE_OK(read(MOE_ROLE_DOWN, 7, 0));
+}
+
+TEST(ConvertScales, NamesTheFieldThatIsWrong) {
+    const auto bad = MOE_ERROR_INVALID_ARGUMENT;
+    std::vector<std::byte> source(128), scales(512);
+    const auto call = [&](auto change) {
+        auto args = sized<moe_convert_scales_args>();
+        args.layout = MOE_SCALE_LAYOUT_TILED_128X4;
+        args.rows = 32;
+        args.columns = 4;
+        args.source = source.data();
+        args.source_bytes = source.size();
+        args.scales = scales.data();
+        args.scale_bytes = scales.size();
+        change(args);
+        return moe_convert_scales(&args);
+    };
+    EXPECT_MOE_OK(call([](auto&) {}));
+    EXPECT_MOE_ERROR(call([](auto& a) { a.scales = nullptr; }), bad, "scales is NULL");
+    EXPECT_MOE_ERROR(call([](auto& a) { a.scale_bytes = 511; }), bad, "scale_bytes is 511");
+    EXPECT_MOE_ERROR(call([](auto& a) { a.source = nullptr; }), bad, "source is NULL");
+    EXPECT_MOE_ERROR(call([](auto& a) { a.source_bytes = 127; }), bad, "source_bytes is 127");
+}
+
 TEST(Formats, SayTheirBits) {
     const std::pair<const char*, double> bits[] = {
         {"q4_0", 4.5},      {"q4_1", 5},         {"q5_0", 5.5},       {"q5_1", 6},

@@ -94,6 +94,18 @@ TEST(PlanCreate, WrongFieldsAreNamed) {
                      "router_input_type");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.intermediate_type = MOE_TYPE_I32; }), bad,
                      "intermediate_type");
+    const auto unknown = static_cast<moe_type>(77);
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.x_type = unknown; }), bad, "x_type is 77");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.out_type = unknown; }), bad, "out_type is 77");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.router_input_type = unknown; }), bad,
+                     "router_input_type is 77");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.intermediate_type = unknown; }), bad,
+                     "intermediate_type is 77");
+    for (const int32_t value : {77, -1})
+        EXPECT_MOE_ERROR(c.create([&](auto& d) {
+            d.activation_quantization = static_cast<moe_activation_quantization>(value);
+        }),
+                         bad, "activation_quantization is " + std::to_string(value));
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.stages = 32; }), bad, "stages");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.device_index = 1; }), bad, "device_index is 1");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.device = static_cast<moe_device_kind>(9); }), bad,

@@ -6,11 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
 #include "support/process_facts.hpp"
 #include "support/thread_team.hpp"
+#include "tests/checkpoint/models.hpp"
 #include "tests/support/allocator.hpp"
 #include "tests/support/layer_case.hpp"
 
@@ -239,6 +242,30 @@ TEST(Log, IsQuietWhenNothingIsWrong) {
     const LayerRun run(layer, layer.plan_desc(4), runtime.get());
     forward(run, layer.x(4));
     EXPECT_EQ(lines, 0);
+}
+
+// A path may have any byte in it.
+TEST(Log, LinesHaveNoNewline) {
+    const moe::test::Folder folder;
+    const std::string path = folder.path("a\nb");
+    std::filesystem::create_directory(path);
+    const auto model = moe::test::mixtral();
+    std::ofstream(path + "/config.json") << model.config;
+    std::ofstream(path + "/model.safetensors", std::ios::binary) << model.file();
+    std::string lines;
+    auto desc = sized<moe_runtime_desc>();
+    desc.n_threads = 1;
+    desc.log_level = MOE_LOG_DEBUG;
+    desc.log = [](moe_log_level, const char* line, void* all) {
+        *static_cast<std::string*>(all) += line;
+    };
+    desc.log_user_data = &lines;
+    const Runtime runtime = make_runtime(desc);
+    moe_checkpoint* checkpoint = nullptr;
+    ASSERT_MOE_OK(moe_checkpoint_open(runtime.get(), path.c_str(), nullptr, &checkpoint));
+    moe_checkpoint_destroy(checkpoint);
+    EXPECT_NE(lines.find("a?b"), std::string::npos) << lines;
+    EXPECT_EQ(lines.find('\n'), std::string::npos) << lines;
 }
 
 // ---- devices
