@@ -107,8 +107,31 @@ const char* zero_point_name(moe_zero_point zero_point) {
     }
 }
 
+// ggml's names of the blocks that are described and not read.
+const char* unread_block_name(int32_t id) {
+    switch (id) {
+        case 9:
+            return " (q8_1)";
+        case 15:
+            return " (q8_k)";
+        case 19:
+            return " (iq1_s)";
+        case 22:
+            return " (iq2_s)";
+        case 29:
+            return " (iq1_m)";
+        case 34:
+            return " (tq1_0)";
+        case 35:
+            return " (tq2_0)";
+        default:
+            return "";
+    }
+}
+
 void describe(const moe_format& format, FormatName& name) {
-    if (format.type == MOE_TYPE_GGUF) return append(name, "gguf type {}", format.block_id);
+    if (format.type == MOE_TYPE_GGUF)
+        return append(name, "gguf type {}{}", format.block_id, unread_block_name(format.block_id));
     append(name, "{}", type_name(format.type));
     if (format.bits) append(name, "{}", format.bits);
     if (format.packing != MOE_PACKING_DENSE) append(name, " {}", packing_name(format.packing));

@@ -150,7 +150,7 @@ TEST(Formats, UnknownOnesGetANameAndAnError) {
     format = {};
     format.type = MOE_TYPE_GGUF;
     format.block_id = 19;
-    EXPECT_STREQ(format_name(format).text, "gguf type 19");
+    EXPECT_STREQ(format_name(format).text, "gguf type 19 (iq1_s)");
 }
 
 TEST(Formats, LongNamesAreCut) {
