@@ -132,7 +132,13 @@ moe_checkpoint_info moe_checkpoint::info() const {
     return info;
 }
 
+void moe_checkpoint::fail_no_layers() const {
+    moe::fail(MOE_ERROR_NOT_FOUND, "{}: has no MoE layers: {}", files_.name(),
+              moe::why_no_layers(files_.index, files_.is_gguf));
+}
+
 int32_t moe_checkpoint::layer_at(int32_t index) const {
+    if (layers_.empty()) fail_no_layers();
     if (index < 0 || index >= n_layers()) {
         moe::fail(MOE_ERROR_NOT_FOUND, "index is {}, but there are {} MoE layers", index,
                   n_layers());
@@ -144,12 +150,10 @@ const moe::LayerData& moe_checkpoint::layer(int32_t number) const {
     const auto slot = std::lower_bound(
         layers_.begin(), layers_.end(), number,
         [](const LayerSlot& s, int32_t wanted) { return s.place.number < wanted; });
+    if (layers_.empty()) fail_no_layers();
     if (slot == layers_.end() || slot->place.number != number) {
-        moe::fail(MOE_ERROR_NOT_FOUND, "layer {} is not a MoE layer; there are {}{}", number,
-                  n_layers(),
-                  layers_.empty() ? std::string()
-                                  : fmt::format(", from {} to {}", layers_.front().place.number,
-                                                layers_.back().place.number));
+        moe::fail(MOE_ERROR_NOT_FOUND, "layer {} is not a MoE layer; there are {}, from {} to {}",
+                  number, n_layers(), layers_.front().place.number, layers_.back().place.number);
     }
     const std::lock_guard lock(mutex_);
     if (!slot->data) slot->data = build(slot->place);

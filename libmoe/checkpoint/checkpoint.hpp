@@ -53,6 +53,7 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
         moe::LayerData* data = nullptr;  // null until asked for
     };
 
+    [[noreturn]] void fail_no_layers() const;
     void choose_family(const char* name);
     const moe::LayerData& layer(int32_t number) const;
     moe::LayerData* build(const moe::LayerPlace& place) const;

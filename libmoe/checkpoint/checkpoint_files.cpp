@@ -28,6 +28,7 @@ constexpr const char* config_name = "config.json";
 constexpr const char* modelopt_name = "hf_quant_config.json";
 constexpr std::string_view config_part = "quantization_config.";
 constexpr std::string_view modelopt_part = "quantization.";
+constexpr const char* whole_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
 
 std::string join(std::string_view folder, std::string_view name) {
@@ -62,6 +63,8 @@ bool is_gguf_file(const File& file) {
     return std::string_view(magic, sizeof magic) == "GGUF" || file.path().ends_with(".gguf");
 }
 
+constexpr std::string_view gguf_extension = ".gguf", safetensors_extension = ".safetensors";
+
 // stem-00001-of-00003.gguf
 struct SplitName {
     std::string stem;
@@ -82,11 +85,12 @@ std::optional<uint32_t> five_digits(std::string_view text) {
     return number;
 }
 
-std::optional<SplitName> parse_split_name(std::string_view path) {
-    constexpr size_t tail = sizeof("-00001-of-00003.gguf") - 1;
+std::optional<SplitName> parse_split_name(std::string_view path,
+                                          std::string_view extension = gguf_extension) {
+    const size_t tail = sizeof("-00001-of-00003") - 1 + extension.size();
     if (path.size() <= tail) return std::nullopt;
     const std::string_view end = path.substr(path.size() - tail);
-    if (end[0] != '-' || end.substr(6, 4) != "-of-" || end.substr(15) != ".gguf")
+    if (end[0] != '-' || end.substr(6, 4) != "-of-" || end.substr(15) != extension)
         return std::nullopt;
     const auto part = five_digits(end.substr(1, 5));
     const auto n_parts = five_digits(end.substr(10, 5));
@@ -98,7 +102,8 @@ struct CloseFolder {
     void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-// Paths of the files in a folder whose names end so, in order. Not by std::filesystem: libstdc++
+// Paths of the files in a folder whose names end so, in order, without hidden ones: macOS leaves a
+// ._ file beside each on foreign disks. Not by std::filesystem: libstdc++
 // ends the process when its iterator finds no memory.
 std::vector<std::string> files_in(std::string_view folder, std::string_view extension) {
     std::vector<std::string> paths;
@@ -106,7 +111,7 @@ std::vector<std::string> files_in(std::string_view folder, std::string_view exte
     errno = open ? 0 : errno;
     while (const dirent* entry = open ? ::readdir(open.get()) : nullptr) {
         const std::string_view name = entry->d_name;
-        if (name.size() > extension.size() && name.ends_with(extension))
+        if (!name.starts_with('.') && name.ends_with(extension))
             paths.push_back(join(folder, name));
         errno = 0;
     }
@@ -118,10 +123,9 @@ std::vector<std::string> files_in(std::string_view folder, std::string_view exte
     return paths;
 }
 
-// The one GGUF model of a folder without a config.json, by its first part; none if there is no
-// GGUF.
+// The one GGUF model of a folder, by its first part; none if there is no GGUF.
 std::optional<std::string> gguf_in(std::string_view folder) {
-    const std::vector<std::string> paths = files_in(folder, ".gguf");
+    const std::vector<std::string> paths = files_in(folder, gguf_extension);
     if (paths.empty()) return std::nullopt;
     const auto split = parse_split_name(paths.front());
     const bool one_model = paths.size() == 1 ||
@@ -165,37 +169,59 @@ SettingsPart CheckpointFiles::quantization() const {
     return {settings, config_part};
 }
 
+std::string CheckpointFiles::name() const {
+    if (files.size() == 1) return std::string(files.front().name());
+    const fs::path folder = folder_of(files.front().path());
+    return fmt::format("{} ({} files)", printable(folder.filename().string()).text, files.size());
+}
+
+std::string CheckpointFiles::absent_parts() const {
+    const auto first = parse_split_name(files.front().path(), safetensors_extension);
+    if (!first) return {};
+    std::vector<bool> present(first->n_parts);
+    for (const File& file : files) {
+        const auto part = parse_split_name(file.path(), safetensors_extension);
+        if (part && part->n_parts == first->n_parts) present[part->part] = true;
+    }
+    const auto absent = std::find(present.begin(), present.end(), false);
+    if (absent == present.end()) return {};
+    return fmt::format("; {} of {} parts were not read, the first of them -{:05}-of-{:05}",
+                       std::count(present.begin(), present.end(), false), first->n_parts,
+                       absent - present.begin() + 1, first->n_parts);
+}
+
+// A GGUF may have a config.json beside it; safetensors cannot do without.
 void CheckpointFiles::open_folder(std::string_view folder) {
-    if (!exists(join(folder, config_name))) {
+    const std::string index_path = join(folder, index_name);
+    const bool has_index = exists(index_path);
+    std::vector<std::string> paths = files_in(folder, safetensors_extension);
+    if (!exists(join(folder, config_name)) || (!has_index && paths.empty())) {
         if (const auto gguf = gguf_in(folder)) return open_one(*gguf);
     }
     read_config(folder);
-    const std::string path = join(folder, index_name);
-    if (exists(path)) {
-        open_shards(folder, path);
-    } else {
-        open_all_in(folder);
-    }
-}
-
-void CheckpointFiles::open_shards(std::string_view folder, std::string_view index_path) {
-    const std::pmr::string text = read_whole(memory, std::string(index_path), largest_index);
-    const ShardIndex shards = read_shard_index(memory, text, index_name);
-    files.reserve(shards.shards.size());
-    for (const std::pmr::string& name : shards.shards) {
-        files.emplace_back(memory, join(folder, name), io);
-        read_safetensors(memory, files.back(), static_cast<uint32_t>(files.size() - 1), index);
-    }
-    index.finish(files);
-    check_shard_index(shards, index, index_name);
-}
-
-void CheckpointFiles::open_all_in(std::string_view folder) {
-    const std::vector<std::string> paths = files_in(folder, ".safetensors");
+    if (has_index) return open_shards(folder, read_index(index_path));
     if (paths.empty()) {
         fail(MOE_ERROR_NOT_FOUND, "{}: has neither {} nor a .safetensors file",
              printable(folder).text, index_name);
     }
+    // What lies beside a whole model, as Mistral's consolidated.safetensors does, is no part of it.
+    const std::string whole = join(folder, whole_name);
+    if (exists(whole)) paths = {whole};
+    open_all(paths);
+}
+
+ShardIndex CheckpointFiles::read_index(const std::string& path) const {
+    return read_shard_index(memory, read_whole(memory, path, largest_index), index_name);
+}
+
+void CheckpointFiles::open_shards(std::string_view folder, const ShardIndex& shards) {
+    std::vector<std::string> paths;
+    for (const std::pmr::string& name : shards.shards) paths.push_back(join(folder, name));
+    open_all(paths);
+    check_shard_index(shards, index, index_name);
+}
+
+void CheckpointFiles::open_all(const std::vector<std::string>& paths) {
     files.reserve(paths.size());
     for (const std::string& path : paths) {
         files.emplace_back(memory, path, io);
@@ -204,16 +230,32 @@ void CheckpointFiles::open_all_in(std::string_view folder) {
     index.finish(files);
 }
 
+// A shard stands for its whole model.
+bool CheckpointFiles::open_shards_with(std::string_view path) {
+    const std::string folder = folder_of(path);
+    const std::string index_path = join(folder, index_name);
+    if (!exists(index_path)) return false;
+    const ShardIndex shards = read_index(index_path);
+    const std::string name = fs::path(path).filename().string();
+    const auto& names = shards.shards;
+    if (std::find(names.begin(), names.end(), std::string_view(name)) == names.end()) return false;
+    files.clear();
+    open_shards(folder, shards);
+    return true;
+}
+
 void CheckpointFiles::open_one(std::string_view path) {
     files.emplace_back(memory, path, io);
     is_gguf = is_gguf_file(files.front());
     if (is_gguf) {
         open_gguf(path);
-    } else {
-        read_safetensors(memory, files.front(), 0, index);
-        read_config(folder_of(path));
+        return index.finish(files);
     }
-    index.finish(files);
+    if (!open_shards_with(path)) {
+        read_safetensors(memory, files.front(), 0, index);
+        index.finish(files);
+    }
+    read_config(folder_of(path));
 }
 
 void CheckpointFiles::read_config(std::string_view folder) {
@@ -224,7 +266,7 @@ void CheckpointFiles::read_config(std::string_view folder) {
     }
     read_settings_json(read_whole(memory, path, largest_config), config_name, settings);
     // Models that see or hear keep the language model's values apart.
-    settings.set_prefix("text_config.");
+    if (settings.has_part("text_config.")) settings.set_prefix("text_config.");
     const std::string beside = join(folder, modelopt_name);
     if (settings.has_part(config_part) || !exists(beside)) return;
     read_settings_json(read_whole(memory, beside, largest_config), modelopt_name, modelopt);

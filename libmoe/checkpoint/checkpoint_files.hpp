@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory_resource>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "libmoe/checkpoint/file.hpp"
+#include "libmoe/checkpoint/safetensors.hpp"
 #include "libmoe/checkpoint/settings.hpp"
 #include "libmoe/checkpoint/tensor_index.hpp"
 
@@ -16,6 +18,11 @@ struct CheckpointFiles {
     // Reads the headers and, for safetensors, the config.json beside them.
     CheckpointFiles(std::pmr::memory_resource& memory, std::string_view path, moe_io io);
 
+    // For sentences about all of them: the file, or the folder and how many were read.
+    std::string name() const;
+    // "; 1 of 4 parts were not read, ..." where the names of safetensors count more files than
+    // there are, else "".
+    std::string absent_parts() const;
     uint64_t total_bytes() const;
     // How weights are quantised: quantization_config of config.json, else what ModelOpt says in a
     // file of its own.
@@ -31,8 +38,10 @@ struct CheckpointFiles {
 
   private:
     void open_folder(std::string_view folder);
-    void open_shards(std::string_view folder, std::string_view index_path);
-    void open_all_in(std::string_view folder);
+    ShardIndex read_index(const std::string& path) const;
+    void open_shards(std::string_view folder, const ShardIndex& shards);
+    bool open_shards_with(std::string_view path);
+    void open_all(const std::vector<std::string>& paths);
     void open_one(std::string_view path);
     void read_config(std::string_view folder);
     void open_gguf(std::string_view path);

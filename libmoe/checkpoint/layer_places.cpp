@@ -22,7 +22,7 @@ constexpr std::string_view roots[] = {"model.layers.",
                                       "transformer.blocks.",  // DBRX
                                       "block."};              // gpt-oss as OpenAI has it
 // Whose "experts." are those of the layer. The empty one is Gemma-4's.
-constexpr std::string_view blocks[] = {
+constexpr std::array<std::string_view, 6> blocks = {
     "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
 // Tensors of all experts under other names, and shared experts beside the block: the prefix is that
 // of the whole layer. Granite, Step, OpenAI.
@@ -90,6 +90,14 @@ std::optional<LayerPlace> gguf_place_of(std::string_view name) {
     return std::nullopt;
 }
 
+// "a or b or c"
+std::string words(std::span<const std::string_view> names) {
+    std::string out;
+    for (const std::string_view name : names)
+        out += (out.empty() ? "" : " or ") + std::string(name);
+    return out;
+}
+
 }  // namespace
 
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
@@ -114,6 +122,18 @@ std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
              printable((twice + 1)->prefix).text);
     }
     return places;
+}
+
+std::string why_no_layers(const TensorIndex& index, bool is_gguf) {
+    const std::string_view mark = is_gguf ? "_exps." : "experts.";
+    const auto entries = index.entries();
+    const auto first = std::find_if(entries.begin(), entries.end(), [&](const TensorEntry& entry) {
+        return entry.name.find(mark) != entry.name.npos;
+    });
+    if (first == entries.end()) return fmt::format("no tensor has '{}' in its name", mark);
+    const std::string known =
+        is_gguf ? "blk." : words(roots) + ", a number, and " + words(std::span(blocks).first<5>());
+    return fmt::format("'{}' is under no known prefix: {}", printable(first->name).text, known);
 }
 
 }  // namespace moe

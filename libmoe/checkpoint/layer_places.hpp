@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory_resource>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,5 +22,8 @@ struct LayerPlace {
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
                                          const TensorIndex& index, std::span<const File> files,
                                          bool is_gguf);
+// For an index in which there are none: the first name that looks like one of experts, and which
+// are known.
+std::string why_no_layers(const TensorIndex& index, bool is_gguf);
 
 }  // namespace moe

@@ -241,6 +241,13 @@ uint64_t header_bytes(const File& source) {
     uint64_t bytes;
     source.read(0, 8, &bytes);
     if (bytes == 0) fail(MOE_ERROR_CORRUPT_FILE, "{}: the header length is 0", source.name());
+    const bool is_text = (bytes & 0xff) == '{';
+    if (is_text && bytes > source.size() - 8) {
+        fail(
+            MOE_ERROR_CORRUPT_FILE,
+            "{}: begins with '{{': it is no safetensors file; give the folder that holds the model",
+            source.name());
+    }
     if (bytes > largest_header) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: the header length {} is more than {}", source.name(),
              bytes, largest_header);

@@ -118,8 +118,12 @@ bool Settings::has_part(std::string_view stem) const {
 }
 
 void Settings::fail_type(const Entry& entry, const char* wanted) const {
+    // Numbers to Python and texts to JSON: read_settings_json has put quotes around them.
+    const bool is_word =
+        entry.text == "NaN" || entry.text == "Infinity" || entry.text == "-Infinity";
+    const std::string_view what = is_word ? entry.text : kind_name(entry.kind);
     fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' is {}, {} is wanted", file_, printable(entry.key).text,
-         kind_name(entry.kind), wanted);
+         what, wanted);
 }
 
 void Settings::fail_missing(SettingKeys keys) const {
@@ -128,7 +132,8 @@ void Settings::fail_missing(SettingKeys keys) const {
         if (!names.empty()) names += "' nor '";
         names += key;
     }
-    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}' (prefix '{}')", file_, names, prefix_);
+    const std::string part = prefix_.empty() ? "" : fmt::format(" (prefix '{}')", prefix_);
+    fail(MOE_ERROR_NOT_FOUND, "{}: has no key '{}'{}", file_, names, part);
 }
 
 std::optional<int64_t> Settings::find_integer(SettingKeys keys, int64_t low, int64_t high) const {

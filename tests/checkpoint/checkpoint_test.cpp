@@ -81,11 +81,38 @@ TEST(Shards, AreOneCheckpoint) {
 TEST(Shards, OneFileAloneLacksWhatTheOthersHave) {
     const Folder folder;
     write_sharded(folder);
+    std::filesystem::remove(folder.path("model.safetensors.index.json"));
     const Handle checkpoint = open_path(folder.path("a.safetensors"));
     EXPECT_EQ(checkpoint->info().n_files, 1);
     const Failure failure = failure_of([&] { checkpoint->tensors(0); });
     EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND);
     EXPECT_NE(failure.text.find("experts.2.gate_proj.weight"), std::string::npos) << failure.text;
+}
+
+// With the index beside it, a shard stands for the whole.
+TEST(Shards, OneFileOfAnIndexIsTheWhole) {
+    const Folder folder;
+    write_sharded(folder);
+    for (const char* name : {"a.safetensors", "b.safetensors"}) {
+        const Handle checkpoint = open_path(folder.path(name));
+        EXPECT_EQ(checkpoint->info().n_files, 2);
+        expect_layer(checkpoint, "model.layers.0.mlp.experts.3.down_proj.weight");
+    }
+    folder.write("c.safetensors", shard(0, 4));
+    EXPECT_EQ(open_path(folder.path("c.safetensors"))->info().n_files, 1);
+}
+
+TEST(Shards, AMissingTensorIsMissingFromAllOfThem) {
+    const Folder folder;
+    folder.write("config.json", config);
+    folder.write("m-00001-of-00004.safetensors", shard(0, 1));
+    folder.write("m-00003-of-00004.safetensors", shard(2, 3));
+    const Failure failure = failure_of([&] { open_path(folder.path())->tensors(0); });
+    EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND);
+    const std::string name = std::filesystem::path(folder.path()).filename();
+    EXPECT_EQ(failure.text, name + " (2 files): there is no tensor '" + block +
+                                "experts.1.gate_proj.weight'; 2 of 4 parts were not read, the "
+                                "first of them -00002-of-00004");
 }
 
 TEST(Shards, BrokenIndexesAreRefused) {
@@ -164,6 +191,52 @@ TEST(Folders, SayWhatTheyLack) {
     const Failure none = failure_of([&] { open_path(empty.path("nothing")); });
     EXPECT_EQ(none.status, MOE_ERROR_IO);
     EXPECT_NE(none.text.find("nothing"), std::string::npos) << none.text;
+}
+
+// Mistral's folders have the model twice, in two namings; a disk of another system has more files.
+TEST(Folders, ModelSafetensorsIsTheWholeModel) {
+    const Folder folder;
+    folder.write("config.json", config);
+    folder.write("model.safetensors", shard(0, 4));
+    folder.write("consolidated.safetensors", shard(0, 4));
+    EXPECT_EQ(open_path(folder.path())->info().n_files, 1);
+    std::filesystem::remove(folder.path("consolidated.safetensors"));
+    std::filesystem::rename(folder.path("model.safetensors"), folder.path("m.safetensors"));
+    folder.write("._m.safetensors", "hidden");
+    EXPECT_EQ(open_path(folder.path())->info().n_files, 1);
+}
+
+TEST(Folders, AreAskedForWhereATextIsGiven) {
+    const Folder folder;
+    write_sharded(folder);
+    const Failure failure = failure_of([&] { open_path(folder.path("config.json")); });
+    EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE);
+    EXPECT_EQ(failure.text,
+              "config.json: begins with '{': it is no safetensors file; give the folder that holds "
+              "the model");
+}
+
+TEST(Folders, SayWhyThereAreNoLayers) {
+    Model model;
+    model.config = config;
+    model.add("lm_head.weight", "BF16", {1});
+    const auto failure = [&] {
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        EXPECT_EQ(checkpoint->n_layers(), 0);
+        EXPECT_NE(failure_of([&] { checkpoint->tensors(0); }).text.find("has no MoE layers"),
+                  std::string::npos);
+        return failure_of([&] { checkpoint->layer_at(0); });
+    };
+    EXPECT_EQ(failure().status, MOE_ERROR_NOT_FOUND);
+    EXPECT_EQ(failure().text,
+              "model.safetensors: has no MoE layers: no tensor has 'experts.' in its name");
+    model.add("decoder.layers.0.mlp.experts.0.up_proj.weight", "BF16", {1});
+    EXPECT_EQ(failure().text.find("model.safetensors: has no MoE layers: 'decoder.layers.0.mlp."
+                                  "experts.0.up_proj.weight' is under no known prefix: model."
+                                  "layers. or "),
+              0u)
+        << failure().text;
 }
 
 TEST(Options, AreChecked) {
