@@ -53,8 +53,8 @@ const TensorEntry* LayerBuilder::find(std::string_view name) const {
 
 const TensorEntry& LayerBuilder::get(std::string_view name) const {
     if (const TensorEntry* entry = find(name)) return *entry;
-    fail(MOE_ERROR_NOT_FOUND, "{}: there is no tensor '{}'", files_.files.front().name(),
-         printable(full_name(name)).text);
+    fail(MOE_ERROR_NOT_FOUND, "{}: there is no tensor '{}'{}", files_.name(),
+         printable(full_name(name)).text, files_.absent_parts());
 }
 
 int64_t LayerBuilder::dimension(const TensorEntry& entry, uint32_t index) const {
@@ -66,9 +66,9 @@ int64_t LayerBuilder::dimension(const TensorEntry& entry, uint32_t index) const 
 void LayerBuilder::fail_missing(std::string_view what) const {
     const TensorEntry* first = files_.index.find_prefix(full_name("experts."));
     fail(MOE_ERROR_NOT_FOUND,
-         "{}: there is no tensor {} under '{}'; the first of its experts is '{}'",
-         files_.files.front().name(), what, printable(prefix_).text,
-         first ? printable(first->name).text : "none");
+         "{}: there is no tensor {} under '{}'; the first of its experts is '{}'{}", files_.name(),
+         what, printable(prefix_).text, first ? printable(first->name).text : "none",
+         files_.absent_parts());
 }
 
 void LayerBuilder::fail_unsupported(std::string_view name, std::string_view what) const {
@@ -81,6 +81,10 @@ void LayerBuilder::fail_entry(moe_status status, const TensorEntry& entry,
                               std::string_view what) const {
     fail(status, "{}: tensor '{}': {}", files_.files[entry.file].name(), printable(entry.name).text,
          what);
+}
+
+void LayerBuilder::fail_beside(const TensorEntry& entry, std::string_view format) const {
+    fail_entry(MOE_ERROR_UNSUPPORTED, entry, fmt::format("beside a weight in {}", format));
 }
 
 const std::byte* LayerBuilder::pointer(const TensorEntry& entry) const {
@@ -113,6 +117,7 @@ void LayerBuilder::check_matrix(const TensorEntry& entry, const Wanted& wanted, 
 }
 
 LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted) {
+    read_.push_back(&entry);
     LayerTensor& added = out_.tensors.emplace_back();
     added.name = entry.name;
     added.data = range_of(entry);
@@ -133,13 +138,14 @@ LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted
 }
 
 void LayerBuilder::set_range(const TensorEntry& entry, FileRange& range, const void*& data,
-                             uint64_t& bytes) const {
+                             uint64_t& bytes) {
+    read_.push_back(&entry);
     range = range_of(entry);
     data = pointer(entry);
     bytes = entry.bytes;
 }
 
-void LayerBuilder::set_scales(LayerTensor& tensor, const TensorEntry& entry) const {
+void LayerBuilder::set_scales(LayerTensor& tensor, const TensorEntry& entry) {
     set_range(entry, tensor.scales, tensor.tensor.scales, tensor.tensor.scale_bytes);
 }
 
@@ -170,6 +176,7 @@ void LayerBuilder::require_type(const TensorEntry& entry,
 }
 
 const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) {
+    read_.push_back(&entry);
     const moe_type type = entry.element->type;
     require_type(entry, {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16});
     const auto size = static_cast<uint64_t>(element_bytes(type));
@@ -221,18 +228,14 @@ void LayerBuilder::read_companions(LayerTensor& tensor, std::string_view stem,
                                    const Wanted& wanted) {
     const TensorEntry* zeros = find(std::string(stem) + ".weight_zero_point");
     if (zeros && tensor.format.zero_point == MOE_ZERO_POINT_NONE)
-        fail_entry(MOE_ERROR_UNSUPPORTED, *zeros,
-                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+        fail_beside(*zeros, format_name(tensor.format).text);
     if (const TensorEntry* part = find(std::string(stem) + ".svdquant_lora_a"))
-        fail_entry(MOE_ERROR_UNSUPPORTED, *part,
-                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+        fail_beside(*part, format_name(tensor.format).text);
     const TensorEntry* entry = find(std::string(stem) + ".pre_quant_scale");
     if (!entry) return;
     check_shape(*entry, {wanted.columns}, true);
     tensor.format.pre_quant_scale = 1;
-    if (!find_format(tensor.format))
-        fail_entry(MOE_ERROR_UNSUPPORTED, *entry,
-                   fmt::format("beside a weight in {}", format_name(tensor.format).text));
+    if (!find_format(tensor.format)) fail_beside(*entry, format_name(tensor.format).text);
     tensor.tensor.pre_quant_scale = read_floats(*entry, wanted.columns);
     tensor.tensor.pre_quant_scale_bytes = static_cast<uint64_t>(wanted.columns) * sizeof(float);
 }
@@ -261,12 +264,16 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 // Those whose codes are recognised by the name of their tensor.
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
-    if (find(stem + ".qweight")) {
-        const auto method = quantization().find_text("quant_method").value_or("");
+    if (const TensorEntry* codes = find(stem + ".qweight")) {
+        const auto method = quantization().find_text("quant_method");
+        if (!method)
+            fail_entry(MOE_ERROR_NOT_FOUND, *codes,
+                       fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
+                                   settings().file()));
         if (method == "gptq") return add_gptq(stem, wanted), true;
         if (method == "awq") return add_awq(stem, wanted), true;
         fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
-                                                        printable(method).text));
+                                                        printable(*method).text));
     }
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {
         if (packed->element->type == MOE_TYPE_U8) return add_fp4(of, *packed, wanted), true;
@@ -289,19 +296,27 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
     const TensorEntry& entry = get(of.name);
     const moe_type type = entry.element->type;
-    if (type == MOE_TYPE_GGUF) return add_gguf(of.name, entry, wanted);
+    if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
-        if (const TensorEntry* scales = find(of.name + "_scale"))
-            fail_entry(MOE_ERROR_UNSUPPORTED, *scales,
-                       fmt::format("beside a weight in {}", entry.element->name));
+        for (const std::string& name :
+             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
+            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.element->name);
         return add_plain(entry, wanted);
     }
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
-    if (type == MOE_TYPE_U8 || type == MOE_TYPE_I8) return add_fp4(of, entry, wanted);
+    if (type == MOE_TYPE_I8 && has_float_scales(of))
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "int8 weights of compressed-tensors are not read");
+    const bool is_bytes = type == MOE_TYPE_U8 || type == MOE_TYPE_I8;
+    if (is_bytes && !files_.is_gguf) return add_fp4(of, entry, wanted);
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                fmt::format("type {} is not read", entry.element->name));
+}
+
+bool LayerBuilder::has_float_scales(const WeightName& of) const {
+    const TensorEntry* scales = find(of.name + "_scale");
+    return scales && is_float_type(scales->element->type);
 }
 
 void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
@@ -323,19 +338,17 @@ void LayerBuilder::check_not_transposed(const TensorEntry& entry, const Wanted& 
                fmt::format("orientation IN_OUT with type {}", entry.element->name));
 }
 
-void LayerBuilder::add_gguf(std::string_view name, const TensorEntry& entry, const Wanted& wanted) {
+void LayerBuilder::add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
     check_not_transposed(entry, wanted);
     check_matrix(entry, wanted, wanted.rows, wanted.columns);
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = gguf_format(entry.element->ggml_id);
-    constexpr std::string_view suffix = ".weight";
-    if (!name.ends_with(suffix)) return;
     // NVFP4 blocks have a global scale per expert in a tensor of their own.
-    std::string scale_name(name.substr(0, name.size() - suffix.size()));
-    if (const TensorEntry* scale = find(scale_name + ".scale")) {
-        read_global_scale(tensor, *scale, wanted);
-        tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-    }
+    const TensorEntry* scale = find(of.stem + ".scale");
+    if (!scale) return;
+    tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
+    if (!find_format(tensor.format)) fail_beside(*scale, entry.element->name);
+    read_global_scale(tensor, *scale, wanted);
 }
 
 void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
@@ -374,36 +387,9 @@ void LayerBuilder::table(std::string_view name, const Wanted& wanted) {
     append(entry, wanted).format = format_of(entry.element->type);
 }
 
-// What lies beside a matrix and would change what it gives: a bias that the family did not ask for,
-// and the transforms of compressed-tensors.
-void LayerBuilder::check_beside(std::string_view matrix) const {
-    constexpr std::string_view endings[] = {".weight", ".qweight", ".weight_packed",
-                                            ".weight_planes"};
-    const auto* ending = std::find_if(std::begin(endings), std::end(endings),
-                                      [&](std::string_view end) { return matrix.ends_with(end); });
-    if (ending == std::end(endings)) return;
-    const std::string stem(matrix.substr(0, matrix.size() - ending->size() + 1));
-    const TensorEntry* entry = files_.index.find_prefix(stem);
-    const TensorEntry* end = files_.index.entries().data() + files_.index.entries().size();
-    const auto is_read = [&](std::string_view name) {
-        return std::any_of(out_.tensors.begin(), out_.tensors.end(),
-                           [&](const LayerTensor& tensor) { return tensor.name == name; });
-    };
-    for (; entry && entry < end && entry->name.starts_with(stem); ++entry) {
-        const std::string_view rest = entry->name.substr(stem.size());
-        if (rest == "bias" && !is_read(entry->name))
-            fail_entry(MOE_ERROR_UNSUPPORTED, *entry, "is a bias, which this family does not have");
-        if (rest.ends_with("_input.weight") || rest.ends_with("_output.weight"))
-            fail_entry(MOE_ERROR_UNSUPPORTED, *entry, "is a transform, which is not read");
-    }
-}
-
 void LayerBuilder::finish() {
-    for (LayerTensor& tensor : out_.tensors) {
-        tensor.tensor.format = &tensor.format;
-        if (is_matrix_role(tensor.tensor.role) || tensor.tensor.role == MOE_ROLE_ROUTER)
-            check_beside(tensor.name);
-    }
+    for (LayerTensor& tensor : out_.tensors) tensor.tensor.format = &tensor.format;
+    refuse_all_unread();
 }
 
 }  // namespace moe

@@ -104,8 +104,8 @@ class LayerBuilder {
     void table(std::string_view name, const Wanted& wanted);
 
     FusedForm resolve(const FusedForm& form) const;
-    // Call last: gives every tensor the address of its format, and refuses what lies beside a
-    // matrix, is not read and would change the result.
+    // Call last: gives every tensor the address of its format, and refuses what lies in the block,
+    // was not read and would change the result.
     void finish();
 
   private:
@@ -118,7 +118,7 @@ class LayerBuilder {
 
     std::string_view full_name(std::string_view name) const;
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
-    void set_scales(LayerTensor& tensor, const TensorEntry& entry) const;
+    void set_scales(LayerTensor& tensor, const TensorEntry& entry);
     const std::byte* pointer(const TensorEntry& entry) const;
     void check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
                      bool ignore_leading_ones) const;
@@ -127,18 +127,21 @@ class LayerBuilder {
     int64_t dimension(const TensorEntry& entry, uint32_t index) const;
     // Of any floating-point type; kept as float32.
     const float* read_floats(const TensorEntry& entry, int64_t count);
-    void set_range(const TensorEntry& entry, FileRange& range, const void*& data,
-                   uint64_t& bytes) const;
+    void set_range(const TensorEntry& entry, FileRange& range, const void*& data, uint64_t& bytes);
     void check_separate(const TensorEntry& entry, const Wanted& wanted) const;
     void require_type(const TensorEntry& entry, std::initializer_list<moe_type> types) const;
     void read_global_scale(LayerTensor& tensor, const TensorEntry& entry, const Wanted& wanted);
     void read_input_scale(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
     void read_companions(LayerTensor& tensor, std::string_view stem, const Wanted& wanted);
-    void check_beside(std::string_view matrix) const;
+    // unread.cpp
+    bool is_zero_bias_of_codes(const TensorEntry& entry) const;
+    void refuse_unread(const TensorEntry& entry) const;
+    void refuse_all_unread();
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
+    bool has_float_scales(const WeightName& of) const;
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
-    void add_gguf(std::string_view name, const TensorEntry& entry, const Wanted& wanted);
+    void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     // weight_fp.cpp: E4M3 and E2M1 codes.
     void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     moe_format fp8_format_of(const TensorEntry& entry, const TensorEntry& scales,
@@ -152,6 +155,7 @@ class LayerBuilder {
                                     const moe_format& start);
     void add_gptq(const std::string& stem, const Wanted& wanted);
     void add_awq(const std::string& stem, const Wanted& wanted);
+    void check_weight_shape(const std::string& stem, const Wanted& wanted) const;
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
@@ -166,12 +170,14 @@ class LayerBuilder {
     void check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const;
     [[noreturn]] void fail_entry(moe_status status, const TensorEntry& entry,
                                  std::string_view what) const;
+    [[noreturn]] void fail_beside(const TensorEntry& entry, std::string_view format) const;
 
     const CheckpointFiles& files_;
     const FusedOverride& override_;
     std::string_view prefix_;
     int32_t number_;
     LayerData& out_;
+    std::vector<const TensorEntry*> read_;
     mutable std::string name_;  // of the last lookup
 };
 

@@ -136,9 +136,11 @@ void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
         fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
                    fmt::format("{} columns are not a multiple of {}", wanted.columns, nvfp4_group));
     }
-    // compressed-tensors divides by its global scale, ModelOpt multiplies.
-    const TensorEntry* divisor = find(of.name + "_global_scale");
-    const TensorEntry& global = divisor ? *divisor : get(of.name + "_scale_2");
+    // compressed-tensors, whose codes are "weight_packed", divides by its global scale; ModelOpt
+    // multiplies.
+    const bool is_packed = entry.name.ends_with("_packed");
+    const bool divides = is_packed || find(of.name + "_global_scale");
+    const TensorEntry& global = get(of.name + (divides ? "_global_scale" : "_scale_2"));
     check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
     const auto group = quantization().find_integer("group_size", -1, 1 << 24).value_or(-1);
     if (group > 0 && group != nvfp4_group && scales.rank > 0 &&
@@ -148,7 +150,7 @@ void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
     check_matrix(scales, wanted, wanted.rows, wanted.columns / nvfp4_group);
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = named_format("nvfp4");
-    if (divisor) tensor.format.global_scale = MOE_GLOBAL_SCALE_DIVIDE;
+    if (divides) tensor.format.global_scale = MOE_GLOBAL_SCALE_DIVIDE;
     set_scales(tensor, scales);
     read_global_scale(tensor, global, wanted);
     read_input_scale(tensor, of.stem, wanted);

@@ -47,6 +47,7 @@ bool LayerBuilder::read_group_index(const TensorEntry& entry, int64_t groups, in
                                     const Wanted& wanted, moe_tensor& tensor) {
     require_type(entry, {MOE_TYPE_I32});
     check_shape(entry, {wanted.columns}, true);
+    read_.push_back(&entry);
     auto* index = static_cast<int32_t*>(out_.values.allocate(entry.bytes, alignof(int32_t)));
     files_.files[entry.file].read(entry.offset, entry.bytes, index);
     if (std::all_of(index, index + wanted.columns, [](int32_t g) { return g == -1; })) return false;
@@ -166,6 +167,23 @@ bool LayerBuilder::every_group_says(const char* key, std::string_view text) cons
     return says;
 }
 
+// What the tool says the sizes are, where it says them.
+void LayerBuilder::check_weight_shape(const std::string& stem, const Wanted& wanted) const {
+    const TensorEntry* entry = find(stem + ".weight_shape");
+    if (!entry) return;
+    require_type(*entry, {MOE_TYPE_I64, MOE_TYPE_I32});
+    check_shape(*entry, {2}, false);
+    int64_t sizes[2] = {};
+    const uint64_t each = entry->bytes / 2;  // the low bytes of zeroed integers
+    for (uint64_t i = 0; i < 2; ++i)
+        files_.files[entry->file].read(entry->offset + i * each, each, &sizes[i]);
+    if (sizes[0] == wanted.rows && sizes[1] == wanted.columns) return;
+    fail_entry(
+        MOE_ERROR_CORRUPT_FILE, *entry,
+        fmt::format("is {}, {} is wanted", shape_text(sizes),
+                    shape_text(std::initializer_list<int64_t>{wanted.rows, wanted.columns})));
+}
+
 // weight_packed [rows, ceil(columns * bits / 32)], weight_scale [rows, groups] or [1],
 // weight_zero_point [ceil(rows * bits / 32), groups], weight_g_idx [columns].
 void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wanted) {
@@ -174,6 +192,7 @@ void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wan
     check_separate(entry, wanted);
     require_type(entry, {MOE_TYPE_I32});
     require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
+    check_weight_shape(stem, wanted);
     const int64_t bits = packed_bits(entry, wanted.columns);
     check_shape(entry, {wanted.rows, divide_up(wanted.columns * bits, 32)}, false);
     const bool per_tensor = scales.rank < 2 && wanted.rows != 1;
@@ -284,6 +303,7 @@ int64_t LayerBuilder::bnb_rows(const TensorEntry& state) const {
 void LayerBuilder::add_bnb_4bit(const std::string& stem, const TensorEntry& entry,
                                 const Wanted& wanted) {
     const TensorEntry& state_entry = *bnb_state(stem);
+    read_.push_back(&state_entry);
     const BnbState state(files_.files[state_entry.file], state_entry);
     check_separate(entry, wanted);
     const auto expect = [&](const char* key, int64_t value) {

@@ -359,6 +359,39 @@ TEST(GgufFamilies, NameWhatIsWrong) {
     expect(groups, MOE_ERROR_NOT_FOUND, "expert_group_used_count");
 }
 
+// llama.cpp applies it to any type, and refuses a file with tensors that it does not know.
+TEST(GgufFamilies, RefuseWhatTheyDoNotRead) {
+    const auto expect = [](uint32_t type, const std::string& name, const Shape& ne,
+                           const std::string& why) {
+        GgufModel model("qwen3moe");
+        model.add_experts(type);
+        model.add(name, ne, f32);
+        const Failure failure = model.failure();
+        EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
+        EXPECT_EQ(failure.text, "model.gguf: tensor '" + name + "': " + why);
+    };
+    const std::pair<uint32_t, const char*> types[] = {
+        {f32, "F32"}, {1, "F16"}, {30, "BF16"}, {q8_0, "Q8_0"}};
+    for (const auto& [type, name] : types)
+        for (const char* matrix : {"gate", "up", "down"})
+            expect(type, std::string("blk.1.ffn_") + matrix + "_exps.scale", {experts},
+                   std::string("beside a weight in ") + name);
+    const std::string unread = "is not read, and would change the result";
+    expect(q8_0, "blk.1.ffn_gate_inp_shexp.weight", {hidden}, unread);
+    expect(q8_0, "blk.1.ffn_gate_chexps.weight", {hidden, width, 2}, unread);
+    expect(q8_0, "blk.1.exp_probs_b.bias", {experts}, "is a bias, which this family does not have");
+    GgufModel bytes("qwen3moe");
+    bytes.add_experts(24);
+    EXPECT_EQ(bytes.failure().text,
+              "model.gguf: tensor 'blk.1.ffn_gate_exps.weight': type I8 is not read");
+    GgufModel beside("qwen3moe");
+    beside.add_experts(q8_0);
+    for (const char* name : {"blk.1.attn_q.bias", "blk.1.attn_q.scale", "blk.1.ffn_norm.weight",
+                             "blk.1.ffn_up_exps.input_scale"})
+        beside.add(name, {1}, f32);
+    EXPECT_EQ(beside.failure().text, "");
+}
+
 TEST(GgufFamilies, NeedAnArchitecture) {
     const Folder folder;
     GgufWriter writer;
@@ -429,6 +462,17 @@ TEST(GgufSplit, OpensTheFolderThatHoldsOneModel) {
     std::filesystem::remove(folder.path("m-00002-of-00002.gguf"));
     const Failure missing = failure_of([&] { open_path(folder.path()); });
     EXPECT_NE(missing.text.find("m-00002-of-00002.gguf"), std::string::npos) << missing.text;
+}
+
+// As repositories have it that keep the configuration of the original.
+TEST(GgufSplit, OpensAFolderWithAConfigBesideTheGguf) {
+    const Folder folder;
+    const Parts parts;
+    folder.write("config.json", mixtral().config);
+    ASSERT_EQ(parts.failure(folder).text, "");
+    EXPECT_EQ(open_path(folder.path())->info().is_gguf, 1);
+    mixtral().write(folder);
+    EXPECT_EQ(open_path(folder.path())->info().is_gguf, 0);
 }
 
 TEST(GgufSplit, RefusesPartsThatDoNotFit) {

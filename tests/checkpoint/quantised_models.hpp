@@ -54,7 +54,7 @@ struct SpelledMatrix {
         model.tensors.erase(stem + ".weight");
         model.add(stem + ".weight_packed", "I32", {rows, columns * bits / 32});
         model.add(stem + ".weight_scale", "BF16", {rows, groups()});
-        model.add(stem + ".weight_shape", "I64", {2});
+        model.tensors[stem + ".weight_shape"] = {"I64", {2}, raw(rows) + raw(columns)};
         if (!has_zeros) return;
         model.add(stem + ".weight_zero_point", "I32", {rows * bits / 32, groups()});
         add_ints(model, stem + ".weight_g_idx", small_groups(columns, true));

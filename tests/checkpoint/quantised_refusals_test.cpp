@@ -106,6 +106,10 @@ TEST(GptqRefusals, Configuration) {
     refuses_config(gptq(",\"bits\":4,\"desc_act\":1"), corrupt, key + "desc_act' is an integer");
     refuses_config(gptq(",\"bits\":4,\"checkpoint_format\":2"), corrupt,
                    key + "checkpoint_format' is an integer");
+    Spelled unnamed("");
+    unnamed.matrix().gptq(4, false);
+    refuses(unnamed, not_found, ".qweight",
+            "config.json has no quant_method, which says whether this is GPTQ or AWQ");
     refuses(gptq(",\"bits\":4,\"checkpoint_format\":\"mar\\nlin\""), unsupported, ".qweight",
             "checkpoint_format 'mar?lin' is not read: its shape is [8, 32]");
 }
@@ -171,6 +175,17 @@ TEST(PackQuantizedRefusals, Tensors) {
     refuses(spelled, corrupt, ".weight_g_idx", "the group of column 0 is 4, there are 4");
 }
 
+TEST(PackQuantizedRefusals, SizesThatContradictTheConfiguration) {
+    Spelled spelled = packed();
+    TestTensor& sizes = spelled.model.tensors[up + ".weight_shape"];
+    sizes.bytes = raw<int64_t>(32) + raw<int64_t>(56);
+    refuses(spelled, corrupt, ".weight_shape", "is [32, 56], [32, 64] is wanted");
+    sizes = {"I32", {2}, raw<int32_t>(32) + raw<int32_t>(64)};  // Kimi-K2's
+    EXPECT_EQ(layer_failure(spelled.model).text, "");
+    refuses(packed().with(".weight_shape", "F32", {2}), unsupported, ".weight_shape",
+            "is F32, I64");
+}
+
 // What every group of the configuration says must be there.
 TEST(PackQuantizedRefusals, TensorsThatTheConfigurationPromises) {
     const auto with_groups = [](const char* first, const char* second) {
@@ -228,6 +243,12 @@ TEST(PackQuantizedRefusals, BitsThatOnlyTheConfigurationKnows) {
     refuses(spelled(bits("group_0", 8)), corrupt, sentence);
     refuses(spelled(bits("group_0", 0)), corrupt,
             "config.json: 'quantization_config.config_groups.group_0.weights.num_bits' is 0");
+}
+
+TEST(Int8Refusals, CompressedTensorsIsNamed) {
+    Spelled spelled("");
+    spelled.with(".weight", "I8", {32, 64}).with(".weight_scale", "BF16", {32, 1});
+    refuses(spelled, unsupported, ".weight", "int8 weights of compressed-tensors are not read");
 }
 
 TEST(BnbRefusals, Int8) {
@@ -407,6 +428,9 @@ TEST(Nvfp4Refusals, Tensors) {
     refuses(nvfp4().with(".weight_scale_2", "F32", {2}), corrupt, ".weight_scale_2",
             "has shape [2], 1 values are wanted");
     refuses(nvfp4().with(".input_scale", "U8", {1}), unsupported, ".input_scale", "is U8, F32");
+    Spelled packed_codes("");
+    packed_codes.matrix().packed_nvfp4();
+    lacks(packed_codes.without(".weight_global_scale"), ".weight_global_scale");
     Model model = of_width(24);
     make_nvfp4(model, down, hidden, 24);
     refuses(model, corrupt, down_sentence + ".weight': 24 columns are not a multiple of 16");

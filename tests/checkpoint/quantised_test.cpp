@@ -270,7 +270,7 @@ Model packed_model(int64_t bits, int64_t groups, const std::string& config = "")
     Model model = without_weight(up, config);
     model.add(up + ".weight_packed", "I32", {width, hidden * bits / 32});
     model.add(up + ".weight_scale", "BF16", {width, groups});
-    model.add(up + ".weight_shape", "I64", {2});
+    model.tensors[up + ".weight_shape"] = {"I64", {2}, raw(width) + raw(hidden)};
     return model;
 }
 
