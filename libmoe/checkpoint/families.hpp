@@ -104,6 +104,8 @@ struct ScoredFacts {
     const char* own_activation = nullptr;
 };
 void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts);
+// As the configuration names it, under any of the keys that families have for it.
+moe_score score_of(const Settings& settings, moe_score implied);
 
 // family_parts.cpp: what families share.
 
@@ -123,6 +125,8 @@ void set_softmax_routing(moe_layer_desc& desc, bool renormalize);
 // gpt-oss: top-k of the logits, softmax of those chosen; SILU with alpha 1.702, up + 1 and limits;
 // biases everywhere.
 void set_gpt_oss_layer(moe_layer_desc& desc, float limit);
+// For a rule that the family's own code has fixed: a key that says otherwise is refused.
+void require_flag(const Settings& settings, std::string_view key, bool fixed);
 // One of the keys, or key.N of the layer's number N where a configuration has a list.
 std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys keys, int64_t low,
                                           int64_t high);

@@ -6,11 +6,11 @@
 #include "libmoe/checkpoint/printable.hpp"
 
 namespace moe {
-namespace {
 
 moe_score score_of(const Settings& settings, moe_score implied) {
-    // Then Ling's, Kimi-Linear's.
-    for (const char* key : {"scoring_func", "score_function", "moe_router_activation_func"}) {
+    // Then Ling's, Kimi-Linear's, Trinity's, Step's.
+    for (const char* key : {"scoring_func", "score_function", "moe_router_activation_func",
+                            "score_func", "moe_router_activation"}) {
         const auto name = settings.find_text(key);
         if (!name) continue;
         if (*name == "softmax") return MOE_SCORE_SOFTMAX;
@@ -21,6 +21,15 @@ moe_score score_of(const Settings& settings, moe_score implied) {
              printable(*name).text);
     }
     return implied;
+}
+
+namespace {
+
+// Then Kimi-Linear's and Ling's, Trinity's.
+std::optional<bool> find_norm(const Settings& settings) {
+    for (const char* key : {"norm_topk_prob", "moe_renormalize", "route_norm"})
+        if (const auto norm = settings.find_flag(key)) return norm;
+    return std::nullopt;
 }
 
 // A gate that comes after the clamp of both halves, as DeepSeek-V4 has it.
@@ -36,10 +45,12 @@ void build_deepseek_v2(LayerBuilder& layer) {
     read_sizes(layer, {"moe_intermediate_size"});
     set_activation(layer);
     moe_layer_desc& desc = layer.desc();
-    // Never renormalised: transformers ignores norm_topk_prob for this family.
+    require_flag(layer.settings(), "norm_topk_prob", false);  // transformers never normalises here
     desc.score = score_of(layer.settings(), MOE_SCORE_SOFTMAX);
     const auto method = layer.settings().find_text("topk_method").value_or("greedy");
     if (method == "group_limited_greedy") {
+        for (const char* key : {"n_group", "topk_group"})
+            (void)layer.settings().integer({key}, 1, desc.n_experts);  // DeepseekV2Config has none
         set_groups(layer, 0, 0, MOE_GROUP_SCORE_MAX);
     } else if (method != "greedy") {
         fail(MOE_ERROR_UNSUPPORTED, "{}: topk_method '{}' is not known", layer.settings().file(),
@@ -61,9 +72,7 @@ void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
     desc.score = score_of(settings, facts.score);
     set_groups(layer, facts.groups, facts.kept_groups, MOE_GROUP_SCORE_TOP2_SUM);
     set_routed_scale(layer, facts.scale_key, facts.scale);
-    auto norm = settings.find_flag("norm_topk_prob");
-    if (!norm) norm = settings.find_flag("moe_renormalize");  // Kimi-Linear, Ling
-    if (norm.value_or(facts.norm)) {
+    if (find_norm(settings).value_or(facts.norm)) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
         desc.renormalize_eps = facts.eps;
     }

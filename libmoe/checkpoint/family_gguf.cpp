@@ -203,6 +203,8 @@ void build_gguf_bailing_moe(LayerBuilder& layer) {
     build_scored_gguf(layer, Gating::Softmax);
 }
 
+// llama.cpp does not load some of these without the key of the gating function. Here they are what
+// the model is in any case: converters leave the key out where config.json has no scoring_func.
 void build_gguf_sigmoid(LayerBuilder& layer) {
     build_scored_gguf(layer, Gating::Sigmoid);
 }

@@ -32,12 +32,6 @@ void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
         layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, features});
         layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, features, width});
     }
-    // transformers 5 writes a gate and an up of identity experts that nothing reads.
-    const std::string beyond = expert_weight(desc.n_experts + desc.n_identity_experts, names.gate);
-    if (layer.has_weight(beyond)) {
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: says {} experts, but there is a tensor '{}'",
-             layer.settings().file(), desc.n_experts, beyond);
-    }
 }
 
 moe_activation activation_of(const LayerBuilder& layer) {
@@ -86,6 +80,13 @@ std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys
     return std::nullopt;
 }
 
+void require_flag(const Settings& settings, std::string_view key, bool fixed) {
+    const bool value = settings.find_flag(key).value_or(fixed);
+    if (value != fixed)
+        fail(MOE_ERROR_UNSUPPORTED, "{}: '{}' is {}, but models of this family have {}",
+             settings.file(), key, value, fixed);
+}
+
 void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied) {
     layer.desc().has_routed_scale = 1;
     layer.desc().routed_scale = layer.settings().find_number(key).value_or(implied);
@@ -95,9 +96,14 @@ void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kep
                 moe_group_score score) {
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
-    const auto groups = settings.find_integer({"n_group", "num_expert_group"}, 0, desc.n_experts)
-                            .value_or(default_groups);
+    const auto found = settings.find_integer({"n_group", "num_expert_group"}, 0, desc.n_experts);
+    const int64_t groups = found.value_or(default_groups);
     if (groups <= 1) return;
+    const int64_t least = score == MOE_GROUP_SCORE_TOP2_SUM ? 2 : 1;
+    if (desc.n_experts % groups != 0 || desc.n_experts / groups < least)
+        fail(MOE_ERROR_CORRUPT_FILE,
+             "{}: n_group is {}{}, but {} experts are not {} groups of {} or more", settings.file(),
+             groups, found ? "" : " where the key is absent", desc.n_experts, groups, least);
     desc.n_group = static_cast<int32_t>(groups);
     desc.topk_group = static_cast<int32_t>(
         settings.find_integer({"topk_group"}, 1, groups).value_or(default_kept));

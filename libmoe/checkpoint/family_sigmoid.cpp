@@ -91,6 +91,8 @@ void build_minimax_m3(LayerBuilder& layer) {
 }
 
 void build_hy_v3(LayerBuilder& layer) {
+    for (const char* key : {"route_norm", "moe_router_use_sigmoid"})
+        require_flag(layer.settings(), key, true);
     build_scored_layer(layer, {.router = "router.gate.weight",
                                .bias = "expert_bias",
                                .shared = "shared_mlp.",
@@ -101,6 +103,11 @@ void build_hy_v3(LayerBuilder& layer) {
 void build_afmoe(LayerBuilder& layer) {
     build_scored_layer(
         layer, {.router = "router.gate.weight", .bias = "expert_bias", .scale_key = "route_scale"});
+    // The model's router normalises sigmoids alone.
+    moe_layer_desc& desc = layer.desc();
+    if (desc.score == MOE_SCORE_SIGMOID) return;
+    desc.renormalize = MOE_RENORMALIZE_NONE;
+    desc.renormalize_eps = 0;
 }
 
 void build_laguna(LayerBuilder& layer) {
@@ -130,8 +137,9 @@ void build_step(LayerBuilder& layer) {
     read_sizes(layer, {"moe_intermediate_size"});
     set_activation(layer);
     moe_layer_desc& desc = layer.desc();
-    desc.score = MOE_SCORE_SIGMOID;
-    desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+    desc.score = score_of(settings, MOE_SCORE_SIGMOID);
+    if (settings.find_flag("norm_expert_weight").value_or(true))
+        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
     const auto limit = [&](const char* key) {
         return settings.find_number(fmt::format("{}.{}", key, layer.number())).value_or(0.0f);

@@ -171,13 +171,13 @@ TEST(Qwen, ReadsNewerKeysNestedConfigsAndPrefixes) {
     EXPECT_STREQ(checkpoint->info().model_type, "qwen3_moe");
 }
 
-TEST(DeepseekV2, IgnoresTheNormFlag) {
+TEST(DeepseekV2, HasGroupsByTheirBest) {
     const Folder folder;
     const Handle checkpoint = open_model(
         folder,
         deepseek(
             "deepseek_v2",
-            R"(,"norm_topk_prob":true,"routed_scaling_factor":16,"topk_method":"group_limited_greedy",)"
+            R"(,"norm_topk_prob":false,"routed_scaling_factor":16,"topk_method":"group_limited_greedy",)"
             R"("n_group":2,"topk_group":1)",
             false));
     ASSERT_EQ(checkpoint->n_layers(), 1);

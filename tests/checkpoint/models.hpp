@@ -138,8 +138,10 @@ inline Model qwen(const std::string& type, const std::string& more, bool shared)
     return model;
 }
 
-inline Model deepseek(const std::string& type, const std::string& more, bool bias) {
+inline Model deepseek(const std::string& type, std::string more, bool bias) {
     Model model;
+    // Four experts are not the eight groups that DeepSeek-V3 implies.
+    if (type == "deepseek_v3" && more.find("n_group") == more.npos) more += ",\"n_group\":1";
     model.config = config_of(
         type, R"("moe_intermediate_size":32,"n_routed_experts":4,"n_shared_experts":2)" + more);
     const std::string block = "model.layers.1.mlp.";
