@@ -32,17 +32,22 @@ std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint) {
     for (size_t i = 0; i < layers.size(); ++i) {
         check(moe_checkpoint_layer_at(checkpoint, static_cast<int32_t>(i), &layers[i]));
     }
+    int32_t none = 0;
+    if (layers.empty()) check(moe_checkpoint_layer_at(checkpoint, 0, &none));  // says why
     return layers;
 }
 
 LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path, int32_t layer) {
     const std::vector<int32_t> layers = layers_of(checkpoint);
     if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
-        const std::string valid = layers.empty() ? "it has none" : "it has " + range_words(layers);
-        throw Failure(fmt::format("{}: layer {} is not a MoE layer of this checkpoint; {}", path,
-                                  layer, valid),
+        throw Failure(fmt::format("{}: layer {} is not a MoE layer of this checkpoint; it has {}",
+                                  path, layer, range_words(layers)),
                       MOE_ERROR_NOT_FOUND);
     }
+    return source_of(checkpoint, layer);
+}
+
+LayerSource source_of(const moe_checkpoint* checkpoint, int32_t layer) {
     LayerSource source;
     check(moe_checkpoint_layer(checkpoint, layer, &source.desc));
     std::array<moe_format*, MOE_ROLE_COUNT> pointers{};

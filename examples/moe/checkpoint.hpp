@@ -10,11 +10,13 @@ namespace moe::cli {
 
 Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, moe_io io = MOE_IO_MMAP);
 moe_checkpoint_info info_of(const moe_checkpoint* checkpoint);
-// Decoder layers that are MoE layers, ascending.
+// Decoder layers that are MoE layers, ascending; none is an error.
 std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint);
 // Description and formats of a decoder layer; a layer that is no MoE layer is an error that lists
 // those which are.
 LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path, int32_t layer);
+// The same for one that layers_of has.
+LayerSource source_of(const moe_checkpoint* checkpoint, int32_t layer);
 Runtime make_runtime(int32_t threads);
 
 }  // namespace moe::cli

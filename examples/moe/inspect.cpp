@@ -16,8 +16,9 @@ namespace {
 struct LayerRun {
     std::vector<int32_t> layers;
     LayerSource source;
-    std::string problem;  // why the formats could not be told, or ""
-    uint64_t bytes = 0;   // of one layer
+    std::string problem;  // why the formats, or the whole layer, could not be told, or ""
+    bool is_readable = true;
+    uint64_t bytes = 0;  // of one layer
 };
 
 uint64_t bytes_of(const moe_tensor& tensor) {
@@ -41,17 +42,16 @@ uint64_t layer_bytes(const moe_checkpoint* checkpoint, int32_t layer) {
     }
 }
 
-LayerRun describe(const moe_checkpoint* checkpoint, const std::string& path, int32_t layer) {
+LayerRun describe(const moe_checkpoint* checkpoint, int32_t layer) {
     LayerRun run;
     run.layers = {layer};
     try {
-        run.source = source_of(checkpoint, path, layer);
+        run.source = source_of(checkpoint, layer);
     } catch (const Failure& failure) {
-        if (failure.status != MOE_ERROR_UNSUPPORTED) throw;
         run.problem = failure.what();
-        check(moe_checkpoint_layer(checkpoint, layer, &run.source.desc));
+        run.is_readable = moe_checkpoint_layer(checkpoint, layer, &run.source.desc) == MOE_OK;
     }
-    run.bytes = layer_bytes(checkpoint, layer);
+    if (run.is_readable) run.bytes = layer_bytes(checkpoint, layer);
     return run;
 }
 
@@ -63,10 +63,10 @@ bool equal(const LayerRun& a, const LayerRun& b) {
            a.bytes == b.bytes && a.problem == b.problem;
 }
 
-std::vector<LayerRun> runs_of(const moe_checkpoint* checkpoint, const std::string& path) {
+std::vector<LayerRun> runs_of(const moe_checkpoint* checkpoint) {
     std::vector<LayerRun> runs;
     for (const int32_t layer : layers_of(checkpoint)) {
-        LayerRun run = describe(checkpoint, path, layer);
+        LayerRun run = describe(checkpoint, layer);
         if (!runs.empty() && equal(runs.back(), run)) {
             runs.back().layers.push_back(layer);
         } else {
@@ -98,6 +98,8 @@ std::string format_words(const LayerRun& run) {
 }
 
 std::vector<std::string> table_row(const LayerRun& run) {
+    if (!run.is_readable)
+        return {range_words(run.layers), "-", "-", "-", "-", "-", "-", "-", "not readable"};
     const moe_layer_desc& layer = run.source.desc;
     std::string experts = std::to_string(layer.n_experts);
     if (layer.n_identity_experts > 0) experts += fmt::format("+{}", layer.n_identity_experts);
@@ -113,8 +115,14 @@ std::vector<std::string> table_row(const LayerRun& run) {
         routing_words(layer)};
 }
 
-int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
-               const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+std::string layer_words(const LayerRun& run) {
+    if (!run.is_readable) return "not readable: " + run.problem;
+    return activation_words(run.source.desc) + "; " +
+           (run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
+}
+
+void print_text(const InspectOptions& options, const moe_checkpoint_info& info,
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
     fmt::print("{}: {}, {} file{}, {} tensors, {}\n", options.checkpoint,
                info.is_gguf ? "GGUF" : "safetensors", info.n_files, info.n_files == 1 ? "" : "s",
                info.n_tensors, byte_words(info.file_bytes));
@@ -125,20 +133,21 @@ int print_text(const InspectOptions& options, const moe_checkpoint_info& info,
     for (const LayerRun& run : runs) rows.push_back(table_row(run));
     fmt::print("{}\n", table_words(rows));
     for (const LayerRun& run : runs) {
-        fmt::print(
-            "layer{} {}: {}; {}\n", run.layers.size() == 1 ? "" : "s", range_words(run.layers),
-            activation_words(run.source.desc),
-            run.problem.empty() ? format_words(run) : "formats not readable: " + run.problem);
+        fmt::print("layer{} {}: {}\n", run.layers.size() == 1 ? "" : "s", range_words(run.layers),
+                   layer_words(run));
     }
-    if (options.against.empty()) return 0;
+    if (options.against.empty()) return;
     fmt::print("\nagainst {}\n{}", options.against, error_table_words(errors, options.each));
-    return 0;
 }
 
 nlohmann::ordered_json json_of(const LayerRun& run) {
     const moe_layer_desc& layer = run.source.desc;
     nlohmann::ordered_json json;
     json["layers"] = run.layers;
+    if (!run.is_readable) {
+        json["problem"] = run.problem;
+        return json;
+    }
     json["hidden"] = layer.hidden;
     json["intermediate"] = layer.intermediate;
     json["n_experts"] = layer.n_experts;
@@ -162,8 +171,8 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
     return json;
 }
 
-int print_json(const InspectOptions& options, const moe_checkpoint_info& info,
-               const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+void print_json(const InspectOptions& options, const moe_checkpoint_info& info,
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
     nlohmann::ordered_json json;
     json["schema"] = "libmoe.inspect.1";
     json["checkpoint"] = options.checkpoint;
@@ -180,7 +189,14 @@ int print_json(const InspectOptions& options, const moe_checkpoint_info& info,
         json["errors"] = error_table_json(errors);
     }
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-    return 0;
+}
+
+// After all that could be told has been printed.
+void check_readable(const std::vector<LayerRun>& runs) {
+    for (const LayerRun& run : runs)
+        if (!run.is_readable)
+            throw Failure(
+                fmt::format("layer {} is not readable: {}", run.layers.front(), run.problem));
 }
 
 }  // namespace
@@ -188,12 +204,17 @@ int print_json(const InspectOptions& options, const moe_checkpoint_info& info,
 int inspect(const InspectOptions& options) {
     const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint);
     const moe_checkpoint_info info = info_of(checkpoint.get());
-    const std::vector<LayerRun> runs = runs_of(checkpoint.get(), options.checkpoint);
+    const std::vector<LayerRun> runs = runs_of(checkpoint.get());
     std::vector<MatrixError> errors;
     if (!options.against.empty())
         errors = errors_against(checkpoint.get(), options.checkpoint, options.against);
-    return options.json ? print_json(options, info, runs, errors)
-                        : print_text(options, info, runs, errors);
+    if (options.json) {
+        print_json(options, info, runs, errors);
+    } else {
+        print_text(options, info, runs, errors);
+    }
+    check_readable(runs);
+    return 0;
 }
 
 }  // namespace moe::cli

@@ -15,9 +15,10 @@ namespace {
 
 int print_text(const QuantizeOptions& options, const QuantizeResult& result, double seconds) {
     fmt::print("{}\n", error_table_words(result.errors, options.each));
-    fmt::print("{}: {} matrices in {}, {} tensors copied, {} instead of {}, in {}\n",
+    fmt::print("{}: {} matrices in {}, {} tensor{} copied, {} instead of {}, in {}\n",
                options.output, result.errors.size(), options.target, result.n_copied,
-               byte_words(result.bytes), byte_words(result.source_bytes), time_words(seconds));
+               result.n_copied == 1 ? "" : "s", byte_words(result.bytes),
+               byte_words(result.source_bytes), time_words(seconds));
     if (!result.note.empty()) fmt::print("{}\n", result.note);
     return 0;
 }

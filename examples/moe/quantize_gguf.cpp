@@ -39,7 +39,6 @@ Family family_of(const std::string& path, const std::string& name) {
 // What the metadata are made of.
 Model model_of(const std::string& path, const moe_checkpoint* checkpoint) {
     const std::vector<int32_t> layers = layers_of(checkpoint);
-    if (layers.empty()) throw Failure(path + ": has no MoE layers", MOE_ERROR_NOT_FOUND);
     auto desc = sized<moe_layer_desc>();
     check(moe_checkpoint_layer(checkpoint, layers.front(), &desc));
     Model model{};

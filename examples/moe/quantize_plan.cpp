@@ -133,8 +133,6 @@ class Planner {
   private:
     // Experts whose names are not known here would be copied as they are.
     void check_complete() {
-        if (layers_.empty())
-            throw Failure("there are no MoE layers to quantise", MOE_ERROR_UNSUPPORTED);
         std::map<int32_t, int64_t> found;
         for (const ExpertMatrix& matrix : plan_.matrices) ++found[matrix.layer];
         for (const int32_t number : layers_) {

@@ -83,6 +83,14 @@ void print_timing(const CallResult& result, const moe_memory_report& report, int
                byte_words(touched), static_cast<double>(touched) / best / 1e9);
 }
 
+// Damaged scales show nowhere else without --check.
+void print_not_finite(const CallResult& result, int64_t n_tokens, int32_t hidden) {
+    int64_t count = 0;
+    for (auto row = result.out.begin(); row != result.out.end(); row += hidden)
+        count += !std::all_of(row, row + hidden, [](float y) { return std::isfinite(y); });
+    if (count > 0) fmt::print("outputs  {} of {} tokens are not finite\n", count, n_tokens);
+}
+
 // The layer again, by the library's fp64 reference, with the ids and weights of the first result.
 CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoint,
                             const RunOptions& options, const LayerSource& source,
@@ -171,6 +179,7 @@ int run(const RunOptions& options) {
     print_kernels(call.plan(), tokens.count);
     const moe_memory_report report = print_weights(weights.get(), load_time.count());
     if (tokens.count > 0) print_timing(result, report, tokens.count);
+    print_not_finite(result, tokens.count, source.desc.hidden);
     write_results(options, source, tokens.count, result);
     if (!options.check) return 0;
     return print_verdict(

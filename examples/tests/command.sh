@@ -96,6 +96,37 @@ expect_failure 1 "model-00003-of-00003.safetensors" "$moe" run "$folder/truncate
 "$moe" make-model qwen3-30b-a3b "$folder/missing" --reduced
 LC_ALL=C sed -i 's/experts\.1\.up_proj/experts.1.no_proj/' "$folder/missing/model.safetensors"
 expect_failure 1 "experts.1.up_proj" "$moe" run "$folder/missing" --layer 0
+expect_failure 1 "model.safetensors.index.json: begins with '{': it is no safetensors file" \
+    "$moe" inspect "$qwen/model.safetensors.index.json"
+"$moe" make-model qwen3-30b-a3b "$folder/strange" --reduced
+LC_ALL=C sed -i 's/"model\.layers\./"modem.layers./g' "$folder/strange/model.safetensors"
+unknown="'modem.layers.0.mlp.experts.0.down_proj.weight' is under no known prefix: model.layers."
+expect_failure 1 "$unknown" "$moe" inspect "$folder/strange"
+expect_failure 1 "$unknown" "$moe" run "$folder/strange" --layer 0
+expect_failure 1 "$unknown" "$moe" quantize --to fp8 "$folder/strange" "$folder/strange8"
+
+echo "== a bad layer beside good ones"
+"$moe" make-model qwen3-30b-a3b "$folder/bad" --reduced --layers 3
+LC_ALL=C sed -i 's/layers\.1\.mlp\.experts\.1\.up_proj/layers.1.mlp.experts.1.no_proj/' "$folder/bad/model.safetensors"
+expect_failure 1 "layer 1 is not readable: model.safetensors: there is no tensor" "$moe" inspect "$folder/bad"
+grep -q "^0 .*top-8" "$folder/stdout" && grep -q "^2 .*top-8" "$folder/stdout" || fail "good layers are missing"
+grep -q "^layer 1: not readable: .*experts.1.up_proj" "$folder/stdout" || fail "the bad layer is missing"
+expect_failure 1 "layer 1 is not readable" "$moe" inspect "$folder/bad" --json
+grep -q '"problem": .*experts.1.up_proj' "$folder/stdout" || fail "the bad layer is missing"
+
+echo "== numbers of one"
+expect_text ", 1 tensor copied," "$moe" quantize --to fp8 "$qwen" "$folder/fp8"
+
+echo "== outputs that are not finite"
+python3 - "$folder/y.npy" "$folder/nan.npy" <<'PYTHON'
+import struct, sys
+
+data = bytearray(open(sys.argv[1], "rb").read())
+data[-4:] = struct.pack("<f", float("nan"))
+open(sys.argv[2], "wb").write(data)
+PYTHON
+expect_text "1 of 5 tokens are not finite" "$moe" run "$qwen" --layer 0 --input "$folder/nan.npy"
+if "$moe" run "$qwen" --layer 0 --input "$folder/y.npy" | grep "not finite"; then fail "finite outputs"; fi
 
 echo "== wrong usage"
 expect_failure 2 "" "$moe"
