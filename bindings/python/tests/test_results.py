@@ -242,6 +242,16 @@ def test_a_damaged_checkpoint(tmp_path, case):
     assert caught.value.status == case["status"]
 
 
+def test_a_checkpoint_without_moe_layers(tmp_path):
+    header = b'{"lm_head.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    (tmp_path / "config.json").write_text('{"model_type":"mixtral"}')
+    with pytest.raises(moe.NotFoundError, match="model.safetensors: has no MoE layers"):
+        moe.Layer(tmp_path)
+    checkpoint = moe.Checkpoint(QWEN3.path)
+    assert [checkpoint.layer_at(i) for i in range(len(checkpoint.layers))] == checkpoint.layers
+
+
 def test_bfloat16_bits():
     """numpy has no bfloat16: uint16 holds its bits, in and out."""
     with moe.Layer(QWEN3.path, QWEN3.layer, x_type="bf16", device="cpu") as layer:

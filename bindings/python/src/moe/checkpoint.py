@@ -113,12 +113,14 @@ class Checkpoint(Handle):
     @property
     def layers(self) -> list[int]:
         """The decoder layers (the numbers in the tensor names) that are MoE layers, ascending."""
-        layer, found = c.c_int32(), []
+        return [self.layer_at(index) for index in range(self.info.n_layers)]
+
+    def layer_at(self, index: int) -> int:
+        """The index-th of layers; without one, a NotFoundError says what the files have instead."""
+        layer = c.c_int32()
         with self.use() as checkpoint:
-            for index in range(self.info.n_layers):
-                self._library.call("moe_checkpoint_layer_at", checkpoint, index, c.addressof(layer))
-                found.append(layer.value)
-        return found
+            self._library.call("moe_checkpoint_layer_at", checkpoint, index, c.addressof(layer))
+        return layer.value
 
     def layer(self, layer: int) -> LayerDesc:
         desc = LayerDesc()

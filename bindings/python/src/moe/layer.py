@@ -41,7 +41,7 @@ class Layer:
         is_ours = not isinstance(checkpoint, Checkpoint)
         opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint, runtime=runtime)
         try:
-            number = opened.layers[0] if layer is None else layer
+            number = opened.layer_at(0) if layer is None else layer
             options |= {"x_type": x_type, "max_tokens": max_tokens, "checkpoint_layer": number}
             self.plan = Plan(checkpoint=opened, runtime=runtime, **options)
             how = {"ownership": ownership, "progress": progress, "stream": stream}
