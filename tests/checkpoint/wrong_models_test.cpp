@@ -316,6 +316,16 @@ const std::vector<Wrong>& wrong_models() {
     return cases;
 }
 
+// The part of the configuration is named where there is one.
+TEST(WrongKeys, NameThePartThatTheyWereLookedForIn) {
+    EXPECT_EQ(layer_failure(configured(mixtral(), "\"hidden_size\":64,", "")).text,
+              "config.json: has no key 'hidden_size' nor 'd_model'");
+    const Model nested = configured(configured(mixtral(), "\"hidden_size\":64,", ""), "{",
+                                    "{\"text_config\":{\"x\":1},");
+    EXPECT_EQ(layer_failure(nested).text,
+              "config.json: has no key 'hidden_size' nor 'd_model' (prefix 'text_config.')");
+}
+
 class WrongModel : public testing::TestWithParam<size_t> {};
 
 TEST_P(WrongModel, IsNamed) {
