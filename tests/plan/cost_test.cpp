@@ -160,24 +160,28 @@ TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
 // more than a sort and a sum only where experts are large and tokens meet in them.
 TEST(FewTokensWorth, AsLongAsReadingTwiceCostsLess) {
     const DeviceRates rates(1.6, 4.6e6, 670e6);
-    const auto worth = [&](const char* model, PackedType type, int32_t can = 4) {
-        const Shape& shape = shape_of(model);
+    struct Shape {
+        int32_t hidden, intermediate, n_experts, top_k;
+    };
+    constexpr Shape qwen3next{2048, 512, 512, 10}, qwen3_30b{2048, 768, 128, 8};
+    constexpr Shape mixtral{4096, 14336, 8, 2}, dsv3{7168, 2048, 256, 8};
+    const auto worth = [&](const Shape& shape, PackedType type, int32_t can = 4) {
         ExpertWork work = {0, shape.top_k, shape.n_experts, shape.n_experts, shape.hidden, 0, 0};
         work.weights = 3.0 * shape.hidden * shape.intermediate;
         work.bytes = work.weights * code_bits(type) / 8;
         return few_tokens_worth(type, work, rates, can);
     };
-    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4), 4);
-    EXPECT_EQ(worth("qwen3next", PackedType::bf16), 4);
-    EXPECT_EQ(worth("qwen3-30b", PackedType::nvfp4), 4);
-    EXPECT_GE(worth("mixtral", PackedType::nvfp4), 2);
-    EXPECT_LT(worth("mixtral", PackedType::bf16), 4);
-    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 2), 2);
-    EXPECT_GE(worth("qwen3next", PackedType::nvfp4, 16), 8);
-    EXPECT_GE(worth("qwen3-30b", PackedType::q4_k, 16), 8);
-    EXPECT_LT(worth("dsv3", PackedType::bf16, 16), 8);
-    EXPECT_LT(worth("mixtral", PackedType::nvfp4, 16), 5);
-    EXPECT_EQ(worth("qwen3next", PackedType::nvfp4, 0), 0);
+    EXPECT_EQ(worth(qwen3next, PackedType::nvfp4), 4);
+    EXPECT_EQ(worth(qwen3next, PackedType::bf16), 4);
+    EXPECT_EQ(worth(qwen3_30b, PackedType::nvfp4), 4);
+    EXPECT_GE(worth(mixtral, PackedType::nvfp4), 2);
+    EXPECT_LT(worth(mixtral, PackedType::bf16), 4);
+    EXPECT_EQ(worth(qwen3next, PackedType::nvfp4, 2), 2);
+    EXPECT_GE(worth(qwen3next, PackedType::nvfp4, 16), 8);
+    EXPECT_GE(worth(qwen3_30b, PackedType::q4_k, 16), 8);
+    EXPECT_LT(worth(dsv3, PackedType::bf16, 16), 8);
+    EXPECT_LT(worth(mixtral, PackedType::nvfp4, 16), 5);
+    EXPECT_EQ(worth(qwen3next, PackedType::nvfp4, 0), 0);
 }
 
 TEST(FewTokensWorth, WithoutRatesAsLongAsTokensSeldomMeet) {
