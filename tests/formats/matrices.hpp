@@ -102,7 +102,8 @@ struct Stored {
         return matrix;
     }
     void encode(const float* source) {
-        const EncodeTarget target{data.data(), scales.data(), &global_scale, codebook.data()};
+        const EncodeTarget target{data.data(), scales.data(), &global_scale, codebook.data(),
+                                  &traits->format};
         traits->encode(*traits, source, rows, columns, target);
     }
 };

@@ -103,6 +103,10 @@ class TensorStack {
                 float scale) {
         Stored stored(traits, rows, columns);
         stored.codebook = codebook_;
+        if (!traits.encode && !stored.scales.empty()) {
+            fill_grid(stored, seed, scale);
+            return stored;
+        }
         if (!traits.encode) {
             fill_blocks(stored, seed, scale);
             return stored;
@@ -120,6 +124,14 @@ class TensorStack {
         for (size_t i = 0; i < stored.data.size(); i += block)
             for (const size_t place : f16_places(stored.traits->format))
                 store(stored.data.data() + i + place, float_to_f16(scale * 0.01f));
+    }
+
+    // Of int8: random codes under float32 scales.
+    static void fill_grid(Stored& stored, uint64_t seed, float scale) {
+        stored.data = random_bytes(stored.bytes.data, seed);
+        const auto scales = gaussian(static_cast<int64_t>(stored.scales.size() / 4), seed + 1);
+        for (size_t i = 0; i < scales.size(); ++i)
+            store(stored.scales.data() + 4 * i, scales[i] * scale * 0.01f);
     }
 
     // Rows of `row_bytes` from dense to strided memory.
@@ -172,7 +184,9 @@ class TensorStack {
             }
             return;
         }
-        all.resize(extent + (experts.size() - 1) * static_cast<uint64_t>(expert_stride));
+        // What lies between rows and experts is no scale and no code of theirs.
+        all.resize(extent + (experts.size() - 1) * static_cast<uint64_t>(expert_stride),
+                   std::byte{0x5A});
         for (size_t e = 0; e < experts.size(); ++e)
             copy(experts[e], all.data() + static_cast<int64_t>(e) * expert_stride);
     }
@@ -228,7 +242,31 @@ class TensorStack {
     int64_t data_expert_ = 0, scale_expert_ = 0;
 };
 
+// Grids of scales with one row of them: they have no name of their own.
+inline std::vector<FormatTraits> make_one_row_grids() {
+    const auto grid = [](const char* name, moe_type type, int32_t columns, moe_type scales) {
+        moe_format format = format_of(type);
+        format.group_rows = -1;
+        format.group_columns = columns;
+        format.scale_type = scales;
+        FormatTraits traits = *find_format(format);
+        traits.name = name;
+        traits.format = format;
+        return traits;
+    };
+    return {grid("fp8_per_tensor", MOE_TYPE_F8_E4M3, -1, MOE_TYPE_F32),
+            grid("fp8_per_32_columns", MOE_TYPE_F8_E4M3, 32, MOE_TYPE_BF16),
+            grid("int8_per_tensor", MOE_TYPE_I8, -1, MOE_TYPE_F32),
+            grid("int8_per_64_columns", MOE_TYPE_I8, 64, MOE_TYPE_F32)};
+}
+inline const std::vector<FormatTraits>& one_row_grids() {
+    static const std::vector<FormatTraits> grids = make_one_row_grids();
+    return grids;
+}
+
 inline const FormatTraits& format_named(const char* name) {
+    for (const FormatTraits& grid : one_row_grids())
+        if (std::strcmp(grid.name, name) == 0) return grid;
     return *find_format(name);
 }
 

@@ -138,7 +138,8 @@ TEST(Load, ExpertByExpertInAnyOrder) {
 TEST(Load, FusedInEveryOrderAndOrientation) {
     for (const auto order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
         for (const char* format :
-             {"bf16", "f32", "mxfp4", "nvfp4", "q8_0", "q4_k", "kbit4", "fp8_128x128"})
+             {"bf16", "f32", "mxfp4", "nvfp4", "q8_0", "q4_k", "kbit4", "fp8_128x128",
+              "fp8_per_tensor", "fp8_per_32_columns", "int8_per_tensor", "int8_per_64_columns"})
             for (const bool transposed : {false, true}) {
                 const FormatTraits& traits = test::format_named(format);
                 if (transposed && !is_plain(traits.format)) continue;

@@ -113,9 +113,10 @@ std::vector<Placing> placings_of(const FormatTraits& traits) {
 }
 
 // Formats of the table, and those that only files have.
-std::vector<const FormatTraits*> formats_with_given_codebooks() {
+std::vector<const FormatTraits*> formats_of_rows() {
     std::vector<const FormatTraits*> all;
     for (const FormatTraits& traits : all_formats()) all.push_back(&traits);
+    for (const FormatTraits& traits : test::one_row_grids()) all.push_back(&traits);
     for (const char* name : {"kbit3", "kbit5_f32"}) {
         moe_format format = test::format_named(name).format;
         format.codebook = MOE_CODEBOOK_GIVEN;
@@ -209,8 +210,7 @@ TEST_P(ViewOf, ByteCountsAreCheckedToTheByte) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_with_given_codebooks()),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_of_rows()), name_of);
 
 TEST(View, RefusesWhatPointersAndStridesCannotBe) {
     const TensorStack stack(test::format_named("bf16"), n_experts, 8, 64);
