@@ -316,6 +316,23 @@ TEST(Combine, NormalizesByTheRootMeanSquare) {
     }
 }
 
+TEST(Combine, NormalizesZerosAndTheSmallestWithoutEps) {
+    const auto normalized = [](std::vector<float> v) {
+        rms_normalize(v.data(), static_cast<int64_t>(v.size()), 0.0f, nullptr);
+        return v;
+    };
+    EXPECT_EQ(normalized(std::vector<float>(32)), std::vector<float>(32));
+    std::vector<double> zeros(32);
+    rms_normalize(zeros.data(), 32, 0.0f, nullptr);
+    EXPECT_EQ(zeros, std::vector<double>(32));
+    for (const float tiny : {1e-39f, 1e-45f, 1e-20f})
+        for (const float value : normalized(std::vector<float>(32, -tiny)))
+            EXPECT_NEAR(value, -1.0f, 1e-6) << tiny;
+    std::vector<float> with_nan(32, 1.0f);
+    with_nan[3] = NAN;
+    for (const float value : normalized(with_nan)) EXPECT_TRUE(std::isnan(value));
+}
+
 // One expert with everything, for 70 rows: more than one tile.
 class MlpCase : public testing::Test {
   protected:

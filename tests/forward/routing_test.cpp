@@ -165,6 +165,20 @@ TEST(Ids, AllSkippedAddNothing) {
     EXPECT_EQ(c.with_ids(ids, weights), Floats(T * H, 0.0f));
 }
 
+TEST(Ids, AllSkippedGiveZeroThroughANormWithoutEpsToo) {
+    auto desc = plain_layer(H, 48, E, K);
+    desc.latent = 32;
+    desc.has_latent_norm = 1;
+    const RoutingCase c(desc);
+    Routed r = c.routed();
+    std::fill_n(r.ids.begin() + 3 * K, K, -1);
+    const Floats out = c.with_ids(r.ids, r.weights);
+    for (int64_t i = 0; i < T * H; ++i) {
+        ASSERT_TRUE(std::isfinite(out[i])) << i;
+        EXPECT_EQ(out[i] == 0, i / H == 3) << i;
+    }
+}
+
 TEST(Ids, OutOfRangeAreSkippedAndToldOnce) {
     const RoutingCase c;
     const Routed r = c.routed();

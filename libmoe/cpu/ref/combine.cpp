@@ -43,9 +43,11 @@ template <class Real>
 void rms_normalize(Real* v, int64_t n, float eps, const float* weight) {
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(v[i]) * v[i];
-    const auto scale = static_cast<Real>(1.0 / std::sqrt(sum / static_cast<double>(n) + eps));
+    const double mean = sum / static_cast<double>(n) + eps;
+    // Zeros stay zeros without eps too. Double: tiny values have a scale beyond float.
+    const double scale = mean == 0 ? 0.0 : 1.0 / std::sqrt(mean);
     for (int64_t i = 0; i < n; ++i)
-        v[i] = v[i] * scale * (weight ? static_cast<Real>(weight[i]) : Real{1});
+        v[i] = static_cast<Real>(v[i] * scale) * (weight ? static_cast<Real>(weight[i]) : Real{1});
 }
 
 #define MOE_INSTANTIATE(Real)                                                                     \

@@ -1,7 +1,8 @@
 // One pass over a row that ends in one number: the RMS norm of a token, and its product with a
 // fixed row. A block per token; thread i takes octets of columns i, i + 256, ..., by 16-byte
 // accesses where those are possible and by single ones where not: the sums are in the same order.
-// Sums in float32, warps added in order.
+// Sums in float32, warps added in order: squares of values beyond 1e19 are infinite and make the
+// norm zero, and of rows below 1e-23 throughout they are zero.
 //
 // The norm reads its row twice, the second time from the cache; each thread writes the columns that
 // it alone reads, after the sum, so out may be in.
@@ -52,7 +53,8 @@ __global__ void __launch_bounds__(n_threads)
     float factor = 1.0f;
     if (in.normalize) {
         const float sum = block_sum(sum_of_squares<packets>(in, first), partial);
-        factor = 1.0f / sqrtf(sum / static_cast<float>(in.width) + in.eps);
+        const float mean = sum / static_cast<float>(in.width) + in.eps;
+        factor = mean == 0.0f ? 0.0f : 1.0f / sqrtf(mean);  // without eps zeros stay zeros
     }
     for (int32_t i = static_cast<int32_t>(threadIdx.x) * 8; i < in.width; i += n_threads * 8) {
         const int32_t left = in.width - i;
