@@ -873,8 +873,9 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * plan's when its work is on the stream (NULL: the default stream).
  * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x, whether x is read or not, by as many rows
  * as the numbers on the host say: MOE_ERROR_INVALID_ARGUMENT. Columns of one buffer side by side do not overlap. Other buffers are
- * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads. A token
- * whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
+ * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads and the
+ * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was. A
+ * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {

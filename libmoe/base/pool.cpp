@@ -51,6 +51,7 @@ void Pool::take_items(int32_t worker) {
 }
 
 void Pool::work(int32_t worker) {
+    const DefaultFloatMode mode;  // a thread starts in the mode of the one that made it
     for (uint32_t seen = 0;;) {
         wait_while_equal(epoch_, seen);
         ++seen;

@@ -29,6 +29,7 @@ void ParallelForTeam::run(int64_t n_items, ItemFn fn) {
         std::atomic<int64_t> next{0};
     } shared{fn, n_items};
     auto task = [](int32_t index, void* data) {
+        const DefaultFloatMode mode;  // the thread is the caller's
         auto& shared = *static_cast<Shared*>(data);
         for (int64_t item; (item = shared.next.fetch_add(1)) < shared.n_items;)
             shared.fn(index, item);

@@ -2,11 +2,15 @@
 // are done. Three kinds: the runtime's own pool, the caller's parallel_for, and the caller's
 // threads that all entered moe_forward_spmd. Between two runs only one thread may act, through
 // once(); worker numbers are below size() and index scratch memory.
+//
+// Items run in the default floating-point mode, whatever thread takes them. A Team is made by the
+// thread that runs it, which is in that mode for as long as the Team lives.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include "libmoe/base/float_mode.hpp"
 #include "moe/moe.h"
 
 namespace moe {
@@ -47,6 +51,7 @@ class Team {
     virtual void run(int64_t n_items, ItemFn fn) = 0;
 
   private:
+    DefaultFloatMode mode_;
     int32_t size_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmoe/base/pool.hpp"
+#include "tests/support/float_modes.hpp"
 
 namespace moe {
 namespace {
@@ -139,6 +140,66 @@ TEST(Pool, SharesItemsAmongItsThreads) {
         check(team);
         EXPECT_FALSE(pool.forked());
     }
+}
+
+// Every thread that takes items is in the default mode, and the caller's comes back.
+void check_mode(const std::function<void(const std::function<void(Team&)>&)>& with_team) {
+    const moe_test::OddFloatMode odd;
+    ASSERT_FALSE(moe_test::is_default_mode());
+    std::atomic<int> errors{0};
+    with_team([&](Team& team) {
+        team.once([&] { errors += !moe_test::is_default_mode(); });
+        team.for_each(64, [&](int32_t, int64_t) {
+            errors += !moe_test::is_default_mode();
+            std::this_thread::yield();
+        });
+    });
+    EXPECT_EQ(errors, 0);
+    EXPECT_FALSE(moe_test::is_default_mode()) << "the caller's mode is lost";
+}
+
+TEST(FloatMode, IsTheDefaultWhileATeamWorks) {
+    ASSERT_TRUE(moe_test::is_default_mode());
+    check_mode([](const auto& body) {
+        SerialTeam team;
+        body(team);
+    });
+    for (const auto parallel_for : {in_threads, backwards})
+        check_mode([&](const auto& body) {
+            int calls = 0;
+            ParallelForTeam team(3, parallel_for, &calls);
+            body(team);
+        });
+    // Tasks give the caller's threads back as they were.
+    const auto checked = [](int32_t n_tasks, moe_task_fn task, void* data, void* lost) {
+        const moe_test::OddFloatMode odd;
+        for (int32_t i = 0; i < n_tasks; ++i) {
+            task(i, data);
+            *static_cast<int*>(lost) += moe_test::is_default_mode();
+        }
+    };
+    int lost = 0;
+    check_mode([&](const auto& body) {
+        ParallelForTeam team(3, checked, &lost);
+        body(team);
+    });
+    EXPECT_EQ(lost, 0);
+    // The pool's threads are started by a thread in the odd mode.
+    check_mode([](const auto& body) {
+        Pool pool(*std::pmr::new_delete_resource(), 3);
+        PoolTeam team(pool);
+        body(team);
+    });
+    Rendezvous shared;
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < 3; ++i)
+        threads.emplace_back([&, i] {
+            check_mode([&](const auto& body) {
+                SpmdTeam team(shared, i, 3, 3);
+                body(team);
+            });
+        });
+    for (auto& thread : threads) thread.join();
 }
 
 TEST(Pool, UnusedItStartsAndJoinsNothing) {

@@ -7,6 +7,7 @@
 
 #include "support/process_facts.hpp"
 #include "support/thread_team.hpp"
+#include "tests/support/float_modes.hpp"
 #include "tests/support/layer_case.hpp"
 
 namespace moe_test {
@@ -37,6 +38,30 @@ TEST(SameBits, WhateverTheNumberOfThreads) {
         }
     }
     EXPECT_LE(error_of(first, layer.reference(x), H), f32_tolerance);
+}
+
+// With x so small that outputs are subnormal: a thread that flushed them would give zeros.
+TEST(SameBits, WhateverTheFloatingPointModeOfTheCaller) {
+    const LayerCase layer(layer_desc());
+    clients::ThreadTeam team(3);
+    auto callers = sized<moe_runtime_desc>();
+    callers.n_threads = 3;
+    callers.parallel_for = clients::ThreadTeam::parallel_for;
+    callers.parallel_for_user_data = &team;
+    for (const float size : {1.0f, 3e-20f}) {
+        Floats x = layer.x(19), wanted;
+        for (float& value : x) value *= size;
+        for (const int32_t n_threads : {1, 3, 0}) {
+            const Runtime runtime = n_threads ? make_runtime(n_threads) : make_runtime(callers);
+            const LayerRun run(layer, layer.plan_desc(19), runtime.get());
+            if (wanted.empty()) wanted = forward(run, x);
+            const OddFloatMode odd;
+            EXPECT_TRUE(same_bits(forward(run, x), wanted)) << n_threads << " threads";
+            EXPECT_FALSE(is_default_mode());
+        }
+        const auto is_small = [](float v) { return v != 0 && std::abs(v) < 0x1p-126f; };
+        EXPECT_EQ(std::count_if(wanted.begin(), wanted.end(), is_small) > 19 * H / 2, size < 1);
+    }
 }
 
 TEST(SameBits, FromManyHostThreadsSharingPlanAndWeights) {
