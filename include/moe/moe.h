@@ -575,7 +575,9 @@ typedef enum moe_scale_layout MOE_ENUM_BASE {
 
 /* One tensor of a layer: a matrix or vector, of one expert or of all stacked. Sizes are those of the whole layer,
  * whatever the slice; the library takes the part that the plan needs. rows and columns are logical ([out, in]) for
- * either orientation. Byte counts are of the whole buffer and are checked against shape and strides. */
+ * either orientation. Byte counts are of the whole buffer and are checked against shape and strides. What is given must be of
+ * use: a buffer that the format does not have, data and data_per_expert both, or an order of a role that is not fused are
+ * MOE_ERROR_INVALID_ARGUMENT. input_scale alone may be given and ignored. */
 typedef struct moe_tensor {
     uint32_t struct_size;
     moe_role role;               /* required */
@@ -588,7 +590,7 @@ typedef struct moe_tensor {
     int64_t rows;                /* required; of one expert */
     int64_t columns;             /* required */
     int64_t row_stride;          /* bytes from row to row as stored; 0: dense */
-    int64_t expert_stride;       /* bytes from expert to expert in a stack; 0: dense */
+    int64_t expert_stride;       /* bytes from expert to expert in a stack, at least those of one; 0: dense */
     const void *data;
     uint64_t data_bytes;
     const void *const *data_per_expert; /* instead of data: one pointer per expert, data_bytes each */
@@ -596,14 +598,15 @@ typedef struct moe_tensor {
     uint64_t scale_bytes;
     const void *const *scales_per_expert;
     int64_t scale_row_stride;    /* bytes; 0: dense */
-    int64_t scale_expert_stride; /* bytes; 0: dense */
+    int64_t scale_expert_stride; /* bytes, likewise; 0: dense */
     const float *global_scale;   /* n_global_scales values: 1, or one per expert of the stack. Host memory */
     int64_t n_global_scales;
     const float *codebook;       /* 2^bits values, host memory */
     uint64_t codebook_bytes;
     const void *zero_points;     /* PACKED: laid out as the definition of the format says, experts of a stack one after the other */
     uint64_t zero_point_bytes;
-    const int32_t *permutation;  /* [columns]: group of each column (act order), host memory, one for all experts of a stack */
+    const int32_t *permutation;  /* [columns]: group of each column, host memory, one for all experts of a stack; without
+                                    act order it may only say k / group_columns */
     uint64_t permutation_bytes;
     const float *nested_scales;  /* one per 256 scales, host memory, experts of a stack one after the other */
     uint64_t nested_scale_bytes;

@@ -7,6 +7,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/block.hpp"
+#include "libmoe/layer/layer.hpp"
 
 namespace moe {
 namespace {
@@ -23,6 +24,11 @@ struct Buffer {
 
 const std::byte* locate(const Buffer& buffer, int64_t index, const char* what) {
     require(buffer.stride >= 0, "{}: {} expert stride is {}", what, buffer.name, buffer.stride);
+    require(buffer.stride == 0 || static_cast<uint64_t>(buffer.stride) >= buffer.expert_bytes,
+            "{}: {} expert stride is {}, one expert has {} bytes", what, buffer.name, buffer.stride,
+            buffer.expert_bytes);
+    require(!buffer.data || !buffer.per_expert, "{}: {} and {}_per_expert are both given", what,
+            buffer.name, buffer.name);
     const bool stacked = buffer.per_expert == nullptr;
     const void* base = stacked ? buffer.data : buffer.per_expert[index];
     require(base != nullptr, "{}: {} is NULL", what, buffer.name);
@@ -63,6 +69,42 @@ void set_data(Matrix& matrix, const moe_tensor& tensor, int64_t index, const cha
         matrix.column_stride = matrix.row_stride;
         matrix.row_stride = element_bytes(matrix.format.type);
     }
+}
+
+// A permutation that changes nothing: GPTQ writes one without act order as well.
+bool keeps_order(const moe_tensor& tensor) {
+    const int32_t group = tensor.format->group_columns;
+    if (!tensor.permutation || group == 0 ||
+        tensor.permutation_bytes / sizeof(int32_t) < static_cast<uint64_t>(tensor.columns))
+        return false;
+    for (int64_t k = 0; k < tensor.columns; ++k)
+        if (tensor.permutation[k] != k / group_extent(group)) return false;
+    return true;
+}
+
+// A buffer that the format does not have: the values that are meant would not be those read.
+void check_nothing_unused(const moe_tensor& tensor, const char* what) {
+    const moe_format& format = *tensor.format;
+    const auto unless = [&](bool used, const void* buffer, const char* name) {
+        if (buffer && !used)
+            fail(MOE_ERROR_INVALID_ARGUMENT, "{}: {} is given, the format {} has none", what, name,
+                 format_name(format).text);
+    };
+    const bool scaled = format.scale_type != MOE_TYPE_NONE;
+    unless(scaled, tensor.scales, "scales");
+    unless(scaled, tensor.scales_per_expert, "scales_per_expert");
+    unless(format.global_scale != MOE_GLOBAL_SCALE_NONE, tensor.global_scale, "global_scale");
+    unless(format.pre_quant_scale, tensor.pre_quant_scale, "pre_quant_scale");
+    unless(format.zero_point >= MOE_ZERO_POINT_PACKED, tensor.zero_points, "zero_points");
+    unless(format.act_order || keeps_order(tensor), tensor.permutation, "permutation");
+    unless(format.codebook == MOE_CODEBOOK_GIVEN, tensor.codebook, "codebook");
+    unless(format.nested_scales, tensor.nested_scales, "nested_scales");
+    unless(format.nested_scales, tensor.nested_codebook, "nested_codebook");
+    const bool fused = tensor.role == MOE_ROLE_GATE_UP || tensor.role == MOE_ROLE_GATE_UP_BIAS ||
+                       tensor.role == MOE_ROLE_SHARED_GATE_UP;
+    require(fused || tensor.gate_up_order == MOE_GATE_UP_NONE,
+            "{}: gate_up_order is {}, the role {} is not fused", what,
+            static_cast<int32_t>(tensor.gate_up_order), role_name(tensor.role));
 }
 
 void check_scale_layout(const moe_tensor& tensor, const char* what) {
@@ -219,6 +261,7 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
     check_scale_layout(tensor, what);
+    check_nothing_unused(tensor, what);
     if (matrix.traits->whole) {
         set_whole(matrix, tensor, index, what);
     } else {

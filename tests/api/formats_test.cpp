@@ -47,8 +47,10 @@ struct Written {
         tensor.columns = columns;
         tensor.data = data.data();
         tensor.data_bytes = data.size();
-        tensor.global_scale = &global;
-        tensor.n_global_scales = 1;
+        if (format.global_scale != MOE_GLOBAL_SCALE_NONE) {
+            tensor.global_scale = &global;
+            tensor.n_global_scales = 1;
+        }
         std::vector<float> out(source.size(), NAN);
         EXPECT_MOE_OK(moe_dequantize(&tensor, 0, out.data(), out.size()));
         return out;

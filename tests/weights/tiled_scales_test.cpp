@@ -69,10 +69,14 @@ struct Twins {
         linear.columns = columns;
         linear.data = data.data();
         linear.data_bytes = data.size();
-        linear.global_scale = &global_scale;
-        linear.n_global_scales = 1;
-        linear.pre_quant_scale = pre_quant_scale.data();
-        linear.pre_quant_scale_bytes = pre_quant_scale.size() * sizeof(float);
+        if (traits.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
+            linear.global_scale = &global_scale;
+            linear.n_global_scales = 1;
+        }
+        if (traits.format.pre_quant_scale) {
+            linear.pre_quant_scale = pre_quant_scale.data();
+            linear.pre_quant_scale_bytes = pre_quant_scale.size() * sizeof(float);
+        }
         tiled = linear;
         linear.scales = scales.data();
         linear.scale_bytes = scales.size();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/base/error.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/support/matrices.hpp"
 #include "tests/weights/refusal.hpp"
 
@@ -231,6 +232,54 @@ TEST(View, RefusesWhatPointersAndStridesCannotBe) {
     tensor = stack.tensor;
     tensor.orientation = static_cast<moe_orientation>(7);
     EXPECT_REFUSED(tensor, 0, "orientation is 7");
+}
+
+// What would be read if the format had it: values would not be those that were meant.
+TEST(View, RefusesWhatTheFormatHasNoUseFor) {
+    const TensorStack stack(test::format_named("bf16"), n_experts, 8, 64);
+    const float floats[64] = {};
+    const int32_t ints[64] = {};
+    const void* const pointers[n_experts] = {};
+    const auto refuse = [&](const char* name, const auto& give) {
+        moe_tensor tensor = stack.tensor;
+        give(tensor);
+        EXPECT_REFUSED(tensor, 0, std::string(name) + " is given, the format bf16 has none");
+    };
+    refuse("scales", [&](auto& t) { t.scales = floats; });
+    refuse("scales_per_expert", [&](auto& t) { t.scales_per_expert = pointers; });
+    refuse("global_scale", [&](auto& t) { t.global_scale = floats; });
+    refuse("pre_quant_scale", [&](auto& t) { t.pre_quant_scale = floats; });
+    refuse("zero_points", [&](auto& t) { t.zero_points = ints; });
+    refuse("permutation", [&](auto& t) { t.permutation = ints; });
+    refuse("codebook", [&](auto& t) { t.codebook = floats; });
+    refuse("nested_scales", [&](auto& t) { t.nested_scales = floats; });
+    refuse("nested_codebook", [&](auto& t) { t.nested_codebook = floats; });
+    moe_tensor tensor = stack.tensor;
+    tensor.input_scale = floats;
+    EXPECT_NO_THROW(view_of(tensor, 0, "tensor"));
+    tensor.role = MOE_ROLE_UP;
+    tensor.gate_up_order = MOE_GATE_UP_INTERLEAVED;
+    EXPECT_REFUSED(tensor, 0, "gate_up_order is 3, the role up is not fused");
+    tensor = stack.tensor;
+    tensor.data_per_expert = pointers;
+    EXPECT_REFUSED(tensor, 0, "data and data_per_expert are both given");
+    tensor = stack.tensor;
+    tensor.expert_stride = 8 * 128 - 1;
+    EXPECT_REFUSED(tensor, 0, "data expert stride is 1023, one expert has 1024 bytes");
+    const auto gptq = test::random_source(
+        test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED), 8, 64);
+    tensor = gptq.tensor();
+    int32_t groups[64];
+    for (int32_t k = 0; k < 64; ++k) groups[k] = k / 32;
+    tensor.permutation = groups;
+    tensor.permutation_bytes = sizeof groups;
+    EXPECT_NO_THROW(view_of(tensor, 0, "tensor")) << "without act order, and in order";
+    groups[31] = 1;
+    EXPECT_REFUSED(tensor, 0, "permutation is given");
+    const TensorStack kbit(test::format_named("kbit4"), n_experts, 8, 64);
+    tensor = kbit.tensor;
+    tensor.codebook = floats;
+    EXPECT_REFUSED(tensor, 0, "codebook is given");
 }
 
 TEST(View, SizesThatOverflowAreRefused) {
