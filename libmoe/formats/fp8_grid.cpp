@@ -4,9 +4,10 @@
 //   W[n, k] = e4m3(code[n, k]) * scale[n / group_rows, k / group_columns]      one rounding; exact
 //   with E8M0, f16 and bf16 scales
 // fp8_128x128 is the one with a name: groups of 128 x 128, float32 scales. Encoding: scale = amax /
-// 448, rounded to the type of the scales (1 where that is 0); E8M0: floor(log2 amax) - 8 + 127, at
-// least 0; code = the nearest E4M3 of w / scale, ties to even, at most 448. Groups in use: -1 x -1
-// (per tensor), 1 x -1 (per channel), 1 x 32 with E8M0 (MXFP8), 128 x 128 and 32 x 32 with E8M0.
+// 448, rounded to the type of the scales (1 where that is 0, 65504 beyond f16); E8M0: floor(log2
+// amax) - 8 + 127, at least 0; code = the nearest E4M3 of w / scale, ties to even, at most 448.
+// Groups in use: -1 x -1 (per tensor), 1 x -1 (per channel), 1 x 32 with E8M0 (MXFP8), 128 x 128
+// and 32 x 32 with E8M0.
 #include "libmoe/formats/grid_scaled.hpp"
 
 namespace moe {

@@ -2,6 +2,8 @@
 // words, and scales of 16 or 32 bits.
 #pragma once
 
+#include <algorithm>
+
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/element.hpp"
 #include "libmoe/formats/entries.hpp"
@@ -55,11 +57,13 @@ inline const std::byte* scale_in_row(const Matrix& matrix, int64_t row, int64_t 
            index * element_bytes(matrix.format.scale_type);
 }
 
-// Rounded to its type; a scale of zero divides by nothing, so it is stored as 1.
+// Rounded to its type; a scale of zero divides by nothing, so it is stored as 1, and one beyond f16
+// as 65504.
 inline void store_float_scale(moe_type type, float scale, std::byte* place) {
     if (type == MOE_TYPE_F32) return store(place, scale > 0 ? scale : 1.0f);
     const auto narrow = [type](float value) {
-        return type == MOE_TYPE_F16 ? float_to_f16(value) : float_to_bf16(value);
+        return type == MOE_TYPE_F16 ? float_to_f16(std::min(value, 65504.0f))
+                                    : float_to_bf16(value);
     };
     const uint16_t half = narrow(scale);
     store(place, half ? half : narrow(1.0f));

@@ -9,8 +9,8 @@
 //   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
 //   W[n, k] = (code - zero) * scale[n, group]       exact for 16-bit scales, else one rounding
 // Encoding, for MIDDLE without act_order: scale = amax / (2^(bits - 1) - 1/2), rounded to its type
-// (1 where that is 0), code = w / scale rounded, ties to even, + 2^(bits - 1), within the codes.
-// The rest is read only.
+// (1 where that is 0, 65504 beyond f16), code = w / scale rounded, ties to even, + 2^(bits - 1),
+// within the codes. The rest is read only.
 #include <cmath>
 
 #include "libmoe/formats/block.hpp"

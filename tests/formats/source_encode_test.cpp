@@ -2,6 +2,8 @@
 // weights against that of an independent implementation.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "libmoe/formats/element.hpp"
 #include "tests/formats/sources.hpp"
 
@@ -106,6 +108,20 @@ TEST(SourceEncode, ZerosStayZeros) {
           ints(4, 32), ints(3, -1, MOE_TYPE_F16)})
         for (const float value : dequantised(quantised(format, std::vector<float>(96), 2, 48)))
             EXPECT_EQ(value, 0.0f) << format_name(format).text;
+}
+
+// Scales beyond f16 are its largest, and codes what that leaves of the weights.
+TEST(SourceEncode, ScalesBeyondF16AreItsLargest) {
+    for (const auto& [format, largest] : {std::pair{fp8(1, -1, MOE_TYPE_F16), 448.0f},
+                                          std::pair{ints(4, -1, MOE_TYPE_F16), 7.0f}}) {
+        const Source source = quantised(format, {3e38f, -3e38f, 0.0f, 65504.0f}, 1, 4);
+        EXPECT_EQ(load<uint16_t>(source.scales.data()), 0x7BFF) << format_name(format).text;
+        const auto values = dequantised(source);
+        EXPECT_EQ(values[0], largest * 65504.0f);
+        EXPECT_LE(values[1], -values[0]);
+        EXPECT_EQ(values[2], 0.0f);
+        EXPECT_EQ(values[3], 65504.0f);
+    }
 }
 
 TEST(SourceEncode, EveryWidthHoldsItsOwnValues) {
