@@ -855,7 +855,8 @@ enum {
     MOE_FAULT_ID_OUT_OF_RANGE = 1, /* an id was < -1 or >= E_all; its slot was skipped */
     MOE_FAULT_TOKEN_ID_OUT_OF_RANGE = 2, /* a token id outside the hash table; the token got no expert */
     MOE_FAULT_TOKENS_OUT_OF_RANGE = 4, /* *n_tokens_device was negative or above n_tokens; it was clamped */
-    MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped */
+    MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped. Of two rows
+                                          of one slot the second is skipped, which a CUDA plan does not report */
 };
 
 typedef struct moe_workspace_faults {

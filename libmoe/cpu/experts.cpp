@@ -100,7 +100,7 @@ void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_
     const Scratch<Real>& b = p.scratch();
     const CallerRows rows(call, args);
     const int32_t k = call.setup.layer->top_k;
-    int64_t count = 0;
+    int64_t count = 0, n_double = 0;
     std::fill_n(b.ids, n * k, -1);
     for (int32_t e = 0; e < call.setup.slice->n_local; ++e) {
         b.offsets[e] = count;
@@ -109,7 +109,11 @@ void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_
             const int64_t local = slot - first * k;
             // A second row for one slot would not fit: it is left out like any other that breaks
             // the rules.
-            if (slot < 0 || local < 0 || local >= n * k || b.ids[local] >= 0) continue;
+            if (slot < 0 || local < 0 || local >= n * k) continue;
+            if (b.ids[local] >= 0) {
+                ++n_double;
+                continue;
+            }
             b.ids[local] = call.setup.slice->global_of[e];
             b.row_slot[count] = static_cast<int32_t>(local);
             add_row(b, count++, row, row_weight(call, args, row, slot));
@@ -117,6 +121,7 @@ void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_
     }
     b.offsets[call.setup.slice->n_local] = count;
     *b.n_rows = count;
+    if (n_double) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_double);
     p.count_active();
 }
 
@@ -256,12 +261,30 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
     });
 }
 
+// The row of each of n slots from `first` on, -1: none. The first row of a slot counts, as in
+// moe_experts.
+void list_rows_of_slots(const Call& call, const moe_combine_args& args, int64_t first, int64_t n,
+                        int32_t* row_of_slot) {
+    int64_t n_double = 0;
+    std::fill_n(row_of_slot, n, -1);
+    for (int64_t row = 0; row < args.n_rows; ++row) {
+        const int64_t slot = args.row_ids[row] - first;
+        if (args.row_ids[row] < 0 || slot < 0 || slot >= n) continue;
+        if (row_of_slot[slot] < 0)
+            row_of_slot[slot] = static_cast<int32_t>(row);
+        else
+            ++n_double;
+    }
+    if (n_double) call.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_double);
+}
+
 // y of the chunk's slots from rows per slot, or from sorted rows with row ids. Sorted rows need not
 // hold every slot: the ids of slots without a row are struck out.
 template <class Real>
-void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const ActivationRows& rows,
-                const Layer& layer, int64_t first, int64_t n) {
+void load_slots(Pipeline<Real>& p, const Call& call, const moe_combine_args& args,
+                const ActivationRows& rows, int64_t first, int64_t n) {
     const Scratch<Real>& b = p.scratch();
+    const Layer& layer = *call.setup.layer;
     const int64_t width = layer.expert_width();
     const int32_t k = layer.top_k;
     if (args.rows_layout == MOE_IN_TOKENS) {
@@ -272,13 +295,7 @@ void load_slots(Pipeline<Real>& p, const moe_combine_args& args, const Activatio
         });
         return;
     }
-    std::fill_n(b.row_slot, n * k, -1);
-    for (int64_t row = 0; row < args.n_rows; ++row) {
-        const int64_t slot = args.row_ids[row] - first * k;
-        // The first row of a slot counts, as in moe_experts.
-        if (args.row_ids[row] >= 0 && slot >= 0 && slot < n * k && b.row_slot[slot] < 0)
-            b.row_slot[slot] = static_cast<int32_t>(row);
-    }
+    list_rows_of_slots(call, args, first * k, n * k, b.row_slot);
     p.team().for_each(n * k, [&](int32_t, int64_t slot) {
         if (b.row_slot[slot] < 0) {
             if (b.ids[slot] < layer.n_experts) b.ids[slot] = -1;
@@ -334,7 +351,7 @@ void combine(const Call& call, const moe_combine_args& args) {
             p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
             if (identity)
                 p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
-            load_slots(p, args, rows, layer, first, n);
+            load_slots(p, call, args, rows, first, n);
             p.combine(n, membership, identity);
             p.store(b.routed, width, out, first, n);
         });

@@ -2,6 +2,8 @@
 // stage does with bad rows.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/stages/engine.hpp"
 
 namespace moe {
@@ -274,6 +276,28 @@ TEST(Faults, IdsOutOfRangeAreSkippedAndCounted) {
     EXPECT_EQ(faults.n_skipped, 3);
 }
 
+// Two rows of one slot: the first counts.
+TEST(Faults, OfTwoRowsOfASlotTheSecondIsSkipped) {
+    Engine engine(layer_with_everything(0), {.partial = true});
+    engine.route();
+    engine.dispatch(4);
+    for (const auto out : {MOE_OUT_PER_SLOT, MOE_OUT_REDUCED}) {
+        const auto args = engine.experts_args(MOE_IN_SORTED, out);
+        const Floats before = engine.experts(args, engine.L);
+        const auto row = static_cast<size_t>(engine.offsets[2]);
+        const int32_t good = std::exchange(engine.row_ids[row], -1);
+        const Floats without = engine.experts(args, engine.L);
+        EXPECT_NE(without, before);
+        EXPECT_EQ(engine.faults().faults, 0u);
+        engine.row_ids[row] = engine.row_ids[0];
+        EXPECT_EQ(engine.experts(args, engine.L), without);
+        const auto faults = engine.faults();
+        EXPECT_EQ(faults.faults, static_cast<uint32_t>(MOE_FAULT_OFFSETS_OUT_OF_RANGE));
+        EXPECT_EQ(faults.n_skipped, 1);
+        engine.row_ids[row] = good;
+    }
+}
+
 class BadRows : public testing::Test {
   protected:
     BadRows() : engine(layer_with_everything(0)) {
@@ -381,6 +405,9 @@ TEST_F(BadRows, CombineSkipsThemToo) {
         EXPECT_EQ(faults.faults, static_cast<uint32_t>(MOE_FAULT_OFFSETS_OUT_OF_RANGE)) << bad;
         EXPECT_EQ(faults.n_skipped, 1) << bad;
     }
+    engine.row_ids[row] = engine.row_ids[0];  // a second row of that slot
+    EXPECT_EQ(engine.combine(MOE_IN_SORTED, rows), without);
+    EXPECT_EQ(engine.faults().n_skipped, 1);
     engine.row_ids[row] = good;
     EXPECT_NE(engine.combine(MOE_IN_SORTED, rows), without);
 }
