@@ -879,11 +879,12 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * as the numbers on the host say: MOE_ERROR_INVALID_ARGUMENT. Columns of one buffer side by side do not overlap. Other buffers are
  * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads and the
  * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was. A
- * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up.
+ * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
+ * call's mode has no use for has no effect, if nothing else is said.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
-    MOE_ROUTING_COMPUTE = 0,         /* from x or router_input */
+    MOE_ROUTING_COMPUTE = 0,         /* from x or router_input; logits and ids must be NULL */
     MOE_ROUTING_LOGITS = 1,          /* from logits [T, E_all]: ROUTER and ROUTER_BIAS are not applied */
     MOE_ROUTING_IDS = 2,             /* ids given, weights computed from the scores (x or logits) */
     MOE_ROUTING_IDS_AND_WEIGHTS = 3, /* both given: weights are used as they are */
@@ -1030,7 +1031,7 @@ typedef struct moe_experts_args {
     int64_t ids_row_stride;
     const float *weights;         /* [T, k]: REDUCED output, and WEIGHT_ON_INPUT layers with TOKENS or row ids */
     int64_t weights_row_stride;
-    const int32_t *expert_map;
+    const int32_t *expert_map;    /* TOKENS with output by token; sorted rows have had it applied */
     int32_t n_expert_map;
     uint32_t reserved;
     const int64_t *offsets;       /* SORTED: [E_local + 1], as moe_dispatch gives; TOKENS with ROWS output: likewise */
@@ -1114,7 +1115,7 @@ typedef struct moe_finish_args {
 
 /* Routed sum, x -> output: what must be done once, after the sum over slices, on one rank or alike on all. The factor of COMBINE
  * multiplies what this call adds, not what out held under accumulate. DOWN_BIAS adds the biases of all experts, local or not.
- * routed of a layer with a latent needs LATENT among the parts.
+ * routed and DOWN_BIAS of a layer with a latent need LATENT among the parts.
  * A sliced shared expert: call with SHARED | COMBINE and routed NULL on every rank, sum these outputs over the ranks, then call
  * once with the other parts and COMBINE, accumulating into that sum. */
 MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,

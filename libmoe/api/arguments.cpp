@@ -98,6 +98,10 @@ void check_apart(const Rows& x, const Rows& out) {
     require(one_behind_the_other || are_side_by_side(x, out), "x and out overlap");
 }
 
+void check_flag(int32_t flag, const char* name) {
+    require(flag == 0 || flag == 1, "{} is {}, must be 0 or 1", name, flag);
+}
+
 // What forward and route have in common.
 template <class Args>
 void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
@@ -107,6 +111,9 @@ void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {
             allow_weights ? ", not a moe_routing" : ", must be COMPUTE, LOGITS or IDS");
     const bool given_ids = args.routing >= MOE_ROUTING_IDS;
     const bool some = args.n_tokens > 0;
+    const bool computed = args.routing == MOE_ROUTING_COMPUTE;
+    require(!computed || !args.logits, "logits are given, but routing is COMPUTE");
+    require(!computed || !args.ids, "ids are given, but routing is COMPUTE");
     if (args.routing != MOE_ROUTING_LOGITS && args.routing != MOE_ROUTING_IDS)
         args.logits = nullptr;
     check_pointer(args.logits, some && args.routing == MOE_ROUTING_LOGITS, "logits");
@@ -169,6 +176,7 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     check_expert_map(plan, args.expert_map, args.n_expert_map);
     require(args.out_layout == MOE_OUT_REDUCED || args.out_layout == MOE_OUT_PER_SLOT,
             "out_layout is {}, must be REDUCED or PER_SLOT", static_cast<int32_t>(args.out_layout));
+    check_flag(args.accumulate, "accumulate");
     require(args.out_layout == MOE_OUT_REDUCED || (plan.partial && !args.accumulate),
             "out_layout is PER_SLOT: needs a partial plan, and accumulate 0");
     const int64_t width = plan.partial ? layer.expert_width() : layer.hidden;
@@ -240,6 +248,9 @@ void check_layouts(const moe_plan& plan, const moe_experts_args& args) {
             out);
     require(in != MOE_IN_BATCHED || out == MOE_OUT_ROWS,
             "in_layout is BATCHED: out_layout must be ROWS");
+    check_flag(args.stop_before_activation, "stop_before_activation");
+    check_flag(args.x_is_latent, "x_is_latent");
+    check_flag(args.accumulate, "accumulate");
     require(!args.stop_before_activation || out != MOE_OUT_REDUCED,
             "stop_before_activation: out_layout must be ROWS or PER_SLOT");
     require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
@@ -340,6 +351,7 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
     require(args.rows_layout == MOE_IN_TOKENS || args.rows_layout == MOE_IN_SORTED,
             "rows_layout is {}, must be TOKENS or SORTED", static_cast<int32_t>(args.rows_layout));
     const bool sorted = args.rows_layout == MOE_IN_SORTED;
+    check_flag(args.accumulate, "accumulate");
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     check_pointer(args.row_ids, sorted && args.n_rows > 0, "row_ids");
     check_aligned(args.row_ids, MOE_TYPE_I32, "row_ids");
@@ -372,14 +384,16 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     check_stages(plan, MOE_STAGE_FINISH);
     require((args.parts & ~cpu::every_finish_part) == 0,
             "parts is {:#x}, has bits beyond MOE_FINISH_", args.parts);
+    check_flag(args.accumulate, "accumulate");
     if (args.parts == MOE_FINISH_ALL) args.parts = cpu::every_finish_part;
     const bool some = args.n_tokens > 0;
     const bool identity =
         plan.partial && layer.n_identity_experts > 0 && (args.parts & MOE_FINISH_IDENTITY);
     const bool bias = plan.layout.down_bias_in_finish() && (args.parts & MOE_FINISH_DOWN_BIAS);
     const bool shared = layer.shared_intermediate > 0 && (args.parts & MOE_FINISH_SHARED);
-    require(!layer.latent || !args.routed || (args.parts & MOE_FINISH_LATENT),
-            "routed is [T, {}] of a latent: parts must have MOE_FINISH_LATENT", layer.latent);
+    require(!layer.latent || !(args.routed || bias) || (args.parts & MOE_FINISH_LATENT),
+            "{} [T, {}] of a latent: parts must have MOE_FINISH_LATENT",
+            args.routed ? "routed is" : "DOWN_BIAS gives", layer.latent);
     // Nothing to project. With a down bias there is: the biases alone.
     if (layer.latent && !args.routed && !bias) args.parts &= ~uint32_t{MOE_FINISH_LATENT};
     check_stride(args.routed_row_stride, layer.expert_width(), args.n_tokens, "routed_row_stride");
@@ -395,6 +409,8 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     check_aligned(args.weights, MOE_TYPE_F32, "weights");
     check_stride(args.weights_row_stride, layer.top_k, args.n_tokens, "weights_row_stride");
     check_pointer(args.out, some, "out");
+    require(!layer.latent || !args.routed || args.out != args.routed,
+            "out is routed, which a layer with a latent does not allow");
     check_aligned(args.out, plan.out_type, "out");
     check_stride(args.out_row_stride, layer.hidden, args.n_tokens, "out_row_stride");
     check_apart({args.x, args.x_row_stride, layer.hidden, plan.x_type, args.n_tokens},

@@ -87,6 +87,9 @@ TEST(Arguments, WrongOnesAreNamedAndNothingIsWritten) {
         a.ids_row_stride = K - 1;
     }),
                      bad, "ids_row_stride is 2");
+    EXPECT_MOE_ERROR(c.call([&](auto& a) { a.ids = ids.data(); }), bad, "ids are given");
+    EXPECT_MOE_ERROR(c.call([&](auto& a) { a.logits = logits.data(); }), bad, "logits are given");
+    EXPECT_MOE_ERROR(c.call([](auto& a) { a.accumulate = 2; }), bad, "accumulate is 2");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = H - 1; }), bad, "x_row_stride is 63");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = -H; }), bad, "x_row_stride is -64");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_row_stride = 1; }), bad, "out_row_stride is 1");

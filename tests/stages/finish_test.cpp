@@ -128,10 +128,34 @@ TEST(Finish, LatentSumsNeedTheirProjection) {
     EXPECT_MOE_ERROR(
         moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
         MOE_ERROR_INVALID_ARGUMENT, "MOE_FINISH_LATENT");
+    args.parts = MOE_FINISH_ALL;
+    args.out = out.data();
+    args.routed = out.data();
+    EXPECT_MOE_ERROR(
+        moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
+        MOE_ERROR_INVALID_ARGUMENT, "out is routed");
     args.parts = 64;
     EXPECT_MOE_ERROR(
         moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
         MOE_ERROR_INVALID_ARGUMENT, "parts is 0x40");
+}
+
+// The biases of a sliced layer are as wide as its latent.
+TEST(Finish, LatentDownBiasesNeedTheirProjectionToo) {
+    const moe_slice slice = features(0, 16, 0, 16);
+    Engine engine(layer_with_everything(32), {.slice = &slice});
+    engine.route();
+    auto args = moe_test::sized<moe_finish_args>();
+    Floats out(static_cast<size_t>(engine.T * 64), not_written);
+    args.n_tokens = engine.T;
+    args.ids = engine.ids.data();
+    args.weights = engine.weights.data();
+    args.out = out.data();
+    args.parts = MOE_FINISH_DOWN_BIAS;
+    EXPECT_MOE_ERROR(
+        moe_finish(engine.plan.get(), engine.resident.get(), engine.workspace.get(), &args),
+        MOE_ERROR_INVALID_ARGUMENT, "DOWN_BIAS gives [T, 32] of a latent");
+    EXPECT_EQ(out, Floats(out.size(), not_written));
 }
 
 TEST(Finish, MayWorkInPlace) {
