@@ -98,10 +98,6 @@ void check_apart(const Rows& x, const Rows& out) {
     require(one_behind_the_other || are_side_by_side(x, out), "x and out overlap");
 }
 
-void check_flag(int32_t flag, const char* name) {
-    require(flag == 0 || flag == 1, "{} is {}, must be 0 or 1", name, flag);
-}
-
 // What forward and route have in common.
 template <class Args>
 void check_routing(const moe_plan& plan, Args& args, bool allow_weights) {

@@ -39,4 +39,8 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
     if (!condition) fail(MOE_ERROR_INVALID_ARGUMENT, format, std::forward<Args>(args)...);
 }
 
+inline void check_flag(int32_t value, const char* name) {
+    require(value == 0 || value == 1, "{} is {}, must be 0 or 1", name, value);
+}
+
 }  // namespace moe

@@ -17,10 +17,6 @@ void expect_no_range(bool has, int32_t begin, int32_t count, const char* name) {
     require(has || count == 0, "{0}_count is {1} but has_{0}_range is 0", name, count);
 }
 
-void check_flag(int32_t value, const char* name) {
-    require(value == 0 || value == 1, "has_{}_range is {}; it must be 0 or 1", name, value);
-}
-
 void set_expert_range(const moe_slice& desc, int32_t n_experts, Slice& slice) {
     const int32_t begin = desc.expert_begin, count = desc.expert_count;
     require(begin >= 0 && begin < n_experts, "expert_begin is {}; the layer has {} experts", begin,
@@ -61,7 +57,7 @@ void set_all_experts(int32_t n_experts, Slice& slice) {
 }
 
 void set_experts(const moe_slice& desc, int32_t n_experts, Slice& slice) {
-    check_flag(desc.has_expert_range, "expert");
+    check_flag(desc.has_expert_range, "has_expert_range");
     expect_no_range(desc.has_expert_range, desc.expert_begin, desc.expert_count, "expert");
     require(!desc.expert_to_local || !desc.has_expert_range,
             "expert_to_local is given but has_expert_range is 1");
@@ -107,7 +103,7 @@ bool check_features(const FeatureRange& range) {
 
 void set_intermediate(const moe_slice& desc, const Layer& layer, const RangeGrid& grid,
                       Slice& slice) {
-    check_flag(desc.has_intermediate_range, "intermediate");
+    check_flag(desc.has_intermediate_range, "has_intermediate_range");
     const bool has = desc.has_intermediate_range;
     expect_no_range(has, desc.intermediate_begin, desc.intermediate_count, "intermediate");
     if (!check_features({"intermediate", has, desc.intermediate_begin, desc.intermediate_count,
@@ -120,7 +116,7 @@ void set_intermediate(const moe_slice& desc, const Layer& layer, const RangeGrid
 }
 
 void set_shared(const moe_slice& desc, const Layer& layer, const RangeGrid& grid, Slice& slice) {
-    check_flag(desc.has_shared_range, "shared");
+    check_flag(desc.has_shared_range, "has_shared_range");
     const bool has = desc.has_shared_range;
     expect_no_range(has, desc.shared_begin, desc.shared_count, "shared");
     if (!check_features({"shared", has, desc.shared_begin, desc.shared_count,

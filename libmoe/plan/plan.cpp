@@ -340,11 +340,6 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
         .bytes();
 }
 
-bool flag_of(int32_t value, const char* name) {
-    require(value == 0 || value == 1, "{} is {}, must be 0 or 1", name, value);
-    return value == 1;
-}
-
 }  // namespace
 }  // namespace moe
 
@@ -370,9 +365,12 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
             "max_tokens is {}, times top_k it must be below 2^31", desc.max_tokens);
     max_tokens = desc.max_tokens;
     max_workspace_bytes = desc.max_workspace_bytes;
-    partial = flag_of(desc.partial, "partial");
-    batch_invariant = flag_of(desc.batch_invariant, "batch_invariant");
-    unfused = flag_of(desc.unfused, "unfused");
+    check_flag(desc.partial, "partial");
+    check_flag(desc.batch_invariant, "batch_invariant");
+    check_flag(desc.unfused, "unfused");
+    partial = desc.partial == 1;
+    batch_invariant = desc.batch_invariant == 1;
+    unfused = desc.unfused == 1;
     choose_kernels(*this, desc);
     choose_chunk(*this);
     if (is_cuda()) {

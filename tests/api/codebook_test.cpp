@@ -124,8 +124,8 @@ class CodebookCase {
         tensor.codebook = nested_ ? nullptr : kept.data();
         tensor.codebook_bytes = nested_ ? 0 : 64;
         tensor.nested_codebook = nested_ ? kept.data() : nullptr;
-        tensor.nested_scales = ones_.data();
-        tensor.nested_scale_bytes = ones_.size() * sizeof(float);
+        tensor.nested_scales = nested_ ? ones_.data() : nullptr;
+        tensor.nested_scale_bytes = nested_ ? ones_.size() * sizeof(float) : 0;
         return tensor;
     }
 

@@ -107,6 +107,10 @@ TEST(PlanCreate, WrongFieldsAreNamed) {
         }),
                          bad, "activation_quantization is " + std::to_string(value));
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.stages = 32; }), bad, "stages");
+    EXPECT_MOE_ERROR(c.create([](auto& d) { d.partial = 2; }), bad, "partial is 2");
+    EXPECT_MOE_ERROR(c.create([](auto& d) { d.batch_invariant = -1; }), bad,
+                     "batch_invariant is -1");
+    EXPECT_MOE_ERROR(c.create([](auto& d) { d.unfused = 3; }), bad, "unfused is 3");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.device_index = 1; }), bad, "device_index is 1");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.device = static_cast<moe_device_kind>(9); }), bad,
                      "device is 9");

@@ -133,7 +133,7 @@ TEST(ScaleTiles, BuffersAreCheckedToTheByte) {
         if (change == 0) made.args.source_bytes -= 1, text = "source_bytes is 644, 645 are needed";
         if (change == 1) made.args.scale_bytes -= 1, text = "scale_bytes is 2047, 2048 are needed";
         if (change == 2) made.args.source = nullptr, text = "source is NULL";
-        if (change == 3) made.args.scales = nullptr, text = "scale is NULL, 2048 bytes are needed";
+        if (change == 3) made.args.scales = nullptr, text = "scales is NULL, 2048 bytes are needed";
         EXPECT_MOE_ERROR(moe_convert_scales(&made.args), bad, text);
         EXPECT_EQ(made.out, Bytes(2048, std::byte{0xA5})) << "written by a call that failed";
     }
