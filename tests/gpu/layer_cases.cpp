@@ -60,6 +60,23 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
+// A norm without eps: a token whose slots are all skipped has zeros under it, and gives zeros.
+void add_norm_without_eps(CaseList& list) {
+    list.add("layer/latent_norm/no_eps", Extent::smoke, [](Context& context) {
+        PairSpec spec;
+        spec.layer.desc = plain_layer(128, 64, 8, 2);
+        spec.layer.desc.latent = 64;
+        spec.layer.desc.has_latent_norm = 1;
+        spec.max_tokens = 20;
+        const Pair pair(context, spec);
+        for (const int64_t T : {2, 3, 20}) {
+            Forward call = pair.routed_call(T);
+            std::fill_n(call.ids.begin(), 2, -1);
+            pair.check(call);
+        }
+    });
+}
+
 // A shared expert of another size than the others, so that it runs apart, by every kernel.
 void add_shared_apart(CaseList& list) {
     for (const char* format : {"bf16", "nvfp4", "kbit4", "q8_0"})
@@ -147,6 +164,7 @@ void add_layer_cases(CaseList& list) {
     add_all(list, "experts", expert_layers());
     add_dense_formats(list);
     add_shared_apart(list);
+    add_norm_without_eps(list);
     add_shared_alike(list);
 }
 
