@@ -379,13 +379,14 @@ namespace Moe
         TokenIdOutOfRange = 2,
         /// <summary>n_tokens_device was negative or above n_tokens; it was clamped</summary>
         TokensOutOfRange = 4,
-        /// <summary>offsets, counts or row ids were not what they must be; rows were skipped</summary>
+        /// <summary>offsets, counts or row ids were not what they must be; rows were skipped. Of two rows of one slot
+        /// the second is skipped, which a CUDA plan does not report</summary>
         OffsetsOutOfRange = 8,
     }
 
     public enum Routing
     {
-        /// <summary>from x or router_input</summary>
+        /// <summary>from x or router_input; logits and ids must be NULL</summary>
         Compute = 0,
         /// <summary>from logits [T, E_all]: ROUTER and ROUTER_BIAS are not applied</summary>
         Logits = 1,
