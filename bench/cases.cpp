@@ -98,7 +98,8 @@ std::vector<Case> quick_cases() {
         for (const int64_t n : counts) cases.push_back({find_model(model), format, mode, n, zipf});
     };
     add("qwen3next", "nvfp4", Mode::ids, 0, {1, 2, 8, 32, 512, 8192});
-    add("qwen3next", "nvfp4", Mode::layer, 1.2, {1, 8, 512});
+    add("qwen3next", "nvfp4", Mode::ids, 1.2, {8, 512});
+    add("qwen3next", "nvfp4", Mode::layer, 0, {1, 8});
     add("qwen3next", "bf16", Mode::ids, 0, {1, 8, 8192});
     add("qwen3next", "kbit2", Mode::ids, 0, {1, 32});
     add("qwen3-30b", "bf16", Mode::layer, 0, {1, 32, 512, 8192});
@@ -109,7 +110,7 @@ std::vector<Case> quick_cases() {
     add("mixtral", "kbit3", Mode::ids, 0, {1, 8192});
     add("mixtral", "fp8_128x128", Mode::ids, 0, {1, 8192});
     add("dsv3", "nvfp4", Mode::ids, 0, {1, 8, 512});
-    add("dsv3", "fp8_128x128", Mode::layer, 1.2, {1, 32});
+    add("dsv3", "fp8_128x128", Mode::layer, 0, {1, 32});
     add("gpt-oss-120b", "mxfp4", Mode::layer, 0, {1, 8, 8192});
     return cases;
 }

@@ -1122,8 +1122,8 @@ MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *
                                        const moe_finish_args *args) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
- * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file beside its config.json, a GGUF file
- *     (any part of a split one), or a folder that holds one GGUF model
+ * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file beside its config.json (a shard with its
+ *     index beside it stands for the whole model), a GGUF file (any part of a split one), or a folder that holds one GGUF model
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_io MOE_ENUM_BASE {

@@ -5,33 +5,10 @@
 #include "libmoe/api/plan_desc.hpp"
 #include "libmoe/api/structs.hpp"
 #include "libmoe/checkpoint/checkpoint.hpp"
-#include "libmoe/formats/format.hpp"
 
 namespace moe {
 
-namespace {
-
-// Values that the header does not have, by their number; which of its values a field takes is the
-// plan's affair.
-void check_enums(const moe_plan_desc& desc) {
-    const std::pair<const char*, moe_type> types[] = {
-        {"x_type", desc.x_type},
-        {"router_input_type", desc.router_input_type},
-        {"out_type", desc.out_type},
-        {"intermediate_type", desc.intermediate_type}};
-    for (const auto& [field, type] : types)
-        require(type_name(type) != std::string_view("unknown"), "{} is {}, not a moe_type", field,
-                static_cast<int32_t>(type));
-    const auto quantization = static_cast<int32_t>(desc.activation_quantization);
-    require(quantization >= MOE_ACTIVATION_QUANTIZATION_NONE &&
-                quantization <= MOE_ACTIVATION_QUANTIZATION_INT8,
-            "activation_quantization is {}, not a moe_activation_quantization", quantization);
-}
-
-}  // namespace
-
 PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_plan_desc")) {
-    check_enums(desc_);
     require(desc_.layer || desc_.checkpoint, "moe_plan_desc.layer and checkpoint are both NULL");
     if (desc_.layer) layer_ = read_struct(desc_.layer, "moe_layer_desc");
     if (desc_.slice) {

@@ -79,7 +79,7 @@ bool LayerBuilder::is_zero_bias_of_codes(const TensorEntry& entry) const {
     if (!entry.name.ends_with(end)) return false;
     const std::string stem(entry.name.substr(0, entry.name.size() - end.size()));
     if (!files_.index.find(stem + ".qweight")) return false;
-    std::string bytes(entry.bytes, '\0');
+    std::pmr::string bytes(entry.bytes, '\0', &files_.memory);
     files_.files[entry.file].read(entry.offset, entry.bytes, bytes.data());
     return bytes.find_first_not_of('\0') == bytes.npos;
 }

@@ -27,8 +27,8 @@ bool is_activation_type(moe_type type) {
 moe_type type_or(const char* field, moe_type given, moe_type fallback, bool f64_too) {
     const moe_type type = given == MOE_TYPE_NONE ? fallback : given;
     require(is_activation_type(type) || (f64_too && type == MOE_TYPE_F64),
-            "{} is {}, must be F32, F16 or BF16{}", field, type_name(type),
-            f64_too ? " or F64" : "");
+            "{} is {} ({}), must be F32, F16 or BF16{}", field, type_name(type),
+            static_cast<int32_t>(type), f64_too ? " or F64" : "");
     return type;
 }
 
@@ -36,9 +36,13 @@ moe_type type_or(const char* field, moe_type given, moe_type fallback, bool f64_
 void check_supported(const moe_plan_desc& desc) {
     require(desc.residency >= MOE_RESIDENCY_AUTO && desc.residency <= MOE_RESIDENCY_SOURCE,
             "residency is {}, not a moe_residency", static_cast<int32_t>(desc.residency));
-    if (desc.activation_quantization != MOE_ACTIVATION_QUANTIZATION_NONE)
+    const auto quantization = static_cast<int32_t>(desc.activation_quantization);
+    require(quantization >= MOE_ACTIVATION_QUANTIZATION_NONE &&
+                quantization <= MOE_ACTIVATION_QUANTIZATION_INT8,
+            "activation_quantization is {}, not a moe_activation_quantization", quantization);
+    if (quantization != MOE_ACTIVATION_QUANTIZATION_NONE)
         fail(MOE_ERROR_UNSUPPORTED, "activation_quantization {} is not in this version",
-             static_cast<int32_t>(desc.activation_quantization));
+             quantization);
     if (desc.tuning_path)
         fail(MOE_ERROR_UNSUPPORTED, "tuning_path {}: tuning tables are not in this version",
              desc.tuning_path);

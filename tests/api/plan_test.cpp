@@ -95,12 +95,13 @@ TEST(PlanCreate, WrongFieldsAreNamed) {
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.intermediate_type = MOE_TYPE_I32; }), bad,
                      "intermediate_type");
     const auto unknown = static_cast<moe_type>(77);
-    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.x_type = unknown; }), bad, "x_type is 77");
-    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.out_type = unknown; }), bad, "out_type is 77");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.x_type = unknown; }), bad, "x_type is unknown (77)");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.out_type = unknown; }), bad,
+                     "out_type is unknown (77)");
     EXPECT_MOE_ERROR(c.create([&](auto& d) { d.router_input_type = unknown; }), bad,
-                     "router_input_type is 77");
+                     "router_input_type is unknown (77)");
     EXPECT_MOE_ERROR(c.create([&](auto& d) { d.intermediate_type = unknown; }), bad,
-                     "intermediate_type is 77");
+                     "intermediate_type is unknown (77)");
     for (const int32_t value : {77, -1})
         EXPECT_MOE_ERROR(c.create([&](auto& d) {
             d.activation_quantization = static_cast<moe_activation_quantization>(value);
