@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t largest_shard = 4'000'000'000;
 
-[[noreturn]] void refuse(const std::string& path, const char* action) {
+[[noreturn]] void refuse_with_errno(const std::string& path, const char* action) {
     throw Failure(fmt::format("{}: {}: {}", path, action, std::strerror(errno)), MOE_ERROR_IO);
 }
 
@@ -93,11 +93,11 @@ OutputFiles::~OutputFiles() {
 
 size_t OutputFiles::add(const std::filesystem::path& path, uint64_t bytes) {
     const int descriptor = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    if (descriptor < 0) refuse(path.string(), "cannot be created");
+    if (descriptor < 0) refuse_with_errno(path.string(), "cannot be created");
     descriptors_.push_back(descriptor);
     paths_.push_back(path.string());
     if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0)
-        refuse(path.string(), "cannot be sized");
+        refuse_with_errno(path.string(), "cannot be sized");
     return descriptors_.size() - 1;
 }
 
@@ -107,7 +107,7 @@ void OutputFiles::write(size_t file, uint64_t offset, const void* data, uint64_t
         const ssize_t written =
             ::pwrite(descriptors_[file], next, bytes, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) refuse(paths_[file], "cannot be written");
+        if (written <= 0) refuse_with_errno(paths_[file], "cannot be written");
         next += written;
         offset += static_cast<uint64_t>(written);
         bytes -= static_cast<uint64_t>(written);
@@ -118,7 +118,8 @@ void OutputFiles::close() {
     for (size_t i = 0; i < descriptors_.size(); ++i) {
         const int descriptor = descriptors_[i];
         descriptors_[i] = -1;
-        if (descriptor >= 0 && ::close(descriptor) != 0) refuse(paths_[i], "cannot be closed");
+        if (descriptor >= 0 && ::close(descriptor) != 0)
+            refuse_with_errno(paths_[i], "cannot be closed");
     }
     descriptors_.clear();
 }
@@ -127,7 +128,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file << text << '\n';
     file.close();
-    if (!file) refuse(path.string(), "cannot be written");
+    if (!file) refuse_with_errno(path.string(), "cannot be written");
 }
 
 void lay_out_shard(std::vector<Piece*> pieces, const std::string& metadata,

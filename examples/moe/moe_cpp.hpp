@@ -19,6 +19,12 @@ struct Failure : std::runtime_error {
     moe_status status;
 };
 
+// A file that is not what it must be.
+[[noreturn]] inline void refuse_file(const std::string& path, const std::string& what,
+                                     moe_status status = MOE_ERROR_IO) {
+    throw Failure(path + ": " + what, status);
+}
+
 // The command line itself was wrong: exit code 2.
 struct UsageFailure : std::runtime_error {
     using std::runtime_error::runtime_error;

@@ -17,10 +17,10 @@ namespace {
 
 constexpr char magic[] = "\x93NUMPY";
 constexpr size_t magic_size = 6;
-constexpr uint64_t largest_header = 65536;
+constexpr uint64_t largest_npy_header = 65536;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-    throw Failure(path + ": " + what, MOE_ERROR_CORRUPT_FILE);
+[[noreturn]] void refuse_npy(const std::string& path, const std::string& what) {
+    refuse_file(path, what, MOE_ERROR_CORRUPT_FILE);
 }
 
 struct Header {
@@ -59,12 +59,13 @@ class DictParser {
     }
     void expect(char wanted) {
         if (!take(wanted))
-            refuse(path_, fmt::format("no '{}' at byte {} of the npy header", wanted, at_));
+            refuse_npy(path_, fmt::format("no '{}' at byte {} of the npy header", wanted, at_));
     }
     std::string word() {
         expect('\'');
         const size_t end = text_.find('\'', at_);
-        if (end == std::string_view::npos) refuse(path_, "a string of the npy header does not end");
+        if (end == std::string_view::npos)
+            refuse_npy(path_, "a string of the npy header does not end");
         const std::string value(text_.substr(at_, end - at_));
         at_ = end + 1;
         return value;
@@ -80,17 +81,18 @@ class DictParser {
         int64_t value = 0;
         const size_t begin = at_;
         while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-            if (value > (int64_t{1} << 48)) refuse(path_, "the npy shape is too large");
+            if (value > (int64_t{1} << 48)) refuse_npy(path_, "the npy shape is too large");
             value = value * 10 + (text_[at_++] - '0');
         }
-        if (at_ == begin) refuse(path_, fmt::format("no number at byte {} of the npy header", at_));
+        if (at_ == begin)
+            refuse_npy(path_, fmt::format("no number at byte {} of the npy header", at_));
         return value;
     }
     std::vector<int64_t> tuple() {
         std::vector<int64_t> numbers;
         expect('(');
         while (!take(')')) {
-            if (numbers.size() == 8) refuse(path_, "the npy shape has more than 8 dimensions");
+            if (numbers.size() == 8) refuse_npy(path_, "the npy shape has more than 8 dimensions");
             numbers.push_back(number());
             if (!take(',')) {
                 expect(')');
@@ -109,7 +111,7 @@ class DictParser {
         } else if (key == "shape") {
             header.shape = tuple();
         } else {
-            refuse(path_, "unknown npy header key '" + key + "'");
+            refuse_npy(path_, "unknown npy header key '" + key + "'");
         }
     }
 
@@ -129,18 +131,19 @@ uint64_t file_size(std::ifstream& file, const std::string& path) {
 std::string read_exactly(std::ifstream& file, const std::string& path, uint64_t bytes) {
     std::string text(bytes, '\0');
     file.read(text.data(), static_cast<std::streamsize>(bytes));
-    if (!file) refuse(path, fmt::format("ends before the {} bytes it promises", bytes));
+    if (!file) refuse_npy(path, fmt::format("ends before the {} bytes it promises", bytes));
     return text;
 }
 
 // Reads magic, version and header text; *out_begin is where the data starts.
 std::string read_header_text(std::ifstream& file, const std::string& path, uint64_t size,
                              uint64_t* out_begin) {
-    if (size < 10) refuse(path, fmt::format("{} bytes are too few for a .npy file", size));
+    if (size < 10) refuse_npy(path, fmt::format("{} bytes are too few for a .npy file", size));
     const std::string start = read_exactly(file, path, 8);
-    if (std::memcmp(start.data(), magic, magic_size) != 0) refuse(path, "is not a .npy file");
+    if (std::memcmp(start.data(), magic, magic_size) != 0) refuse_npy(path, "is not a .npy file");
     const int version = static_cast<unsigned char>(start[6]);
-    if (version < 1 || version > 3) refuse(path, fmt::format("npy version {} is unknown", version));
+    if (version < 1 || version > 3)
+        refuse_npy(path, fmt::format("npy version {} is unknown", version));
     const uint64_t length_bytes = version == 1 ? 2 : 4;
     const std::string length_text = read_exactly(file, path, length_bytes);
     uint64_t length = 0;
@@ -148,8 +151,8 @@ std::string read_header_text(std::ifstream& file, const std::string& path, uint6
         length = length << 8 | static_cast<unsigned char>(length_text[i]);
     }
     *out_begin = 8 + length_bytes + length;
-    if (length > largest_header || *out_begin > size) {
-        refuse(path, fmt::format("npy header of {} bytes in a file of {}", length, size));
+    if (length > largest_npy_header || *out_begin > size) {
+        refuse_npy(path, fmt::format("npy header of {} bytes in a file of {}", length, size));
     }
     return read_exactly(file, path, length);
 }
@@ -160,20 +163,20 @@ std::string shape_words(const std::vector<int64_t>& shape) {
 
 void check_header(const Header& header, const std::string& path, uint64_t data_bytes) {
     if (header.descr != "<f4")
-        refuse(path, "dtype must be '<f4' (float32), found '" + header.descr + "'");
+        refuse_npy(path, "dtype must be '<f4' (float32), found '" + header.descr + "'");
     if (header.order != "False") {
-        refuse(path, "must be in C order, found fortran_order: " + header.order);
+        refuse_npy(path, "must be in C order, found fortran_order: " + header.order);
     }
     if (header.shape.size() != 2) {
-        refuse(path, "shape must be (tokens, hidden), found " + shape_words(header.shape));
+        refuse_npy(path, "shape must be (tokens, hidden), found " + shape_words(header.shape));
     }
     const auto rows = static_cast<uint64_t>(header.shape[0]);
     const auto columns = static_cast<uint64_t>(header.shape[1]);
     const uint64_t available = data_bytes / sizeof(float);
     const bool fits = columns == 0 || rows <= available / columns;
     if (!fits || rows * columns * sizeof(float) != data_bytes) {
-        refuse(path, fmt::format("shape {} does not agree with {} bytes of data",
-                                 shape_words(header.shape), data_bytes));
+        refuse_npy(path, fmt::format("shape {} does not agree with {} bytes of data",
+                                     shape_words(header.shape), data_bytes));
     }
 }
 
@@ -207,7 +210,7 @@ FloatArray read_npy(const std::string& path) {
     array.values.resize(static_cast<size_t>(array.rows * array.columns));
     file.read(reinterpret_cast<char*>(array.values.data()),
               static_cast<std::streamsize>(array.values.size() * sizeof(float)));
-    if (!file) refuse(path, "ends before its data does");
+    if (!file) refuse_npy(path, "ends before its data does");
     return array;
 }
 

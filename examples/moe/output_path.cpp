@@ -10,10 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
-    throw Failure(fmt::format("{}: {}", path.string(), what), MOE_ERROR_IO);
-}
-
 bool is_checkpoint_folder(const fs::path& folder) {
     if (!fs::exists(folder / "config.json")) return false;
     for (const auto& entry : fs::directory_iterator(folder))
@@ -23,11 +19,11 @@ bool is_checkpoint_folder(const fs::path& folder) {
 
 void check_replaceable(const fs::path& path, const fs::path& source, bool is_folder) {
     std::error_code error;
-    if (fs::equivalent(path, source, error)) refuse(path, "is the source itself");
+    if (fs::equivalent(path, source, error)) refuse_file(path, "is the source itself");
     if (is_folder && !is_checkpoint_folder(path))
-        refuse(path, "is no folder with a config.json and files alone, so it is not replaced");
+        refuse_file(path, "is no folder with a config.json and files alone, so it is not replaced");
     if (!is_folder && (!fs::is_regular_file(path) || path.extension() != ".gguf"))
-        refuse(path, "is no .gguf file, so it is not replaced");
+        refuse_file(path, "is no .gguf file, so it is not replaced");
 }
 
 }  // namespace
@@ -36,16 +32,16 @@ OutputPath::OutputPath(const std::string& path, const fs::path& source, bool is_
     : path_(fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path()),
       partial_(path_.string() + ".partial") {
     if (fs::exists(path_)) {
-        if (!force) refuse(path_, "exists; --force replaces it");
+        if (!force) refuse_file(path_, "exists; --force replaces it");
         check_replaceable(path_, source, is_folder);
     }
     if (fs::exists(partial_)) {
-        if (!force) refuse(partial_, "is left of a run that was stopped; --force removes it");
+        if (!force) refuse_file(partial_, "is left of a run that was stopped; --force removes it");
         fs::remove_all(partial_);
     }
     std::error_code error;
     if (is_folder) fs::create_directories(partial_, error);
-    if (error) refuse(partial_, "cannot be created: " + error.message());
+    if (error) refuse_file(partial_, "cannot be created: " + error.message());
 }
 
 OutputPath::~OutputPath() {
@@ -57,7 +53,7 @@ void OutputPath::commit() {
     std::error_code error;
     fs::remove_all(path_, error);
     if (!error) fs::rename(partial_, path_, error);
-    if (error) refuse(path_, "cannot take its name: " + error.message());
+    if (error) refuse_file(path_, "cannot take its name: " + error.message());
     is_committed_ = true;
 }
 

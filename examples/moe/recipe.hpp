@@ -82,6 +82,8 @@ class RecipeBuilder {
 
 // 1 / sqrt(fan_in): outputs of the order of one.
 float weight_sigma(int64_t columns);
+constexpr float bias_sigma = 0.1F;
+constexpr float selection_bias_sigma = 0.05F;
 // "F32" for f32 and the like.
 std::string dtype_of(const std::string& type);
 // Bytes of codes and of scales of one matrix.

@@ -7,12 +7,9 @@
 namespace moe::cli {
 namespace {
 
-constexpr float bias_sigma = 0.1F;
-constexpr float selection_bias_sigma = 0.05F;
-
-class Writer {
+class GgufRecipe {
   public:
-    Writer(Recipe& recipe, const Model& model, const RecipeOptions& options)
+    GgufRecipe(Recipe& recipe, const Model& model, const RecipeOptions& options)
         : recipe_(recipe),
           build_(recipe, options.seed),
           model_(model),
@@ -88,7 +85,7 @@ Recipe gguf_recipe(const Model& model, const RecipeOptions& options) {
                       MOE_ERROR_UNSUPPORTED);
     }
     Recipe recipe;
-    Writer writer(recipe, model, options);
+    GgufRecipe writer(recipe, model, options);
     for (int32_t i = 0; i < options.n_layers; ++i) writer.layer(model.first_moe_layer + i);
     return recipe;
 }

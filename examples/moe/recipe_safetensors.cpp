@@ -7,14 +7,12 @@
 namespace moe::cli {
 namespace {
 
-constexpr float bias_sigma = 0.1F;
-constexpr float selection_bias_sigma = 0.05F;
 // Scale of quantised activations whose largest value is 6 in units of NVFP4's largest, 6 * 448.
 constexpr float nvfp4_input_scale = 1.0F / 448.0F;
 
-class Writer {
+class SafetensorsRecipe {
   public:
-    Writer(Recipe& recipe, const Model& model, const RecipeOptions& options)
+    SafetensorsRecipe(Recipe& recipe, const Model& model, const RecipeOptions& options)
         : build_(recipe, options.seed),
           model_(model),
           format_name_(options.format),
@@ -164,7 +162,7 @@ void check_format(const Model& model, const std::string& format) {
 Recipe safetensors_recipe(const Model& model, const RecipeOptions& options) {
     check_format(model, options.format);
     Recipe recipe;
-    Writer writer(recipe, model, options);
+    SafetensorsRecipe writer(recipe, model, options);
     for (int32_t i = 0; i < options.n_layers; ++i) writer.layer(model.first_moe_layer + i);
     return recipe;
 }

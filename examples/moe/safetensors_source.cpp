@@ -23,17 +23,13 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t largest_header = uint64_t{256} << 20;
 constexpr const char* index_name = "model.safetensors.index.json";
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
-    throw Failure(fmt::format("{}: {}", path.string(), what), MOE_ERROR_IO);
-}
-
 Json read_json(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) refuse(path, std::strerror(errno));
+    if (!file) refuse_file(path, std::strerror(errno));
     try {
         return Json::parse(file);
     } catch (const Json::exception& error) {
-        refuse(path, error.what());
+        refuse_file(path, error.what());
     }
 }
 
@@ -55,8 +51,8 @@ void read_at(int descriptor, const fs::path& path, uint64_t offset, void* out, u
     while (bytes > 0) {
         const ssize_t got = ::pread(descriptor, next, bytes, static_cast<off_t>(offset));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-        if (got == 0) refuse(path, "ends before its tensors do");
+        if (got < 0) refuse_file(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+        if (got == 0) refuse_file(path, "ends before its tensors do");
         next += got;
         offset += static_cast<uint64_t>(got);
         bytes -= static_cast<uint64_t>(got);
@@ -93,13 +89,13 @@ SafetensorsSource::~SafetensorsSource() {
 
 void SafetensorsSource::add_file(const fs::path& path) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) refuse(path, std::strerror(errno));
+    if (descriptor < 0) refuse_file(path, std::strerror(errno));
     descriptors_.push_back(descriptor);
     unsigned char raw[8];
     read_at(descriptor, path, 0, raw, sizeof(raw));
     uint64_t length = 0;
     for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(raw[i]) << 8 * i;
-    if (length > largest_header) refuse(path, "its header is too long");
+    if (length > largest_header) refuse_file(path, "its header is too long");
     std::string text(length, '\0');
     read_at(descriptor, path, sizeof(raw), text.data(), length);
     SourceFile file{path, nullptr};
@@ -115,7 +111,7 @@ void SafetensorsSource::add_file(const fs::path& path) {
             tensors_.back().file = files_.size();
         }
     } catch (const Json::exception& error) {
-        refuse(path, error.what());
+        refuse_file(path, error.what());
     }
     std::sort(tensors_.begin() + static_cast<std::ptrdiff_t>(first), tensors_.end(),
               [](const SourceTensor& a, const SourceTensor& b) { return a.offset < b.offset; });

@@ -242,11 +242,12 @@ TEST(Stages, WeightsOnTheInputComeBySlotOrByRow) {
 // Rows after LATENT_IN, computed here in double and rounded once.
 Floats latent_rows(const Engine& engine) {
     Floats out(static_cast<size_t>(engine.T * engine.L));
+    const auto matrix = engine.tensors.values(MOE_ROLE_LATENT_IN);
     for (int64_t t = 0; t < engine.T; ++t)
         for (int64_t l = 0; l < engine.L; ++l) {
             double sum = 0;
             for (int64_t i = 0; i < engine.H; ++i)
-                sum += static_cast<double>(engine.tensors.at(MOE_ROLE_LATENT_IN, 0, l, i)) *
+                sum += static_cast<double>(matrix.at(0, l, i)) *
                        engine.x[static_cast<size_t>(t * engine.H + i)];
             out[static_cast<size_t>(t * engine.L + l)] = static_cast<float>(sum);
         }
@@ -294,12 +295,12 @@ std::vector<double> pre_activation(const Engine& engine, size_t slot, int64_t fi
     const double weight = layer.weight_on_input ? engine.weights[slot] : 1.0;
     std::vector<double> out;
     const auto append = [&](moe_role role, moe_role bias, bool has_bias) {
+        const auto matrix = engine.tensors.values(role);
         for (int64_t i = first; i < first + count; ++i) {
             double sum = 0;
             for (int64_t c = 0; c < engine.H; ++c)
-                sum +=
-                    static_cast<double>(engine.tensors.at(role, expert, i, c)) * token[c] * weight;
-            out.push_back(sum + (has_bias ? engine.tensors.at(bias, expert, 0, i) : 0.0f));
+                sum += static_cast<double>(matrix.at(expert, i, c)) * token[c] * weight;
+            out.push_back(sum + (has_bias ? engine.tensors.values(bias).at(expert, 0, i) : 0.0f));
         }
     };
     if (layer.activation.gated) append(MOE_ROLE_GATE, MOE_ROLE_GATE_BIAS, layer.has_gate_bias);

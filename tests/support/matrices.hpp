@@ -279,6 +279,20 @@ struct LayerChoices {
     uint64_t seed = 1;
 };
 
+// The elements of one role in the tensor that has them, which may be fused.
+struct RoleValues {
+    struct Places {
+        int64_t first = 0, step = 1;
+    };
+    const TensorStack& stack;
+    Places rows{}, columns{};
+
+    float at(int64_t expert, int64_t row, int64_t column) const {
+        return stack.at(expert, rows.first + rows.step * row,
+                        columns.first + columns.step * column);
+    }
+};
+
 // Every tensor of a layer, stacked.
 class LayerTensors {
   public:
@@ -295,19 +309,23 @@ class LayerTensors {
     bool has(moe_role role) const { return stacks_.count(role) != 0; }
     TensorStack& stack(moe_role role) { return *stacks_.at(role); }
     const TensorStack& stack(moe_role role) const { return *stacks_.at(role); }
-    // Element of an unfused role, wherever its tensor has it.
-    float at(moe_role role, int64_t expert, int64_t row, int64_t column) const {
+    // The elements of an unfused role, wherever its tensor has them.
+    RoleValues values(moe_role role) const {
         const moe_role fused = fused_of(role);
-        if (fused == role || !has(fused)) return stack(role).at(expert, row, column);
+        if (fused == role || !has(fused)) return {stack(role)};
         const bool up =
             role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS || role == MOE_ROLE_SHARED_UP;
         const bool bias = fused == MOE_ROLE_GATE_UP_BIAS;
         const auto shape = layer.role_shape(role);
-        const int64_t feature = bias ? column : row, n = bias ? shape.columns : shape.rows;
-        int64_t place = 2 * feature + up;
-        if (choices_.fused == MOE_GATE_UP_GATE_FIRST) place = up ? n + feature : feature;
-        if (choices_.fused == MOE_GATE_UP_UP_FIRST) place = up ? feature : n + feature;
-        return bias ? stack(fused).at(expert, 0, place) : stack(fused).at(expert, place, column);
+        RoleValues values{stack(fused)};
+        (bias ? values.columns : values.rows) =
+            choices_.fused == MOE_GATE_UP_INTERLEAVED
+                ? RoleValues::Places{up, 2}
+                : RoleValues::Places{up == (choices_.fused == MOE_GATE_UP_GATE_FIRST)
+                                         ? bias ? shape.columns : shape.rows
+                                         : 0,
+                                     1};
+        return values;
     }
 
   private:

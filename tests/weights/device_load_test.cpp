@@ -37,10 +37,11 @@ void expect_matrix(const PackedWeights& packed, const LayerTensors& layer, moe_r
     const WeightsLayout::Part part = packed.handle.layout.part(role);
     const int64_t expert = expert_at(packed.handle.layout, role, place);
     const auto got = packed.values(role, place);
+    const auto source = layer.values(role);
     double norm = 0;
     for (int64_t r = 0; r < part.rows; ++r)
         for (int64_t k = 0; k < part.columns; ++k) {
-            const float wanted = layer.at(role, expert, part.row + r, part.column + k);
+            const float wanted = source.at(expert, part.row + r, part.column + k);
             norm += std::abs(wanted);
             const float found = got[static_cast<size_t>(r * part.columns + k)];
             ASSERT_TRUE(is_close(found, wanted))
@@ -54,9 +55,10 @@ void expect_vector(const PackedWeights& packed, const LayerTensors& layer, moe_r
     const WeightsLayout::Part part = packed.handle.layout.part(role);
     const float* vector = packed.handle.device.vectors[role];
     ASSERT_NE(vector, nullptr) << role_name(role);
+    const auto source = layer.values(role);
     for (int64_t i = 0; i < packed.handle.layout.count(role) * part.columns; ++i)
-        ASSERT_EQ(vector[i], layer.at(role, expert_at(packed.handle.layout, role, i / part.columns),
-                                      0, part.column + i % part.columns))
+        ASSERT_EQ(vector[i], source.at(expert_at(packed.handle.layout, role, i / part.columns), 0,
+                                       part.column + i % part.columns))
             << role_name(role) << " [" << i << "]";
 }
 
@@ -412,7 +414,8 @@ TEST(DeviceLoad, UpdatesOfOneVectorOfAnExpert) {
     const float* bias = packed.handle.device.vectors[MOE_ROLE_UP_BIAS];
     for (int64_t e = 0; e < 5; ++e)
         for (int64_t i = 0; i < 512; ++i)
-            ASSERT_EQ(bias[e * 512 + i], (e == 3 ? after : before).at(MOE_ROLE_UP_BIAS, e, 0, i));
+            ASSERT_EQ(bias[e * 512 + i],
+                      (e == 3 ? after : before).values(MOE_ROLE_UP_BIAS).at(e, 0, i));
 }
 
 TEST(DeviceLoad, UpdatesOfWhatIsNotHeldAreRefused) {

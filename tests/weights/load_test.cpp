@@ -49,6 +49,7 @@ Weights load(const Plan& plan, const std::vector<const moe_tensor*>& tensors,
 void expect_matrix(const moe_weights& weights, const LayerTensors& layer, moe_role role) {
     const WeightsLayout::Part part = weights.layout.part(role);
     const auto& matrices = weights.resident.matrices[role];
+    const auto source = layer.values(role);
     ASSERT_EQ(static_cast<int64_t>(matrices.size()), weights.layout.count(role)) << role_name(role);
     for (size_t place = 0; place < matrices.size(); ++place) {
         const Matrix& matrix = matrices[place];
@@ -59,7 +60,7 @@ void expect_matrix(const moe_weights& weights, const LayerTensors& layer, moe_ro
         for (int64_t r = 0; r < part.rows; ++r)
             for (int64_t k = 0; k < part.columns; ++k)
                 ASSERT_TRUE(same_float(got[static_cast<size_t>(r * part.columns + k)],
-                                       layer.at(role, expert, part.row + r, part.column + k)))
+                                       source.at(expert, part.row + r, part.column + k)))
                     << role_name(role) << " of expert " << expert << " [" << r << ", " << k << "]";
     }
 }
@@ -67,12 +68,13 @@ void expect_matrix(const moe_weights& weights, const LayerTensors& layer, moe_ro
 void expect_vector(const moe_weights& weights, const LayerTensors& layer, moe_role role) {
     const WeightsLayout::Part part = weights.layout.part(role);
     const auto& vector = weights.resident.vectors[role];
+    const auto source = layer.values(role);
     ASSERT_EQ(static_cast<int64_t>(vector.size()), weights.layout.count(role) * part.columns)
         << role_name(role);
     for (size_t i = 0; i < vector.size(); ++i) {
         const auto at = static_cast<int64_t>(i);
         const int64_t expert = expert_at(weights.layout, role, at / part.columns);
-        ASSERT_EQ(vector[i], layer.at(role, expert, 0, part.column + at % part.columns))
+        ASSERT_EQ(vector[i], source.at(expert, 0, part.column + at % part.columns))
             << role_name(role) << " of expert " << expert;
     }
 }

@@ -51,8 +51,10 @@ class PackedFiles : public testing::Test {
         file.load(packed.handle, packed.block, staging.data(), team);
     }
     std::vector<char> bytes() const {
-        std::ifstream in(path(), std::ios::binary);
-        return {std::istreambuf_iterator<char>(in), {}};
+        std::vector<char> bytes(std::filesystem::file_size(path()));
+        std::ifstream(path(), std::ios::binary)
+            .read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        return bytes;
     }
     void write(const std::vector<char>& bytes) const {
         std::ofstream(path(), std::ios::binary)
