@@ -686,7 +686,8 @@ typedef struct moe_plan_desc {
                                    That sum is [T, L] with a latent */
     const moe_slice *slice;     /* NULL: the whole layer */
     int64_t max_tokens;         /* required: the largest T of a call */
-    uint64_t max_workspace_bytes; /* 0: the plan's own choice. The plan works in chunks of tokens to keep within it */
+    uint64_t max_workspace_bytes; /* 0: the plan's own choice. The plan works in chunks of tokens to keep within it, in every call;
+                                     less than one token at a time needs is MOE_ERROR_INVALID_ARGUMENT */
     moe_residency residency;
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */

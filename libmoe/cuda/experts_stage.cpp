@@ -82,7 +82,7 @@ void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_ar
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const Pipeline::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_few_tokens(few_of_experts(call.setup), x, p.tokens().n, args.n_tokens_device)) {
+        takes_few_tokens(call.setup.experts.few, x, p.tokens().n, args.n_tokens_device)) {
         p.take_routing(given, {});
         return run_few_tokens(p, call, x, args.expert_map, sum, out);
     }

@@ -122,7 +122,7 @@ void bring_input(const Launch& launch, const Mlp& mlp, GroupedProduct& first) {
     const int32_t width = first_matrix(mlp).k;
     first.in = mlp.blocks;
     if (!indexes_tokens(mlp)) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
-    first.in_capacity = divide_up(mlp.in_tokens.n, row_alignment) * row_alignment;
+    first.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
     first.in_index = mlp.in.index;
     first.in_divisor = mlp.in.divisor;
     run_arrange(launch.device, {mlp.in, width}, mlp.in_tokens,

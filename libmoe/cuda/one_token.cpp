@@ -58,10 +58,6 @@ OneToken make_call(const Call& call, const Scratch& scratch, const Activations& 
 
 }  // namespace
 
-int32_t few_of_experts(const Setup& setup) {
-    return setup.layer->latent ? 0 : setup.experts.few;
-}
-
 bool takes_few_tokens(int32_t few, const Activations& x, int64_t n_tokens,
                       const int32_t* n_tokens_device) {
     const int64_t row_bytes = n_tokens > 1 ? x.stride * element_size(x.type) : 0;
@@ -101,8 +97,7 @@ bool forward_few_tokens(const Call& call, const moe_forward_args& args) {
     const Activations x{args.x, setup.x_type, args.x_row_stride};
     const Rest rest{setup.partial ? 0 : every_finish_part,
                     !setup.partial && setup.layer->n_identity_experts > 0};
-    if (!plain ||
-        !takes_few_tokens(few_of_experts(setup), x, args.n_tokens, args.n_tokens_device) ||
+    if (!plain || !takes_few_tokens(setup.experts.few, x, args.n_tokens, args.n_tokens_device) ||
         args.n_tokens > setup.chunk_tokens || args.n_tokens < 1 || !adds_all(setup, rest))
         return false;
     const Scratch scratch(setup, args.n_tokens, call.scratch);

@@ -6,9 +6,6 @@
 
 namespace moe::cuda {
 
-// Tokens up to which the routed experts go this way.
-int32_t few_of_experts(const Setup& setup);
-
 // Do n_tokens tokens go this way through experts of up to `few`? Their true number must be known to
 // the host.
 bool takes_few_tokens(int32_t few, const Activations& x, int64_t n_tokens,

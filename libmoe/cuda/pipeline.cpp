@@ -35,6 +35,8 @@ Rows Pipeline::rows() const {
 Rows Pipeline::token_rows(int32_t n) const {
     Rows rows = b_.token_rows;
     rows.n_tokens = n;
+    // Of slots there is room for more rows than the buffers of tokens have.
+    rows.capacity = static_cast<int32_t>(padded_rows(n));
     return rows;
 }
 

@@ -11,8 +11,9 @@
 namespace moe::cuda {
 namespace {
 
-int64_t padded(int64_t rows) {
-    return (rows + row_alignment - 1) / row_alignment * row_alignment;
+// A bound of the rows that padding adds, which never falls as slots become more.
+int64_t most_padding(int64_t n_slots, int32_t n_experts) {
+    return (std::min<int64_t>(n_slots, n_experts) + 1) * (row_alignment - 1);
 }
 
 int64_t operand_bytes(const Families& families) {
@@ -22,13 +23,15 @@ int64_t operand_bytes(const Families& families) {
 // Elements of y up to which it is float32 whatever the family.
 constexpr int64_t largest_f32_y = int64_t{1} << 25;
 
-// Bytes that token blocks of the input, and later y, need; monotone in the number of slots.
-int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t rows) {
+// Bytes that token blocks of the input, and later y, need. They never fall as slots become more:
+// n_filled of them with those of a shared expert that joins.
+int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int32_t n_experts) {
     const int64_t width = setup.layer->expert_width();
+    const int64_t rows = most_rows(n_filled, n_experts);
     const int64_t blocks = rows * width * operand_bytes(setup.experts);
     const bool f32 = y_type(setup, setup.experts.usual, n_slots) == MOE_TYPE_F32;
-    const int64_t padding = rows - n_slots;
-    const int64_t f32_rows = f32 ? rows : largest_f32_y / width + padding;
+    const int64_t others = n_filled - n_slots + most_padding(n_filled, n_experts);
+    const int64_t f32_rows = f32 ? rows : largest_f32_y / width + others;
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
 }
 
@@ -66,6 +69,10 @@ int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
 }
 
 }  // namespace
+
+int64_t padded_rows(int64_t n) {
+    return (n + row_alignment - 1) / row_alignment * row_alignment;
+}
 
 moe_type operand_type(Family family) {
     switch (family) {
@@ -121,10 +128,10 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
         arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, n_experts)));
     rows = take_rows(arena, setup.experts, n_filled, row_capacity, n_experts);
     keys = arena.take<unsigned long long>(n_slots);
-    source = arena.take<int32_t>(padded(n_slots));
+    source = arena.take<int32_t>(padded_rows(n_slots));
     in_row = arena.take<int32_t>(row_capacity);
-    wide_bytes = static_cast<uint64_t>(
-        std::max(wide_bytes_of(setup, n_slots, row_capacity), pre_activation_bytes(setup, 1)));
+    wide_bytes = static_cast<uint64_t>(std::max(wide_bytes_of(setup, n_slots, n_filled, n_experts),
+                                                pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
     h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_joint);
@@ -133,8 +140,8 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
 
     // Rows that the caller sorted go through LATENT_IN one by one.
     const int64_t dense_rows = layer.latent ? n_slots : layer.shared_intermediate ? n : 0;
-    const int64_t token_capacity = padded(n);
-    token_rows = take_rows(arena, setup.finish, dense_rows, padded(dense_rows), 1);
+    const int64_t token_capacity = padded_rows(n);
+    token_rows = take_rows(arena, setup.finish, dense_rows, padded_rows(dense_rows), 1);
     latent = arena.take<std::byte>(n_slots * layer.latent * finish_operand);
     routed = arena.take<float>(n * width);
     projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);
@@ -142,7 +149,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const bool shared_pre_needed =
         setup.unfused || (layer.shared_activation.gated && !setup.is_shared_joint);
     token_blocks =
-        arena.take<std::byte>(padded(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
+        arena.take<std::byte>(padded_rows(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
     shared_h = arena.take<std::byte>(token_capacity * shared * finish_operand);
     shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;

@@ -52,6 +52,9 @@ struct DispatchScratch {
     uint64_t bytes;
 };
 
+// Rows of n tokens or slots that are one "expert".
+int64_t padded_rows(int64_t n);
+
 // Type in which a family keeps h and what else feeds its products.
 moe_type operand_type(Family family);
 // Type of y for a number of slots: float32, so that a row is not rounded before it is summed;

@@ -147,6 +147,7 @@ template <moe_stage stage>
 const Reason* one_token(const Problem& problem) {
     if (stage == MOE_STAGE_FINISH && !problem.layout->layer.shared_intermediate)
         return &reasons::unneeded;
+    if (stage == MOE_STAGE_EXPERTS && problem.layout->layer.latent) return &reasons::latent;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (const Reason* reason = tiles_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
         return reason;

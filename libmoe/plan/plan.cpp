@@ -154,6 +154,15 @@ void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     plan.layout.device_index = desc.device_index;
 }
 
+bool can_be_packed(const WeightsLayout& layout) {
+    try {
+        place_on_device(layout);
+    } catch (const Error&) {
+        return false;
+    }
+    return true;
+}
+
 void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
     switch (desc.device) {
         case MOE_DEVICE_CPU:
@@ -306,12 +315,14 @@ void choose_chunk(moe_plan& plan) {
     int64_t& chunk = plan.is_cuda() ? plan.cuda.chunk_tokens : plan.setup.chunk_tokens;
     auto need = [&](int64_t tokens) {
         chunk = tokens;
-        const moe_workspace_need need = plan.workspace_need(tokens);
+        // What does not come in chunks is part of a size that was asked for.
+        const moe_workspace_need need =
+            plan.workspace_need(plan.max_workspace_bytes ? plan.max_tokens : tokens);
         return plan.is_cuda() ? need.device_bytes : need.host_bytes;
     };
     const uint64_t least = need(1);
     require(!plan.max_workspace_bytes || least <= budget,
-            "max_workspace_bytes is {}, one token needs {}", budget, least);
+            "max_workspace_bytes is {}, one token at a time needs {}", budget, least);
     const int64_t most =
         plan.is_cuda() ? plan.max_tokens : std::min(plan.max_tokens, largest_chunk);
     int64_t fits = 1, too_many = most + 1;
@@ -360,6 +371,10 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     take_stages(layout, desc);
     take_formats(layout, desc);
     take_slice(layout, desc, runtime->memory);
+    if (is_cuda() && desc.device == MOE_DEVICE_AUTO && !can_be_packed(layout)) {
+        use_cpu(*this, desc, "its slice cannot be packed");
+        layout.device = device;
+    }
     // Sizes beyond 64 bits are refused now, and not when somebody asks for them.
     if (!is_cuda()) layout.copy_bytes();
     choose_types(*this, desc);

@@ -166,6 +166,11 @@ void check_odd_ids(Context& context) {
     for (size_t i = 0; i < ids.size(); i += 41) ids[i] = (int64_t{1} << 40) + 3;
     check_dispatch(pair, {T, ids, 0, {}, 24, MOE_TYPE_I64});
     check_dispatch(pair, {T, Ids(T * 6, 23), 16, {}, 24});
+    for (const int64_t n_tokens : {int64_t{5}, T}) {
+        Dispatch counts_alone{n_tokens, as_ids(random_ids(n_tokens, 6, 24, 6)), 16, {}, 24};
+        counts_alone.wants_row_ids = false;
+        check_dispatch(pair, counts_alone);
+    }
     check_dispatch(pair, {T, Ids(T * 6, -1), 16, {}, 24});
     std::vector<int32_t> map(24, -1);
     for (int32_t e = 0; e < 24; e += 2) map[static_cast<size_t>(e)] = 23 - e;

@@ -143,6 +143,71 @@ void check_plans(Context& context) {
     }
 }
 
+// A slice between the columns that go into a packed tile together: AUTO runs it where it can.
+void check_unpackable_slice(Context& context) {
+    LayerSpec spec{plain_layer(128, 64, 8, 2)};
+    spec.format = "fp8_128x128";
+    const LayerData data(spec);
+    auto slice = sized<moe_slice>();
+    slice.has_intermediate_range = 1;
+    slice.intermediate_begin = 16;
+    slice.intermediate_count = 48;
+    moe_plan_desc desc = data.plan_desc();
+    desc.x_type = MOE_TYPE_BF16;
+    desc.max_tokens = 16;
+    desc.slice = &slice;
+    desc.partial = 1;
+    if (context.device.is_cuda()) {
+        desc.device = MOE_DEVICE_CUDA;
+        const moe_status status = moe_supports(context.runtime, &desc);
+        context.expect(status == MOE_ERROR_INVALID_ARGUMENT,
+                       std::string("CUDA: ") + moe_status_name(status));
+    }
+    desc.device = MOE_DEVICE_AUTO;
+    moe_plan* raw = nullptr;
+    must(moe_plan_create(context.runtime, &desc, &raw), "moe_plan_create");
+    const Plan plan(raw);
+    auto need = sized<moe_workspace_need>();
+    must(moe_plan_workspace_size(raw, 16, &need), "moe_plan_workspace_size");
+    context.expect(need.device_bytes == 0 && need.host_bytes > 0,
+                   "the plan is not one for the CPU");
+}
+
+// Sizes of workspaces never fall as tokens become more, and no call of a plan of little memory
+// needs more than it was given.
+void check_workspace_sizes(Context& context) {
+    LayerSpec spec{plain_layer(2880, 64, 32, 4)};
+    spec.distinct_experts = 1;
+    const LayerData data(spec);
+    const auto bytes_of = [&](const moe_plan_desc& desc, int64_t first) {
+        moe_plan* raw = nullptr;
+        must(moe_plan_create(context.runtime, &desc, &raw), "moe_plan_create");
+        const Plan plan(raw);
+        uint64_t before = 0;
+        for (int64_t n = first; n <= desc.max_tokens; ++n) {
+            auto need = sized<moe_workspace_need>();
+            must(moe_plan_workspace_size(raw, n, &need), "moe_plan_workspace_size");
+            const uint64_t bytes = std::max(need.device_bytes, need.host_bytes);
+            context.expect(bytes >= before, text("fewer bytes for %ld", static_cast<long>(n)));
+            before = bytes;
+        }
+        return before;
+    };
+    moe_plan_desc desc = data.plan_desc();
+    desc.device = context.device.kind();
+    desc.x_type = MOE_TYPE_BF16;
+    desc.max_tokens = 4096;
+    bytes_of(desc, 1);
+    desc.max_tokens = 1 << 20;
+    desc.max_workspace_bytes = uint64_t{48} << 20;
+    context.expect(bytes_of(desc, desc.max_tokens - 100) <= desc.max_workspace_bytes,
+                   "more than max_workspace_bytes");
+    desc.max_workspace_bytes = uint64_t{32} << 20;
+    if (context.device.is_cuda())
+        context.expect(moe_supports(context.runtime, &desc) == MOE_ERROR_INVALID_ARGUMENT,
+                       "ids alone are more than max_workspace_bytes");
+}
+
 void check_mismatch(Context& context) {
     PairSpec spec = Refusals::spec();
     const Pair pair(context, spec);
@@ -172,6 +237,8 @@ void add_error_cases(CaseList& list) {
     list.add("error/arguments", Extent::smoke, check_arguments);
     list.add("error/workspaces", Extent::smoke, check_workspaces);
     list.add("error/plans", Extent::smoke, check_plans);
+    list.add("error/unpackable_slice", Extent::smoke, check_unpackable_slice);
+    list.add("error/workspace_sizes", Extent::smoke, check_workspace_sizes);
     list.add("error/mismatch", Extent::smoke, check_mismatch);
 }
 

@@ -60,6 +60,26 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
+// A shared expert, whose rows are tokens, after a latent, whose rows may be slots: with many slots
+// a token and a wide shared expert, places by the one would lie beyond the workspace of the other.
+void add_shared_beside_latent(CaseList& list) {
+    for (const char* format : {"bf16", "nvfp4"})
+        list.add(text("layer/shared_beside_latent/%s", format), Extent::smoke,
+                 [=](Context& context) {
+                     PairSpec spec;
+                     spec.layer.desc = plain_layer(128, 64, 16, 8);
+                     spec.layer.desc.latent = 64;
+                     spec.layer.desc.shared_intermediate = 512;
+                     spec.layer.desc.shared_activation = spec.layer.desc.activation;
+                     spec.layer.desc.shared_is_gated = 1;
+                     spec.layer.format = spec.layer.dense_format = format;
+                     spec.max_tokens = 90;
+                     with_every_kernel(context, spec, MOE_STAGE_FINISH, [](const Pair& pair) {
+                         for (const int64_t T : {1, 9, 90}) pair.check(pair.routed_call(T));
+                     });
+                 });
+}
+
 // A norm without eps: a token whose slots are all skipped has zeros under it, and gives zeros.
 void add_norm_without_eps(CaseList& list) {
     list.add("layer/latent_norm/no_eps", Extent::smoke, [](Context& context) {
@@ -164,6 +184,7 @@ void add_layer_cases(CaseList& list) {
     add_all(list, "experts", expert_layers());
     add_dense_formats(list);
     add_shared_apart(list);
+    add_shared_beside_latent(list);
     add_norm_without_eps(list);
     add_shared_alike(list);
 }

@@ -89,7 +89,7 @@ Dispatched dispatch(const Side& side, const Dispatch& call) {
     args.n_expert_map = static_cast<int32_t>(call.expert_map.size());
     args.out_offsets = static_cast<int64_t*>(offsets.data());
     args.out_counts = static_cast<int64_t*>(counts.data());
-    args.out_row_ids = static_cast<int32_t*>(row_ids.data());
+    args.out_row_ids = call.wants_row_ids ? static_cast<int32_t*>(row_ids.data()) : nullptr;
     args.row_capacity = capacity;
     args.stream = side.stream();
     side.poison_workspace();
@@ -102,6 +102,7 @@ Dispatched dispatch(const Side& side, const Dispatch& call) {
     if (n_rows < 0 || n_rows > capacity)
         throw Failure(text("dispatch gives %ld rows, there is room for %ld",
                            static_cast<long>(n_rows), static_cast<long>(capacity)));
+    if (!call.wants_row_ids) return result;
     row_ids.get(n_rows, "out_row_ids");
     result.row_ids = row_ids.integers<int32_t>();
     result.row_ids.resize(static_cast<size_t>(n_rows));

@@ -27,10 +27,11 @@ struct Dispatch {
     int32_t n_local = 0;
     moe_type ids_type = MOE_TYPE_I32;
     std::optional<int32_t> n_tokens_device = std::nullopt;
+    bool wants_row_ids = true;
 };
 struct Dispatched {
     Ids offsets, counts;
-    std::vector<int32_t> row_ids;  // offsets.back() of them
+    std::vector<int32_t> row_ids;  // offsets.back() of them, none if they are not wanted
     bool operator==(const Dispatched&) const = default;
 };
 Dispatched dispatch(const Side& side, const Dispatch& call);

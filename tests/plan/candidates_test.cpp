@@ -183,6 +183,8 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // few_experts is 0
     layout.slice.intermediate_count = 48;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    layout.layer.latent = 64;
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     if (!cuda::is_built())
         codes.insert({"architecture", "unfused", "gate_up_types", "shape", "size"});
     return codes;

@@ -399,7 +399,8 @@ TEST(Chunks, FitTheBudgetAndAreTheLargestThatDo) {
     EXPECT_EQ(before, 1024) << "the last budget is enough for a full chunk";
     Plan none;
     EXPECT_MOE_ERROR(try_plan({layer, "bf16", 8, MOE_TYPE_BF16, one - 1}, none),
-                     MOE_ERROR_INVALID_ARGUMENT, "one token needs " + std::to_string(one));
+                     MOE_ERROR_INVALID_ARGUMENT,
+                     "one token at a time needs " + std::to_string(one));
 }
 
 TEST(Chunks, WorkspaceIsMonotoneInTokens) {

@@ -20,7 +20,8 @@
  *              that is zero except for struct_size is valid; fields marked "required" must be set. What zero
  *              means is said at each field. Structs only grow at the end: a smaller struct (an older program)
  *              has zeros for what it lacks; a larger one (a newer program) is accepted when all that this
- *              library does not know is zero, else MOE_ERROR_ABI. When the library fills a struct it writes
+ *              library does not know is zero, else MOE_ERROR_ABI. A struct_size above 65536 is taken for garbage:
+ *              MOE_ERROR_ABI whatever is there. When the library fills a struct it writes
  *              struct_size bytes at most, leaves struct_size as it is, and answers MOE_ERROR_ABI when a field
  *              that does not fit would not be zero. Fields named reserved are to be zero, or the answer is
  *              MOE_ERROR_INVALID_ARGUMENT: so they can get a meaning.
@@ -472,7 +473,7 @@ typedef enum moe_packing MOE_ENUM_BASE {
     MOE_PACKING_NIBBLE_HIGH_FIRST = 2, /* two per byte, even element in the high nibble (bitsandbytes) */
     MOE_PACKING_BIT_PLANES = 3,    /* per 32 elements `bits` uint32 words; bit j of word b is bit b of code j (kbit) */
     MOE_PACKING_BIT_STREAM = 4,    /* little-endian stream of codes in int32 words, along k (compressed-tensors) */
-    MOE_PACKING_GPTQ = 5,          /* int32 [k/8, n], nibble i is k = 8r + i */
+    MOE_PACKING_GPTQ = 5,          /* int32 [k/8, n], nibble i is k = 8r + i; other widths: a bit stream along k per n */
     MOE_PACKING_AWQ = 6,           /* int32 [k, n/8], nibbles in the order 0 2 4 6 1 3 5 7 */
     MOE_PACKING_FORCE_INT32 = 0x7FFFFFFF
 } moe_packing;
@@ -503,20 +504,20 @@ typedef enum moe_codebook MOE_ENUM_BASE {
 } moe_codebook;
 
 /* A weight format: W[n,k] = value(code) * scale[n / group_rows, k / group_columns] (* or / global scale).
- * Fill it by moe_format_by_name, from a checkpoint, or by hand. */
+ * Fill it by moe_format_by_name, from a checkpoint, or by hand. docs/concepts/formats.md lists what is read. */
 typedef struct moe_format {
     uint32_t struct_size;
     moe_type type;          /* required */
     int32_t bits;           /* of INT and CODEBOOK codes; 0 otherwise */
-    int32_t group_rows;     /* rows (n) that share a scale; 0 without scales */
-    int32_t group_columns;  /* columns (k) that share a scale; 0 without scales */
+    int32_t group_rows;     /* rows (n) that share a scale; -1: all; 0 without scales */
+    int32_t group_columns;  /* columns (k) that share a scale; -1: all; 0 without scales. bitsandbytes: elements, row by row */
     moe_type scale_type;    /* NONE: no scales */
     moe_global_scale global_scale;
     moe_zero_point zero_point;
     moe_packing packing;
     moe_codebook codebook;
     int32_t block_id;       /* GGUF: the ggml type number (Q8_0 is 8, Q4_K is 12, MXFP4 is 39) */
-    int32_t act_order;      /* 1: columns are permuted, moe_tensor.permutation */
+    int32_t act_order;      /* 1: the group of a column is moe_tensor.permutation[k], not k / group_columns */
     int32_t nested_scales;  /* 1: scales are 8-bit codes with scales of their own (bitsandbytes) */
     int32_t pre_quant_scale;/* 1: activations are multiplied by moe_tensor.pre_quant_scale first */
 } moe_format;
@@ -533,12 +534,14 @@ typedef struct moe_format_info {
 } moe_format_info;
 
 /* Named formats: f32 f16 bf16 fp8_128x128 nvfp4 mxfp4 kbit2 .. kbit5 (E4M4 absmax) kbit2_f32 .. kbit5_f32
- * q8_0 q4_k mxfp4_gguf. moe_format_name_at enumerates them: static string, NULL past the end. */
+ * q8_0 q4_k mxfp4_gguf q4_0 q4_1 q5_0 q5_1 q2_k q3_k q5_k q6_k iq4_nl iq4_xs nvfp4_gguf; only read:
+ * iq2_xxs iq2_xs iq3_xxs iq3_s. moe_format_name_at enumerates them: static string, NULL past the end. */
 MOE_API const char *MOE_CALL moe_format_name_at(uint32_t index) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_format_by_name(const char *name, moe_format *out_format) MOE_NOEXCEPT;
 /* A format without a name of its own gets a made-up one; has_decode says whether this version reads it. */
 MOE_API moe_status MOE_CALL moe_format_get_info(const moe_format *format, moe_format_info *out_info) MOE_NOEXCEPT;
-/* Bytes of one dense matrix of rows x columns. MOE_ERROR_INVALID_ARGUMENT if the format cannot hold that shape. */
+/* Bytes of one dense matrix of rows x columns, codes and scales: zero points and what else lies apart are not counted.
+ * MOE_ERROR_INVALID_ARGUMENT if the format cannot hold that shape. */
 MOE_API moe_status MOE_CALL moe_format_size(const moe_format *format, int64_t rows, int64_t columns,
                                             uint64_t *out_data_bytes, uint64_t *out_scale_bytes) MOE_NOEXCEPT;
 
@@ -557,11 +560,24 @@ typedef enum moe_gate_up_order MOE_ENUM_BASE {
     MOE_GATE_UP_FORCE_INT32 = 0x7FFFFFFF
 } moe_gate_up_order;
 
+/* Where the scales of a matrix lie that are one byte each. They are a matrix of their own: scale (r, c) is that of row r and of
+ * the c-th group of columns. */
+typedef enum moe_scale_layout MOE_ENUM_BASE {
+    MOE_SCALE_LAYOUT_LINEAR = 0,      /* row by row, as checkpoints have them */
+    MOE_SCALE_LAYOUT_TILED_128X4 = 1, /* "swizzled", as the block-scaled products of cuBLAS, CUTLASS and FlashInfer read them:
+                                         tiles of 128 rows by 4 groups, 512 bytes each, a row of tiles after the other. Scale (r, c)
+                                         is byte r % 32 * 16 + r % 128 / 32 * 4 + c % 4 of tile (r / 128, c / 4). Rows are padded
+                                         to 128 and groups to 4; what the padding holds does not matter */
+    MOE_SCALE_LAYOUT_FORCE_INT32 = 0x7FFFFFFF
+} moe_scale_layout;
+
 #define MOE_ALL_EXPERTS (-1)
 
 /* One tensor of a layer: a matrix or vector, of one expert or of all stacked. Sizes are those of the whole layer,
  * whatever the slice; the library takes the part that the plan needs. rows and columns are logical ([out, in]) for
- * either orientation. Byte counts are of the whole buffer and are checked against shape and strides. */
+ * either orientation. Byte counts are of the whole buffer and are checked against shape and strides. What is given must be of
+ * use: a buffer that the format does not have, data and data_per_expert both, or an order of a role that is not fused are
+ * MOE_ERROR_INVALID_ARGUMENT. input_scale alone may be given and ignored. */
 typedef struct moe_tensor {
     uint32_t struct_size;
     moe_role role;               /* required */
@@ -574,7 +590,7 @@ typedef struct moe_tensor {
     int64_t rows;                /* required; of one expert */
     int64_t columns;             /* required */
     int64_t row_stride;          /* bytes from row to row as stored; 0: dense */
-    int64_t expert_stride;       /* bytes from expert to expert in a stack; 0: dense */
+    int64_t expert_stride;       /* bytes from expert to expert in a stack, at least those of one; 0: dense */
     const void *data;
     uint64_t data_bytes;
     const void *const *data_per_expert; /* instead of data: one pointer per expert, data_bytes each */
@@ -582,24 +598,28 @@ typedef struct moe_tensor {
     uint64_t scale_bytes;
     const void *const *scales_per_expert;
     int64_t scale_row_stride;    /* bytes; 0: dense */
-    int64_t scale_expert_stride; /* bytes; 0: dense */
+    int64_t scale_expert_stride; /* bytes, likewise; 0: dense */
     const float *global_scale;   /* n_global_scales values: 1, or one per expert of the stack. Host memory */
     int64_t n_global_scales;
     const float *codebook;       /* 2^bits values, host memory */
     uint64_t codebook_bytes;
-    const void *zero_points;
+    const void *zero_points;     /* PACKED: laid out as the definition of the format says, experts of a stack one after the other */
     uint64_t zero_point_bytes;
-    const int32_t *permutation;  /* [columns]: group of each column (act order) */
+    const int32_t *permutation;  /* [columns]: group of each column, host memory, one for all experts of a stack; without
+                                    act order it may only say k / group_columns */
     uint64_t permutation_bytes;
-    const float *nested_scales;
+    const float *nested_scales;  /* one per 256 scales, host memory, experts of a stack one after the other */
     uint64_t nested_scale_bytes;
-    const float *nested_codebook; /* 256 values */
+    const float *nested_codebook; /* 256 values: scale = nested_codebook[byte] * nested_scale + nested_offset */
     float nested_offset;
     uint32_t reserved;
     const float *input_scale;    /* of quantised activations: 1 or one per expert; ignored by weight-only kernels */
     int64_t n_input_scales;
-    const void *pre_quant_scale; /* [columns] */
+    const void *pre_quant_scale; /* [columns] float32, host memory, one for all experts of a stack */
     uint64_t pre_quant_scale_bytes;
+    moe_scale_layout scale_layout; /* TILED_128X4: NVFP4, MXFP4, MXFP8 (E8M0 scales for 1 x 32), else MOE_ERROR_UNSUPPORTED; each
+                                      expert padded by itself, scale_row_stride 0. Results are those of linear scales, bit for bit */
+    uint32_t reserved2;
 } moe_tensor;
 
 /* ------------------------------------------------------------------------------------------------------------
@@ -666,14 +686,15 @@ typedef struct moe_plan_desc {
                                    That sum is [T, L] with a latent */
     const moe_slice *slice;     /* NULL: the whole layer */
     int64_t max_tokens;         /* required: the largest T of a call */
-    uint64_t max_workspace_bytes; /* 0: the plan's own choice. The plan works in chunks of tokens to keep within it */
+    uint64_t max_workspace_bytes; /* 0: the plan's own choice. The plan works in chunks of tokens to keep within it, in every call;
+                                     less than one token at a time needs is MOE_ERROR_INVALID_ARGUMENT */
     moe_residency residency;
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
     int32_t unfused;            /* 1: every stage apart, for study */
     const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
                                    forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
-                                   a name that is no candidate MOE_ERROR_INVALID_ARGUMENT */
+                                   a name that is no candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
 } moe_plan_desc;
 
@@ -775,9 +796,11 @@ MOE_API moe_status MOE_CALL moe_weights_load(const moe_plan *plan, const moe_wei
                                              moe_weights **out_weights) MOE_NOEXCEPT;
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
 
-/* Replaces the tensors of one expert (or of one role without experts) in COPY or CALLER weights. On a device ordered on stream,
- * and done when the call returns; on the CPU no forward may be running on these weights. BORROW: the matrices are borrowed from
- * now on from where the tensor lies. */
+/* Replaces a tensor: of one expert, of a role without experts, or of a stack those experts that the weights hold. What they hold
+ * nothing of, by slice or stages, is MOE_ERROR_NOT_FOUND. A tensor that is refused, or for which there is no memory, replaces
+ * nothing; but on a device a stack may have been replaced in part when values of one expert cannot be packed, or the device fails.
+ * On a device ordered on stream, and done when the call returns; on the CPU no forward may be running on these weights. BORROW: the
+ * matrices are borrowed from now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
@@ -795,7 +818,12 @@ typedef struct moe_memory_report {
 
 MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_memory_report *out_report) MOE_NOEXCEPT;
 
-/* Packed weights to a file, and back by mmap. Not in this version: MOE_ERROR_UNSUPPORTED. */
+/* Packed weights to a file, and back without packing them again; docs/layout.md has the file. CUDA plans; those of the CPU read
+ * their checkpoint: MOE_ERROR_UNSUPPORTED. The file has a version, the layout id and checksums: of another version or layout
+ * it is refused with MOE_ERROR_LAYOUT_MISMATCH and both in words, damaged with MOE_ERROR_CORRUPT_FILE. A file is written
+ * under another name and renamed when it is whole, replacing what was there; MOE_ERROR_IO names the path. It is read, not mapped.
+ * Both wait for the device's default stream and return when all is done; updates on another stream must be over. The
+ * weights belong to the library (MOE_OWN_COPY) and can be updated like others. */
 MOE_API moe_status MOE_CALL moe_weights_save(const moe_weights *weights, const char *path) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_weights_open(const moe_plan *plan, const char *path, moe_weights **out_weights) MOE_NOEXCEPT;
 
@@ -828,7 +856,8 @@ enum {
     MOE_FAULT_ID_OUT_OF_RANGE = 1, /* an id was < -1 or >= E_all; its slot was skipped */
     MOE_FAULT_TOKEN_ID_OUT_OF_RANGE = 2, /* a token id outside the hash table; the token got no expert */
     MOE_FAULT_TOKENS_OUT_OF_RANGE = 4, /* *n_tokens_device was negative or above n_tokens; it was clamped */
-    MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped */
+    MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped. Of two rows
+                                          of one slot the second is skipped, which a CUDA plan does not report */
 };
 
 typedef struct moe_workspace_faults {
@@ -847,13 +876,16 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * Every pointer inside the args is memory of the plan's device (CPU: host memory), the small ones too: ids, expert_map,
  * n_tokens_device, counts. They need no more than the alignment of their type. A CPU plan's call returns when it is done, a CUDA
  * plan's when its work is on the stream (NULL: the default stream).
- * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x. T = 0 does nothing. Same device,
- * same plan, same input: the same bits, whatever the number of threads. A token whose slots are all skipped gives zero, or adds
- * nothing. Duplicate ids add up.
+ * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x, whether x is read or not, by as many rows
+ * as the numbers on the host say: MOE_ERROR_INVALID_ARGUMENT. Columns of one buffer side by side do not overlap. Other buffers are
+ * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads and the
+ * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was. A
+ * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
+ * call's mode has no use for has no effect, if nothing else is said.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
-    MOE_ROUTING_COMPUTE = 0,         /* from x or router_input */
+    MOE_ROUTING_COMPUTE = 0,         /* from x or router_input; logits and ids must be NULL */
     MOE_ROUTING_LOGITS = 1,          /* from logits [T, E_all]: ROUTER and ROUTER_BIAS are not applied */
     MOE_ROUTING_IDS = 2,             /* ids given, weights computed from the scores (x or logits) */
     MOE_ROUTING_IDS_AND_WEIGHTS = 3, /* both given: weights are used as they are */
@@ -1000,7 +1032,7 @@ typedef struct moe_experts_args {
     int64_t ids_row_stride;
     const float *weights;         /* [T, k]: REDUCED output, and WEIGHT_ON_INPUT layers with TOKENS or row ids */
     int64_t weights_row_stride;
-    const int32_t *expert_map;
+    const int32_t *expert_map;    /* TOKENS with output by token; sorted rows have had it applied */
     int32_t n_expert_map;
     uint32_t reserved;
     const int64_t *offsets;       /* SORTED: [E_local + 1], as moe_dispatch gives; TOKENS with ROWS output: likewise */
@@ -1019,7 +1051,8 @@ typedef struct moe_experts_args {
 } moe_experts_args;
 
 /* rows -> rows through the experts of the slice: gate and up, activation, down, biases. A slice of the intermediate leaves
- * the down bias to moe_finish. Padding rows are not read and not written. */
+ * the down bias to moe_finish. Padding rows are not read and not written. Without work nothing is required and nothing done: with
+ * n_tokens 0 of TOKENS and of output by token, n_rows 0 of SORTED and of ROWS output, batch_capacity 0 of BATCHED. */
 MOE_API moe_status MOE_CALL moe_experts(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                         const moe_experts_args *args) MOE_NOEXCEPT;
 
@@ -1083,15 +1116,15 @@ typedef struct moe_finish_args {
 
 /* Routed sum, x -> output: what must be done once, after the sum over slices, on one rank or alike on all. The factor of COMBINE
  * multiplies what this call adds, not what out held under accumulate. DOWN_BIAS adds the biases of all experts, local or not.
- * routed of a layer with a latent needs LATENT among the parts.
+ * routed and DOWN_BIAS of a layer with a latent need LATENT among the parts.
  * A sliced shared expert: call with SHARED | COMBINE and routed NULL on every rank, sum these outputs over the ranks, then call
  * once with the other parts and COMBINE, accumulating into that sum. */
 MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                        const moe_finish_args *args) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
- * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file beside its config.json, a GGUF file
- *     (any part of a split one), or a folder that holds one GGUF model
+ * 10  Checkpoints: a folder of safetensors with its config.json, one .safetensors file beside its config.json (a shard with its
+ *     index beside it stands for the whole model), a GGUF file (any part of a split one), or a folder that holds one GGUF model
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_io MOE_ENUM_BASE {
@@ -1184,9 +1217,32 @@ typedef struct moe_quantize_args {
 
 MOE_API moe_status MOE_CALL moe_quantize(const moe_quantize_args *args) MOE_NOEXCEPT;
 /* Decodes expert `expert` of a tensor (0 for a single matrix) into out [rows, columns], as it lies: a fused tensor stays
- * fused. out_elements is the size of out. */
+ * fused. out_elements is the size of out. A tensor without a role may be a stack, too. */
 MOE_API moe_status MOE_CALL moe_dequantize(const moe_tensor *tensor, int64_t expert, float *out,
                                            uint64_t out_elements) MOE_NOEXCEPT;
+
+/* Bytes of the scales of one matrix in a layout, one byte each, with padding. columns counts groups of columns: 90 for 2880 in
+ * groups of 32. MOE_ERROR_INVALID_ARGUMENT for an unknown layout, and for sizes that are not positive or too large. */
+MOE_API moe_status MOE_CALL moe_scale_layout_size(moe_scale_layout layout, int64_t rows, int64_t columns,
+                                                  uint64_t *out_bytes) MOE_NOEXCEPT;
+
+typedef struct moe_convert_scales_args {
+    uint32_t struct_size;
+    uint32_t reserved;
+    moe_scale_layout source_layout;
+    moe_scale_layout layout;   /* of what is written */
+    int64_t rows;              /* of one matrix; of a stack one call per expert */
+    int64_t columns;           /* groups of columns, as in moe_scale_layout_size */
+    const void *source;        /* moe_scale_layout_size bytes in source_layout; padding is not read */
+    uint64_t source_bytes;
+    void *scales;              /* moe_scale_layout_size bytes in layout; must not overlap source */
+    uint64_t scale_bytes;
+} moe_convert_scales_args;
+
+/* The scales of one matrix from one layout to another, a byte each, whatever their type: from what moe_quantize writes, which is
+ * linear, or a checkpoint holds, to what a block-scaled product reads, and back. Padding is written as zeros. A buffer that is NULL
+ * or too small, and buffers that overlap, are MOE_ERROR_INVALID_ARGUMENT, and nothing is written. */
+MOE_API moe_status MOE_CALL moe_convert_scales(const moe_convert_scales_args *args) MOE_NOEXCEPT;
 
 #ifdef __cplusplus
 }
