@@ -45,6 +45,24 @@ def test_wrong_shapes_and_types_are_refused_by_name(handles):
 
 
 @pytest.mark.case("BAD-01")
+def test_counts_of_rows_are_those_of_the_arrays(handles):
+    plan, _, workspace = handles
+    placed, top_k = moe.dispatch(plan, workspace, GOLDEN.ids), plan.shape.top_k
+    rows = GOLDEN.x[placed.row_ids // top_k]
+    batched = numpy.zeros((plan.shape.n_local_experts, 2, plan.shape.hidden), numpy.float32)
+    how = dict(out_layout="rows", offsets=placed.offsets)
+    for wrong in (len(rows) - 1, len(rows) + 32):
+        with pytest.raises(ValueError, match=f"n_rows: is {wrong}, x has {len(rows)} rows"):
+            moe.experts(*handles, rows, in_layout="sorted", n_rows=wrong, **how)
+    with pytest.raises(ValueError, match=f"n_rows: is 1, x has {2 * len(batched)} rows"):
+        moe.experts(*handles, batched, in_layout="batched", out_layout="rows", counts=placed.counts, n_rows=1)
+    with pytest.raises(ValueError, match="n_tokens: is 1000, x has 7 tokens"):
+        moe.experts(*handles, GOLDEN.x, row_ids=placed.row_ids, n_tokens=1000, **how)
+    given = moe.experts(*handles, rows, in_layout="sorted", n_rows=len(rows), **how)
+    assert numpy.array_equal(given, moe.experts(*handles, rows, in_layout="sorted", **how))
+
+
+@pytest.mark.case("BAD-01")
 def test_strided_rows_are_taken_where_they_lie(handles):
     wide = numpy.full((len(GOLDEN.x) * 2, GOLDEN.x.shape[1] + 3), numpy.nan, numpy.float32)
     x, out = wide[::2, 1:-2], numpy.full_like(wide, numpy.nan)
@@ -97,6 +115,48 @@ def test_counts_beyond_2_to_the_31(case):
     many = case["max_tokens"]
     with GOLDEN.open()[0] as checkpoint, pytest.raises(moe.InvalidArgumentError, match=f"max_tokens is {many}"):
         moe.Plan(**GOLDEN.options(checkpoint, max_tokens=many))
+
+
+@pytest.mark.case("BIG-02")
+def test_integers_that_do_not_fit_are_refused():
+    checkpoint, plan, _, workspace = GOLDEN.open()
+    tensor = moe.Tensor("gate", numpy.zeros((2, 32), numpy.float32))
+    wide, wider = 1 << 32, 1 << 64
+    refused = [
+        ("hidden: 4294967360 does not fit int32", lambda: moe.LayerDesc(hidden=wide + 64)),
+        ("checkpoint_layer: 4294967296", lambda: moe.Layer(GOLDEN.path, wide, device="cpu")),
+        ("max_tokens: .* does not fit int64", lambda: plan_with(checkpoint, max_tokens=wider + 4)),
+        ("stages: -1 does not fit uint32", lambda: plan_with(checkpoint, stages=-1)),
+        ("experts: 4294967296", lambda: moe.Slice([wide, -1])),
+        ("expert_begin: 4294967296", lambda: moe.Slice(range(wide, wide + 2))),
+        ("moe_format_size: 18446744073709551618", lambda: moe.Format.named("f32").size(wider + 2, 3)),
+        ("moe_dequantize: 18446744073709551617", lambda: moe.dequantize(tensor, wider + 1)),
+        ("moe_device_get_info: 4294967296", lambda: moe.device_info("cpu", wide)),
+        ("role: 4294967303", lambda: moe.Tensor(wide + 7, numpy.zeros((2, 32), numpy.float32))),
+        ("row_capacity: 18446744073709551616", lambda: moe.dispatch(plan, workspace, GOLDEN.ids, row_capacity=wider)),
+        ("stream: -8 does not fit an address", lambda: moe.Workspace(plan, stream=-8)),
+    ]
+    for words, call in refused:
+        with pytest.raises(ValueError, match=words):
+            call()
+    assert moe.LayerDesc(hidden=numpy.int64(64)).hidden == 64
+
+
+def plan_with(checkpoint, **options):
+    return moe.Plan(**GOLDEN.options(checkpoint, **options))
+
+
+def test_a_zero_byte_does_not_end_text():
+    checkpoint = GOLDEN.open()[0]
+    refused = [
+        lambda: moe.Checkpoint(f"{GOLDEN.path}\0junk"),
+        lambda: moe.Checkpoint(GOLDEN.path, family="qwen3_moe\0junk"),
+        lambda: moe.Format.named("f32\0junk"),
+        lambda: plan_with(checkpoint, kernel_filter="\0junk"),
+    ]
+    for call in refused:
+        with pytest.raises(ValueError, match="has a zero byte"):
+            call()
 
 
 class OnlyDlpack:

@@ -68,6 +68,41 @@ def test_exceptions_in_other_callbacks_are_reported_and_do_no_harm(monkeypatch):
         moe.Checkpoint(GOLDEN.path, runtime=moe.Runtime(allocator=NoMemory()))
 
 
+def broken_hook(_):
+    raise KeyError("in the hook")
+
+
+@pytest.mark.case("CALL-02")
+@pytest.mark.parametrize("hook", [sys.__unraisablehook__, broken_hook])
+def test_whatever_the_hook_does(monkeypatch, capsys, hook):
+    monkeypatch.setattr(sys, "unraisablehook", hook)
+
+    def broken(*_):
+        raise ZeroDivisionError("in the callback")
+
+    handles = GOLDEN.open(moe.Runtime(parallel_for=broken, log=broken, log_level="debug", n_threads=2))[1:]
+    out = numpy.full_like(GOLDEN.y, numpy.nan)
+    moe.forward(*handles, GOLDEN.x, out)
+    assert numpy.array_equal(out, moe.forward(*GOLDEN.open()[1:], GOLDEN.x))
+    assert ("in the callback" if hook is sys.__unraisablehook__ else "in the hook") in capsys.readouterr().err
+
+
+@pytest.mark.case("CALL-02")
+@pytest.mark.parametrize("answer", ["raises", "text", -1, 1 << 64])
+def test_an_allocation_without_an_address_has_no_memory(monkeypatch, capsys, answer):
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+
+    class Broken(CountingAllocator):
+        def allocate(self, *_):
+            if answer == "raises":
+                raise MemoryError("in the callback")
+            return answer
+
+    with pytest.raises(moe.OutOfMemoryError):
+        moe.Checkpoint(GOLDEN.path, runtime=moe.Runtime(allocator=Broken()))
+    assert "Error" in capsys.readouterr().err
+
+
 @pytest.mark.case("CALL-03")
 def test_the_allocator_serves_handles_and_gets_all_back():
     allocator = CountingAllocator()

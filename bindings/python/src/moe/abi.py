@@ -4,8 +4,9 @@ Fields are annotations, so that a type checker sees them too. The tests hold nam
 against the header.
 """
 import ctypes as c
+import operator
 import re
-from typing import Annotated, Any, ClassVar, Dict, FrozenSet, Optional, Type, TypeVar
+from typing import Annotated, Any, ClassVar, Dict, Optional, Type, TypeVar
 
 ABI_VERSION = 1
 ROLE_COUNT = 23
@@ -39,10 +40,31 @@ log_fn = Annotated[Any, LogFn]
 progress_fn = Annotated[Any, ProgressFn]
 
 
+INTEGERS = {
+    I32: ("int32", -(1 << 31), (1 << 31) - 1),
+    U32: ("uint32", 0, (1 << 32) - 1),
+    I64: ("int64", -(1 << 63), (1 << 63) - 1),
+    U64: ("uint64", 0, (1 << 64) - 1),
+    PTR: ("an address", 0, (1 << 64) - 1),
+}
+
+
+def fitting(name: str, kind: Any, value: Any) -> Any:
+    """What goes into a field or an argument of C, as it is: ctypes takes the low bits of integers, C text up to a zero byte."""
+    if kind in INTEGERS and hasattr(value, "__index__"):
+        value = operator.index(value)
+        word, least, most = INTEGERS[kind]
+        if not least <= value <= most:
+            raise ValueError(f"{name}: {value} does not fit {word}")
+    if kind is TEXT and isinstance(value, bytes) and b"\0" in value:
+        raise ValueError(f"{name}: {value!r} has a zero byte in it")
+    return value
+
+
 class Struct(c.Structure):
     """A struct of moe.h: zero but for struct_size, then the fields given by name. A name it lacks is an error."""
 
-    names: ClassVar[FrozenSet[str]] = frozenset(["struct_size"])
+    kinds: ClassVar[Dict[str, Any]] = {"struct_size": U32}
     struct_size: int
 
     def __init__(self, **fields: Any) -> None:
@@ -52,9 +74,9 @@ class Struct(c.Structure):
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.names:
+        if name not in self.kinds:
             raise AttributeError(f"{type(self).__name__} has no field {name!r}")
-        super().__setattr__(name, value)
+        super().__setattr__(name, fitting(name, self.kinds[name], value))
 
     @classmethod
     def c_name(cls) -> str:
@@ -77,7 +99,7 @@ def sized(cls: Type[Kind]) -> Type[Kind]:
     """Makes the annotations of a class its C fields, behind struct_size."""
     fields = [(name, hint.__metadata__[0]) for name, hint in cls.__annotations__.items()]
     cls._fields_ = [("struct_size", U32), *fields]
-    cls.names = frozenset(["struct_size", *cls.__annotations__])
+    cls.kinds = {"struct_size": U32, **dict(fields)}
     return cls
 
 

@@ -108,7 +108,7 @@ class _Call:
     def new(self, field: str, given: Array | None, shape: tuple[int, ...], kind: Type) -> Array:
         """An output: the one given, or a new one."""
         made = given if given is not None else empty(shape, kind, self.views[0])
-        if f"{field}_row_stride" in self.args.names:
+        if f"{field}_row_stride" in self.args.kinds:
             self.writable(field, made, shape, kind)
         else:
             self.dense_output(field, made, shape, kind)
@@ -311,7 +311,7 @@ def experts(
     """Rows -> rows through the experts; the layouts are those of the table above moe_experts in moe.h.
 
     x is [T, .] of tokens, [rows, .] sorted or [local experts, capacity, .] batched. n_tokens is needed for sorted rows
-    with an output by token. n_rows, for sorted rows, defaults to those of x, and for tokens to those of row_ids.
+    with an output by token. n_rows is the number of row_ids where x has tokens, else that of the rows of x.
     """
     rows_in, rows_out, shape = InLayout.of(in_layout), OutLayout.of(out_layout), plan.shape
     args = abi.ExpertsArgs(in_layout=rows_in, out_layout=rows_out, accumulate=accumulate)
@@ -320,7 +320,7 @@ def experts(
     extents = tuple(view("x", x, args.stream).shape[:-1])
     _set_rows_in(call, x, extents, shape.latent if x_is_latent else shape.hidden)
     n_rows = _rows_of(rows_in, extents, row_ids, n_rows)
-    args.n_tokens = tokens = extents[0] if rows_in == InLayout.TOKENS else n_tokens or 0
+    args.n_tokens = tokens = _tokens_of(rows_in, extents, n_tokens)
     args.n_rows = n_rows if rows_in != InLayout.BATCHED or row_ids is not None or row_weights is not None else 0
     call.ids(ids, tokens)
     call.rows("weights", expert_weights, (tokens, shape.top_k), [Type.F32])
@@ -339,11 +339,21 @@ def experts(
 
 
 def _rows_of(layout: InLayout, extents: tuple[int, ...], row_ids: Array | None, n_rows: int | None) -> int:
-    if n_rows is not None:
-        return n_rows
     if layout == InLayout.TOKENS:
-        return _count(row_ids) if row_ids is not None else 0
-    return extents[0] * (extents[1] if layout == InLayout.BATCHED else 1)
+        given = _count(row_ids) if row_ids is not None else 0
+        return given if n_rows is None else n_rows
+    rows = extents[0] * (extents[1] if layout == InLayout.BATCHED else 1)
+    if n_rows is not None and n_rows != rows:
+        raise ValueError(f"n_rows: is {n_rows}, x has {rows} rows")
+    return rows
+
+
+def _tokens_of(layout: InLayout, extents: tuple[int, ...], n_tokens: int | None) -> int:
+    if layout != InLayout.TOKENS:
+        return n_tokens or 0
+    if n_tokens is not None and n_tokens != extents[0]:
+        raise ValueError(f"n_tokens: is {n_tokens}, x has {extents[0]} tokens")
+    return extents[0]
 
 
 def _set_rows_in(call: _Call, x: Array, extents: tuple[int, ...], width: int) -> None:

@@ -63,7 +63,7 @@ class Slice:
         if isinstance(experts, range):
             self._set_range("expert", experts)
         elif experts is not None:
-            self._map = (c.c_int32 * len(experts))(*experts)
+            self._map = (abi.I32 * len(experts))(*(abi.fitting("experts", abi.I32, one) for one in experts))
             self.struct.expert_to_local = c.addressof(self._map)
             self.struct.n_expert_to_local = len(experts)
         if intermediate is not None:

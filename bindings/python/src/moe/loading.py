@@ -11,7 +11,7 @@ import pathlib
 import threading
 from typing import Any, Callable
 
-from .abi import ABI_VERSION
+from .abi import ABI_VERSION, fitting
 from .errors import AbiVersionError, LibraryError, error_of
 from .prototypes import PROTOTYPES
 
@@ -43,18 +43,22 @@ class Library:
         function.restype, function.argtypes = PROTOTYPES[name]
         return function
 
+    def _invoke(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        kinds = PROTOTYPES[name][1]
+        return self._functions[name](*(fitting(name, kind, one) for kind, one in zip(kinds, arguments, strict=True)))
+
     def ask(self, name: str, *arguments: Any) -> Any:
         """Calls a function that cannot fail and gives its result."""
-        return self._functions[name](*arguments)
+        return self._invoke(name, arguments)
 
     def text(self, name: str, *arguments: Any) -> str | None:
         """Calls a function that gives a static string."""
-        found = self._functions[name](*arguments)
+        found = self._invoke(name, arguments)
         return None if found is None else found.decode()
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function that gives a status and raises the exception of one that is not MOE_OK."""
-        status = self._functions[name](*arguments)
+        status = self._invoke(name, arguments)
         if status:
             raise self.failure(status, name)
 

@@ -1,12 +1,14 @@
-"""The means of the library: memory, threads, log; and the devices it sees."""
+"""The means of the library: memory, threads, log; and the devices it sees.
+
+Exceptions of callbacks that have no answer leave them: ctypes gives them to sys.unraisablehook, and C sees nothing of them.
+"""
 from __future__ import annotations
 
 import ctypes as c
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from . import abi
 from .enums import DeviceKind, LogLevel, Space
@@ -27,20 +29,10 @@ class Allocator(Protocol):
         """The same numbers as at allocation."""
 
 
-def _unraisable(what: object) -> None:
-    """An exception must not cross C: it goes where those of destructors go."""
-    kind, value, trace = sys.exc_info()
-    hook = getattr(sys, "unraisablehook", None)
-    if hook is not None:
-        hook(_Unraisable(kind, value, trace, "libmoe callback", what))
-
-
-class _Unraisable(NamedTuple):
-    exc_type: Any
-    exc_value: Any
-    exc_traceback: Any
-    err_msg: str
-    object: Any
+@c.CFUNCTYPE(None, c.py_object)
+def _report(error: BaseException) -> None:
+    """A callback for those that have an answer to give: what it raises goes to sys.unraisablehook as well."""
+    raise error
 
 
 def _log_callback(log: LogCallback | logging.Logger) -> Any:
@@ -49,10 +41,7 @@ def _log_callback(log: LogCallback | logging.Logger) -> Any:
     write = log
 
     def called(level: int, message: bytes, _user_data: object) -> None:
-        try:
-            write(LogLevel(level), message.decode(errors="replace"))
-        except BaseException:
-            _unraisable(write)
+        write(LogLevel(level), message.decode(errors="replace"))
 
     return abi.LogFn(called)
 
@@ -72,27 +61,25 @@ def _parallel_for_callback(parallel_for: ParallelFor) -> Any:
 
         try:
             parallel_for(n_tasks, run)
-        except BaseException:
-            _unraisable(parallel_for)
-        for index in set(range(n_tasks)) - started:  # each task must run once, whatever the callback did
-            run(index)
+        finally:
+            for index in set(range(n_tasks)) - started:  # each task must run once, whatever the callback did
+                run(index)
 
     return abi.ParallelForFn(called)
 
 
 def _allocator_struct(allocator: Allocator) -> abi.Allocator:
     def allocate(n_bytes: int, alignment: int, space: int, stream: int | None, _user: object) -> int | None:
+        address = None  # without an answer ctypes would give the library any
         try:
-            return allocator.allocate(n_bytes, alignment, Space(space), stream)
-        except BaseException:
-            _unraisable(allocator)
-            return None
+            given = allocator.allocate(n_bytes, alignment, Space(space), stream)
+            address = c.c_void_p(abi.fitting("allocate", abi.PTR, given)).value
+        except BaseException as error:
+            _report(error)
+        return address
 
     def release(address: int, n_bytes: int, alignment: int, space: int, stream: int | None, _user: object) -> None:
-        try:
-            allocator.release(address, n_bytes, alignment, Space(space), stream)
-        except BaseException:
-            _unraisable(allocator)
+        allocator.release(address, n_bytes, alignment, Space(space), stream)
 
     return abi.Allocator(allocate=abi.AllocateFn(allocate), release=abi.ReleaseFn(release))
 
