@@ -217,6 +217,94 @@ def test_scales_go_to_tiles_and_back():
         moe.convert_scales(made.scales[:-1], rows, groups, "tiled_128x4")
 
 
+def test_elements_are_of_the_format():
+    matrix = numpy.arange(256, dtype=numpy.float32).reshape(4, 64)
+    bits = (matrix.view(numpy.uint32) >> 16).astype(numpy.uint16)
+    assert numpy.array_equal(moe.dequantize(moe.Tensor("gate", bits)), matrix)
+    raw = moe.Tensor("gate", bits.view(numpy.uint8), format="bf16", rows=4, columns=64)
+    assert numpy.array_equal(moe.dequantize(raw), matrix)
+    with pytest.raises(ValueError, match="rows and columns: must be given"):
+        moe.Tensor("gate", bits.view(numpy.uint8), format="bf16")
+
+    made = moe.quantize(matrix, "nvfp4")
+
+    def nvfp4(**changed):
+        given = dict(data=made.data, scales=made.scales, global_scale=made.global_scale) | changed
+        return moe.Tensor("gate", format="nvfp4", rows=4, columns=64, **given)
+
+    assert numpy.array_equal(moe.dequantize(nvfp4(data=made.data.view(numpy.int8))), moe.dequantize(nvfp4()))
+    refused = [
+        ("data: is float16, must be bfloat16 or uint8", lambda: moe.Tensor("gate", matrix.astype("f2"), format="bf16")),
+        ("data: is int32, must be float32 or uint8", lambda: moe.Tensor("gate", matrix.astype("i4"), format="f32")),
+        ("data: is float32, must be uint8 or int8", lambda: nvfp4(data=matrix)),
+        (r"data\[0\]: is bfloat16, must be float32", lambda: moe.Tensor("gate", [bits, bits], format="f32")),
+        ("scales: is float32, must be float8_e4m3fn or uint8 or int8", lambda: nvfp4(scales=matrix)),
+        (r"scales\[0\]: is float32, must be", lambda: nvfp4(scales=[matrix])),
+        ("global_scale: is float64, must be float32", lambda: nvfp4(global_scale=numpy.ones(1))),
+        ("pre_quant_scale: is float16, must be float32", lambda: nvfp4(pre_quant_scale=numpy.ones(64, "f2"))),
+        ("scales: is float32, must be int8", lambda: moe.convert_scales(matrix, 4, 64, "tiled_128x4")),
+    ]
+    for words, call in refused:
+        with pytest.raises(TypeError, match=words):
+            call()
+
+
+def test_words_of_packed_integers():
+    """GPTQ of 4 bits: codes and zero points are int32 words, or their bytes."""
+    numbers = dict(bits=4, group_rows=1, group_columns=16, scale_type=moe.Type.F16, zero_point=moe.ZeroPoint.PACKED)
+    format = moe.Format(type=moe.Type.INT, packing=moe.Packing.GPTQ, **numbers)
+    words, zeros = numpy.full((2, 8), 0x55555555, numpy.int32), numpy.full((1, 1), 0x22222222, numpy.int32)
+    scales = numpy.full((1, 8), 0.5, numpy.float16)
+
+    def tensor(data=words, scales=scales, zero_points=zeros):
+        given = dict(scales=scales, zero_points=zero_points, rows=8, columns=16)
+        return moe.Tensor("gate", data, format=format, **given)
+
+    as_bytes = tensor(*(one.view(numpy.uint8) for one in (words, scales, zeros)))
+    for given in (tensor(), as_bytes):
+        assert (moe.dequantize(given) == 1.5).all()
+    refused = [
+        ("data: is int64, must be int32 or uint8", dict(data=words.astype(numpy.int64))),
+        ("zero_points: is int64, must be int32 or uint8", dict(zero_points=zeros.astype(numpy.int64))),
+        ("scales: is float32, must be float16 or uint8", dict(scales=scales.astype(numpy.float32))),
+    ]
+    for words_of_error, changed in refused:
+        with pytest.raises(TypeError, match=words_of_error):
+            tensor(**changed)
+
+
+def test_tables_and_arrays_per_expert_are_counted():
+    nested = dict(bits=4, group_rows=1, group_columns=64, scale_type=moe.Type.U8, nested_scales=1)
+    nested |= dict(packing=moe.Packing.NIBBLE_HIGH_FIRST, codebook=moe.Codebook.BNB_NF4)
+
+    def bnb(n_values):
+        tables = dict(nested_scales=numpy.ones(1, numpy.float32), nested_codebook=numpy.ones(n_values, numpy.float32))
+        format, codes = moe.Format(type=moe.Type.CODEBOOK, **nested), numpy.full(32, 0xFF, numpy.uint8)
+        return moe.Tensor("gate", codes, format=format, rows=1, columns=64, scales=numpy.full(1, 255, numpy.uint8), **tables)
+
+    assert (moe.dequantize(bnb(256)) == 1).all()
+    with pytest.raises(ValueError, match="nested_codebook: has 16 values, must have 256"):
+        bnb(16)
+    matrices = [numpy.zeros((2, 32), numpy.float32)] * 3
+    with pytest.raises(ValueError, match="n_experts: is 4, data has 3 arrays"):
+        moe.Tensor("gate", matrices, n_experts=4)
+    made = moe.quantize(numpy.ones((2, 32), numpy.float32), "mxfp4")
+    with pytest.raises(ValueError, match="scales: has 2 arrays, must have 3"):
+        moe.Tensor("gate", [made.data] * 3, format="mxfp4", rows=2, columns=32, scales=[made.scales] * 2)
+
+
+def test_a_matrix_is_one_expert_and_a_stack_is_all():
+    matrix = numpy.random.default_rng(1).standard_normal((8, 64), numpy.float32)
+    for tensor in (moe.Tensor("gate", matrix), moe.quantize(matrix, "f32").tensor("gate")):
+        assert tensor.struct.expert == 0 and numpy.array_equal(moe.dequantize(tensor), matrix)
+    stack = moe.Tensor("gate", numpy.stack([matrix, -matrix]))
+    assert stack.struct.expert == moe.ALL_EXPERTS and numpy.array_equal(moe.dequantize(stack, 1), -matrix)
+    in_bytes = moe.Tensor("gate", matrix.view(numpy.uint8), format="f32", rows=4, columns=64, n_experts=2)
+    assert in_bytes.struct.expert == moe.ALL_EXPERTS and numpy.array_equal(moe.dequantize(in_bytes, 1), matrix[4:])
+    assert moe.Tensor("gate", [matrix, matrix]).struct.expert == moe.ALL_EXPERTS
+    assert moe.Tensor("gate", matrix, expert=3).struct.expert == moe.quantize(matrix, "q8_0").tensor("gate", 3).struct.expert == 3
+
+
 @pytest.mark.case("FWD-05")
 def test_an_absent_device_is_refused():
     checkpoint = QWEN3.open()[0]

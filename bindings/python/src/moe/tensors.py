@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 import numpy
 
 from . import abi
-from .arrays import Array, View, check_dense, check_type, view
-from .enums import DeviceKind, GateUpOrder, Orientation, Role, ScaleLayout, Space, Type
+from .arrays import ELEMENT_BYTES, Array, View, check_dense, check_type, view
+from .enums import DeviceKind, GateUpOrder, Orientation, Packing, Role, ScaleLayout, Space, Type, ZeroPoint
 from .loading import library
 
 ALL_EXPERTS = abi.ALL_EXPERTS
 DENSE = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
+BYTES = (Type.U8, Type.I8)
+IN_BYTES = (Type.E2M1, Type.INT, Type.CODEBOOK, Type.GGUF, Type.F8_E4M4)  # of which there are no arrays
+IN_WORDS = (Packing.BIT_PLANES, Packing.BIT_STREAM, Packing.GPTQ, Packing.AWQ)  # of 32 bits
+ONE_BYTE = [kind for kind, n_bytes in ELEMENT_BYTES.items() if n_bytes == 1]
+NESTED_VALUES = 256
 
 
 class FormatInfo(NamedTuple):
@@ -79,12 +84,34 @@ def _listed(function: str) -> list[str]:
     return names
 
 
+def _stored_as(kind: Type) -> Sequence[Type]:
+    """What an array of such elements may be: the type itself, or bytes. Empty for an unknown type, which the library refuses."""
+    if kind in IN_BYTES:
+        return BYTES
+    if kind not in ELEMENT_BYTES:
+        return ()
+    return tuple(dict.fromkeys((kind, *BYTES) if ELEMENT_BYTES[kind] == 1 else (kind, Type.U8)))
+
+
+def _code_types(format: abi.Format) -> Sequence[Type]:
+    return _stored_as(Type.I32 if format.packing in IN_WORDS else Type(format.type))
+
+
+def _zero_point_types(format: abi.Format) -> Sequence[Type]:
+    if format.zero_point == ZeroPoint.FLOAT:
+        return _stored_as(Type(format.scale_type))
+    is_packed = format.zero_point in (ZeroPoint.PACKED, ZeroPoint.PACKED_MINUS_ONE)
+    return _code_types(format) if is_packed else ()
+
+
 class Tensor:
     """One tensor of a layer, of one expert or of all stacked, in the caller's memory (not copied).
 
     data: an array, or one per expert. For f32, f16 and bf16 the format and the shape follow from it: [rows, columns],
-    [experts, rows, columns], or a vector. Other formats need format, rows and columns, and data as bytes.
+    [experts, rows, columns], or a vector. Other formats need format, rows and columns, and data as bytes, or as elements
+    of the format's own type; what else lies beside the data, likewise.
     rows and columns are logical, [out, in], for either orientation.
+    expert: its global id, or ALL_EXPERTS; by default a stack where the data or n_experts make it one, else expert 0.
     """
 
     def __init__(
@@ -93,7 +120,7 @@ class Tensor:
         data: Array | Sequence[Array],
         *,
         format: Format | str | None = None,
-        expert: int = ALL_EXPERTS,
+        expert: int | None = None,
         rows: int | None = None,
         columns: int | None = None,
         n_experts: int | None = None,
@@ -112,22 +139,25 @@ class Tensor:
         scale_layout: ScaleLayout | str | int = ScaleLayout.LINEAR,
     ) -> None:
         self._keep: list[Any] = []
-        self.struct = abi.Tensor(role=Role.of(role), expert=expert, nested_offset=nested_offset)
+        self.struct = abi.Tensor(role=Role.of(role), nested_offset=nested_offset)
         self.struct.orientation = Orientation.of(orientation)
         self.struct.gate_up_order = GateUpOrder.of(gate_up_order)
         self.struct.scale_layout = ScaleLayout.of(scale_layout)
         first = self._set_data(data)
         self._set_format(format, first)
         self._set_shape(first, rows, columns, n_experts)
+        self._set_expert(expert, first)
         self._set_scales(scales)
         self._set_floats("global_scale", "n_global_scales", global_scale)
         self._set_floats("input_scale", "n_input_scales", input_scale)
-        self._set_buffer("zero_points", "zero_point_bytes", zero_points)
-        self._set_buffer("pre_quant_scale", "pre_quant_scale_bytes", pre_quant_scale)
-        self._set_buffer("codebook", "codebook_bytes", codebook, Type.F32)
-        self._set_buffer("permutation", "permutation_bytes", permutation, Type.I32)
-        self._set_buffer("nested_scales", "nested_scale_bytes", nested_scales, Type.F32)
-        self._set_buffer("nested_codebook", None, nested_codebook, Type.F32)
+        self._set_buffer("zero_points", "zero_point_bytes", zero_points, _zero_point_types(self.format))
+        self._set_buffer("pre_quant_scale", "pre_quant_scale_bytes", pre_quant_scale, [Type.F32])
+        self._set_buffer("codebook", "codebook_bytes", codebook, [Type.F32])
+        self._set_buffer("permutation", "permutation_bytes", permutation, [Type.I32])
+        self._set_buffer("nested_scales", "nested_scale_bytes", nested_scales, [Type.F32])
+        nested = self._set_buffer("nested_codebook", None, nested_codebook, [Type.F32])
+        if nested is not None and nested.size != NESTED_VALUES:  # moe_tensor does not say how many there are
+            raise ValueError(f"nested_codebook: has {nested.size} values, must have {NESTED_VALUES}")
 
     def _view(self, name: str, given: Array) -> View:
         found = view(name, given)
@@ -160,11 +190,12 @@ class Tensor:
         if format is None and first.type not in DENSE:
             raise ValueError(f"format: must be given for data of {first.type.name.lower()}")
         self.format = Format.of(format if format is not None else DENSE[first.type])
+        _check_stored(first, _code_types(self.format))
         self.struct.format = c.addressof(self.format)
 
     def _set_shape(self, first: View, rows: int | None, columns: int | None, n_experts: int | None) -> None:
         if rows is None or columns is None:
-            if self.format.type not in DENSE or not 1 <= len(first.shape) <= 3:
+            if first.type not in DENSE or not 1 <= len(first.shape) <= (2 if self.struct.n_experts else 3):
                 raise ValueError(f"rows and columns: must be given for {self.format.info.name} of shape {first.shape}")
             shape = (1, 1, *first.shape)[-3:]
             in_out = self.struct.orientation == Orientation.IN_OUT
@@ -172,30 +203,41 @@ class Tensor:
             if len(first.shape) == 3:
                 self.struct.n_experts = shape[0]
         if n_experts is not None:
+            if self.struct.data_per_expert and n_experts != self.struct.n_experts:
+                raise ValueError(f"n_experts: is {n_experts}, data has {self.struct.n_experts} arrays")
             self.struct.n_experts = n_experts
         self.struct.rows, self.struct.columns = rows, columns
+
+    def _set_expert(self, expert: int | None, first: View) -> None:
+        if expert is None:
+            is_one = not self.struct.n_experts and len(first.shape) <= 2
+            expert = 0 if is_one else ALL_EXPERTS
+        self.struct.expert = expert
 
     def _set_scales(self, scales: Array | Sequence[Array] | None) -> None:
         if scales is None:
             return
+        types = _stored_as(Type(self.format.scale_type))
         if isinstance(scales, (list, tuple)):
             views, pointers = self._per_expert("scales", scales)
+            _check_stored(views[0], types)
+            if len(views) != (self.struct.n_experts or 1):
+                raise ValueError(f"scales: has {len(views)} arrays, must have {self.struct.n_experts or 1}")
             self.struct.scales_per_expert = c.addressof(pointers)
             self.struct.scale_bytes = views[0].n_bytes
         else:
-            self._set_buffer("scales", "scale_bytes", scales)
+            self._set_buffer("scales", "scale_bytes", scales, types)
 
     def _set_floats(self, field: str, count: str, given: Array | None) -> None:
         if given is not None:
-            found = self._set_buffer(field, None, given, Type.F32)
+            found = self._set_buffer(field, None, given, [Type.F32])
             setattr(self.struct, count, found.size)
 
-    def _set_buffer(self, field: str, count: str | None, given: Array | None, kind: Type | None = None) -> Any:
+    def _set_buffer(self, field: str, count: str | None, given: Array | None, types: Sequence[Type]) -> Any:
         if given is None:
             return None
         found = self._view(field, given)
-        if kind is not None:
-            check_type(found, [kind])
+        _check_stored(found, types)
         setattr(self.struct, field, found.address)
         if count is not None:
             setattr(self.struct, count, found.n_bytes)
@@ -203,6 +245,11 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({Role(self.struct.role).name.lower()}, {self.struct.rows} x {self.struct.columns})"
+
+
+def _check_stored(found: View, types: Sequence[Type]) -> None:
+    if types:
+        check_type(found, types)
 
 
 class Quantized(NamedTuple):
@@ -216,7 +263,7 @@ class Quantized(NamedTuple):
     global_scale: numpy.ndarray | None
     codebook: numpy.ndarray | None
 
-    def tensor(self, role: Role | str | int, expert: int = ALL_EXPERTS) -> Tensor:
+    def tensor(self, role: Role | str | int, expert: int | None = None) -> Tensor:
         return Tensor(
             role,
             self.data,
@@ -281,6 +328,7 @@ def convert_scales(
 ) -> numpy.ndarray:
     """Scales of one byte of one matrix, [rows, columns], in another layout, as bytes. columns counts groups of columns."""
     source = view("scales", scales)
+    check_type(source, ONE_BYTE)
     check_dense(source)
     if source.device != DeviceKind.CPU:
         raise ValueError("scales: must be in host memory")
