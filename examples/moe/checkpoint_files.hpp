@@ -24,7 +24,6 @@ class OutputFiles {
     size_t add(const std::filesystem::path& path, uint64_t bytes);
     void write(size_t file, uint64_t offset, const void* data, uint64_t bytes);
     void close();
-    const std::vector<std::string>& paths() const { return paths_; }
 
   private:
     std::vector<int> descriptors_;

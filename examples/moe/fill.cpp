@@ -2,14 +2,12 @@
 #include "fill.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <mutex>
 #include <span>
-#include <thread>
 
 #include "floats.hpp"
 #include "gaussian.hpp"
+#include "workers.hpp"
 
 namespace moe::cli {
 namespace {
@@ -22,9 +20,9 @@ bool is_plain(const moe_format& format) {
            format.type == MOE_TYPE_BF16;
 }
 
-class Worker {
+class Filler {
   public:
-    Worker(const Recipe& recipe, OutputFiles& files) : recipe_(recipe), files_(files) {}
+    Filler(const Recipe& recipe, OutputFiles& files) : recipe_(recipe), files_(files) {}
 
     // Gives the bytes written.
     uint64_t make(const Matrix& matrix) {
@@ -87,48 +85,20 @@ class Worker {
     std::vector<unsigned char> scales_;
 };
 
-// What the threads share.
-struct Work {
-    std::atomic<size_t> next{0};
-    std::atomic<bool> stop{false};
-    std::mutex mutex;
-    std::exception_ptr error;
-    uint64_t done = 0;
-};
-
-void work_on(Work& work, const Recipe& recipe, OutputFiles& files, Progress& progress,
-             uint64_t total) {
-    try {
-        Worker worker(recipe, files);
-        while (!work.stop) {
-            const size_t index = work.next++;
-            if (index >= recipe.matrices.size()) return;
-            const uint64_t bytes = worker.make(recipe.matrices[index]);
-            const std::lock_guard lock(work.mutex);
-            work.done += bytes;
-            progress.show(std::min(work.done, total), total);
-        }
-    } catch (...) {
-        const std::lock_guard lock(work.mutex);
-        if (!work.error) work.error = std::current_exception();
-        work.stop = true;
-    }
-}
-
 }  // namespace
 
 void fill_files(const Recipe& recipe, OutputFiles& files, int32_t n_threads, Progress& progress) {
-    const auto wanted = n_threads > 0 ? static_cast<unsigned>(n_threads)
-                                      : std::max(1U, std::thread::hardware_concurrency());
-    Work work;
-    {
-        std::vector<std::jthread> threads;
-        for (unsigned i = 0; i < wanted; ++i) {
-            threads.emplace_back(
-                [&] { work_on(work, recipe, files, progress, recipe.total_bytes()); });
-        }
-    }
-    if (work.error) std::rethrow_exception(work.error);
+    const uint64_t total = recipe.total_bytes();
+    std::mutex mutex;
+    uint64_t done = 0;
+    work_in_parallel(recipe.matrices.size(), n_threads, [&] {
+        return [&, filler = Filler(recipe, files)](size_t i) mutable {
+            const uint64_t bytes = filler.make(recipe.matrices[i]);
+            const std::lock_guard lock(mutex);
+            done += bytes;
+            progress.show(std::min(done, total), total);
+        };
+    });
 }
 
 }  // namespace moe::cli

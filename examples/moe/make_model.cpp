@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "fill.hpp"
+#include "output_path.hpp"
 #include "text.hpp"
 
 namespace moe::cli {
@@ -42,31 +43,41 @@ int list_models() {
     return 0;
 }
 
-// Only an empty or a new folder is written to.
-void prepare_folder(const fs::path& folder) {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw Failure(fmt::format("{}: {}", folder.string(), error.message()), MOE_ERROR_IO);
-    if (!fs::is_empty(folder, error) || error) {
-        throw Failure(folder.string() + ": is not an empty folder", MOE_ERROR_IO);
-    }
+std::string gguf_name(const Model& model, const RecipeOptions& recipe_options) {
+    return fmt::format("{}-{}.gguf", model.name, recipe_options.format);
 }
 
 // The layout of the files, with nothing but headers written.
-Recipe lay_out(const Model& model, const RecipeOptions& recipe_options,
-               const MakeModelOptions& options, OutputFiles& files) {
-    const fs::path folder = options.folder;
-    const bool gguf = is_gguf_format(recipe_options.format);
-    Recipe recipe =
-        gguf ? gguf_recipe(model, recipe_options) : safetensors_recipe(model, recipe_options);
-    prepare_folder(folder);
-    if (gguf) {
-        const std::string name = fmt::format("{}-{}.gguf", model.name, recipe_options.format);
-        lay_out_gguf(recipe, model, recipe_options, folder / name, files);
+void lay_out(Recipe& recipe, const Model& model, const RecipeOptions& recipe_options,
+             const fs::path& folder, int32_t n_shards, OutputFiles& files) {
+    if (is_gguf_format(recipe_options.format)) {
+        const fs::path path = folder / gguf_name(model, recipe_options);
+        lay_out_gguf(recipe, model, recipe_options, path, files);
     } else {
-        lay_out_safetensors(recipe, model, recipe_options, folder, options.shards, files);
+        lay_out_safetensors(recipe, model, recipe_options, folder, n_shards, files);
     }
+}
+
+// The whole checkpoint, in a folder that takes its name at the end.
+Recipe write_model(const Model& model, const RecipeOptions& recipe_options,
+                   const MakeModelOptions& options) {
+    Recipe recipe = is_gguf_format(recipe_options.format)
+                        ? gguf_recipe(model, recipe_options)
+                        : safetensors_recipe(model, recipe_options);
+    OutputPath output = OutputPath::new_folder(options.folder);
+    OutputFiles files;
+    lay_out(recipe, model, recipe_options, output.partial(), options.shards, files);
+    Progress progress("making " + model.name, options.progress);
+    fill_files(recipe, files, options.threads, progress);
+    files.close();
+    output.commit();
     return recipe;
+}
+
+void check_usage(const MakeModelOptions& options) {
+    if (options.model.empty() || options.folder.empty())
+        throw UsageFailure("make-model needs a model and a folder; --list shows the models");
+    if (options.layers < 1) throw UsageFailure("--layers must be at least 1");
 }
 
 void report(const Model& model, const RecipeOptions& recipe_options, const Recipe& recipe,
@@ -83,25 +94,22 @@ void report(const Model& model, const RecipeOptions& recipe_options, const Recip
 
 int make_model(const MakeModelOptions& options) {
     if (options.list) return list_models();
-    if (options.model.empty() || options.folder.empty()) {
-        throw UsageFailure("make-model needs a model and a folder; --list shows the models");
-    }
-    if (options.layers < 1) throw UsageFailure("--layers must be at least 1");
+    check_usage(options);
     const Model& released = model_by_name(options.model);
     RecipeOptions recipe_options{options.format.empty() ? released.native_format : options.format,
                                  options.layers, options.seed};
     check_format(recipe_options.format);
+    const bool gguf = is_gguf_format(recipe_options.format);
+    if (gguf && options.shards > 0)
+        throw UsageFailure("--shards is for safetensors: " + recipe_options.format +
+                           " makes one GGUF file");
     const Model model = options.reduced ? reduced(released, recipe_options.format) : released;
     const auto start = std::chrono::steady_clock::now();
-    OutputFiles files;
-    const Recipe recipe = lay_out(model, recipe_options, options, files);
-    Progress progress("making " + model.name, options.progress);
-    fill_files(recipe, files, options.threads, progress);
-    const bool gguf = is_gguf_format(recipe_options.format);
-    const std::string path = gguf ? files.paths().front() : options.folder;
-    files.close();
+    const Recipe recipe = write_model(model, recipe_options, options);
+    const fs::path folder = options.folder;
+    const fs::path path = gguf ? folder / gguf_name(model, recipe_options) : folder;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    report(model, recipe_options, recipe, path, elapsed.count());
+    report(model, recipe_options, recipe, path.string(), elapsed.count());
     return 0;
 }
 

@@ -7,10 +7,12 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
 #include "moe_cpp.hpp"
+#include "output_path.hpp"
 
 namespace moe::cli {
 namespace {
@@ -186,7 +188,8 @@ void write_array(const std::string& path, const char* descr, int64_t rows, int64
         "{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", descr, rows, columns);
     header.append(63 - (magic_size + 4 + header.size()) % 64, ' ');
     header += '\n';
-    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    OutputPath output = OutputPath::file(path);
+    std::ofstream file(output.partial(), std::ios::binary | std::ios::trunc);
     file.write(magic, magic_size);
     file.put(1).put(0);
     file.put(static_cast<char>(header.size() & 255)).put(static_cast<char>(header.size() >> 8));
@@ -194,11 +197,15 @@ void write_array(const std::string& path, const char* descr, int64_t rows, int64
     file.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
     file.close();
     if (!file) throw Failure(path + ": cannot be written: " + std::strerror(errno), MOE_ERROR_IO);
+    output.commit();
 }
 
 }  // namespace
 
 FloatArray read_npy(const std::string& path) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored))
+        refuse_file(path, "is a folder, not a .npy file");
     std::ifstream file(path, std::ios::binary);
     if (!file) throw Failure(path + ": cannot be opened: " + std::strerror(errno), MOE_ERROR_IO);
     const uint64_t size = file_size(file, path);

@@ -38,18 +38,32 @@ int print_json(const QuantizeOptions& options, const QuantizeResult& result) {
     return 0;
 }
 
+// Names say what is in them: a file that does not end in .gguf opens nowhere.
+void check_ending(const QuantizeOptions& options, const QuantizeTarget& target) {
+    std::string path = options.output;
+    while (path.ends_with('/')) path.pop_back();
+    if (path.ends_with(".gguf") == target.is_gguf()) return;
+    throw UsageFailure(fmt::format("{} makes a {}: {}", target.name(),
+                                   target.is_gguf()
+                                       ? "GGUF file, whose name must end in .gguf"
+                                       : "folder of safetensors, whose name must not end in .gguf",
+                                   options.output));
+}
+
 }  // namespace
 
 int quantize(const QuantizeOptions& options) {
     const auto start = std::chrono::steady_clock::now();
     const QuantizeTarget target(options.target, options.group_size);
+    check_ending(options, target);
     const Checkpoint checkpoint = open_checkpoint(nullptr, options.source);
     if (info_of(checkpoint.get()).is_gguf != 0 && !target.is_gguf()) {
         throw Failure(options.source + ": is GGUF, from which " + target.name() +
                           " cannot be made: start from the safetensors of the model",
                       MOE_ERROR_UNSUPPORTED);
     }
-    OutputPath output(options.output, options.source, !target.is_gguf(), options.force);
+    OutputPath output =
+        OutputPath::checkpoint(options.output, options.source, !target.is_gguf(), options.force);
     QuantizeResult result;
     {
         Progress progress("quantising to " + target.name(), options.progress);

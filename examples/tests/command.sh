@@ -83,6 +83,40 @@ expect_failure 1 "fortran_order: True" "$moe" run "$qwen" --layer 0 --input "$fo
 sed 's/(5, 256)/(9, 999)/' "$folder/y.npy" >"$folder/large.npy"
 expect_failure 1 "does not agree" "$moe" run "$qwen" --layer 0 --input "$folder/large.npy"
 
+expect_failure 1 "is a folder, not a .npy file" "$moe" run "$qwen" --layer 0 --input "$qwen"
+
+echo "== what cannot be written is no result, and leaves no part of one"
+# A disk that is full is met in the same place as a file that may not grow so large.
+full() { (trap '' XFSZ; ulimit -f 100; "$moe" "$@" 2>&1 >/dev/null | cat >&2; exit "${PIPESTATUS[0]}"); }
+expect_failure 1 "cannot be sized" full make-model qwen3-30b-a3b "$folder/deep/large" --reduced
+[ ! -e "$folder/deep/large" ] && [ ! -e "$folder/deep/large.partial" ] || fail "make-model left something behind"
+"$moe" make-model qwen3-30b-a3b "$folder/deep/large" --reduced
+mkdir "$folder/empty"
+expect_failure 1 "cannot be sized" full make-model qwen3-30b-a3b "$folder/empty" --reduced --format q8_0
+[ -z "$(ls -A "$folder/empty")" ] || fail "make-model left something in an empty folder"
+(cd "$folder/empty" && "$moe" make-model qwen3-30b-a3b . --reduced --format q8_0 && expect_text q8_0 "$moe" inspect ./*.gguf)
+mkdir "$folder/stopped.partial"
+expect_failure 1 "stopped.partial: is left of a run" "$moe" make-model qwen3-30b-a3b "$folder/stopped" --reduced
+cp "$folder/y.npy" "$folder/y2.npy"
+expect_failure 1 "y2.npy: cannot be written" full run "$qwen" --layer 0 --tokens 200 --output "$folder/y2.npy"
+cmp "$folder/y.npy" "$folder/y2.npy" || fail "run has destroyed what it could not replace"
+expect_failure 1 "y3.npy: cannot be written" full run "$qwen" --layer 0 --tokens 200 --output "$folder/y3.npy"
+[ ! -e "$folder/y3.npy" ] && [ ! -e "$folder/y3.npy.partial" ] || fail "run left something behind"
+ln -s y2.npy "$folder/y4.npy"
+"$moe" run "$qwen" --layer 0 --tokens 2 --output "$folder/y4.npy" >/dev/null
+[ -L "$folder/y4.npy" ] && [ "$(wc -c <"$folder/y2.npy")" -eq $((128 + 2 * 256 * 4)) ] || fail "y4.npy is no link to the result"
+expect_failure 1 "/dev/full: cannot be written" "$moe" run "$qwen" --layer 0 --output /dev/full
+[ -c /dev/full ] || fail "/dev/full is a device no more"
+expect_failure 1 "is a folder" "$moe" run "$qwen" --layer 0 --output "$folder/empty"
+
+echo "== more threads than the system gives"
+few() { (ulimit -v 1000000; "$moe" "$@"); } # their stacks do not fit
+if few version >/dev/null 2>&1; then # a sanitizer needs more to start
+    "$moe" make-model qwen3-30b-a3b "$folder/threads" --reduced --seed 1 --threads 1
+    few make-model qwen3-30b-a3b "$folder/few" --reduced --seed 1 --threads 1024
+    cmp "$folder/threads/model.safetensors" "$folder/few/model.safetensors"
+fi
+
 echo "== wrong checkpoints"
 expect_failure 1 "it has 0" "$moe" run "$qwen" --layer 4
 expect_failure 1 "nowhere" "$moe" inspect "$folder/nowhere"

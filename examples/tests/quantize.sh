@@ -150,7 +150,7 @@ for name in dbrx gemma4 granitemoeshared step3p7; do
 done
 cp -r "$folder/mixtral" "$folder/gelu"
 sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' "$folder/gelu/config.json"
-expect_failure 1 "activation of layer 0 cannot be said" "$moe" quantize --to q8_0 "$folder/gelu" "$folder/no"
+expect_failure 1 "activation of layer 0 cannot be said" "$moe" quantize --to q8_0 "$folder/gelu" "$folder/no.gguf"
 
 echo "== models that see: what is the language model's lies in text_config"
 # nested IN OUT: the same checkpoint with its configuration in text_config.
@@ -202,15 +202,20 @@ expect_failure 1 "is the source itself" "$moe" quantize --to fp8 --force "$folde
 mkdir "$folder/other"
 touch "$folder/other/letter.txt"
 expect_failure 1 "so it is not replaced" "$moe" quantize --to fp8 --force "$folder/qwen3" "$folder/other"
-expect_failure 1 "so it is not replaced" "$moe" quantize --to q8_0 --force "$folder/qwen3" "$folder/other/letter.txt"
+expect_failure 2 "whose name must end in .gguf" "$moe" quantize --to q8_0 --force "$folder/qwen3" "$folder/other/letter.txt"
+mkdir "$folder/other.gguf"
+expect_failure 1 "so it is not replaced" "$moe" quantize --to q8_0 --force "$folder/qwen3" "$folder/other.gguf"
 [ -e "$folder/other/letter.txt" ] || fail "a file that is no checkpoint is gone"
-expect_failure 1 "'blk.0.ffn_down_exps.weight': columns is 128" "$moe" quantize --to q4_k "$folder/qwen3" "$folder/no"
+expect_failure 2 "whose name must end in .gguf" "$moe" quantize --to q8_0 "$folder/qwen3" "$folder/no"
+expect_failure 2 "whose name must not end in .gguf" "$moe" quantize --to nvfp4 "$folder/qwen3" "$folder/no.gguf"
+expect_failure 2 "whose name must not end in .gguf" "$moe" quantize --to nvfp4 "$folder/qwen3" "$folder/no.gguf/"
+expect_failure 1 "'blk.0.ffn_down_exps.weight': columns is 128" "$moe" quantize --to q4_k "$folder/qwen3" "$folder/no.gguf"
 "$moe" make-model deepseek-v2-lite "$folder/narrow" --reduced # columns of down: 192
 expect_failure 1 "down_proj': 192 columns are not a multiple of the group size 128" \
     "$moe" quantize --to int4 --group-size 128 "$folder/narrow" "$folder/no"
 expect_failure 1 "keeps its experts fused" "$moe" quantize --to nvfp4 "$folder/gpt_oss" "$folder/no"
 expect_failure 1 "is GGUF" "$moe" quantize --to nvfp4 "$folder/qwen2.gguf" "$folder/no"
-expect_failure 1 "is GGUF already" "$moe" quantize --to q8_0 "$folder/qwen2.gguf" "$folder/no"
+expect_failure 1 "is GGUF already" "$moe" quantize --to q8_0 "$folder/qwen2.gguf" "$folder/no.gguf"
 "$moe" make-model deepseek-v3 "$folder/deepseek_quantised" --reduced
 expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/deepseek_quantised" "$folder/no"
 nested deepseek_quantised sees_quantised
@@ -235,7 +240,9 @@ with open(sys.argv[1], "r+b") as file:
     file.write(b"\xc0\x7f")  # NaN
 PYTHON
 expect_failure 1 "tensor 'model.layers." "$moe" quantize --to kbit4 "$folder/nan" "$folder/no"
-[ ! -e "$folder/no" ] && [ ! -e "$folder/no.partial" ] || fail "a failure left something behind"
+for name in no no.partial no.gguf no.gguf.partial; do
+    [ ! -e "$folder/$name" ] || fail "a failure left $name behind"
+done
 mkdir "$folder/no.partial"
 expect_failure 1 "left of a run that was stopped" "$moe" quantize --to kbit4 "$folder/qwen3" "$folder/no"
 expect_failure 1 "of the same sizes" "$moe" inspect "$folder/nvfp4" --against "$folder/mixtral"
@@ -243,3 +250,39 @@ expect_failure 1 "no MoE layer in common" "$moe" inspect "$folder/nvfp4" --again
 expect_failure 2 "--to must be one of nvfp4" "$moe" quantize --to int3 "$folder/qwen3" "$folder/no2"
 expect_failure 2 "--group-size" "$moe" quantize --to int4 --group-size 48 "$folder/qwen3" "$folder/no2"
 expect_failure 2 "--to" "$moe" quantize "$folder/qwen3" "$folder/no2"
+echo "== the source is never replaced or removed, however it is named"
+place=$folder/place
+mkdir "$place"
+"$moe" make-model qwen3-30b-a3b "$place/kept" --reduced --seed 4
+cp -r "$place/kept" "$place/source"
+# kept_from TEXT SOURCE OUT: refused, and all of the source is still there.
+kept_from() {
+    expect_failure 1 "$1" "$moe" quantize --to kbit2 --force "$2" "$3"
+    diff -r "$place/kept" "$place/source" || fail "quantize $2 $3 has changed its source"
+}
+kept_from "source: holds the source" "$place/source/model.safetensors" "$place/source"
+kept_from "is the source itself" "$place/source" "$place/source/"
+kept_from "lies in the source" "$place/source" "$place/source/new"
+kept_from "holds the source" "$place/source/model.safetensors" "$place/source/."
+ln -s source "$place/link"
+kept_from "is the source itself" "$place/link" "$place/source"
+kept_from "is the source itself" "$place/source" "$place/link"
+kept_from "source: holds the source" "$place/link/model.safetensors" "$place/source"
+mkdir "$place/links" # as a cache keeps them: names here, bytes elsewhere
+ln -s ../source/model.safetensors ../source/config.json "$place/links"
+kept_from "source: holds the source" "$place/links" "$place/source"
+kept_from "source: holds the source" "$place/links/model.safetensors" "$place/source"
+cp "$place/kept/config.json" "$place/config.json"
+kept_from "place: holds the source" "$place/source" "$place"
+mv "$place/source" "$place/source.partial"
+expect_failure 1 "source.partial: is the source itself" "$moe" quantize --to kbit2 --force "$place/source.partial" "$place/source"
+expect_failure 1 "source.partial: holds the source" \
+    "$moe" quantize --to kbit2 --force "$place/source.partial/model.safetensors" "$place/source"
+diff -r "$place/kept" "$place/source.partial" || fail "a source called .partial has changed"
+mkdir -p "$place/new.partial/letters"
+expect_failure 1 "is not what a run leaves" "$moe" quantize --to kbit2 --force "$place/kept" "$place/new"
+[ -d "$place/new.partial/letters" ] || fail "a folder that no run has left is gone"
+rm -r "$place/new.partial/letters"
+expect_text "kbit2" "$moe" quantize --to kbit2 --force "$place/kept" "$place/new"
+expect_text "kbit3" "$moe" quantize --to kbit3 --force "$place/kept/model.safetensors" "$place/new"
+(cd "$place/kept" && expect_text "kbit2" "$moe" quantize --to kbit2 model.safetensors beside)
