@@ -30,6 +30,10 @@ void check_usage(const BenchOptions& options) {
             throw UsageFailure(
                 "bench needs a checkpoint with --layer, or --model, or all of --hidden, "
                 "--intermediate, --experts and --top-k");
+        if (options.layer >= 0)
+            throw UsageFailure("--layer goes with a checkpoint: random weights are one layer");
+        if (options.reduced && options.model.empty())
+            throw UsageFailure("--reduced goes with --model: it is that model's sizes");
     } else {
         if (options.layer < 0) throw UsageFailure("--layer is missing");
         if (any_size || !options.model.empty() || !options.format.empty() || options.reduced)

@@ -18,7 +18,7 @@ struct QuantizeOptions {
     std::string target;
     std::string source;
     std::string output;
-    int32_t group_size = 32;
+    int32_t group_size = 0;  // of int4; 0: 32
     int32_t threads = 0;
     bool force = false;
     bool json = false;

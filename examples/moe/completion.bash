@@ -15,6 +15,7 @@ _moe_subcommand() {
 
 _moe_models() { "$1" make-model --list 2>/dev/null | sed -n '3,/^$/s/^\([^ ]\{1,\}\).*/\1/p'; }
 _moe_formats() { "$1" formats 2>/dev/null | sed -n '3,$s/^\([^ ]\{1,\}\).*/\1/p'; }
+_moe_made_formats() { "$1" make-model --list 2>/dev/null | sed -n 's/^formats: \([^(]*\).*/\1/p' | tr -d ','; }
 
 _moe() {
     local command=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
@@ -23,7 +24,12 @@ _moe() {
     COMPREPLY=()
     case $before in
         --model) words=$(_moe_models "$command") ;;
-        --format) words=$(_moe_formats "$command") ;;
+        --format)
+            if [[ $subcommand == make-model ]]; then
+                words=$(_moe_made_formats "$command")
+            else
+                words=$(_moe_formats "$command")
+            fi ;;
         --type) words="f32 bf16 f16" ;;
         --to) words="nvfp4 mxfp4 kbit2 kbit3 kbit4 kbit5 fp8 int4 q8_0 q4_k" ;;
         --group-size) words="32 64 128" ;;
@@ -36,7 +42,7 @@ _moe() {
     esac
     if [[ -z $words ]]; then
         if [[ -z $subcommand ]]; then
-            words="$("$command" --help 2>/dev/null | _moe_section Subcommands) --help"
+            words="$("$command" --help 2>/dev/null | _moe_section Subcommands) --help --version"
         elif [[ $word == -* ]]; then
             words=$("$command" "$subcommand" --help 2>/dev/null | _moe_section Options | tr ',' '\n')
         elif [[ $subcommand == make-model && $before == make-model ]]; then

@@ -32,7 +32,13 @@ void check_usage(const ExplainOptions& options) {
     if (options.checkpoint.empty() == options.model.empty()) {
         throw UsageFailure("explain needs either a checkpoint with --layer, or --model");
     }
-    if (!options.checkpoint.empty() && options.layer < 0) throw UsageFailure("--layer is missing");
+    if (!options.checkpoint.empty()) {
+        if (options.layer < 0) throw UsageFailure("--layer is missing");
+        if (!options.format.empty())
+            throw UsageFailure("--format goes with --model: a checkpoint has its own formats");
+    } else if (options.layer >= 0) {
+        throw UsageFailure("--layer goes with a checkpoint: the layers of a model are alike");
+    }
 }
 
 }  // namespace

@@ -202,6 +202,8 @@ void check_readable(const std::vector<LayerRun>& runs) {
 }  // namespace
 
 int inspect(const InspectOptions& options) {
+    if (options.each && options.against.empty())
+        throw UsageFailure("--per-tensor goes with --against: it is a row for every matrix");
     const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());

@@ -1,6 +1,9 @@
 // main.cpp - `moe`, the command line of libmoe: parses, calls a subcommand, turns failures into
 // exit codes (1: what was asked for failed, 2: the command line is wrong).
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <functional>
 
@@ -11,6 +14,23 @@ namespace moe::cli {
 namespace {
 
 using Action = std::function<int()>;
+
+constexpr int64_t most_threads = 1024;  // the library's own limit
+
+// What is no number at all is left to the conversion, which says so.
+CLI::Validator whole_number(int64_t lowest, int64_t largest = INT64_MAX) {
+    std::string wanted = lowest > 0 ? "be positive" : "not be negative";
+    if (largest < INT64_MAX) wanted = fmt::format("be {} to {}", lowest, largest);
+    const auto problem = [=](const std::string& text) {
+        int64_t number = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, number);
+        if (error != std::errc{} || stop != end || (number >= lowest && number <= largest))
+            return std::string();
+        return fmt::format("must {}, not {}", wanted, text);
+    };
+    return {problem, ""};
+}
 
 CLI::App* add(CLI::App& app, const char* name, const char* about, const char* example) {
     CLI::App* command = app.add_subcommand(name, about);
@@ -41,17 +61,19 @@ void add_quantize(CLI::App& app, Action& action) {
         "  moe quantize --to nvfp4 Qwen3-30B-A3B/ Qwen3-30B-A3B-NVFP4/\n"
         "  moe quantize --to q8_0 Qwen3-30B-A3B/ experts.gguf --json");
     auto options = std::make_shared<QuantizeOptions>();
-    command->add_option("in", options->source, "Folder, .safetensors or .gguf file")->required();
+    command->add_option("in", options->source, "Folder or .safetensors file")->required();
     command->add_option("out", options->output, "New folder, or new .gguf file for q8_0 and q4_k")
         ->required();
     command
         ->add_option("--to", options->target,
                      "nvfp4, mxfp4, kbit2 to kbit5, fp8, int4, q8_0 or q4_k")
         ->required();
-    command->add_option("--group-size", options->group_size,
-                        "Columns that share a scale in int4: 32, 64 or 128");
+    command
+        ->add_option("--group-size", options->group_size,
+                     "Columns that share a scale in int4: 32 (default), 64 or 128")
+        ->check(whole_number(1));
     command->add_option("--threads", options->threads, "0: one per core")
-        ->check(CLI::NonNegativeNumber);
+        ->check(whole_number(0, most_threads));
     command->add_flag("--force", options->force, "Replace what is there when the new one is whole");
     command->add_flag("--per-tensor", options->each, "A row for every matrix in the table");
     command->add_flag("--json", options->json, "The errors of every matrix as JSON, for programs");
@@ -68,24 +90,26 @@ void add_run(CLI::App& app, Action& action) {
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
         ->required();
     command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names")
+        ->check(whole_number(0))
         ->required();
-    auto* tokens =
-        command->add_option("--tokens", options->tokens, "So many random tokens, N(0,1)");
+    auto* tokens = command->add_option("--tokens", options->tokens,
+                                       "So many random tokens, N(0,1) (default 1)");
+    auto* seed = command->add_option("--seed", options->seed, "Of the random tokens (default 0)");
     command->add_option("--input", options->input, "Tokens from a .npy file: float32 (T, hidden)")
-        ->excludes(tokens);
+        ->excludes(tokens)
+        ->excludes(seed);
     command->add_option("--output", options->output, "Write the result as .npy, float32");
     command->add_option("--ids-output", options->ids_output,
                         "Write the experts chosen as .npy, int32");
     command->add_option("--device", options->device,
                         "cpu (default); tokens are in host memory, so a plan for cuda is refused");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+        ->check(whole_number(0, most_threads));
+    command->add_option("--type", options->type, "Type of the tokens: f32 (default), bf16 or f16");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
-    command->add_option("--seed", options->seed, "Of the random tokens");
-    command->add_option("--repeat", options->repeat, "Calls to time");
-    command->add_option("--io", options->io, "mmap or read");
+    command->add_option("--repeat", options->repeat, "Calls to time (default 3)");
+    command->add_option("--io", options->io, "mmap (default) or read");
     command->add_flag("--check", options->check, "Compare with the fp64 reference; exit 1 on FAIL");
     command->add_flag("--progress", options->progress, "Progress line even without a terminal");
     command->callback([&action, options] { action = [options] { return run(*options); }; });
@@ -98,19 +122,22 @@ void add_explain(CLI::App& app, Action& action) {
             "  moe explain --model deepseek-v3 --format nvfp4 --json");
     auto options = std::make_shared<ExplainOptions>();
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
-    command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names");
+    command->add_option("--layer", options->layer, "Of a checkpoint: as in the tensor names")
+        ->check(whole_number(0));
     command->add_option("--model", options->model,
                         "A model of `moe make-model --list` instead of a file");
-    command->add_option("--format", options->format, "Format of that model's matrices");
+    command->add_option("--format", options->format,
+                        "With --model: format of the matrices; default: the released one");
     command->add_flag("--json", options->json, "As JSON, for programs");
-    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+    command->add_option("--type", options->type, "Type of the tokens: f32 (default), bf16 or f16");
     command->add_option("--device", options->device,
                         "cpu (default), cuda, or auto: the library's choice. Nothing is run");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--max-tokens", options->max_tokens, "Largest number of tokens of a call");
+        ->check(whole_number(0, most_threads));
+    command->add_option("--max-tokens", options->max_tokens,
+                        "Largest number of tokens of a call (default 1)");
     command->callback([&action, options] { action = [options] { return explain(*options); }; });
 }
 
@@ -124,24 +151,27 @@ void add_bench(CLI::App& app, Action& action) {
         "  moe bench --hidden 2048 --intermediate 768 --experts 128 --top-k 8 --format kbit4");
     auto options = std::make_shared<BenchOptions>();
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
-    command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names");
+    command->add_option("--layer", options->layer, "Of a checkpoint: as in the tensor names")
+        ->check(whole_number(0));
     command->add_option("--model", options->model,
                         "Random weights of a model of `moe make-model --list`");
-    command->add_flag("--reduced", options->reduced, "Sizes of about an eighth");
+    command->add_flag("--reduced", options->reduced, "With --model: sizes of about an eighth");
     command->add_option("--hidden", options->hidden, "Sizes by hand, or instead of the model's")
-        ->check(CLI::PositiveNumber);
-    command->add_option("--intermediate", options->intermediate)->check(CLI::PositiveNumber);
-    command->add_option("--experts", options->experts)->check(CLI::PositiveNumber);
-    command->add_option("--top-k", options->top_k)->check(CLI::PositiveNumber);
-    command->add_option("--format", options->format, "Format of the matrices: one of moe formats");
-    command->add_option("--tokens", options->tokens, "Tokens of a call");
-    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 or f16");
+        ->check(whole_number(1));
+    command->add_option("--intermediate", options->intermediate)->check(whole_number(1));
+    command->add_option("--experts", options->experts)->check(whole_number(1));
+    command->add_option("--top-k", options->top_k)->check(whole_number(1));
+    command->add_option("--format", options->format,
+                        "One of moe formats; default: the model's released one, or bf16");
+    command->add_option("--tokens", options->tokens, "Tokens of a call (default 1)");
+    command->add_option("--type", options->type, "Type of the tokens: f32, bf16 (default) or f16");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--repeat", options->repeat, "Calls to time, after one that is not");
-    command->add_option("--seed", options->seed, "Of weights and tokens");
+        ->check(whole_number(0, most_threads));
+    command->add_option("--repeat", options->repeat,
+                        "Calls to time, after one that is not (default 10)");
+    command->add_option("--seed", options->seed, "Of weights and tokens (default 0)");
     command->add_flag("--json", options->json, "As JSON, for programs");
     command->callback([&action, options] { action = [options] { return bench(*options); }; });
 }
@@ -158,15 +188,20 @@ void add_make_model(CLI::App& app, Action& action) {
     command->add_flag("--reduced", options->reduced, "Sizes of about an eighth");
     command->add_option("--format", options->format,
                         "Format of the matrices; default: the released one");
-    command->add_option("--layers", options->layers, "MoE layers to write");
-    command->add_option("--shards", options->shards, "Files to spread over; 0: 4 GB each")
-        ->check(CLI::NonNegativeNumber);
+    command->add_option("--layers", options->layers, "MoE layers to write (default 1)");
+    command
+        ->add_option("--shards", options->shards, "Safetensors files to spread over; 0: 4 GB each")
+        ->check(whole_number(0));
     command->add_option("--threads", options->threads, "0: one per core")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--seed", options->seed, "Of the random weights");
+        ->check(whole_number(0, most_threads));
+    command->add_option("--seed", options->seed, "Of the random weights (default 0)");
     command->add_flag("--list", options->list, "List models and formats");
     command->add_flag("--progress", options->progress, "Progress line even without a terminal");
-    command->callback([&action, options] { action = [options] { return make_model(*options); }; });
+    command->callback([&action, command, options] {
+        if (options->list && command->count_all() > 2)  // itself is one
+            throw UsageFailure("--list goes with nothing else");
+        action = [options] { return make_model(*options); };
+    });
 }
 
 void add_list(CLI::App& app, Action& action, const char* name, const char* about, int (*list)()) {
@@ -174,10 +209,19 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* about
     command->callback([&action, list] { action = list; });
 }
 
+// Without this the parser says only that a subcommand is required.
+void check_command(const CLI::App& app, const CLI::ParseError& error) {
+    const std::vector<std::string> words = app.remaining();
+    if (error.get_exit_code() == 0 || !app.get_subcommands().empty() || words.empty()) return;
+    throw UsageFailure("there is no command " + words.front() + "; moe --help lists them");
+}
+
 int parse_and_act(int argc, char** argv) {
     CLI::App app("moe: the Mixture-of-Experts layer of a language model, on the command line.",
                  "moe");
     app.require_subcommand(1);
+    app.set_version_flag("--version", fmt::format("moe {}", moe_version_string()),
+                         "Version of the library");
     app.footer(
         "Example:\n  moe make-model qwen3-30b-a3b /tmp/small --reduced\n"
         "  moe run /tmp/small --layer 0 --check\n\n`moe COMMAND --help` says more.");
@@ -194,6 +238,7 @@ int parse_and_act(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
+        check_command(app, error);
         return app.exit(error) == 0 ? 0 : 2;
     }
     return action();
@@ -206,14 +251,23 @@ int act(int argc, char** argv) {
         std::fprintf(stderr, "moe: %s\n", failure.what());
         return 2;
     } catch (const std::exception& failure) {
+        if (std::ferror(stdout)) return 0;  // what fmt throws does not name it: see finish
         std::fprintf(stderr, "moe: %s\n", failure.what());
         return 1;
     }
+}
+
+// Most of what was printed is written here: a disk that is full would go unnoticed.
+int finish(int code) {
+    const bool is_written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+    if (is_written || code != 0) return code;
+    std::fprintf(stderr, "moe: standard output cannot be written\n");
+    return 1;
 }
 
 }  // namespace
 }  // namespace moe::cli
 
 int main(int argc, char** argv) {
-    return moe::cli::act(argc, argv);
+    return moe::cli::finish(moe::cli::act(argc, argv));
 }

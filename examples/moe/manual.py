@@ -84,7 +84,8 @@ def manual(command):
     yield '.\\" Written by manual.py from the help of the command.'
     yield f'.TH MOE 1 "" "libmoe {version}" "libmoe"'
     yield from (".SH NAME", f"moe \\- {about}")
-    yield from (".SH SYNOPSIS", ".B moe", ".I command", "[options]", ".br", ".B moe", ".I command", ".B \\-\\-help")
+    yield from (".SH SYNOPSIS", ".B moe", ".I command", "[options]", ".br", ".B moe", ".I command", ".B \\-\\-help",
+                ".br", ".B moe \\-\\-version")
     yield INTRODUCTION.rstrip()
     yield ".SH COMMANDS"
     for name, _ in section(lines, "Subcommands"):

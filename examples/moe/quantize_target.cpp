@@ -19,6 +19,7 @@ const char* const targets[] = {"nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
                                "kbit5", "fp8",   "q8_0",  "q4_k",  "int4"};
 constexpr int32_t mxfp4_group = 32;
 constexpr int32_t nvfp4_group = 16;
+constexpr int32_t int4_group = 32;
 
 moe_format int4_format(int32_t group_size) {
     auto format = sized<moe_format>();
@@ -37,9 +38,11 @@ moe_format format_of_target(const std::string& name, int32_t group_size) {
         throw UsageFailure(
             fmt::format("--to must be one of {}, not {}", fmt::join(targets, ", "), name));
     }
-    if (group_size != 32 && group_size != 64 && group_size != 128)
+    if (group_size != 0 && name != "int4")
+        throw UsageFailure("--group-size is for int4: the groups of " + name + " are its own");
+    if (group_size != 0 && group_size != 32 && group_size != 64 && group_size != 128)
         throw UsageFailure(fmt::format("--group-size must be 32, 64 or 128, not {}", group_size));
-    if (name == "int4") return int4_format(group_size);
+    if (name == "int4") return int4_format(group_size == 0 ? int4_group : group_size);
     return format_by_name(name == "fp8" ? "fp8_128x128" : name);
 }
 

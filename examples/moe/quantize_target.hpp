@@ -27,7 +27,7 @@ struct TargetParts {
 
 class QuantizeTarget {
   public:
-    // UsageFailure lists the targets.
+    // UsageFailure lists the targets. group_size is for int4 alone; 0: 32.
     QuantizeTarget(const std::string& name, int32_t group_size);
 
     const std::string& name() const { return name_; }

@@ -9,6 +9,7 @@ expect_text qwen3-next-80b-a3b "$moe" make-model --list
 expect_text nvfp4 "$moe" formats
 expect_text "cpu 0" "$moe" devices
 expect_text version= "$moe" version
+expect_text "moe $("$moe" version | sed -n 's/^version=//p')" "$moe" --version
 expect_text "Example" "$moe" --help
 for command in inspect quantize run explain bench make-model formats devices version; do
     expect_text "Example" "$moe" "$command" --help
@@ -108,6 +109,11 @@ ln -s y2.npy "$folder/y4.npy"
 expect_failure 1 "/dev/full: cannot be written" "$moe" run "$qwen" --layer 0 --output /dev/full
 [ -c /dev/full ] || fail "/dev/full is a device no more"
 expect_failure 1 "is a folder" "$moe" run "$qwen" --layer 0 --output "$folder/empty"
+unheard() { "$moe" "$@" >/dev/full; }
+for line in "inspect $qwen" "explain $qwen --layer 0" formats devices version "run $qwen --layer 0" "make-model --list" --help \
+    "bench $qwen --layer 0 --json --repeat 1" "inspect $qwen --json"; do
+    expect_failure 1 "standard output cannot be written" unheard $line
+done
 
 echo "== more threads than the system gives"
 few() { (ulimit -v 1000000; "$moe" "$@"); } # their stacks do not fit
@@ -164,6 +170,16 @@ if "$moe" run "$qwen" --layer 0 --input "$folder/y.npy" | grep "not finite"; the
 
 echo "== wrong usage"
 expect_failure 2 "" "$moe"
+expect_failure 2 "there is no command bogus" "$moe" bogus
+expect_failure 2 "there is no command --bogus" "$moe" --bogus
+for command in "make-model qwen3-30b-a3b $folder/f" "run $qwen --layer 0" "explain $qwen --layer 0" "bench $qwen --layer 0" \
+    "quantize $qwen $folder/f --to fp8"; do
+    expect_failure 2 "--threads: must be 0 to 1024, not -1" "$moe" $command --threads -1
+    expect_failure 2 "--threads: must be 0 to 1024, not 99999" "$moe" $command --threads 99999
+done
+expect_failure 2 "--hidden: must be positive, not 0" "$moe" bench --hidden 0
+expect_failure 2 "--shards: must not be negative, not -1" "$moe" make-model qwen3-30b-a3b "$folder/f" --shards -1
+expect_failure 2 "--layer: must not be negative, not -1" "$moe" run "$qwen" --layer -1
 expect_failure 2 "--layer" "$moe" run "$qwen"
 expect_failure 2 "--tokens" "$moe" run "$qwen" --layer 0 --tokens 0
 expect_failure 2 "--type" "$moe" run "$qwen" --layer 0 --type f64
@@ -177,3 +193,22 @@ expect_failure 1 "hidden is 100" "$moe" bench --hidden 100 --intermediate 128 --
 expect_failure 2 "--repeat" "$moe" bench "$qwen" --layer 0 --repeat 0
 expect_failure 1 "" "$moe" run "$qwen" --layer 0 --device cuda
 expect_failure 1 "no-such-kernel" "$moe" run "$qwen" --layer 0 --kernel no-such-kernel
+
+echo "== options that would be ignored"
+expect_failure 2 "--format goes with --model" "$moe" explain "$qwen" --layer 0 --format nvfp4
+expect_failure 2 "--layer goes with a checkpoint" "$moe" explain --model deepseek-v3 --layer 7
+expect_failure 2 "--layer goes with a checkpoint" "$moe" bench --model qwen3-30b-a3b --reduced --layer 0
+expect_failure 2 "--reduced goes with --model" "$moe" bench --hidden 256 --intermediate 128 --experts 16 --top-k 4 --reduced
+expect_failure 2 "--per-tensor goes with --against" "$moe" inspect "$qwen" --per-tensor
+expect_failure 2 "--list goes with nothing else" "$moe" make-model --list extra --format bogus
+expect_failure 2 "--list goes with nothing else" "$moe" make-model --list --seed 0
+expect_failure 2 "--shards is for safetensors" "$moe" make-model qwen3-30b-a3b "$folder/f" --format q8_0 --shards 2
+expect_failure 2 "--seed excludes --input" "$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --seed 3
+
+echo "== defaults are said where they are, and are what is done"
+for command in run explain; do expect_text "f32 (default)" "$moe" "$command" --help; done
+expect_text "bf16 (default)" "$moe" bench --help
+expect_text " in bf16" "$moe" bench "$qwen" --layer 0 --repeat 1
+"$moe" run "$qwen" --layer 0 --seed 3 --output "$folder/default.npy" >/dev/null
+"$moe" run "$qwen" --layer 0 --seed 3 --type f32 --output "$folder/f32.npy" >/dev/null
+cmp "$folder/default.npy" "$folder/f32.npy"

@@ -35,6 +35,11 @@ expect_offered "qwen3-30b-a3b gpt-oss-20b" make-model ""
 expect_offered "deepseek-v3" explain --model ""
 expect_offered "nvfp4 kbit2 q4_k" bench --format ""
 expect_offered "nvfp4" bench --tokens 8 --format nv
+expect_offered "nvfp4 mxfp4 q4_k iq4_xs" make-model --format ""
+for format in $(offered make-model --format ""); do # no format of the command's is exit code 2; the folder is full, which is 1
+    expect_failure 1 "" "$moe" make-model mixtral-8x7b "$BIN" --reduced --format "$format" >/dev/null
+done
+[ "$(offered --v)" = " --version " ] || fail "'--v' is not --version alone: $(offered --v)"
 expect_offered "nvfp4 kbit3 fp8 q4_k" quantize --to ""
 expect_offered "bf16" run model.gguf --type ""
 [ "$(offered run --layer "")" = "  " ] || fail "offers a number: $(offered run --layer "")"

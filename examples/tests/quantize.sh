@@ -216,6 +216,7 @@ expect_failure 1 "down_proj': 192 columns are not a multiple of the group size 1
 expect_failure 1 "keeps its experts fused" "$moe" quantize --to nvfp4 "$folder/gpt_oss" "$folder/no"
 expect_failure 1 "is GGUF" "$moe" quantize --to nvfp4 "$folder/qwen2.gguf" "$folder/no"
 expect_failure 1 "is GGUF already" "$moe" quantize --to q8_0 "$folder/qwen2.gguf" "$folder/no.gguf"
+"$moe" quantize --help | grep -q "^  in .*Folder or .safetensors file" || fail "the help offers to quantise what cannot be"
 "$moe" make-model deepseek-v3 "$folder/deepseek_quantised" --reduced
 expect_failure 1 "is quantised already (F8_E4M3)" "$moe" quantize --to nvfp4 "$folder/deepseek_quantised" "$folder/no"
 nested deepseek_quantised sees_quantised
@@ -250,6 +251,8 @@ expect_failure 1 "no MoE layer in common" "$moe" inspect "$folder/nvfp4" --again
 expect_failure 2 "--to must be one of nvfp4" "$moe" quantize --to int3 "$folder/qwen3" "$folder/no2"
 expect_failure 2 "--group-size" "$moe" quantize --to int4 --group-size 48 "$folder/qwen3" "$folder/no2"
 expect_failure 2 "--to" "$moe" quantize "$folder/qwen3" "$folder/no2"
+expect_failure 2 "--group-size is for int4" "$moe" quantize --to nvfp4 --group-size 64 "$folder/qwen3" "$folder/no2"
+expect_failure 2 "--group-size: must be positive, not 0" "$moe" quantize --to int4 --group-size 0 "$folder/qwen3" "$folder/no2"
 echo "== the source is never replaced or removed, however it is named"
 place=$folder/place
 mkdir "$place"
