@@ -81,8 +81,16 @@ MOE_MEMORY(const int64_t *)
 %typemap(in) void *stream { $1 = (void *)(intptr_t)$input; }
 %typemap(out) void *stream { $result = (jlong)(intptr_t)$1; }
 
+// What is read back from a struct lives no longer than that.
 %define MOE_KEPT(type, name)
 %typemap(javain) const type *name "$javaclassname.getCPtr(keep(\"name\", $javainput))"
+%typemap(javaout) const type *name {
+    long cPtr = $jnicall;
+    if (cPtr == 0) return null;
+    $javaclassname made = new $javaclassname(cPtr, $owner);
+    made.hold("struct", this);
+    return made;
+  }
 %enddef
 MOE_KEPT(moe_layer_desc, layer)
 MOE_KEPT(moe_checkpoint, checkpoint)
@@ -90,18 +98,52 @@ MOE_KEPT(moe_plan, plan)
 MOE_KEPT(moe_slice, slice)
 MOE_KEPT(moe_format, format)
 %typemap(javain) const moe_format *of_role "$javaclassname.getCPtr(keep(\"format\" + role, $javainput))"
-%typemap(javain) const moe_tensor *one_more "$javaclassname.getCPtr(keep(\"tensor\" + kept.size(), $javainput))"
+%typemap(javain) const moe_tensor *one_more "$javaclassname.getCPtr(keep(\"tensor\" + holds(), $javainput))"
 
+%typemap(javabase) SWIGTYPE "Moe.Keeper"
 %typemap(javacode) SWIGTYPE %{
-  private final java.util.HashMap<String, Object> kept = new java.util.HashMap<>();
-
-  /** What the struct points to lives as long as it does. */
-  private <T> T keep(String name, T one) {
-    kept.put(name, one);
-    return one;
-  }
+  private <T> T keep(String name, T one) { return hold(name, one); }
 %}
 %pragma(java) modulecode=%{
+  /** Holds what its native side points to. */
+  static class Keeper {
+    private final java.util.HashMap<String, Object> held = new java.util.HashMap<>();
+
+    /** It lives until another is held under that name, or as long as this object. */
+    synchronized <T> T hold(String name, T one) {
+      held.put(name, one);
+      return one;
+    }
+
+    /** What another holds now, and what that holds in turn: it may be given other things later. */
+    void holdAllOf(String name, Keeper other) {
+      java.util.Set<Object> all = java.util.Collections.newSetFromMap(new java.util.IdentityHashMap<>());
+      other.gather(all);
+      hold(name, all);
+    }
+
+    private synchronized void gather(java.util.Set<Object> all) {
+      for (Object one : held.values()) {
+        if (one == null || one instanceof Plan) continue; // no handle refers to a plan
+        if (all.add(one) && one instanceof Keeper) ((Keeper) one).gather(all);
+      }
+    }
+
+    synchronized int holds() { return held.size(); }
+
+    synchronized void letGo() { held.clear(); }
+  }
+
+  private static final java.lang.ref.Cleaner CLEANER = java.lang.ref.Cleaner.create();
+
+  /** What memory lies in lives as long as any buffer of it: a cleaner refers to that. */
+  static java.nio.ByteBuffer in(Keeper owner, java.nio.ByteBuffer memory) {
+    Keeper place = new Keeper();
+    place.holdAllOf("memory", owner);
+    if (memory != null) CLEANER.register(memory, place::letGo);
+    return memory;
+  }
+
   /** A call needs its arguments for itself alone. */
   private static <T> T keep(String name, T one) { return one; }
 
@@ -114,9 +156,12 @@ MOE_KEPT(moe_format, format)
   /** Direct memory for n longs. */
   public static java.nio.LongBuffer longs(int n) { return bytes(8L * n).asLongBuffer(); }
 
-  /** Direct memory, zero, in the machine's order of bytes. */
+  /** Direct memory, zero, in the machine's order of bytes, on 64 bytes as memory for weights and workspaces must be. */
   public static java.nio.ByteBuffer bytes(long n) {
-    return java.nio.ByteBuffer.allocateDirect(Math.toIntExact(n)).order(java.nio.ByteOrder.nativeOrder());
+    java.nio.ByteBuffer memory = java.nio.ByteBuffer.allocateDirect(Math.toIntExact(n + 63));
+    int begin = (64 - memory.alignmentOffset(0, 64)) % 64;
+    memory.position(begin).limit(begin + (int) n);
+    return memory.slice().order(java.nio.ByteOrder.nativeOrder());
   }
 %}
 
@@ -149,11 +194,12 @@ MOE_KEPT(moe_format, format)
 %typemap(javacode) struct handle %{
   private static <T> T keep(String name, T one) { return one; }
 
-  private Object borrowed;
-
   /** Ends the handle; nobody may be using it. Twice is harmless. */
   @Override
-  public void close() { delete(); }
+  public void close() {
+    delete();
+    letGo();
+  }
 %}
 %enddef
 MOE_JAVA_HANDLE(moe_runtime)
@@ -162,11 +208,36 @@ MOE_JAVA_HANDLE(moe_plan)
 MOE_JAVA_HANDLE(moe_weights)
 MOE_JAVA_HANDLE(moe_workspace)
 
-// Weights may borrow from the tensors they are made of.
+// A tensor of a checkpoint lies in its mapping.
+%typemap(javaout) moe_tensor *moe_checkpoint::tensor_of_index {
+    Tensor made = new Tensor($jnicall, $owner);
+    made.hold("checkpoint", this);
+    return made;
+  }
+
+// Weights borrow from the tensors they are made of, or lie in memory that they were given.
 %typemap(javaout) moe_weights *moe_weights::of_tensors {
     Weights made = new Weights($jnicall, $owner);
-    made.borrowed = desc;
+    if (desc.getOwnership() != Moe.MOE_OWN_COPY) made.holdAllOf("desc", desc);
     return made;
+  }
+%typemap(javaout) moe_weights *moe_weights::of_checkpoint {
+    Weights made = new Weights($jnicall, $owner);
+    if (options != null && options.getOwnership() != Moe.MOE_OWN_COPY) made.holdAllOf("options", options);
+    return made;
+  }
+// They read an updated tensor where it lies, until the next update of the same.
+%typemap(javaout) moe_status moe_weights_update {
+    $jnicall;
+    MemoryReport report = new MemoryReport();
+    weightsMemory(weights, report);
+    if (report.getBorrowedBytes() > 0) weights.holdAllOf(tensor.getRole() + " of " + tensor.getExpert(), tensor);
+  }
+
+// A workspace lies in memory that it was given.
+%typemap(javaconstruct) struct moe_workspace {
+    this($imcall, true);
+    if (desc != null) holdAllOf("desc", desc);
   }
 
 // --- the library -------------------------------------------------------------------------------------------------
@@ -181,14 +252,15 @@ MOE_JAVA_HANDLE(moe_workspace)
   }
 %}
 
-// The bytes of a tensor where they lie: of a checkpoint they are valid until that is closed.
+// The bytes of a tensor where they lie: of a checkpoint they are valid until that is closed, which is not by the collector while
+// the buffer is there.
 %{
 typedef struct moe_swig_bytes { void *address; uint64_t size; } moe_swig_bytes;
 %}
 %typemap(jni) moe_swig_bytes "jobject"
 %typemap(jtype) moe_swig_bytes "java.nio.ByteBuffer"
 %typemap(jstype) moe_swig_bytes "java.nio.ByteBuffer"
-%typemap(javaout) moe_swig_bytes "{ return $jnicall; }"
+%typemap(javaout) moe_swig_bytes "{ return Moe.in(this, $jnicall); }"
 %typemap(out) moe_swig_bytes {
     $result = $1.address ? (*jenv)->NewDirectByteBuffer(jenv, $1.address, (jlong)$1.size) : NULL;
 }

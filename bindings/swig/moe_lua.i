@@ -2,6 +2,7 @@
 // garbage or by moe.close, integers are integers.
 %{
 #include <stdint.h>
+#include <stdio.h>
 
 static int moe_swig_error_text(lua_State *L) {
     lua_getfield(L, 1, "name");
@@ -26,21 +27,25 @@ static void moe_swig_push_error(lua_State *L, moe_status status) {
     lua_setmetatable(L, -2);
 }
 
-/* What object has been given under a name lives until another is given, or as long as the object: tables by weak keys. */
-static void moe_swig_keep(lua_State *L, int object, int given, const char *name) {
+/* Pushes what objects keep: for each a table, by weak keys. */
+static void moe_swig_push_kept(lua_State *L) {
     static const char place = 0;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &place) == LUA_TTABLE) return;
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushliteral(L, "k");
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &place);
+}
+
+/* What object has been given under a name lives until another is given, or as long as the object. */
+static void moe_swig_keep(lua_State *L, int object, int given, const char *name) {
     object = lua_absindex(L, object);
     given = lua_absindex(L, given);
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &place) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_newtable(L);
-        lua_newtable(L);
-        lua_pushliteral(L, "k");
-        lua_setfield(L, -2, "__mode");
-        lua_setmetatable(L, -2);
-        lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &place);
-    }
+    moe_swig_push_kept(L);
     lua_pushvalue(L, object);
     if (lua_rawget(L, -2) != LUA_TTABLE) {
         lua_pop(L, 1);
@@ -56,15 +61,63 @@ static void moe_swig_keep(lua_State *L, int object, int given, const char *name)
     lua_pop(L, 2);
 }
 
+/* No handle refers to a plan. */
+static int moe_swig_is_plan(lua_State *L, int index) {
+    swig_lua_userdata *given = lua_isuserdata(L, index) ? (swig_lua_userdata *)lua_touserdata(L, index) : NULL;
+    return given && given->type && strstr(given->type->str, "moe_plan *") != NULL;
+}
+
+/* Puts what object keeps, and what that keeps in turn, into the table all. */
+static void moe_swig_gather(lua_State *L, int kept, int object, int all) {
+    luaL_checkstack(L, 6, "what a struct keeps");
+    lua_pushvalue(L, object);
+    if (lua_rawget(L, kept) == LUA_TTABLE) {
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            if (moe_swig_is_plan(L, -1)) continue;
+            lua_pushvalue(L, -1);
+            if (lua_rawget(L, all) == LUA_TNIL) {
+                lua_pushvalue(L, -2);
+                lua_pushboolean(L, 1);
+                lua_rawset(L, all);
+                moe_swig_gather(L, kept, lua_absindex(L, -2), all);
+            }
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+}
+
+/* What a handle goes on using of a struct is what the struct keeps now: it may be given other things later. */
+static void moe_swig_keep_all(lua_State *L, int handle, int desc, const char *name) {
+    handle = lua_absindex(L, handle);
+    desc = lua_absindex(L, desc);
+    lua_newtable(L);
+    moe_swig_push_kept(L);
+    moe_swig_gather(L, lua_absindex(L, -1), desc, lua_absindex(L, -2));
+    lua_pop(L, 1);
+    moe_swig_keep(L, handle, -1, name);
+    lua_pop(L, 1);
+}
+
+/* Weights that borrow read an updated tensor where it lies, until the next update of the same. */
+static void moe_swig_keep_update(lua_State *L, const moe_weights *weights, const moe_tensor *tensor) {
+    moe_memory_report report = {sizeof report};
+    char name[64];
+    if (moe_weights_memory(weights, &report) != MOE_OK || report.borrowed_bytes == 0) return;
+    snprintf(name, sizeof name, "%d of %d", (int)tensor->role, (int)tensor->expert);
+    moe_swig_keep_all(L, 1, 2, name);
+}
+
 static int moe_swig_is_handle(const char *type) {
     return strstr(type, "moe_runtime *") || strstr(type, "moe_checkpoint *") || strstr(type, "moe_plan *") ||
            strstr(type, "moe_weights *") || strstr(type, "moe_workspace *");
 }
 
-/* The same for what a struct has been given: arguments of a call that has a handle first are not kept. */
+/* The same for what a struct has been given, by a field or, without a name, a method: arguments of other calls are not kept. */
 static void moe_swig_keep_in_struct(lua_State *L, int given, const char *name) {
     swig_lua_userdata *object = (swig_lua_userdata *)lua_touserdata(L, 1);
     if (!object || !object->type || moe_swig_is_handle(object->type->str)) return;
+    if (name && !strstr(name, "_set")) return;
     if (lua_isuserdata(L, given) || (name && lua_isnil(L, given))) moe_swig_keep(L, 1, given, name);
 }
 %}
@@ -106,7 +159,8 @@ MOE_INTEGER(uint32_t)
 typedef struct moe_swig_buffer {
     moe_type type;
     int64_t count;
-    void *data;
+    void *data;   /* on 64 bytes, as memory for weights and workspaces must be */
+    void *memory; /* that it lies in */
 } moe_swig_buffer;
 
 static int64_t moe_swig_element(moe_type type) {
@@ -138,18 +192,20 @@ typedef struct moe_swig_buffer {
 %extend moe_swig_buffer {
     moe_swig_buffer(moe_type type, int64_t count) {
         moe_swig_buffer *made = (moe_swig_buffer *)calloc(1, sizeof *made);
-        if (made && count >= 0) made->data = calloc((size_t)count + 1, (size_t)moe_swig_element(type));
-        if (!made || !made->data) {
+        /* calloc: a large buffer takes no memory before it is used. */
+        if (made && count >= 0) made->memory = calloc((size_t)count + 64, (size_t)moe_swig_element(type));
+        if (!made || !made->memory) {
             free(made);
             moe_swig_fail(MOE_ERROR_OUT_OF_MEMORY, "out of memory, or count is negative");
             return NULL;
         }
+        made->data = (void *)(((uintptr_t)made->memory + 63) / 64 * 64);
         made->type = type;
         made->count = count;
         return made;
     }
     ~moe_swig_buffer() {
-        if ($self) free($self->data);
+        if ($self) free($self->memory);
         free($self);
     }
     int64_t bytes(void) { return $self->count * moe_swig_element($self->type); }
@@ -214,12 +270,24 @@ MOE_MEMORY(const int64_t *)
 
 // --- what a struct points to -------------------------------------------------------------------------------------
 
+// What is read back from a struct lives no longer than that.
+%define MOE_READ_BACK(type, name)
+%typemap(out) const type *name {
+    SWIG_NewPointerObj(L, $1, $1_descriptor, $owner);
+    SWIG_arg++;
+    if ($1) moe_swig_keep(L, -1, 1, "struct");
+}
+%enddef
+MOE_READ_BACK(moe_checkpoint, checkpoint)
+MOE_READ_BACK(moe_plan, plan)
+
 %define MOE_KEPT(type, name)
 %typemap(in, checkfn="SWIG_isptrtype") const type *name {
     if (!SWIG_IsOK(SWIG_ConvertPtr(L, $input, (void **)&$1, $descriptor(type *), 0)))
         SWIG_fail_ptr("$symname", $argnum, $descriptor(type *));
     moe_swig_keep_in_struct(L, $input, "$symname");
 }
+MOE_READ_BACK(type, name)
 %enddef
 MOE_KEPT(moe_layer_desc, layer)
 MOE_KEPT(moe_slice, slice)
@@ -231,11 +299,34 @@ MOE_KEPT(moe_format, format)
     moe_swig_keep_in_struct(L, $input, NULL);
 }
 
-// Weights may borrow from the tensors they are made of.
+// A tensor of a checkpoint lies in its mapping.
+%typemap(out) moe_tensor *tensor_of_index, moe_tensor *moe_checkpoint::tensor_of_index {
+    SWIG_NewPointerObj(L, $1, $1_descriptor, $owner);
+    SWIG_arg++;
+    moe_swig_keep(L, -1, 1, "checkpoint");
+}
+
+// Weights borrow from the tensors they are made of, or lie in memory that they were given.
 %typemap(out) moe_weights *of_tensors, moe_weights *moe_weights_of_tensors, moe_weights *moe_weights::of_tensors {
     SWIG_NewPointerObj(L, $1, $1_descriptor, $owner);
     SWIG_arg++;
-    moe_swig_keep(L, -1, 2, "desc");
+    if (arg2 && arg2->ownership != MOE_OWN_COPY) moe_swig_keep_all(L, -1, 2, "desc");
+}
+%typemap(out) moe_weights *of_checkpoint, moe_weights *moe_weights_of_checkpoint, moe_weights *moe_weights::of_checkpoint {
+    SWIG_NewPointerObj(L, $1, $1_descriptor, $owner);
+    SWIG_arg++;
+    if (arg4 && arg4->ownership != MOE_OWN_COPY) moe_swig_keep_all(L, -1, 4, "options");
+}
+%exception moe_weights_update {
+    $action
+    if (result == MOE_OK) moe_swig_keep_update(L, arg1, arg2);
+}
+
+// A workspace lies in memory that it was given.
+%typemap(out) struct moe_workspace *moe_workspace {
+    SWIG_NewPointerObj(L, $1, $1_descriptor, $owner);
+    SWIG_arg++;
+    if (arg2) moe_swig_keep_all(L, -1, 2, "desc");
 }
 
 // --- handles -----------------------------------------------------------------------------------------------------

@@ -553,6 +553,9 @@ tests["tensors"] = function()
   that(format.type == moe.MOE_TYPE_BF16, format.type)
 end
 
+local memory_tests = dofile(root .. "/bindings/swig/lua/memory_test.lua")
+memory_tests(tests, {golden = golden, qwen3 = qwen3, that = that, near = near, nan = nan, workspace_of = workspace_of})
+
 local names, failed = {}, false
 for name in pairs(tests) do names[#names + 1] = name end
 table.sort(names)

@@ -50,6 +50,10 @@ public final class MoeTest extends Fixtures {
     tests.put("FWD-05", MoeTest::quantise);
     tests.put("scales", MoeTest::tiledScales);
     tests.put("tensors", MoeTest::tensorsOfACheckpoint);
+    tests.put("mapping", MemoryTest::mapping);
+    tests.put("borrowed", MemoryTest::borrowed);
+    tests.put("reused", MemoryTest::reusedTensors);
+    tests.put("memory", MemoryTest::givenMemory);
     int failed = 0;
     for (Map.Entry<String, Test> one : tests.entrySet()) {
       try {
