@@ -3,7 +3,10 @@ package moe
 // #include "moego.h"
 import "C"
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // arguments checks arrays against the shape of a plan and collects what one call points to. The first error stays.
 type arguments struct {
@@ -54,13 +57,17 @@ func (a *arguments) checked(name string, array Array, rows, columns int64, isOut
 
 // dense is for arrays whose rows have no stride.
 func (a *arguments) dense(name string, array Array, elements int64, isOutput bool, types ...Type) unsafe.Pointer {
-	if a.err == nil && array.stride != 0 && array.stride != array.columns {
+	if a.err == nil && array.hasGaps() {
 		a.err = &ArgumentError{name, "must be dense"}
 	}
+	rows, columns := int64(1), elements
 	if array.rows >= 0 {
-		array.rows, array.columns, array.elements = -1, 0, array.rows*array.columns
+		if a.err == nil && array.given() && array.length() != elements {
+			a.err = &ArgumentError{name, fmt.Sprintf("has %d elements, must have %d", array.length(), elements)}
+		}
+		rows, columns = array.rows, array.columns
 	}
-	address, _ := a.checked(name, array, 1, elements, isOutput, types)
+	address, _ := a.checked(name, array, rows, columns, isOutput, types)
 	return address
 }
 

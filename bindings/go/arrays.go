@@ -2,6 +2,7 @@ package moe
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 )
 
@@ -92,7 +93,22 @@ func At(address unsafe.Pointer, t Type, rows, columns, stride int64) Array {
 
 func (a Array) given() bool { return a.typ != TypeNone }
 
+// length is the elements of all rows: those of the memory, without what lies between and behind them. Of rows that no memory
+// could have it is -1.
+func (a Array) length() int64 {
+	if a.rows < 0 {
+		return a.elements
+	}
+	if a.columns < 0 || (a.columns > 0 && a.rows > math.MaxInt64/a.columns) {
+		return -1
+	}
+	return a.rows * a.columns
+}
+
 func (a Array) bytes() int64 { return a.elements * elementBytes(a.typ) }
+
+// hasGaps says whether there is anything between the rows.
+func (a Array) hasGaps() bool { return a.rows >= 0 && a.stride != 0 && a.stride != a.columns }
 
 // rowsOf is how many rows of that many columns there are.
 func (a Array) rowsOf(columns int64) int64 {
@@ -148,5 +164,23 @@ func (a Array) at(m *memory, isOutput bool) unsafe.Pointer {
 	if !a.isSlice {
 		return a.data
 	}
-	return m.pins.at(a.data, a.bytes(), isOutput)
+	if !isOutput {
+		return m.pins.at(a.data, a.bytes(), nil)
+	}
+	return m.pins.at(a.data, a.bytes(), a.written())
 }
+
+// written is what a call may write.
+func (a Array) written() *region {
+	size, step := elementBytes(a.typ), a.stride
+	if step == 0 {
+		step = a.columns
+	}
+	if a.rows < 0 || a.check("", a.rows, a.columns, a.typ) != nil {
+		return &region{rows: 1, bytes: a.bytes()}
+	}
+	return &region{a.rows, a.columns * size, step * size}
+}
+
+// region is rows of bytes, which begin every stride bytes.
+type region struct{ rows, bytes, stride int64 }

@@ -15,7 +15,9 @@ func TestWrongArraysAreRefusedByName(t *testing.T) {
 	g := openGolden(t, qwen3, nil)
 	x, out, short := Of(g.x), Of(make([]float32, len(g.y))), Of(g.x[:g.hidden-1])
 	rows, columns := int64(g.tokens), int64(g.hidden)
-	double := make([]float64, len(g.x))
+	shape, err := g.plan.Shape()
+	must(t, err)
+	double, experts := make([]float64, len(g.x)), shape.NAllExperts
 	bad := []struct {
 		field, words string
 		args         ForwardArgs
@@ -34,6 +36,11 @@ func TestWrongArraysAreRefusedByName(t *testing.T) {
 		{"X", "do not fit", ForwardArgs{X: Strided(g.x, rows, columns, math.MaxInt64), Out: out}},
 		{"OutIDs", "elements", ForwardArgs{X: x, Out: out, OutIDs: Of(make([]int32, 1))}},
 		{"OutExpertCounts", "elements", ForwardArgs{X: x, Out: out, OutExpertCounts: Of(make([]int64, 1))}},
+		{"OutExpertCounts", "do not fit", ForwardArgs{X: x, Out: out, OutExpertCounts: Strided(make([]int64, 1), 1, experts, 0)}},
+		{"OutExpertCounts", "do not fit", ForwardArgs{X: x, Out: out, OutExpertCounts: Strided(make([]int64, 1), experts, 1, 1)}},
+		{"OutExpertCounts", "dense", ForwardArgs{X: x, Out: out, OutExpertCounts: Strided(make([]int64, 3*experts), experts, 1, 2)}},
+		{"TokenIDs", "do not fit", ForwardArgs{X: x, Out: out, TokenIDs: Strided(make([]int32, 1), 1, rows, 0)}},
+		{"TokenIDs", "must have", ForwardArgs{X: x, Out: out, TokenIDs: Strided(make([]int32, rows), 1<<62, 4, 0)}},
 		{"IDs", "must be given", ForwardArgs{X: x, Out: out, Weights: Of(g.weights)}},
 	}
 	for i := range bad {
@@ -43,7 +50,10 @@ func TestWrongArraysAreRefusedByName(t *testing.T) {
 			t.Errorf("%v instead of %s: %s", err, bad[i].field, bad[i].words)
 		}
 	}
-	_, err := Dense(RoleGate, Of(g.ids), 1, 1)
+	offsets := Strided(make([]int64, 1), 1, shape.NLocalExperts+1, 0)
+	err = Experts(g.plan, g.loaded, g.workspace, &ExpertsArgs{InLayout: InSorted, X: x, Out: out, Offsets: offsets})
+	mustBe(t, err, ErrInvalidArgument, "Offsets", "do not fit")
+	_, err = Dense(RoleGate, Of(g.ids), 1, 1)
 	mustBe(t, err, ErrInvalidArgument, "data", "i32")
 	_, err = Quantize(RoleGate, g.x, 1, 1, Format{}, nil)
 	mustBe(t, err, ErrInvalidArgument, "matrix")
@@ -69,6 +79,40 @@ func TestStridedRowsAreTakenWhereTheyLie(t *testing.T) {
 				t.Fatal("wrote between the rows")
 			}
 		}
+	}
+	g.near(t, found, 1e-5)
+}
+
+// Columns of one buffer side by side may be written by several calls at once: here the gap changes while a call runs.
+func TestGapsOfOutputsAreNotTouched(t *testing.T) {
+	var gaps []*float32
+	parallelFor := func(n int, task func(int)) {
+		for _, gap := range gaps {
+			*gap++
+		}
+		for i := 0; i < n; i++ {
+			task(i)
+		}
+	}
+	means := newRuntime(t, &RuntimeOptions{ParallelFor: parallelFor, NThreads: 2})
+	defer means.Close()
+	g := openGolden(t, qwen3, means)
+	rows, columns, stride := int64(g.tokens), int64(g.hidden), int64(g.hidden)+3
+	out := make([]float32, rows*stride)
+	for i := range out {
+		if int64(i)%stride >= columns {
+			gaps = append(gaps, &out[i])
+		}
+	}
+	must(t, Forward(g.plan, g.loaded, g.workspace, &ForwardArgs{X: Of(g.x), Out: Strided(out, rows, columns, stride)}))
+	for _, gap := range gaps {
+		if *gap == 0 || *gap != *gaps[0] {
+			t.Fatalf("%g between the rows, of %g", *gap, *gaps[0])
+		}
+	}
+	var found []float32
+	for row := int64(0); row < rows; row++ {
+		found = append(found, out[row*stride:row*stride+columns]...)
 	}
 	g.near(t, found, 1e-5)
 }

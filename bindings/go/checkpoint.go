@@ -152,7 +152,7 @@ func (c *Checkpoint) Formats(layer int32) (map[Role]Format, error) {
 	return found, nil
 }
 
-// Tensors of a layer, which point into the mapping: they are valid until the checkpoint is closed.
+// Tensors of a layer, which point into the mapping: they are valid until the checkpoint is closed, and keep it from being collected.
 func (c *Checkpoint) Tensors(layer int32) ([]*Tensor, error) {
 	var tensors []*Tensor
 	for {

@@ -161,16 +161,20 @@ func TestTheExampleAndTheReadme(t *testing.T) {
 			t.Fatal(page, "has no Go")
 		}
 		for _, program := range programs {
-			lines := strings.ReplaceAll(program[1], "/tmp/qwen3", folder)
+			lines := strings.ReplaceAll(program[1], `"/tmp/qwen3"`, "os.Args[1]")
 			if lines == program[1] {
 				t.Fatal(page, "opens nothing")
 			}
 			place := filepath.Join("example", "readme_"+filepath.Base(t.TempDir()))
 			must(t, os.Mkdir(place, 0o755))
 			defer os.RemoveAll(place)
-			text := "package main\n\nimport (\n\t\"fmt\"\n\n\t\"libmoe/moe\"\n)\n\nfunc main() {\n" + lines + "}\n"
+			text := "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n\t\"libmoe/moe\"\n)\n\nfunc main() {\n" + lines + "}\n"
 			must(t, os.WriteFile(filepath.Join(place, "main.go"), []byte(text), 0o644))
-			if said := runGo(t, "./"+place); !strings.Contains(said, "<nil>") {
+			if said := runGo(t, "./"+place, folder); !strings.Contains(said, "<nil>") {
+				t.Fatal(page, said)
+			}
+			absent := filepath.Join(folder, "absent")
+			if said, err := tryGo("./"+place, absent); err == nil || !strings.Contains(said, "MOE_ERROR_IO") {
 				t.Fatal(page, said)
 			}
 		}
@@ -179,13 +183,18 @@ func TestTheExampleAndTheReadme(t *testing.T) {
 
 func runGo(t *testing.T, arguments ...string) string {
 	t.Helper()
+	output, err := tryGo(arguments...)
+	if err != nil {
+		t.Fatalf("%s: %v", output, err)
+	}
+	return output
+}
+
+func tryGo(arguments ...string) (string, error) {
 	command := []string{"run", "-p", "1"}
 	if isDlopen {
 		command = append(command, "-tags", "moe_dlopen")
 	}
 	output, err := exec.Command("go", append(command, arguments...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v", output, err)
-	}
-	return string(output)
+	return string(output), err
 }

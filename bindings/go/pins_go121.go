@@ -13,8 +13,8 @@ const slicesAreCopied = false
 // pins hold slices of Go in place while the library has their addresses.
 type pins struct{ pinner runtime.Pinner }
 
-// at gives the address by which the library reads, and writes where isOutput.
-func (p *pins) at(data unsafe.Pointer, bytes int64, isOutput bool) unsafe.Pointer {
+// at gives the address by which the library reads, and writes the region that is not nil.
+func (p *pins) at(data unsafe.Pointer, bytes int64, written *region) unsafe.Pointer {
 	if data == nil || bytes == 0 {
 		return data
 	}

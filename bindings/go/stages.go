@@ -89,8 +89,8 @@ func Dispatch(plan *Plan, workspace *Workspace, args *DispatchArgs) error {
 	desc.n_tokens_device = (*C.int32_t)(a.dense("NTokensDevice", args.NTokensDevice, 1, false, TypeI32))
 	desc.out_offsets = (*C.int64_t)(a.dense("OutOffsets", args.OutOffsets, shape.NLocalExperts+1, true, TypeI64))
 	desc.out_counts = (*C.int64_t)(a.dense("OutCounts", args.OutCounts, shape.NLocalExperts, true, TypeI64))
-	desc.row_capacity = C.int64_t(args.OutRowIDs.elements)
-	desc.out_row_ids = (*C.int32_t)(a.dense("OutRowIDs", args.OutRowIDs, args.OutRowIDs.elements, true, TypeI32))
+	desc.row_capacity = C.int64_t(args.OutRowIDs.length())
+	desc.out_row_ids = (*C.int32_t)(a.dense("OutRowIDs", args.OutRowIDs, args.OutRowIDs.length(), true, TypeI32))
 	return a.run("moe_dispatch", []*Handle{plan.base(), workspace.base()}, func(p []unsafe.Pointer) C.moe_status {
 		return C.moe_dispatch((*C.moe_plan)(p[0]), (*C.moe_workspace)(p[1]), desc)
 	})
@@ -162,7 +162,7 @@ func (e *ExpertsArgs) counts(args *C.moe_experts_args, shape Shape, width int64)
 	n, rows = e.NTokens, e.X.rowsOf(width)
 	switch e.InLayout {
 	case InTokens:
-		n, rows = rows, e.RowIDs.elements
+		n, rows = rows, e.RowIDs.length()
 	case InBatched:
 		if shape.NLocalExperts > 0 {
 			args.batch_capacity = C.int64_t(rows / shape.NLocalExperts)
@@ -217,7 +217,7 @@ func Combine(plan *Plan, workspace *Workspace, args *CombineArgs) error {
 	a.required("Out", args.Out)
 	n, rows, width := args.IDs.rowsOf(shape.TopK), args.IDs.rowsOf(shape.TopK), shape.TopK*shape.Latent
 	if args.RowIDs.given() {
-		rows, width = args.RowIDs.elements, shape.Latent
+		rows, width = args.RowIDs.length(), shape.Latent
 		desc.rows_layout, desc.n_rows = C.MOE_IN_SORTED, C.int64_t(rows)
 	}
 	desc.n_tokens, desc.accumulate, desc.stream = C.int64_t(n), flag(args.Accumulate), args.Stream

@@ -45,7 +45,7 @@ type Tensor struct {
 	InputScale        Array // float32, one or one per expert
 	PreQuantScale     Array
 
-	owner *Checkpoint
+	owner *Checkpoint // of the mapping that the arrays lie in: it is not collected before the tensor
 }
 
 var denseFormats = map[Type]string{TypeF32: "f32", TypeF16: "f16", TypeBF16: "bf16"}
@@ -56,12 +56,13 @@ func Dense(role Role, data Array, rows, columns int64) (*Tensor, error) {
 	if !ok {
 		return nil, &ArgumentError{"data", fmt.Sprintf("is %s, must be f32, f16 or bf16", data.typ)}
 	}
-	if rows <= 0 || columns <= 0 || data.elements == 0 || data.elements%(rows*columns) != 0 {
-		return nil, &ArgumentError{"data", fmt.Sprintf("has %d elements, no multiple of %d x %d", data.elements, rows, columns)}
+	length := data.length()
+	if rows <= 0 || columns <= 0 || rows > length/columns || length%(rows*columns) != 0 {
+		return nil, &ArgumentError{"data", fmt.Sprintf("has %d elements, no multiple of %d x %d", length, rows, columns)}
 	}
 	format, err := FormatByName(name)
 	made := &Tensor{Role: role, Expert: AllExperts, Format: format, Rows: rows, Columns: columns, Data: data}
-	if stack := data.elements / (rows * columns); stack > 1 {
+	if stack := length / (rows * columns); stack > 1 {
 		made.NExperts = stack
 	}
 	return made, err
@@ -120,6 +121,9 @@ func perExpert(addresses *unsafe.Pointer, n C.int64_t, bytes C.uint64_t) []Array
 
 // inMemory is the struct, and what it points to, for as long as the memory lives.
 func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
+	if err := t.checkArrays(); err != nil {
+		return nil, err
+	}
 	made := (*C.moe_tensor)(m.allocate(C.sizeof_moe_tensor))
 	made.struct_size = C.sizeof_moe_tensor
 	made.role, made.expert = C.moe_role(t.Role), C.int32_t(t.Expert)
@@ -147,10 +151,50 @@ func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
 	made.permutation = (*C.int32_t)(bytes(t.Permutation, &made.permutation_bytes))
 	made.nested_codebook = (*C.float)(t.NestedCodebook.at(m, false))
 	made.global_scale = (*C.float)(t.GlobalScale.at(m, false))
-	made.n_global_scales = C.int64_t(t.GlobalScale.elements)
+	made.n_global_scales = C.int64_t(t.GlobalScale.length())
 	made.input_scale = (*C.float)(t.InputScale.at(m, false))
-	made.n_input_scales = C.int64_t(t.InputScale.elements)
-	return made, t.setPerExpert(made, m)
+	made.n_input_scales = C.int64_t(t.InputScale.length())
+	err := t.setPerExpert(made, m)
+	if err == nil && t.Data.hasGaps() {
+		err = t.setStride(made, "data", t.Data, t.NExperts)
+	}
+	if err == nil && len(t.DataPerExpert) > 0 && t.DataPerExpert[0].hasGaps() {
+		err = t.setStride(made, "data_per_expert", t.DataPerExpert[0], 1)
+	}
+	return made, err
+}
+
+// setStride gives the tensor the row stride of an array that is one matrix, or a stack of n.
+func (t *Tensor) setStride(made *C.moe_tensor, name string, array Array, n int64) error {
+	matrix, _, err := t.Format.Size(t.Rows, t.Columns)
+	if err != nil {
+		return err
+	}
+	rows := t.Rows // as stored
+	if t.Orientation == OrientationInOut {
+		rows = t.Columns
+	}
+	if n < 1 {
+		n = 1
+	}
+	size := elementBytes(array.typ)
+	if rows <= 0 || array.rows%n != 0 || array.rows/n != rows || uint64(array.columns) != matrix/uint64(rows)/uint64(size) ||
+		matrix%uint64(rows*size) != 0 {
+		const words = "is [%d, %d] with gaps, must have the %d rows of %d matrices of %d bytes"
+		return &ArgumentError{name, fmt.Sprintf(words, array.rows, array.columns, rows, n, matrix)}
+	}
+	stride := array.stride * size
+	if t.RowStride != 0 && t.RowStride != stride {
+		return &ArgumentError{name, fmt.Sprintf("has rows %d bytes apart, RowStride is %d", stride, t.RowStride)}
+	}
+	if n > 1 && t.ExpertStride != 0 && t.ExpertStride != rows*stride {
+		return &ArgumentError{name, fmt.Sprintf("has experts %d bytes apart, ExpertStride is %d", rows*stride, t.ExpertStride)}
+	}
+	made.row_stride = C.int64_t(stride)
+	if n > 1 {
+		made.expert_stride = C.int64_t(rows * stride)
+	}
+	return nil
 }
 
 func (t *Tensor) setPerExpert(made *C.moe_tensor, m *memory) (err error) {
@@ -171,24 +215,88 @@ func (t *Tensor) setPerExpert(made *C.moe_tensor, m *memory) (err error) {
 	}
 	made.data_per_expert = set("data_per_expert", t.DataPerExpert, &made.data_bytes)
 	made.scales_per_expert = set("scales_per_expert", t.ScalesPerExpert, &made.scale_bytes)
-	types := []struct {
-		name  string
-		array Array
-		typ   Type
-	}{
-		{"global_scale", t.GlobalScale, TypeF32}, {"input_scale", t.InputScale, TypeF32}, {"codebook", t.Codebook, TypeF32},
-		{"nested_scales", t.NestedScales, TypeF32}, {"nested_codebook", t.NestedCodebook, TypeF32},
-		{"permutation", t.Permutation, TypeI32},
+	return err
+}
+
+// rawTypes are bytes that are not looked into: every format may be given as them.
+var rawTypes = []Type{TypeU8, TypeI8}
+
+// codeTypes are those of arrays that hold codes of the format.
+func (t *Tensor) codeTypes() []Type {
+	switch t.Format.Packing {
+	case PackingBitPlanes, PackingBitStream, PackingGPTQ, PackingAWQ: // in words
+		return append([]Type{TypeI32}, rawTypes...)
 	}
-	for _, one := range types {
-		if err == nil && one.array.given() {
-			err = one.array.checkType(one.name, []Type{one.typ})
+	return append([]Type{t.Format.Type}, rawTypes...)
+}
+
+func (t *Tensor) scaleTypes() []Type {
+	if t.Format.NestedScales {
+		return rawTypes
+	}
+	return append([]Type{t.Format.ScaleType}, rawTypes...)
+}
+
+func (t *Tensor) zeroPointTypes() []Type {
+	if t.Format.ZeroPoint == ZeroPointFloat {
+		return t.scaleTypes()
+	}
+	return t.codeTypes()
+}
+
+// checkArrays compares types, by which values would be other ones, and what has gaps. Whether the format has the buffer, and its
+// bytes, is the library's to say.
+func (t *Tensor) checkArrays() error {
+	floats := []Type{TypeF32}
+	for _, one := range []struct {
+		name   string
+		arrays []Array
+		types  []Type
+		isData bool
+	}{
+		{"data", []Array{t.Data}, t.codeTypes(), true},
+		{"data_per_expert", t.DataPerExpert, t.codeTypes(), true},
+		{"scales", []Array{t.Scales}, t.scaleTypes(), false},
+		{"scales_per_expert", t.ScalesPerExpert, t.scaleTypes(), false},
+		{"zero_points", []Array{t.ZeroPoints}, t.zeroPointTypes(), false},
+		{"global_scale", []Array{t.GlobalScale}, floats, false},
+		{"input_scale", []Array{t.InputScale}, floats, false},
+		{"codebook", []Array{t.Codebook}, floats, false},
+		{"nested_scales", []Array{t.NestedScales}, floats, false},
+		{"nested_codebook", []Array{t.NestedCodebook}, floats, false},
+		{"permutation", []Array{t.Permutation}, []Type{TypeI32}, false},
+		{"pre_quant_scale", []Array{t.PreQuantScale}, append(floats, rawTypes...), false},
+	} {
+		for i, array := range one.arrays {
+			if err := array.checkPart(one.name, one.types, one.isData); err != nil {
+				return err
+			}
+			if array.stride != one.arrays[0].stride && (array.hasGaps() || one.arrays[0].hasGaps()) {
+				return &ArgumentError{one.name, fmt.Sprintf("[%d] has other gaps than the first", i)}
+			}
 		}
 	}
-	if err == nil && t.NestedCodebook.given() {
-		err = t.NestedCodebook.check("nested_codebook", 1, 256, TypeF32)
+	if t.NestedCodebook.given() {
+		return t.NestedCodebook.check("nested_codebook", 1, 256, TypeF32)
 	}
-	return err
+	return nil
+}
+
+// checkPart is about one array of a tensor. No type among types is that of a part that the format does not have.
+func (a Array) checkPart(name string, types []Type, mayHaveGaps bool) error {
+	if !a.given() || types[0] == TypeNone {
+		return nil
+	}
+	if err := a.checkType(name, types); err != nil {
+		return err
+	}
+	if a.hasGaps() && !mayHaveGaps {
+		return &ArgumentError{name, "must be dense"}
+	}
+	if a.rows < 0 {
+		return nil
+	}
+	return a.check(name, a.rows, a.columns, types...)
 }
 
 // owners are the handles that must be open while the tensors are read.
@@ -202,9 +310,11 @@ func owners(tensors []*Tensor) []*Handle {
 	return found
 }
 
-// Bytes are those of Data in host memory, not copied.
+// Bytes are those of Data in host memory, not copied. Those of a checkpoint lie in its mapping: they are there until it is closed,
+// and after that there are none (nil). What nobody closed the garbage collector does, and the slice does not hold it up, the tensor
+// does: keep that for as long as the bytes are read, by runtime.KeepAlive(tensor) behind the last of them.
 func (t *Tensor) Bytes() []byte {
-	if t.Data.data == nil || t.Space == SpaceDevice {
+	if t.Data.data == nil || t.Space == SpaceDevice || (t.owner != nil && t.owner.Closed()) {
 		return nil
 	}
 	return unsafe.Slice((*byte)(t.Data.data), t.Data.bytes())

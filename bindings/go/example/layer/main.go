@@ -36,8 +36,11 @@ func run(path string, layer int32, tokens int) error {
 	defer checkpoint.Close()
 	if layer < 0 {
 		layers, err := checkpoint.Layers()
-		if err != nil || len(layers) == 0 {
-			return fmt.Errorf("%s: no MoE layer: %w", path, err)
+		if err != nil {
+			return err
+		}
+		if len(layers) == 0 {
+			return fmt.Errorf("%s has no MoE layer", path)
 		}
 		layer = layers[0]
 	}
