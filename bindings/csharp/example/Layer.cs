@@ -34,7 +34,7 @@ internal static class Program
         using (var checkpoint = new Checkpoint(path))
         {
             if (layer < 0)
-                layer = checkpoint.Layers()[0];
+                layer = checkpoint.LayerAt(0);
             var desc = checkpoint.Layer(layer);
             Console.WriteLine($"{checkpoint.Info().Family}, layer {layer}: top {desc.TopK} of {desc.NExperts} experts, "
                 + $"hidden {desc.Hidden}");

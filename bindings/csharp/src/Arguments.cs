@@ -49,7 +49,7 @@ namespace Moe
         {
             if (values == null)
                 return IntPtr.Zero;
-            if (values.Stride != 0 && values.Stride != values.Columns)
+            if (values.HasGaps)
                 throw new ArgumentException($"{name} must be dense", name);
             if (values.Rows < 0)
                 return Rows(name, values, 1, elements, out _, types);

@@ -87,13 +87,21 @@ namespace Moe
             return new CheckpointInfo(info);
         }
 
-        /// <summary>The decoder layers that are MoE layers, ascending.</summary>
+        /// <summary>The decoder layers that are MoE layers, ascending; none of a checkpoint without experts.</summary>
         public IReadOnlyList<int> Layers()
         {
             var layers = new int[Info().NLayers];
             for (var i = 0; i < layers.Length; i++)
-                Library.Native.moe_checkpoint_layer_at(Open, i, out layers[i]);
+                layers[i] = LayerAt(i);
             return layers;
+        }
+
+        /// <summary>The decoder layer of the index-th MoE layer. Where there is none it is a <see cref="MoeException"/> that says
+        /// what the checkpoint has.</summary>
+        public int LayerAt(int index)
+        {
+            Library.Native.moe_checkpoint_layer_at(Open, index, out var layer);
+            return layer;
         }
 
         /// <summary>Describes a decoder layer. Change any field before planning: files leave things out.</summary>
@@ -122,8 +130,8 @@ namespace Moe
             return found;
         }
 
-        /// <summary>The tensors of a layer, which point into the mapping: valid until this is disposed, and for borrowed
-        /// weights as long as those need them.</summary>
+        /// <summary>The tensors of a layer, which point into the mapping, and keep it: valid until this is disposed, and for
+        /// borrowed weights as long as those need them.</summary>
         public IReadOnlyList<Tensor> Tensors(int layer)
         {
             var found = new List<Tensor>();

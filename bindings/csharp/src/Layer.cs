@@ -26,7 +26,7 @@ namespace Moe
             {
                 chosen.Checkpoint = checkpoint;
                 if (chosen.CheckpointLayer == 0)
-                    chosen.CheckpointLayer = checkpoint.Layers()[0];
+                    chosen.CheckpointLayer = checkpoint.LayerAt(0);
                 Plan = new Plan(chosen);
                 try
                 {

@@ -1,11 +1,12 @@
 using System;
 using System.Collections.Generic;
+using System.Linq;
 
 namespace Moe
 {
     /// <summary>moe_tensor: a matrix or vector, of one expert or of all stacked. Its memory is not copied; byte counts are
     /// those of the values.</summary>
-    public sealed unsafe class Tensor
+    public sealed unsafe partial class Tensor
     {
         /// <summary>As <see cref="Expert"/>, a stack of experts.</summary>
         public const int AllExperts = Header.AllExperts;
@@ -71,7 +72,8 @@ namespace Moe
 
         public Values PreQuantScale { get; set; }
 
-        /// <summary>What the memory belongs to, where that is a checkpoint.</summary>
+        /// <summary>What the memory belongs to, where that is a checkpoint: its mapping does not end before this is
+        /// collected.</summary>
         internal CheckpointHandle Owner { get; private set; }
 
         /// <summary>float, <see cref="Float16"/> or <see cref="BFloat16"/> [rows, columns], or a stack of experts if data
@@ -79,9 +81,10 @@ namespace Moe
         public static Tensor Dense(Role role, Values data, long rows, long columns)
         {
             data.CheckType("data", ElementType.F32, ElementType.F16, ElementType.BF16);
-            if (rows <= 0 || columns <= 0 || data.Elements == 0 || data.Elements % checked(rows * columns) != 0)
-                throw new ArgumentException($"data has {data.Elements} elements, no multiple of {rows} x {columns}", "data");
-            var stack = data.Elements / (rows * columns);
+            var length = data.Length;
+            if (rows <= 0 || columns <= 0 || rows > length / columns || length % (rows * columns) != 0)
+                throw new ArgumentException($"data has {length} elements, no multiple of {rows} x {columns}", "data");
+            var stack = length / (rows * columns);
             return new Tensor
             {
                 Role = role, Expert = AllExperts, Format = Format.ByName(dense[data.Type]), Rows = rows, Columns = columns,
@@ -168,10 +171,13 @@ namespace Moe
             return made;
         }
 
-        /// <summary>The bytes of <see cref="Data"/> in memory that is not an array's, where it lies: of a checkpoint they are
-        /// valid until that is disposed.</summary>
+        /// <summary>The bytes of <see cref="Data"/> in memory that is not an array's, where it lies. Those of a checkpoint lie in
+        /// its mapping: they are there until it is disposed, and asking for them afterwards is an
+        /// <see cref="ObjectDisposedException"/>. What nobody disposed the finalizer does, and the span does not hold it up, the
+        /// tensor does: keep that for as long as the bytes are read, by GC.KeepAlive(tensor) behind the last of them.</summary>
         public ReadOnlySpan<byte> Mapped()
         {
+            Owner?.ThrowIfDisposed();
             if (Data == null || Data.IsManaged || Space == Space.Device)
                 return ReadOnlySpan<byte>.Empty;
             return new ReadOnlySpan<byte>((void*)Data.Address, checked((int)Data.Bytes));
@@ -180,7 +186,7 @@ namespace Moe
         /// <summary>The struct and what it points to, for as long as the memory lives.</summary>
         internal IntPtr ToNative(CallMemory memory)
         {
-            CheckTypes();
+            CheckArrays();
             var made = (moe_tensor*)memory.Allocate(sizeof(moe_tensor));
             made->struct_size = (uint)sizeof(moe_tensor);
             made->role = Role;
@@ -214,11 +220,13 @@ namespace Moe
             made->permutation_bytes = BytesOf(Permutation);
             made->nested_codebook = memory.Address(NestedCodebook);
             made->global_scale = memory.Address(GlobalScale);
-            made->n_global_scales = GlobalScale?.Elements ?? 0;
+            made->n_global_scales = GlobalScale?.Length ?? 0;
             made->input_scale = memory.Address(InputScale);
-            made->n_input_scales = InputScale?.Elements ?? 0;
+            made->n_input_scales = InputScale?.Length ?? 0;
+            SetStride(made, "data", Data, NExperts);
             if (DataPerExpert != null)
             {
+                SetStride(made, "data_per_expert", DataPerExpert.FirstOrDefault(), 1);
                 made->data_per_expert = PerExpert("data_per_expert", DataPerExpert, memory, out made->data_bytes);
                 made->n_experts = DataPerExpert.Count;
             }
@@ -228,16 +236,6 @@ namespace Moe
         }
 
         private static ulong BytesOf(Values values) => values == null ? 0 : (ulong)values.Bytes;
-
-        private void CheckTypes()
-        {
-            GlobalScale?.CheckType("global_scale", ElementType.F32);
-            InputScale?.CheckType("input_scale", ElementType.F32);
-            Codebook?.CheckType("codebook", ElementType.F32);
-            NestedScales?.CheckType("nested_scales", ElementType.F32);
-            NestedCodebook?.Check("nested_codebook", 1, 256, ElementType.F32);
-            Permutation?.CheckType("permutation", ElementType.I32);
-        }
 
         private static IntPtr PerExpert(string name, IReadOnlyList<Values> all, CallMemory memory, out ulong bytes)
         {

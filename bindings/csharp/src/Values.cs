@@ -59,6 +59,12 @@ namespace Moe
         /// <summary>In elements; 0: dense.</summary>
         internal long Stride { get; }
 
+        /// <summary>Whether there is anything between the rows.</summary>
+        internal bool HasGaps => Rows >= 0 && Stride != 0 && Stride != Columns;
+
+        /// <summary>The elements of all rows, without what lies between and behind them.</summary>
+        internal long Length => Rows < 0 ? Elements : checked(Rows * Columns);
+
         internal IntPtr Address { get; }
 
         internal bool IsWritable { get; }
@@ -141,7 +147,7 @@ namespace Moe
             throw new ArgumentException($"elements are {type}; libmoe has no such type");
         }
 
-        private static long BytesOf(ElementType type)
+        internal static long BytesOf(ElementType type)
         {
             switch (type)
             {
