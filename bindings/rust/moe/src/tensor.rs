@@ -4,12 +4,15 @@ use std::marker::PhantomData;
 use std::os::raw::c_void;
 use std::ptr::{null, null_mut};
 
-use crate::enums::{GateUpOrder, GlobalScale, Orientation, Role, ScaleLayout, Space, Type};
+use crate::enums::{
+    GateUpOrder, GlobalScale, Orientation, Packing, Role, ScaleLayout, Space, Type, ZeroPoint,
+};
 use crate::error::{call, refuse, sized, Result};
 use crate::layer::Format;
 use crate::views::Element;
 
 /// `moe_tensor` over memory that it borrows. Sizes are those of the whole layer; rows and columns are logical, `[out, in]`.
+/// Slices are of the format's element type (codes in words: `i32`), or bytes, `u8`; what takes a tensor refuses others.
 #[derive(Clone)]
 #[must_use]
 pub struct Tensor<'a> {
@@ -17,7 +20,48 @@ pub struct Tensor<'a> {
     format: sys::moe_format,
     data_per_expert: Vec<*const c_void>,
     scales_per_expert: Vec<*const c_void>,
+    given: Vec<Buffer>,
     memory: PhantomData<&'a [u8]>,
+}
+
+/// As what a buffer was given, to be compared when the tensor is complete.
+#[derive(Clone, Copy, PartialEq)]
+struct Buffer {
+    part: Part,
+    kind: Type,
+    is_device: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Data,
+    Scales,
+    ZeroPoints,
+    PreQuantScale, // host memory always
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Data => "data",
+            Part::Scales => "scales",
+            Part::ZeroPoints => "zero_points",
+            Part::PreQuantScale => "pre_quant_scale",
+        }
+    }
+
+    /// The element type, but for bytes, which are not looked into; `NONE` where the format has no such buffer.
+    fn kind(self, format: &Format) -> Type {
+        let in_words = [Packing::BIT_PLANES, Packing::BIT_STREAM, Packing::GPTQ, Packing::AWQ];
+        match self {
+            Part::PreQuantScale => Type::F32,
+            Part::Scales if format.nested_scales => Type::U8,
+            Part::Scales => format.scale_type,
+            Part::ZeroPoints if format.zero_point == ZeroPoint::FLOAT => Part::Scales.kind(format),
+            Part::Data | Part::ZeroPoints if in_words.contains(&format.packing) => Type::I32,
+            Part::Data | Part::ZeroPoints => format.kind,
+        }
+    }
 }
 
 // SAFETY: it is only read, like the slices that it borrows.
@@ -43,7 +87,7 @@ impl<'a> Tensor<'a> {
     ) -> Tensor<'a> {
         let mut tensor = Tensor::empty(role, format, rows, columns);
         (tensor.raw.data, tensor.raw.data_bytes) = (address(data), bytes_of(data));
-        tensor
+        tensor.was_given::<T>(Part::Data)
     }
 
     /// f32, f16 or bf16 elements as they are.
@@ -64,10 +108,11 @@ impl<'a> Tensor<'a> {
         tensor.raw.data_bytes = same_bytes("data", data)?;
         tensor.raw.n_experts = data.len() as i64;
         tensor.data_per_expert = data.iter().map(|one| address(one)).collect();
-        Ok(tensor)
+        Ok(tensor.was_given::<T>(Part::Data))
     }
 
-    /// Device memory, for CUDA plans.
+    /// Device memory, for CUDA plans. Scales and zero points are device memory then, too: [`Tensor::device_scales`] and
+    /// [`Tensor::device_zero_points`]. What else a format has is host memory.
     ///
     /// # Safety
     /// It has that many bytes, and stays as long as what borrows it here.
@@ -89,7 +134,7 @@ impl<'a> Tensor<'a> {
     /// What raw points to is valid for 'a.
     pub(crate) unsafe fn from_raw(raw: sys::moe_tensor, format: sys::moe_format) -> Tensor<'a> {
         let (data_per_expert, scales_per_expert) = (Vec::new(), Vec::new());
-        Tensor { raw, format, data_per_expert, scales_per_expert, memory: PhantomData }
+        Tensor { raw, format, data_per_expert, scales_per_expert, given: Vec::new(), memory: PhantomData }
     }
 
     fn empty(role: Role, format: &Format, rows: i64, columns: i64) -> Tensor<'a> {
@@ -99,6 +144,16 @@ impl<'a> Tensor<'a> {
         (raw.rows, raw.columns) = (rows, columns);
         // SAFETY: it points to nothing yet.
         unsafe { Tensor::from_raw(raw, format.to_c()) }
+    }
+
+    fn was_given<T: Element>(self, part: Part) -> Self {
+        self.was_given_as(Buffer { part, kind: T::TYPE, is_device: false })
+    }
+
+    fn was_given_as(mut self, buffer: Buffer) -> Self {
+        self.given.retain(|one| one.part != buffer.part);
+        self.given.push(buffer);
+        self
     }
 
     /// Of one expert, by its global id.
@@ -132,7 +187,16 @@ impl<'a> Tensor<'a> {
 
     pub fn scales<T: Element>(mut self, scales: &'a [T]) -> Self {
         (self.raw.scales, self.raw.scale_bytes) = (address(scales), bytes_of(scales));
-        self
+        self.was_given::<T>(Part::Scales)
+    }
+
+    /// Scales of [`Tensor::device`].
+    ///
+    /// # Safety
+    /// It is memory of that device, has that many bytes, and stays as long as what borrows it here.
+    pub unsafe fn device_scales(mut self, scales: *const c_void, bytes: u64) -> Self {
+        (self.raw.scales, self.raw.scale_bytes) = (scales, bytes);
+        self.was_given_as(Buffer { part: Part::Scales, kind: Type::U8, is_device: true })
     }
 
     pub fn scales_per_expert<T: Element>(mut self, scales: &[&'a [T]]) -> Result<Self> {
@@ -141,7 +205,7 @@ impl<'a> Tensor<'a> {
             return refuse("scales", format!("are of {} experts of {}", scales.len(), self.raw.n_experts));
         }
         self.scales_per_expert = scales.iter().map(|one| address(one)).collect();
-        Ok(self)
+        Ok(self.was_given::<T>(Part::Scales))
     }
 
     /// Bytes, as [`Tensor::strides`].
@@ -175,7 +239,16 @@ impl<'a> Tensor<'a> {
 
     pub fn zero_points<T: Element>(mut self, points: &'a [T]) -> Self {
         (self.raw.zero_points, self.raw.zero_point_bytes) = (address(points), bytes_of(points));
-        self
+        self.was_given::<T>(Part::ZeroPoints)
+    }
+
+    /// Zero points of [`Tensor::device`].
+    ///
+    /// # Safety
+    /// It is memory of that device, has that many bytes, and stays as long as what borrows it here.
+    pub unsafe fn device_zero_points(mut self, points: *const c_void, bytes: u64) -> Self {
+        (self.raw.zero_points, self.raw.zero_point_bytes) = (points, bytes);
+        self.was_given_as(Buffer { part: Part::ZeroPoints, kind: Type::U8, is_device: true })
     }
 
     /// The group of each column (act order).
@@ -192,7 +265,7 @@ impl<'a> Tensor<'a> {
 
     pub fn pre_quant_scale<T: Element>(mut self, scale: &'a [T]) -> Self {
         (self.raw.pre_quant_scale, self.raw.pre_quant_scale_bytes) = (address(scale), bytes_of(scale));
-        self
+        self.was_given::<T>(Part::PreQuantScale)
     }
 
     pub fn role(&self) -> Role {
@@ -222,8 +295,26 @@ impl<'a> Tensor<'a> {
         Some(unsafe { std::slice::from_raw_parts(self.raw.data as *const u8, self.raw.data_bytes as usize) })
     }
 
+    /// Refuses what the library cannot see: the values would be other ones, or host memory taken for the device's.
+    fn check(&self) -> Result<()> {
+        let (format, on_device) = (self.format(), Space::from(self.raw.space) == Space::DEVICE);
+        for one in &self.given {
+            let wanted = one.part.kind(&format);
+            if ![wanted, Type::U8, Type::I8].contains(&one.kind) && wanted != Type::NONE {
+                return refuse(one.part.name(), format!("is {:?}, must be {:?} or U8", one.kind, wanted));
+            }
+            if one.is_device != on_device && matches!(one.part, Part::Scales | Part::ZeroPoints) {
+                let of = |is_device| if is_device { "the device" } else { "the host" };
+                let message = format!("is memory of {}, data is of {}", of(one.is_device), of(on_device));
+                return refuse(one.part.name(), message);
+            }
+        }
+        Ok(())
+    }
+
     /// The struct, which points into self.
-    pub(crate) fn to_c(&self) -> sys::moe_tensor {
+    pub(crate) fn to_c(&self) -> Result<sys::moe_tensor> {
+        self.check()?;
         let mut raw = self.raw;
         raw.format = &self.format;
         if !self.data_per_expert.is_empty() {
@@ -232,7 +323,7 @@ impl<'a> Tensor<'a> {
         if !self.scales_per_expert.is_empty() {
             raw.scales_per_expert = self.scales_per_expert.as_ptr();
         }
-        raw
+        Ok(raw)
     }
 }
 
@@ -320,7 +411,7 @@ pub fn dequantize(tensor: &Tensor<'_>, expert: i64) -> Result<Vec<f32>> {
     match count {
         Some(count) if (count as u64) / 64 <= tensor.raw.data_bytes => {
             let mut out = vec![0.0f32; count];
-            call!(moe_dequantize(&tensor.to_c(), expert, out.as_mut_ptr(), count as u64))?;
+            call!(moe_dequantize(&tensor.to_c()?, expert, out.as_mut_ptr(), count as u64))?;
             Ok(out)
         }
         _ => refuse("tensor", format!("is {} x {} of {} bytes", rows, columns, tensor.raw.data_bytes)),

@@ -176,7 +176,7 @@ impl<'m, 'p> Load<'m, 'p> {
     }
 
     fn load(self, plan: &Plan, tensors: &[Tensor<'_>], ownership: Ownership) -> Result<Weights<'m>> {
-        let structs = Structs::new(tensors);
+        let structs = Structs::new(tensors)?;
         let mut desc = structs.desc();
         desc.ownership = ownership.into();
         if let Some((memory, bytes, space)) = self.memory {
@@ -234,10 +234,10 @@ struct Structs {
 }
 
 impl Structs {
-    fn new(tensors: &[Tensor<'_>]) -> Structs {
-        let structs: Vec<sys::moe_tensor> = tensors.iter().map(Tensor::to_c).collect();
+    fn new(tensors: &[Tensor<'_>]) -> Result<Structs> {
+        let structs = tensors.iter().map(Tensor::to_c).collect::<Result<Vec<sys::moe_tensor>>>()?;
         let pointers = structs.iter().map(|one| one as *const _).collect();
-        Structs { _structs: structs, pointers }
+        Ok(Structs { _structs: structs, pointers })
     }
 
     fn desc(&self) -> sys::moe_weights_desc {
@@ -265,30 +265,39 @@ impl<'a> Weights<'a> {
 
     /// Bytes that a copy takes for the matrices; on a device, for everything.
     pub fn size(plan: &Plan, tensors: &[Tensor<'_>]) -> Result<u64> {
-        let structs = Structs::new(tensors);
+        let structs = Structs::new(tensors)?;
         let mut bytes = 0;
         call!(moe_weights_size(plan.as_raw(), &structs.desc(), &mut bytes))?;
         Ok(bytes)
     }
 
-    /// Replaces the tensors of one expert, or of one role without experts, in weights that are a copy.
+    /// Replaces the tensors of one expert, of one role without experts, or of a stack, in weights that are a copy.
     pub fn update(&mut self, tensor: &Tensor<'_>) -> Result<()> {
+        // SAFETY: the default stream.
+        unsafe { self.update_on(tensor, null_mut()) }
+    }
+
+    /// The same, ordered on a stream of the weights' device; it is done when the call returns. Weights of a CPU ignore it.
+    ///
+    /// # Safety
+    /// A CUDA stream, or null for the default one.
+    pub unsafe fn update_on(&mut self, tensor: &Tensor<'_>, stream: *mut c_void) -> Result<()> {
         if self.ownership == Ownership::BORROW {
             return refuse(
                 "tensor",
                 "the weights borrow their matrices: update_borrowed takes one that lives as long",
             );
         }
-        self.replace(tensor)
+        self.replace(tensor, stream)
     }
 
-    /// The same for weights that borrow: the matrices are borrowed from now on from where this tensor lies.
+    /// [`Weights::update`] for weights that borrow: the matrices are borrowed from now on from where this tensor lies.
     pub fn update_borrowed(&mut self, tensor: &Tensor<'a>) -> Result<()> {
-        self.replace(tensor)
+        self.replace(tensor, null_mut())
     }
 
-    fn replace(&mut self, tensor: &Tensor<'_>) -> Result<()> {
-        call!(moe_weights_update(self.as_raw(), &tensor.to_c(), null_mut()))
+    fn replace(&mut self, tensor: &Tensor<'_>, stream: *mut c_void) -> Result<()> {
+        call!(moe_weights_update(self.as_raw(), &tensor.to_c()?, stream))
     }
 
     pub fn layout_id(&self) -> Result<[u8; 16]> {
@@ -311,12 +320,14 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// Not in this version: `UNSUPPORTED`.
+    /// Packed weights to a file, which replaces what is there when it is whole; for CUDA plans. Those of the CPU read their
+    /// checkpoint: `UNSUPPORTED`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         call!(moe_weights_save(self.as_raw(), c_path("path", path.as_ref())?.as_ptr()))
     }
 
-    /// Not in this version: `UNSUPPORTED`.
+    /// Back from a file of [`Weights::save`], without packing again; for CUDA plans, else `UNSUPPORTED`. A file of another
+    /// layout is `LAYOUT_MISMATCH`, a damaged one `CORRUPT_FILE`.
     pub fn open(plan: &Plan, path: impl AsRef<Path>) -> Result<Weights<'a>> {
         let mut raw = null_mut();
         call!(moe_weights_open(plan.as_raw(), c_path("path", path.as_ref())?.as_ptr(), &mut raw))?;

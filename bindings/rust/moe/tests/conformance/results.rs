@@ -216,10 +216,17 @@ fn fwd_04_one_slice_per_expert_and_update() {
     assert!(small.error(&plan, &weights) > 1e-3);
     weights.update(&Tensor::dense(Role::GATE, i, h, last).expert(3)).unwrap();
     assert!(small.error(&plan, &weights) <= limit);
+    let mut weights = Weights::load(&plan, &tensors).unwrap();
+    let stream = std::ptr::null_mut();
+    // SAFETY: weights of the CPU have no stream.
+    unsafe { weights.update_on(&Tensor::dense(Role::GATE, i, h, last).expert(3), stream).unwrap() };
+    assert!(small.error(&plan, &weights) <= limit);
 
     let mut weights = Load::new().borrowed(&plan, &tensors).unwrap();
     let tensor = Tensor::dense(Role::GATE, i, h, last).expert(3);
     crate::support::refused_by_name(weights.update(&tensor), "tensor");
+    // SAFETY: as above.
+    crate::support::refused_by_name(unsafe { weights.update_on(&tensor, stream) }, "tensor");
     weights.update_borrowed(&tensor).unwrap();
     assert!(small.error(&plan, &weights) <= limit);
 }
@@ -278,7 +285,7 @@ fn bfloat16_in_and_out() {
 }
 
 #[test]
-fn saved_weights_are_not_in_this_version() {
+fn saved_weights_are_for_cuda_plans() {
     let golden = Golden::of_case("FWD-02");
     let handles = golden.open();
     assert_eq!(status_of(handles.weights.save("packed")), Status::UNSUPPORTED);

@@ -65,3 +65,61 @@ fn scales_go_to_tiles_and_back() {
     assert_eq!(status_of(tiled(ScaleLayout(2))), Status::INVALID_ARGUMENT);
     refused_by_name(convert_scales(&tiles, TILED, LINEAR, 1 << 40, groups), "scales");
 }
+
+#[test]
+fn element_types_are_the_formats() {
+    let named = |name| Format::named(name).unwrap();
+    let (floats, bytes, words) = ([0.0f32; 1024], [0u8; 4096], [0i32; 1024]);
+    let (halves, doubles) = ([moe::F16(0); 1024], [0.0f64; 1024]);
+    fn of<'a, T: moe::Element>(format: &Format, data: &'a [T]) -> Tensor<'a> {
+        Tensor::new(Role::GATE, format, 32, 32, data).expert(0)
+    }
+    let refused = |tensor: Tensor<'_>, name| refused_by_name(dequantize(&tensor, 0), name);
+    for name in ["f32", "f16", "bf16"] {
+        let format = named(name);
+        dequantize(&of(&format, &bytes), 0).unwrap();
+        refused(of(&format, &doubles), "data");
+        refused(of(&format, &words), "data");
+        if name != "f32" {
+            refused(of(&format, &floats), "data");
+        }
+        refused(Tensor::per_expert(Role::GATE, &format, 32, 32, &[&doubles[..]]).unwrap(), "data");
+    }
+    dequantize(&of(&named("f16"), &halves), 0).unwrap();
+    refused(of(&named("nvfp4"), &floats), "data");
+    refused(of(&named("nvfp4"), &bytes).scales(&floats), "scales");
+    refused(of(&named("mxfp4"), &bytes).scales(&halves), "scales");
+    dequantize(&of(&named("mxfp4"), &bytes[..512]).scales(&bytes[..32]), 0).unwrap();
+    dequantize(&of(&named("kbit4_f32"), &words).scales(&floats), 0).unwrap();
+    refused(of(&named("kbit4_f32"), &words).scales(&halves), "scales");
+    let gptq = Format {
+        kind: moe::Type::INT,
+        bits: 4,
+        scale_type: moe::Type::F16,
+        packing: moe::Packing::GPTQ,
+        zero_point: moe::ZeroPoint::PACKED,
+        ..Format::default()
+    };
+    refused(of(&gptq, &words).scales(&halves).zero_points(&floats), "zero_points");
+    refused(of(&named("f32"), &floats).pre_quant_scale(&halves), "pre_quant_scale");
+}
+
+/// A CPU plan refuses all of it; what is shown is which memory a description takes.
+#[test]
+fn quantised_matrices_of_a_device() {
+    let (format, bytes) = (Format::named("nvfp4").unwrap(), [0u8; 4096]);
+    let address = bytes.as_ptr() as *const std::os::raw::c_void;
+    // SAFETY: nothing reads memory of a device here.
+    let data = || unsafe { Tensor::device(Role::GATE, &format, 32, 32, address, 512).expert(0) };
+    refused_by_name(dequantize(&data().scales(&bytes), 0), "scales");
+    refused_by_name(dequantize(&data().zero_points(&bytes), 0), "zero_points");
+    let on_host = || Tensor::new(Role::GATE, &format, 32, 32, &bytes).expert(0);
+    let global = [1.0f32];
+    unsafe {
+        refused_by_name(dequantize(&on_host().device_scales(address, 64), 0), "scales");
+        refused_by_name(dequantize(&on_host().device_zero_points(address, 64), 0), "zero_points");
+        let complete = data().device_scales(address, 64).global_scale(&global);
+        assert_eq!(status_of(dequantize(&complete, 0)), Status::INVALID_ARGUMENT);
+        dequantize(&on_host().device_scales(address, 64).scales(&bytes).global_scale(&global), 0).unwrap();
+    }
+}
