@@ -21,14 +21,20 @@ void MOE_CALL log_to_stderr(moe_log_level level, const char* message, void*) {
 std::mutex default_mutex;
 moe_runtime* default_runtime = nullptr;
 
-// The default is made under the mutex, and dies under it too when its last user goes.
+// In a child whose parent had started the default's threads they are not there, nor will be.
+bool is_forked(const moe_runtime& runtime) {
+    return runtime.pool && runtime.pool->forked();
+}
+
+// The default is made under the mutex, and dies under it too when its last user goes. One of before
+// a fork is left to the users that it came with.
 moe_runtime* acquire(moe_runtime* runtime) {
     if (runtime) {
         runtime->retain();
         return runtime;
     }
     std::lock_guard lock(default_mutex);
-    if (default_runtime) {
+    if (default_runtime && !is_forked(*default_runtime)) {
         default_runtime->retain();
     } else {
         moe_runtime_desc desc{};

@@ -108,6 +108,12 @@ TEST(Pool, OneThreadIsTheCallers) {
     EXPECT_EQ(count_threads(), before);
 }
 
+int usable_cores() {
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    return CPU_COUNT(&set);
+}
+
 TEST(DefaultRuntime, ComesAndGoesWithItsUsers) {
     const LayerCase layer(layer_desc);
     const Floats x = layer.x(4);
@@ -119,9 +125,7 @@ TEST(DefaultRuntime, ComesAndGoesWithItsUsers) {
         const int during = count_threads();
         forward(other, x);
         EXPECT_EQ(count_threads(), during) << "both share one pool";
-        cpu_set_t set;
-        sched_getaffinity(0, sizeof set, &set);
-        EXPECT_EQ(during, before + CPU_COUNT(&set) - 1);
+        EXPECT_EQ(during, before + usable_cores() - 1);
     }
     EXPECT_EQ(settled_threads(before), before);
 }
@@ -344,6 +348,32 @@ TEST(Fork, ThreadsOfTheChildAreItsOwn) {
                   return same_bits(forward(mine, x), out) ? 0 : 1;
               }),
               0);
+}
+
+// The default that a child inherits is of no use to it once threads had started: it gets another.
+TEST(Fork, TheDefaultRuntimeOfTheChildIsItsOwn) {
+    if (usable_cores() == 1) GTEST_SKIP() << "one core has no threads to leave behind";
+    const LayerCase layer(layer_desc);
+    LayerRun run(layer, layer.plan_desc(4));
+    const Floats x = layer.x(4);
+    const Floats wanted = forward(run, x);
+    Floats out(x.size());
+    const auto args = forward_args(4, x.data(), out.data());
+    const int code = in_child([&] {
+        if (run.forward(args) != MOE_ERROR_FORKED) return 1;
+        const LayerRun mine(layer, layer.plan_desc(4));
+        if (mine.forward(args) != MOE_OK || !same_bits(out, wanted)) return 2;
+        // The inherited one goes with its users, and the child's stays.
+        run.plan.reset();
+        run.weights.reset();
+        run.workspace.reset();
+        const int threads = count_threads();
+        const LayerRun more(layer, layer.plan_desc(4));
+        if (more.forward(args) != MOE_OK || !same_bits(out, wanted)) return 3;
+        return count_threads() == threads ? 0 : 4;
+    });
+    EXPECT_EQ(code, 0);
+    EXPECT_MOE_OK(run.forward(args)) << "the parent goes on";
 }
 
 }  // namespace
