@@ -13,22 +13,22 @@
 namespace moe::cpu {
 namespace {
 
-// The caller's rows, whatever the layout: expert e has rows [begin(e), end(e)).
+struct RowRange {
+    int64_t begin, end;
+};
+
+// The caller's rows, whatever the layout.
 class CallerRows {
   public:
     CallerRows(const Call& call, const moe_experts_args& args) : call_(call), args_(args) {}
 
-    int64_t begin(int32_t e) const {
-        if (args_.in_layout == MOE_IN_BATCHED) return e * args_.batch_capacity;
-        return std::clamp<int64_t>(args_.offsets[e], 0, args_.n_rows);
-    }
-    int64_t end(int32_t e) const {
-        const int64_t first = begin(e);
-        const int64_t room = args_.in_layout == MOE_IN_BATCHED
-                                 ? first + args_.batch_capacity
-                                 : std::clamp<int64_t>(args_.offsets[e + 1], first, args_.n_rows);
+    // Rows of expert e; experts are asked for in ascending order, so that what came before is known
+    // at no cost. Rows belong to one expert: one that does not begin behind all before it has none.
+    RowRange range(int32_t e) {
+        const RowRange room = room_of(e);
         if (!args_.counts) return room;
-        return first + std::clamp<int64_t>(args_.counts[e], 0, room - first);
+        const int64_t count = std::clamp<int64_t>(args_.counts[e], 0, room.end - room.begin);
+        return {room.begin, room.begin + count};
     }
     // Slot of a row: -1 for padding; rows without row ids have none.
     int64_t slot(int64_t row) const {
@@ -39,24 +39,34 @@ class CallerRows {
     bool is_padding(int64_t row) const { return args_.row_ids && slot(row) < 0; }
 
     // Rows that break the rules are left out everywhere; here they are counted.
-    void report_faults() const {
+    void report_faults() {
         const int32_t n_local = call_.setup.slice->n_local;
         int64_t n_bad = 0;
         for (int32_t e = 0; e < n_local; ++e) {
+            const RowRange rows = range(e);
+            const int64_t count = rows.end - rows.begin;
             if (args_.in_layout == MOE_IN_BATCHED)
-                n_bad += args_.counts[e] < 0 || args_.counts[e] > args_.batch_capacity;
+                n_bad += args_.counts[e] != count;
             else
-                n_bad +=
-                    has_bad_offsets(e) ||
-                    (args_.counts && (args_.counts[e] < 0 || args_.counts[e] > end(e) - begin(e)));
+                n_bad += has_bad_offsets(e) || (args_.counts && args_.counts[e] != count);
             if (!args_.row_ids) continue;
-            for (int64_t row = begin(e); row < end(e); ++row)
+            for (int64_t row = rows.begin; row < rows.end; ++row)
                 n_bad += args_.row_ids[row] != -1 && slot(row) < 0;
         }
         if (n_bad) call_.faults.add(MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
     }
 
   private:
+    int64_t offset(int32_t e) const {
+        return std::clamp<int64_t>(args_.offsets[e], 0, args_.n_rows);
+    }
+    RowRange room_of(int32_t e) {
+        if (args_.in_layout == MOE_IN_BATCHED)
+            return {e * args_.batch_capacity, (e + 1) * args_.batch_capacity};
+        for (; n_seen_ <= e; ++n_seen_) largest_ = std::max(largest_, offset(n_seen_));
+        const int64_t begin = offset(e);
+        return {begin, begin < largest_ ? begin : std::max(begin, offset(e + 1))};
+    }
     bool has_bad_offsets(int32_t e) const {
         return args_.offsets[e] < 0 || args_.offsets[e + 1] < args_.offsets[e] ||
                args_.offsets[e + 1] > args_.n_rows;
@@ -69,6 +79,8 @@ class CallerRows {
 
     const Call& call_;
     const moe_experts_args& args_;
+    int32_t n_seen_ = 0;  // offsets that largest_ is of
+    int64_t largest_ = 0;
 };
 
 float row_weight(const Call& call, const moe_experts_args& args, int64_t row, int64_t slot) {
@@ -98,13 +110,14 @@ template <class Real>
 void list_rows_of_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args,
                          int64_t first, int64_t n) {
     const Scratch<Real>& b = p.scratch();
-    const CallerRows rows(call, args);
+    CallerRows rows(call, args);
     const int32_t k = call.setup.layer->top_k;
     int64_t count = 0, n_double = 0;
     std::fill_n(b.ids, n * k, -1);
     for (int32_t e = 0; e < call.setup.slice->n_local; ++e) {
         b.offsets[e] = count;
-        for (int64_t row = rows.begin(e); row < rows.end(e); ++row) {
+        const RowRange range = rows.range(e);
+        for (int64_t row = range.begin; row < range.end; ++row) {
             const int64_t slot = rows.slot(row);
             const int64_t local = slot - first * k;
             // A second row for one slot would not fit: it is left out like any other that breaks
@@ -136,20 +149,21 @@ struct Cursor {
 template <class Real>
 Cursor list_next_rows(const Scratch<Real>& b, const Call& call, const moe_experts_args& args,
                       Cursor cursor, int64_t room) {
-    const CallerRows rows(call, args);
+    CallerRows rows(call, args);
     const int32_t n_local = call.setup.slice->n_local;
     int64_t count = 0;
     std::fill_n(b.offsets, cursor.expert + 1, int64_t{0});
     for (; cursor.expert < n_local; ++cursor.expert, cursor.row = -1) {
         const int32_t e = cursor.expert;
         b.offsets[e] = count;
-        int64_t row = cursor.row < 0 ? rows.begin(e) : cursor.row;
-        for (; row < rows.end(e) && count < room; ++row) {
+        const RowRange range = rows.range(e);
+        int64_t row = cursor.row < 0 ? range.begin : cursor.row;
+        for (; row < range.end && count < room; ++row) {
             if (rows.is_padding(row)) continue;
             b.row_slot[count] = static_cast<int32_t>(count);
             add_row(b, count++, row, row_weight(call, args, row, rows.slot(row)));
         }
-        if (row < rows.end(e)) {
+        if (row < range.end) {
             cursor.row = row;
             break;
         }

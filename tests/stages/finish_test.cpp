@@ -363,6 +363,41 @@ TEST_F(BadRows, OffsetsAreClamped) {
     }
 }
 
+// A row of two experts would be what the last of them made of it, or both at once.
+TEST(Faults, ExpertsOutOfOrderAreSkipped) {
+    for (const int32_t n_threads : {1, 3}) {
+        Engine engine(layer_with_everything(0), {.n_threads = n_threads});
+        engine.route();
+        engine.dispatch(4);
+        const int64_t n = engine.n_rows();
+        ASSERT_GT(n, 12);
+        const struct {
+            const char* what;
+            std::vector<int64_t> offsets, same, counts;
+        } cases[] = {
+            {"begins anew", {0, 4, 0, 8, 8, 8, n}, {0, 4, 4, 8, 8, 8, n}, {4, 0, 0, 0, 0, n - 8}},
+            {"ends early", {0, 8, 3, 9, 9, 9, n}, {0, 8, 8, 9, 9, 9, n}, {8, 0, 0, 0, 0, n - 9}},
+            {"ends too far", {0, n + 9, 2, 6, 6, n, n}, {0, n, n, n, n, n, n}, {n, 0, 0, 0, 0, 0}},
+        };
+        for (const auto& c : cases)
+            for (const auto& [in, out] :
+                 {std::pair{MOE_IN_TOKENS, MOE_OUT_ROWS}, std::pair{MOE_IN_SORTED, MOE_OUT_ROWS},
+                  std::pair{MOE_IN_SORTED, MOE_OUT_PER_SLOT}}) {
+                SCOPED_TRACE(c.what);
+                auto args = engine.experts_args(in, out);
+                args.offsets = c.same.data();
+                args.counts = c.counts.data();
+                const Floats wanted = engine.experts(args, engine.L);
+                EXPECT_EQ(engine.faults().faults, 0u);
+                args.offsets = c.offsets.data();
+                args.counts = nullptr;
+                EXPECT_EQ(engine.experts(args, engine.L), wanted) << in << ' ' << out;
+                EXPECT_EQ(engine.faults().faults,
+                          static_cast<uint32_t>(MOE_FAULT_OFFSETS_OUT_OF_RANGE));
+            }
+    }
+}
+
 TEST_F(BadRows, RowIdsAreSkipped) {
     for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED})
         for (const auto out : {MOE_OUT_ROWS, MOE_OUT_PER_SLOT}) {
