@@ -117,8 +117,10 @@ void Loader::check(const moe_tensor& tensor) const {
             "tensor {}: gate_up_order is {}, a fused tensor needs one", name, order);
     const Layer& layer = weights_.layout.layer;
     const auto [first, second] = parts_of(tensor.role);
-    require(layer.has_role(first) || (second != MOE_ROLE_NONE && layer.has_role(second)),
-            "tensor {}: the layer has none", name);
+    for (const moe_role half : {first, second})
+        if (half != MOE_ROLE_NONE && half != tensor.role)
+            require(layer.has_role(half), "tensor {}: the layer has no {}", name, role_name(half));
+    require(is_fused(tensor.role) || layer.has_role(first), "tensor {}: the layer has none", name);
     const Layer::Shape shape = shape_of(layer, tensor.role);
     require(tensor.rows == shape.rows && tensor.columns == shape.columns,
             "tensor {}: shape is [{}, {}], the layer's is [{}, {}]", name, tensor.rows,
@@ -174,7 +176,10 @@ void Loader::check_expert(const moe_tensor& tensor, int64_t index, int64_t exper
     for (const moe_role role : {first, second})
         if (role != MOE_ROLE_NONE && weights_.layout.needs(role))
             check_format(*tensor.format, role, name.text);
-    if (tensor.role != MOE_ROLE_HASH_TABLE) view_of(tensor, index, name.text);
+    if (tensor.role == MOE_ROLE_HASH_TABLE)
+        check_hash_table(tensor);
+    else
+        view_of(tensor, index, name.text);
 }
 
 void Loader::add_expert(const moe_tensor& tensor, int64_t index, int64_t expert) {
@@ -241,6 +246,13 @@ void Loader::check_hash_table(const moe_tensor& tensor) const {
     const moe_type type = tensor.format->type;
     require(type == MOE_TYPE_I32 || type == MOE_TYPE_I64,
             "tensor hash_table: type is {}, not i32 or i64", type_name(type));
+    require(same_format(*tensor.format, format_of(type)),
+            "tensor hash_table: the format is {}, it must have a type alone",
+            format_name(*tensor.format).text);
+    require(tensor.orientation == MOE_ORIENTATION_OUT_IN,
+            "tensor hash_table: orientation is {}, must be OUT_IN",
+            static_cast<int32_t>(tensor.orientation));
+    check_nothing_unused(tensor, "tensor hash_table");
     if (tensor.space == MOE_SPACE_DEVICE)
         fail(MOE_ERROR_UNSUPPORTED, "tensor hash_table: space is DEVICE, must be HOST or PINNED");
     const int64_t size = type == MOE_TYPE_I64 ? 8 : 4;
@@ -258,9 +270,7 @@ void Loader::check_hash_table(const moe_tensor& tensor) const {
     }
 }
 
-// Checked whole before the first entry is written.
 void Loader::set_hash_table(const moe_tensor& tensor) {
-    check_hash_table(tensor);
     auto& table = weights_.resident.hash_table;
     table.resize(entries_of(tensor));
     for (uint64_t i = 0; i < table.size(); ++i)

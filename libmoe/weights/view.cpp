@@ -82,31 +82,6 @@ bool keeps_order(const moe_tensor& tensor) {
     return true;
 }
 
-// A buffer that the format does not have: the values that are meant would not be those read.
-void check_nothing_unused(const moe_tensor& tensor, const char* what) {
-    const moe_format& format = *tensor.format;
-    const auto unless = [&](bool used, const void* buffer, const char* name) {
-        if (buffer && !used)
-            fail(MOE_ERROR_INVALID_ARGUMENT, "{}: {} is given, the format {} has none", what, name,
-                 format_name(format).text);
-    };
-    const bool scaled = format.scale_type != MOE_TYPE_NONE;
-    unless(scaled, tensor.scales, "scales");
-    unless(scaled, tensor.scales_per_expert, "scales_per_expert");
-    unless(format.global_scale != MOE_GLOBAL_SCALE_NONE, tensor.global_scale, "global_scale");
-    unless(format.pre_quant_scale, tensor.pre_quant_scale, "pre_quant_scale");
-    unless(format.zero_point >= MOE_ZERO_POINT_PACKED, tensor.zero_points, "zero_points");
-    unless(format.act_order || keeps_order(tensor), tensor.permutation, "permutation");
-    unless(format.codebook == MOE_CODEBOOK_GIVEN, tensor.codebook, "codebook");
-    unless(format.nested_scales, tensor.nested_scales, "nested_scales");
-    unless(format.nested_scales, tensor.nested_codebook, "nested_codebook");
-    const bool fused = tensor.role == MOE_ROLE_GATE_UP || tensor.role == MOE_ROLE_GATE_UP_BIAS ||
-                       tensor.role == MOE_ROLE_SHARED_GATE_UP;
-    require(fused || tensor.gate_up_order == MOE_GATE_UP_NONE,
-            "{}: gate_up_order is {}, the role {} is not fused", what,
-            static_cast<int32_t>(tensor.gate_up_order), role_name(tensor.role));
-}
-
 void check_scale_layout(const moe_tensor& tensor, const char* what) {
     if (tensor.scale_layout == MOE_SCALE_LAYOUT_LINEAR) return;
     require(tensor.scale_layout == MOE_SCALE_LAYOUT_TILED_128X4, "{}: scale_layout is {}", what,
@@ -158,12 +133,19 @@ const Value* host_table(const void* values, uint64_t bytes, int64_t count, const
     return static_cast<const Value*>(values);
 }
 
+// One whose role is not said may be a stack, too.
+bool is_stack(const moe_tensor& tensor) {
+    return tensor.expert == MOE_ALL_EXPERTS &&
+           (tensor.role == MOE_ROLE_NONE || is_expert_role(tensor.role));
+}
+
 void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
     if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
         require(tensor.global_scale != nullptr, "{}: global_scale is NULL, its format has one",
                 what);
-        require(tensor.n_global_scales == 1 || index < tensor.n_global_scales,
-                "{}: n_global_scales is {}, must be 1 or one per expert", what,
+        require(tensor.n_global_scales == 1 ||
+                    (is_stack(tensor) && tensor.n_global_scales == tensor.n_experts),
+                "{}: n_global_scales is {}, must be 1, or one for each expert of a stack", what,
                 tensor.n_global_scales);
         matrix.global_scale = tensor.global_scale[tensor.n_global_scales == 1 ? 0 : index];
     }
@@ -246,6 +228,33 @@ Matrix with_tiled_scales_at(Matrix matrix, int64_t row, int64_t column) {
 
 }  // namespace
 
+void check_nothing_unused(const moe_tensor& tensor, const char* what) {
+    const moe_format& format = *tensor.format;
+    const auto unless = [&](bool used, const void* buffer, const char* name) {
+        if (buffer && !used)
+            fail(MOE_ERROR_INVALID_ARGUMENT, "{}: {} is given, the format {} has none", what, name,
+                 format_name(format).text);
+    };
+    const bool scaled = format.scale_type != MOE_TYPE_NONE;
+    unless(scaled, tensor.scales, "scales");
+    unless(scaled, tensor.scales_per_expert, "scales_per_expert");
+    unless(format.global_scale != MOE_GLOBAL_SCALE_NONE, tensor.global_scale, "global_scale");
+    unless(format.pre_quant_scale, tensor.pre_quant_scale, "pre_quant_scale");
+    unless(format.zero_point >= MOE_ZERO_POINT_PACKED, tensor.zero_points, "zero_points");
+    unless(format.act_order || keeps_order(tensor), tensor.permutation, "permutation");
+    unless(format.codebook == MOE_CODEBOOK_GIVEN, tensor.codebook, "codebook");
+    unless(format.nested_scales, tensor.nested_scales, "nested_scales");
+    unless(format.nested_scales, tensor.nested_codebook, "nested_codebook");
+    const bool fused = tensor.role == MOE_ROLE_GATE_UP || tensor.role == MOE_ROLE_GATE_UP_BIAS ||
+                       tensor.role == MOE_ROLE_SHARED_GATE_UP;
+    require(fused || tensor.gate_up_order == MOE_GATE_UP_NONE,
+            "{}: gate_up_order is {}, the role {} is not fused", what,
+            static_cast<int32_t>(tensor.gate_up_order), role_name(tensor.role));
+    require(!tensor.data || !tensor.data_per_expert, "{}: data and data_per_expert are both given",
+            what);
+    check_scale_layout(tensor, what);
+}
+
 Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     Matrix matrix;
     matrix.format = *tensor.format;
@@ -260,7 +269,6 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !is_plain(*tensor.format))
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
-    check_scale_layout(tensor, what);
     check_nothing_unused(tensor, what);
     if (matrix.traits->whole) {
         set_whole(matrix, tensor, index, what);

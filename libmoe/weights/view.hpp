@@ -10,6 +10,10 @@ namespace moe {
 // counts. `what` names it in errors.
 Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what);
 
+// Fails on what is given though the format or the role has no use for it: the values that are meant
+// would not be those that are read.
+void check_nothing_unused(const moe_tensor& tensor, const char* what);
+
 enum class GateUpHalf { gate, up };
 // One half of a fused gate and up matrix.
 Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf half);

@@ -126,6 +126,44 @@ TEST(WeightsLoad, MisshapenTensorsAreNamed) {
     EXPECT_MOE_OK(c.load());
 }
 
+// Half of such a tensor would be for nothing.
+TEST(WeightsLoad, FusedTensorsNeedBothHalves) {
+    const auto refuse = [](const moe_layer_desc& desc, moe_role role, moe_role up,
+                           const char* text) {
+        const LayerCase layer(desc);
+        const Plan plan = make_plan(nullptr, layer.plan_desc(4));
+        TensorList list(layer.tensors.weights_desc());
+        moe_tensor& fused = list.find(up);
+        const bool is_bias = role == MOE_ROLE_GATE_UP_BIAS;
+        (is_bias ? fused.columns : fused.rows) *= 2;
+        const Floats values(static_cast<size_t>(4 * fused.rows * fused.columns), 0.5f);
+        fused.role = role;
+        fused.gate_up_order = MOE_GATE_UP_GATE_FIRST;
+        fused.data = values.data();
+        fused.data_bytes = values.size() * sizeof(float);
+        moe_weights* weights = nullptr;
+        const auto weights_desc = list.desc();
+        EXPECT_MOE_ERROR(moe_weights_load(plan.get(), &weights_desc, &weights), bad, text);
+        EXPECT_EQ(weights, nullptr);
+        moe_weights_destroy(weights);
+    };
+    auto desc = plain_layer(32, 16, 4, 2);
+    desc.has_up_bias = 1;
+    refuse(desc, MOE_ROLE_GATE_UP_BIAS, MOE_ROLE_UP_BIAS,
+           "gate_up_bias: the layer has no gate_bias");
+    desc.is_gated = 0;
+    desc.activation = MOE_ACTIVATION_RELU2;
+    refuse(desc, MOE_ROLE_GATE_UP, MOE_ROLE_UP, "gate_up: the layer has no gate");
+    desc.shared_intermediate = 16;
+    desc.shared_activation = MOE_ACTIVATION_RELU2;
+    refuse(desc, MOE_ROLE_SHARED_GATE_UP, MOE_ROLE_SHARED_UP,
+           "shared_gate_up: the layer has no shared_gate");
+    desc = plain_layer(32, 16, 4, 2);
+    desc.has_gate_bias = 1;
+    refuse(desc, MOE_ROLE_GATE_UP_BIAS, MOE_ROLE_GATE_BIAS,
+           "gate_up_bias: the layer has no up_bias");
+}
+
 TEST(WeightsLoad, AnotherFormatIsALayoutMismatch) {
     WeightsCase c, other(clients::Form::stacked, "bf16");
     c.list.find(MOE_ROLE_UP) = other.list.find(MOE_ROLE_UP);

@@ -458,6 +458,51 @@ TEST(Load, HashTablesOf32And64Bits) {
     check_hash_table<int64_t>(MOE_TYPE_I64);
 }
 
+TEST(Load, HashTablesRefuseWhatTheyHaveNoUseFor) {
+    moe_layer_desc desc = plain_layer(64, 48, 4, 2);
+    desc.selection = MOE_SELECT_HASH;
+    desc.hash_vocabulary = 6;
+    const LayerTensors layer(desc);
+    const Plan plan = make_plan(layer);
+    const std::vector<int32_t> table{0, 1, 2, 3, 3, 0, 1, 2, 2, 0, 3, 1};
+    const float floats[16] = {};
+    const void* const pointers[4] = {table.data(), table.data(), table.data(), table.data()};
+    const auto refuse = [&](const char* text, const auto& give, moe_status status) {
+        auto format = sized<moe_format>();
+        format.type = MOE_TYPE_I32;
+        moe_tensor tensor = hash_tensor(table, format);
+        auto tensors = layer.tensors;
+        tensors.push_back(&tensor);
+        Weights weights = load(plan, tensors);
+        give(tensor, format);
+        EXPECT_MOE_ERROR(moe_weights_update(weights.get(), &tensor, nullptr), status, text);
+        EXPECT_MOE_ERROR(try_load(plan, tensors, weights), status, text);
+    };
+    const auto bad = [&](const char* text, const auto& give) {
+        refuse(text, give, MOE_ERROR_INVALID_ARGUMENT);
+    };
+    bad("hash_table: orientation is 1",
+        [](auto& t, auto&) { t.orientation = MOE_ORIENTATION_IN_OUT; });
+    bad("hash_table: data and data_per_expert",
+        [&](auto& t, auto&) { t.data_per_expert = pointers; });
+    bad("hash_table: gate_up_order is 1",
+        [](auto& t, auto&) { t.gate_up_order = MOE_GATE_UP_GATE_FIRST; });
+    bad("hash_table: scales is given", [&](auto& t, auto&) { t.scales = floats; });
+    bad("hash_table: scales_per_expert is given",
+        [&](auto& t, auto&) { t.scales_per_expert = pointers; });
+    bad("hash_table: global_scale is given", [&](auto& t, auto&) { t.global_scale = floats; });
+    bad("hash_table: codebook is given", [&](auto& t, auto&) { t.codebook = floats; });
+    bad("hash_table: permutation is given", [&](auto& t, auto&) { t.permutation = table.data(); });
+    bad("hash_table: the format is", [&](auto& t, auto& format) {
+        format.scale_type = MOE_TYPE_F32;
+        t.scales = floats;
+    });
+    refuse(
+        "hash_table: scale_layout",
+        [](auto& t, auto&) { t.scale_layout = MOE_SCALE_LAYOUT_TILED_128X4; },
+        MOE_ERROR_UNSUPPORTED);
+}
+
 TEST(Load, UpdateReplacesOneExpert) {
     const LayerTensors before(rich_layer(), {.everywhere = "nvfp4", .seed = 1});
     const LayerTensors after(rich_layer(), {.everywhere = "nvfp4", .seed = 2});

@@ -302,11 +302,22 @@ TEST(View, SizesThatOverflowAreRefused) {
 TEST(View, GlobalScalesAreOneOrOnePerExpert) {
     const TensorStack stack(test::format_named("nvfp4"), n_experts, 8, 64);
     moe_tensor tensor = stack.tensor;
-    tensor.n_global_scales = 2;
     EXPECT_NO_THROW(view_of(tensor, 1, "tensor"));
-    EXPECT_REFUSED(tensor, 2, "n_global_scales is 2");
-    tensor.n_global_scales = 0;
-    EXPECT_REFUSED(tensor, 0, "n_global_scales is 0");
+    for (const int64_t wrong : {int64_t{0}, int64_t{-1}, n_experts - 1, n_experts + 1}) {
+        tensor.n_global_scales = wrong;
+        EXPECT_REFUSED(tensor, 0, "n_global_scales is " + std::to_string(wrong));
+    }
+    tensor.n_global_scales = 1;
+    EXPECT_NO_THROW(view_of(tensor, n_experts - 1, "tensor"));
+    // One expert alone has one, and so has a role without experts.
+    moe_tensor one = stack.single(2);
+    one.role = MOE_ROLE_UP;
+    EXPECT_NO_THROW(view_of(one, 0, "tensor"));
+    one.n_experts = one.n_global_scales = n_experts;
+    EXPECT_REFUSED(one, 0, "n_global_scales is " + std::to_string(n_experts));
+    one.role = MOE_ROLE_SHARED_UP;
+    one.expert = MOE_ALL_EXPERTS;
+    EXPECT_REFUSED(one, 0, "n_global_scales is " + std::to_string(n_experts));
     tensor.global_scale = nullptr;
     EXPECT_REFUSED(tensor, 0, "global_scale is NULL");
 }
