@@ -93,8 +93,11 @@ TEST(Arguments, WrongOnesAreNamedAndNothingIsWritten) {
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = H - 1; }), bad, "x_row_stride is 63");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.x_row_stride = -H; }), bad, "x_row_stride is -64");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_row_stride = 1; }), bad, "out_row_stride is 1");
-    EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_logits_row_stride = 1; }), bad,
-                     "out_logits_row_stride is 1");
+    EXPECT_MOE_ERROR(c.call([&](auto& a) {
+        a.out_logits = logits.data();
+        a.out_logits_row_stride = 1;
+    }),
+                     bad, "out_logits_row_stride is 1");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_layout = MOE_OUT_ROWS; }), bad, "out_layout is 2");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_layout = MOE_OUT_PER_SLOT; }), bad, "PER_SLOT");
     EXPECT_MOE_ERROR(c.call([&](auto& a) { a.x_scales = c.x.data(); }), MOE_ERROR_UNSUPPORTED,
@@ -150,6 +153,61 @@ TEST(Arguments, PointersMustHaveTheAlignmentOfTheirType) {
     }),
                      bad, "expert_map is at");
     EXPECT_EQ(c.out, Floats(T * H, 3.0f));
+}
+
+// What a mode has no use for is neither read nor looked at.
+TEST(Arguments, WithoutAUseHaveNoEffect) {
+    OutputCase c;
+    std::vector<int32_t> ids(T * K + 1, 99);
+    Floats values(T * E + 1, NAN);
+    const auto same = [&](const char* what, const Change& mode, const Change& change) {
+        const Floats wanted = forward(c.run, c.x, mode);
+        const Floats got = forward(c.run, c.x, [&](auto& a) {
+            mode(a);
+            change(a);
+        });
+        EXPECT_TRUE(same_bits(got, wanted)) << what;
+        EXPECT_EQ(faults_of(c.run.workspace).faults, 0u) << what;
+    };
+    Floats logits = clients::Random(3).values(T * E), weights(T * K, 0.5f);
+    const std::vector<int32_t> good(T * K, 1);
+    const Change compute = [](auto&) {};
+    const Change by_logits = [&](auto& a) {
+        a.routing = MOE_ROUTING_LOGITS;
+        a.logits = logits.data();
+    };
+    const Change given = [&](auto& a) {
+        a.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+        a.ids = good.data();
+        a.weights = weights.data();
+    };
+    for (const Change& mode : {compute, by_logits}) {
+        same("weights", mode, [&](auto& a) { a.weights = off_by_one(values.data()); });
+        same("weights_type", mode, [](auto& a) { a.weights_type = moe_type(99); });
+        same("weights_row_stride", mode, [](auto& a) { a.weights_row_stride = 1; });
+        same("ids_type", mode, [](auto& a) { a.ids_type = MOE_TYPE_F32; });
+        same("ids_row_stride", mode, [](auto& a) { a.ids_row_stride = -1; });
+    }
+    same("ids", by_logits, [&](auto& a) { a.ids = off_by_one(ids.data()); });
+    for (const Change& mode : {compute, given})
+        same("logits_row_stride", mode, [](auto& a) { a.logits_row_stride = 1; });
+    same("logits", given, [&](auto& a) { a.logits = off_by_one(values.data()); });
+    same("out_logits", given, [&](auto& a) {
+        a.out_logits = off_by_one(values.data());
+        a.out_logits_row_stride = 1;
+    });
+    for (const Change& mode : {by_logits, given})
+        same("router_input", mode, [&](auto& a) {
+            a.router_input = off_by_one(values.data());
+            a.router_input_row_stride = 1;
+        });
+    for (const Change& mode : {compute, by_logits, given})
+        same("tables and strides of nothing", mode, [&](auto& a) {
+            a.token_ids = off_by_one(ids.data());
+            a.token_ids_type = moe_type(77);
+            a.out_ids_row_stride = a.out_weights_row_stride = a.out_logits_row_stride = 1;
+            a.n_expert_map = -1;
+        });
 }
 
 TEST(Arguments, XAndOutMustNotOverlap) {

@@ -444,13 +444,163 @@ TEST(Experts, WrongArgumentsAreNamed) {
     EXPECT_MOE_ERROR(call([](auto& a) { a.ids = nullptr; }), bad, "ids is NULL");
     EXPECT_MOE_ERROR(call([](auto& a) { a.accumulate = 1; }), bad, "accumulate");
     EXPECT_MOE_ERROR(call([](auto& a) { a.x_is_latent = 1; }), bad, "x_is_latent");
-    EXPECT_MOE_ERROR(call([](auto& a) { a.n_rows = -1; }), bad, "n_rows is -1");
-    EXPECT_MOE_ERROR(call([](auto& a) { a.batch_capacity = -1; }), bad, "batch_capacity is -1");
+    EXPECT_MOE_ERROR(call([](auto& a) {
+                         a.in_layout = MOE_IN_SORTED;
+                         a.n_rows = -1;
+                     }),
+                     bad, "n_rows is -1");
+    EXPECT_MOE_ERROR(call([](auto& a) {
+                         a.in_layout = MOE_IN_BATCHED;
+                         a.out_layout = MOE_OUT_ROWS;
+                         a.batch_capacity = -1;
+                     }),
+                     bad, "batch_capacity is -1");
     EXPECT_MOE_ERROR(call([](auto& a) {
                          a.out_layout = MOE_OUT_REDUCED;
                          a.weights = nullptr;
                      }),
                      bad, "weights is NULL");
+}
+
+template <class P>
+P* off_by_one(P* pointer) {
+    return reinterpret_cast<P*>(reinterpret_cast<uintptr_t>(pointer) + 1);
+}
+
+// What neither the layouts nor the layer have a use for is neither read nor looked at.
+TEST(Experts, ArgumentsWithoutAUseHaveNoEffect) {
+    const StageCase c;
+    const int32_t wrong_tokens = -5;
+    const std::vector<int64_t> wild(E + 1, -77);
+    const Floats sorted_x = c.sorted_x(), nan(T * K * H + 1, NAN);
+    using Spoil = std::function<void(moe_experts_args&)>;
+    Floats out(T * K * H);
+    const auto same = [&](const char* what, const moe_experts_args& args, const Spoil& spoil) {
+        SCOPED_TRACE(what);
+        std::fill(out.begin(), out.end(), 7.0f);
+        ASSERT_MOE_OK(c.experts(args));
+        const Floats wanted = out;
+        auto spoilt = args;
+        spoil(spoilt);
+        std::fill(out.begin(), out.end(), 7.0f);
+        EXPECT_MOE_OK(c.experts(spoilt));
+        EXPECT_TRUE(same_bits(out, wanted));
+        EXPECT_EQ(faults_of(c.run.workspace).faults, 0u);
+    };
+    const Spoil rows = [&](auto& a) {
+        a.offsets = a.counts = off_by_one(wild.data());
+        a.row_ids = off_by_one(c.row_ids.data());
+        a.n_rows = -1;
+    };
+    const Spoil ids = [&](auto& a) {
+        a.ids = off_by_one(c.ids.data());
+        a.ids_type = moe_type(99);
+        a.ids_row_stride = 1;
+        a.expert_map = off_by_one(c.ids.data());
+        a.n_expert_map = -1;
+    };
+    const Spoil weights = [&](auto& a) {
+        a.weights = off_by_one(nan.data());
+        a.weights_row_stride = 1;
+        a.row_weights = off_by_one(nan.data());
+    };
+    const Spoil batch = [](auto& a) { a.batch_capacity = -1; };
+    const Spoil tokens = [&](auto& a) {
+        a.n_tokens = -1;
+        a.n_tokens_device = &wrong_tokens;
+    };
+    const auto check = [&](const moe_experts_args& args, const std::vector<Spoil>& spoils) {
+        for (size_t i = 0; i < spoils.size(); ++i) same(std::to_string(i).c_str(), args, spoils[i]);
+    };
+    check(c.tokens(MOE_OUT_PER_SLOT, out), {rows, weights, batch});
+    check(c.tokens(MOE_OUT_REDUCED, out),
+          {rows, batch, [&](auto& a) { a.row_weights = off_by_one(nan.data()); }});
+    check(c.sorted(sorted_x, MOE_OUT_ROWS, out), {ids, weights, batch, tokens});
+    check(c.sorted(sorted_x, MOE_OUT_PER_SLOT, out), {ids, weights, batch});
+    auto batched = sized<moe_experts_args>();
+    batched.in_layout = MOE_IN_BATCHED;
+    batched.out_layout = MOE_OUT_ROWS;
+    batched.x = sorted_x.data();
+    batched.batch_capacity = 2;
+    const std::vector<int64_t> one(E, 1);
+    batched.counts = one.data();
+    batched.out = out.data();
+    check(batched, {ids, tokens, [&](auto& a) {
+                        a.n_rows = -1;
+                        a.offsets = off_by_one(wild.data());
+                        a.weights = off_by_one(nan.data());
+                        a.weights_row_stride = 1;
+                    }});
+    auto to_rows = c.tokens(MOE_OUT_ROWS, out);
+    to_rows.offsets = c.offsets.data();
+    to_rows.row_ids = c.row_ids.data();
+    to_rows.n_rows = c.n_rows;
+    check(to_rows, {ids, weights, batch, [&](auto& a) { a.n_tokens_device = &wrong_tokens; }});
+}
+
+TEST(Stages, ArgumentsWithoutAUseHaveNoEffect) {
+    const StageCase c;
+    const Floats rows(T * K * H, 0.5f);
+    const std::vector<int32_t> wrong_ids(T * K, 99);
+    Floats out(T * H), wanted;
+    auto combine = sized<moe_combine_args>();
+    combine.n_tokens = T;
+    combine.rows = rows.data();
+    combine.ids = c.ids.data();
+    combine.weights = c.weights.data();
+    combine.x = c.x.data();
+    combine.out = out.data();
+    const auto run_combine = [&] {
+        return moe_combine(c.run.plan.get(), c.run.workspace.get(), &combine);
+    };
+    ASSERT_MOE_OK(run_combine());
+    wanted = out;
+    combine.row_ids = off_by_one(c.row_ids.data());
+    combine.n_rows = -1;
+    EXPECT_MOE_OK(run_combine());
+    EXPECT_TRUE(same_bits(out, wanted));
+
+    auto route = sized<moe_route_args>();
+    std::vector<int32_t> ids(T * K);
+    Floats weights(T * K), logits = clients::Random(3).values(T * (E + 1));
+    route.routing = MOE_ROUTING_LOGITS;
+    route.n_tokens = T;
+    route.logits = logits.data();
+    route.out_ids = ids.data();
+    route.out_weights = weights.data();
+    route.x = off_by_one(c.x.data());
+    route.x_row_stride = route.router_input_row_stride = route.out_logits_row_stride = 1;
+    route.router_input = off_by_one(c.x.data());
+    route.ids = off_by_one(wrong_ids.data());
+    route.ids_type = route.token_ids_type = moe_type(99);
+    EXPECT_MOE_OK(moe_route(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(), &route));
+
+    auto finish = sized<moe_finish_args>();
+    finish.n_tokens = T;
+    finish.x = c.x.data();
+    finish.out = out.data();
+    const auto run_finish = [&] {
+        return moe_finish(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(), &finish);
+    };
+    ASSERT_MOE_OK(run_finish());
+    wanted = out;
+    finish.ids = wrong_ids.data();
+    EXPECT_MOE_OK(run_finish()) << "ids without weights";
+    EXPECT_TRUE(same_bits(out, wanted));
+    finish.weights = off_by_one(weights.data());
+    finish.ids = off_by_one(wrong_ids.data());
+    finish.ids_type = MOE_TYPE_F32;
+    finish.ids_row_stride = finish.weights_row_stride = finish.routed_row_stride = 1;
+    EXPECT_MOE_OK(run_finish());
+    EXPECT_TRUE(same_bits(out, wanted));
+    finish.ids_type = MOE_TYPE_NONE;
+    finish.ids = wrong_ids.data();
+    finish.weights = weights.data();
+    EXPECT_MOE_OK(run_finish());
+    finish.parts = MOE_FINISH_COMBINE;
+    finish.x = off_by_one(c.x.data());
+    EXPECT_MOE_OK(run_finish()) << "without the shared expert x is of no use";
+    EXPECT_EQ(faults_of(c.run.workspace).faults, 0u) << "ids that nobody reads are not wrong";
 }
 
 TEST(Combine, TakesSortedRows) {

@@ -204,7 +204,9 @@ TEST(Stages, SmallerWorkspacesServeSmallerCalls) {
         EXPECT_EQ(least.experts(args, least.L), wanted);
         EXPECT_EQ(least.faults().faults, 0u);
         args.n_tokens = 2;
+        EXPECT_EQ(least.experts(args, least.L), wanted) << "a number that rows have no use for";
         Floats out(wanted.size());
+        args.out_layout = MOE_OUT_PER_SLOT;
         args.out = out.data();
         EXPECT_MOE_ERROR(least.try_experts(args), MOE_ERROR_WORKSPACE_TOO_SMALL,
                          std::to_string(bytes_for(probe, 2)));
