@@ -349,6 +349,11 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
           static_cast<int32_t>(plan.batch_invariant), static_cast<int32_t>(plan.unfused),
           plan.setup.n_workers})
         hash.add(value);
+    // The layout knows them by the weights that they cut, of which the stages may have none.
+    const Slice& slice = plan.layout.slice;
+    for (const int64_t value : {slice.intermediate_begin, slice.intermediate_count,
+                                slice.shared_begin, slice.shared_count})
+        hash.add(value);
     return hash.add(plan.max_tokens)
         .add(plan.max_workspace_bytes)
         .add_text(filter ? filter : "")

@@ -289,6 +289,32 @@ TEST(PlanIds, KeysAreEqualWhereThePlansAre) {
     EXPECT_EQ(key, c.key([&](auto& d) { d.layer = &other.layer.desc; }));
 }
 
+// Stages whose weights no range cuts need workspaces by the range all the same.
+TEST(PlanIds, KeysTellRangesThatTheLayoutDoesNot) {
+    PlanCase c;
+    auto first = sized<moe_slice>(), second = first, shared = first;
+    first.has_intermediate_range = second.has_intermediate_range = 1;
+    first.intermediate_count = second.intermediate_count = second.intermediate_begin = 16;
+    shared.has_shared_range = 1;
+    shared.shared_count = 16;
+    for (const uint32_t stages :
+         {uint32_t{MOE_STAGE_ROUTE}, uint32_t{MOE_STAGE_DISPATCH}, uint32_t{MOE_STAGE_COMBINE}}) {
+        std::set<Id> keys, layouts;
+        for (const moe_slice* slice : {(const moe_slice*)nullptr, (const moe_slice*)&first,
+                                       (const moe_slice*)&second, (const moe_slice*)&shared}) {
+            const PlanChange change = [&](auto& d) {
+                d.partial = 1;
+                d.stages = stages;
+                d.slice = slice;
+            };
+            keys.insert(c.key(change));
+            layouts.insert(c.layout(change));
+        }
+        EXPECT_EQ(keys.size(), 4u) << stages;
+        EXPECT_EQ(layouts.size(), 1u) << "weights go with all of them";
+    }
+}
+
 TEST(PlanIds, KeyIsThatOfThePlan) {
     PlanCase c;
     const Plan plan = c.plan();
