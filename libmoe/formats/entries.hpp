@@ -36,13 +36,14 @@ extern const FormatTraits iq2_xs_format;
 extern const FormatTraits iq3_xxs_format;
 extern const FormatTraits iq3_s_format;
 
-// Of any group sizes; none has a public name. FP8 and symmetric pack-quantized are written, too.
+// Of any group sizes; none has a public name. FP8 is written, too, and so is symmetric
+// pack-quantized from 2 bits on.
 extern const std::array<FormatTraits, 2> nvfp4_pre_quant_formats;  // multiply, divide
 extern const std::array<FormatTraits, 4> fp8_grid_formats;         // f32 f16 bf16 e8m0 scales
 extern const FormatTraits int8_grid_format;
 extern const FormatTraits gptq_format;
 extern const FormatTraits awq_format;
-extern const std::array<FormatTraits, 2> pack_quantized_formats;  // symmetric; others
+extern const std::array<FormatTraits, 2> pack_quantized_formats;  // written; only read
 extern const std::array<FormatTraits, 2> bnb_4bit_formats;        // plain, nested
 
 // Of bitsandbytes, 16 values; null for other codebooks.

@@ -94,8 +94,14 @@ void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count, fl
     }
 }
 
+struct Ends {
+    float least, most;
+};
+
+// Values beyond the codebook are drawn to its end first: far away all distances round alike.
 template <int bits>
-uint32_t nearest_code(const float* codebook, float value) {
+uint32_t nearest_code(const float* codebook, Ends ends, float value) {
+    value = std::clamp(value, ends.least, ends.most);
     uint32_t best = 0;
     float least = std::abs(value - codebook[0]);
     for (uint32_t i = 1; i < 1u << bits; ++i) {
@@ -109,9 +115,11 @@ uint32_t nearest_code(const float* codebook, float value) {
 template <int bits>
 void encode_group(const float* values, const float* codebook, float scale, std::byte* planes) {
     const float divisor = std::max(scale, 1e-8f);
+    const auto [least, most] = std::minmax_element(codebook, codebook + (1 << bits));
+    const Ends ends{*least, *most};
     uint32_t words[bits] = {};
     for (int j = 0; j < group; ++j) {
-        const uint32_t code = nearest_code<bits>(codebook, values[j] / divisor);
+        const uint32_t code = nearest_code<bits>(codebook, ends, values[j] / divisor);
         for (int b = 0; b < bits; ++b) words[b] |= (code >> b & 1) << j;
     }
     for (int b = 0; b < bits; ++b) store(planes + 4 * b, words[b]);

@@ -8,9 +8,10 @@
 //                along the rows. MIDDLE: none, the zero point is 2^(bits - 1)
 //   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
 //   W[n, k] = (code - zero) * scale[n, group]       exact for 16-bit scales, else one rounding
-// Encoding, for MIDDLE without act_order: scale = amax / (2^(bits - 1) - 1/2), rounded to its type
-// (1 where that is 0, 65504 beyond f16), code = w / scale rounded, ties to even, + 2^(bits - 1),
-// within the codes. The rest is read only.
+// Encoding, for MIDDLE without act_order and from 2 bits on: scale = amax / (2^(bits - 1) - 1/2),
+// no more than what keeps the lowest code finite, rounded to its type (1 where that is 0, 65504
+// beyond f16), code = w / scale rounded, ties to even, + 2^(bits - 1), within the codes. The rest
+// is read only, and so is 1 bit, where rounding would leave nothing but zeros.
 #include <cmath>
 
 #include "libmoe/formats/block.hpp"
@@ -34,19 +35,19 @@ bool accepts_numbers(const moe_format& format) {
            is_float_scale(format.scale_type) && (format.act_order == 0 || format.act_order == 1);
 }
 
-bool is_symmetric(const moe_format& format) {
+bool is_written(const moe_format& format) {
     return format.zero_point == MOE_ZERO_POINT_MIDDLE && format.act_order == 0 &&
-           format.group_rows == 1;
+           format.group_rows == 1 && format.bits > 1;
 }
 
-bool accepts_symmetric(const moe_format& format) {
-    return accepts_numbers(format) && is_symmetric(format);
+bool accepts_written(const moe_format& format) {
+    return accepts_numbers(format) && is_written(format);
 }
 
 bool accepts_others(const moe_format& format) {
     const bool known_zero = format.zero_point == MOE_ZERO_POINT_MIDDLE ||
                             (format.zero_point == MOE_ZERO_POINT_PACKED && format.group_rows == 1);
-    return accepts_numbers(format) && known_zero && !is_symmetric(format);
+    return accepts_numbers(format) && known_zero && !is_written(format);
 }
 
 MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
@@ -82,12 +83,16 @@ void store_code(std::byte* row, int64_t index, int32_t bits, uint32_t code) {
         row[bit / 8] |= static_cast<std::byte>((code & 1u) << (bit % 8));
 }
 
+// Of the types of scales that reach as far as float32, the one with the smallest end.
+constexpr float largest_bf16 = 0x1.FEp127f;
+
 // Codes [first, first + count) of a row, under one scale.
 void encode_group(const float* values, int64_t first, int64_t count, const moe_format& format,
                   std::byte* scale_place, std::byte* row) {
     const auto half = static_cast<float>(1 << (format.bits - 1));
     const float largest = largest_magnitude(values + first, count);
-    store_float_scale(format.scale_type, largest / (half - 0.5f), scale_place);
+    const float scale_wanted = std::min(largest / (half - 0.5f), largest_bf16 / half);
+    store_float_scale(format.scale_type, scale_wanted, scale_place);
     const float scale = scale_value(format.scale_type, scale_place, 0);
     for (int64_t k = first; k < first + count; ++k) {
         const float code = std::nearbyint(values[k] / scale) + half;
@@ -114,17 +119,17 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
     }
 }
 
-constexpr FormatTraits entry(const char* name, bool symmetric) {
+constexpr FormatTraits entry(const char* name, bool written) {
     return {.name = name,
             .format = int_format(MOE_PACKING_BIT_STREAM, 4, 32, MOE_TYPE_BF16,
-                                 symmetric ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED),
+                                 written ? MOE_ZERO_POINT_MIDDLE : MOE_ZERO_POINT_PACKED),
             .block_rows = 1,
             .block_columns = 1,
             .block_bytes = 1,
             .scale_bytes = 2,
             .decode = IntFormat<PackQuantized>::decode,
-            .encode = symmetric ? encode : nullptr,
-            .accepts = symmetric ? accepts_symmetric : accepts_others,
+            .encode = written ? encode : nullptr,
+            .accepts = written ? accepts_written : accepts_others,
             .whole = whole,
             .parts = &IntFormat<PackQuantized>::parts};
 }

@@ -193,6 +193,19 @@ TEST(Encode, KbitCodesAreNearestUnderTheDecodedScale) {
     }
 }
 
+// Beyond what the codebook reaches, however far: the end of it, though in float32 every code would
+// be equally far.
+TEST(Encode, KbitCodesOfValuesBeyondTheScaleAreTheLast) {
+    for (const char* name : {"kbit2", "kbit3", "kbit4", "kbit5"})
+        for (const float size : {100.0f, 0x1p27f, 0x1p29f, 0x1p60f, 3e38f}) {
+            std::vector<float> source(32, size);
+            for (size_t i = 0; i < 32; i += 3) source[i] = -size;
+            const std::vector<float> values = test::decode_all(encoded(name, 1, 32, source));
+            for (size_t i = 0; i < 32; ++i)
+                ASSERT_EQ(values[i], i % 3 ? 31.0f : -31.0f) << name << ' ' << size << ' ' << i;
+        }
+}
+
 TEST(Encode, KbitTakesTheFirstCodeOnTies) {
     std::vector<float> source(32);
     source[0] = 1.0f;

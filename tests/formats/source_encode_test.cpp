@@ -2,6 +2,8 @@
 // weights against that of an independent implementation.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "libmoe/formats/element.hpp"
@@ -136,6 +138,35 @@ TEST(SourceEncode, EveryWidthHoldsItsOwnValues) {
         EXPECT_LT(test::relative_error(weights, once), 1.0 / half) << bits;
         EXPECT_LT(test::relative_error(once, twice), 1.0 / half) << bits;
     }
+}
+
+// Zero and the negative of one scale: rounding knows no weight but zero.
+TEST(SourceEncode, OneBitIsOnlyRead) {
+    const moe_format format = ints(1, 32);
+    moe_format_info info{};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(moe_format_get_info(&format, &info), MOE_OK);
+    EXPECT_EQ(info.has_decode, 1);
+    EXPECT_EQ(info.has_encode, 0);
+    moe_quantize_args args{};
+    args.struct_size = sizeof args;
+    args.format = &format;
+    args.rows = args.columns = 32;
+    EXPECT_EQ(moe_quantize(&args), MOE_ERROR_UNSUPPORTED);
+    EXPECT_NE(std::string(moe_last_error()).find("is not written"), std::string::npos);
+}
+
+TEST(SourceEncode, LargestWeightsStayFinite) {
+    constexpr float most = std::numeric_limits<float>::max();
+    for (int32_t bits = 2; bits <= 8; ++bits)
+        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16}) {
+            const auto values =
+                dequantised(quantised(ints(bits, -1, type), {most, -most, 0.0f, -most}, 1, 4));
+            for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << bits;
+            EXPECT_LT(values[1], 0.0f);
+            EXPECT_GT(values[0], 0.0f);
+            EXPECT_EQ(values[2], 0.0f);
+        }
 }
 
 TEST(SourceEncode, OthersAreRefusedByName) {
