@@ -380,7 +380,8 @@ namespace Moe
         /// <summary>n_tokens_device was negative or above n_tokens; it was clamped</summary>
         TokensOutOfRange = 4,
         /// <summary>offsets, counts or row ids were not what they must be; rows were skipped. Of two rows of one slot
-        /// the second is skipped, which a CUDA plan does not report</summary>
+        /// the second is skipped, which a CUDA plan does not report. An expert whose rows do not begin behind those
+        /// of all experts before it has none; a CUDA plan leaves it those that no expert before it has</summary>
         OffsetsOutOfRange = 8,
     }
 
