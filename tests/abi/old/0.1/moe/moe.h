@@ -46,7 +46,8 @@
  *              the very first call of a process included; they neither allocate nor synchronise nor read back.
  *              Everything else must be called outside capture.
  *   fork       A CUDA plan, and a CPU plan whose runtime has started threads of its own, cannot be used in a forked
- *              child: MOE_ERROR_FORKED. moe_forward_spmd uses no thread of the runtime and can.
+ *              child: MOE_ERROR_FORKED. moe_forward_spmd uses no thread of the runtime and can. Plans that the child makes
+ *              can, with a runtime of its own or the default (NULL), which is then one of the child's.
  *   Status     What this version does not implement is declared here all the same and answers
  *              MOE_ERROR_UNSUPPORTED with its own name. README.md has the table.
  */
@@ -576,8 +577,8 @@ typedef enum moe_scale_layout MOE_ENUM_BASE {
 /* One tensor of a layer: a matrix or vector, of one expert or of all stacked. Sizes are those of the whole layer,
  * whatever the slice; the library takes the part that the plan needs. rows and columns are logical ([out, in]) for
  * either orientation. Byte counts are of the whole buffer and are checked against shape and strides. What is given must be of
- * use: a buffer that the format does not have, data and data_per_expert both, or an order of a role that is not fused are
- * MOE_ERROR_INVALID_ARGUMENT. input_scale alone may be given and ignored. */
+ * use: a buffer that the format does not have, data and data_per_expert both, an order of a role that is not fused, or a fused
+ * tensor of which the layer has one half are MOE_ERROR_INVALID_ARGUMENT. input_scale alone may be given and ignored. */
 typedef struct moe_tensor {
     uint32_t struct_size;
     moe_role role;               /* required */
@@ -857,7 +858,9 @@ enum {
     MOE_FAULT_TOKEN_ID_OUT_OF_RANGE = 2, /* a token id outside the hash table; the token got no expert */
     MOE_FAULT_TOKENS_OUT_OF_RANGE = 4, /* *n_tokens_device was negative or above n_tokens; it was clamped */
     MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped. Of two rows
-                                          of one slot the second is skipped, which a CUDA plan does not report */
+                                          of one slot the second is skipped, which a CUDA plan does not report. An expert whose
+                                          rows do not begin behind those of all experts before it has none; a CUDA plan leaves it
+                                          those that no expert before it has */
 };
 
 typedef struct moe_workspace_faults {
@@ -881,7 +884,8 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads and the
  * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was. A
  * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
- * call's mode has no use for has no effect, if nothing else is said.
+ * call's mode has no use for has no effect, if nothing else is said: its type, its stride and its alignment are not looked at,
+ * but for the stride of x where out must not overlap it.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
