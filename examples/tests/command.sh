@@ -115,14 +115,6 @@ for line in "inspect $qwen" "explain $qwen --layer 0" formats devices version "r
     expect_failure 1 "standard output cannot be written" unheard $line
 done
 
-echo "== more threads than the system gives"
-few() { (ulimit -v 1000000; "$moe" "$@"); } # their stacks do not fit
-if few version >/dev/null 2>&1; then # a sanitizer needs more to start
-    "$moe" make-model qwen3-30b-a3b "$folder/threads" --reduced --seed 1 --threads 1
-    few make-model qwen3-30b-a3b "$folder/few" --reduced --seed 1 --threads 1024
-    cmp "$folder/threads/model.safetensors" "$folder/few/model.safetensors"
-fi
-
 echo "== wrong checkpoints"
 expect_failure 1 "it has 0" "$moe" run "$qwen" --layer 4
 expect_failure 1 "nowhere" "$moe" inspect "$folder/nowhere"
