@@ -64,13 +64,9 @@ void add_choice(CaseList& list, const std::string& name, const moe_layer_desc& d
     });
 }
 
-struct Experts {
-    int32_t n, k;
-};
-
 void add_sizes(CaseList& list) {
-    constexpr Experts sizes[] = {{1, 1},  {31, 5},   {33, 33},  {40, 8},   {64, 64},
-                                 {96, 7}, {257, 10}, {384, 22}, {512, 32}, {513, 4}};
+    constexpr ExpertsAndK sizes[] = {{1, 1},  {31, 5},   {33, 33},  {40, 8},   {64, 64},
+                                     {96, 7}, {257, 10}, {384, 22}, {512, 32}, {513, 4}};
     for (const auto& [n, k] : sizes)
         add_choice(list, text("size/e%d_k%d", n, k), plain_layer(64, 64, n, k));
 }

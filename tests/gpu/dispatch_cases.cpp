@@ -1,6 +1,7 @@
 // moe_dispatch and moe_combine: TritonMoE's permutation grid (exact rows), its unpermutation grid
 // and the round trip, and ids of every kind.
 #include "compare.hpp"
+#include "layer_kinds.hpp"
 #include "stages.hpp"
 
 namespace moe_gpu {
@@ -78,12 +79,8 @@ void check_combine(const Pair& pair, int64_t n_tokens, bool accumulates) {
     note_kernels(pair, n_tokens);
 }
 
-struct Experts {
-    int32_t n, k;
-};
-
 void add_permute(CaseList& list) {
-    constexpr Experts grid[] = {{8, 2}, {64, 4}, {256, 8}};
+    constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}, {256, 8}};
     for (const auto& [n, k] : grid)
         for (const int64_t T : {1, 32, 128, 512})
             list.add(text("triton/permute/t%ld_e%d_k%d", static_cast<long>(T), n, k),
@@ -97,7 +94,7 @@ void add_permute(CaseList& list) {
 }
 
 void add_unpermute(CaseList& list) {
-    constexpr Experts grid[] = {{8, 2}, {64, 4}};
+    constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}};
     for (const auto& [n, k] : grid)
         for (const int32_t hidden : {128, 1024, 4096})
             for (const int64_t T : {1, 32, 128, 512})
@@ -141,7 +138,7 @@ void check_round_trip(const Pair& pair, int64_t n_tokens) {
 }
 
 void add_round_trips(CaseList& list) {
-    constexpr Experts grid[] = {{8, 2}, {64, 4}, {256, 8}};
+    constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}, {256, 8}};
     for (const auto& [n, k] : grid)
         for (const int64_t T : {1, 32, 128, 512})
             for (const Numbers& numbers : common_numbers)

@@ -8,6 +8,10 @@
 
 namespace moe_gpu {
 
+struct ExpertsAndK {
+    int32_t n, k;
+};
+
 struct NamedLayer {
     const char* name;
     moe_layer_desc desc;

@@ -96,10 +96,7 @@ moe_layer_desc gated_layer(const Gating& gating, int32_t hidden, int32_t n_exper
     return desc;
 }
 
-struct Experts {
-    int32_t n, k;
-};
-constexpr Experts expert_grid[] = {{8, 2}, {64, 4}, {256, 8}};
+constexpr ExpertsAndK expert_grid[] = {{8, 2}, {64, 4}, {256, 8}};
 
 void add_grid(CaseList& list) {
     for (const Gating& gating : gatings)
@@ -208,9 +205,9 @@ void add_rules(CaseList& list) {
 }
 
 void add_sizes(CaseList& list) {
-    constexpr Experts sizes[] = {{1, 1},    {2, 2},    {31, 5},    {33, 33},
-                                 {64, 64},  {96, 7},   {128, 16},  {257, 10},
-                                 {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
+    constexpr ExpertsAndK sizes[] = {{1, 1},    {2, 2},    {31, 5},    {33, 33},
+                                     {64, 64},  {96, 7},   {128, 16},  {257, 10},
+                                     {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
     for (const auto& [n, k] : sizes)
         list.add(text("router/size/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
             const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 40));

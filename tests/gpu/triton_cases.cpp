@@ -72,7 +72,7 @@ void check_rows(const Pair& pair, const Grid& grid, bool stops) {
         pair.context.kernels.insert(name);
 }
 
-void add_grids(CaseList& list) {
+void add_triton_grids(CaseList& list) {
     add_for_all(list, "grouped_gemm", {32, 128, 512},
                 [](Context& context, const Grid& grid, const PairSpec& spec) {
                     with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
@@ -110,20 +110,20 @@ void add_grids(CaseList& list) {
                 });
 }
 
-struct Model {
+struct TritonModel {
     const char* name;
     int32_t hidden, intermediate, n_experts, k;
 };
 
 // Experts share two sets of matrices: on the host a model's layer stays small.
-void add_models(CaseList& list) {
-    constexpr Model models[] = {
+void add_triton_models(CaseList& list) {
+    constexpr TritonModel models[] = {
         {"mixtral_8x7b_ffn512", 4096, 512, 8, 2},  {"qwen2_moe_57b_ffn512", 3584, 512, 64, 4},
         {"deepseek_v3_ffn512", 7168, 512, 256, 8}, {"mixtral_8x7b", 4096, 14336, 8, 2},
         {"qwen2_moe_57b", 3584, 2560, 64, 4},      {"qwen3_next", 2048, 512, 512, 10},
         {"gpt_oss_20b", 2880, 2880, 32, 4},
     };
-    for (const Model& model : models)
+    for (const TritonModel& model : models)
         for (const char* format : {"bf16", "nvfp4"})
             list.add(text("models/%s/%s", model.name, format), Extent::large,
                      [=](Context& context) {
@@ -141,8 +141,8 @@ void add_models(CaseList& list) {
 }  // namespace
 
 void add_triton_cases(CaseList& list) {
-    add_grids(list);
-    add_models(list);
+    add_triton_grids(list);
+    add_triton_models(list);
 }
 
 }  // namespace moe_gpu
