@@ -9,11 +9,6 @@
 namespace moe {
 namespace {
 
-bool is_fused(moe_role role) {
-    return role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS ||
-           role == MOE_ROLE_SHARED_GATE_UP;
-}
-
 Layer::Shape shape_of(const Layer& layer, moe_role role) {
     const auto [first, second] = parts_of(role);
     Layer::Shape shape = layer.role_shape(first);

@@ -228,6 +228,11 @@ Matrix with_tiled_scales_at(Matrix matrix, int64_t row, int64_t column) {
 
 }  // namespace
 
+bool is_fused(moe_role role) {
+    return role == MOE_ROLE_GATE_UP || role == MOE_ROLE_GATE_UP_BIAS ||
+           role == MOE_ROLE_SHARED_GATE_UP;
+}
+
 void check_nothing_unused(const moe_tensor& tensor, const char* what) {
     const moe_format& format = *tensor.format;
     const auto unless = [&](bool used, const void* buffer, const char* name) {
@@ -245,9 +250,7 @@ void check_nothing_unused(const moe_tensor& tensor, const char* what) {
     unless(format.codebook == MOE_CODEBOOK_GIVEN, tensor.codebook, "codebook");
     unless(format.nested_scales, tensor.nested_scales, "nested_scales");
     unless(format.nested_scales, tensor.nested_codebook, "nested_codebook");
-    const bool fused = tensor.role == MOE_ROLE_GATE_UP || tensor.role == MOE_ROLE_GATE_UP_BIAS ||
-                       tensor.role == MOE_ROLE_SHARED_GATE_UP;
-    require(fused || tensor.gate_up_order == MOE_GATE_UP_NONE,
+    require(is_fused(tensor.role) || tensor.gate_up_order == MOE_GATE_UP_NONE,
             "{}: gate_up_order is {}, the role {} is not fused", what,
             static_cast<int32_t>(tensor.gate_up_order), role_name(tensor.role));
     require(!tensor.data || !tensor.data_per_expert, "{}: data and data_per_expert are both given",

@@ -10,6 +10,9 @@ namespace moe {
 // counts. `what` names it in errors.
 Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what);
 
+// Gate and up in one tensor?
+bool is_fused(moe_role role);
+
 // Fails on what is given though the format or the role has no use for it: the values that are meant
 // would not be those that are read.
 void check_nothing_unused(const moe_tensor& tensor, const char* what);

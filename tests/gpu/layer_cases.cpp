@@ -60,7 +60,14 @@ void add_dense_formats(CaseList& list) {
         }
 }
 
-// A shared expert, whose rows are tokens, after a latent, whose rows may be slots: with many slots
+// A shared expert of another size than the others, so that it runs apart.
+void add_shared_expert(LayerSpec& layer, int32_t intermediate) {
+    layer.desc.shared_intermediate = intermediate;
+    layer.desc.shared_activation = layer.desc.activation;
+    layer.desc.shared_is_gated = 1;
+}
+
+// One whose rows are tokens, after a latent, whose rows may be slots: with many slots
 // a token and a wide shared expert, places by the one would lie beyond the workspace of the other.
 void add_shared_beside_latent(CaseList& list) {
     for (const char* format : {"bf16", "nvfp4"})
@@ -69,9 +76,7 @@ void add_shared_beside_latent(CaseList& list) {
                      PairSpec spec;
                      spec.layer.desc = plain_layer(128, 64, 16, 8);
                      spec.layer.desc.latent = 64;
-                     spec.layer.desc.shared_intermediate = 512;
-                     spec.layer.desc.shared_activation = spec.layer.desc.activation;
-                     spec.layer.desc.shared_is_gated = 1;
+                     add_shared_expert(spec.layer, 512);
                      spec.layer.format = spec.layer.dense_format = format;
                      spec.max_tokens = 90;
                      with_every_kernel(context, spec, MOE_STAGE_FINISH, [](const Pair& pair) {
@@ -97,15 +102,13 @@ void add_norm_without_eps(CaseList& list) {
     });
 }
 
-// A shared expert of another size than the others, so that it runs apart, by every kernel.
+// By every kernel.
 void add_shared_apart(CaseList& list) {
     for (const char* format : {"bf16", "nvfp4", "kbit4", "q8_0"})
         list.add(text("layer/shared_apart/%s", format), Extent::smoke, [=](Context& context) {
             PairSpec spec;
             spec.layer.desc = plain_layer(256, 128, 16, 2);
-            spec.layer.desc.shared_intermediate = 192;
-            spec.layer.desc.shared_activation = spec.layer.desc.activation;
-            spec.layer.desc.shared_is_gated = 1;
+            add_shared_expert(spec.layer, 192);
             spec.layer.format = spec.layer.dense_format = format;
             spec.max_tokens = 90;
             with_every_kernel(context, spec, MOE_STAGE_FINISH, [](const Pair& pair) {

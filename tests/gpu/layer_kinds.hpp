@@ -8,6 +8,7 @@
 
 namespace moe_gpu {
 
+// Of layers that differ in these alone.
 struct ExpertsAndK {
     int32_t n, k;
 };
