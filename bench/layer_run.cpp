@@ -9,6 +9,8 @@
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/plan/plan.hpp"
+#include "libmoe/weights/device_block.hpp"
+#include "libmoe/weights/device_load.hpp"
 #include "libmoe/weights/load.hpp"
 
 namespace moe::bench {
@@ -51,6 +53,8 @@ NewWeights weights_in(const moe_plan& plan, const DevicePlacement& placement, st
     weights->placement = placement;
     weights->device_block = block;
     weights->device = placement.resolve(plan.layout, block);
+    CudaBlock device_block(block, nullptr);
+    note_codebooks(*weights, device_block);
     return weights;
 }
 

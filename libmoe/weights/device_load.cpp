@@ -1,6 +1,7 @@
 // Loads and updates packed weights: the block, the staging memory, and the order of the tensors.
 #include "libmoe/weights/device_load.hpp"
 
+#include <algorithm>
 #include <deque>
 
 #include "libmoe/base/runtime_team.hpp"
@@ -46,6 +47,7 @@ moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layo
     CudaBlock block(weights->device_block, request.stream);
     fill(*weights, block);
     weights->device = weights->placement.resolve(weights->layout, weights->device_block);
+    note_codebooks(*weights, block);
     ref->log(MOE_LOG_INFO, "weights: {} experts, {} bytes on CUDA device {}", layout.slice.n_local,
              weights->placement.bytes, layout.device_index);
     return weights.release();
@@ -155,8 +157,25 @@ void update_device_tensor(moe_weights& weights, const moe_tensor& tensor, void* 
     request.ownership = weights.ownership;
     DeviceLoader load(weights, request, block, staging.data(), each, true);
     load.loader.add(tensor);
+    // Should the rest fail, some may be others by then.
+    for (PackedMatrix& matrix : weights.device.matrices) matrix.has_one_codebook = false;
     load.pack();
     load.finish_update(tensor.role);
+    note_codebooks(weights, block);
+}
+
+void note_codebooks(moe_weights& weights, DeviceBlock& block) {
+    using Codebooks = std::array<std::byte, 2 * 32 * sizeof(float)>;
+    std::pmr::vector<Codebooks> of_experts(&weights.runtime->memory);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const DevicePlacement::Place& place = weights.placement.matrices[i];
+        if (place.n_codebooks < 1) continue;
+        of_experts.resize(static_cast<size_t>(place.n_codebooks));
+        block.read(of_experts.data(), place.codebooks, of_experts.size() * sizeof(Codebooks));
+        const auto is_first = [&](const Codebooks& one) { return one == of_experts.front(); };
+        weights.device.matrices[i].has_one_codebook =
+            std::all_of(of_experts.begin(), of_experts.end(), is_first);
+    }
 }
 
 }  // namespace moe

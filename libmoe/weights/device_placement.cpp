@@ -160,9 +160,11 @@ class Placer {
             if (is_e2m1(place.type))
                 place.globals = routed ? past(first.globals, routed, globals)
                                        : cursor_.take(with_followers(role), globals);
-            if (has_codebook(place.type))
+            if (has_codebook(place.type)) {
                 place.codebooks = routed ? past(first.codebooks, routed, codebook)
                                          : cursor_.take(with_followers(role), codebook);
+                place.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
+            }
             if (grid_columns_of(place.type) != GridColumns::none)
                 place.columns = routed ? past(first.columns, routed, place.column_bytes())
                                        : cursor_.take(with_followers(role), place.column_bytes());

@@ -36,6 +36,7 @@ struct DevicePlacement {
         uint64_t expert_stride = 0;  // bytes
         uint64_t globals = 0;        // offset of [count][2] floats, 0: none
         uint64_t codebooks = 0;      // offset of [count][2][32] floats, 0: none
+        int64_t n_codebooks = 0;     // that lie there, of an expert that follows too
         uint64_t columns = 0;        // offset of [count][2][k] words, 0: none
         int64_t count = 0;
         int32_t n_tiles = 0;

@@ -359,6 +359,7 @@ struct PackedMatrix {
     PackedType type;
     int32_t n_tiles;  // of 16 rows
     int32_t k;        // columns, a multiple of 16
+    bool has_one_codebook = false;  // kbit: those of all experts are the same
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
     // Of rows 0 to 7, half 0, or 8 to 15; null if there are none.

@@ -24,6 +24,7 @@
 
 #include <type_traits>
 
+#include "libmoe/cuda/device/codebook_lanes.cuh"
 #include "libmoe/cuda/device/codebook_lookup.cuh"
 #include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/q4_k_head.cuh"
@@ -346,40 +347,26 @@ struct MixedValues : UnscaledValues<bits> {
     }
 };
 
-// Sixteen values are too many for registers: a byte of two codes, of rows g and g + 8, is the index
-// of both values as a pair. Every lane has a table of its own in its own bank, entries 128 bytes
-// apart, so that no two lanes are in each other's way.
+// Sixteen values are too many for registers.
 template <>
 struct UnscaledValues<4> {
-    static constexpr uint32_t table_bytes = 256 * 128;
-    uint32_t pairs;
+    using Lanes = LaneTable<4>;
+    static constexpr uint32_t table_bytes = Lanes::bytes;
+    Lanes lanes;
 
     __device__ __forceinline__ UnscaledValues(uint32_t, uint32_t pair_table, uint32_t lane)
-        : pairs(pair_table + 4 * lane) {}
+        : lanes(Lanes::of_lane(pair_table, lane)) {}
 
     // Entry `index` of every lane, by 256 threads together.
     static __device__ __forceinline__ void store(uint32_t table, uint32_t pair_table,
                                                  uint32_t index) {
-        const uint32_t pair =
-            bf16_pair(__uint_as_float(load_shared_4(table + 4 * (index & 15))),
-                      __uint_as_float(load_shared_4(table + 128 + 4 * (index >> 4))));
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i)
-            store_shared(pair_table + 128 * index + 16 * (i ^ (index & 7)),
-                         uint4{pair, pair, pair, pair});
-    }
-    __device__ __forceinline__ uint32_t entry(uint32_t word, int byte) const {
-        return load_shared_4(__dp4a(word, 128u << 8 * byte, pairs));
+        Lanes::store(pair_table, index, [&](uint32_t low, uint32_t high) {
+            return bf16_pair(__uint_as_float(load_shared_4(table + 4 * low)),
+                             __uint_as_float(load_shared_4(table + 128 + 4 * high)));
+        });
     }
     __device__ __forceinline__ void step(const uint32_t (&words)[4], int j, uint32_t* a) const {
-        const uint32_t word = words[j];
-        const uint32_t even[2] = {entry(word, 0), entry(word, 1)};
-        const uint32_t odd[2] = {entry(word, 2), entry(word, 3)};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            a[2 * i] = permute_bytes(even[i], odd[i], 0x5410);
-            a[2 * i + 1] = permute_bytes(even[i], odd[i], 0x7632);
-        }
+        lanes.step(words, j, a);
     }
 };
 

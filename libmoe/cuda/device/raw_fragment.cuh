@@ -15,13 +15,15 @@
 //   Factors      a lane's scales of n blocks as numbers
 //   factors      made from Words
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
-//   has_codebook are codes indices?
+//   book         how codes that are indices become values
+//   table_of     the address that Table is made from, of a lane's
 //   is_quick     may the next kernel start at once? where that was the faster, one token from ids
 //   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
 //                sums of x as well; 0: none
 // Integer codes may be subnormal numbers: the tensor cores take them exactly.
 #pragma once
 
+#include "libmoe/cuda/device/book.hpp"
 #include "libmoe/cuda/device/e2m1.hpp"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/mma.cuh"
@@ -79,9 +81,10 @@ struct RawType {
     static constexpr int32_t x_exponent = 0;
     static constexpr float leftover = 1.0f;
     static constexpr uint32_t ones = 0;
-    static constexpr bool has_codebook = moe::has_codebook(packed);
+    static constexpr Book book = Book::none;
     static constexpr bool is_quick = false;
     using Table = uint32_t;
+    static __device__ __forceinline__ uint32_t table_of(uint32_t tables, int32_t) { return tables; }
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
     using Factors = RowScales;
     static __device__ __forceinline__ void add(const RowScales& factors, const float (&c)[4],

@@ -1,10 +1,13 @@
-// raw_fragment.cuh for codebook types: values of the codebook, in float16. Shared memory has those
-// of rows 0 to 7, then of rows 8 to 15 of an expert (2^bits of [2][32] float32 in device memory):
-//   2 and 3 bits: pairs of neighbours, from where they come to registers (codebook_values.cuh); a
-//                 look-up would wait longer, and the warps here are few
-//   4 and 5 bits: the tables of codebook_lookup.cuh
+// raw_fragment.cuh for codebook types: values of the codebook, in float16. Device memory has those
+// of rows 0 to 7, then of rows 8 to 15 of an expert, 2^bits of [2][32] float32; shared memory by
+// the book (book.hpp):
+//   of_expert, 2 and 3 bits; pairs   pairs of neighbours, from where they come to registers
+//                                    (codebook_values.cuh): few warps wait longer for look-ups
+//   of_expert, 4 and 5 bits          the tables of codebook_lookup.cuh
+//   lanes                            that of codebook_lanes.cuh
 #pragma once
 
+#include "libmoe/cuda/device/codebook_lanes.cuh"
 #include "libmoe/cuda/device/codebook_lookup.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
 
@@ -15,8 +18,17 @@ constexpr MOE_HOST_DEVICE bool has_f32_scales(PackedType type) {
 }
 
 // What decoding takes of the codebooks of both row halves, from their shared address.
-template <int bits, bool in_registers>
-struct KbitTable {
+enum class KbitWay { registers, look_ups, lanes };
+constexpr KbitWay way_of(int32_t bits, Book book) {
+    if (book == Book::lanes) return KbitWay::lanes;
+    return bits <= 3 ? KbitWay::registers : KbitWay::look_ups;
+}
+
+template <int bits, KbitWay way>
+struct KbitTable;
+
+template <int bits>
+struct KbitTable<bits, KbitWay::registers> {
     static constexpr int32_t entries = 1 << (bits - 1);  // of a row half
     CodebookValues<bits> of[2];
 
@@ -43,7 +55,7 @@ struct KbitTable {
 };
 
 template <int bits>
-struct KbitTable<bits, false> : CodebookLookup<bits> {
+struct KbitTable<bits, KbitWay::look_ups> : CodebookLookup<bits> {
     using CodebookLookup<bits>::has_pairs;
 
     __device__ __forceinline__ KbitTable(uint32_t address) : CodebookLookup<bits>{address} {}
@@ -54,13 +66,19 @@ struct KbitTable<bits, false> : CodebookLookup<bits> {
     }
 };
 
-template <PackedType packed>
+template <int bits>
+struct KbitTable<bits, KbitWay::lanes> : LaneTable<bits> {
+    __device__ __forceinline__ KbitTable(uint32_t address) : LaneTable<bits>{address} {}
+};
+
+template <PackedType packed, Book book_>
 struct RawKbit : RawType<packed> {
     using Base = RawType<packed>;
     using Operand = F16;
+    static constexpr Book book = book_;
     static constexpr int32_t bits = code_bits(packed);
-    using Table = KbitTable<bits, bits <= 3>;
-    static constexpr int32_t entries = Table::entries;
+    static constexpr KbitWay way = way_of(bits, book);
+    using Table = KbitTable<bits, way>;
 
     template <int n>
     struct Words {
@@ -86,6 +104,13 @@ struct RawKbit : RawType<packed> {
                                                 uint32_t (&a)[4]) {
         table.step(words.codes[j / 4], j % 4, a);
     }
+    // Steps 2 i and 2 i + 1 of 4 n.
+    template <int n>
+    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i,
+                                                     const Table& table, uint32_t (&a)[4],
+                                                     uint32_t (&b)[4]) {
+        table.two_steps(words.codes[i / 2], i % 2, a, b);
+    }
 
     template <int n>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
@@ -95,8 +120,13 @@ struct RawKbit : RawType<packed> {
             return {e4m4(words.scales.x & 0xFFu), e4m4(words.scales.x >> 8)};
     }
 
+    static __device__ __forceinline__ uint32_t table_of(uint32_t tables, int32_t lane) {
+        if constexpr (way == KbitWay::lanes) return Table::of_lane(tables, lane).at;
+        return tables;
+    }
     // The values of entry i of the tables of both row halves, from the codebook of an expert.
     static __device__ __forceinline__ float2 load_entry(int32_t i, const float* codebook) {
+        constexpr int32_t entries = Table::entries;
         return Table::values_of(i % entries, codebook + i / entries * 32);
     }
     static __device__ __forceinline__ void store_entry(unsigned char* table, int32_t i,

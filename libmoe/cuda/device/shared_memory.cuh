@@ -58,14 +58,8 @@ __device__ __forceinline__ void load_matrices(uint32_t from, uint32_t (&v)[4]) {
                  : "r"(from));
 }
 
-// Four 8 x 8 matrices of 16-bit values, transposed: the lane gives the address of row lane & 7 of
+// Two 8 x 8 matrices of 16-bit values, transposed: the lane gives the address of row lane & 7 of
 // matrix lane >> 3, and holds of each matrix column lane >> 2, rows 2 (lane & 3) and the next.
-__device__ __forceinline__ void store_matrices_transposed(uint32_t to, const uint32_t (&v)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-                 : "memory");
-}
-
 __device__ __forceinline__ void store_two_matrices_transposed(uint32_t to, uint32_t v0,
                                                               uint32_t v1) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to),

@@ -39,16 +39,16 @@ OneTokenSlots slots_of(const OneToken& call) {
             call.faults};
 }
 
-using Group = OneTokenKernels (*)(PackedType);
+using Group = OneTokenKernels (*)(PackedType, Book);
 constexpr Group bulk_groups[] = {one_token_plain, one_token_fp4, one_token_kbit, one_token_kbit_f32,
                                  one_token_gguf};
 constexpr Group portable_groups[] = {one_token_portable_plain, one_token_portable_fp4,
                                      one_token_portable_kbit, one_token_portable_kbit_f32,
                                      one_token_portable_gguf};
 
-OneTokenKernels kernels_of(PackedType type, bool portable) {
+OneTokenKernels kernels_of(PackedType type, Book book, bool portable) {
     for (const Group find : portable ? portable_groups : bulk_groups) {
-        const OneTokenKernels kernels = find(type);
+        const OneTokenKernels kernels = find(type, book);
         if (kernels.gate_up) return kernels;
     }
     return {};
@@ -88,28 +88,34 @@ void prepare_kernel(const void* kernel, int32_t most_shared) {
 }  // namespace
 
 bool one_token_supports(PackedType type) {
-    return kernels_of(type, true).gate_up != nullptr;
+    const Book book = has_codebook(type) ? Book::of_expert : Book::none;
+    return kernels_of(type, book, true).gate_up != nullptr;
 }
 
 void prepare_one_token(const DeviceFacts& device, bool portable) {
     kernels_may_start_early();  // asks the device, so that a launch need not
     for (auto type = static_cast<int32_t>(PackedType::f32);
          type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
-        const OneTokenKernels kernels = kernels_of(static_cast<PackedType>(type), portable);
-        prepare_kernel(kernels.gate_up, device.shared_bytes);
-        prepare_kernel(kernels.gate_up_in_teams, device.shared_bytes);
-        prepare_kernel(kernels.down, device.shared_bytes);
+        for (const Book book : {Book::none, Book::of_expert, Book::pairs, Book::lanes}) {
+            const OneTokenKernels kernels =
+                kernels_of(static_cast<PackedType>(type), book, portable);
+            prepare_kernel(kernels.gate_up, device.shared_bytes);
+            prepare_kernel(kernels.gate_up_in_teams, device.shared_bytes);
+            prepare_kernel(kernels.down, device.shared_bytes);
+        }
     }
 }
 
 void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t stream) {
     const OneTokenTuning tuning = tuning_of(device);
-    const OneTokenKernels gate_up = kernels_of(call.gate_up.type, call.portable);
-    const OneTokenKernels down = kernels_of(call.down.type, call.portable);
+    const OneTokenCut gate_up_cut = cut_gate_up(device, call, tuning);
+    const OneTokenCut down_cut = cut_down(device, call, tuning);
+    const auto gate_up = kernels_of(call.gate_up.type, gate_up_cut.book, call.portable);
+    const auto down = kernels_of(call.down.type, down_cut.book, call.portable);
     const int32_t intermediate = call.down.k;
     OneTokenGateUp first{call.gate_up,
                          slots_of(call),
-                         cut_gate_up(device, call, tuning),
+                         gate_up_cut,
                          call.activation,
                          call.gate_bias,
                          call.up_bias,
@@ -123,7 +129,7 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                          std::ldexp(1.0f, down.h_exponent)};
     OneTokenDown second{call.down,
                         slots_of(call),
-                        cut_down(device, call, tuning),
+                        down_cut,
                         call.down_bias,
                         call.h,
                         call.out,

@@ -2,6 +2,7 @@
 // one_token.cu.
 #pragma once
 
+#include "libmoe/cuda/device/book.hpp"
 #include "libmoe/cuda/experts/experts.hpp"
 
 namespace moe::cuda {
@@ -29,7 +30,7 @@ struct OneTokenShared {
     int32_t factors = 0;      // down: [64][2] float32
     int32_t biases = 0;       // down: weighted biases of the outputs, float32
     int32_t partial = 0;      // down: sums of the other block of the cluster, float32
-    int32_t codebooks = 0;    // per slot that the block meets, codebook_bytes
+    int32_t codebooks = 0;    // tables_bytes
     int32_t unit_scales = 0;  // down: [units of a pass] float32
     int32_t gate = 0;         // down: [warps] float32, parts of the shared expert's gate
     int32_t terms = 0;        // gate and up: [threads][3] float32
@@ -38,13 +39,6 @@ struct OneTokenShared {
     int32_t ring = 0;
     int32_t total = 0;
 };
-
-// Room for the tables of one expert (raw_fragment_kbit.cuh).
-MOE_HOST_DEVICE constexpr int32_t codebook_bytes(PackedType type) {
-    if (!has_codebook(type)) return 0;
-    const int32_t bits = code_bits(type);
-    return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
-}
 
 // n / d = (2 n * reciprocal) >> 32 for n d < 2^31.
 MOE_HOST_DEVICE constexpr uint32_t reciprocal_of(int32_t d) {
@@ -64,6 +58,7 @@ struct OneTokenCut {
     int32_t n_stages = 1;
     bool is_resident = false;  // gate and up: the ring holds all that a warp reads
     int32_t pass_units = 1;    // down: (slot, chunk) pairs whose h is in shared memory at a time
+    Book book = Book::none;
     uint32_t tile_reciprocal = 0;   // of the matrix's n_tiles
     uint32_t chunk_reciprocal = 0;  // of n_chunks
     uint32_t warp_reciprocal = 0;   // of n_warps
@@ -156,7 +151,7 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
                         const OneTokenTuning& tuning);
 OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call, const OneTokenTuning& tuning);
 
-// The kernels, by packed type; null where there is none.
+// The kernels, by packed type and book; null where there is none.
 struct OneTokenKernels {
     const void* gate_up = nullptr;
     const void* gate_up_in_teams = nullptr;
@@ -165,15 +160,15 @@ struct OneTokenKernels {
 };
 
 // A unit of translation for each group of types. Those of sm_90, then those of every architecture.
-OneTokenKernels one_token_plain(PackedType type);
-OneTokenKernels one_token_fp4(PackedType type);
-OneTokenKernels one_token_kbit(PackedType type);
-OneTokenKernels one_token_kbit_f32(PackedType type);
-OneTokenKernels one_token_gguf(PackedType type);
-OneTokenKernels one_token_portable_plain(PackedType type);
-OneTokenKernels one_token_portable_fp4(PackedType type);
-OneTokenKernels one_token_portable_kbit(PackedType type);
-OneTokenKernels one_token_portable_kbit_f32(PackedType type);
-OneTokenKernels one_token_portable_gguf(PackedType type);
+OneTokenKernels one_token_plain(PackedType type, Book book);
+OneTokenKernels one_token_fp4(PackedType type, Book book);
+OneTokenKernels one_token_kbit(PackedType type, Book book);
+OneTokenKernels one_token_kbit_f32(PackedType type, Book book);
+OneTokenKernels one_token_gguf(PackedType type, Book book);
+OneTokenKernels one_token_portable_plain(PackedType type, Book book);
+OneTokenKernels one_token_portable_fp4(PackedType type, Book book);
+OneTokenKernels one_token_portable_kbit(PackedType type, Book book);
+OneTokenKernels one_token_portable_kbit_f32(PackedType type, Book book);
+OneTokenKernels one_token_portable_gguf(PackedType type, Book book);
 
 }  // namespace moe::cuda

@@ -138,7 +138,7 @@ OneTokenCut lay_out_gate_up(const OneToken& call, OneTokenCut cut, int32_t chunk
     cut.shared.x = plan.take(2 * matrix.k);
     cut.shared.sums = plan.take(cut.n_teams * cut.sums_of_team);
     cut.shared.slots = plan.take(4 * most_one_token_slots * cut.n_warps);
-    cut.shared.codebooks = plan.take(slots * codebook_bytes(matrix.type));
+    cut.shared.codebooks = plan.take(tables_bytes(matrix.type, cut.book, slots));
     cut.shared.terms = plan.take(12 * 32 * cut.n_warps);
     cut.shared.largest = plan.take(cut.n_teams > 1 ? 4 * cut.n_warps : 0);
     place_ring(cut, plan, cut.chunk_grains * grain_bytes, slabs * cut.n_chunks, share);
@@ -168,6 +168,7 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     const PackedMatrix& matrix = call.gate_up;
     const OneTokenShare share = share_of_gate_up(call, tuning);
     OneTokenCut cut;
+    cut.book = book_of(matrix, has_many_bytes(call, tuning));
     cut.n_blocks = std::min(share_of_token(device, call), call.n_slots * matrix.n_tiles);
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
     divide_warps(cut, std::min(share.most_warps, grains_of(matrix)), 1);
@@ -208,7 +209,7 @@ OneTokenCut lay_out_down(const OneToken& call, OneTokenCut cut, const OneTokenTu
     cut.shared.factors = plan.take(8 * most_one_token_slots);
     cut.shared.biases = plan.take(64 * n_tiles);
     cut.shared.partial = plan.take(cut.cluster > 1 ? 64 * n_tiles : 0);
-    cut.shared.codebooks = plan.take(call.n_slots * codebook_bytes(matrix.type));
+    cut.shared.codebooks = plan.take(tables_bytes(matrix.type, cut.book, call.n_slots));
     cut.shared.unit_scales = plan.take(4 * std::min(cut.pass_units, n_units));
     cut.shared.gate = plan.take(call.shared.gate ? 4 * cut.n_warps : 0);
     place_ring(cut, plan, cut.chunk_grains * bytes_of_grain(matrix.type),
@@ -263,6 +264,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
     double least = 0;
     for (int32_t n_chunks = 1; n_chunks <= grains; ++n_chunks) {
         OneTokenCut cut;
+        cut.book = book_of(call.down, has_many_bytes(call, tuning));
         cut.chunk_grains = divide_up(grains, n_chunks);
         cut.n_chunks = divide_up(grains, cut.chunk_grains);
         if (cut.n_chunks != n_chunks) continue;
@@ -292,12 +294,16 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     if (!one_token_supports(call.gate_up.type) || !one_token_supports(call.down.type)) return 0;
     if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
     if (!can_divide(call.gate_up, call.n_slots)) return 0;
+    // Whether the experts have one codebook shows when weights are there.
+    const auto fits = [&](bool one_codebook) {
+        const OneTokenTuning tuning = tuning_of(device);
+        call.gate_up.has_one_codebook = call.down.has_one_codebook = one_codebook;
+        return std::max(cut_gate_up(device, call, tuning).shared.total,
+                        cut_down(device, call, tuning).shared.total) <= device.shared_bytes;
+    };
     int32_t most = 0;
     for (call.n_tokens = 1; call.n_tokens <= most_side_by_side; ++call.n_tokens) {
-        const OneTokenTuning tuning = tuning_of(device);
-        const int32_t shared = std::max(cut_gate_up(device, call, tuning).shared.total,
-                                        cut_down(device, call, tuning).shared.total);
-        if (shared > device.shared_bytes) break;
+        if (!fits(false) || !fits(true)) break;
         most = call.n_tokens;
     }
     return most;

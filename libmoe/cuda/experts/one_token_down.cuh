@@ -259,11 +259,12 @@ struct EarlyBlocks {
     int32_t n = 0;
 
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t n_blocks, int32_t lane,
-                                           uint32_t codebook) {
+                                           uint32_t tables) {
+        const typename Raw::Table table(Raw::table_of(tables, lane));
         n = min(most, n_blocks / Raw::span);
 #pragma unroll
         for (int i = 0; i < most; ++i)
-            if (i < n) held[i].decode(chunk, i * Raw::span, lane, codebook);
+            if (i < n) held[i].decode(chunk, i * Raw::span, lane, table);
     }
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
                                              int32_t lane, float (&sum)[2]) const {
@@ -366,7 +367,7 @@ __device__ __forceinline__ void store_terms(const OneTokenDown& call, const Down
             biases[i] = bias_sum(call, table, n_slots, 16 * share.first_tile + i);
     }
     if (thread < 8) store_shared(shared_address(shared) + at.zeros + 16 * thread, uint4{});
-    Codebooks<Raw>(call.matrix, table, 0, n_slots).store(shared + at.codebooks);
+    typename TablesOf<Raw>::Slots(call.matrix, table, 0, n_slots).store(shared + at.codebooks);
 }
 
 // A warp at its units: sums of its tiles, to shared memory.
@@ -383,8 +384,9 @@ struct DownWarp {
     int32_t pass, pass_end;  // units whose h is in shared memory
 
     __device__ __forceinline__ const OneTokenCut& cut() const { return units.call.cut; }
-    __device__ __forceinline__ uint32_t codebook_of(int32_t unit) const {
-        return base + cut().shared.codebooks + units.slot(unit) * codebook_bytes(Raw::type);
+    __device__ __forceinline__ uint32_t tables_of(int32_t unit) const {
+        const int32_t slot = Raw::book == Book::of_expert ? units.slot(unit) : 0;
+        return base + cut().shared.codebooks + slot * table_bytes(Raw::type, Raw::book);
     }
     __device__ __forceinline__ int32_t blocks_of(int32_t unit) const {
         return units.grains(units.chunk(unit)) * Raw::grain;
@@ -424,7 +426,7 @@ struct DownWarp {
             for (int32_t unit = pass + warp; unit < pass_end; unit += cut().n_warps) {
                 float sum[2] = {early_sum[0], early_sum[1]};
                 add_chunk<Raw>(ring.wait(), done, blocks_of(unit), x_block(unit), places, lane,
-                               codebook_of(unit), sum);
+                               tables_of(unit), sum);
                 done = 0;
                 early_sum[0] = early_sum[1] = 0.0f;
                 refill();
@@ -474,6 +476,7 @@ __global__ void __maxnreg__(one_token_down_registers)
     fetch_parameter(call);
 
     const SlotIds ids = IdPlaces(call.slots, lane).load();
+    const typename TablesOf<Raw>::One one_table(call.matrix, lane);
     DownShare share(call);
     const int32_t n_slots =
         list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
@@ -482,6 +485,7 @@ __global__ void __maxnreg__(one_token_down_registers)
     const DownUnits<Raw> units{call, table, call.matrix.k / (64 * Raw::grain)};
     UnitWalk copies(share, cut, warp);
     begin_copies(units, ring, copies);
+    one_table.store(base + cut.shared.codebooks);
     let_next_kernel_start();
     store_terms<Raw>(call, share, terms, table, n_slots, shared);
     __syncthreads();
@@ -500,7 +504,7 @@ __global__ void __maxnreg__(one_token_down_registers)
     const int32_t own_unit = share.first_unit + warp;
     EarlyBlocks<Raw> early;
     if (own_unit < worker.pass_end)
-        early.decode(ring.wait(), worker.blocks_of(own_unit), lane, worker.codebook_of(own_unit));
+        early.decode(ring.wait(), worker.blocks_of(own_unit), lane, worker.tables_of(own_unit));
     UnitOfH<Raw> first_h = worker.h_of(own_unit);
     UnitOfH<Raw> second_h = worker.h_of(own_unit + cut.n_warps);
     first_h.compute();

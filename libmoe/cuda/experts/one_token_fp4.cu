@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_fp4(PackedType type) {
-    return fp4_kernels<BulkRing>(type);
+OneTokenKernels one_token_fp4(PackedType type, Book book) {
+    return fp4_kernels<BulkRing>(type, book);
 }
 
 }  // namespace moe::cuda

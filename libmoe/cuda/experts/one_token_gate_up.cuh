@@ -343,7 +343,7 @@ struct GateUpWarp {
     const SlabChunks<Raw>& chunks;
     Ring& ring;
     OperandPlaces places;
-    uint32_t codebooks;  // of the block's slots, from first_slot on
+    uint32_t tables;  // one, or of the block's slots from first_slot on
     int32_t first_slot;
     int32_t member;  // of its team
     int32_t first_slab;
@@ -371,7 +371,7 @@ struct GateUpWarp {
             for (int32_t slab = begin; slab < end; ++slab) {
                 float sum[2] = {};
                 add_chunk<Raw>(ring.wait_once(), 0, chunks.n_grains * Raw::grain, first_block(),
-                               places, lane, codebook_of(slab), sum);
+                               places, lane, tables_of(slab), sum);
                 store(slab, sum);
             }
         } else {
@@ -385,10 +385,10 @@ struct GateUpWarp {
     }
 
   private:
-    __device__ __forceinline__ uint32_t codebook_of(int32_t slab) const {
-        if (!Raw::has_codebook) return codebooks;
+    __device__ __forceinline__ uint32_t tables_of(int32_t slab) const {
+        if (Raw::book != Book::of_expert) return tables;
         const int32_t slot = divide(slab, call.cut.tile_reciprocal) - first_slot;
-        return codebooks + slot * codebook_bytes(Raw::type);
+        return tables + slot * table_bytes(Raw::type, Book::of_expert);
     }
     __device__ __forceinline__ int32_t first_block() const {
         return chunks.first_grain * Raw::grain;
@@ -397,7 +397,7 @@ struct GateUpWarp {
         for (int32_t chunk = 0; chunk < call.cut.n_chunks; ++chunk) {
             add_chunk<Raw>(ring.wait(), 0, chunks.grains(chunk) * Raw::grain,
                            first_block() + chunk * call.cut.chunk_grains * Raw::grain, places, lane,
-                           codebook_of(slab), sum);
+                           tables_of(slab), sum);
             __syncwarp();
             if (item < n_items) {
                 ring.refill({next.from, chunks.bytes(next)});
@@ -425,6 +425,7 @@ __global__ void __maxnreg__(Team::registers)
               stage_bytes);
 
     fetch_parameter(call);
+    const typename TablesOf<Raw>::One one_table(call.matrix, lane);
     const Team team(cut, warp);
     const SlabChunks<Raw> chunks(call, table,
                                  part_of_k<Raw>(call, team.member, cut.team_reciprocal));
@@ -441,6 +442,7 @@ __global__ void __maxnreg__(Team::registers)
     const bool needs_list = !cut.is_resident || work.range.last - work.range.first > group_slabs;
     OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
+    one_table.store(base + cut.shared.codebooks);
 
     wait_for_previous_kernel();
     if constexpr (Raw::is_quick) let_next_kernel_start();
@@ -448,8 +450,8 @@ __global__ void __maxnreg__(Team::registers)
     const int32_t own_expert = own_slot.load();
     const int32_t finish_expert = finish_slot.load();
     x.copy(lane);
-    // Codebooks are asked for before weights.
-    const bool fills_at_once = !Raw::has_codebook && all_direct(call.slots, ids, lane);
+    // Codebooks of slots are asked for before weights.
+    const bool fills_at_once = Raw::book != Book::of_expert && all_direct(call.slots, ids, lane);
     if (fills_at_once) {
         chunks.resolve(work.own, own_expert);
         ring.begin(work.first_item());
@@ -471,10 +473,10 @@ __global__ void __maxnreg__(Team::registers)
     }
     const auto [first, last] = work.range;
     const auto slots = SlotsOfBlock::of<Team>(call, n_slots);
-    const Codebooks<Raw> codebooks(call.matrix, table, slots.first, slots.end);
+    const typename TablesOf<Raw>::Slots tables(call.matrix, table, slots.first, slots.end);
     if (!fills_at_once) ring.begin(work.first_item());
     if (first + (team.thread >> 4) < last) finish.ask(call, entry);
-    codebooks.store(shared + cut.shared.codebooks);
+    tables.store(shared + cut.shared.codebooks);
     GateUpWarp<Raw, Ring> worker{
         call,        chunks,      ring,  places,       base + cut.shared.codebooks,
         slots.first, team.member, first, work.n_items, 1.0f,

@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_gguf(PackedType type) {
-    return gguf_kernels<BulkRing>(type);
+OneTokenKernels one_token_gguf(PackedType type, Book book) {
+    return gguf_kernels<BulkRing>(type, book);
 }
 
 }  // namespace moe::cuda

@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_kbit(PackedType type) {
-    return kbit_kernels<BulkRing>(type);
+OneTokenKernels one_token_kbit(PackedType type, Book book) {
+    return kbit_kernels<BulkRing>(type, book);
 }
 
 }  // namespace moe::cuda

@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_kbit_f32(PackedType type) {
-    return kbit_f32_kernels<BulkRing>(type);
+OneTokenKernels one_token_kbit_f32(PackedType type, Book book) {
+    return kbit_f32_kernels<BulkRing>(type, book);
 }
 
 }  // namespace moe::cuda

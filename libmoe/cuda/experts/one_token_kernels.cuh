@@ -10,8 +10,8 @@
 namespace moe::cuda {
 
 template <class Ring, class Raw>
-void take_kernels(PackedType type, OneTokenKernels& found) {
-    if (type != Raw::type) return;
+void take_kernels(PackedType type, Book book, OneTokenKernels& found) {
+    if (type != Raw::type || book != Raw::book) return;
     found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WholeBlock>),
              reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>),
              reinterpret_cast<const void*>(&one_token_down<Raw, Ring>),
@@ -20,37 +20,45 @@ void take_kernels(PackedType type, OneTokenKernels& found) {
 
 // Those of the type, if it is one of the group.
 template <class Ring, class... Raw>
-OneTokenKernels kernels_among(PackedType type) {
+OneTokenKernels kernels_among(PackedType type, Book book) {
     OneTokenKernels found;
-    (take_kernels<Ring, Raw>(type, found), ...);
+    (take_kernels<Ring, Raw>(type, book, found), ...);
     return found;
 }
 
 template <class Ring>
-OneTokenKernels plain_kernels(PackedType type) {
-    return kernels_among<Ring, RawBf16, RawF16, RawE4m3>(type);
+OneTokenKernels plain_kernels(PackedType type, Book book) {
+    return kernels_among<Ring, RawBf16, RawF16, RawE4m3>(type, book);
 }
 
 template <class Ring>
-OneTokenKernels fp4_kernels(PackedType type) {
-    return kernels_among<Ring, RawNvfp4, RawMxfp4>(type);
+OneTokenKernels fp4_kernels(PackedType type, Book book) {
+    return kernels_among<Ring, RawNvfp4, RawMxfp4>(type, book);
+}
+
+template <class Ring, PackedType two, PackedType three, PackedType four, PackedType five>
+OneTokenKernels kernels_of_bits(PackedType type, Book book) {
+    return kernels_among<Ring, RawKbit<two, Book::of_expert>, RawKbit<three, Book::of_expert>,
+                         RawKbit<four, Book::of_expert>, RawKbit<five, Book::of_expert>,
+                         RawKbit<two, Book::pairs>, RawKbit<two, Book::lanes>,
+                         RawKbit<three, Book::lanes>, RawKbit<four, Book::lanes>>(type, book);
 }
 
 template <class Ring>
-OneTokenKernels kbit_kernels(PackedType type) {
-    return kernels_among<Ring, RawKbit<PackedType::kbit2>, RawKbit<PackedType::kbit3>,
-                         RawKbit<PackedType::kbit4>, RawKbit<PackedType::kbit5>>(type);
+OneTokenKernels kbit_kernels(PackedType type, Book book) {
+    return kernels_of_bits<Ring, PackedType::kbit2, PackedType::kbit3, PackedType::kbit4,
+                           PackedType::kbit5>(type, book);
 }
 
 template <class Ring>
-OneTokenKernels kbit_f32_kernels(PackedType type) {
-    return kernels_among<Ring, RawKbit<PackedType::kbit2_f32>, RawKbit<PackedType::kbit3_f32>,
-                         RawKbit<PackedType::kbit4_f32>, RawKbit<PackedType::kbit5_f32>>(type);
+OneTokenKernels kbit_f32_kernels(PackedType type, Book book) {
+    return kernels_of_bits<Ring, PackedType::kbit2_f32, PackedType::kbit3_f32,
+                           PackedType::kbit4_f32, PackedType::kbit5_f32>(type, book);
 }
 
 template <class Ring>
-OneTokenKernels gguf_kernels(PackedType type) {
-    return kernels_among<Ring, RawQ8_0, RawQ4K>(type);
+OneTokenKernels gguf_kernels(PackedType type, Book book) {
+    return kernels_among<Ring, RawQ8_0, RawQ4K>(type, book);
 }
 
 }  // namespace moe::cuda

@@ -228,20 +228,20 @@ __device__ __forceinline__ int32_t rebase_exponent(float largest) {
 
 // ---- codebooks
 
-// The look-up tables of slots [begin, end) of the list. Better asked for before the weights: what
-// is asked for after them arrives after them.
+// The tables of slots [begin, end) of the list. Better asked for before the weights: what is asked
+// for after them arrives after them.
 template <class Raw>
-struct CodebookLoad {
-    static constexpr int32_t entries = 2 * Raw::entries;
-    static_assert(codebook_bytes(Raw::type) == 4 * entries);
+struct TablesOfSlots {
+    static constexpr int32_t bytes = table_bytes(Raw::type, Book::of_expert);
+    static constexpr int32_t entries = bytes / 4;
     const PackedMatrix& matrix;
     const int32_t* slots;
     int32_t begin;
     int32_t n;
     float2 held;
 
-    __device__ __forceinline__ CodebookLoad(const PackedMatrix& weights, const int32_t* list,
-                                            int32_t first, int32_t end)
+    __device__ __forceinline__ TablesOfSlots(const PackedMatrix& weights, const int32_t* list,
+                                             int32_t first, int32_t end)
         : matrix(weights), slots(list), begin(first), n((end - first) * entries), held{} {
         if (static_cast<int32_t>(threadIdx.x) < n) held = load(static_cast<int32_t>(threadIdx.x));
     }
@@ -253,28 +253,70 @@ struct CodebookLoad {
     __device__ __forceinline__ void store(unsigned char* to) const {
         float2 values = held;
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n;) {
-            Raw::store_entry(to + i / entries * codebook_bytes(Raw::type), i % entries, values);
+            Raw::store_entry(to + i / entries * bytes, i % entries, values);
             i += static_cast<int32_t>(blockDim.x);
             if (i < n) values = load(i);
         }
     }
 };
 
-struct NoCodebook {
-    __device__ __forceinline__ NoCodebook(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
-    __device__ __forceinline__ void store(unsigned char*) const {}
+// The one table of all experts: a lane holds the value of code lane % 16 in rows of half lane / 16.
+template <class Raw>
+class OneTable {
+  public:
+    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane) {
+        constexpr int32_t last = (1 << Raw::bits) - 1;
+        value_ = load_global(matrix.codebook + 32 * (lane >> 4) + min(lane & 15, last));
+    }
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        const uint32_t thread = threadIdx.x;
+        if constexpr (Raw::book == Book::lanes) {
+            using Lanes = LaneTable<Raw::bits>;
+            static_assert(table_bytes(Raw::type, Book::lanes) == Lanes::bytes);
+            const auto rows = [&](uint32_t low, uint32_t high) {
+                return Raw::Operand::pair(value(0, low), value(1, high));
+            };
+            for (uint32_t i = thread; i < Lanes::n_entries; i += blockDim.x)
+                Lanes::store(to, i, rows);
+        } else if (thread < 32) {
+            constexpr uint32_t n = 1 << (Raw::bits - 1);
+            const uint32_t half = thread / n & 1, code = 2 * (thread % n);
+            const uint32_t pair = Raw::Operand::pair(value(half, code), value(half, code + 1));
+            if (thread < 2 * n) store_shared(to + 4 * thread, pair);
+        }
+    }
+
+  private:
+    __device__ __forceinline__ float value(uint32_t half, uint32_t code) const {
+        return __shfl_sync(~0u, value_, static_cast<int>(16 * half + code));
+    }
+    float value_;
 };
 
-template <class Raw, bool has_codebook = Raw::has_codebook>
-struct CodebooksOf {
-    using Load = NoCodebook;
+// Nothing to load.
+struct NoTables {
+    __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
+    __device__ __forceinline__ NoTables(const PackedMatrix&, int32_t) {}
+    __device__ __forceinline__ void store(unsigned char*) const {}
+    __device__ __forceinline__ void store(uint32_t) const {}
+};
+
+template <class Raw, Book book = Raw::book>
+struct TablesOf {
+    using Slots = NoTables;
+    using One = OneTable<Raw>;
 };
 template <class Raw>
-struct CodebooksOf<Raw, true> {
-    using Load = CodebookLoad<Raw>;
+struct TablesOf<Raw, Book::none> {
+    using Slots = NoTables;
+    using One = NoTables;
 };
 template <class Raw>
-using Codebooks = typename CodebooksOf<Raw>::Load;
+struct TablesOf<Raw, Book::of_expert> {
+    using Slots = TablesOfSlots<Raw>;
+    using One = NoTables;
+};
 
 // ---- product
 
@@ -312,7 +354,14 @@ struct DecodedBlocks {
         typename Raw::template Words<n> words;
         Raw::load(words, chunk, block, lane);
 #pragma unroll
-        for (int j = 0; j < 4 * n; ++j) Raw::step(words, j, table, a[j]);
+        for (int j = 0; j < 4 * n; j += 2) {
+            if constexpr (Raw::book == Book::lanes) {
+                Raw::two_steps(words, j / 2, table, a[j], a[j + 1]);
+            } else {
+                Raw::step(words, j, table, a[j]);
+                Raw::step(words, j + 1, table, a[j + 1]);
+            }
+        }
         factors = Raw::factors(words);
     }
 
@@ -352,8 +401,8 @@ struct DecodedBlocks {
 template <class Raw>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t n_blocks,
                                           int32_t x_block, const OperandPlaces& places,
-                                          int32_t lane, uint32_t codebook, float (&sum)[2]) {
-    const typename Raw::Table table(codebook);
+                                          int32_t lane, uint32_t tables, float (&sum)[2]) {
+    const typename Raw::Table table(Raw::table_of(tables, lane));
 #pragma unroll 1
     for (; block + Raw::span <= n_blocks; block += Raw::span) {
         DecodedBlocks<Raw, Raw::span> blocks;

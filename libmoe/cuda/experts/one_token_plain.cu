@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_plain(PackedType type) {
-    return plain_kernels<BulkRing>(type);
+OneTokenKernels one_token_plain(PackedType type, Book book) {
+    return plain_kernels<BulkRing>(type, book);
 }
 
 }  // namespace moe::cuda

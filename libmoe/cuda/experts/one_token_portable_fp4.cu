@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_portable_fp4(PackedType type) {
-    return fp4_kernels<AsyncRing>(type);
+OneTokenKernels one_token_portable_fp4(PackedType type, Book book) {
+    return fp4_kernels<AsyncRing>(type, book);
 }
 
 }  // namespace moe::cuda

@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_portable_gguf(PackedType type) {
-    return gguf_kernels<AsyncRing>(type);
+OneTokenKernels one_token_portable_gguf(PackedType type, Book book) {
+    return gguf_kernels<AsyncRing>(type, book);
 }
 
 }  // namespace moe::cuda

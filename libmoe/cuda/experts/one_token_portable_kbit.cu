@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_portable_kbit(PackedType type) {
-    return kbit_kernels<AsyncRing>(type);
+OneTokenKernels one_token_portable_kbit(PackedType type, Book book) {
+    return kbit_kernels<AsyncRing>(type, book);
 }
 
 }  // namespace moe::cuda

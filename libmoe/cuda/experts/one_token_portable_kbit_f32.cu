@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_portable_kbit_f32(PackedType type) {
-    return kbit_f32_kernels<AsyncRing>(type);
+OneTokenKernels one_token_portable_kbit_f32(PackedType type, Book book) {
+    return kbit_f32_kernels<AsyncRing>(type, book);
 }
 
 }  // namespace moe::cuda

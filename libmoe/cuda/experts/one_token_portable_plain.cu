@@ -4,8 +4,8 @@
 
 namespace moe::cuda {
 
-OneTokenKernels one_token_portable_plain(PackedType type) {
-    return plain_kernels<AsyncRing>(type);
+OneTokenKernels one_token_portable_plain(PackedType type, Book book) {
+    return plain_kernels<AsyncRing>(type, book);
 }
 
 }  // namespace moe::cuda

@@ -1,0 +1,36 @@
+// How the one-token kernels of codebook types come to values.
+#pragma once
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// By tables of every slot's expert, or by one where all experts have the same codebook, so that it
+// is there before ids are (raw_fragment_kbit.cuh).
+enum class Book : int32_t {
+    none,
+    of_expert,  // 2 and 3 bits: pairs of neighbours, which come to registers; else look-ups
+    pairs,      // one: pairs of neighbours
+    lanes,      // one: a table for every lane (codebook_lanes.cuh)
+};
+
+// Two bits of few bytes: there the room is worth more than the instructions.
+constexpr Book book_of(const PackedMatrix& matrix, bool has_many_bytes) {
+    if (!has_codebook(matrix.type)) return Book::none;
+    const int32_t bits = code_bits(matrix.type);
+    if (!matrix.has_one_codebook || bits == 5) return Book::of_expert;
+    return bits == 2 && !has_many_bytes ? Book::pairs : Book::lanes;
+}
+
+// Room for one table, and for those of n_slots.
+MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, Book book) {
+    const int32_t bits = code_bits(type);
+    if (book == Book::none) return 0;
+    if (book == Book::lanes) return bits == 3 ? 16384 : 32768;
+    return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
+}
+constexpr int32_t tables_bytes(PackedType type, Book book, int32_t n_slots) {
+    return (book == Book::of_expert ? n_slots : 1) * table_bytes(type, book);
+}
+
+}  // namespace moe::cuda
