@@ -85,11 +85,19 @@ void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
     EXPECT_EQ(divide(most), most / d);
 }
 
-// Two tables of 2^bits values for an expert: of 16 bits, of 32 where they are looked up.
-int32_t table_bytes(PackedType type) {
-    if (!has_codebook(type)) return 0;
+// Of each of n_slots experts, or of all together, two tables of 2^bits values: of 16 bits, of 32
+// where they are looked up. Or for each of 32 lanes a pair for every byte, of 3 bits for those
+// below 0x80; lanes of two bits share, and their entries have two pairs.
+int32_t room_for_tables(PackedType type, Book book, int32_t n_slots) {
     const int32_t bits = code_bits(type);
-    return 2 * (bits <= 3 ? 2 : 4) * (1 << bits);
+    switch (book) {
+        case Book::none:
+            return 0;
+        case Book::lanes:
+            return 32 * 4 * (bits == 3 ? 0x80 : 0x100);
+        default:
+            return (book == Book::pairs ? 1 : n_slots) * 2 * (bits <= 3 ? 2 : 4) * (1 << bits);
+    }
 }
 
 // The most slots whose tables a block of gate and up needs: its slabs are neighbours.
@@ -119,7 +127,8 @@ void expect_room(const OneTokenCut& cut, PackedType type) {
     EXPECT_LE(cut.n_stages, 32);  // a lane for each
 }
 
-// For every shape and type that the kernels take, with as many tokens as they take.
+// For every shape and type that the kernels take, with as many tokens as they take; experts have
+// codebooks of their own, or one.
 template <class Check>
 void for_calls(const Check& check) {
     int n = 0;
@@ -129,7 +138,11 @@ void for_calls(const Check& check) {
             for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
                 SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
                                                 << ", tokens " << n_tokens);
-                check(call_of(shape, type, n_tokens));
+                OneToken call = call_of(shape, type, n_tokens);
+                check(call);
+                if (!has_codebook(type)) continue;
+                call.gate_up.has_one_codebook = call.down.has_one_codebook = true;
+                check(call);
             }
         }
     }
@@ -166,7 +179,7 @@ TEST(OneTokenCut, GateAndUpCoverEveryTile) {
         EXPECT_GE(cut.shared.slots - cut.shared.sums, cut.n_teams * cut.sums_of_team);
         EXPECT_LE(cut.n_warps, 16);  // add_warps takes no more
         EXPECT_GE(cut.shared.terms - cut.shared.codebooks,
-                  most_slots_of_block(call, cut) * table_bytes(m.type));
+                  room_for_tables(m.type, cut.book, most_slots_of_block(call, cut)));
         EXPECT_GE(cut.shared.largest - cut.shared.terms, 12 * 32 * cut.n_warps);
         EXPECT_GE(cut.shared.barriers - cut.shared.largest, cut.n_teams > 1 ? 4 * cut.n_warps : 0);
         expect_divides(cut.block_reciprocal, n_teams, call.n_slots * m.n_tiles);
@@ -207,10 +220,31 @@ TEST(OneTokenCut, DownCoversEveryUnit) {
             EXPECT_GE(cut.shared.codebooks - cut.shared.partial, 4 * outputs);
         }
         EXPECT_GE(cut.shared.unit_scales - cut.shared.codebooks,
-                  call.n_slots * table_bytes(m.type));
+                  room_for_tables(m.type, cut.book, call.n_slots));
         expect_divides(cut.block_reciprocal, clusters, m.n_tiles);
         expect_divides(cut.chunk_reciprocal, cut.n_chunks, call.n_slots * cut.n_chunks);
     });
+}
+
+// One codebook of all experts is one table, whatever the slots; of five bits it is not looked for.
+TEST(OneTokenCut, OneCodebookIsOneTable) {
+    const auto book_with = [](PackedType type, const Shape& shape, bool one) {
+        OneToken call = call_of(shape, type, 1);
+        call.gate_up.has_one_codebook = one;
+        return cut_gate_up(h200(), call, {}).book;
+    };
+    const Shape &small = shapes[0], &large = shapes[3];
+    for (const PackedType type : {PackedType::kbit2, PackedType::kbit3, PackedType::kbit4_f32,
+                                  PackedType::kbit5}) {
+        EXPECT_EQ(book_with(type, small, false), Book::of_expert);
+        EXPECT_EQ(book_with(type, large, false), Book::of_expert);
+    }
+    EXPECT_EQ(book_with(PackedType::kbit2, small, true), Book::pairs);
+    EXPECT_EQ(book_with(PackedType::kbit2, large, true), Book::lanes);
+    EXPECT_EQ(book_with(PackedType::kbit3, small, true), Book::lanes);
+    EXPECT_EQ(book_with(PackedType::kbit4_f32, small, true), Book::lanes);
+    EXPECT_EQ(book_with(PackedType::kbit5, large, true), Book::of_expert);
+    EXPECT_EQ(book_with(PackedType::nvfp4, large, true), Book::none);
 }
 
 // What the early start of the second kernel is for; see OneTokenTuning.

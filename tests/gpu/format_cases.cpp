@@ -64,6 +64,21 @@ void add_unnamed(CaseList& list) {
                          });
 }
 
+// Codebooks that come with the tensors: one of all experts, and one of each matrix.
+void add_codebooks(CaseList& list) {
+    for (const char* format : given_codebooks())
+        for (const bool own : {false, true})
+            for (const Shape& shape : {Shape{256, 192}, Shape{2048, 512}})
+                list.add(text("codebook/%s/%s/h%d_i%d", format, own ? "own" : "one", shape.hidden,
+                              shape.intermediate),
+                         shape.hidden == 256 ? Extent::smoke : Extent::full, [=](Context& context) {
+                             PairSpec spec = spec_of(format, shape, bf16, 200);
+                             spec.layer.form = Form::tensor_per_expert;
+                             spec.layer.own_codebooks = own;
+                             check_tokens(context, spec, all_widths);
+                         });
+}
+
 // More rows of an expert than any tile has.
 void add_many_rows(CaseList& list) {
     for (const char* format : packed_formats()) {
@@ -142,6 +157,7 @@ void add_lengths(CaseList& list) {
 void add_format_cases(CaseList& list) {
     add_formats(list);
     add_unnamed(list);
+    add_codebooks(list);
     add_many_rows(list);
     add_few_rows(list);
     add_mixed(list);

@@ -71,6 +71,16 @@ moe_format format_of(const Unnamed& given) {
     return format;
 }
 
+// As the formats of these names, but for the codebook.
+struct GivenCodebook {
+    const char* name;
+    const char* like;
+};
+constexpr GivenCodebook given[] = {{"kbit2_given", "kbit2"},
+                                   {"kbit3_given", "kbit3"},
+                                   {"kbit4_given", "kbit4"},
+                                   {"kbit5_given", "kbit5"}};
+
 const Unnamed* find_unnamed(const char* name) {
     for (const Unnamed& one : unnamed)
         if (!std::strcmp(one.name, name)) return &one;
@@ -95,11 +105,24 @@ void quantize(const moe_format& format, const Floats& source, int64_t rows, int6
     args.scales = to.scales.empty() ? nullptr : to.scales.data();
     args.scale_bytes = to.scales.size();
     args.global_scale = format.global_scale == MOE_GLOBAL_SCALE_NONE ? nullptr : &to.global_scale;
+    args.codebook = to.codebook.empty() ? nullptr : to.codebook.data();
     must(moe_quantize(&args), "moe_quantize");
 }
 
 void fill(Bytes& bytes, std::mt19937_64& random) {
     for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+}
+
+// Ascending, from about -1 to 1, at uneven steps.
+Floats make_codebook(int32_t bits, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const int32_t n = 1 << bits;
+    Floats values;
+    for (int32_t i = 0; i < n; ++i) {
+        const auto part = static_cast<float>(random() % 1000) / 1250.0f;  // below 0.8
+        values.push_back(2.0f * (static_cast<float>(i) + part) / static_cast<float>(n) - 1.0f);
+    }
+    return values;
 }
 
 // Blocks of ggml: random codes, signs and scales after a float16 factor, a power of two.
@@ -200,8 +223,14 @@ const std::array<float, 256>& nested_codebook() {
 }  // namespace
 
 moe_format format_named(const char* name) {
-    if (const Unnamed* given = find_unnamed(name)) return format_of(*given);
+    if (const Unnamed* found = find_unnamed(name)) return format_of(*found);
     auto format = sized<moe_format>();
+    for (const GivenCodebook& one : given) {
+        if (std::strcmp(one.name, name) != 0) continue;
+        must(moe_format_by_name(one.like, &format), one.like);
+        format.codebook = MOE_CODEBOOK_GIVEN;
+        return format;
+    }
     must(moe_format_by_name(name, &format), name);
     return format;
 }
@@ -215,6 +244,12 @@ std::vector<const char*> packed_formats() {
 std::vector<const char*> unnamed_formats() {
     std::vector<const char*> names;
     for (const Unnamed& one : unnamed) names.push_back(one.name);
+    return names;
+}
+
+std::vector<const char*> given_codebooks() {
+    std::vector<const char*> names;
+    for (const GivenCodebook& one : given) names.push_back(one.name);
     return names;
 }
 
@@ -236,6 +271,8 @@ void FormatBuffers::describe(moe_tensor& tensor) const {
     tensor.permutation_bytes = permutation.size() * sizeof(int32_t);
     tensor.pre_quant_scale = pre_quant_scale.empty() ? nullptr : pre_quant_scale.data();
     tensor.pre_quant_scale_bytes = pre_quant_scale.size() * sizeof(float);
+    tensor.codebook = codebook.empty() ? nullptr : codebook.data();
+    tensor.codebook_bytes = codebook.size() * sizeof(float);
     if (nested_scales.empty()) return;
     tensor.nested_scales = nested_scales.data();
     tensor.nested_scale_bytes = nested_scales.size() * sizeof(float);
@@ -253,11 +290,14 @@ void FormatBuffers::append(const FormatBuffers& next) {
     add(nested_scales, next.nested_scales);
     permutation = next.permutation;
     pre_quant_scale = next.pre_quant_scale;
+    codebook = next.codebook;
 }
 
 FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                            float spread, float middle) {
+                            float spread, float middle, uint64_t codebook) {
     FormatBuffers matrix;
+    if (format.codebook == MOE_CODEBOOK_GIVEN)
+        matrix.codebook = make_codebook(format.bits, codebook);
     uint64_t data = 0, scales = 0;
     must(moe_format_size(&format, rows, columns, &data, &scales), "moe_format_size");
     matrix.data.resize(data);

@@ -14,6 +14,8 @@ moe_format format_named(const char* name);
 std::vector<const char*> packed_formats();
 // GPTQ, AWQ, compressed-tensors, bitsandbytes and grids of scales that CUDA packs.
 std::vector<const char*> unnamed_formats();
+// kbit with codebooks that come with the tensors; no other list has them.
+std::vector<const char*> given_codebooks();
 // Which only the generic kernel reads.
 bool is_for_generic_alone(const char* name);
 
@@ -23,6 +25,7 @@ struct FormatBuffers {
     Floats nested_scales;
     std::vector<int32_t> permutation;  // of all matrices of a stack
     Floats pre_quant_scale;            // likewise
+    Floats codebook;                   // likewise
     float global_scale = 1;
 
     // Sets what the format has, for one matrix or a stack of them.
@@ -31,8 +34,9 @@ struct FormatBuffers {
 };
 
 // Values of about `spread` around `middle`: through moe_quantize, or, of formats that it does not
-// write, random codes under scales that give `spread`.
+// write, random codes under scales that give `spread`. A codebook that the format wants is that of
+// `codebook`.
 FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                            float spread, float middle);
+                            float spread, float middle, uint64_t codebook = 0);
 
 }  // namespace moe_gpu

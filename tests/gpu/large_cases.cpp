@@ -111,6 +111,8 @@ void add_many_bytes_of(CaseList& list, const char* format, int32_t intermediate,
         PairSpec spec;
         spec.layer.desc = plain_layer(2048, intermediate, 4, 4);
         spec.layer.format = format;
+        spec.layer.form = Form::tensor_per_expert;
+        spec.layer.own_codebooks = true;  // of those that come with a codebook
         spec.max_tokens = 2;
         with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
             for (const int64_t T : {1, 2}) pair.check(pair.routed_call(T));
@@ -148,8 +150,11 @@ void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "kbit3", 6784, Extent::full);
     add_many_bytes_of(list, "kbit4", 5184, Extent::full);
     add_many_bytes_of(list, "kbit5", 4224, Extent::smoke);
+    add_many_bytes_of(list, "kbit2_given", 9792, Extent::full);
+    add_many_bytes_of(list, "kbit3_given", 6784, Extent::full);
+    add_many_bytes_of(list, "kbit4_given", 5184, Extent::full);
     add_many_bytes_of(list, "q4_k", 5120, Extent::full);
-    for (const char* format : {"bf16", "fp8_128x128", "mxfp4", "kbit3", "kbit4"})
+    for (const char* format : {"bf16", "fp8_128x128", "mxfp4", "kbit2", "kbit3", "kbit4"})
         add_many_bytes_of_few(list, format, Extent::full, {5, 8, 16});
     add_many_bytes_of_few(list, "nvfp4", Extent::smoke, {5});
 }

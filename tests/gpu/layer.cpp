@@ -54,9 +54,10 @@ const char* LayerData::format_of(int role) const {
 }
 
 LayerData::Matrix LayerData::encode(const moe_format& format, int64_t rows, int64_t columns,
-                                    uint64_t seed, float spread, float middle) const {
+                                    uint64_t seed, float spread, float middle,
+                                    uint64_t codebook) const {
     Matrix matrix;
-    matrix.buffers = random_matrix(format, rows, columns, seed, spread, middle);
+    matrix.buffers = random_matrix(format, rows, columns, seed, spread, middle, codebook);
     decode(format, matrix, rows, columns);
     return matrix;
 }
@@ -101,7 +102,8 @@ LayerData::Stack& LayerData::make_stack(int role, int64_t n, int64_t rows, int64
         try {
             const uint64_t seed = spec.seed * 7919 + static_cast<uint64_t>(role * 100003 + e);
             stack.matrices[static_cast<size_t>(e)] =
-                encode(stack.format, rows, columns, seed, spread, middle);
+                encode(stack.format, rows, columns, seed, spread, middle,
+                       spec.own_codebooks ? seed : 0);
         } catch (const std::exception& error) {
             errors[static_cast<size_t>(e)] = error.what();
         }
@@ -199,6 +201,8 @@ void LayerData::give_table(Stack& stack, moe_tensor tensor, int64_t n_experts) {
         stack.globals.push_back(matrix.buffers.global_scale);
     }
     tensor.n_experts = n_experts;
+    tensor.codebook = stack.matrices[0].buffers.codebook.data();
+    tensor.codebook_bytes = stack.matrices[0].buffers.codebook.size() * sizeof(float);
     tensor.data_per_expert = stack.data_table.data();
     tensor.data_bytes = stack.matrices[0].buffers.data.size();
     if (!stack.matrices[0].buffers.scales.empty())
@@ -309,7 +313,7 @@ moe_tensor LayerData::replace(moe_role role, int32_t expert, uint64_t seed) {
     Stack& stack = stacks_.at(role);
     Matrix& matrix = stack.matrices[static_cast<size_t>(expert)];
     matrix = encode(stack.format, stack.rows, stack.columns, seed, spread_of(role, stack.columns),
-                    middle_of(role));
+                    middle_of(role), seed);
     const int64_t size = stack.rows * stack.columns;
     std::copy(matrix.decoded.begin(), matrix.decoded.end(),
               reference_values_.at(role).begin() + expert * size);

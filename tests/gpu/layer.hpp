@@ -26,6 +26,7 @@ struct LayerSpec {
     int32_t distinct_experts = 0;  // expert e has the tensors of e % n; 0: all differ
     uint64_t seed = 1;
     const char* down_format = nullptr;  // null: format
+    bool own_codebooks = false;         // every matrix its own, where the format wants one
 };
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
@@ -47,7 +48,7 @@ class LayerData {
     moe_weights_desc reference_weights_desc() const;
 
     // One matrix of another seed, in place of that of an expert, for moe_weights_update. The
-    // decoded values of the reference change too.
+    // decoded values of the reference change too. So does a codebook.
     moe_tensor replace(moe_role role, int32_t expert, uint64_t seed);
 
   private:
@@ -65,7 +66,7 @@ class LayerData {
     };
 
     Matrix encode(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                  float spread, float middle) const;
+                  float spread, float middle, uint64_t codebook) const;
     void decode(const moe_format& format, Matrix& matrix, int64_t rows, int64_t columns) const;
     void make_role(int role);
     void make_hash_table();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
+#include "libmoe/weights/device_load.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
@@ -402,6 +403,39 @@ TEST(DeviceLoad, UpdatesOfOneExpertAndOfOneHalf) {
             ASSERT_NO_FATAL_FAILURE(
                 expect_updates(LayerTensors(desc, old), LayerTensors(desc, fresh)));
         }
+}
+
+// Kernels take another way where all experts have one codebook, a shared one that follows them
+// among these.
+TEST(DeviceLoad, NotesWhereAllCodebooksAreTheSame) {
+    moe_layer_desc desc = rich_layer(64, 96);
+    desc.shared_intermediate = 96;
+    const LayerTensors layer(desc, {.everywhere = "kbit4"});
+    const Plan plan = make_plan(layer);
+    ASSERT_TRUE(plan);
+    PackedWeights packed(*plan);
+    ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
+    const DevicePlacement& placement = packed.handle.placement;
+    ASSERT_TRUE(placement.shared_follows);
+    const auto are_one = [&](moe_role role) {
+        note_codebooks(packed.handle, packed.block);
+        return packed.handle.device.matrices[role].has_one_codebook;
+    };
+    EXPECT_TRUE(are_one(MOE_ROLE_GATE));
+    EXPECT_TRUE(are_one(MOE_ROLE_DOWN));
+    EXPECT_TRUE(are_one(MOE_ROLE_SHARED_DOWN));
+    EXPECT_FALSE(are_one(MOE_ROLE_ROUTER));
+
+    const auto change_last = [&](moe_role role) {
+        const DevicePlacement::Place& place = placement.matrices[role];
+        const float other = 0.25f;
+        packed.block.write(place.codebooks + static_cast<uint64_t>(place.n_codebooks) * 256 - 64,
+                           &other, sizeof other);
+    };
+    change_last(MOE_ROLE_GATE);  // of the shared expert
+    EXPECT_FALSE(are_one(MOE_ROLE_GATE));
+    EXPECT_TRUE(are_one(MOE_ROLE_DOWN));
+    EXPECT_TRUE(are_one(MOE_ROLE_SHARED_GATE)) << "one is the same as itself";
 }
 
 TEST(DeviceLoad, UpdatesOfOneVectorOfAnExpert) {

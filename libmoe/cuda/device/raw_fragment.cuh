@@ -241,10 +241,23 @@ struct ByteCodes {
     }
 };
 
-// Bytes become bfloat16 by moving sign and magnitude: 2^-120 of their value. NaN codes become 480.
+// Two bytes of e4m3 as float16, in which they are exact. Without the instruction sign and magnitude
+// move, which makes 2^-8 of the value, and NaN codes become 480.
+__device__ __forceinline__ uint32_t f16_of_e4m3(uint32_t word, int pair) {
+    uint32_t values;
+#if __CUDA_ARCH__ >= 890
+    const auto bytes = static_cast<uint16_t>(pair ? word >> 16 : word);
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(values) : "h"(bytes));
+#else
+    const uint32_t high = __byte_perm(word, 0, pair ? 0x3424 : 0x1404);
+    const uint32_t moved = (high & 0x80008000u) | (high >> 1 & 0x3F803F80u);
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(values) : "r"(moved), "r"(0x5C005C00u));  // 2^8
+#endif
+    return values;
+}
+
 struct RawE4m3 : RawType<PackedType::e4m3> {
-    static constexpr int32_t x_exponent = 96;
-    static constexpr float leftover = 16777216.0f;  // 2^(120 - 96)
+    using Operand = F16;
     template <int n>
     struct Words : ByteCodes<n> {
         uint2 scales;  // float32 of the two row halves
@@ -261,10 +274,7 @@ struct RawE4m3 : RawType<PackedType::e4m3> {
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const uint32_t high = __byte_perm(words.word(j, i / 2), 0, i % 2 ? 0x3424 : 0x1404);
-            a[i] = (high & 0x80008000u) | (high >> 4 & 0x07F007F0u);
-        }
+        for (int i = 0; i < 4; ++i) a[i] = f16_of_e4m3(words.word(j, i / 2), i % 2);
     }
     template <int n>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {

@@ -7,6 +7,7 @@
 namespace moe::cuda {
 
 struct RawQ8_0 : RawType<PackedType::q8_0> {
+    using Operand = F16;
     template <int n>
     struct Words : ByteCodes<n> {
         uint32_t scales;  // float16 of the two row halves
@@ -19,18 +20,15 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
             load_shared_4(scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 2));
         words.ByteCodes<n>::load(at, grain_bytes, lane);
     }
-    // The byte under the exponent of 128: without its bit 7 it is 128 + (code & 127), and bit 7
-    // alone makes 128 or 256, which is what is too much.
+    // The byte, 128 more than the code, as the lowest of a float16 from 1024 on.
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const uint32_t code =
-                __byte_perm(words.word(j, i / 2), 0x43434343u, i % 2 ? 0x4342 : 0x4140);
-            asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-                : "=r"(a[i])
-                : "r"(code & 0xFF80FF80u), "r"(0xBF80BF80u), "r"(code & 0xFF7FFF7Fu));
+            const uint32_t bytes = words.word(j, i / 2) ^ 0x80808080u;
+            const uint32_t sum = __byte_perm(bytes, 0x64646464u, i % 2 ? 0x4342 : 0x4140);
+            asm("add.rn.f16x2 %0, %1, %2;" : "=r"(a[i]) : "r"(sum), "r"(0xE480E480u));  // -1152
         }
     }
     template <int n>
