@@ -134,6 +134,15 @@ Step run_bulk_load(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
+// a: the global address, b: bytes. Nothing moves, but they must be there.
+Step run_bulk_prefetch(Warp& w, const Instruction& in) {
+    for (uint32_t i = 0; i < 32; ++i)
+        if (w.mask >> i & 1)
+            check_bulk(w, static_cast<int>(i), w.lanes<uint64_t>(in.a)[i], 0,
+                       w.lanes<uint32_t>(in.b)[i]);
+    return Step::next;
+}
+
 uint32_t thread_of(const Warp& w, uint32_t lane) {
     return w.index * 32 + lane;
 }
@@ -191,10 +200,17 @@ const Argument& address_argument(const Statement& s, size_t i, Argument& storage
 
 void decode_bulk(Builder& b, const Statement& s) {
     allow_modifiers(s, "async", "bulk", "shared::cluster", "shared::cta", "global",
-                    "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint");
+                    "mbarrier::complete_tx::bytes", "bulk_group", "L2::cache_hint", "prefetch",
+                    "L2");
     Argument storage;
     const size_t n = s.arguments.size() - s.has("L2::cache_hint");
     if (s.opcode[2] != "bulk") throw UnknownForm{};
+    if (s.has("prefetch")) {
+        if (n != 2 || !s.has("L2")) throw UnknownForm{};
+        b.emit(run_bulk_prefetch);
+        b.read(&Instruction::a, address_argument(s, 0, storage), 64);
+        return b.read(&Instruction::b, s.arguments[1], 32);
+    }
     if (s.has("mbarrier::complete_tx::bytes")) {
         if (n != 4 || !s.has("global")) throw UnknownForm{};
         b.emit(run_bulk_load);

@@ -470,6 +470,15 @@ TEST_F(Machine, BulkLoadsComeWithTheirBarrier) {
     for (uint32_t i = 0; i < 8; ++i) EXPECT_EQ(words[32 + i], 100 + i);
 }
 
+TEST_F(Machine, BulkPrefetchesAreOfMemoryThatIsThere) {
+    const auto prefetch = [](const char* bytes) {
+        return kernel(std::string("cp.async.bulk.prefetch.L2.global [%rd0], ") + bytes + ";\n");
+    };
+    run(prefetch("64"), 1);
+    EXPECT_THROW(run(prefetch("1073741824"), 1), Fault);
+    EXPECT_THROW(run(prefetch("8"), 1), Fault);
+}
+
 TEST_F(Machine, ArrivalsBehindCopies) {
     words[16] = 42;
     run(

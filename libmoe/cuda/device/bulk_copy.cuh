@@ -28,6 +28,11 @@ __device__ __forceinline__ void bulk_load_once(uint32_t to, const void* from, ui
         : "memory");
 }
 
+// To the L2.
+__device__ __forceinline__ void bulk_prefetch(const void* from, uint32_t n_bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
+}
+
 // Shared to global, as a group of its own; see bulk_store_wait.
 __device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t n_bytes) {
     asm volatile(

@@ -74,6 +74,10 @@ class BulkRing : public StreamRing {
     __device__ void refill(const StreamItem& item) const {
         if (lane_index() == 0) fill(stage(), item);
     }
+    // To the L2, by one lane: what will be an item.
+    static __device__ void prefetch(const StreamItem& item) {
+        bulk_prefetch(item.from, static_cast<uint32_t>(item.bytes));
+    }
 
   private:
     __device__ void fill(int32_t stage, const StreamItem& item) const {
@@ -103,6 +107,8 @@ class AsyncRing : public StreamRing {
     __device__ void refill(const StreamItem& item) const {
         fill(stage(), item);
     }
+    // Where these are needed no kernel starts before the one before it ends.
+    static __device__ void prefetch(const StreamItem&) {}
 
   private:
     __device__ void fill(int32_t stage, const StreamItem& item) const {

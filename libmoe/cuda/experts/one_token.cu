@@ -54,6 +54,20 @@ OneTokenKernels kernels_of(PackedType type, Book book, bool portable) {
     return {};
 }
 
+// Of one token alone: several had no gain of it.
+void find_ahead(const OneToken& call, const OneTokenTuning& tuning, OneTokenGateUp& first) {
+    if (call.n_slots == call.top_k || call.n_tokens > 1) return;
+    int64_t left = tuning.ahead_bytes;
+    OneTokenAhead* ahead = first.ahead;
+    for (const PackedMatrix* matrix : {&call.gate_up, &call.down}) {
+        const int64_t bytes = std::min(left, matrix->tile_stride() * matrix->n_tiles);
+        const int64_t of_block = bytes / first.cut.n_blocks / 16 * 16;
+        *ahead++ = {matrix->data + matrix->expert_stride * call.n_local,
+                    static_cast<int32_t>(of_block)};
+        left -= bytes;
+    }
+}
+
 template <class Call>
 void launch(const void* kernel, Call& call, int32_t n_tokens, cudaStream_t stream,
             const char* what) {
@@ -126,7 +140,9 @@ void run_one_token(const DeviceFacts& device, const OneToken& call, cudaStream_t
                          intermediate,
                          call.weight_on_input,
                          call.weight_on_input || call.gate_bias || call.up_bias,
-                         std::ldexp(1.0f, down.h_exponent)};
+                         std::ldexp(1.0f, down.h_exponent),
+                         {}};
+    find_ahead(call, tuning, first);
     OneTokenDown second{call.down,
                         slots_of(call),
                         down_cut,

@@ -82,6 +82,12 @@ struct OneTokenSlots {
     FaultWords* faults;
 };
 
+// Bytes that are known before ids are, asked for while the router is at work.
+struct OneTokenAhead {
+    const std::byte* from;
+    int32_t bytes_of_block;
+};
+
 struct OneTokenGateUp {
     PackedMatrix matrix;
     OneTokenSlots slots;
@@ -97,6 +103,7 @@ struct OneTokenGateUp {
     bool weight_on_input;
     bool has_row_terms;  // biases, or a weight on the input
     float h_factor;      // 2^h_exponent of down's kernels, with which h is stored
+    OneTokenAhead ahead[2];  // of the shared expert: gate and up, down
 };
 
 struct OneTokenDown {
@@ -137,7 +144,9 @@ struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 64 << 20;  // of weights in a call
+    int64_t many_bytes_of_one_book = 22 << 20;  // of several tokens, the experts one codebook
     int32_t narrow_warps = 16;      // of gate and up of many such bytes, codes of up to five bits
+    int64_t ahead_bytes = 16 << 20;  // of one token's shared expert, at most
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
     OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
     OneTokenShare gate_up_many{8, 9216, 116736, most_one_token_shared};

@@ -51,7 +51,10 @@ struct SharedPlan {
 bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                           call.down.tile_stride() * call.down.n_tiles;
-    return call.n_tokens * call.n_slots * bytes >= tuning.many_bytes;
+    const bool is_one_book = book_of(call.gate_up, true) == Book::lanes;
+    const int64_t many = call.n_tokens > 1 && is_one_book ? tuning.many_bytes_of_one_book
+                                                          : tuning.many_bytes;
+    return call.n_tokens * call.n_slots * bytes >= many;
 }
 
 // Decoding of narrow codes takes as long as their bytes, so that more warps are worth their sums.

@@ -6,7 +6,8 @@
 // the same part of k of every slab. One team has the shortest way to the first sum. Several take
 // longer parts of k, so that what a slab costs besides its products is paid less often; they are
 // for calls of many bytes (one_token_cut.cpp), a kernel of their own with more registers.
-// 1. every lane finds what it copies first, as if every slot had an expert here
+// 1. the shared expert's weights are asked for, which need no ids, as far as the L2; every lane
+// finds what it copies first, as if every slot had an expert here
 // 2. wait for the kernel before; ask for ids, then x; the warp's ring begins, every lane knowing
 // the first item of one stage; the slots with an expert are listed where there are others or the
 // list is needed
@@ -336,6 +337,13 @@ __device__ __forceinline__ void finish_row(const OneTokenGateUp& call, const flo
     if (stores) *to = __float2bfloat16(acted * h_factor);
 }
 
+// This block's part.
+template <class Ring>
+__device__ __forceinline__ void ask_ahead(const OneTokenAhead& ahead) {
+    const int32_t n = ahead.bytes_of_block;
+    if (n > 0) Ring::prefetch({ahead.from + int64_t{n} * blockIdx.x, n});
+}
+
 // A warp at its slabs: sums of its part of k, to shared memory.
 template <class Raw, class Ring>
 struct GateUpWarp {
@@ -425,6 +433,7 @@ __global__ void __maxnreg__(Team::registers)
               stage_bytes);
 
     fetch_parameter(call);
+    if (thread < 2) ask_ahead<Ring>(call.ahead[thread]);
     const typename TablesOf<Raw>::One one_table(call.matrix, lane);
     const Team team(cut, warp);
     const SlabChunks<Raw> chunks(call, table,
