@@ -1,8 +1,9 @@
 """Fits the cost model of libmoe/plan/cost.hpp to measured times: fit_costs.py [ROOT].
 
-Reads bench/results/h200.json and writes libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases
-from ids of three models are fitted, and those of the other two say how far off it is: tests/plan/cost_test.cpp asks the
-same of the constants as the library has them.
+Reads bench/results/study-few.json for both ways of few tokens, h200.json for more, and study-bits.json for formats that
+the latter has not, and writes libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases from ids of
+three models are fitted, and those of the other two say how far off it is: tests/plan/cost_test.cpp asks the same of the
+constants as the library has them.
 """
 
 import json
@@ -12,9 +13,10 @@ import sys
 import numpy as np
 from scipy.optimize import least_squares
 
-FITTED = ("qwen3next", "dsv3", "gpt-oss-120b")
+FITTED = ("qwen3next", "mixtral", "dsv3")
 PACKED = {"fp8_128x128": "e4m3"}  # a format's packed type, where it has another name
-FAMILIES = {"one_token": 2, "grouped": 5}  # how many of the constants count
+MOST_FEW = 16  # tokens that study-few.json has
+FAMILIES = {"one_token": (0, 1, 2), "grouped": (0, 1, 3, 4, 5)}  # which of the constants count
 
 
 class Rates:
@@ -28,17 +30,19 @@ class Rates:
         self.flops_per_us = results["dense_tflops"] * 1e6
 
 
-def terms(case, rates):
-    """What each constant multiplies."""
+def terms(case, family):
+    """What each constant of the family multiplies."""
+    rates = case["rates"]
     hidden, intermediate, experts, top_k = (case["shape"][name] for name in ("hidden", "intermediate", "n_experts", "top_k"))
     weights = 3.0 * hidden * intermediate
     slots = case["n_tokens"] * top_k
-    family = case["kernel"].rsplit("experts_", 1)[1]
     met = experts * (1 - (1 - top_k / experts) ** case["n_tokens"])
-    reads = slots if family == "one_token" else met
-    read_us = rates.latency_us + reads * case["expert_bytes"] / rates.bytes_per_us
+    read_us = rates.latency_us + met * case["expert_bytes"] / rates.bytes_per_us
+    again_us = (slots - met) * case["expert_bytes"] / rates.bytes_per_us
     crowd = min(1.0, (slots / met - 1) / 16)
-    return [1.0, read_us, met * weights * 1e-6 * crowd, slots * weights * 2 / rates.flops_per_us, slots * hidden * 2e-6]
+    product_us = slots * weights * 2 / rates.flops_per_us
+    of_all = [1.0, read_us, again_us, met * weights * 1e-6 * crowd, product_us, slots * hidden * 2e-6]
+    return [of_all[i] for i in FAMILIES[family]]
 
 
 def expert_bytes(results):
@@ -47,35 +51,47 @@ def expert_bytes(results):
     return {(r["model"], r["format"]): r["weight_bytes"] / r["shape"]["top_k"] for r in alone}
 
 
-def fit(cases, rates, n):
-    x = np.array([terms(c, rates)[:n] for c in cases])
+def fit(cases, family):
+    x = np.array([terms(c, family) for c in cases])
     us = np.array([c["us"] for c in cases])
-    start = np.full(n, 0.1)
+    start = np.full(len(FAMILIES[family]), 0.1)
     found = least_squares(lambda c: np.log(x @ c / us), start, bounds=(1e-9, np.inf), loss="soft_l1", f_scale=0.1)
     return found.x
 
 
-def main(root):
-    results = json.loads((root / "bench/results/h200.json").read_text())
+def cases_of(results):
+    """Those from ids with even routing, with the rates of their run."""
     rates = Rates(results)
     bytes_of = expert_bytes(results)
     cases = [r for r in results["results"] if r["mode"] == "ids" and r["zipf"] == 0 and (r["model"], r["format"]) in bytes_of]
-    for case in cases:
-        case["expert_bytes"] = bytes_of[case["model"], case["format"]]
+    return [{**case, "expert_bytes": bytes_of[case["model"], case["format"]], "rates": rates} for case in cases]
+
+
+def main(root):
+    names = ("h200", "study-bits", "study-few")
+    results, bits, few = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in names)
+    many = [c for c in cases_of(results) if c["n_tokens"] > MOST_FEW]
+    known = {c["format"] for c in many}
+    many += [c for c in cases_of(bits) if c["n_tokens"] > MOST_FEW and c["format"] not in known]
+    cases = many + cases_of(few)
     rows = []
-    for family, n in FAMILIES.items():
+    for family, places in FAMILIES.items():
         for format in sorted({c["format"] for c in cases}):
             mine = [c for c in cases if c["format"] == format and c["kernel"].endswith(family)]
-            constants = fit([c for c in mine if c["model"] in FITTED], rates, n)
+            constants = fit([c for c in mine if c["model"] in FITTED], family)
             others = [c for c in mine if c["model"] not in FITTED]
-            off = max(abs(np.dot(terms(c, rates)[:n], constants) / c["us"] - 1) for c in others)
+            off = max(abs(np.dot(terms(c, family), constants) / c["us"] - 1) for c in others)
             print(f"{family:10} {format:12} off by {off:.2f} at most of {len(others)} cases not fitted")
-            values = ", ".join(f"{v:.4g}" for v in list(constants) + [0] * (5 - n))
+            of_all = [0] * 6
+            for place, value in zip(places, constants):
+                of_all[place] = value
+            values = ", ".join(f"{v:.4g}" for v in of_all)
             rows.append(f"    {{Family::{family}, PackedType::{PACKED.get(format, format)}, {{{values}}}}},\n")
     fitted = ", ".join(f'"{m}"' for m in FITTED)
     (root / "libmoe/plan/cost_constants.hpp").write_text(
-        f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']}. cost.hpp says what\n"
-        "// the numbers are.\n"
+        f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']},\n"
+        f"// study-few.json of {few['commit']} and study-bits.json of {bits['commit']}. cost.hpp says what the\n"
+        "// numbers are.\n"
         "#pragma once\n\n"
         '#include "libmoe/plan/cost.hpp"\n\n'
         "namespace moe {\n\n"

@@ -126,6 +126,18 @@ def bits(results):
     return panels, [(f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)]
 
 
+def few(results):
+    panels, formats = [], ("bf16", "fp8_128x128", "nvfp4", "q4_k", "kbit2", "kbit3", "kbit4")
+    for model in lists.MODELS:
+        lines = []
+        for i, format in enumerate(formats):
+            together = dict(results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.SORTED))
+            points = results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.ONE_BY_ONE)
+            lines.append(([(t, time / together[t]) for t, time in points if t in together], COLORS[i], False))
+        panels += line_panels(model, token_axis(lists.FEW_TOKENS), "times sorted", lines, log=False)
+    return panels, [(format, COLORS[i], False) for i, format in enumerate(formats)]
+
+
 def roofs(document):
     """Bytes of a microsecond and products of a microsecond; the latter None where it was not measured."""
     largest = document["read_floor"][-1]
@@ -214,7 +226,7 @@ def workload_figure(results):
     return panels, keys
 
 
-FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "roofline": roofline,
+FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "few": few, "roofline": roofline,
            "workload": workload_figure}
 
 

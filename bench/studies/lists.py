@@ -8,6 +8,10 @@ FUSION = (("qwen3next", "nvfp4"), ("qwen3-30b", "bf16"), ("mixtral", "nvfp4"))
 FUSION_VARIANTS = ({"stages": True}, {"kernels": GENERIC}, {"unfused": True})
 EXPERT_COUNTS = (8, 16, 32, 64, 128, 256, 512)
 BITS = ("kbit2", "kbit3", "kbit4", "kbit5", "mxfp4", "nvfp4", "q4_k", "fp8_128x128", "q8_0", "bf16")
+MODELS = ("qwen3next", "qwen3-30b", "mixtral", "dsv3", "gpt-oss-120b")
+FEW_FORMATS = ("bf16", "fp8_128x128", "q8_0", "nvfp4", "mxfp4", "q4_k", "kbit2", "kbit3", "kbit4", "kbit5")
+FEW_TOKENS = (2, 8, 16)
+ONE_BY_ONE, SORTED = "sm90_any_bf16_experts_one_token", "sm90_any_bf16_experts_grouped"
 WORKLOAD = ("bf16", "fp8_128x128", "nvfp4", "kbit4", "kbit2")
 WORKLOAD_TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 1536, 2048)
 
@@ -58,12 +62,22 @@ def workload():
     return {"cases": [case("qwen3next", format, "layer", t) for format in WORKLOAD for t in WORKLOAD_TOKENS]}
 
 
+def few():
+    """Both ways of few tokens, whichever a plan takes; one token alone says how many bytes an expert has."""
+    pairs = [(model, format) for model in MODELS for format in FEW_FORMATS if (model, format) != ("gpt-oss-120b", "q4_k")]
+    return {"cases": [one for model, format in pairs
+                      for one in [*(case(model, format, "ids", t, kernels=kernels)
+                                    for t in FEW_TOKENS for kernels in (ONE_BY_ONE, SORTED)),
+                                  case(model, format, "ids", 1)]]}
+
+
 TITLES = {
     "fusion": "What fusing the stages is worth",
     "experts": "More experts, the same products for every token",
     "skew": "Skewed routing against uniform",
     "bits": "Bits of a weight against time",
+    "few": "Few tokens one by one against sorted",
     "roofline": "The stages under the roof",
     "workload": "A server of coding assistants",
 }
-STUDIES = {study.__name__: study for study in (fusion, experts, skew, bits, roofline, workload)}
+STUDIES = {study.__name__: study for study in (fusion, experts, skew, bits, few, roofline, workload)}

@@ -23,7 +23,8 @@ import workload  # noqa: E402
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
 ROOT = HERE.parent.parent
-SHAPES = {"qwen3next": (2048, 512, 512, 10, 512), "qwen3-30b": (2048, 768, 128, 8, 0), "mixtral": (4096, 14336, 8, 2, 0)}
+SHAPES = {"qwen3next": (2048, 512, 512, 10, 512), "qwen3-30b": (2048, 768, 128, 8, 0), "mixtral": (4096, 14336, 8, 2, 0),
+          "dsv3": (7168, 2048, 256, 8, 2048), "gpt-oss-120b": (2880, 2880, 128, 4, 0)}
 BITS = {"kbit2": 2.25, "kbit3": 3.25, "kbit4": 4.25, "kbit5": 5.25, "mxfp4": 4.25, "nvfp4": 4.5, "q4_k": 4.5,
         "fp8_128x128": 8.0, "q8_0": 8.5, "bf16": 16.0}
 

@@ -11,9 +11,8 @@
 namespace moe {
 namespace {
 
-// Types without constants cost what their likes do, as far as is known: of kbit5 no time was
-// fitted.
-PackedType measured_type(PackedType type) {
+// Types without constants cost what their likes do, as far as is known.
+PackedType like(PackedType type) {
     switch (type) {
         case PackedType::f16:
             return PackedType::bf16;
@@ -23,11 +22,19 @@ PackedType measured_type(PackedType type) {
             return PackedType::kbit3;
         case PackedType::kbit4_f32:
         case PackedType::kbit5:
-        case PackedType::kbit5_f32:
             return PackedType::kbit4;
+        case PackedType::kbit5_f32:
+            return PackedType::kbit5;
         default:
             return type;
     }
+}
+
+// Null where nothing like it was measured.
+const CostConstants* constants_of(cuda::Family family, PackedType type) {
+    for (const KernelCost& one : kernel_costs)
+        if (one.family == family && one.type == type) return &one.constants;
+    return like(type) == type ? nullptr : constants_of(family, like(type));
 }
 
 void add_matrices(const DevicePlacement& placement, std::initializer_list<moe_role> roles,
@@ -69,7 +76,7 @@ DeviceRates::DeviceRates(const cuda::NominalRates& nominal)
       bytes_per_us(0.95 * nominal.bytes_per_us),
       flops_per_us(0.63 * nominal.flops_per_us) {}
 
-ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates) {
+ExpertTerms::ExpertTerms(const ExpertWork& work, const DeviceRates& rates) {
     const auto n_tokens = static_cast<double>(work.n_tokens);
     const double n_routed = work.n_experts - work.n_shared;
     const double routed_here = work.n_local - work.n_shared;
@@ -77,9 +84,9 @@ ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const Devi
     const double slots = n_tokens * (routed_here / n_routed * routed_slots + work.n_shared);
     const double missed = std::pow(1.0 - routed_slots / n_routed, n_tokens);
     const double met = routed_here * (1.0 - missed) + work.n_shared;
-    const double reads = family == cuda::Family::one_token ? slots : met;
     const double crowd = std::min(1.0, (slots / met - 1.0) / 16.0);
-    read_us = rates.latency_us + reads * work.bytes / rates.bytes_per_us;
+    read_us = rates.latency_us + met * work.bytes / rates.bytes_per_us;
+    again_us = (slots - met) * work.bytes / rates.bytes_per_us;
     decodes = met * work.weights * 1e-6 * crowd;
     product_us = 2.0 * slots * work.weights / rates.flops_per_us;
     row_mb = slots * work.width * 2e-6;
@@ -87,24 +94,20 @@ ExpertTerms::ExpertTerms(cuda::Family family, const ExpertWork& work, const Devi
 
 std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
                                    const DeviceRates& rates) {
-    const PackedType like = measured_type(type);
-    const auto* cost = std::find_if(
-        std::begin(kernel_costs), std::end(kernel_costs),
-        [&](const KernelCost& one) { return one.family == family && one.type == like; });
+    const CostConstants* constants = constants_of(family, type);
     const bool has_rates = rates.bytes_per_us > 0 && rates.flops_per_us > 0;
-    if (cost == std::end(kernel_costs) || work.n_tokens < 1 || !has_rates) return std::nullopt;
-    const CostConstants& c = cost->constants;
-    const ExpertTerms terms(family, work, rates);
-    return c.fixed + c.read * terms.read_us + c.decode * terms.decodes +
+    if (!constants || work.n_tokens < 1 || !has_rates) return std::nullopt;
+    const CostConstants& c = *constants;
+    const ExpertTerms terms(work, rates);
+    return c.fixed + c.read * terms.read_us + c.again * terms.again_us + c.decode * terms.decodes +
            c.multiply * terms.product_us + c.rows * terms.row_mb;
 }
 
 int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
-    // For two tokens of Mixtral the model has one by one dearer against grouped than it was
-    // measured, more so since they go in teams, which its constants do not know. For 8 to 16 of
-    // other layers it is right where experts are equally popular, but where they are not (Zipf 1.2)
-    // reading them once saves more (bench/notes.md).
-    const auto margin = [&] { return work.n_tokens <= 4 ? 1.2 : 0.9; };
+    // The model is right where experts are equally popular. Where they are not (Zipf 1.2), reading
+    // them once saves more for 8 to 16 tokens (bench/notes.md); for a few there is little to share,
+    // and fewer kernels are worth what the model may be off by.
+    const auto margin = [&] { return work.n_tokens <= 4 ? 1.05 : 0.9; };
     const auto is_worth = [&] {
         const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);

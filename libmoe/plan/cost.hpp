@@ -41,20 +41,21 @@ struct ExpertWork {
 ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placement, bool joined);
 ExpertWork work_of_shared(const moe_plan& plan, const DevicePlacement& placement);
 
-// Microseconds: fixed, then times read, decode, multiply and rows of what ExpertTerms says.
+// Microseconds: fixed, then times read, again, decode, multiply and rows of what ExpertTerms says.
+// Of one_token, which reads an expert for every token, again counts and the three behind it do not.
 struct CostConstants {
-    double fixed, read, decode, multiply, rows;
+    double fixed, read, again, decode, multiply, rows;
 };
 
-// What the constants multiply. one_token reads an expert for every token, the others once for all
-// tokens that meet in it.
+// What the constants multiply.
 struct ExpertTerms {
-    double read_us;  // of the experts
-    double decodes;  // 10^6 weights, where several rows share one: full from 17 rows on
+    double read_us;   // of each expert once
+    double again_us;  // for the other tokens that meet in it, from the L2
+    double decodes;   // 10^6 weights, where several rows share one: full from 17 rows on
     double product_us;
     double row_mb;  // 10^6 bytes of rows of 16-bit values
 
-    ExpertTerms(cuda::Family family, const ExpertWork& work, const DeviceRates& rates);
+    ExpertTerms(const ExpertWork& work, const DeviceRates& rates);
 };
 
 // Nothing for kernels that were not measured, nor for rates that are not known. type: of gate and

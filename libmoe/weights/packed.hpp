@@ -357,8 +357,8 @@ struct PackedMatrix {
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
     const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
     PackedType type;
-    int32_t n_tiles;  // of 16 rows
-    int32_t k;        // columns, a multiple of 16
+    int32_t n_tiles;                // of 16 rows
+    int32_t k;                      // columns, a multiple of 16
     bool has_one_codebook = false;  // kbit: those of all experts are the same
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }

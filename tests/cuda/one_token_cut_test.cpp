@@ -234,8 +234,8 @@ TEST(OneTokenCut, OneCodebookIsOneTable) {
         return cut_gate_up(h200(), call, {}).book;
     };
     const Shape &small = shapes[0], &large = shapes[3];
-    for (const PackedType type : {PackedType::kbit2, PackedType::kbit3, PackedType::kbit4_f32,
-                                  PackedType::kbit5}) {
+    for (const PackedType type :
+         {PackedType::kbit2, PackedType::kbit3, PackedType::kbit4_f32, PackedType::kbit5}) {
         EXPECT_EQ(book_with(type, small, false), Book::of_expert);
         EXPECT_EQ(book_with(type, large, false), Book::of_expert);
     }
@@ -254,8 +254,8 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
         const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                               call.down.tile_stride() * call.down.n_tiles;
         const bool one_book = call.gate_up.has_one_codebook && code_bits(call.gate_up.type) < 5;
-        const int64_t many = call.n_tokens > 1 && one_book ? tuning.many_bytes_of_one_book
-                                                           : tuning.many_bytes;
+        const int64_t many =
+            call.n_tokens > 1 && one_book ? tuning.many_bytes_of_one_book : tuning.many_bytes;
         if (call.n_tokens * call.n_slots * bytes >= many) return;
         const int32_t both = cut_gate_up(h200(), call, tuning).shared.total +
                              cut_down(h200(), call, tuning).shared.total;

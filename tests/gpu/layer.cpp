@@ -101,9 +101,8 @@ LayerData::Stack& LayerData::make_stack(int role, int64_t n, int64_t rows, int64
     in_parallel(n, [&](int64_t e) {
         try {
             const uint64_t seed = spec.seed * 7919 + static_cast<uint64_t>(role * 100003 + e);
-            stack.matrices[static_cast<size_t>(e)] =
-                encode(stack.format, rows, columns, seed, spread, middle,
-                       spec.own_codebooks ? seed : 0);
+            stack.matrices[static_cast<size_t>(e)] = encode(
+                stack.format, rows, columns, seed, spread, middle, spec.own_codebooks ? seed : 0);
         } catch (const std::exception& error) {
             errors[static_cast<size_t>(e)] = error.what();
         }

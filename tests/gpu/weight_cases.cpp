@@ -209,8 +209,7 @@ void check_cancelled(Context& context) {
 
 void add_weight_cases(CaseList& list) {
     add_shapes(list);
-    for (const char* format :
-         {"bf16", "nvfp4", "fp8_128x128", "kbit4", "kbit4_given", "q8_0"}) {
+    for (const char* format : {"bf16", "nvfp4", "fp8_128x128", "kbit4", "kbit4_given", "q8_0"}) {
         list.add(text("weights/update/%s", format), Extent::smoke,
                  [=](Context& context) { check_update(context, format); });
         list.add(text("weights/caller_memory/%s", format), Extent::smoke,

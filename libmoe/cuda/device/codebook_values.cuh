@@ -1,5 +1,6 @@
-// Small codebooks in registers: the operands of a step by byte permutations, without look-ups in
-// memory. Codes lie as packed.hpp has them: register a and half e of a step at nibble a + 4 e.
+// What kernels have of codebook types: their scales, and small codebooks in registers, the operands
+// of a step by byte permutations, without look-ups in memory. Codes lie as packed.hpp has them:
+// register a and half e of a step at nibble a + 4 e.
 //   CodebookValues<2>   four 16-bit values are the eight bytes that one permutation chooses from,
 //                       so it makes a register of two codes
 //   CodebookValues<3>   low and high bytes of eight values apart: one permutation each chooses
@@ -15,6 +16,13 @@ __device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, u
     uint32_t bytes;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
     return bytes;
+}
+
+// A scale byte in E4M4, bias 11, as the upper bits of a float32 of the same form with bias 127;
+// both have subnormal values.
+__device__ __forceinline__ float e4m4(uint32_t byte) {
+    constexpr float difference = 0x1p116f;
+    return __uint_as_float(byte << 19) * difference;
 }
 
 template <int bits>

@@ -251,13 +251,6 @@ struct FragmentQ8 {
     }
 };
 
-// A scale byte in E4M4, bias 11, as the upper bits of a float32 of the same form with bias 127;
-// both have subnormal values.
-__device__ __forceinline__ float e4m4(uint32_t byte) {
-    constexpr float difference = 0x1p116f;
-    return __uint_as_float(byte << 19) * difference;
-}
-
 // The codebooks of both row halves in registers.
 template <int bits>
 struct CodebookTable {

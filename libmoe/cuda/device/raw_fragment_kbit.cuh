@@ -133,12 +133,6 @@ struct RawKbit : RawType<packed> {
                                                        float2 values) {
         reinterpret_cast<uint32_t*>(table)[i] = F16::pair(values.x, values.y);
     }
-
-  private:
-    // Exponent of four bits and bias 11: as bits of a float32, 2^-116 of its value, subnormals too.
-    static __device__ __forceinline__ float e4m4(uint32_t byte) {
-        return __uint_as_float(byte << 19) * 0x1p+116f;
-    }
 };
 
 }  // namespace moe::cuda

@@ -101,8 +101,8 @@ struct OneTokenGateUp {
     int64_t x_stride;
     int32_t intermediate;
     bool weight_on_input;
-    bool has_row_terms;  // biases, or a weight on the input
-    float h_factor;      // 2^h_exponent of down's kernels, with which h is stored
+    bool has_row_terms;      // biases, or a weight on the input
+    float h_factor;          // 2^h_exponent of down's kernels, with which h is stored
     OneTokenAhead ahead[2];  // of the shared expert: gate and up, down
 };
 
@@ -143,9 +143,9 @@ struct OneTokenShare {
 struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
-    int64_t many_bytes = 64 << 20;  // of weights in a call
+    int64_t many_bytes = 64 << 20;              // of weights in a call
     int64_t many_bytes_of_one_book = 22 << 20;  // of several tokens, the experts one codebook
-    int32_t narrow_warps = 16;      // of gate and up of many such bytes, codes of up to five bits
+    int32_t narrow_warps = 16;       // of gate and up of many such bytes, codes of up to five bits
     int64_t ahead_bytes = 16 << 20;  // of one token's shared expert, at most
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};
     OneTokenShare down_few{12, 4608, 58368, 99200};  // more where gate and up leave it
