@@ -1,9 +1,9 @@
 """Fits the cost model of libmoe/plan/cost.hpp to measured times: fit_costs.py [ROOT].
 
-Reads bench/results/study-few.json for both ways of few tokens, h200.json for more, and study-bits.json for formats that
-the latter has not, and writes libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases from ids of
-three models are fitted, and those of the other two say how far off it is: tests/plan/cost_test.cpp asks the same of the
-constants as the library has them.
+Reads bench/results/study-few.json for both ways of few tokens and h200.json for more, and writes
+libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases from ids of three models are fitted, and
+those of the other two say how far off it is: tests/plan/cost_test.cpp asks the same of the constants as the library has
+them.
 """
 
 import json
@@ -68,12 +68,8 @@ def cases_of(results):
 
 
 def main(root):
-    names = ("h200", "study-bits", "study-few")
-    results, bits, few = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in names)
-    many = [c for c in cases_of(results) if c["n_tokens"] > MOST_FEW]
-    known = {c["format"] for c in many}
-    many += [c for c in cases_of(bits) if c["n_tokens"] > MOST_FEW and c["format"] not in known]
-    cases = many + cases_of(few)
+    results, few = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "study-few"))
+    cases = [c for c in cases_of(results) if c["n_tokens"] > MOST_FEW] + cases_of(few)
     rows = []
     for family, places in FAMILIES.items():
         for format in sorted({c["format"] for c in cases}):
@@ -89,9 +85,8 @@ def main(root):
             rows.append(f"    {{Family::{family}, PackedType::{PACKED.get(format, format)}, {{{values}}}}},\n")
     fitted = ", ".join(f'"{m}"' for m in FITTED)
     (root / "libmoe/plan/cost_constants.hpp").write_text(
-        f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']},\n"
-        f"// study-few.json of {few['commit']} and study-bits.json of {bits['commit']}. cost.hpp says what the\n"
-        "// numbers are.\n"
+        f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']} and\n"
+        f"// study-few.json of {few['commit']}. cost.hpp says what the numbers are.\n"
         "#pragma once\n\n"
         '#include "libmoe/plan/cost.hpp"\n\n'
         "namespace moe {\n\n"

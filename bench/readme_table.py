@@ -28,8 +28,9 @@ def table(results):
     heads = [f"{name}, T = {TOKENS[0]}" if t == TOKENS[0] else str(t) for name in FORMATS.values() for t in TOKENS]
     lines = [f"| times the floor | {' | '.join(heads)} |", "|--" * (1 + len(heads)) + "|"]
     for model, name in MODELS.items():
-        ratios = [results[f"{model}/{f}/layer/T{t}/uniform"]["times_floor"] for f in FORMATS for t in TOKENS]
-        lines.append(f"| {name} layer | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |")
+        cases = [results.get(f"{model}/{f}/layer/T{t}/uniform") for f in FORMATS for t in TOKENS]
+        cells = [f"{case['times_floor']:.2f}" if case else "-" for case in cases]
+        lines.append(f"| {name} layer | {' | '.join(cells)} |")
     return lines
 
 
@@ -43,6 +44,13 @@ def slowest(results):
         f"None of the {len(results)} cases takes {MOST:.0f} times its floor; the furthest is "
         f"`{worst['case']}` with {worst['times_floor']:.2f}."
     )
+
+
+def not_run(failures):
+    if not failures:
+        return []
+    found = ", ".join(sorted({"/".join(failure.split("/")[:2]) for failure in failures}))
+    return [f"{len(failures)} cases have no time in that run (of {found})."]
 
 
 def sentences(results):
@@ -63,7 +71,7 @@ def main():
     root = pathlib.Path(sys.argv[1])
     document = json.loads((root / "bench/results/h200.json").read_text())
     results = {r["case"]: r for r in document["results"]}
-    lines = textwrap.wrap(" ".join(sentences(results)), 120, break_on_hyphens=False, break_long_words=False)
+    lines = textwrap.wrap(" ".join(sentences(results) + not_run(document["failures"])), 120, break_on_hyphens=False, break_long_words=False)
     block = "\n".join([*table(results), "", *lines]) + "\n"
     marked_block.put(root / "README.md", MARKS, block, "bench/results/h200.json", "--write" in sys.argv[2:])
 

@@ -1,6 +1,5 @@
-// Written by bench/fit_costs.py from bench/results/h200.json of commit f5f2e73,
-// study-few.json of 25e421b and study-bits.json of 0e923e2. cost.hpp says what the
-// numbers are.
+// Written by bench/fit_costs.py from bench/results/h200.json of commit d0fa1d7 and
+// study-few.json of 25e421b. cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
@@ -25,16 +24,16 @@ inline constexpr KernelCost kernel_costs[] = {
     {Family::one_token, PackedType::nvfp4, {4.003, 1.15, 0.9404, 0, 0, 0}},
     {Family::one_token, PackedType::q4_k, {4.008, 1.283, 1.109, 0, 0, 0}},
     {Family::one_token, PackedType::q8_0, {4.126, 1.052, 0.5494, 0, 0, 0}},
-    {Family::grouped, PackedType::bf16, {16.04, 1.012, 0, 1e-09, 0.9436, 0.2995}},
-    {Family::grouped, PackedType::e4m3, {19.51, 1.168, 0, 0.01444, 1.21, 0.5795}},
-    {Family::grouped, PackedType::kbit2, {20.14, 2.181, 0, 0.04076, 1.131, 0.7623}},
-    {Family::grouped, PackedType::kbit3, {20.47, 1.832, 0, 0.06803, 1.153, 0.8575}},
-    {Family::grouped, PackedType::kbit4, {18.62, 1.42, 0, 0.1404, 1.257, 0.5932}},
-    {Family::grouped, PackedType::kbit5, {22.1, 1.606, 0, 0.1605, 1.344, 1.595}},
-    {Family::grouped, PackedType::mxfp4, {18.33, 1.287, 0, 0.01903, 1.127, 0.7709}},
-    {Family::grouped, PackedType::nvfp4, {17.92, 1.247, 0, 0.01411, 1.135, 0.6617}},
-    {Family::grouped, PackedType::q4_k, {21.93, 1.72, 0, 0.1634, 1.365, 0.4382}},
-    {Family::grouped, PackedType::q8_0, {19.67, 1.149, 0, 1e-09, 1.223, 0.4877}},
+    {Family::grouped, PackedType::bf16, {16.04, 1.012, 0, 1e-09, 0.99, 0.1731}},
+    {Family::grouped, PackedType::e4m3, {18.55, 1.211, 0, 0.01173, 1.22, 0.6532}},
+    {Family::grouped, PackedType::kbit2, {19.72, 2.202, 0, 0.03528, 1.169, 0.7592}},
+    {Family::grouped, PackedType::kbit3, {19.97, 1.855, 0, 0.06141, 1.198, 0.7292}},
+    {Family::grouped, PackedType::kbit4, {18.62, 1.418, 0, 0.1418, 1.273, 0.5941}},
+    {Family::grouped, PackedType::kbit5, {21.6, 1.645, 0, 0.1628, 1.394, 0.2562}},
+    {Family::grouped, PackedType::mxfp4, {18.11, 1.297, 0, 0.02462, 1.112, 0.8826}},
+    {Family::grouped, PackedType::nvfp4, {17.58, 1.262, 0, 0.02306, 1.123, 0.881}},
+    {Family::grouped, PackedType::q4_k, {21.64, 1.732, 0, 0.1563, 1.374, 0.3451}},
+    {Family::grouped, PackedType::q8_0, {19.14, 1.176, 0, 0.01318, 1.223, 0.5263}},
 };
 
 // The models whose cases were fitted.
