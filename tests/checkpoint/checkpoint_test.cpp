@@ -9,16 +9,15 @@
 namespace moe::test {
 namespace {
 
-const std::string block = "model.layers.0.mlp.";
 const std::string config =
     R"({"model_type":"qwen3_moe","hidden_size":64,"moe_intermediate_size":32,"num_experts":4,"num_experts_per_tok":2})";
 
 // The tensors of experts [begin, end), and the router with expert 0.
 std::string shard(int begin, int end) {
     Model model;
-    if (begin == 0) model.add(block + "gate.weight", "BF16", {experts, hidden});
+    if (begin == 0) model.add(mlp0 + "gate.weight", "BF16", {experts, hidden});
     for (int e = begin; e < end; ++e) {
-        const std::string stem = block + "experts." + std::to_string(e) + ".";
+        const std::string stem = mlp0 + "experts." + std::to_string(e) + ".";
         model.add(stem + "gate_proj.weight", "BF16", {width, hidden});
         model.add(stem + "up_proj.weight", "BF16", {width, hidden});
         model.add(stem + "down_proj.weight", "BF16", {hidden, width});
@@ -27,10 +26,10 @@ std::string shard(int begin, int end) {
 }
 
 std::string weight_map(const std::string& first, const std::string& second) {
-    std::string map = "\"" + block + "gate.weight\":\"" + first + "\"";
+    std::string map = "\"" + mlp0 + "gate.weight\":\"" + first + "\"";
     for (int e = 0; e < experts; ++e) {
         for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
-            map += ",\"" + block + "experts." + std::to_string(e) + "." + name + ".weight\":\"" +
+            map += ",\"" + mlp0 + "experts." + std::to_string(e) + "." + name + ".weight\":\"" +
                    (e < 2 ? first : second) + "\"";
         }
     }
@@ -110,7 +109,7 @@ TEST(Shards, AMissingTensorIsMissingFromAllOfThem) {
     const Failure failure = failure_of([&] { open_path(folder.path())->tensors(0); });
     EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND);
     const std::string name = std::filesystem::path(folder.path()).filename();
-    EXPECT_EQ(failure.text, name + " (2 files): there is no tensor '" + block +
+    EXPECT_EQ(failure.text, name + " (2 files): there is no tensor '" + mlp0 +
                                 "experts.1.gate_proj.weight'; 2 of 4 parts were not read, the "
                                 "first of them -00002-of-00004");
 }
@@ -148,7 +147,7 @@ TEST(Shards, BrokenIndexesAreRefused) {
          "none.safetensors: open: No such file"},
         {index_of(good + R"(,"lm_head":"a.safetensors")"), MOE_ERROR_CORRUPT_FILE,
          "'lm_head' should be in a.safetensors and is not"},
-        {index_of(good + ",\"" + block + "gate.weight\":\"a.safetensors\""), MOE_ERROR_CORRUPT_FILE,
+        {index_of(good + ",\"" + mlp0 + "gate.weight\":\"a.safetensors\""), MOE_ERROR_CORRUPT_FILE,
          "gate.weight' appears twice"},
         {index_of(weight_map("b.safetensors", "a.safetensors")), MOE_ERROR_CORRUPT_FILE,
          "should be in b.safetensors and is in a.safetensors"},

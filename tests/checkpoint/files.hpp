@@ -39,6 +39,8 @@ class Folder {
     std::string path_;
 };
 
+constexpr moe_status corrupt = MOE_ERROR_CORRUPT_FILE, unsupported = MOE_ERROR_UNSUPPORTED;
+
 struct Failure {
     moe_status status = MOE_OK;
     std::string text;

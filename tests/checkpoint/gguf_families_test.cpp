@@ -48,7 +48,7 @@ class GgufModel {
     std::string arch_;
 };
 
-void expect_sizes(const moe_layer_desc& desc) {
+void expect_gguf_sizes(const moe_layer_desc& desc) {
     EXPECT_EQ(desc.hidden, hidden);
     EXPECT_EQ(desc.intermediate, width);
     EXPECT_EQ(desc.n_experts, experts);
@@ -57,7 +57,7 @@ void expect_sizes(const moe_layer_desc& desc) {
     EXPECT_EQ(desc.activation, MOE_ACTIVATION_SILU);
 }
 
-void expect_bytes(const Handle& checkpoint) {
+void expect_gguf_bytes(const Handle& checkpoint) {
     for (const LayerTensor& tensor : checkpoint->tensors(1)) {
         EXPECT_EQ(read_range(checkpoint, tensor.data),
                   noise(tensor.data.bytes, seed_of(std::string(tensor.name))))
@@ -98,7 +98,7 @@ TEST(GgufFamilies, FollowTheArchitecture) {
             EXPECT_STREQ(checkpoint->info().family, c.family);
             EXPECT_STREQ(checkpoint->info().model_type, c.arch);
             const moe_layer_desc& desc = checkpoint->layer_desc(1);
-            expect_sizes(desc);
+            expect_gguf_sizes(desc);
             EXPECT_EQ(desc.score, MOE_SCORE_SOFTMAX);
             EXPECT_EQ(desc.renormalize, c.norm ? MOE_RENORMALIZE_SUM_CLAMP : MOE_RENORMALIZE_NONE);
             EXPECT_EQ(desc.renormalize_eps, c.norm ? 0x1p-14f : 0.0f);
@@ -112,7 +112,7 @@ TEST(GgufFamilies, FollowTheArchitecture) {
             EXPECT_EQ(down->tensor.rows, hidden);
             EXPECT_EQ(down->tensor.columns, width);
             EXPECT_EQ(down->tensor.data_bytes, 34u * hidden * experts);
-            expect_bytes(checkpoint);
+            expect_gguf_bytes(checkpoint);
         }
     }
 }
@@ -144,7 +144,7 @@ TEST(GgufFamilies, SigmoidArchitecturesHaveBiasNormAndScale) {
             const Handle checkpoint = model.open(folder);
             EXPECT_STREQ(checkpoint->info().family, c.family);
             const moe_layer_desc& desc = checkpoint->layer_desc(1);
-            expect_sizes(desc);
+            expect_gguf_sizes(desc);
             EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
             EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
             EXPECT_EQ(desc.has_selection_bias, 1);
@@ -253,7 +253,7 @@ TEST(GgufFamilies, GptOssHasBiases) {
     const Folder folder;
     const Handle checkpoint = model.open(folder);
     const moe_layer_desc& desc = checkpoint->layer_desc(1);
-    expect_sizes(desc);
+    expect_gguf_sizes(desc);
     EXPECT_EQ(desc.post_score, MOE_SCORE_SOFTMAX);
     EXPECT_EQ(desc.activation_alpha, 1.702f);
     EXPECT_EQ(desc.up_limit, 7.0f);
@@ -262,7 +262,7 @@ TEST(GgufFamilies, GptOssHasBiases) {
     ASSERT_TRUE(bias);
     EXPECT_EQ(bias->tensor.columns, hidden);
     EXPECT_EQ(bias->tensor.n_experts, experts);
-    expect_bytes(checkpoint);
+    expect_gguf_bytes(checkpoint);
 }
 
 TEST(GgufFamilies, TakeFusedOldAndScaledExperts) {
@@ -271,7 +271,7 @@ TEST(GgufFamilies, TakeFusedOldAndScaledExperts) {
     fused.add("blk.1.ffn_down_exps.weight", {width, hidden, experts}, q8_0);
     const Folder folder;
     const Handle first = fused.open(folder);
-    expect_sizes(first->layer_desc(1));
+    expect_gguf_sizes(first->layer_desc(1));
     EXPECT_EQ(find_tensor(first, 1, MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS)->tensor.gate_up_order,
               MOE_GATE_UP_GATE_FIRST);
 
@@ -283,7 +283,7 @@ TEST(GgufFamilies, TakeFusedOldAndScaledExperts) {
     }
     const Folder other;
     const Handle second = old.open(other);
-    expect_sizes(second->layer_desc(1));
+    expect_gguf_sizes(second->layer_desc(1));
     EXPECT_EQ(second->tensors(1).size(), 13u);
     EXPECT_EQ(find_tensor(second, 1, MOE_ROLE_DOWN, 3)->name, "blk.1.ffn_down.3.weight");
 
@@ -444,7 +444,7 @@ TEST(GgufSplit, OpensFromAnyPart) {
             EXPECT_EQ(checkpoint->info().n_files, 2);
             EXPECT_EQ(checkpoint->info().n_tensors, 5u);
             EXPECT_EQ(checkpoint->tensors(1).size(), 4u);
-            expect_bytes(checkpoint);
+            expect_gguf_bytes(checkpoint);
         }
     }
 }

@@ -15,7 +15,7 @@ struct Result {
     TensorIndex index{*std::pmr::get_default_resource()};
 };
 
-void read_file(const std::string& path, moe_io io, Result& result) {
+void read_gguf_file(const std::string& path, moe_io io, Result& result) {
     result.failure = failure_of([&] {
         std::vector<File> files;
         files.emplace_back(*std::pmr::get_default_resource(), path, io);
@@ -51,7 +51,7 @@ TEST(Gguf, ReadsAValidFile) {
             writer.version = version;
             const std::string bytes = writer.file();
             Result result;
-            read_file(folder.write("x.gguf", bytes), io, result);
+            read_gguf_file(folder.write("x.gguf", bytes), io, result);
             ASSERT_EQ(result.failure.status, MOE_OK) << result.failure.text;
             EXPECT_EQ(result.settings.find_text("general.architecture"), "llama");
             EXPECT_EQ(result.settings.find_integer({"llama.expert_count"}, 0, 9), 4);
@@ -79,7 +79,7 @@ TEST(Gguf, FollowsTheAlignment) {
         writer.tensor("b", {2}, 24, "de");
         const std::string bytes = writer.file();
         Result result;
-        read_file(folder.write("x.gguf", bytes), MOE_IO_READ, result);
+        read_gguf_file(folder.write("x.gguf", bytes), MOE_IO_READ, result);
         ASSERT_EQ(result.failure.status, MOE_OK) << result.failure.text;
         EXPECT_EQ(bytes.substr(result.index.find("b")->offset, 2), "de");
     }
@@ -90,11 +90,11 @@ TEST(Gguf, ReadsAFileWithoutTensors) {
     GgufWriter writer;
     writer.integer("x", 1);
     Result result;
-    read_file(folder.write("x.gguf", writer.file()), MOE_IO_MMAP, result);
+    read_gguf_file(folder.write("x.gguf", writer.file()), MOE_IO_MMAP, result);
     EXPECT_EQ(result.failure.status, MOE_OK) << result.failure.text;
 }
 
-struct Broken {
+struct FileCase {
     const char* name;
     std::function<std::string()> bytes;
     moe_status status;
@@ -146,11 +146,10 @@ std::string with_sizes(int64_t first, int64_t second) {
     return writer.file();
 }
 
-constexpr moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
 constexpr int64_t huge = std::numeric_limits<int64_t>::max();
 
-const std::vector<Broken>& broken_files() {
-    static const std::vector<Broken> cases = {
+const std::vector<FileCase>& broken_files() {
+    static const std::vector<FileCase> cases = {
         {"empty", [] { return std::string(); }, corrupt,
          "the magic at byte 0 needs 4 bytes, 0 are left"},
         {"magic", [] { return "GGML" + small_writer().file().substr(4); }, corrupt,
@@ -324,11 +323,11 @@ const std::vector<Broken>& broken_files() {
 class BrokenGguf : public testing::TestWithParam<size_t> {};
 
 TEST_P(BrokenGguf, IsRefused) {
-    const Broken& broken = broken_files()[GetParam()];
+    const FileCase& broken = broken_files()[GetParam()];
     const Folder folder;
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
         Result result;
-        read_file(folder.write("broken.gguf", broken.bytes()), io, result);
+        read_gguf_file(folder.write("broken.gguf", broken.bytes()), io, result);
         const Failure& failure = result.failure;
         EXPECT_EQ(failure.status, broken.status) << failure.text;
         EXPECT_NE(failure.text.find(broken.text), std::string::npos) << failure.text;
@@ -347,7 +346,8 @@ TEST(Gguf, RefusesEveryTruncation) {
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
         for (size_t n = 0; n < bytes.size(); ++n) {
             Result result;
-            read_file(folder.write("t.gguf", std::string_view(bytes).substr(0, n)), io, result);
+            read_gguf_file(folder.write("t.gguf", std::string_view(bytes).substr(0, n)), io,
+                           result);
             ASSERT_EQ(result.failure.status, MOE_ERROR_CORRUPT_FILE) << n << result.failure.text;
         }
     }
@@ -361,7 +361,7 @@ TEST(Gguf, SurvivesEveryChangedByte) {
             std::string changed = bytes;
             changed[n] = static_cast<char>(changed[n] ^ change);
             Result result;
-            read_file(folder.write("c.gguf", changed), MOE_IO_MMAP, result);
+            read_gguf_file(folder.write("c.gguf", changed), MOE_IO_MMAP, result);
             if (result.failure.status != MOE_OK) continue;
             for (const TensorEntry& entry : result.index.entries()) {
                 ASSERT_LE(entry.offset + entry.bytes, bytes.size()) << n;

@@ -6,8 +6,6 @@
 namespace moe::test {
 namespace {
 
-const std::string block = "model.layers.0.mlp.";
-const std::string up = block + "experts.1.up_proj";
 constexpr const char* beside = "hf_quant_config.json";
 
 std::string modelopt(const std::string& quantization) {
@@ -29,13 +27,13 @@ struct Opened {
     Handle checkpoint;
 };
 
-Failure failure_with(const Model& model, const std::string& quant_config) {
+Failure modelopt_failure(const Model& model, const std::string& quant_config) {
     return failure_of([&] { Opened(model, quant_config).checkpoint->tensors(0); });
 }
 
-void refuses(const Model& model, const std::string& quant_config, moe_status status,
-             const std::string& text) {
-    const Failure failure = failure_with(model, quant_config);
+void refuses_modelopt(const Model& model, const std::string& quant_config, moe_status status,
+                      const std::string& text) {
+    const Failure failure = modelopt_failure(model, quant_config);
     EXPECT_EQ(failure.status, status) << failure.text;
     EXPECT_NE(failure.text.find(text), std::string::npos) << failure.text << "\n  lacks: " << text;
 }
@@ -89,9 +87,9 @@ TEST(ModelOpt, SettingsAreThoseOfQuantizationConfig) {
     const Model model = with_fp8("F32", {2, 2});
     EXPECT_EQ(Opened(model, modelopt(R"("weight_block_size":[16,32])")).format(),
               "f8_e4m3 16x32 f32");
-    refuses(model, modelopt(""), MOE_ERROR_CORRUPT_FILE, "wanted for blocks of 128 x 128");
-    refuses(model, modelopt(R"("weight_block_size":["a",32])"), MOE_ERROR_CORRUPT_FILE,
-            "hf_quant_config.json: 'quantization.weight_block_size.0' is a text");
+    refuses_modelopt(model, modelopt(""), MOE_ERROR_CORRUPT_FILE, "wanted for blocks of 128 x 128");
+    refuses_modelopt(model, modelopt(R"("weight_block_size":["a",32])"), MOE_ERROR_CORRUPT_FILE,
+                     "hf_quant_config.json: 'quantization.weight_block_size.0' is a text");
 
     Model packed = qwen("qwen3_moe", "", false);
     SpelledMatrix{packed, up, width, hidden}.packed(4, false);
@@ -123,14 +121,15 @@ TEST(ModelOpt, OneFileIsReadWithIt) {
 TEST(ModelOpt, GroupsOfNvfp4AreOf16) {
     Model model = with_nvfp4();
     model.add(up + ".weight_scale", "F8_E4M3", {width, hidden / 32});
-    refuses(model, modelopt("\"quant_algo\":\"NVFP4\",\"group_size\":32"), MOE_ERROR_UNSUPPORTED,
-            "tensor '" + up + ".weight_scale': NVFP4 in groups of 32 columns is not read");
-    refuses(model, modelopt("\"group_size\":16"), MOE_ERROR_CORRUPT_FILE,
-            "has shape [32, 2], [32, 4] is wanted");
+    refuses_modelopt(model, modelopt("\"quant_algo\":\"NVFP4\",\"group_size\":32"),
+                     MOE_ERROR_UNSUPPORTED,
+                     "tensor '" + up + ".weight_scale': NVFP4 in groups of 32 columns is not read");
+    refuses_modelopt(model, modelopt("\"group_size\":16"), MOE_ERROR_CORRUPT_FILE,
+                     "has shape [32, 2], [32, 4] is wanted");
     // Of a part that is quantised otherwise.
     EXPECT_EQ(Opened(with_nvfp4(), modelopt("\"group_size\":32")).format(), "nvfp4");
-    refuses(model, modelopt("\"group_size\":\"16\""), MOE_ERROR_CORRUPT_FILE,
-            "hf_quant_config.json: 'quantization.group_size' is a text");
+    refuses_modelopt(model, modelopt("\"group_size\":\"16\""), MOE_ERROR_CORRUPT_FILE,
+                     "hf_quant_config.json: 'quantization.group_size' is a text");
 }
 
 TEST(ModelOpt, BrokenFilesAreRefusedByName) {
@@ -139,7 +138,7 @@ TEST(ModelOpt, BrokenFilesAreRefusedByName) {
           {"{\"quantization\":{\"quant_algo\":\"NVFP4\"}", "hf_quant_config.json: not valid JSON"},
           {"[]", "hf_quant_config.json: the JSON is not an object"},
           {"\"NVFP4\"", "hf_quant_config.json: the JSON is not an object"}})
-        refuses(with_nvfp4(), text, MOE_ERROR_CORRUPT_FILE, sentence);
+        refuses_modelopt(with_nvfp4(), text, MOE_ERROR_CORRUPT_FILE, sentence);
     // As ModelOpt writes it where only the cache is quantised, and with nothing in it.
     for (const char* empty : {R"({"quantization":{"quant_algo":null}})", "{}"})
         EXPECT_EQ(Opened(with_nvfp4(), empty).format(), "nvfp4");

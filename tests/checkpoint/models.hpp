@@ -14,6 +14,8 @@ namespace moe::test {
 
 constexpr int64_t hidden = 64, width = 32, shared_width = 48, experts = 4;
 
+inline const std::string mlp0 = "model.layers.0.mlp.";
+
 inline uint32_t seed_of(const std::string& name) {
     return static_cast<uint32_t>(std::hash<std::string>{}(name));
 }

@@ -7,6 +7,9 @@
 
 namespace moe::test {
 
+// An up matrix: 32 rows, 64 columns.
+inline const std::string up = mlp0 + "experts.1.up_proj";
+
 inline void add_ints(Model& model, const std::string& name, const std::vector<int32_t>& values) {
     std::string bytes;
     for (const int32_t value : values) bytes += raw(value);

@@ -5,12 +5,7 @@
 namespace moe::test {
 namespace {
 
-const std::string block = "model.layers.0.mlp.";
-// An up matrix: 32 rows, 64 columns, 4 groups.
-const std::string up = block + "experts.1.up_proj";
-
-constexpr moe_status corrupt = MOE_ERROR_CORRUPT_FILE, unsupported = MOE_ERROR_UNSUPPORTED,
-                     not_found = MOE_ERROR_NOT_FOUND;
+constexpr moe_status not_found = MOE_ERROR_NOT_FOUND;
 
 // An expert's up matrix in a spelling, and the configuration beside it.
 struct Spelled {
@@ -209,7 +204,7 @@ Model of_width(int64_t columns, const std::string& config = "") {
     const std::string key = "\"moe_intermediate_size\":";
     model.config.replace(model.config.find(key) + key.size(), 2, std::to_string(columns));
     for (int e = 0; e < experts; ++e) {
-        const std::string stem = block + "experts." + std::to_string(e) + ".";
+        const std::string stem = mlp0 + "experts." + std::to_string(e) + ".";
         model.add(stem + "gate_proj.weight", "BF16", {columns, hidden});
         model.add(stem + "up_proj.weight", "BF16", {columns, hidden});
         model.add(stem + "down_proj.weight", "BF16", {hidden, columns});
@@ -217,7 +212,7 @@ Model of_width(int64_t columns, const std::string& config = "") {
     return model;
 }
 
-const std::string down = block + "experts.1.down_proj";
+const std::string down = mlp0 + "experts.1.down_proj";
 const std::string down_sentence = "model.safetensors: tensor '" + down;
 
 // 16 columns of 3 and of 4 bits fill two words.
@@ -340,14 +335,14 @@ TEST(BnbRefusals, RowsOfASharedExpert) {
 Model stack(const char* gate_up_type) {
     Model model;
     model.config = mixtral().config;
-    model.add(block + "gate.weight", "F32", {experts, hidden});
-    add_merged(model, block, false);
-    model.add(block + "experts.gate_up_proj", gate_up_type, {experts, 2 * width, hidden});
+    model.add(mlp0 + "gate.weight", "F32", {experts, hidden});
+    add_merged(model, mlp0, false);
+    model.add(mlp0 + "experts.gate_up_proj", gate_up_type, {experts, 2 * width, hidden});
     return model;
 }
 
 TEST(StackRefusals, SpellingsThatAreOfOneExpert) {
-    const std::string name = block + "experts.gate_up_proj";
+    const std::string name = mlp0 + "experts.gate_up_proj";
     const std::string sentence = "model.safetensors: tensor '" + name;
     Model model = stack("I8");
     model.add(name + ".SCB", "F32", {64});
@@ -393,7 +388,7 @@ TEST(Fp8Refusals, Tensors) {
 }
 
 TEST(Fp8Refusals, Stacks) {
-    const std::string name = block + "experts.gate_up_proj";
+    const std::string name = mlp0 + "experts.gate_up_proj";
     const std::string sentence = "model.safetensors: tensor '" + name;
     Model model = stack("F8_E4M3");
     for (const Shape& shape : {Shape{}, Shape{3, 64, 1}}) {
@@ -450,7 +445,7 @@ TEST(Mxfp4Refusals, Tensors) {
     SpelledMatrix{model, down, hidden, 48}.mxfp4("I8", ".scale");
     refuses(model, corrupt, down_sentence + ".weight': 48 columns are not a multiple of 32");
     model = stack("U8");
-    model.add(block + "experts.gate_up_proj_scale", "U8", {experts, 2 * width, 2});
+    model.add(mlp0 + "experts.gate_up_proj_scale", "U8", {experts, 2 * width, 2});
     moe_checkpoint_options options{};
     options.has_orientation = 1;
     options.orientation = MOE_ORIENTATION_IN_OUT;
@@ -458,7 +453,7 @@ TEST(Mxfp4Refusals, Tensors) {
 }
 
 TEST(Mxfp4Refusals, BlocksOfGptOss) {
-    const std::string name = block + "experts.gate_up_proj_";
+    const std::string name = mlp0 + "experts.gate_up_proj_";
     const std::string sentence = "model.safetensors: tensor '" + name;
     const auto with = [&](const char* end, const char* type, const Shape& shape) {
         Model model = gpt_oss(true);
@@ -479,7 +474,7 @@ TEST(Mxfp4Refusals, BlocksOfGptOss) {
     model.config.replace(model.config.find(key) + key.size(), 2, "48");
     for (const auto& [tensor, shape] : {std::pair{"router.weight", Shape{experts, 48}},
                                         std::pair{"experts.down_proj_bias", Shape{experts, 48}}})
-        model.add(block + tensor, "BF16", shape);
+        model.add(mlp0 + tensor, "BF16", shape);
     refuses(model, corrupt, sentence + "blocks': 48 columns are not a multiple of 32");
 }
 

@@ -6,9 +6,6 @@
 namespace moe::test {
 namespace {
 
-// An up matrix: 32 rows, 64 columns.
-const std::string up = "model.layers.0.mlp.experts.1.up_proj";
-
 Model quantised(const std::string& config) {
     return qwen("qwen3_moe", config.empty() ? "" : ",\"quantization_config\":{" + config + "}",
                 false);
@@ -166,7 +163,6 @@ TEST(Kbit, WidthAndScalesFollowFromTheShapes) {
     const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
     EXPECT_EQ(tensor->tensor.data_bytes, 4u * width * groups * 3);
     EXPECT_EQ(tensor->tensor.scale_bytes, 1u * width * groups);
-    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
     expect_failure(kbit(groups * 6, "U8", groups), corrupt, "up_proj.weight_planes': has shape");
     expect_failure(kbit(groups, "U8", groups), corrupt, "up_proj.weight_planes': has shape");
     expect_failure(kbit(groups * 3, "U8", groups + 1), corrupt, "weight_absmax': has shape");
@@ -174,7 +170,7 @@ TEST(Kbit, WidthAndScalesFollowFromTheShapes) {
                    "weight_absmax': is F16, U8 or F32 is wanted");
 }
 
-Model gptq(const std::string& config, int bits = 4, int32_t group = 32) {
+Model gptq_model(const std::string& config, int bits = 4, int32_t group = 32) {
     Model model =
         without_weight(up, "\"quant_method\":\"gptq\",\"bits\":" + std::to_string(bits) + config);
     const int64_t groups = hidden / group;
@@ -186,12 +182,12 @@ Model gptq(const std::string& config, int bits = 4, int32_t group = 32) {
 }
 
 TEST(Gptq, VersionsWidthsAndOrder) {
-    EXPECT_EQ(format_text(gptq(",\"group_size\":32")), "int4 gptq 1x32 f16 zeros-1");
-    EXPECT_EQ(format_text(gptq(",\"group_size\":32,\"checkpoint_format\":\"gptq_v2\"")),
+    EXPECT_EQ(format_text(gptq_model(",\"group_size\":32")), "int4 gptq 1x32 f16 zeros-1");
+    EXPECT_EQ(format_text(gptq_model(",\"group_size\":32,\"checkpoint_format\":\"gptq_v2\"")),
               "int4 gptq 1x32 f16 zeros");
-    EXPECT_EQ(format_text(gptq("", 3)), "int3 gptq 1x32 f16 zeros-1");
-    EXPECT_EQ(format_text(gptq("", 8, 64)), "int8 gptq 1xall f16 zeros-1");
-    Model permuted = gptq(",\"desc_act\":true");
+    EXPECT_EQ(format_text(gptq_model("", 3)), "int3 gptq 1x32 f16 zeros-1");
+    EXPECT_EQ(format_text(gptq_model("", 8, 64)), "int8 gptq 1xall f16 zeros-1");
+    Model permuted = gptq_model(",\"desc_act\":true");
     auto index = groups_in_order(hidden, 32);
     std::swap(index[0], index[63]);
     add_ints(permuted, up + ".g_idx", index);
@@ -212,8 +208,7 @@ TEST(Gptq, VersionsWidthsAndOrder) {
 }
 
 TEST(Gptq, WrongOnes) {
-    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
-    Model model = gptq("");
+    Model model = gptq_model("");
     auto index = groups_in_order(hidden, 32);
     std::swap(index[0], index[63]);
     add_ints(model, up + ".g_idx", index);
@@ -224,33 +219,33 @@ TEST(Gptq, WrongOnes) {
     index[5] = -7;
     add_ints(model, up + ".g_idx", index);
     expect_failure(model, corrupt, "the group of column 5 is -7");
-    model = gptq(",\"desc_act\":true");
+    model = gptq_model(",\"desc_act\":true");
     model.tensors.erase(up + ".g_idx");
     expect_failure(model, MOE_ERROR_NOT_FOUND, "up_proj.g_idx");
-    model = gptq("");
+    model = gptq_model("");
     model.tensors.erase(up + ".qzeros");
     expect_failure(model, MOE_ERROR_NOT_FOUND, "up_proj.qzeros");
-    model = gptq("");
+    model = gptq_model("");
     model.add(up + ".qweight", "I32", {hidden / 8, width + 8});
     expect_failure(model, corrupt, "qweight': has shape [8, 40], [8, 32] is wanted");
-    model = gptq("");
+    model = gptq_model("");
     model.add(up + ".qzeros", "I32", {2, 5});
     expect_failure(model, corrupt, "qzeros': has shape [2, 5], [2, 4] is wanted");
-    model = gptq("");
+    model = gptq_model("");
     model.add(up + ".scales", "F16", {3, width});
     expect_failure(model, corrupt, "scales': has 3 groups of 64 columns");
-    model = gptq("");
+    model = gptq_model("");
     model.add(up + ".qweight", "F32", {8, width});
     expect_failure(model, MOE_ERROR_UNSUPPORTED, "qweight': is F32, I32 is wanted");
-    expect_failure(gptq(",\"checkpoint_format\":\"marlin\""), MOE_ERROR_UNSUPPORTED,
+    expect_failure(gptq_model(",\"checkpoint_format\":\"marlin\""), MOE_ERROR_UNSUPPORTED,
                    "checkpoint_format 'marlin'");
-    model = gptq("");
+    model = gptq_model("");
     model.config.replace(model.config.find("gptq"), 4, "hqq!");
     expect_failure(model, MOE_ERROR_UNSUPPORTED,
                    "quant_method 'hqq!', neither gptq nor awq, is not read");
 }
 
-Model awq(const std::string& config) {
+Model awq_model(const std::string& config) {
     Model model = without_weight(up, "\"quant_method\":\"awq\",\"bits\":4" + config);
     model.add(up + ".qweight", "I32", {hidden, width / 8});
     model.add(up + ".qzeros", "I32", {2, width / 8});
@@ -259,9 +254,9 @@ Model awq(const std::string& config) {
 }
 
 TEST(Awq, IsReadInTheGemmLayoutOnly) {
-    EXPECT_EQ(format_text(awq(",\"version\":\"gemm\"")), "int4 awq 1x32 bf16 zeros");
-    expect_failure(awq(",\"version\":\"gemv\""), MOE_ERROR_UNSUPPORTED, "AWQ layout 'gemv'");
-    Model model = awq("");
+    EXPECT_EQ(format_text(awq_model(",\"version\":\"gemm\"")), "int4 awq 1x32 bf16 zeros");
+    expect_failure(awq_model(",\"version\":\"gemv\""), MOE_ERROR_UNSUPPORTED, "AWQ layout 'gemv'");
+    Model model = awq_model("");
     model.add(up + ".qweight", "I32", {hidden, width / 4});
     expect_failure(model, MOE_ERROR_CORRUPT_FILE, "has shape [64, 8], [64, 4] is wanted");
 }
@@ -352,7 +347,6 @@ TEST(Bnb, FourBitsPlainAndNested) {
 }
 
 TEST(Bnb, WrongStatesAndTables) {
-    const moe_status corrupt = MOE_ERROR_CORRUPT_FILE;
     const auto state = [](const char* shape, const char* block, const char* nested) {
         return std::string("{\"shape\":") + shape + ",\"blocksize\":" + block +
                ",\"nested_blocksize\":" + nested + "}";

@@ -6,7 +6,7 @@
 namespace moe::test {
 namespace {
 
-Failure read_file(const std::string& path, moe_io io, TensorIndex& index) {
+Failure read_safetensors_file(const std::string& path, moe_io io, TensorIndex& index) {
     return failure_of([&] {
         std::vector<File> files;
         files.emplace_back(*std::pmr::get_default_resource(), path, io);
@@ -18,7 +18,7 @@ Failure read_file(const std::string& path, moe_io io, TensorIndex& index) {
 Failure read_bytes(const std::string& bytes, moe_io io = MOE_IO_MMAP) {
     const Folder folder;
     TensorIndex index(*std::pmr::get_default_resource());
-    return read_file(folder.write("broken.safetensors", bytes), io, index);
+    return read_safetensors_file(folder.write("broken.safetensors", bytes), io, index);
 }
 
 std::string small_file() {
@@ -35,7 +35,8 @@ TEST(Safetensors, ReadsAValidFile) {
         const Folder folder;
         TensorIndex index(*std::pmr::get_default_resource());
         const std::string bytes = small_file();
-        const Failure failure = read_file(folder.write("x.safetensors", bytes), io, index);
+        const Failure failure =
+            read_safetensors_file(folder.write("x.safetensors", bytes), io, index);
         ASSERT_EQ(failure.status, MOE_OK) << failure.text;
         ASSERT_EQ(index.entries().size(), 4u);
         const TensorEntry* b = index.find("b.weight");
@@ -73,7 +74,7 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
               MOE_OK);
 }
 
-struct Broken {
+struct HeaderCase {
     const char* name;
     std::string header;
     uint64_t data_bytes;
@@ -84,8 +85,8 @@ std::string tensor(const std::string& fields) {
     return "{\"layer.w\":{" + fields + "}}";
 }
 
-const std::vector<Broken>& broken_headers() {
-    static const std::vector<Broken> cases = {
+const std::vector<HeaderCase>& broken_headers() {
+    static const std::vector<HeaderCase> cases = {
         {"not_object", "[1]", 0, "does not start with '{' but with '['"},
         {"leading_space", " {}", 0, "does not start with '{' but with ' '"},
         {"byte_order_mark", "\xef\xbb\xbf{}", 0, "does not start with '{' but with '?'"},
@@ -235,7 +236,7 @@ const std::vector<Broken>& broken_headers() {
 class BrokenHeader : public testing::TestWithParam<size_t> {};
 
 TEST_P(BrokenHeader, IsRefused) {
-    const Broken& broken = broken_headers()[GetParam()];
+    const HeaderCase& broken = broken_headers()[GetParam()];
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
         const std::string bytes =
             safetensors_file(broken.header, std::string(broken.data_bytes, 'd'));
@@ -279,7 +280,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
             TensorIndex index(*std::pmr::get_default_resource());
             const std::string path =
                 folder.write("t.safetensors", std::string_view(bytes).substr(0, n));
-            ASSERT_EQ(read_file(path, io, index).status, MOE_ERROR_CORRUPT_FILE) << n;
+            ASSERT_EQ(read_safetensors_file(path, io, index).status, MOE_ERROR_CORRUPT_FILE) << n;
         }
     }
 }
@@ -295,7 +296,7 @@ TEST(Safetensors, SurvivesEveryChangedByte) {
             changed[n] = static_cast<char>(changed[n] ^ change);
             TensorIndex index(*std::pmr::get_default_resource());
             const Failure failure =
-                read_file(folder.write("c.safetensors", changed), MOE_IO_MMAP, index);
+                read_safetensors_file(folder.write("c.safetensors", changed), MOE_IO_MMAP, index);
             if (failure.status != MOE_OK) continue;
             for (const TensorEntry& entry : index.entries()) {
                 ASSERT_LE(entry.offset + entry.bytes, bytes.size()) << n;

@@ -6,8 +6,7 @@
 namespace moe::test {
 namespace {
 
-const std::string block = layer0 + "mlp.";
-const std::string expert = block + "experts.1.gate_proj";
+const std::string expert = mlp0 + "experts.1.gate_proj";
 
 Failure failure_with(Model model, const std::string& name, const char* type, const Shape& shape) {
     model.add(name, type, shape);
@@ -33,13 +32,13 @@ TEST(Unread, TensorsOfABlockAreRefused) {
         {expert + ".scale", {1}, "beside a weight in BF16"},
         {expert + ".lora_A.weight", {4, hidden}, unread},
         {expert + ".bias", {width}, bias},
-        {block + "experts.0.w1.weight", {width, hidden}, unread},
-        {block + "experts.gate_up_proj", {experts, 2 * width, hidden}, unread},
-        {block + "shared_expert.up_proj.weight", {width, hidden}, unread},
-        {block + "shared_experts.up_proj.weight", {width, hidden}, unread},
-        {block + "gate.e_score_correction_bias", {experts}, bias},
-        {block + "expert_bias", {experts}, bias},
-        {block + "gate.output_multiplier_scale", {1}, "is a scale, which is not read"},
+        {mlp0 + "experts.0.w1.weight", {width, hidden}, unread},
+        {mlp0 + "experts.gate_up_proj", {experts, 2 * width, hidden}, unread},
+        {mlp0 + "shared_expert.up_proj.weight", {width, hidden}, unread},
+        {mlp0 + "shared_experts.up_proj.weight", {width, hidden}, unread},
+        {mlp0 + "gate.e_score_correction_bias", {experts}, bias},
+        {mlp0 + "expert_bias", {experts}, bias},
+        {mlp0 + "gate.output_multiplier_scale", {1}, "is a scale, which is not read"},
     };
     for (const auto& [name, shape, why] : cases)
         expect_refused(failure_with(qwen3(), name, "BF16", shape), name, why);
@@ -47,41 +46,41 @@ TEST(Unread, TensorsOfABlockAreRefused) {
 
 TEST(Unread, SharedExpertsOfFamiliesWithoutAreRefused) {
     Model mimo = model_of("mimo_v2_flash", routed);
-    mimo.add(block + "gate.weight", "BF16", {experts, hidden});
-    mimo.add(block + "gate.e_score_correction_bias", "F32", {experts});
-    add_expert_names(mimo, block, "gate_proj", "up_proj", "down_proj");
+    mimo.add(mlp0 + "gate.weight", "BF16", {experts, hidden});
+    mimo.add(mlp0 + "gate.e_score_correction_bias", "F32", {experts});
+    add_expert_names(mimo, mlp0, "gate_proj", "up_proj", "down_proj");
     Model minimax = model_of("minimax_m2", local);
     const std::string sparse = layer0 + "block_sparse_moe.";
     minimax.add(sparse + "gate.weight", "BF16", {experts, hidden});
     minimax.add(sparse + "e_score_correction_bias", "F32", {experts});
     add_expert_names(minimax, sparse, "w1", "w3", "w2");
     for (const auto& [model, stem] :
-         {std::pair{mimo, block}, {minimax, sparse}, {mixtral(), sparse}}) {
+         {std::pair{mimo, mlp0}, {minimax, sparse}, {mixtral(), sparse}}) {
         EXPECT_EQ(layer_failure(model).text, "");
         const std::string name = stem + "shared_experts.down_proj.weight";
         expect_refused(failure_with(model, name, "BF16", {hidden, width}), name, unread);
     }
-    const std::string name = block + "shared_expert_gate.bias";
+    const std::string name = mlp0 + "shared_expert_gate.bias";
     expect_refused(failure_with(qwen("qwen2_moe", "", true), name, "BF16", {1}), name, bias);
 }
 
 TEST(Unread, BiasesAndScalesOfMergedExpertsAreRefused) {
     Model model = model_of("qwen3_5_moe", R"("moe_intermediate_size":32,"num_experts":4)");
-    model.add(block + "gate.weight", "BF16", {experts, hidden});
-    add_merged(model, block, false);
+    model.add(mlp0 + "gate.weight", "BF16", {experts, hidden});
+    add_merged(model, mlp0, false);
     EXPECT_EQ(layer_failure(model).text, "");
     for (const char* name : {"experts.gate_up_proj_bias", "experts.down_proj_bias"})
-        expect_refused(failure_with(model, block + name, "BF16", {experts, hidden}), block + name,
+        expect_refused(failure_with(model, mlp0 + name, "BF16", {experts, hidden}), mlp0 + name,
                        bias);
     expect_refused(
-        failure_with(model, block + "experts.gate_up_proj_scale_inv", "F32", {experts, 1, 1}),
-        block + "experts.gate_up_proj_scale_inv", "beside a weight in BF16");
+        failure_with(model, mlp0 + "experts.gate_up_proj_scale_inv", "F32", {experts, 1, 1}),
+        mlp0 + "experts.gate_up_proj_scale_inv", "beside a weight in BF16");
 }
 
 // Not those right after the last alone: a gap must not hide them.
 TEST(Unread, ExpertsBeyondTheNumberAreRefused) {
     const Failure failure =
-        failure_with(qwen3(), block + "experts.9.up_proj.weight", "BF16", {width, hidden});
+        failure_with(qwen3(), mlp0 + "experts.9.up_proj.weight", "BF16", {width, hidden});
     EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE);
     EXPECT_EQ(failure.text,
               "config.json: says 4 experts, but there is a tensor 'experts.9.up_proj.weight'");

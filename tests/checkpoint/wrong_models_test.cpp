@@ -41,10 +41,8 @@ Model nvfp4_model() {
 }
 
 const std::string moe0 = "model.layers.0.block_sparse_moe.";
-const std::string mlp0 = "model.layers.0.mlp.";
 const std::string mlp1 = "model.layers.1.mlp.";
-constexpr moe_status corrupt = MOE_ERROR_CORRUPT_FILE, missing = MOE_ERROR_NOT_FOUND,
-                     unsupported = MOE_ERROR_UNSUPPORTED;
+constexpr moe_status missing = MOE_ERROR_NOT_FOUND;
 
 const std::vector<Wrong>& wrong_models() {
     static const std::vector<Wrong> cases = {

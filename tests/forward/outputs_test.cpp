@@ -6,7 +6,7 @@
 
 #include "tests/support/layer_case.hpp"
 
-namespace moe_test {
+namespace moe_test::outputs {
 namespace {
 
 constexpr int64_t T = 6, H = 64, E = 6, K = 3;
@@ -517,4 +517,4 @@ TEST(Slices, AddUpToTheLayer) {
 }
 
 }  // namespace
-}  // namespace moe_test
+}  // namespace moe_test::outputs

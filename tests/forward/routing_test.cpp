@@ -7,7 +7,7 @@
 
 #include "tests/support/layer_case.hpp"
 
-namespace moe_test {
+namespace moe_test::routing {
 namespace {
 
 constexpr int64_t T = 7, H = 64, E = 6, K = 3;
@@ -413,4 +413,4 @@ TEST(Hash, TakesTheTableAndSkipsUnknownTokens) {
 }
 
 }  // namespace
-}  // namespace moe_test
+}  // namespace moe_test::routing

@@ -1,7 +1,7 @@
 // Arguments of the stages: what is refused, and what is not even looked at.
 #include "tests/forward/stage_case.hpp"
 
-namespace moe_test {
+namespace moe_test::stages {
 namespace {
 
 // Neither pointers nor the weights that a layer has on its input.
@@ -327,4 +327,4 @@ TEST(Stages, OfThePlanOnly) {
 }
 
 }  // namespace
-}  // namespace moe_test
+}  // namespace moe_test::stages

@@ -7,7 +7,7 @@
 
 #include "tests/support/layer_case.hpp"
 
-namespace moe_test {
+namespace moe_test::stages {
 
 constexpr int64_t T = 9, H = 64, E = 6, K = 3, I = 48;
 constexpr auto bad = MOE_ERROR_INVALID_ARGUMENT;
@@ -129,4 +129,4 @@ struct StageCase {
     int64_t n_rows, width;
 };
 
-}  // namespace moe_test
+}  // namespace moe_test::stages

@@ -2,7 +2,7 @@
 // they are moe_forward.
 #include "tests/forward/stage_case.hpp"
 
-namespace moe_test {
+namespace moe_test::stages {
 namespace {
 
 // Rows of padding keep the poison; the others are compared.
@@ -232,4 +232,4 @@ TEST(Finish, WithoutRoutedIsTheRestAlone) {
 }
 
 }  // namespace
-}  // namespace moe_test
+}  // namespace moe_test::stages

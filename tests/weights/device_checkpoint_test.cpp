@@ -28,7 +28,7 @@ Plan plan_of(const test::Handle& checkpoint, int32_t layer, const moe_slice* sli
     return Plan(plan);
 }
 
-void load(PackedWeights& packed, const test::Handle& checkpoint, int32_t layer) {
+void load_packed(PackedWeights& packed, const test::Handle& checkpoint, int32_t layer) {
     packed.load(LoadRequest{}, true, [&](DeviceLoader& loader) {
         load_layer(loader, *checkpoint, layer, packed.handle);
     });
@@ -54,8 +54,8 @@ void expect_alike(const Model& model, int32_t layer, const moe_slice* slice = nu
     const Plan plan = plan_of(mapped, layer, slice);
     ASSERT_TRUE(plan);
     PackedWeights a(*plan), b(*plan);
-    ASSERT_NO_FATAL_FAILURE(load(a, mapped, layer));
-    ASSERT_NO_FATAL_FAILURE(load(b, read, layer));
+    ASSERT_NO_FATAL_FAILURE(load_packed(a, mapped, layer));
+    ASSERT_NO_FATAL_FAILURE(load_packed(b, read, layer));
     EXPECT_EQ(std::memcmp(a.block.base(), b.block.base(), a.handle.placement.bytes), 0);
     EXPECT_GT(b.block.n_writes, a.block.n_writes) << "one expert at a time";
     for (int32_t place = 0; place < a.handle.layout.slice.n_local; ++place) {

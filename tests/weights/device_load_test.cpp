@@ -33,8 +33,8 @@ bool is_close(float got, float wanted) {
     return std::abs(got - wanted) <= std::abs(wanted) * 0x1p-22f;
 }
 
-void expect_matrix(const PackedWeights& packed, const LayerTensors& layer, moe_role role,
-                   int64_t place) {
+void expect_packed_matrix(const PackedWeights& packed, const LayerTensors& layer, moe_role role,
+                          int64_t place) {
     const WeightsLayout::Part part = packed.handle.layout.part(role);
     const int64_t expert = expert_at(packed.handle.layout, role, place);
     const auto got = packed.values(role, place);
@@ -52,7 +52,7 @@ void expect_matrix(const PackedWeights& packed, const LayerTensors& layer, moe_r
     ASSERT_GT(norm, 0) << "a source of zeros proves nothing";
 }
 
-void expect_vector(const PackedWeights& packed, const LayerTensors& layer, moe_role role) {
+void expect_packed_vector(const PackedWeights& packed, const LayerTensors& layer, moe_role role) {
     const WeightsLayout::Part part = packed.handle.layout.part(role);
     const float* vector = packed.handle.device.vectors[role];
     ASSERT_NE(vector, nullptr) << role_name(role);
@@ -74,15 +74,15 @@ void expect_packed(const PackedWeights& packed, const LayerTensors& layer) {
             EXPECT_EQ(packed.handle.device.matrices[i].data, nullptr) << role_name(role);
         } else if (is_matrix_role(role)) {
             for (int64_t place = 0; place < layout.count(role); ++place, ++n_matrices)
-                ASSERT_NO_FATAL_FAILURE(expect_matrix(packed, layer, role, place));
+                ASSERT_NO_FATAL_FAILURE(expect_packed_matrix(packed, layer, role, place));
         } else {
-            ASSERT_NO_FATAL_FAILURE(expect_vector(packed, layer, role));
+            ASSERT_NO_FATAL_FAILURE(expect_packed_vector(packed, layer, role));
         }
     }
     EXPECT_GT(n_matrices, 0);
 }
 
-void expect_loads(const LayerTensors& layer, const PlanChoices& choices = {}) {
+void expect_loads_packed(const LayerTensors& layer, const PlanChoices& choices = {}) {
     const Plan plan = make_plan(layer, choices);
     ASSERT_TRUE(plan);
     for (const bool batched : {true, false}) {
@@ -114,7 +114,7 @@ TEST(DeviceLoad, StacksInEveryFormat) {
         const FormatTraits& traits = *format;
         SCOPED_TRACE(traits.name);
         const LayerChoices choices = padded_and_by_table(traits.name);
-        ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+        ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
     }
 }
 
@@ -144,7 +144,7 @@ TEST(DeviceLoad, FusedInEveryOrderAndOrientation) {
                 choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32,
                                                       .transposed = transposed};
                 choices.placings[MOE_ROLE_SHARED_GATE_UP] = {.transposed = transposed};
-                ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+                ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
             }
 }
 
@@ -156,25 +156,25 @@ TEST(DeviceLoad, EachMatrixMayHaveItsOwnFormat) {
                        {MOE_ROLE_ROUTER, "f32"},
                        {MOE_ROLE_DOWN_BIAS, "f16"},
                        {MOE_ROLE_ROUTER_NORM, "bf16"}};
-    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+    ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
     choices.formats = {{MOE_ROLE_GATE, "kbit3"},
                        {MOE_ROLE_UP, "fp8_128x128"},
                        {MOE_ROLE_DOWN, "q4_k"},
                        {MOE_ROLE_ROUTER, "q8_0"},
                        {MOE_ROLE_SHARED_DOWN, "mxfp4"}};
-    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+    ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
 }
 
 TEST(DeviceLoad, LayersWithoutGateAndWithALatent) {
     moe_layer_desc desc = plain_layer(64, 80, 3, 2);
     desc.is_gated = 0;
     desc.activation = MOE_ACTIVATION_GELU_TANH;
-    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(desc, {.everywhere = "bf16"})));
+    ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(desc, {.everywhere = "bf16"})));
     desc = plain_layer(64, 48, 4, 2);
     desc.latent = 32;
     desc.has_latent_norm = 1;
     desc.latent_norm_eps = 1e-5f;
-    ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(desc, {.everywhere = "f16"})));
+    ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(desc, {.everywhere = "f16"})));
 }
 
 TEST(DeviceLoad, SlicesOfExperts) {
@@ -189,7 +189,7 @@ TEST(DeviceLoad, SlicesOfExperts) {
         for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_INTERLEAVED})
             for (const char* format : {"bf16", "mxfp4"}) {
                 const LayerTensors layer(small_layer(), {.everywhere = format, .fused = order});
-                ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.slice = slice}));
+                ASSERT_NO_FATAL_FAILURE(expect_loads_packed(layer, {.slice = slice}));
             }
 }
 
@@ -205,7 +205,7 @@ TEST(DeviceLoad, SlicesOfFeaturesInEveryFormat) {
         if (traits.block_columns == 32) slice.intermediate_count = 96;
         for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_UP_FIRST}) {
             const LayerTensors layer(rich_layer(), {.everywhere = traits.name, .fused = order});
-            ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.slice = &slice}));
+            ASSERT_NO_FATAL_FAILURE(expect_loads_packed(layer, {.slice = &slice}));
         }
     }
 }
@@ -214,7 +214,7 @@ TEST(DeviceLoad, StagesTakeTheirTensorsOnly) {
     const LayerTensors layer(rich_layer(), {.everywhere = "bf16"});
     for (const uint32_t stages : {1u, 4u, 16u, 5u, 20u}) {
         SCOPED_TRACE(stages);
-        ASSERT_NO_FATAL_FAILURE(expect_loads(layer, {.stages = stages}));
+        ASSERT_NO_FATAL_FAILURE(expect_loads_packed(layer, {.stages = stages}));
     }
 }
 
@@ -379,14 +379,15 @@ void expect_updates(const LayerTensors& before, const LayerTensors& after) {
             const bool touched = role == first || role == second;
             if (!is_matrix_role(role)) {
                 if (touched && expert_role) continue;
-                ASSERT_NO_FATAL_FAILURE(expect_vector(packed, touched ? after : before, role));
+                ASSERT_NO_FATAL_FAILURE(
+                    expect_packed_vector(packed, touched ? after : before, role));
                 continue;
             }
             for (int64_t place = 0; place < packed.handle.layout.count(role); ++place) {
                 const bool is_new = touched && (!expert_role || place == 3);
                 SCOPED_TRACE(std::string("update of ") + role_name(tensor->role));
                 ASSERT_NO_FATAL_FAILURE(
-                    expect_matrix(packed, is_new ? after : before, role, place));
+                    expect_packed_matrix(packed, is_new ? after : before, role, place));
             }
         }
     }

@@ -21,13 +21,13 @@ using test::plain_layer;
 using test::PlanChoices;
 using test::rich_layer;
 
-struct Range {
+struct ByteRange {
     uint64_t begin, bytes;
 };
 
 // Everything that a placement places.
-std::vector<Range> ranges_of(const WeightsLayout& layout, const DevicePlacement& placement) {
-    std::vector<Range> ranges;
+std::vector<ByteRange> ranges_of(const WeightsLayout& layout, const DevicePlacement& placement) {
+    std::vector<ByteRange> ranges;
     for (const auto& place : placement.matrices) {
         const auto count = static_cast<uint64_t>(place.count);
         if (place.type == PackedType::none) continue;
@@ -56,9 +56,9 @@ void expect_apart(const WeightsLayout& layout) {
     const DevicePlacement placement = place_on_device(layout);
     auto ranges = ranges_of(layout, placement);
     std::sort(ranges.begin(), ranges.end(),
-              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+              [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
     uint64_t end = 0;
-    for (const Range& range : ranges) {
+    for (const ByteRange& range : ranges) {
         EXPECT_TRUE(range.begin % 128 == 0 || range.begin == end) << "the shared expert's tables";
         EXPECT_GE(range.begin, end);
         EXPECT_LT(range.begin - end, 128u) << "bytes that are nobody's";

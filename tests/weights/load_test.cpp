@@ -39,8 +39,8 @@ moe_status try_load(const Plan& plan, const std::vector<const moe_tensor*>& tens
     return status;
 }
 
-Weights load(const Plan& plan, const std::vector<const moe_tensor*>& tensors,
-             moe_ownership ownership = MOE_OWN_COPY) {
+Weights loaded(const Plan& plan, const std::vector<const moe_tensor*>& tensors,
+               moe_ownership ownership = MOE_OWN_COPY) {
     Weights weights;
     EXPECT_MOE_OK(try_load(plan, tensors, weights, ownership));
     return weights;
@@ -103,7 +103,7 @@ void expect_loads(const LayerTensors& layer, const PlanChoices& choices = {}) {
     const Plan plan = make_plan(layer, choices);
     ASSERT_TRUE(plan);
     for (const auto ownership : {MOE_OWN_COPY, MOE_OWN_BORROW}) {
-        const Weights weights = load(plan, layer.tensors, ownership);
+        const Weights weights = loaded(plan, layer.tensors, ownership);
         ASSERT_TRUE(weights);
         ASSERT_NO_FATAL_FAILURE(expect_resident(*weights, layer)) << "ownership " << ownership;
     }
@@ -132,7 +132,7 @@ TEST(Load, ExpertByExpertInAnyOrder) {
     for (const moe_tensor& tensor : singles) tensors.push_back(&tensor);
     std::reverse(tensors.begin(), tensors.end());
     const Plan plan = make_plan(layer);
-    const Weights weights = load(plan, tensors);
+    const Weights weights = loaded(plan, tensors);
     ASSERT_TRUE(weights);
     expect_resident(*weights, layer);
 }
@@ -237,7 +237,7 @@ TEST(Load, StagesTakeTheirTensorsOnly) {
         for (const moe_tensor* tensor : layer.tensors)
             if (plan->layout.needs(tensor->role)) needed.push_back(tensor);
         EXPECT_LT(needed.size(), layer.tensors.size());
-        const Weights weights = load(plan, needed);
+        const Weights weights = loaded(plan, needed);
         ASSERT_TRUE(weights);
         ASSERT_NO_FATAL_FAILURE(expect_resident(*weights, layer));
     }
@@ -371,9 +371,9 @@ TEST(Load, MemoryReportCountsTheSlice) {
     slice.intermediate_begin = 128;
     slice.intermediate_count = 256;
     const Plan whole_plan = make_plan(layer), part_plan = make_plan(layer, {.slice = &slice});
-    const auto whole = report_of(load(whole_plan, layer.tensors));
-    const auto part = report_of(load(part_plan, layer.tensors));
-    const auto borrowed = report_of(load(whole_plan, layer.tensors, MOE_OWN_BORROW));
+    const auto whole = report_of(loaded(whole_plan, layer.tensors));
+    const auto part = report_of(loaded(part_plan, layer.tensors));
+    const auto borrowed = report_of(loaded(whole_plan, layer.tensors, MOE_OWN_BORROW));
     EXPECT_EQ(whole.n_local_experts, 5u);
     EXPECT_EQ(part.n_local_experts, 2u);
     EXPECT_EQ(whole.role_bytes[MOE_ROLE_GATE], 5u * 512 * 256 * 2);
@@ -422,7 +422,7 @@ void check_hash_table(moe_type type) {
     moe_tensor tensor = hash_tensor(table, format);
     auto tensors = layer.tensors;
     tensors.push_back(&tensor);
-    Weights weights = load(plan, tensors);
+    Weights weights = loaded(plan, tensors);
     ASSERT_TRUE(weights);
     EXPECT_TRUE(std::equal(table.begin(), table.end(), weights->resident.hash_table.begin(),
                            weights->resident.hash_table.end()));
@@ -473,7 +473,7 @@ TEST(Load, HashTablesRefuseWhatTheyHaveNoUseFor) {
         moe_tensor tensor = hash_tensor(table, format);
         auto tensors = layer.tensors;
         tensors.push_back(&tensor);
-        Weights weights = load(plan, tensors);
+        Weights weights = loaded(plan, tensors);
         give(tensor, format);
         EXPECT_MOE_ERROR(moe_weights_update(weights.get(), &tensor, nullptr), status, text);
         EXPECT_MOE_ERROR(try_load(plan, tensors, weights), status, text);
@@ -507,7 +507,7 @@ TEST(Load, UpdateReplacesOneExpert) {
     const LayerTensors before(rich_layer(), {.everywhere = "nvfp4", .seed = 1});
     const LayerTensors after(rich_layer(), {.everywhere = "nvfp4", .seed = 2});
     const Plan plan = make_plan(before);
-    const Weights weights = load(plan, before.tensors);
+    const Weights weights = loaded(plan, before.tensors);
     const moe_tensor tensor = after.stack(MOE_ROLE_DOWN).single(3);
     ASSERT_MOE_OK(moe_weights_update(weights.get(), &tensor, nullptr));
     for (int64_t e = 0; e < 5; ++e) {

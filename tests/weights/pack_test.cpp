@@ -98,10 +98,10 @@ TEST_P(Pack, TakesHardlyMoreBytesThanTheFormat) {
     }
 }
 
-std::string name_of(const testing::TestParamInfo<const FormatTraits*>& info) {
+std::string name_of_pack(const testing::TestParamInfo<const FormatTraits*>& info) {
     return info.param->name;
 }
-INSTANTIATE_TEST_SUITE_P(Formats, Pack, testing::ValuesIn(formats()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, Pack, testing::ValuesIn(formats()), name_of_pack);
 
 TEST(PackPlain, TransposedSourcesArePackedAsTheirTransposes) {
     for (const char* name : {"f32", "f16", "bf16"}) {

@@ -92,7 +92,7 @@ struct Loaded {
 };
 
 // What lies in no array is 0x5A in a fresh block, and zero in one that came from a file.
-void expect_same(PackedWeights& got, PackedWeights& wanted) {
+void expect_same_weights(PackedWeights& got, PackedWeights& wanted) {
     const uint64_t n = wanted.handle.placement.bytes;
     uint64_t n_gaps = 0, n_values = 0;
     for (uint64_t i = 0; i < n; ++i) {
@@ -121,7 +121,7 @@ TEST_F(PackedFiles, GiveBackEveryByteInEveryFormat) {
         EXPECT_EQ(files(), 1u);  // nothing else is left
         PackedWeights to(*from.plan);
         open(to);
-        ASSERT_NO_FATAL_FAILURE(expect_same(to, from.packed));
+        ASSERT_NO_FATAL_FAILURE(expect_same_weights(to, from.packed));
         EXPECT_EQ(to.values(MOE_ROLE_DOWN, 1), from.packed.values(MOE_ROLE_DOWN, 1));
         const std::vector<char> first = bytes();
         save(to);  // over the old one
@@ -151,7 +151,7 @@ TEST_F(PackedFiles, HoldTheHashTable) {
     from.load(tensors);
     save(from);
     open(to);
-    expect_same(to, from);
+    expect_same_weights(to, from);
     EXPECT_TRUE(std::equal(table.begin(), table.end(), to.handle.device.hash_table));
 }
 
@@ -173,7 +173,7 @@ TEST_F(PackedFiles, GroupsOfColumnsAreProvedBeforeTheyArePlaces) {
     from.load(tensors);
     save(from);
     open(to);
-    expect_same(to, from);
+    expect_same_weights(to, from);
 
     const DevicePlacement::Place& down = from.handle.placement.matrices[MOE_ROLE_DOWN];
     const uint32_t past_the_last = 4;
@@ -191,7 +191,7 @@ TEST_F(PackedFiles, SpanChunksAndStages) {
     save(from.packed);
     PackedWeights to(*from.plan);
     open(to);
-    expect_same(to, from.packed);
+    expect_same_weights(to, from.packed);
 }
 
 TEST_F(PackedFiles, CanBeUpdatedOnceOpened) {
@@ -206,7 +206,7 @@ TEST_F(PackedFiles, CanBeUpdatedOnceOpened) {
         to.update(tensor);
         from.packed.update(tensor);
     }
-    expect_same(to, from.packed);
+    expect_same_weights(to, from.packed);
 }
 
 TEST_F(PackedFiles, OfAnotherLayoutAreRefusedWithBothInWords) {

@@ -155,8 +155,8 @@ TEST(WholeFormats, RefuseBuffersThatAreTooSmallOrAbsent) {
 }
 
 // Rows [row, + rows) and columns of the source as they come back from tiles.
-void expect_packed(const Source& source, const Matrix& part, int64_t row, int64_t column,
-                   TileRows half) {
+void expect_packed_part(const Source& source, const Matrix& part, int64_t row, int64_t column,
+                        TileRows half) {
     const auto values = test::unpacked(test::packed(part, half, std::byte{0xA5}), part, half);
     for (int64_t n = 0; n < part.rows; ++n)
         for (int64_t k = 0; k < part.columns; ++k)
@@ -170,13 +170,13 @@ TEST(WholeFormats, PackWithoutLoss) {
         const Source source = test::random_source(format, 96, 384);
         const Matrix whole = view_of(source.tensor(), 0, "down");
         for (const auto half : {TileRows::all, TileRows::first_half, TileRows::second_half})
-            ASSERT_NO_FATAL_FAILURE(expect_packed(source, whole, 0, 0, half));
+            ASSERT_NO_FATAL_FAILURE(expect_packed_part(source, whole, 0, 0, half));
         // A slice that begins with a group, and one inside of the only one.
         if (format.act_order) continue;
         const int32_t group = format.group_columns;
         const int64_t begin = group < 0 ? 32 : group == 128 ? 128 : 192;
-        ASSERT_NO_FATAL_FAILURE(
-            expect_packed(source, part_of(whole, 40, 32, begin, 96), 40, begin, TileRows::all));
+        ASSERT_NO_FATAL_FAILURE(expect_packed_part(source, part_of(whole, 40, 32, begin, 96), 40,
+                                                   begin, TileRows::all));
     }
 }
 

@@ -13,6 +13,7 @@
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
 #include "tests/weights/packing.hpp"
+#include "tests/weights/parts.hpp"
 #include "tests/weights/refusal.hpp"
 
 namespace moe {
@@ -23,6 +24,8 @@ using moe_test::Weights;
 using moe_test::Workspace;
 using test::LayerTensors;
 using test::Random;
+using test::random_range;
+using test::Range;
 using test::Stored;
 using Bytes = std::vector<std::byte>;
 
@@ -44,7 +47,7 @@ std::vector<const FormatTraits*> tiled_formats() {
             &nvfp4_divide_format, &nvfp4_pre_quant_formats[0], &nvfp4_pre_quant_formats[1]};
 }
 
-std::string name_of(const FormatTraits& traits) {
+std::string name_of_traits(const FormatTraits& traits) {
     return format_name(traits.format).text;
 }
 
@@ -93,7 +96,7 @@ struct Twins {
     moe_tensor linear = sized<moe_tensor>(), tiled = sized<moe_tensor>();
 };
 
-void expect_same(const Matrix& tiled, const Matrix& linear, const std::string& what) {
+void expect_same_matrix(const Matrix& tiled, const Matrix& linear, const std::string& what) {
     const auto got = test::decode_all(tiled, *tiled.traits);
     const auto wanted = test::decode_all(linear, *linear.traits);
     size_t nonzero = 0;
@@ -127,33 +130,16 @@ Matrix with_own_scales(Matrix matrix, Bytes& own) {
     return matrix;
 }
 
-void check_part(const Matrix& tiled, const Matrix& linear, const std::string& what) {
-    ASSERT_NO_FATAL_FAILURE(expect_same(tiled, linear, what));
+void check_tiled_part(const Matrix& tiled, const Matrix& linear, const std::string& what) {
+    ASSERT_NO_FATAL_FAILURE(expect_same_matrix(tiled, linear, what));
     EXPECT_EQ(copied(tiled), copied(linear)) << what;
     Bytes own;
     ASSERT_NO_FATAL_FAILURE(
-        expect_same(with_own_scales(tiled, own), linear, what + " of its extent alone"));
+        expect_same_matrix(with_own_scales(tiled, own), linear, what + " of its extent alone"));
 }
 
-struct Range {
-    int64_t row, rows, column, columns;
-};
-
-Range random_range(Random& random, const Matrix& matrix) {
-    const auto below = [&](int64_t n) {
-        return static_cast<int64_t>(random.next() % static_cast<uint64_t>(n));
-    };
-    const int64_t step = matrix.traits->block_columns;
-    Range range{};
-    range.row = below(matrix.rows);
-    range.rows = 1 + below(matrix.rows - range.row);
-    range.column = below(matrix.columns / step) * step;
-    range.columns = (1 + below((matrix.columns - range.column) / step)) * step;
-    return range;
-}
-
-void check_parts(const Matrix& tiled, const Matrix& linear, const std::string& what) {
-    ASSERT_NO_FATAL_FAILURE(check_part(tiled, linear, what));
+void check_tiled_parts(const Matrix& tiled, const Matrix& linear, const std::string& what) {
+    ASSERT_NO_FATAL_FAILURE(check_tiled_part(tiled, linear, what));
     Random random(17);
     for (int i = 0; i < 12; ++i) {
         const Range one = random_range(random, linear);
@@ -162,11 +148,11 @@ void check_parts(const Matrix& tiled, const Matrix& linear, const std::string& w
         const std::string name = what + " part [" + std::to_string(one.row) + " +" +
                                  std::to_string(one.rows) + ", " + std::to_string(one.column) +
                                  " +" + std::to_string(one.columns) + "]";
-        ASSERT_NO_FATAL_FAILURE(check_part(t, l, name));
+        ASSERT_NO_FATAL_FAILURE(check_tiled_part(t, l, name));
         const Range two = random_range(random, l);
-        ASSERT_NO_FATAL_FAILURE(check_part(part_of(t, two.row, two.rows, two.column, two.columns),
-                                           part_of(l, two.row, two.rows, two.column, two.columns),
-                                           name + " of which a part"));
+        ASSERT_NO_FATAL_FAILURE(check_tiled_part(
+            part_of(t, two.row, two.rows, two.column, two.columns),
+            part_of(l, two.row, two.rows, two.column, two.columns), name + " of which a part"));
     }
 }
 
@@ -178,10 +164,11 @@ TEST(TiledScales, ViewsPartsAndCopiesAreThoseOfLinearOnes) {
         for (const auto& [rows, columns] : shapes) {
             const Twins twins(*traits, 3, rows, columns);
             for (int64_t e = 0; e < 3; ++e) {
-                const std::string what = name_of(*traits) + " " + std::to_string(rows) + " x " +
-                                         std::to_string(columns) + " expert " + std::to_string(e);
-                ASSERT_NO_FATAL_FAILURE(check_parts(view_of(twins.tiled, e, "tensor"),
-                                                    view_of(twins.linear, e, "tensor"), what));
+                const std::string what = name_of_traits(*traits) + " " + std::to_string(rows) +
+                                         " x " + std::to_string(columns) + " expert " +
+                                         std::to_string(e);
+                ASSERT_NO_FATAL_FAILURE(check_tiled_parts(
+                    view_of(twins.tiled, e, "tensor"), view_of(twins.linear, e, "tensor"), what));
             }
         }
 }
@@ -195,9 +182,9 @@ TEST(TiledScales, HalvesOfFusedMatricesToo) {
             for (const auto order :
                  {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST, MOE_GATE_UP_INTERLEAVED})
                 for (const auto half : {GateUpHalf::gate, GateUpHalf::up})
-                    ASSERT_NO_FATAL_FAILURE(check_parts(
+                    ASSERT_NO_FATAL_FAILURE(check_tiled_parts(
                         gate_up_half(tiled, order, half), gate_up_half(linear, order, half),
-                        name_of(*traits) + " order " + std::to_string(order)));
+                        name_of_traits(*traits) + " order " + std::to_string(order)));
         }
 }
 
@@ -209,10 +196,10 @@ TEST(TiledScales, PackToTheSameBytes) {
             const Matrix linear = view_of(twins.linear, 1, "tensor");
             const auto check = [&](const Matrix& t, const Matrix& l) {
                 const auto got = test::packed(t), wanted = test::packed(l);
-                EXPECT_EQ(got.bytes, wanted.bytes) << name_of(*traits);
-                EXPECT_EQ(got.global, wanted.global) << name_of(*traits);
+                EXPECT_EQ(got.bytes, wanted.bytes) << name_of_traits(*traits);
+                EXPECT_EQ(got.global, wanted.global) << name_of_traits(*traits);
                 ASSERT_NO_FATAL_FAILURE(
-                    test::expect_values(test::unpacked(got, t), l, name_of(*traits)));
+                    test::expect_values(test::unpacked(got, t), l, name_of_traits(*traits)));
             };
             ASSERT_NO_FATAL_FAILURE(check(tiled, linear));
             if (rows == 16) continue;
@@ -226,7 +213,7 @@ TEST(TiledScales, PackToTheSameBytes) {
 TEST(TiledScales, AllHaveAPackedForm) {
     ASSERT_EQ(tiled_formats().size(), 6u);
     for (const FormatTraits* traits : tiled_formats())
-        EXPECT_NE(packed_type_of(traits->format), PackedType::none) << name_of(*traits);
+        EXPECT_NE(packed_type_of(traits->format), PackedType::none) << name_of_traits(*traits);
 }
 
 TEST(TiledScales, NanScalesAreNamedByTheirPlace) {
@@ -302,7 +289,7 @@ moe_weights_desc weights_desc(const std::vector<const moe_tensor*>& tensors,
     return desc;
 }
 
-Weights load(const moe_plan* plan, const moe_weights_desc& desc) {
+Weights load_described(const moe_plan* plan, const moe_weights_desc& desc) {
     moe_weights* weights = nullptr;
     EXPECT_MOE_OK(moe_weights_load(plan, &desc, &weights));
     return Weights(weights);
@@ -335,10 +322,10 @@ void expect_forward(const LayerTensors& layer, const TiledLayer& tiled, const mo
     const moe_test::Plan plan = make_plan(layer, {.slice = slice});
     ASSERT_TRUE(plan);
     const int64_t hidden = layer.layer.desc.hidden;
-    const Weights linear = load(plan.get(), weights_desc(layer.tensors, MOE_OWN_COPY));
+    const Weights linear = load_described(plan.get(), weights_desc(layer.tensors, MOE_OWN_COPY));
     const auto wanted = forward(plan.get(), linear.get(), hidden);
     for (const auto ownership : {MOE_OWN_COPY, MOE_OWN_BORROW}) {
-        const Weights weights = load(plan.get(), weights_desc(tiled.tensors, ownership));
+        const Weights weights = load_described(plan.get(), weights_desc(tiled.tensors, ownership));
         ASSERT_NO_FATAL_FAILURE(
             expect_same_output(forward(plan.get(), weights.get(), hidden), wanted))
             << "ownership " << ownership;
@@ -379,7 +366,8 @@ TEST(TiledScales, AreNotLinearOnes) {
     TiledLayer tiled(layer, false);
     const moe_test::Plan plan = make_plan(layer);
     const auto run = [&] {
-        const Weights weights = load(plan.get(), weights_desc(tiled.tensors, MOE_OWN_COPY));
+        const Weights weights =
+            load_described(plan.get(), weights_desc(tiled.tensors, MOE_OWN_COPY));
         return forward(plan.get(), weights.get(), layer.layer.desc.hidden);
     };
     const auto wanted = run();
@@ -393,7 +381,7 @@ TEST(TiledScales, OneExpertIsReplaced) {
     const TiledLayer tiled(other, true);
     const moe_test::Plan plan = make_plan(layer);
     const auto run = [&](moe_ownership ownership, bool with_tiles) {
-        const Weights weights = load(plan.get(), weights_desc(layer.tensors, ownership));
+        const Weights weights = load_described(plan.get(), weights_desc(layer.tensors, ownership));
         for (int32_t e = 0; e < 5; ++e) {
             moe_tensor one = other.stack(MOE_ROLE_DOWN).single(e);
             if (with_tiles) {
@@ -411,7 +399,8 @@ TEST(TiledScales, OneExpertIsReplaced) {
     for (const auto ownership : {MOE_OWN_COPY, MOE_OWN_BORROW})
         ASSERT_NO_FATAL_FAILURE(expect_same_output(run(ownership, true), run(ownership, false)));
     EXPECT_NE(run(MOE_OWN_COPY, true),
-              forward(plan.get(), load(plan.get(), weights_desc(layer.tensors, MOE_OWN_COPY)).get(),
+              forward(plan.get(),
+                      load_described(plan.get(), weights_desc(layer.tensors, MOE_OWN_COPY)).get(),
                       layer.layer.desc.hidden));
 }
 
@@ -443,7 +432,7 @@ TEST(TiledScales, ALayerPacksToTheSameBytes) {
             }
 }
 
-#define EXPECT_REFUSED(tensor, index, status, text)                                  \
+#define EXPECT_REFUSED_WITH(tensor, index, status, text)                             \
     EXPECT_NE(test::refusal_of(tensor, index, status).find(text), std::string::npos) \
         << test::refusal_of(tensor, index, status)
 
@@ -453,25 +442,25 @@ TEST(TiledScales, BytesAndStridesAreChecked) {
         const auto bad = MOE_ERROR_INVALID_ARGUMENT;
         moe_tensor tensor = twins.tiled;
         tensor.scale_bytes -= 1;
-        EXPECT_REFUSED(tensor, 1, bad, "scales has " + std::to_string(tensor.scale_bytes));
-        EXPECT_REFUSED(tensor, 1, bad, "need " + std::to_string(twins.tiled.scale_bytes));
+        EXPECT_REFUSED_WITH(tensor, 1, bad, "scales has " + std::to_string(tensor.scale_bytes));
+        EXPECT_REFUSED_WITH(tensor, 1, bad, "need " + std::to_string(twins.tiled.scale_bytes));
         EXPECT_NO_THROW(view_of(tensor, 0, "tensor"));
         // As many as linear scales would be.
         tensor.scale_bytes = twins.linear.scale_bytes;
-        EXPECT_REFUSED(tensor, 1, bad, "scales has");
+        EXPECT_REFUSED_WITH(tensor, 1, bad, "scales has");
         tensor = twins.tiled;
         tensor.scales = nullptr;
-        EXPECT_REFUSED(tensor, 0, bad, "scales is NULL");
+        EXPECT_REFUSED_WITH(tensor, 0, bad, "scales is NULL");
         tensor = twins.tiled;
         tensor.scale_row_stride = 512;
-        EXPECT_REFUSED(tensor, 0, bad, "scale_row_stride is 512");
+        EXPECT_REFUSED_WITH(tensor, 0, bad, "scale_row_stride is 512");
         tensor = twins.tiled;
         tensor.scale_layout = static_cast<moe_scale_layout>(2);
-        EXPECT_REFUSED(tensor, 0, bad, "gate of expert 2: scale_layout is 2");
+        EXPECT_REFUSED_WITH(tensor, 0, bad, "gate of expert 2: scale_layout is 2");
         tensor = twins.tiled;
         tensor.data_bytes = UINT64_MAX;
         tensor.rows = INT64_MAX / 1024;
-        EXPECT_REFUSED(tensor, 0, bad, "scales has");
+        EXPECT_REFUSED_WITH(tensor, 0, bad, "scales has");
     }
 }
 
@@ -479,8 +468,8 @@ TEST(TiledScales, OtherFormatsHaveNone) {
     const auto check = [](moe_tensor tensor) {
         tensor.scale_layout = MOE_SCALE_LAYOUT_TILED_128X4;
         const std::string name = format_name(*tensor.format).text;
-        EXPECT_REFUSED(tensor, 0, MOE_ERROR_UNSUPPORTED, "scale_layout TILED_128X4 is for");
-        EXPECT_REFUSED(tensor, 0, MOE_ERROR_UNSUPPORTED, "not " + name);
+        EXPECT_REFUSED_WITH(tensor, 0, MOE_ERROR_UNSUPPORTED, "scale_layout TILED_128X4 is for");
+        EXPECT_REFUSED_WITH(tensor, 0, MOE_ERROR_UNSUPPORTED, "not " + name);
     };
     for (const FormatTraits& traits : all_formats()) {
         if (may_be_tiled(traits.format)) continue;

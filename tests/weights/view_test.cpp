@@ -7,6 +7,7 @@
 #include "libmoe/base/error.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/support/matrices.hpp"
+#include "tests/weights/parts.hpp"
 #include "tests/weights/refusal.hpp"
 
 namespace moe {
@@ -14,6 +15,8 @@ namespace {
 
 using test::Placing;
 using test::Random;
+using test::random_range;
+using test::Range;
 using test::same_float;
 using test::TensorStack;
 
@@ -36,30 +39,12 @@ void expect_same(const std::vector<float>& got, const std::vector<float>& wanted
             << what << ": element " << i << " is " << got[i] << ", not " << wanted[i];
 }
 
-struct Range {
-    int64_t row, rows, column, columns;
-};
-
 std::vector<float> elements(const std::vector<float>& whole, int64_t width, const Range& range) {
     std::vector<float> out;
     for (int64_t r = range.row; r < range.row + range.rows; ++r)
         for (int64_t k = range.column; k < range.column + range.columns; ++k)
             out.push_back(whole[static_cast<size_t>(r * width + k)]);
     return out;
-}
-
-int64_t below(Random& random, int64_t n) {
-    return static_cast<int64_t>(random.next() % static_cast<uint64_t>(n));
-}
-
-Range random_range(Random& random, const Matrix& matrix) {
-    const int64_t step = matrix.traits->block_columns;
-    Range range{};
-    range.row = below(random, matrix.rows);
-    range.rows = 1 + below(random, matrix.rows - range.row);
-    range.column = below(random, matrix.columns / step) * step;
-    range.columns = (1 + below(random, (matrix.columns - range.column) / step)) * step;
-    return range;
 }
 
 // Copies into a buffer of exactly copy_bytes bytes between two canaries.
@@ -128,7 +113,7 @@ std::vector<const FormatTraits*> formats_of_rows() {
 
 class ViewOf : public testing::TestWithParam<const FormatTraits*> {};
 
-std::string name_of(const testing::TestParamInfo<const FormatTraits*>& info) {
+std::string name_of_view(const testing::TestParamInfo<const FormatTraits*>& info) {
     std::string name = info.param->name;
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -211,7 +196,7 @@ TEST_P(ViewOf, ByteCountsAreCheckedToTheByte) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_of_rows()), name_of);
+INSTANTIATE_TEST_SUITE_P(Formats, ViewOf, testing::ValuesIn(formats_of_rows()), name_of_view);
 
 TEST(View, RefusesWhatPointersAndStridesCannotBe) {
     const TensorStack stack(test::format_named("bf16"), n_experts, 8, 64);
