@@ -1,6 +1,7 @@
 // How long the experts of a call are expected to take on a GPU, by kernel. A sum of what the call
 // reads and multiplies, each at the device's own rate and times a constant of the kernel;
-// bench/fit_costs.py fits the constants to measured times. Experts are taken to be equally likely.
+// bench/fit_costs.py fits the constants to measured times. Experts are taken to be equally likely,
+// and to have one codebook where their types have codebooks.
 #pragma once
 
 #include <optional>

@@ -35,6 +35,38 @@ void give_block(moe_weights& weights, const LoadRequest& request) {
     weights.device_block = static_cast<std::byte*>(request.memory);
 }
 
+// Of which matrices are all codebooks the same? Room to find out is taken at once, so that what
+// comes between needs no memory any more.
+class Codebooks {
+  public:
+    explicit Codebooks(moe_weights& weights)
+        : weights_(weights), of_experts_(&weights.runtime->memory) {
+        int64_t most = 0;
+        for (const auto& place : weights.placement.matrices)
+            most = std::max(most, place.n_codebooks);
+        of_experts_.reserve(static_cast<size_t>(most));
+    }
+    void forget() {
+        for (PackedMatrix& matrix : weights_.device.matrices) matrix.has_one_codebook = false;
+    }
+    void note(DeviceBlock& block) {
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const DevicePlacement::Place& place = weights_.placement.matrices[i];
+            if (place.n_codebooks < 1) continue;
+            of_experts_.resize(static_cast<size_t>(place.n_codebooks));
+            block.read(of_experts_.data(), place.codebooks, of_experts_.size() * sizeof(OfExpert));
+            const auto is_first = [&](const OfExpert& one) { return one == of_experts_.front(); };
+            weights_.device.matrices[i].has_one_codebook =
+                std::all_of(of_experts_.begin(), of_experts_.end(), is_first);
+        }
+    }
+
+  private:
+    using OfExpert = std::array<std::byte, 2 * 32 * sizeof(float)>;
+    moe_weights& weights_;
+    std::pmr::vector<OfExpert> of_experts_;
+};
+
 // A handle with its block, filled by fill(weights, block).
 template <class Fill>
 moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
@@ -157,25 +189,16 @@ void update_device_tensor(moe_weights& weights, const moe_tensor& tensor, void* 
     request.ownership = weights.ownership;
     DeviceLoader load(weights, request, block, staging.data(), each, true);
     load.loader.add(tensor);
+    Codebooks codebooks(weights);
     // Should the rest fail, some may be others by then.
-    for (PackedMatrix& matrix : weights.device.matrices) matrix.has_one_codebook = false;
+    codebooks.forget();
     load.pack();
     load.finish_update(tensor.role);
-    note_codebooks(weights, block);
+    codebooks.note(block);
 }
 
 void note_codebooks(moe_weights& weights, DeviceBlock& block) {
-    using Codebooks = std::array<std::byte, 2 * 32 * sizeof(float)>;
-    std::pmr::vector<Codebooks> of_experts(&weights.runtime->memory);
-    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const DevicePlacement::Place& place = weights.placement.matrices[i];
-        if (place.n_codebooks < 1) continue;
-        of_experts.resize(static_cast<size_t>(place.n_codebooks));
-        block.read(of_experts.data(), place.codebooks, of_experts.size() * sizeof(Codebooks));
-        const auto is_first = [&](const Codebooks& one) { return one == of_experts.front(); };
-        weights.device.matrices[i].has_one_codebook =
-            std::all_of(of_experts.begin(), of_experts.end(), is_first);
-    }
+    Codebooks(weights).note(block);
 }
 
 }  // namespace moe

@@ -20,9 +20,11 @@ moe_weights* load_device_checkpoint(moe_runtime* runtime, const WeightsLayout& l
 void save_device_weights(const moe_weights& weights, std::string_view path);
 moe_weights* open_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
                                  std::string_view path);
-// Finds out of which matrices all codebooks are the same: after each of the above.
-void note_codebooks(moe_weights& weights, DeviceBlock& block);
 void update_device_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream);
+
+// Finds out of which matrices all codebooks are the same. The functions above do; it is for those
+// who fill a block themselves.
+void note_codebooks(moe_weights& weights, DeviceBlock& block);
 
 // All tensors of one layer of a checkpoint, mapped or read; what finish() does is left to do.
 void load_layer(DeviceLoader& load, const moe_checkpoint& checkpoint, int32_t layer,

@@ -290,17 +290,20 @@ TEST(OneTokenCut, FitsOtherDevices) {
                 const int32_t most = most_few_tokens(facts, few_tokens_shape(shape, type));
                 const int32_t on_h200 = most_few_tokens(h200(), few_tokens_shape(shape, type));
                 EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
-                for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
-                    const OneToken call = call_of(shape, type, n_tokens);
-                    const OneTokenTuning tuning = tuning_of(facts);
-                    for (const OneTokenCut& cut :
-                         {cut_gate_up(facts, call, tuning), cut_down(facts, call, tuning)}) {
-                        expect_room(cut, type);
-                        EXPECT_EQ(cut.cluster, 1);
-                        EXPECT_LE(cut.shared.total, other.of_block) << shape.name;
-                        EXPECT_GT(2 * (cut.shared.total + 1024), other.of_sm) << shape.name;
+                for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
+                    for (int one = 0; one < (has_codebook(type) ? 4 : 1); ++one, ++n) {
+                        OneToken call = call_of(shape, type, n_tokens);
+                        call.gate_up.has_one_codebook = one & 1;
+                        call.down.has_one_codebook = one & 2;
+                        const OneTokenTuning tuning = tuning_of(facts);
+                        for (const OneTokenCut& cut :
+                             {cut_gate_up(facts, call, tuning), cut_down(facts, call, tuning)}) {
+                            expect_room(cut, type);
+                            EXPECT_EQ(cut.cluster, 1);
+                            EXPECT_LE(cut.shared.total, other.of_block) << shape.name;
+                            EXPECT_GT(2 * (cut.shared.total + 1024), other.of_sm) << shape.name;
+                        }
                     }
-                }
             }
         }
         EXPECT_GT(n, 1000) << other.major << ", " << other.of_block;

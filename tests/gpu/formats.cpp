@@ -76,10 +76,11 @@ struct GivenCodebook {
     const char* name;
     const char* like;
 };
-constexpr GivenCodebook given[] = {{"kbit2_given", "kbit2"},
-                                   {"kbit3_given", "kbit3"},
-                                   {"kbit4_given", "kbit4"},
-                                   {"kbit5_given", "kbit5"}};
+constexpr GivenCodebook given[] = {
+    {"kbit2_given", "kbit2"},         {"kbit3_given", "kbit3"},
+    {"kbit4_given", "kbit4"},         {"kbit5_given", "kbit5"},
+    {"kbit2_f32_given", "kbit2_f32"}, {"kbit3_f32_given", "kbit3_f32"},
+    {"kbit4_f32_given", "kbit4_f32"}};
 
 const Unnamed* find_unnamed(const char* name) {
     for (const Unnamed& one : unnamed)

@@ -430,7 +430,7 @@ TEST(DeviceLoad, NotesWhereAllCodebooksAreTheSame) {
     const auto change_last = [&](moe_role role) {
         const DevicePlacement::Place& place = placement.matrices[role];
         const float other = 0.25f;
-        packed.block.write(place.codebooks + static_cast<uint64_t>(place.n_codebooks) * 256 - 64,
+        packed.block.write(place.codebooks + static_cast<uint64_t>(place.n_codebooks) * 256 - 128,
                            &other, sizeof other);
     };
     change_last(MOE_ROLE_GATE);  // of the shared expert

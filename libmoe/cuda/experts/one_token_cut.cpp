@@ -51,9 +51,9 @@ struct SharedPlan {
 bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                           call.down.tile_stride() * call.down.n_tiles;
-    const bool is_one_book = book_of(call.gate_up, true) == Book::lanes;
+    const bool can_have_lanes = book_of(call.gate_up, true) == Book::lanes;
     const int64_t many =
-        call.n_tokens > 1 && is_one_book ? tuning.many_bytes_of_one_book : tuning.many_bytes;
+        call.n_tokens > 1 && can_have_lanes ? tuning.many_bytes_of_one_book : tuning.many_bytes;
     return call.n_tokens * call.n_slots * bytes >= many;
 }
 

@@ -801,8 +801,8 @@ MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
  * nothing of, by slice or stages, is MOE_ERROR_NOT_FOUND. A tensor that is refused, or for which there is no memory, replaces
  * nothing; but on a device a stack may have been replaced in part when values of one expert cannot be packed, or the device fails.
  * On a device ordered on stream, and done when the call returns; on the CPU no forward may be running on these weights. Graphs captured
- * before take the new weights, except where experts of a role had one and the same given codebook and now have different ones: capture
- * again then. BORROW: the matrices are borrowed from now on from where the tensor lies. */
+ * before take the new weights, except where the experts of a role, a shared one among them, had one and the same given codebook and now
+ * have different ones: capture again then. BORROW: the matrices are borrowed from now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
