@@ -432,6 +432,7 @@ TEST(DeviceLoad, NotesWhereAllCodebooksAreTheSame) {
         const float other = 0.25f;
         packed.block.write(place.codebooks + static_cast<uint64_t>(place.n_codebooks) * 256 - 128,
                            &other, sizeof other);
+        packed.block.synchronize();  // a write reads its source as late as this
     };
     change_last(MOE_ROLE_GATE);  // of the shared expert
     EXPECT_FALSE(are_one(MOE_ROLE_GATE));
