@@ -55,4 +55,12 @@ Floats hard_logits(int64_t n_tokens, int64_t n_experts) {
     return logits;
 }
 
+Floats near_ties(int64_t n_tokens, int64_t n_experts) {
+    Floats logits = normal(n_tokens * n_experts, 22, 1);
+    clients::Random random(9);
+    for (float& z : logits)
+        z = random.below(n_experts) < 20 ? 0.01f + 1e-9f * random.below(20) : z - 9.0f;
+    return logits;
+}
+
 }  // namespace moe_gpu

@@ -216,6 +216,16 @@ void add_sizes(CaseList& list) {
         });
 }
 
+// Which of them come first their logits do not say, and the lowest index does.
+void add_near_ties(CaseList& list) {
+    constexpr ExpertsAndK sizes[] = {{24, 4}, {64, 8}, {128, 8}, {512, 10}, {512, 32}};
+    for (const auto& [n, k] : sizes)
+        list.add(text("router/near_ties/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
+            const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 600));
+            for (const int64_t T : {1, 40, 600}) check_from_logits(pair, near_ties(T, n), T);
+        });
+}
+
 void add_formats(CaseList& list) {
     for (const char* format : {"f32", "f16", "bf16"})
         for (const Numbers& numbers : common_numbers)
@@ -238,6 +248,7 @@ void add_router_cases(CaseList& list) {
     add_edges(list);
     add_rules(list);
     add_sizes(list);
+    add_near_ties(list);
     add_formats(list);
 }
 

@@ -28,7 +28,8 @@ struct LaneTable {
         return {table + (has_two_pairs ? 8 * (lane & 15) : 4 * lane)};
     }
 
-    // Stores entry i of every lane. value(row half, code): a lane's, all lanes of a warp together.
+    // Stores entry i of every lane. pair(code of row g, code of row g + 8): their values, the same
+    // for all lanes; all lanes of a warp together.
     template <class Pair>
     static __device__ __forceinline__ void store(uint32_t table, uint32_t i, const Pair& pair) {
         constexpr uint32_t code = (1u << bits) - 1;

@@ -1,8 +1,8 @@
 // From the packed layout in shared memory to A fragments whose scales are applied after the
-// product, for one token: codes become 16-bit pairs without a multiplication, and B is laid out so
-// that column n of the result is the partial sum of columns k of lane n % 4 (16 contiguous k) of
-// block n / 4 of two consecutive blocks of 64 k. A scale then meets its group once per row, in
-// float32. One struct per packed type:
+// product, for one token: codes become 16-bit pairs, and B is laid out so that column n of the
+// result is the partial sum of columns k of lane n % 4 (16 contiguous k) of block n / 4 of two
+// consecutive blocks of 64 k. A scale then meets its group once per row, in float32. One struct per
+// packed type:
 //   span         blocks of 64 k of one accumulation: 2, or 1 where there are no scales
 //   grain        blocks of 64 k that cannot be parted, grain_bytes their bytes
 //   Operand      Bf16 or F16: the type of the pairs and of x
@@ -12,11 +12,12 @@
 //   load         chunk: shared address of whole grains; block: the first block, in the chunk
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
+//   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks
 //   Factors      a lane's scales of n blocks as numbers
 //   factors      made from Words
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
 //   book         how codes that are indices become values
-//   table_of     the address that Table is made from, of a lane's
+//   table_of     the address that a lane makes Table from
 //   is_quick     may the next kernel start at once? where that was the faster, one token from ids
 //   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
 //                sums of x as well; 0: none

@@ -107,7 +107,7 @@ class AsyncRing : public StreamRing {
     __device__ void refill(const StreamItem& item) const {
         fill(stage(), item);
     }
-    // Where these are needed no kernel starts before the one before it ends.
+    // Not done here.
     static __device__ void prefetch(const StreamItem&) {}
 
   private:

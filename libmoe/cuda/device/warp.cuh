@@ -25,12 +25,19 @@ __device__ inline float warp_sum(float value) {
     return value;
 }
 
-// Of values without NaN.
+// Of a key that is not NaN: grows with it, alike for both zeros, never 0.
+MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
+    const uint32_t bits = routing_math::to_bits(key == 0.0f ? 0.0f : key);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+MOE_HOST_DEVICE inline float key_of(uint32_t rank) {
+    return routing_math::from_bits(rank >> 31 ? rank & 0x7FFFFFFFu : ~rank);
+}
+
+// Of values without NaN; +0 for either zero.
 __device__ inline float warp_max(float value) {
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2)
-        value = fmaxf(value, __shfl_xor_sync(every_lane, value, apart));
-    return value;
+    return key_of(__reduce_max_sync(every_lane, rank_of(value)));
 }
 
 // Warps in order; every thread gets it. partial: one float per warp in shared memory.

@@ -6,12 +6,14 @@
 // the same part of k of every slab. One team has the shortest way to the first sum. Several take
 // longer parts of k, so that what a slab costs besides its products is paid less often; they are
 // for calls of many bytes (one_token_cut.cpp), a kernel of their own with more registers.
-// 1. the shared expert's weights are asked for, which need no ids, as far as the L2; every lane
-// finds what it copies first, as if every slot had an expert here
+// 1. of one token: the shared expert's weights are asked for, as far as the L2 (one_token.cu);
+// the table of the one codebook is made, if all experts have the same; neither needs ids. Every
+// lane finds what it copies first, as if every slot had an expert here
 // 2. wait for the kernel before; ask for ids, then x; the warp's ring begins, every lane knowing
 // the first item of one stage; the slots with an expert are listed where there are others or the
 // list is needed
-// 3. ask for scales, weights and biases of rows; the warp's part of x to operands; block barrier
+// 3. ask for scales, weights and biases of rows; codebooks of the experts, where they have their
+// own; the warp's part of x to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. barrier of the team; a thread per row of a slab adds the warps' sums, scales, biases,
 // activates

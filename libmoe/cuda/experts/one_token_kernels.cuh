@@ -12,10 +12,12 @@ namespace moe::cuda {
 template <class Ring, class Raw>
 void take_kernels(PackedType type, Book book, OneTokenKernels& found) {
     if (type != Raw::type || book != Raw::book) return;
-    found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WholeBlock>),
-             reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>),
+    found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WholeBlock>), nullptr,
              reinterpret_cast<const void*>(&one_token_down<Raw, Ring>),
              Raw::Operand::rebased ? 0 : Raw::x_exponent};
+    if constexpr (Raw::book != Book::pairs)  // which is for few bytes, and teams for many
+        found.gate_up_in_teams =
+            reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>);
 }
 
 // Those of the type, if it is one of the group.

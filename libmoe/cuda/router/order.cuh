@@ -29,12 +29,6 @@ MOE_HOST_DEVICE inline Place next_of_lane(const float* keys, int32_t n, int32_t 
     return best;
 }
 
-// Grows with the key, alike for both zeros, never 0.
-MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
-    const uint32_t bits = routing_math::to_bits(key == 0.0f ? 0.0f : key);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-
 // Gives the places one after the other, to every lane.
 class WarpOrder {
   public:
@@ -59,11 +53,32 @@ class WarpOrder {
     Place own_;
 };
 
-// The same for up to 32 n keys in registers, key j of a lane being that of index lane + 32 j:
-// ranks, 0 past the end or once given. The largest rank of a lane and its first place are known
-// before they are asked for.
-constexpr int32_t candidate_words = 64;
+// One of the few keys that can be among the first k, in shared memory of a warp.
+struct alignas(8) Candidate {
+    uint32_t rank;
+    int32_t index;
+};
+constexpr int32_t most_candidates = 32;
 
+// Puts n of them in order, without turns: lane j gets the j-th.
+__device__ inline Candidate in_order(Candidate* candidates, int32_t n) {
+    const Candidate own = candidates[lane_index()];
+    int32_t before = 0;
+#pragma unroll 4
+    for (int32_t i = 0; i < n; i++) {
+        const Candidate other = candidates[i];
+        before +=
+            other.rank > own.rank || (other.rank == own.rank && other.index < own.index) ? 1 : 0;
+    }
+    __syncwarp();
+    if (lane_index() < n) candidates[before] = own;
+    __syncwarp();
+    return candidates[lane_index()];
+}
+
+// The same order for up to 32 n keys in registers, key j of a lane being that of index
+// lane + 32 j: ranks, 0 past the end or once given. The largest rank of a lane and its first place
+// are known before they are asked for.
 template <int n>
 class RegisterOrder {
   public:
@@ -88,60 +103,44 @@ class RegisterOrder {
         return index;
     }
 
-    // The first k, id j to lane j, without taking turns; false, and nothing is given, where k or
-    // the number of candidates is above 32. A key comes before the k-th only if it is as large as
-    // the k-th of the lanes' largest, of which there are at least k. memory: candidate_words on 16
-    // bytes.
-    __device__ bool first_at_once(int32_t k, uint32_t* memory, int32_t& id) const {
-        if (k > 32) return false;
-        memory[lane_index()] = own_;
+    // Of k <= 32 and no more than there are keys: the k-th of the lanes' largest, so that the first
+    // k have this rank or a larger one. memory: of most_candidates, on 16 bytes.
+    __device__ uint32_t bound_of_first(int32_t k, Candidate* memory) const {
+        auto* ranks = reinterpret_cast<uint32_t*>(memory);
+        ranks[lane_index()] = own_;
         __syncwarp();
-        const uint32_t bound = kth_of_lanes(k, memory);
-        auto* candidates = reinterpret_cast<uint2*>(memory);  // rank and index
-        uint32_t n_candidates = 0;
+        int32_t as_large = 0;
+#pragma unroll 2
+        for (int32_t i = 0; i < 32; i += 4) {
+            const uint4 four = *reinterpret_cast<const uint4*>(ranks + i);
+            for (const uint32_t other : {four.x, four.y, four.z, four.w})
+                as_large += other >= own_ ? 1 : 0;
+        }
+        return __reduce_max_sync(every_lane, as_large >= k ? own_ : 0);
+    }
+
+    // Of all keys; 0 without any.
+    __device__ uint32_t largest_rank() const {
+        return __reduce_max_sync(every_lane, own_);
+    }
+
+    // The keys of rank `bound`, not 0, and above: how many, and the first 32 found.
+    __device__ int32_t find(uint32_t bound, Candidate* found) const {
+        int32_t n_found = 0;
         __syncwarp();
 #pragma unroll
         for (int32_t j = 0; j < n; j++) {
-            const bool is_one = rank_[j] >= bound && rank_[j] != 0;
+            const bool is_one = rank_[j] >= bound;
             const uint32_t ones = __ballot_sync(every_lane, is_one);
-            const uint32_t at = n_candidates + __popc(ones & ((1u << lane_index()) - 1u));
-            if (is_one && at < 32) {
-                candidates[at] = {rank_[j], static_cast<uint32_t>(32 * j + lane_index())};
-            }
-            n_candidates += __popc(ones);
-        }
-        if (n_candidates > 32) return false;
-        __syncwarp();
-        const uint2 own = candidates[lane_index()];
-        uint32_t before = 0;
-#pragma unroll 4
-        for (uint32_t i = 0; i < n_candidates; i++) {
-            const uint2 other = candidates[i];
-            before += other.x > own.x || (other.x == own.x && other.y < own.y) ? 1 : 0;
+            const int32_t at = n_found + __popc(ones & ((1u << lane_index()) - 1u));
+            if (is_one && at < most_candidates) found[at] = {rank_[j], 32 * j + lane_index()};
+            n_found += __popc(ones);
         }
         __syncwarp();
-        if (static_cast<uint32_t>(lane_index()) < n_candidates) memory[before] = own.y;
-        __syncwarp();
-        id = static_cast<int32_t>(memory[lane_index()]);
-        return true;
+        return n_found;
     }
 
   private:
-    // The k-th largest of the 32 in memory; where equal ones stand around the k-th place, theirs.
-    __device__ uint32_t kth_of_lanes(int32_t k, const uint32_t* memory) const {
-        int32_t larger = 0, as_large = 0;
-#pragma unroll 2
-        for (int32_t i = 0; i < 32; i += 4) {
-            const uint4 four = *reinterpret_cast<const uint4*>(memory + i);
-            for (const uint32_t other : {four.x, four.y, four.z, four.w}) {
-                larger += other > own_ ? 1 : 0;
-                as_large += other >= own_ ? 1 : 0;
-            }
-        }
-        const uint32_t holders = __ballot_sync(every_lane, larger < k && k <= as_large);
-        return __shfl_sync(every_lane, own_, __ffs(static_cast<int32_t>(holders)) - 1);
-    }
-
     // Pairs, pairs of pairs, ...: no long chain of comparisons.
     __device__ void find_own() {
         uint32_t best[n];

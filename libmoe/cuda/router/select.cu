@@ -31,11 +31,13 @@ __device__ void take_logits(const SelectInput& input, const SelectOutput& output
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
     for (int32_t i = lane_index(); i < n; i += 64) {
-        float z[2];
+        float z[2], bias[2];
+        ask_bias(input.logits, i, 32, n, bias);
         add_parts(input.logits, t, i, 32, n, z);
 #pragma unroll
         for (int32_t j = 0; j < 2; j++)
-            if (i + 32 * j < n) scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], published);
+            if (i + 32 * j < n)
+                scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], bias[j], published);
     }
 }
 
@@ -142,8 +144,8 @@ __global__ void __launch_bounds__(most_warps * 32)
     else
         ids = select_top_k(input, memory);
 
-    Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
-                                     : score_weights(r, memory.scores, ids);
+    const Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
+                                           : score_weights(r, ids, scores_of(memory.scores, ids));
     store_slots(input, output, t, ids, weights);
 }
 

@@ -51,14 +51,25 @@ static __device__ __noinline__ float cap_logit(float z, float cap) {
 }
 
 // Of the sum of its parts: published, and what selection makes of it.
-__device__ inline float take_logit(const SelectInput& input, int32_t i, float z, float* published) {
+__device__ inline float take_logit(const SelectInput& input, int32_t i, float z, float bias,
+                                   float* published) {
     const Routing& r = input.routing;
-    const LogitParts& logits = input.logits;
-    if (logits.is_product) z = fmaf(z, logits.scale, logits.bias ? logits.bias[i] : 0.0f);
+    if (input.logits.is_product) z = fmaf(z, input.logits.scale, bias);
     if (published) published[i] = z;
     if (r.round_logits) z = round_to_type(z, input.round_to);
     if (r.logit_softcap > 0.0f) z = cap_logit(z, r.logit_softcap);
     return finite_logit(z);
+}
+
+// The biases of n logits, first and every step-th; those past the end repeat the last. To be asked
+// for before the parts, so that they come with them.
+template <int n>
+__device__ inline void ask_bias(const LogitParts& logits, int32_t first, int32_t step,
+                                int32_t n_experts, float (&bias)[n]) {
+#pragma unroll
+    for (int32_t j = 0; j < n; j++)
+        bias[j] =
+            logits.bias ? load_global(logits.bias + min(first + j * step, n_experts - 1)) : 0.0f;
 }
 
 // The sums of parts of n logits, first and every step-th; those past the end repeat the last. Eight
@@ -233,10 +244,15 @@ __device__ inline void post_softmax(const Slots<int32_t>& ids, Slots<float>& wei
         weights.at[h] = ids.at[h] < 0 ? 0.0f : divide(weights.at[h], sum);
 }
 
-__device__ inline Slots<float> score_weights(const Routing& r, const float* scores,
-                                             const Slots<int32_t>& ids) {
-    Slots<float> weights;
-    for (int32_t h = 0; h < 2; h++) weights.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
+__device__ inline Slots<float> scores_of(const float* scores, const Slots<int32_t>& ids) {
+    Slots<float> chosen;
+    for (int32_t h = 0; h < 2; h++) chosen.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
+    return chosen;
+}
+
+// Of the scores of the chosen, 0 in slots without an id.
+__device__ inline Slots<float> score_weights(const Routing& r, const Slots<int32_t>& ids,
+                                             Slots<float> weights) {
     if (r.post_score == MOE_SCORE_SOFTMAX) {
         post_softmax(ids, weights);
         return weights;
