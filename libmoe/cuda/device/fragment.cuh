@@ -17,6 +17,8 @@
 //   spread(words, values, j, a) the four registers of step j without scales
 //   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
 //                               and of the sum of tokens if has_offset
+//   has_heads                   scales of four blocks come together: load_codes, load_heads and
+//                               factors(heads, block)
 #pragma once
 
 #include <cuda_bf16.h>
@@ -372,6 +374,7 @@ struct FragmentKbit {
     static constexpr bool table_in_memory = bits >= 4;
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = false;
+    static constexpr bool has_heads = false;
     using Table = CodebookTable<bits>;
     using Values = std::conditional_t<bits == 3, MixedValues<bits>, UnscaledValues<bits>>;
     struct Words {
@@ -444,6 +447,7 @@ struct FragmentQ4k {
     using Table = NoTable;
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = true;
+    static constexpr bool has_heads = true;
     struct Words {
         uint4 codes;
         uint4 head[2];   // of rows g and g + 8
@@ -457,6 +461,18 @@ struct FragmentQ4k {
                  load_shared_16(heads + 16 * (lane >> 2) + 128)},
                 group + (lane >> 1 & 1)};
     }
+    // Without what decode and factors take of the heads.
+    static __device__ __forceinline__ Words load_codes(uint32_t codes, uint32_t lane) {
+        Words words;
+        words.codes = load_shared_16(codes + 16 * lane);
+        return words;
+    }
+    // For the lane's groups: of every block the first, or the second in lanes with t = 2, 3.
+    static __device__ __forceinline__ Q4kHeads load_heads(uint32_t heads, uint32_t lane) {
+        const uint32_t rows = heads + 16 * (lane >> 2);
+        const uint4 head[2] = {load_shared_16(rows), load_shared_16(rows + 128)};
+        return {head, 0x6420u + 0x1111u * (lane >> 1 & 1)};
+    }
     struct Values {
         __device__ __forceinline__ Values(uint32_t, uint32_t, uint32_t) {}
     };
@@ -467,11 +483,14 @@ struct FragmentQ4k {
 #pragma unroll
         for (int i = 0; i < 4; ++i) a[i] = nibbles(w[j], i);
     }
-    // 128 + code has the minimum and 128 scales too much.
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
-        const auto [scale, minimum] = q4_k_factors(words.head, words.group);
-        return {{scale.x, scale.y},
-                {fmaf(scale.x, -128.0f, -minimum.x), fmaf(scale.y, -128.0f, -minimum.y)}};
+        return of_codes(q4_k_factors(words.head, words.group));
+    }
+    // Of block 0 to 3.
+    static __device__ __forceinline__ RowFactors factors(const Q4kHeads& heads, int block) {
+        const int shift = 8 * (block & 1);
+        return of_codes(q4_k_factors(heads.scales[block >> 1] >> shift,
+                                     heads.minima[block >> 1] >> shift, heads.d));
     }
     static __device__ __forceinline__ void decode(const Words& words, const Table&,
                                                   uint32_t (&a)[16]) {
@@ -487,6 +506,12 @@ struct FragmentQ4k {
     }
 
   private:
+    // 128 + code has the minimum and 128 scales too much.
+    static __device__ __forceinline__ RowFactors of_codes(const Q4kFactors& factors) {
+        const auto [scale, minimum] = factors;
+        return {{scale.x, scale.y},
+                {fmaf(scale.x, -128.0f, -minimum.x), fmaf(scale.y, -128.0f, -minimum.y)}};
+    }
     // 128 + nibble in bfloat16, twice; the float32 of each differs by 16 bits of position.
     // One operation in assembly, two where the compiler chooses.
     static __device__ __forceinline__ uint32_t nibbles(uint32_t word, int reg) {

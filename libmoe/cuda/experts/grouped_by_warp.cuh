@@ -136,7 +136,8 @@ struct FewTokens {
           tokens(multiplier.tile.lane),
           values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {}
 
-    __device__ __forceinline__ void add(const Words& words, uint32_t rows) {
+    __device__ __forceinline__ void add(const Words& words, const RowFactors& factors,
+                                        uint32_t rows) {
         float c[fours][4] = {};
         float x[fours][4] = {};
 #pragma unroll
@@ -154,7 +155,6 @@ struct FewTokens {
                 if constexpr (Fragment::has_offset) multiply(x[i], ones, ones, b);
             }
         }
-        const RowFactors factors = Fragment::factors(words);
 #pragma unroll
         for (int i = 0; i < fours; ++i) {
 #pragma unroll
@@ -169,20 +169,46 @@ struct FewTokens {
     // While one block is multiplied, the words of the next are on their way.
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = all.ring.data();
+        const auto add_block = [&](const Words& words, uint32_t i) {
+            add(words, Fragment::factors(words), data + i * 1024);
+        };
         const auto load = [&](uint32_t i) { return all.tile.load(data, i, block + i); };
         Words words[2] = {load(0), {}};
         for (uint32_t i = 0; i < n; i += 2) {
             const bool pair = i + 1 < n;
             words[1] = load(pair ? i + 1 : i);
-            add(words[0], data + i * 1024);
+            add_block(words[0], i);
             if (!pair) break;
             words[0] = load(min(i + 2, n - 1));
-            add(words[1], data + (i + 1) * 1024);
+            add_block(words[1], i + 1);
+        }
+    }
+
+    // The same of the four blocks that have one head.
+    __device__ __forceinline__ void stage_of_head() {
+        static_assert(Stages<Fragment::type, Shape>::blocks(8) == 4);
+        const uint32_t data = all.ring.data();
+        const uint32_t lane = all.tile.lane;
+        const auto load = [&](uint32_t i) {
+            return Fragment::load_codes(all.tile.codes(data, i), lane);
+        };
+        const auto heads = Fragment::load_heads(all.tile.heads(data), lane);
+        Words words = load(0);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const Words ahead = load(min(i + 1, 3));
+            add(words, Fragment::factors(heads, i), data + i * 1024);
+            words = ahead;
         }
     }
 
     __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
-        all.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
+        all.each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
+            if constexpr (Fragment::has_heads)
+                stage_of_head();
+            else
+                stage(block, n);
+        });
         const bool second = all.tile.lane & 2;  // of the fours, once both groups are together
 #pragma unroll
         for (int e = 0; e < 4; ++e) {

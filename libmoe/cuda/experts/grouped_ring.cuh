@@ -74,6 +74,12 @@ struct StagedTile {
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }
 
+    // Where Fragment::has_heads: those of a stage of four blocks.
+    __device__ __forceinline__ uint32_t heads(uint32_t data) const { return data + offset + 2048; }
+    __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
+        return data + offset + in_stage * 512;
+    }
+
     // Block `block` of the matrix, the one `in_stage` of the stage at `data`.
     __device__ __forceinline__ typename Fragment::Words load(uint32_t data, uint32_t in_stage,
                                                              uint32_t block) const {

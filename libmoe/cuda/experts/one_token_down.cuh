@@ -6,8 +6,9 @@
 // tiles, the warps of a block those of the block: unit u goes to warp u % n_warps.
 // 1. ids, the list of slots and their weights; the warp's first copies; the table of the one
 //    codebook, if all experts have the same: nothing of it depends on the kernel before
-// 2. let the next kernel start; the shared expert's weight from x and its gate; biases; codebooks of
-//    the experts, where they have their own; block barrier; the first blocks decoded; wait for the kernel before
+// 2. let the next kernel start; the shared expert's weight from x and its gate; biases; codebooks
+//    of the experts, where they have their own; block barrier; the first blocks decoded; wait for
+//    the kernel before
 // 3. every warp: h of its own units among pass_units to shared memory as operands
 // 4. tile after tile: wait for a chunk, multiply, times the slot's factor, refill
 // 5. steps 3 and 4 again until no units are left; block barrier
