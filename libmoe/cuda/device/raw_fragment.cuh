@@ -14,7 +14,8 @@
 //   step         the A registers of step j of 4 n
 //   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks
 //   Factors      a lane's scales of n blocks as numbers
-//   factors      made from Words
+//   factors      made from Words; of a grain of several blocks, from its Head and the first block
+//   Head         what the blocks of such a grain share
 //   add          adds a lane's four partial sums, scaled, to those of rows g and g + 8
 //   book         how codes that are indices become values
 //   table_of     the address that a lane makes Table from
@@ -87,6 +88,9 @@ struct RawType {
     using Table = uint32_t;
     static __device__ __forceinline__ uint32_t table_of(uint32_t tables, int32_t) { return tables; }
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
+    struct Head {
+        __device__ __forceinline__ Head(uint32_t, int32_t, int32_t) {}
+    };
     using Factors = RowScales;
     static __device__ __forceinline__ void add(const RowScales& factors, const float (&c)[4],
                                                float (&sum)[2]) {

@@ -37,7 +37,8 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
     }
 };
 
-// Nibbles are subnormal bfloat16: 2^-133 of their value.
+// Nibbles are bfloat16 below 2^-125, where steps are even: 2^-133 of their value, and sixteen times
+// that in rows g + 8, which have them four bits further up.
 struct RawQ4K : RawType<PackedType::q4_k> {
     static constexpr int32_t grain = 4;
     static constexpr int32_t grain_bytes = 2304;
@@ -47,28 +48,38 @@ struct RawQ4K : RawType<PackedType::q4_k> {
     template <int n>
     struct Words {
         uint4 codes[n];
-        uint4 head[2];   // of rows g and g + 8
-        uint32_t group;  // of the lane's columns among the eight of 256 k
     };
     static __device__ __forceinline__ void load(Words<2>& words, uint32_t chunk, int32_t block,
                                                 int32_t lane) {
-        const uint32_t at = chunk + (block >> 2) * grain_bytes;
+        const uint32_t at = chunk + (block >> 2) * grain_bytes + (block & 3) * 512;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            words.codes[i] = load_shared_16(at + ((block & 3) + i) * 512 + 16 * lane);
-            words.head[i] = load_shared_16(at + 2048 + ((lane >> 2) + 8 * i) * 16);
-        }
-        words.group = static_cast<uint32_t>(2 * (block & 3) + (lane & 3));
+        for (int i = 0; i < 2; ++i) words.codes[i] = load_shared_16(at + i * 512 + 16 * lane);
     }
     static __device__ __forceinline__ void step(const Words<2>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
         const uint32_t word = word_of(words.codes[j / 4], j % 4);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = word >> (4 * i) & 0x000F000Fu;
+        for (int i = 0; i < 4; ++i)
+            a[i] = word >> (i < 2 ? 0 : 8) & (i % 2 == 0 ? 0x000F000Fu : 0x00F000F0u);
     }
+    // Of two blocks a lane has group lane % 4 of eight.
+    struct Head : Q4kHeads {
+        __device__ __forceinline__ Head(uint32_t chunk, int32_t block, int32_t lane)
+            : Head(chunk + (block >> 2) * grain_bytes + 2048 + 16 * (lane >> 2),
+                   static_cast<uint32_t>(lane & 3)) {}
+
+      private:
+        __device__ __forceinline__ Head(uint32_t rows, uint32_t group)
+            : Q4kHeads({load_shared_16(rows), load_shared_16(rows + 128)},
+                       group * 0x0101u + 0x0400u) {}
+    };
     using Factors = Q4kFactors;
-    static __device__ __forceinline__ Q4kFactors factors(const Words<2>& words) {
-        return q4_k_factors(words.head, words.group);
+    static __device__ __forceinline__ Q4kFactors factors(const Head& head, int32_t block) {
+        const bool late = block & 2;
+        Q4kFactors of = q4_k_factors(late ? head.scales[1] : head.scales[0],
+                                     late ? head.minima[1] : head.minima[0], head.d);
+        of.scale.y *= 0.0625f;
+        return of;
     }
     static __device__ __forceinline__ void add(const Q4kFactors& factors, const float (&c)[4],
                                                const float (&x)[4], float (&sum)[2]) {

@@ -261,11 +261,13 @@ struct EarlyBlocks {
 
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t n_blocks, int32_t lane,
                                            uint32_t tables) {
+        static_assert(most * Raw::span >= Raw::grain);
         const typename Raw::Table table(Raw::table_of(tables, lane));
+        const typename Raw::Head head(chunk, 0, lane);
         n = min(most, n_blocks / Raw::span);
 #pragma unroll
         for (int i = 0; i < most; ++i)
-            if (i < n) held[i].decode(chunk, i * Raw::span, lane, table);
+            if (i < n) held[i].decode(chunk, i * Raw::span, lane, table, head);
     }
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
                                              int32_t lane, float (&sum)[2]) const {

@@ -348,9 +348,10 @@ struct DecodedBlocks {
     uint32_t a[4 * n][4];
     typename Raw::Factors factors;
 
-    // `block`: the first of them in the chunk.
+    // `block`: the first of them in the chunk; head: of its grain.
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t block, int32_t lane,
-                                           const typename Raw::Table& table) {
+                                           const typename Raw::Table& table,
+                                           const typename Raw::Head& head) {
         typename Raw::template Words<n> words;
         Raw::load(words, chunk, block, lane);
 #pragma unroll
@@ -362,7 +363,10 @@ struct DecodedBlocks {
                 Raw::step(words, j + 1, table, a[j + 1]);
             }
         }
-        factors = Raw::factors(words);
+        if constexpr (Raw::grain > 1)
+            factors = Raw::factors(head, block);
+        else
+            factors = Raw::factors(words);
     }
 
     // Adds the product with x from x_block on.
@@ -397,22 +401,29 @@ struct DecodedBlocks {
     }
 };
 
-// Adds the product of blocks [block, n_blocks) of a chunk with x, which has the first at x_block.
+// Adds the product of blocks [block, n_blocks) of a chunk with x, which has block 0 at x_block.
+// `block` and n_blocks: of whole grains.
 template <class Raw>
 __device__ __forceinline__ void add_chunk(uint32_t chunk, int32_t block, int32_t n_blocks,
                                           int32_t x_block, const OperandPlaces& places,
                                           int32_t lane, uint32_t tables, float (&sum)[2]) {
     const typename Raw::Table table(Raw::table_of(tables, lane));
+    constexpr int32_t step = Raw::grain > Raw::span ? Raw::grain : Raw::span;
 #pragma unroll 1
-    for (; block + Raw::span <= n_blocks; block += Raw::span) {
-        DecodedBlocks<Raw, Raw::span> blocks;
-        blocks.decode(chunk, block, lane, table);
-        blocks.multiply(x_block + block, places, lane, sum);
+    for (; block + step <= n_blocks; block += step) {
+        __builtin_assume(block % Raw::grain == 0);
+        const typename Raw::Head head(chunk, block, lane);
+#pragma unroll
+        for (int32_t i = 0; i < step; i += Raw::span) {
+            DecodedBlocks<Raw, Raw::span> blocks;
+            blocks.decode(chunk, block + i, lane, table, head);
+            blocks.multiply(x_block + block + i, places, lane, sum);
+        }
     }
     if constexpr (Raw::span == 2 && Raw::grain == 1) {
         if (block < n_blocks) {
             DecodedBlocks<Raw, 1> last;
-            last.decode(chunk, block, lane, table);
+            last.decode(chunk, block, lane, table, {chunk, block, lane});
             last.multiply(x_block + block, places, lane, sum);
         }
     }
