@@ -160,6 +160,8 @@ TEST(OneTokenCut, GateAndUpCoverEveryTile) {
         EXPECT_LE(cut.shared.total, most_one_token_shared);
         EXPECT_EQ(cut.n_teams * cut.team_warps, cut.n_warps);
         EXPECT_LE(cut.n_teams, most_one_token_teams);
+        // There is no such kernel.
+        EXPECT_FALSE(cut.book == Book::pairs && cut.n_teams > 1);
         EXPECT_GE(cut.n_chunks * cut.chunk_grains, divide_up(grains(m), cut.team_warps));
         EXPECT_LE(call.n_tokens * cut.n_blocks, std::max(call.n_tokens, 132));
         const int32_t n_teams = cut.n_blocks * cut.n_teams;

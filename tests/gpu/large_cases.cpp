@@ -153,7 +153,7 @@ void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "kbit2_given", 9792, Extent::full);
     add_many_bytes_of(list, "kbit3_given", 6784, Extent::full);
     add_many_bytes_of(list, "kbit4_given", 5184, Extent::full);
-    add_many_bytes_of(list, "q4_k", 5120, Extent::full);
+    add_many_bytes_of(list, "q4_k", 5120, Extent::smoke);
     for (const char* format : {"bf16", "fp8_128x128", "mxfp4", "kbit2", "kbit3", "kbit4"})
         add_many_bytes_of_few(list, format, Extent::full, {5, 8, 16});
     add_many_bytes_of_few(list, "nvfp4", Extent::smoke, {5});

@@ -204,6 +204,22 @@ void add_rules(CaseList& list) {
                      });
 }
 
+// Where several warps select for a token: the same rules with four times as many experts. The
+// logits that are far apart have scores that are subnormal, and none.
+void add_rules_of_many(CaseList& list) {
+    for (const NamedLayer& layer : routing_layers())
+        list.add(text("router/rule_of_many/%s", layer.name), Extent::smoke, [=](Context& context) {
+            moe_layer_desc desc = layer.desc;
+            desc.n_experts *= 4;
+            const Pair pair(context, route_spec(desc, bf16, 64, "f32"));
+            const int64_t n = pair.subject.n_experts_all();
+            for (const float spread : {1.5f, 40.0f})
+                for (const int64_t T : {1, 9})
+                    check_from_logits(pair, normal(T * n, 41, spread), T);
+            if (layer.desc.selection != MOE_SELECT_HASH) check_hard_logits(pair);
+        });
+}
+
 void add_sizes(CaseList& list) {
     constexpr ExpertsAndK sizes[] = {{1, 1},    {2, 2},    {31, 5},    {33, 33},
                                      {64, 64},  {96, 7},   {128, 16},  {257, 10},
@@ -247,6 +263,7 @@ void add_router_cases(CaseList& list) {
     add_models(list);
     add_edges(list);
     add_rules(list);
+    add_rules_of_many(list);
     add_sizes(list);
     add_near_ties(list);
     add_formats(list);

@@ -37,8 +37,8 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
     }
 };
 
-// Nibbles are bfloat16 below 2^-125, where steps are even: 2^-133 of their value, and sixteen times
-// that in rows g + 8, which have them four bits further up.
+// Nibbles are bfloat16 below 2^-125, which are evenly spaced: 2^-133 of their value, and sixteen
+// times that in rows g + 8, which have them four bits further up.
 struct RawQ4K : RawType<PackedType::q4_k> {
     static constexpr int32_t grain = 4;
     static constexpr int32_t grain_bytes = 2304;

@@ -107,7 +107,7 @@ class AsyncRing : public StreamRing {
     __device__ void refill(const StreamItem& item) const {
         fill(stage(), item);
     }
-    // Not done here.
+    // Nothing: copies of 16 bytes would have to be as many as those into the ring.
     static __device__ void prefetch(const StreamItem&) {}
 
   private:

@@ -1,4 +1,5 @@
-// Sums and maxima over a warp and a block, in a fixed order.
+// Sums and maxima over a warp and a block, in a fixed order; and numbers as integers of their
+// order.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
+// The key of a rank, +0 for either zero.
 MOE_HOST_DEVICE inline float key_of(uint32_t rank) {
     return routing_math::from_bits(rank >> 31 ? rank & 0x7FFFFFFFu : ~rank);
 }

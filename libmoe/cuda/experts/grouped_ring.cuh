@@ -74,7 +74,7 @@ struct StagedTile {
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }
 
-    // Where Fragment::has_heads: those of a stage of four blocks.
+    // Of q4_k, where a stage has four blocks: the heads, and the codes of one block.
     __device__ __forceinline__ uint32_t heads(uint32_t data) const { return data + offset + 2048; }
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
         return data + offset + in_stage * 512;

@@ -261,7 +261,7 @@ struct EarlyBlocks {
 
     __device__ __forceinline__ void decode(uint32_t chunk, int32_t n_blocks, int32_t lane,
                                            uint32_t tables) {
-        static_assert(most * Raw::span >= Raw::grain);
+        static_assert(Raw::grain == 1 || most * Raw::span == Raw::grain, "one head, whole grains");
         const typename Raw::Table table(Raw::table_of(tables, lane));
         const typename Raw::Head head(chunk, 0, lane);
         n = min(most, n_blocks / Raw::span);

@@ -11,9 +11,10 @@
 // lane finds what it copies first, as if every slot had an expert here
 // 2. wait for the kernel before; ask for ids, then x; the warp's ring begins, every lane knowing
 // the first item of one stage; the slots with an expert are listed where there are others or the
-// list is needed
-// 3. ask for scales, weights and biases of rows; codebooks of the experts, where they have their
-// own; the warp's part of x to operands; block barrier
+// list is needed. Where experts have codebooks of their own, these are asked for before the ring
+// begins, and by the list
+// 3. ask for scales, weights and biases of rows; codebooks to shared memory; the warp's part of x
+// to operands; block barrier
 // 4. every warp: wait for a chunk, multiply, refill the stage; a slab's sums to shared memory
 // 5. barrier of the team; a thread per row of a slab adds the warps' sums, scales, biases,
 // activates

@@ -2,19 +2,20 @@
 // ids that are given or stand in the hash table. The same functions and sums in the same order as
 // select.cu, which serves every other rule.
 //
-// A team of warps works on a token: 8 of them, the block, where there are few tokens, otherwise
-// one. Its threads take the experts in turn; the code is in loops and not repeated for every expert
-// of a thread, because one warp that runs through it once waits for instructions more than for
-// results. Shared memory of a team as in select.cu.
-//   1. while the kernel before runs: biases are asked for; then ids that are not chosen; logits:
-//      their parts added, published, sanitised, to shared memory
+// A team of warps works on a token: the block, 8 of them or one for 32 experts, where there are few
+// tokens, otherwise one. Its threads take the experts in turn; the code is in loops and not
+// repeated for every expert of a thread, because one warp that runs through it once waits for
+// instructions more than for results. Shared memory of a team as in select.cu.
+//   1. while the kernel before runs: several warps ask for biases; then ids that are not chosen are
+//      asked for; logits: their parts added, published, sanitised, to shared memory
 //   2. scores in place; the sum of a softmax is added by every warp, in the one order
 //   3. scores of groups; the first warp: keys outside the best groups as -inf, keys into registers,
 //      n of a lane; ids in order, by the places of the few that can be among the first k, where
 //      there are few. With n = 0: the ids asked for
 //   4. weights, outputs
-// The best of a softmax are looked for among the logits, by the first warp, while the second adds
-// up the sum: steps 2 and 3 at once, and scores of the few alone.
+// Several warps look for the best of a softmax, without bias and groups, among the logits: the
+// first of them does, while the second adds up the sum, so that steps 2 and 3 are one and only the
+// few get scores. Where they are not few, or are far below the largest, it goes on as above.
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -56,9 +57,9 @@ struct Team {
 // Biases come from memory: they are on their way while the kernel before is still at work.
 __device__ void ask_for_biases(const Team& team, const SelectInput& input) {
     const int32_t first = 8 * team.thread;
-    if (first >= input.routing.n_experts_all) return;
+    if (team.n_warps == 1 || first >= input.routing.n_experts_all) return;
     if (input.logits.bias) prefetch_l2(input.logits.bias + first);
-    if (input.selection_bias) prefetch_l2(input.selection_bias + first);
+    if (input.selection_bias && !has_ids(input)) prefetch_l2(input.selection_bias + first);
 }
 
 // Returns the largest that the thread has taken.
@@ -152,9 +153,10 @@ __device__ Slots<int32_t> choose(const Routing& r, const WarpMemory& memory,
 
 // ---- the best of a softmax, by their logits
 
-// The order of scores is that of logits, but for scores that are equal or a rounding apart. Logits
-// this far below another's have a lower score, if its own is that near to the largest: then the
-// quotients are normal numbers, and differ by far more than all roundings on the way to them.
+// The order of scores is that of logits, but for scores that are equal or a rounding apart. A logit
+// that is sure_distance below another has a lower score, if the other is within sure_range of the
+// largest: then the other's score is a normal number, and they differ by far more than all
+// roundings on the way to them.
 constexpr float sure_distance = 0x1p-9f;
 constexpr float sure_range = 64.0f;
 
@@ -172,6 +174,7 @@ __device__ int32_t find_by_logits(const Routing& r, const float* logits, Candida
     return order.find(rank_of(subtract(last, sure_distance)), candidates);
 }
 
+// The bits of softmax.
 __device__ void sum_by_logits(const Team& team, int32_t n, const float* logits) {
     float top = -largest;
 #pragma unroll 4
@@ -241,9 +244,9 @@ __global__ void __launch_bounds__(most_warps * 32)
         memory_at(input, reinterpret_cast<float*>(candidates + teams * most_candidates) +
                              own * warp_floats(input));
     candidates += own * most_candidates;
-    ask_for_biases(team, input);
     fetch_parameter(input);
     fetch_parameter(output);
+    ask_for_biases(team, input);
     begin_after_previous_kernel();
     if (t >= true_tokens(tokens)) return;
 
