@@ -58,8 +58,16 @@ Floats hard_logits(int64_t n_tokens, int64_t n_experts) {
 Floats near_ties(int64_t n_tokens, int64_t n_experts) {
     Floats logits = normal(n_tokens * n_experts, 22, 1);
     clients::Random random(9);
-    for (float& z : logits)
-        z = random.below(n_experts) < 20 ? 0.01f + 1e-9f * random.below(20) : z - 9.0f;
+    for (int64_t t = 0; t < n_tokens; ++t) {
+        float* z = logits.data() + t * n_experts;
+        const bool far = t % 2 == 1;
+        const float step = far ? 5e-3f : 1e-9f;
+        for (int64_t e = 0; e < n_experts; ++e)
+            z[e] = random.below(static_cast<int32_t>(n_experts)) < 20
+                       ? 0.01f + step * random.below(20)
+                       : z[e] - 9.0f;
+        if (far) z[t % n_experts] = 100;
+    }
     return logits;
 }
 

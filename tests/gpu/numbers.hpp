@@ -83,8 +83,9 @@ void in_parallel(int64_t n, const std::function<void(int64_t)>& task);
 
 // Equal logits, NaN, infinities, numbers that only differ in the last place.
 Floats hard_logits(int64_t n_tokens, int64_t n_experts);
-// Of every token some twenty logits that differ in their last places, and not in the softmax, above
-// all others; the largest not always first.
+// Of every token some twenty logits that differ little, and not in the softmax, above all others
+// but one; the largest not always first. Of every second token they are far below that one, so that
+// scores are subnormal.
 Floats near_ties(int64_t n_tokens, int64_t n_experts);
 
 }  // namespace moe_gpu

@@ -19,8 +19,7 @@ struct Q4kHeads {
     uint32_t scales[2], minima[2];
     uint32_t d[2];  // of a row: float16 factors of its scales and of its minima
 
-    // selector: the bytes that are wanted, 0 to 3 of row g, group by group, and 4 to 7 of row g
-    // + 8.
+    // selector: the bytes that are wanted, group by group: 0 to 3 of row g, 4 to 7 of row g + 8.
     __device__ __forceinline__ Q4kHeads(const uint4 (&head)[2], uint32_t selector)
         : d{head[0].x, head[1].x} {
         scales[0] = permute_bytes(head[0].y, head[1].y, selector);
