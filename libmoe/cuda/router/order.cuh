@@ -60,8 +60,8 @@ struct alignas(8) Candidate {
 };
 constexpr int32_t most_candidates = 32;
 
-// Puts n of them in order, without turns: lane j gets the j-th.
-__device__ inline Candidate in_order(Candidate* candidates, int32_t n) {
+// The index of the j-th of n for lane j, without turns.
+__device__ inline int32_t in_order(Candidate* candidates, int32_t n) {
     const Candidate own = candidates[lane_index()];
     int32_t before = 0;
 #pragma unroll 4
@@ -71,9 +71,10 @@ __device__ inline Candidate in_order(Candidate* candidates, int32_t n) {
             other.rank > own.rank || (other.rank == own.rank && other.index < own.index) ? 1 : 0;
     }
     __syncwarp();
-    if (lane_index() < n) candidates[before] = own;
+    auto* indices = reinterpret_cast<int32_t*>(candidates);
+    if (lane_index() < n) indices[before] = own.index;
     __syncwarp();
-    return candidates[lane_index()];
+    return indices[lane_index()];
 }
 
 // The same order for up to 32 n keys in registers, key j of a lane being that of index
@@ -117,11 +118,6 @@ class RegisterOrder {
                 as_large += other >= own_ ? 1 : 0;
         }
         return __reduce_max_sync(every_lane, as_large >= k ? own_ : 0);
-    }
-
-    // Of all keys; 0 without any.
-    __device__ uint32_t largest_rank() const {
-        return __reduce_max_sync(every_lane, own_);
     }
 
     // The keys of rank `bound`, not 0, and above: how many, and the first 32 found.

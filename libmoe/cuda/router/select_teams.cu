@@ -13,9 +13,6 @@
 //      n of a lane; ids in order, by the places of the few that can be among the first k, where
 //      there are few. With n = 0: the ids asked for
 //   4. weights, outputs
-// Several warps look for the best of a softmax, without bias and groups, among the logits: the
-// first of them does, while the second adds up the sum, so that steps 2 and 3 are one and only the
-// few get scores. Where they are not few, or are far below the largest, it goes on as above.
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -26,17 +23,10 @@
 namespace moe::cuda {
 namespace {
 
-// What warps of a team tell each other.
-struct alignas(16) Meeting {
-    float maxima[most_warps];
-    float top, sum;  // of a softmax
-    int32_t n_candidates;
-};
-
 struct Team {
     int32_t n_warps;  // all of the block's, or one
     int32_t thread;   // of the team
-    Meeting& meeting;
+    float* maxima;    // of its warps
 
     __device__ int32_t step() const { return 32 * n_warps; }
     __device__ void meet() const {
@@ -48,9 +38,9 @@ struct Team {
     __device__ float max(float value) const {
         value = warp_max(value);
         if (n_warps == 1) return value;
-        if (lane_index() == 0) meeting.maxima[warp_index()] = value;
+        if (lane_index() == 0) maxima[warp_index()] = value;
         __syncthreads();
-        return warp_max(meeting.maxima[min(lane_index(), n_warps - 1)]);
+        return warp_max(maxima[min(lane_index(), n_warps - 1)]);
     }
 };
 
@@ -132,97 +122,19 @@ __device__ void make_keys(const Team& team, const SelectInput& input, const Warp
 }
 
 template <int n>
-__device__ RegisterOrder<n> order_of(const float* keys, int32_t n_keys) {
-    float own[n];
-#pragma unroll
-    for (int32_t j = 0; j < n; j++) own[j] = keys[min(lane_index() + 32 * j, n_keys - 1)];
-    return RegisterOrder<n>(own, n_keys);
-}
-
-template <int n>
 __device__ Slots<int32_t> choose(const Routing& r, const WarpMemory& memory,
                                  Candidate* candidates) {
     if (r.n_group > 1) limit_groups(r, memory);
-    RegisterOrder<n> order = order_of<n>(memory.keys, r.n_experts_all);
+    float keys[n];
+#pragma unroll
+    for (int32_t j = 0; j < n; j++)
+        keys[j] = memory.keys[min(lane_index() + 32 * j, r.n_experts_all - 1)];
+    RegisterOrder<n> order(keys, r.n_experts_all);
     if (r.top_k > most_candidates) return first_of(order, r.top_k);
     const int32_t n_found = order.find(order.bound_of_first(r.top_k, candidates), candidates);
     if (n_found > most_candidates) return first_of(order, r.top_k);
-    const Candidate own = in_order(candidates, n_found);
-    return {{lane_index() < r.top_k ? own.index : -1, -1}};
-}
-
-// ---- the best of a softmax, by their logits
-
-// The order of scores is that of logits, but for scores that are equal or a rounding apart. A logit
-// that is sure_distance below another has a lower score, if the other is within sure_range of the
-// largest: then the other's score is a normal number, and they differ by far more than all
-// roundings on the way to them.
-constexpr float sure_distance = 0x1p-9f;
-constexpr float sure_range = 64.0f;
-
-__device__ bool goes_by_logits(const Team& team, const Routing& r, const WarpMemory& memory) {
-    return team.n_warps > 1 && r.score == MOE_SCORE_SOFTMAX && memory.keys == memory.scores &&
-           r.top_k <= most_candidates;
-}
-
-// How many can be among the first k: with their logits to `candidates`, unless they are too many.
-template <int n>
-__device__ int32_t find_by_logits(const Routing& r, const float* logits, Candidate* candidates) {
-    const RegisterOrder<n> order = order_of<n>(logits, r.n_experts_all);
-    const float last = key_of(order.bound_of_first(r.top_k, candidates));
-    if (subtract(key_of(order.largest_rank()), last) > sure_range) return most_candidates + 1;
-    return order.find(rank_of(subtract(last, sure_distance)), candidates);
-}
-
-// The bits of softmax.
-__device__ void sum_by_logits(const Team& team, int32_t n, const float* logits) {
-    float top = -largest;
-#pragma unroll 4
-    for (int32_t i = lane_index(); i < n; i += 32) top = fmaxf(top, logits[i]);
-    top = warp_max(top);
-    float sum = 0.0f;
-#pragma unroll 4
-    for (int32_t i = lane_index(); i < n; i += 32)
-        sum = add(sum, exponential(subtract(logits[i], top)));
-    sum = warp_sum(sum);
-    if (lane_index() > 0) return;
-    team.meeting.top = top;
-    team.meeting.sum = sum;
-}
-
-// Of one warp.
-__device__ void store_candidates(const Meeting& meeting, const SelectInput& input,
-                                 const SelectOutput& output, int32_t t, Candidate* candidates) {
-    if (lane_index() < meeting.n_candidates) {
-        uint32_t& rank = candidates[lane_index()].rank;
-        const float e = exponential(subtract(key_of(rank), meeting.top));
-        rank = rank_of(divide(e, meeting.sum));
-    }
-    __syncwarp();
-    const Candidate own = in_order(candidates, meeting.n_candidates);
-    const bool is_chosen = lane_index() < input.routing.top_k;
-    const Slots<int32_t> ids{{is_chosen ? own.index : -1, -1}};
-    const Slots<float> scores{{is_chosen ? key_of(own.rank) : 0.0f, 0.0f}};
-    store_slots(input, output, t, ids, score_weights(input.routing, ids, scores));
-}
-
-// All of the token; false where candidates are too many.
-template <int n>
-__device__ bool select_by_logits(const Team& team, const SelectInput& input,
-                                 const SelectOutput& output, int32_t t, const float* logits,
-                                 Candidate* candidates) {
-    const Routing& r = input.routing;
-    team.meet();
-    if (team.thread < 32) {
-        const int32_t n_found = find_by_logits<n>(r, logits, candidates);
-        if (lane_index() == 0) team.meeting.n_candidates = n_found;
-    } else if (team.thread < 64) {
-        sum_by_logits(team, r.n_experts_all, logits);
-    }
-    team.meet();
-    if (team.meeting.n_candidates > most_candidates) return false;
-    if (team.thread < 32) store_candidates(team.meeting, input, output, t, candidates);
-    return true;
+    const int32_t index = in_order(candidates, n_found);
+    return {{lane_index() < r.top_k ? index : -1, -1}};
 }
 
 // ---- the kernel
@@ -238,8 +150,8 @@ __global__ void __launch_bounds__(most_warps * 32)
     const int32_t own = warps_of_team > 1 ? 0 : warp_index();
     const auto t = static_cast<int32_t>(blockIdx.x) * teams + own;
     const Team team{warps_of_team, static_cast<int32_t>(threadIdx.x) - own * 32,
-                    *reinterpret_cast<Meeting*>(shared)};
-    auto* candidates = reinterpret_cast<Candidate*>(shared + sizeof(Meeting));
+                    reinterpret_cast<float*>(shared)};
+    auto* candidates = reinterpret_cast<Candidate*>(shared + most_warps * sizeof(float));
     const WarpMemory memory =
         memory_at(input, reinterpret_cast<float*>(candidates + teams * most_candidates) +
                              own * warp_floats(input));
@@ -254,11 +166,6 @@ __global__ void __launch_bounds__(most_warps * 32)
     AskedIds asked{};
     if (n == 0 && team.thread < 32) asked = ask_ids(input, t);
     const float top = take_logits(team, input, output, t, memory.scores);
-    if constexpr (n > 0) {
-        if (goes_by_logits(team, r, memory) &&
-            select_by_logits<n>(team, input, output, t, memory.scores, candidates))
-            return;
-    }
     make_scores(team, input, top, memory);
     if (n > 0 && memory.keys != memory.scores) make_keys(team, input, memory);
     team.meet();
@@ -285,8 +192,8 @@ TeamKernel team_kernel(bool has_ids, int32_t n_experts) {
 }
 
 size_t shared_bytes(int32_t teams, int32_t floats_of_team) {
-    return sizeof(Meeting) + static_cast<size_t>(teams) * (most_candidates * sizeof(Candidate) +
-                                                           floats_of_team * sizeof(float));
+    const size_t of_team = most_candidates * sizeof(Candidate) + floats_of_team * sizeof(float);
+    return most_warps * sizeof(float) + static_cast<size_t>(teams) * of_team;
 }
 
 }  // namespace
