@@ -1,4 +1,4 @@
-// Written by bench/fit_costs.py from bench/results/h200.json of commit d0fa1d7 and
+// Written by bench/fit_costs.py from bench/results/h200.json of commit a36fc0f and
 // study-few.json of 874211e. cost.hpp says what the numbers are.
 #pragma once
 
@@ -24,16 +24,16 @@ inline constexpr KernelCost kernel_costs[] = {
     {Family::one_token, PackedType::nvfp4, {4.044, 1.158, 0.9403, 0, 0, 0}},
     {Family::one_token, PackedType::q4_k, {4.114, 1.154, 0.9153, 0, 0, 0}},
     {Family::one_token, PackedType::q8_0, {4.152, 1.047, 0.5552, 0, 0, 0}},
-    {Family::grouped, PackedType::bf16, {16.22, 1.011, 0, 1e-09, 0.9901, 0.1733}},
-    {Family::grouped, PackedType::e4m3, {19.03, 1.204, 0, 0.01305, 1.22, 0.6554}},
-    {Family::grouped, PackedType::kbit2, {19.54, 2.199, 0, 0.03597, 1.169, 0.7577}},
-    {Family::grouped, PackedType::kbit3, {20.15, 1.86, 0, 0.06076, 1.199, 0.7277}},
-    {Family::grouped, PackedType::kbit4, {18.87, 1.42, 0, 0.1422, 1.273, 0.5889}},
-    {Family::grouped, PackedType::kbit5, {22.22, 1.647, 0, 0.1619, 1.394, 0.2541}},
-    {Family::grouped, PackedType::mxfp4, {17.88, 1.31, 0, 0.02257, 1.112, 0.884}},
-    {Family::grouped, PackedType::nvfp4, {17.74, 1.263, 0, 0.02285, 1.123, 0.8801}},
-    {Family::grouped, PackedType::q4_k, {18.37, 1.515, 0, 0.1883, 1.367, 0.3743}},
-    {Family::grouped, PackedType::q8_0, {19.15, 1.18, 0, 0.01195, 1.223, 0.5261}},
+    {Family::grouped, PackedType::bf16, {16.22, 1.011, 0, 1e-09, 0.9774, 0.2101}},
+    {Family::grouped, PackedType::e4m3, {19.14, 1.201, 0, 0.01591, 1.205, 0.4129}},
+    {Family::grouped, PackedType::kbit2, {19.62, 2.195, 0, 0.03596, 1.167, 0.6957}},
+    {Family::grouped, PackedType::kbit3, {20.27, 1.854, 0, 0.06155, 1.186, 0.6913}},
+    {Family::grouped, PackedType::kbit4, {18.84, 1.42, 0, 0.1422, 1.259, 0.6259}},
+    {Family::grouped, PackedType::kbit5, {22.3, 1.644, 0, 0.1607, 1.369, 0.3897}},
+    {Family::grouped, PackedType::mxfp4, {17.83, 1.312, 0, 0.02026, 1.116, 0.7757}},
+    {Family::grouped, PackedType::nvfp4, {17.84, 1.257, 0, 0.02368, 1.109, 0.8216}},
+    {Family::grouped, PackedType::q4_k, {19.6, 1.447, 0, 0.1905, 1.372, 0.343}},
+    {Family::grouped, PackedType::q8_0, {19.19, 1.179, 0, 0.008013, 1.219, 0.5495}},
 };
 
 // The models whose cases were fitted.
