@@ -17,8 +17,11 @@
 //   spread(words, values, j, a) the four registers of step j without scales
 //   factors(words)              of rows g and g + 8, for the lane's group of 32 k: of the product,
 //                               and of the sum of tokens if has_offset
-//   has_heads                   scales of four blocks come together: load_codes, load_heads and
+//   has_heads                   scales of four blocks come together: load_heads and
 //                               factors(heads, block)
+//   load_codes(codes, lane)     Words without scales
+//   groups_apart                factors_of_groups(scales, lane, of) are those of both groups of a
+//                               block, for more tokens (grouped_by_warp.cuh)
 #pragma once
 
 #include <cuda_bf16.h>
@@ -375,6 +378,7 @@ struct FragmentKbit {
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = false;
     static constexpr bool has_heads = false;
+    static constexpr bool groups_apart = bits == 4;  // fewer instructions than decode; others: more
     using Table = CodebookTable<bits>;
     using Values = std::conditional_t<bits == 3, MixedValues<bits>, UnscaledValues<bits>>;
     struct Words {
@@ -383,8 +387,7 @@ struct FragmentKbit {
     };
 
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
-        Words words;
-        load_codes<bits>(codes, lane, words.codes);
+        Words words = load_codes(codes, lane);
         if constexpr (block_scale_bytes(packed, 4) == 32) {
             const uint32_t bytes = load_shared_2(scales + (lane & ~1u));
             words.scale[0] = e4m4(bytes & 0xFFu);
@@ -394,6 +397,11 @@ struct FragmentKbit {
             words.scale[0] = __uint_as_float(pair.x);
             words.scale[1] = __uint_as_float(pair.y);
         }
+        return words;
+    }
+    static __device__ __forceinline__ Words load_codes(uint32_t codes, uint32_t lane) {
+        Words words;
+        cuda::load_codes<bits>(codes, lane, words.codes);
         return words;
     }
     static __device__ __forceinline__ void decode(const Words& words, const Table& table,
@@ -414,6 +422,18 @@ struct FragmentKbit {
     }
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
         return {{words.scale[0], words.scale[1]}, {}};
+    }
+    static __device__ __forceinline__ void factors_of_groups(uint32_t scales, uint32_t lane,
+                                                             RowFactors (&of)[2]) {
+        if constexpr (block_scale_bytes(packed, 4) == 32) {
+            const uint32_t bytes = load_shared_4(scales + (lane & ~3u));
+            of[0] = {{e4m4(bytes & 0xFFu), e4m4(bytes >> 8 & 0xFFu)}, {}};
+            of[1] = {{e4m4(bytes >> 16 & 0xFFu), e4m4(bytes >> 24)}, {}};
+        } else {
+            const uint4 scale = load_shared_16(scales + (lane >> 2) * 16);
+            of[0] = {{__uint_as_float(scale.x), __uint_as_float(scale.y)}, {}};
+            of[1] = {{__uint_as_float(scale.z), __uint_as_float(scale.w)}, {}};
+        }
     }
 
   private:
@@ -448,6 +468,7 @@ struct FragmentQ4k {
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = true;
     static constexpr bool has_heads = true;
+    static constexpr bool groups_apart = false;
     struct Words {
         uint4 codes;
         uint4 head[2];   // of rows g and g + 8
@@ -461,7 +482,6 @@ struct FragmentQ4k {
                  load_shared_16(heads + 16 * (lane >> 2) + 128)},
                 group + (lane >> 1 & 1)};
     }
-    // Without what decode and factors take of the heads.
     static __device__ __forceinline__ Words load_codes(uint32_t codes, uint32_t lane) {
         Words words;
         words.codes = load_shared_16(codes + 16 * lane);

@@ -72,7 +72,8 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const Piece& p
         constexpr uint32_t pair_bytes = pair_table_bytes<Fragment::type, Shape>;
         if constexpr (pair_bytes > 0) {
             static_assert(pair_bytes == Fragment::Values::table_bytes);
-            if (piece.width <= 8) {
+            constexpr int32_t most = Fragment::groups_apart ? Shape::most_rows_by_warp : 8;
+            if (piece.width <= most) {
                 named_barrier(3, 256);
                 Fragment::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);
                 named_barrier(3, 256);

@@ -41,6 +41,20 @@ struct TokenGroups {
 
 template <class Fragment, class Shape, int fours>
 struct FewTokens;
+template <class Fragment, class Shape>
+struct SixteenTokens;
+
+// Two steps.
+__device__ __forceinline__ void multiply_steps(float (&to)[4], const uint32_t* first,
+                                               const uint32_t* second, const uint32_t (&b)[4]) {
+    mma_16x8x16<Operand::bf16>(to, first, b[0], b[1]);
+    mma_16x8x16<Operand::bf16>(to, second, b[2], b[3]);
+}
+
+template <class Fragment>
+constexpr bool has_groups_apart = requires {
+    requires Fragment::groups_apart;
+};
 
 template <class Fragment, class Shape>
 struct WarpMultiplier {
@@ -64,8 +78,7 @@ struct WarpMultiplier {
             for (int i = 0; i < width / 8; ++i) {
                 uint32_t b[4];
                 tokens.load(rows + 1024 * i, j, b);
-                mma_16x8x16<Operand::bf16>(d[i], a + 4 * j, b[0], b[1]);
-                mma_16x8x16<Operand::bf16>(d[i], a + 4 * j + 4, b[2], b[3]);
+                multiply_steps(d[i], a + 4 * j, a + 4 * j + 4, b);
             }
         }
     }
@@ -104,11 +117,13 @@ struct WarpMultiplier {
         if constexpr (Fragment::scales_after) {
             if (n_rows <= 4) return FewTokens<Fragment, Shape, 1>(*this).run(sums, n_blocks);
             if (n_rows <= 8) return FewTokens<Fragment, Shape, 2>(*this).run(sums, n_blocks);
+        } else if (n_rows <= 8) {
+            return run_width<8>(sums, n_blocks);
         }
-        if constexpr (!Fragment::scales_after) {
-            if (n_rows <= 8) return run_width<8>(sums, n_blocks);
-        }
-        run_width<16>(sums, n_blocks);
+        if constexpr (has_groups_apart<Fragment>)
+            SixteenTokens<Fragment, Shape>(*this).run(sums, n_blocks);
+        else
+            run_width<16>(sums, n_blocks);
     }
 
     template <int width>
@@ -149,10 +164,10 @@ struct FewTokens {
             for (int i = 0; i < fours; ++i) {
                 uint32_t b[4];
                 tokens.load(rows, i, j, b);
-                multiply(c[i], a, a + 4, b);
+                multiply_steps(c[i], a, a + 4, b);
                 constexpr uint32_t one = 0x3F803F80u;
                 constexpr uint32_t ones[4] = {one, one, one, one};
-                if constexpr (Fragment::has_offset) multiply(x[i], ones, ones, b);
+                if constexpr (Fragment::has_offset) multiply_steps(x[i], ones, ones, b);
             }
         }
 #pragma unroll
@@ -192,7 +207,7 @@ struct FewTokens {
         const auto load = [&](uint32_t i) {
             return Fragment::load_codes(all.tile.codes(data, i), lane);
         };
-        const auto heads = Fragment::load_heads(all.tile.heads(data), lane);
+        const auto heads = Fragment::load_heads(all.tile.scales(data, 0), lane);
         Words words = load(0);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -219,13 +234,78 @@ struct FewTokens {
             sums[e] = second ? sum[1] : sum[0];
         }
     }
+};
 
-  private:
-    static __device__ __forceinline__ void multiply(float (&to)[4], const uint32_t* first,
-                                                    const uint32_t* second,
-                                                    const uint32_t (&b)[4]) {
-        mma_16x8x16<Operand::bf16>(to, first, b[0], b[1]);
-        mma_16x8x16<Operand::bf16>(to, second, b[2], b[3]);
+// Sixteen tokens at most, with scales after the products: A has one of the two groups of 32 k of a
+// block at a time, and zero in the lanes that have the other. That is half as many products as the
+// fours would take.
+template <class Fragment, class Shape>
+struct SixteenTokens {
+    using Words = typename Fragment::Words;
+
+    WarpMultiplier<Fragment, Shape>& all;
+    typename Fragment::Values values;
+    uint32_t mine[2];  // of each group: all bits in the lanes that have it
+    float d[2][4] = {};
+
+    __device__ explicit SixteenTokens(WarpMultiplier<Fragment, Shape>& multiplier)
+        : all(multiplier),
+          values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {
+        mine[1] = 0u - (multiplier.tile.lane >> 1 & 1);
+        mine[0] = ~mine[1];
+    }
+
+    __device__ __forceinline__ void add(const Words& words, const RowFactors (&factors)[2],
+                                        uint32_t rows) {
+        float c[2][2][4] = {};  // of each group, of each eight tokens
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            uint32_t a[2][8];
+            Fragment::spread(words, values, j, a[1]);
+            Fragment::spread(words, values, j + 1, a[1] + 4);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                a[0][i] = a[1][i] & mine[0];
+                a[1][i] &= mine[1];
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                uint32_t b[4];
+                all.tokens.load(rows + 1024 * i, j, b);
+#pragma unroll
+                for (int s = 0; s < 2; ++s) multiply_steps(c[s][i], a[s], a[s] + 4, b);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+#pragma unroll
+                for (int s = 0; s < 2; ++s)
+                    d[i][e] = fmaf(c[s][i][e], factors[s].of_product[e >> 1], d[i][e]);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void stage(uint32_t n) {
+        const uint32_t data = all.ring.data();
+        const auto load = [&](uint32_t i) {
+            return Fragment::load_codes(all.tile.codes(data, i), all.tile.lane);
+        };
+        Words words = load(0);
+        for (uint32_t i = 0; i < n; ++i) {
+            const Words ahead = load(min(i + 1, n - 1));
+            RowFactors factors[2];
+            Fragment::factors_of_groups(all.tile.scales(data, i), all.tile.lane, factors);
+            add(words, factors, data + i * 2048);
+            words = ahead;
+        }
+    }
+
+    __device__ __forceinline__ void run(Sums<Shape>& sums, uint32_t n_blocks) {
+        all.each_stage(n_blocks, [&](uint32_t, uint32_t n) { stage(n); });
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sums[i] = d[i / 4][i % 4];
     }
 };
 

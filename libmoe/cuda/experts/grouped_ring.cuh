@@ -74,24 +74,29 @@ struct StagedTile {
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }
 
-    // Of q4_k, where a stage has four blocks: the heads, and the codes of one block.
-    __device__ __forceinline__ uint32_t heads(uint32_t data) const { return data + offset + 2048; }
+    // Of the block `in_stage` of the stage at `data`: its codes, and its scales or their heads.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
-        return data + offset + in_stage * 512;
+        const uint32_t tile = data + offset;
+        if constexpr (type == PackedType::q4_k)
+            return tile + in_stage / 4 * 2304 + in_stage % 4 * 512;
+        else
+            return tile + in_stage * block_bytes(type, 4);
+    }
+    __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
+        if constexpr (type == PackedType::q4_k)
+            return data + offset + (per_stage < 4 ? per_stage * 512 : in_stage / 4 * 2304 + 2048);
+        else
+            return codes(data, in_stage) + block_code_bytes(type, 4);
     }
 
-    // Block `block` of the matrix, the one `in_stage` of the stage at `data`.
+    // Block `block` of the matrix, the one `in_stage` of the stage.
     __device__ __forceinline__ typename Fragment::Words load(uint32_t data, uint32_t in_stage,
                                                              uint32_t block) const {
-        const uint32_t tile = data + offset;
-        if constexpr (type == PackedType::q4_k) {
-            const uint32_t super = tile + in_stage / 4 * 2304;
-            const uint32_t heads = per_stage < 4 ? tile + per_stage * 512 : super + 2048;
-            return Fragment::load(super + in_stage % 4 * 512, heads, lane, block % 4 * 2);
-        } else {
-            const uint32_t codes = tile + in_stage * block_bytes(type, 4);
-            return Fragment::load(codes, codes + block_code_bytes(type, 4), lane);
-        }
+        const uint32_t from = codes(data, in_stage), scale = scales(data, in_stage);
+        if constexpr (type == PackedType::q4_k)
+            return Fragment::load(from, scale, lane, block % 4 * 2);
+        else
+            return Fragment::load(from, scale, lane);
     }
 };
 
