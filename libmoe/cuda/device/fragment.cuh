@@ -514,14 +514,22 @@ struct FragmentQ4k {
     }
     static __device__ __forceinline__ void decode(const Words& words, const Table&,
                                                   uint32_t (&a)[16]) {
-        const RowFactors rows = factors(words);
+        const Q4kFactors rows = q4_k_factors(words.head, words.group);
+        const float scale[2] = {rows.scale.x, rows.scale.y};
+        const float offset[2] = {fmaf(scale[0], -128.0f, -rows.minimum.x),
+                                 fmaf(scale[1], -2048.0f, -rows.minimum.y)};
         const uint32_t w[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const uint32_t pair = nibbles(w[i / 4], i % 4);
-            const float scale = rows.of_product[i & 1], offset = rows.of_tokens[i & 1];
-            a[i] = bf16_pair(fmaf(scale, __uint_as_float(pair << 16), offset),
-                             fmaf(scale, __uint_as_float(pair & 0xFFFF0000u), offset));
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t up_8 = w[j] << 8, down_8 = w[j] >> 8;
+            const uint32_t low[4] = {w[j] << 16, up_8, up_8, w[j]};
+            const uint32_t high[4] = {w[j], down_8, down_8, w[j] >> 16};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int row = i & 1;
+                a[4 * j + i] = bf16_pair(fmaf(scale[row], nibble_of(low[i], row), offset[row]),
+                                         fmaf(scale[row], nibble_of(high[i], row), offset[row]));
+            }
         }
     }
 
@@ -532,8 +540,17 @@ struct FragmentQ4k {
         return {{scale.x, scale.y},
                 {fmaf(scale.x, -128.0f, -minimum.x), fmaf(scale.y, -128.0f, -minimum.y)}};
     }
-    // 128 + nibble in bfloat16, twice; the float32 of each differs by 16 bits of position.
-    // One operation in assembly, two where the compiler chooses.
+    // Of row g 128 + the nibble from bit 16, of row g + 8 2048 + that from bit 12, in one
+    // operation.
+    static __device__ __forceinline__ float nibble_of(uint32_t word, int row) {
+        float value;
+        asm("lop3.b32 %0, %1, %2, %3, 0xEA;"
+            : "=f"(value)
+            : "r"(word), "r"(row == 0 ? 0x000F0000u : 0x0000F000u),
+              "r"(row == 0 ? 0x43000000u : 0x45000000u));
+        return value;
+    }
+    // 128 + nibble in bfloat16, twice: one operation in assembly, two where the compiler chooses.
     static __device__ __forceinline__ uint32_t nibbles(uint32_t word, int reg) {
         uint32_t pair;
         asm("lop3.b32 %0, %1, %2, %3, 0xEA;"

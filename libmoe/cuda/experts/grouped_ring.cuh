@@ -76,15 +76,11 @@ struct StagedTile {
 
     // Of the block `in_stage` of the stage at `data`: its codes, and its scales or their heads.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
-        const uint32_t tile = data + offset;
-        if constexpr (type == PackedType::q4_k)
-            return tile + in_stage / 4 * 2304 + in_stage % 4 * 512;
-        else
-            return tile + in_stage * block_bytes(type, 4);
+        return data + offset + in_stage * staged_block_bytes(type);
     }
     __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
         if constexpr (type == PackedType::q4_k)
-            return data + offset + (per_stage < 4 ? per_stage * 512 : in_stage / 4 * 2304 + 2048);
+            return codes(data, per_stage);
         else
             return codes(data, in_stage) + block_code_bytes(type, 4);
     }

@@ -99,11 +99,14 @@ struct Narrow {
     }
 };
 
-// How a stage holds `n` blocks of one packed tile. The heads of q4_k come along with fewer than
-// four blocks and lie where they belong otherwise.
+// How a stage holds `n` blocks of one packed tile: one after the other; of q4_k, four at most,
+// whose heads come along with fewer, too, and lie behind the codes.
+__host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
+    return static_cast<uint32_t>(type == PackedType::q4_k ? block_code_bytes(type, 4)
+                                                          : block_bytes(type, 4));
+}
 __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
-    if (type != PackedType::q4_k) return n * static_cast<uint32_t>(block_bytes(type, 4));
-    return n < 4 ? n * 512 + 256 : n / 4 * 2304;
+    return n * staged_block_bytes(type) + (type == PackedType::q4_k ? 256 : 0);
 }
 
 // What a block of threads does at once: up to most_rows rows of a tile and 128 weight rows.
@@ -146,11 +149,11 @@ struct Stages {
     static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
         return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
     }
-    // Blocks of a stage for tiles of this width; q4_k: 1, 2 or a multiple of 4.
+    // Blocks of a stage for tiles of this width; q4_k: 1, 2 or 4.
     static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
         uint32_t n = 1;
         if (type == PackedType::q4_k) {
-            while (n < 8 && fits(width, 2 * n)) n *= 2;
+            while (n < 4 && fits(width, 2 * n)) n *= 2;
         } else {
             while (n < 16 && fits(width, n + 1)) ++n;
         }
