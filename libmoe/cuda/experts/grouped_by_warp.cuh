@@ -51,11 +51,6 @@ __device__ __forceinline__ void multiply_steps(float (&to)[4], const uint32_t* f
     mma_16x8x16<Operand::bf16>(to, second, b[2], b[3]);
 }
 
-template <class Fragment>
-constexpr bool has_groups_apart = requires {
-    requires Fragment::groups_apart;
-};
-
 template <class Fragment, class Shape>
 struct WarpMultiplier {
     static constexpr PackedType type = Fragment::type;
@@ -117,13 +112,12 @@ struct WarpMultiplier {
         if constexpr (Fragment::scales_after) {
             if (n_rows <= 4) return FewTokens<Fragment, Shape, 1>(*this).run(sums, n_blocks);
             if (n_rows <= 8) return FewTokens<Fragment, Shape, 2>(*this).run(sums, n_blocks);
+            if constexpr (Fragment::groups_apart)
+                return SixteenTokens<Fragment, Shape>(*this).run(sums, n_blocks);
         } else if (n_rows <= 8) {
             return run_width<8>(sums, n_blocks);
         }
-        if constexpr (has_groups_apart<Fragment>)
-            SixteenTokens<Fragment, Shape>(*this).run(sums, n_blocks);
-        else
-            run_width<16>(sums, n_blocks);
+        run_width<16>(sums, n_blocks);
     }
 
     template <int width>
