@@ -322,13 +322,15 @@ struct TablesOf<Raw, Book::of_expert> {
 
 // Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7
 // to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
-// registers: four columns of each result are of use. Everybody else reads zeros.
+// registers: four columns of each result are of use. Everybody else reads zeros, in other banks
+// than the two of the same eight lanes that read x.
 struct OperandPlaces {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // of a block alone
 
-    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t zeros, int32_t lane) {
+    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t all_zeros, int32_t lane) {
         const int32_t column = lane >> 2;
+        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
         const bool mine = (lane & 3) == (column & 3);
         const bool alone = mine && column < 4;
         pair = mine ? x + 128 * (column >> 2) + 32 * (lane & 3) : zeros;
