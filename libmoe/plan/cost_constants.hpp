@@ -1,5 +1,5 @@
-// Written by bench/fit_costs.py from bench/results/h200.json of commit a36fc0f and
-// study-few.json of 874211e. cost.hpp says what the numbers are.
+// Written by bench/fit_costs.py from bench/results/h200.json of commit f530894 and
+// study-few.json of f530894. cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
@@ -14,26 +14,26 @@ struct KernelCost {
 
 using cuda::Family;
 inline constexpr KernelCost kernel_costs[] = {
-    {Family::one_token, PackedType::bf16, {3.836, 1.009, 0.6779, 0, 0, 0}},
-    {Family::one_token, PackedType::e4m3, {3.843, 1.074, 0.5353, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit2, {3.436, 2.044, 1.786, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit3, {4.074, 1.68, 1.472, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit4, {4.207, 1.349, 1.137, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit5, {7.469, 1.578, 1.49, 0, 0, 0}},
-    {Family::one_token, PackedType::mxfp4, {3.912, 1.14, 0.9399, 0, 0, 0}},
-    {Family::one_token, PackedType::nvfp4, {4.044, 1.158, 0.9403, 0, 0, 0}},
-    {Family::one_token, PackedType::q4_k, {4.114, 1.154, 0.9153, 0, 0, 0}},
-    {Family::one_token, PackedType::q8_0, {4.152, 1.047, 0.5552, 0, 0, 0}},
-    {Family::grouped, PackedType::bf16, {16.22, 1.011, 0, 1e-09, 0.9774, 0.2101}},
-    {Family::grouped, PackedType::e4m3, {19.14, 1.201, 0, 0.01591, 1.205, 0.4129}},
-    {Family::grouped, PackedType::kbit2, {19.62, 2.195, 0, 0.03596, 1.167, 0.6957}},
-    {Family::grouped, PackedType::kbit3, {20.27, 1.854, 0, 0.06155, 1.186, 0.6913}},
-    {Family::grouped, PackedType::kbit4, {18.84, 1.42, 0, 0.1422, 1.259, 0.6259}},
-    {Family::grouped, PackedType::kbit5, {22.3, 1.644, 0, 0.1607, 1.369, 0.3897}},
-    {Family::grouped, PackedType::mxfp4, {17.83, 1.312, 0, 0.02026, 1.116, 0.7757}},
-    {Family::grouped, PackedType::nvfp4, {17.84, 1.257, 0, 0.02368, 1.109, 0.8216}},
-    {Family::grouped, PackedType::q4_k, {19.6, 1.447, 0, 0.1905, 1.372, 0.343}},
-    {Family::grouped, PackedType::q8_0, {19.19, 1.179, 0, 0.008013, 1.219, 0.5495}},
+    {Family::one_token, PackedType::bf16, {3.666, 1.01, 0.657, 0, 0, 0}},
+    {Family::one_token, PackedType::e4m3, {3.88, 1.063, 0.5788, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit2, {3.451, 1.99, 1.652, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit3, {3.747, 1.679, 1.457, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit4, {3.799, 1.371, 1.095, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit5, {7.141, 1.593, 1.422, 0, 0, 0}},
+    {Family::one_token, PackedType::mxfp4, {3.542, 1.181, 0.9418, 0, 0, 0}},
+    {Family::one_token, PackedType::nvfp4, {3.663, 1.199, 0.8982, 0, 0, 0}},
+    {Family::one_token, PackedType::q4_k, {3.738, 1.199, 0.9079, 0, 0, 0}},
+    {Family::one_token, PackedType::q8_0, {3.857, 1.06, 0.559, 0, 0, 0}},
+    {Family::grouped, PackedType::bf16, {15.82, 1.011, 0, 1e-09, 0.9885, 0.1605}},
+    {Family::grouped, PackedType::e4m3, {17.97, 1.243, 0, 0.002913, 1.224, 0.5694}},
+    {Family::grouped, PackedType::kbit2, {19.34, 2.172, 0, 0.03657, 1.166, 0.8094}},
+    {Family::grouped, PackedType::kbit3, {19.79, 1.855, 0, 0.06347, 1.203, 0.6098}},
+    {Family::grouped, PackedType::kbit4, {17.59, 1.455, 0, 0.1176, 1.302, 0.6372}},
+    {Family::grouped, PackedType::kbit5, {21.14, 1.672, 0, 0.1569, 1.387, 0.319}},
+    {Family::grouped, PackedType::mxfp4, {17.1, 1.343, 0, 0.01686, 1.12, 0.7687}},
+    {Family::grouped, PackedType::nvfp4, {17.08, 1.282, 0, 0.02107, 1.127, 0.7664}},
+    {Family::grouped, PackedType::q4_k, {19.06, 1.489, 0, 0.1743, 1.374, 0.4937}},
+    {Family::grouped, PackedType::q8_0, {18.41, 1.214, 0, 1e-09, 1.222, 0.4945}},
 };
 
 // The models whose cases were fitted.
