@@ -75,10 +75,9 @@ MOE_HOST_DEVICE inline float scale_by_power(float value, int32_t n) {
     return multiply(multiply(value, power_of_two(first)), power_of_two(n - first));
 }
 
-MOE_HOST_DEVICE inline float exponential(float x) {
-    if (x != x) return x;
-    if (x > 89.0f) return from_bits(0x7F800000u);
-    if (x < -104.0f) return 0.0f;
+// Without branches: lanes of a warp seldom agree on one.
+MOE_HOST_DEVICE inline float exponential(float any) {
+    const float x = any < -104.0f || any != any ? -104.0f : any > 89.0f ? 89.0f : any;
     // x = n ln 2 + r. Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
     const float shift = 12582912.0f;
     const float n = subtract(fmaf(x, 0x1.715476p+0f, shift), shift);
@@ -91,7 +90,10 @@ MOE_HOST_DEVICE inline float exponential(float x) {
     q = fmaf(q, r, 0x1.5554dcp-3f);
     q = fmaf(q, r, 0.5f);
     const float tail = fmaf(multiply(q, r), r, r);
-    return scale_by_power(add(1.0f, tail), static_cast<int32_t>(n));
+    const float e = scale_by_power(add(1.0f, tail), static_cast<int32_t>(n));
+    if (any != any) return any;
+    if (any > 89.0f) return from_bits(0x7F800000u);
+    return any < -104.0f ? 0.0f : e;
 }
 
 // log(1 + f) on [-1/4, 1/2].
@@ -143,9 +145,8 @@ MOE_HOST_DEVICE inline float hyperbolic_tangent(float x) {
 }
 
 MOE_HOST_DEVICE inline float sigmoid(float z) {
-    if (z >= 0.0f) return divide(1.0f, add(1.0f, exponential(-z)));
-    const float e = exponential(z);
-    return divide(e, add(1.0f, e));
+    const float e = exponential(z < 0.0f ? z : -z);
+    return divide(z < 0.0f ? e : 1.0f, add(1.0f, e));
 }
 
 // sqrt(log(1 + e^z)); softplus(z) counts as z above 20.

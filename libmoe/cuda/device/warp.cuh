@@ -26,6 +26,16 @@ __device__ inline float warp_sum(float value) {
     return value;
 }
 
+// The same where lanes from n on, at most 32, have +0: what they would add changes nothing.
+__device__ inline float warp_sum_of_first(float value, int32_t n) {
+    if (n > 16) value = routing_math::add(value, __shfl_xor_sync(every_lane, value, 16));
+    if (n > 8) value = routing_math::add(value, __shfl_xor_sync(every_lane, value, 8));
+#pragma unroll
+    for (int apart = 4; apart > 0; apart /= 2)
+        value = routing_math::add(value, __shfl_xor_sync(every_lane, value, apart));
+    return value;
+}
+
 // Of a key that is not NaN: grows with it, alike for both zeros, never 0.
 MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
     const uint32_t bits = routing_math::to_bits(key == 0.0f ? 0.0f : key);

@@ -60,15 +60,20 @@ struct alignas(8) Candidate {
 };
 constexpr int32_t most_candidates = 32;
 
-// The index of the j-th of n for lane j, without turns.
+// The index of the j-th of n for lane j, without turns. Of the warp.
 __device__ inline int32_t in_order(Candidate* candidates, int32_t n) {
+    constexpr int32_t at_once = 8;
     const Candidate own = candidates[lane_index()];
     int32_t before = 0;
-#pragma unroll 4
-    for (int32_t i = 0; i < n; i++) {
-        const Candidate other = candidates[i];
-        before +=
-            other.rank > own.rank || (other.rank == own.rank && other.index < own.index) ? 1 : 0;
+#pragma unroll 1
+    for (int32_t first = 0; first < n; first += at_once) {
+#pragma unroll
+        for (int32_t i = first; i < first + at_once; i++) {
+            const Candidate other = candidates[i];
+            const bool is_before =
+                other.rank > own.rank || (other.rank == own.rank && other.index < own.index);
+            before += i < n && is_before ? 1 : 0;
+        }
     }
     __syncwarp();
     auto* indices = reinterpret_cast<int32_t*>(candidates);
@@ -77,16 +82,30 @@ __device__ inline int32_t in_order(Candidate* candidates, int32_t n) {
     return indices[lane_index()];
 }
 
+// The k-th largest of 32 ranks in shared memory, on 16 bytes: where each is the largest of a part
+// of all ranks, the first k have this one or a larger one. 0 where fewer than k are not 0. For
+// every lane of a warp.
+__device__ inline uint32_t bound_of_first(int32_t k, const uint32_t* largest_of_parts) {
+    const uint32_t own = largest_of_parts[lane_index()];
+    int32_t as_large = 0;
+#pragma unroll
+    for (int32_t i = 0; i < 32; i += 4) {
+        const uint4 four = *reinterpret_cast<const uint4*>(largest_of_parts + i);
+        for (const uint32_t other : {four.x, four.y, four.z, four.w})
+            as_large += other >= own ? 1 : 0;
+    }
+    return __reduce_max_sync(every_lane, as_large >= k ? own : 0);
+}
+
 // The same order for up to 32 n keys in registers, key j of a lane being that of index
 // lane + 32 j: ranks, 0 past the end or once given. The largest rank of a lane and its first place
 // are known before they are asked for.
 template <int n>
 class RegisterOrder {
   public:
-    __device__ RegisterOrder(const float (&keys)[n], int32_t n_keys) {
+    __device__ explicit RegisterOrder(const uint32_t (&ranks)[n]) {
 #pragma unroll
-        for (int32_t j = 0; j < n; j++)
-            rank_[j] = lane_index() + 32 * j < n_keys ? rank_of(keys[j]) : 0;
+        for (int32_t j = 0; j < n; j++) rank_[j] = ranks[j];
         find_own();
     }
 
@@ -104,20 +123,12 @@ class RegisterOrder {
         return index;
     }
 
-    // Of k <= 32 and no more than there are keys: the k-th of the lanes' largest, so that the first
-    // k have this rank or a larger one. memory: of most_candidates, on 16 bytes.
+    // Of k <= 32 and no more than there are keys. memory: of most_candidates, on 16 bytes.
     __device__ uint32_t bound_of_first(int32_t k, Candidate* memory) const {
         auto* ranks = reinterpret_cast<uint32_t*>(memory);
         ranks[lane_index()] = own_;
         __syncwarp();
-        int32_t as_large = 0;
-#pragma unroll 2
-        for (int32_t i = 0; i < 32; i += 4) {
-            const uint4 four = *reinterpret_cast<const uint4*>(ranks + i);
-            for (const uint32_t other : {four.x, four.y, four.z, four.w})
-                as_large += other >= own_ ? 1 : 0;
-        }
-        return __reduce_max_sync(every_lane, as_large >= k ? own_ : 0);
+        return cuda::bound_of_first(k, ranks);
     }
 
     // The keys of rank `bound`, not 0, and above: how many, and the first 32 found.

@@ -1,10 +1,11 @@
 // Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions
-// and sums in the same order, so that ids and weights are the same to the bit. Up to 512 experts
-// select_teams.cu does this for every rule but the sparse mixer.
+// and sums in the same order, so that ids and weights are the same to the bit. Of few tokens with
+// up to 512 experts select_block.cu does this for every rule but the sparse mixer.
 //
-// Shapes: logits [T, n], n = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
-// experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp, floats: scores
-// [n]; keys [n] where a bias or groups make them differ from scores; a score per group.
+// Shapes: logits [T, e], e = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
+// experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp: candidates
+// where keys go into registers, n of a lane (n = 0: they do not); floats: scores [e]; keys [e]
+// where a bias or groups make them differ from scores; a score per group.
 //
 // 1. logits: their parts added, published, rounded, capped, sanitised, into scores
 // 2. scores in place, unless the rule looks at the logits themselves
@@ -71,11 +72,25 @@ __device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
     __syncwarp();
 }
 
-__device__ Slots<int32_t> first_k(const float* keys, int32_t n, int32_t k) {
-    return first_of(WarpOrder(keys, n), k);
+template <int n>
+__device__ Slots<int32_t> first_k(const float* keys, int32_t n_keys, int32_t k,
+                                  Candidate* candidates) {
+    if constexpr (n == 0) {
+        return first_of(WarpOrder(keys, n_keys), k);
+    } else {
+        uint32_t ranks[n];
+#pragma unroll
+        for (int32_t j = 0; j < n; j++) {
+            const int32_t i = lane_index() + 32 * j;
+            ranks[j] = i < n_keys ? rank_of(keys[i]) : 0;
+        }
+        return first_of(RegisterOrder<n>(ranks), k, candidates);
+    }
 }
 
-__device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory) {
+template <int n>
+__device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory,
+                                       Candidate* candidates) {
     const Routing& r = input.routing;
     if (memory.keys != memory.scores) make_keys(input, memory);
     if (r.n_group > 1) {
@@ -83,7 +98,7 @@ __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemor
         __syncwarp();
         limit_groups(r, memory);
     }
-    return first_k(memory.keys, r.n_experts_all, r.top_k);
+    return first_k<n>(memory.keys, r.n_experts_all, r.top_k, candidates);
 }
 
 // ---- weights
@@ -122,14 +137,25 @@ __device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logit
 
 // ---- the kernels
 
+template <int n>
+__host__ __device__ int32_t warp_bytes(const SelectInput& input) {
+    const int32_t bytes =
+        warp_floats(input) * 4 + (n > 0 ? sizeof(Candidate) * most_candidates : 0);
+    return (bytes + 15) / 16 * 16;
+}
+
+template <int n>
 __global__ void __launch_bounds__(most_warps * 32)
-    select_experts(SelectInput input, TokenCount tokens, SelectOutput output, FaultWords* faults) {
-    extern __shared__ float shared[];
+    select_in_warps(const __grid_constant__ SelectInput input, TokenCount tokens,
+                    const __grid_constant__ SelectOutput output, FaultWords* faults) {
+    extern __shared__ __align__(16) std::byte shared[];
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
     if (t >= true_tokens(tokens)) return;
     const Routing& r = input.routing;
-    const WarpMemory memory = memory_at(input, shared + warp_index() * warp_floats(input));
+    auto* candidates = reinterpret_cast<Candidate*>(shared + warp_index() * warp_bytes<n>(input));
+    const WarpMemory memory =
+        memory_at(input, reinterpret_cast<float*>(candidates + (n > 0 ? most_candidates : 0)));
     const bool on_logits = r.selection == MOE_SELECT_SPARSEMIXER;
 
     take_logits(input, output, t, memory.scores);
@@ -140,9 +166,9 @@ __global__ void __launch_bounds__(most_warps * 32)
     if (has_ids(input))
         ids = check_ids(r, ask_ids(input, t), faults);
     else if (on_logits)
-        ids = first_k(memory.scores, r.n_experts_all, r.top_k);
+        ids = first_k<n>(memory.scores, r.n_experts_all, r.top_k, candidates);
     else
-        ids = select_top_k(input, memory);
+        ids = select_top_k<n>(input, memory, candidates);
 
     const Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
                                            : score_weights(r, ids, scores_of(memory.scores, ids));
@@ -160,24 +186,33 @@ __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput o
               faults);
 }
 
-bool suits_teams(const SelectInput& input) {
-    const Routing& r = input.routing;
-    return r.selection != MOE_SELECT_SPARSEMIXER && r.n_experts_all <= most_experts_of_teams;
-}
-
-}  // namespace
-
-// Few tokens are spread over the multiprocessors, many share a block as far as shared memory goes.
-void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
-                const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
-    if (suits_teams(input)) return launch_teams(device, stream, input, tokens, output, faults);
-    const int64_t bytes = int64_t{warp_floats(input)} * 4;
+// Tokens are spread over the multiprocessors; many share a block as far as shared memory goes.
+template <int n>
+void launch_warps(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
+                  const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+    const int64_t bytes = warp_bytes<n>(input);
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
     const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
     const int64_t n_blocks = (tokens.n + warps - 1) / warps;
-    launch("select_experts", select_experts, n_blocks, static_cast<int>(warps * 32),
+    launch("select_in_warps", select_in_warps<n>, n_blocks, static_cast<int>(warps * 32),
            static_cast<size_t>(warps * bytes), stream, input, tokens, output, faults);
+}
+
+}  // namespace
+
+void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
+                const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+    const Routing& r = input.routing;
+    const bool suits_block = r.selection != MOE_SELECT_SPARSEMIXER &&
+                             r.n_experts_all <= most_experts_of_block &&
+                             tokens.n <= 4 * device.n_sms;
+    if (suits_block) return launch_block_select(stream, input, tokens, output, faults);
+    const auto launch_with = r.n_experts_all <= 128   ? launch_warps<4>
+                             : r.n_experts_all <= 256 ? launch_warps<8>
+                             : r.n_experts_all <= 512 ? launch_warps<16>
+                                                      : launch_warps<0>;
+    launch_with(device, input, tokens, output, faults, stream);
 }
 
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
@@ -189,9 +224,12 @@ void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
 }
 
 void prepare_select() {
-    load("select_experts", select_experts, most_shared_bytes);
+    load("select_in_warps", select_in_warps<0>, most_shared_bytes);
+    load("select_in_warps", select_in_warps<4>);
+    load("select_in_warps", select_in_warps<8>);
+    load("select_in_warps", select_in_warps<16>);
     load("take_slots", take_slots);
-    prepare_teams();
+    prepare_block_select();
 }
 
 }  // namespace moe::cuda

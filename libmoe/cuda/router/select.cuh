@@ -17,11 +17,18 @@ using namespace routing_math;
 
 constexpr int32_t most_warps = 8;
 
-// A value for each of the two slots of a lane: j = lane and lane + 32.
-template <class T>
+// A value for each slot of a lane: j = lane and, where there are two, lane + 32.
+template <class T, int n = 2>
 struct Slots {
-    T at[2];
+    T at[n];
 };
+
+template <int n, class T>
+__device__ __forceinline__ Slots<T, n> first_slots(const Slots<T>& all) {
+    Slots<T, n> first;
+    for (int32_t h = 0; h < n; h++) first.at[h] = all.at[h];
+    return first;
+}
 
 struct WarpMemory {
     float* scores;
@@ -167,9 +174,22 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
     Slots<int32_t> ids{{-1, -1}};
     for (int32_t j = 0; j < k; j++) {
         const int32_t index = order.next();
-        if (j % 32 == lane_index()) ids.at[j / 32] = index;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++)
+            if (j == lane_index() + 32 * h) ids.at[h] = index;
     }
     return ids;
+}
+
+// The same by the places of the few that can be among the first k, where there are few.
+template <int n>
+__device__ Slots<int32_t> first_of(const RegisterOrder<n>& order, int32_t k,
+                                   Candidate* candidates) {
+    if (k > most_candidates) return first_of(order, k);
+    const int32_t n_found = order.find(order.bound_of_first(k, candidates), candidates);
+    if (n_found > most_candidates) return first_of(order, k);
+    const int32_t index = in_order(candidates, n_found);
+    return {{lane_index() < k ? index : -1, -1}};
 }
 
 // ---- ids that are not chosen here
@@ -228,49 +248,66 @@ static __device__ __noinline__ float score_of(moe_score score, float z) {
 }
 
 // Slots beyond k hold id -1 and weight 0 and add nothing.
-__device__ inline float sum_of_slots(const Slots<float>& weights) {
-    return warp_sum(add(add(0.0f, weights.at[0]), weights.at[1]));
+template <int n>
+__device__ inline float sum_of_slots(const Slots<float, n>& weights, int32_t k) {
+    float sum = 0.0f;
+    for (int32_t h = 0; h < n; h++) sum = add(sum, weights.at[h]);
+    return warp_sum_of_first(sum, k);
 }
 
-__device__ inline void post_softmax(const Slots<int32_t>& ids, Slots<float>& weights) {
+// weight / divisor, 0 in slots without an expert: those are not divided, since a quotient of 0
+// takes the long way of a division.
+__device__ inline float divided(int32_t id, float weight, float divisor) {
+    const float quotient = divide(id < 0 ? divisor : weight, divisor);
+    return id < 0 ? 0.0f : quotient;
+}
+
+template <int n>
+__device__ inline void post_softmax(const Slots<int32_t, n>& ids, int32_t k,
+                                    Slots<float, n>& weights) {
     float top = -largest;
-    for (int32_t h = 0; h < 2; h++)
+    for (int32_t h = 0; h < n; h++)
         if (ids.at[h] >= 0) top = fmaxf(top, weights.at[h]);
     top = warp_max(top);
-    for (int32_t h = 0; h < 2; h++)
-        weights.at[h] = ids.at[h] < 0 ? 0.0f : exponential(subtract(weights.at[h], top));
-    const float sum = sum_of_slots(weights);
-    for (int32_t h = 0; h < 2; h++)
-        weights.at[h] = ids.at[h] < 0 ? 0.0f : divide(weights.at[h], sum);
+    for (int32_t h = 0; h < n; h++) {
+        const float e = exponential(subtract(weights.at[h], top));
+        weights.at[h] = ids.at[h] < 0 ? 0.0f : e;
+    }
+    const float sum = sum_of_slots(weights, k);
+    for (int32_t h = 0; h < n; h++) weights.at[h] = divided(ids.at[h], weights.at[h], sum);
 }
 
-__device__ inline Slots<float> scores_of(const float* scores, const Slots<int32_t>& ids) {
-    Slots<float> chosen;
-    for (int32_t h = 0; h < 2; h++) chosen.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
+template <int n>
+__device__ inline Slots<float, n> scores_of(const float* scores, const Slots<int32_t, n>& ids) {
+    Slots<float, n> chosen;
+    for (int32_t h = 0; h < n; h++) chosen.at[h] = ids.at[h] < 0 ? 0.0f : scores[ids.at[h]];
     return chosen;
 }
 
 // Of the scores of the chosen, 0 in slots without an id.
-__device__ inline Slots<float> score_weights(const Routing& r, const Slots<int32_t>& ids,
-                                             Slots<float> weights) {
+template <int n>
+__device__ inline Slots<float, n> score_weights(const Routing& r, const Slots<int32_t, n>& ids,
+                                                Slots<float, n> weights) {
     if (r.post_score == MOE_SCORE_SOFTMAX) {
-        post_softmax(ids, weights);
+        post_softmax(ids, r.top_k, weights);
         return weights;
     }
     if (r.post_score == MOE_SCORE_NONE) return weights;
-    for (int32_t h = 0; h < 2; h++)
+    for (int32_t h = 0; h < n; h++)
         weights.at[h] = ids.at[h] < 0 ? 0.0f : score_of(r.post_score, weights.at[h]);
     return weights;
 }
 
-__device__ inline void renormalize(const Routing& r, Slots<float>& weights) {
+template <int n>
+__device__ inline void renormalize(const Routing& r, const Slots<int32_t, n>& ids,
+                                   Slots<float, n>& weights) {
     if (r.renormalize == MOE_RENORMALIZE_NONE) return;
-    const float sum = sum_of_slots(weights);
+    const float sum = sum_of_slots(weights, r.top_k);
     const float eps = r.renormalize_eps;
     const float clamped = sum < eps ? eps : sum;
     const float divisor = r.renormalize == MOE_RENORMALIZE_SUM_ADD ? add(sum, eps) : clamped;
-    for (int32_t h = 0; h < 2; h++) {
-        const float quotient = divide(weights.at[h], divisor);
+    for (int32_t h = 0; h < n; h++) {
+        const float quotient = divided(ids.at[h], weights.at[h], divisor);
         weights.at[h] = quotient != quotient ? 0.0f : quotient;
     }
 }
@@ -284,23 +321,24 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
 }
 
 // Renormalises and scales the weights of the slots that there are, and stores both.
+template <int n>
 __device__ inline void store_slots(const SelectInput& input, const SelectOutput& output, int32_t t,
-                                   const Slots<int32_t>& ids, Slots<float> weights) {
+                                   const Slots<int32_t, n>& ids, Slots<float, n> weights) {
     const Routing& r = input.routing;
-    for (int32_t h = 0; h < 2; h++)
+    for (int32_t h = 0; h < n; h++)
         if (lane_index() + 32 * h >= r.top_k) weights.at[h] = 0.0f;
-    renormalize(r, weights);
-    for (int32_t h = 0; h < 2; h++) {
+    renormalize(r, ids, weights);
+    for (int32_t h = 0; h < n; h++) {
         const int32_t j = lane_index() + 32 * h;
         if (j < r.top_k)
             publish(output, r.top_k, t, j, ids.at[h], scaled(input, ids.at[h], weights.at[h]));
     }
 }
 
-// select_teams.cu: every rule but the sparse mixer, among few enough experts.
-constexpr int32_t most_experts_of_teams = 512;
-void launch_teams(const DeviceFacts& device, cudaStream_t stream, const SelectInput& input,
-                  const TokenCount& tokens, const SelectOutput& output, FaultWords* faults);
-void prepare_teams();
+// select_block.cu: every rule but the sparse mixer, among few enough experts.
+constexpr int32_t most_experts_of_block = 512;
+void launch_block_select(cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
+                         const SelectOutput& output, FaultWords* faults);
+void prepare_block_select();
 
 }  // namespace moe::cuda
