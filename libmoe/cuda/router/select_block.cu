@@ -65,11 +65,13 @@ struct OwnExpert {
         bias = logits.bias ? load_global(logits.bias + index) : 0.0f;
         selection_bias = is_biased ? load_global(input.selection_bias + index) : 0.0f;
     }
-    // Eight parts are on their way at once.
-    __device__ __forceinline__ float add_parts(const LogitParts& logits) const {
-        float part[at_once];
+    // The first parts on their way at once, before anything else is asked.
+    __device__ __forceinline__ void ask(float (&part)[at_once]) const {
 #pragma unroll
         for (int32_t p = 0; p < at_once; p++) part[p] = load_global(parts[p]);
+    }
+    __device__ __forceinline__ float add_parts(const LogitParts& logits,
+                                               const float (&part)[at_once]) const {
         float sum = part[0];
 #pragma unroll
         for (int32_t p = 1; p < at_once; p++) sum = p < logits.n_parts ? add(sum, part[p]) : sum;
@@ -79,10 +81,10 @@ struct OwnExpert {
         return sum;
     }
     __device__ __forceinline__ float take(const SelectInput& input, const SelectOutput& output,
-                                          int32_t t) const {
+                                          int32_t t, const float (&part)[at_once]) const {
         float* published = output.out_logits;
         if (published) published += t * output.out_logits_stride;
-        return take_logit(input, index, add_parts(input.logits), bias,
+        return take_logit(input, index, add_parts(input.logits, part), bias,
                           exists ? published : nullptr);
     }
 };
@@ -238,12 +240,14 @@ __global__ void __launch_bounds__(32 * n)
     if (threadIdx.x == 0) memory.n_candidates = 0;
     if (threadIdx.x < 4) memory.ranks_of_groups[max(r.n_group, 0) + threadIdx.x] = 0;
     begin_after_previous_kernel();
+    float parts[OwnExpert::at_once];
+    own.ask(parts);
     if (t >= true_tokens(tokens)) return;
 
     const bool is_first_warp = threadIdx.x < 32;
     AskedIds asked{};
     if (has_ids(input) && is_first_warp) asked = ask_ids(input, t);
-    const float z = own.take(input, output, t);
+    const float z = own.take(input, output, t, parts);
     const float score =
         r.score == MOE_SCORE_SOFTMAX ? softmax_of<n>(z, own.exists, memory) : score_of(r.score, z);
     memory.scores[threadIdx.x] = score;
