@@ -56,12 +56,12 @@ struct FewRows {
         low.load(in.weights, min(first_expert + g, last) * in.hidden + column);
         high.load(in.weights, min(first_expert + g + 8, last) * in.hidden + column);
     }
-    __device__ void load_x(const FewInput& in, int64_t token, int32_t k) {
-        const int64_t column = k + 8 * (lane_index() % 4);
+    // row: the lane's of x.
+    __device__ void load_x(const FewInput& in, const std::byte* row, int32_t k) {
         if (in.packets)
-            x.load(in.x, token * in.x_stride + column);
+            x.load(row, k);
         else
-            x.load_singly(in.x, token * in.x_stride + column);
+            x.load_singly(row, k);
     }
 
     __device__ void multiply(float (&sum)[4]) const {
@@ -89,10 +89,12 @@ struct FewSlabs {
         for (int32_t i = 0; i < slabs_at_once; i++)
             if (i < n) rows[i].load_weights(in, first_expert, first + i * slab_depth);
     }
-    __device__ void add_to(const FewInput& in, int64_t token, float (&total)[4]) {
+    __device__ void load_x(const FewInput& in, const std::byte* row) {
 #pragma unroll
         for (int32_t i = 0; i < slabs_at_once; i++)
-            if (i < n) rows[i].load_x(in, token, first + i * slab_depth);
+            if (i < n) rows[i].load_x(in, row, first + i * slab_depth);
+    }
+    __device__ void add_to(float (&total)[4]) const {
 #pragma unroll
         for (int32_t i = 0; i < slabs_at_once; i++) {
             if (i >= n) continue;
@@ -115,18 +117,24 @@ __global__ void __launch_bounds__(n_threads)
     const int32_t part = rest % in.n_parts;
     const int32_t first_token = rest / in.n_parts * tile_tokens;
     const int32_t share = (part * n_warps + warp_index()) * in.slabs_of_warp * slab_depth;
+    const int32_t g = lane_index() / 4;
+    const int32_t t = lane_index() % 4;
+    const int64_t own_token = min(first_token + g, tokens.n - 1);
+    const std::byte* row = element_at(in.x, Types::x_type, own_token * in.x_stride + 8 * t);
+    compute_now(row);
     FewSlabs<Types> slabs(in, first_expert, share, 0);
     wait_for_previous_kernel();
+    slabs.load_x(in, row);  // before the true number of tokens is asked for
     const int32_t n_tokens = true_tokens(tokens);
     if (first_token >= n_tokens) return;
 
-    const int32_t g = lane_index() / 4;
-    const int32_t t = lane_index() % 4;
-    const int64_t own_token = min(first_token + g, n_tokens - 1);
     float total[4] = {};
-    slabs.add_to(in, own_token, total);
-    for (int32_t begin = slabs_at_once; begin < in.slabs_of_warp; begin += slabs_at_once)
-        FewSlabs<Types>(in, first_expert, share, begin).add_to(in, own_token, total);
+    slabs.add_to(total);
+    for (int32_t begin = slabs_at_once; begin < in.slabs_of_warp; begin += slabs_at_once) {
+        FewSlabs<Types> more(in, first_expert, share, begin);
+        more.load_x(in, row);
+        more.add_to(total);
+    }
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[warp_index()][2 * t + i % 2][g + i / 2 * 8] = total[i];
     __syncthreads();
