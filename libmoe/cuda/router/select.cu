@@ -15,28 +15,93 @@
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
 namespace {
 
+constexpr int32_t most_warps = 8;
+constexpr int32_t few_tokens_of_sm = 4;  // up to these, a block for each
 constexpr int32_t usual_shared_bytes = 48 * 1024;
 constexpr int32_t most_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
 
+// ---- a token's memory
+
+struct WarpMemory {
+    float* scores;
+    float* keys;  // may be scores
+    float* group_scores;
+};
+
+__host__ __device__ int32_t warp_floats(const SelectInput& input) {
+    const Routing& r = input.routing;
+    return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
+}
+
+__device__ WarpMemory memory_at(const SelectInput& input, float* scores) {
+    float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
+    return {scores, keys, keys + input.routing.n_experts_all};
+}
+
 // ---- logits and scores
+
+// The logits that a lane takes at a time: `first`, `first` + 32, ...; those past the end repeat the
+// last.
+constexpr int32_t logits_at_once = 2;
+
+// To be asked for before the parts, so that they come with them.
+__device__ void ask_bias(const LogitParts& logits, int32_t first, int32_t n_experts,
+                         float (&bias)[logits_at_once]) {
+#pragma unroll
+    for (int32_t j = 0; j < logits_at_once; j++)
+        bias[j] =
+            logits.bias ? load_global(logits.bias + min(first + 32 * j, n_experts - 1)) : 0.0f;
+}
+
+// Eight parts are on their way at once: additions without branches, which the loads would wait for.
+// One past the last part is a copy of it and not added.
+__device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
+                          float (&z)[logits_at_once]) {
+    constexpr int32_t parts_at_once = 8;
+    const float* at[logits_at_once];
+#pragma unroll
+    for (int32_t j = 0; j < logits_at_once; j++) {
+        at[j] = logits.data + t * logits.stride + min(first + 32 * j, n_experts - 1);
+        z[j] = load_global(at[j]);
+    }
+#pragma unroll 1
+    for (int32_t p = 1; p < logits.n_parts; p += parts_at_once) {
+        float part[parts_at_once][logits_at_once];
+#pragma unroll
+        for (int32_t q = 0; q < parts_at_once; q++) {
+            const int64_t place = min(p + q, logits.n_parts - 1) * logits.part_stride;
+#pragma unroll
+            for (int32_t j = 0; j < logits_at_once; j++) part[q][j] = load_global(at[j] + place);
+        }
+#pragma unroll
+        for (int32_t q = 0; q < parts_at_once; q++) {
+#pragma unroll
+            for (int32_t j = 0; j < logits_at_once; j++) {
+                const float sum = add(z[j], part[q][j]);
+                z[j] = p + q < logits.n_parts ? sum : z[j];
+            }
+        }
+    }
+}
 
 __device__ void take_logits(const SelectInput& input, const SelectOutput& output, int32_t t,
                             float* scores) {
     const int32_t n = input.routing.n_experts_all;
     float* published = output.out_logits;
     if (published) published += t * output.out_logits_stride;
-    for (int32_t i = lane_index(); i < n; i += 64) {
-        float z[2], bias[2];
-        ask_bias(input.logits, i, 32, n, bias);
-        add_parts(input.logits, t, i, 32, n, z);
+    for (int32_t i = lane_index(); i < n; i += 32 * logits_at_once) {
+        float z[logits_at_once], bias[logits_at_once];
+        ask_bias(input.logits, i, n, bias);
+        add_parts(input.logits, t, i, n, z);
 #pragma unroll
-        for (int32_t j = 0; j < 2; j++)
+        for (int32_t j = 0; j < logits_at_once; j++)
             if (i + 32 * j < n)
                 scores[i + 32 * j] = take_logit(input, i + 32 * j, z[j], bias[j], published);
     }
@@ -72,6 +137,70 @@ __device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
     __syncwarp();
 }
 
+// The two largest of some keys.
+struct TopTwo {
+    float first = -infinity;
+    float second = -infinity;
+
+    __device__ void take(const TopTwo& other) {
+        second = fmaxf(fminf(first, other.first), fmaxf(second, other.second));
+        first = fmaxf(first, other.first);
+    }
+};
+
+__device__ float group_score(moe_group_score rule, const float* keys, int32_t n) {
+    TopTwo top;
+    for (int32_t i = lane_index(); i < n; i += 32) top.take({keys[i], -infinity});
+#pragma unroll
+    for (int32_t apart = 16; apart > 0; apart /= 2)
+        top.take({__shfl_xor_sync(every_lane, top.first, apart),
+                  __shfl_xor_sync(every_lane, top.second, apart)});
+    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(top.first, top.second) : top.first;
+}
+
+__device__ void score_groups(const Routing& r, const WarpMemory& memory) {
+    const int32_t size = r.n_experts_all / r.n_group;
+    for (int32_t g = 0; g < r.n_group; g++) {
+        const float score = group_score(r.group_score, memory.keys + g * size, size);
+        if (lane_index() == 0) memory.group_scores[g] = score;
+    }
+}
+
+// How many come before group g.
+__device__ int32_t groups_before(const Routing& r, const float* scores, int32_t g) {
+    const float own = scores[g];
+    int32_t before = 0;
+#pragma unroll 8
+    for (int32_t h = 0; h < r.n_group; h++) before += comes_after(own, g, {scores[h], h}) ? 1 : 0;
+    return before;
+}
+
+// Keys of the experts outside the best topk_group groups, which have their scores, become -inf.
+__device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
+    const int32_t size = r.n_experts_all / r.n_group;
+    for (int32_t base = 0; base < r.n_group; base += 32) {
+        const int32_t g = base + lane_index();
+        const bool leaves =
+            g < r.n_group && groups_before(r, memory.group_scores, g) >= r.topk_group;
+        for (uint32_t left = __ballot_sync(every_lane, leaves); left != 0; left &= left - 1) {
+            float* keys = memory.keys + (base + __ffs(static_cast<int32_t>(left)) - 1) * size;
+            for (int32_t i = lane_index(); i < size; i += 32) keys[i] = -infinity;
+        }
+    }
+    __syncwarp();
+}
+
+// first_of by the places of the few that can be among the first k, where there are few.
+template <int n>
+__device__ Slots<int32_t> first_of(const RegisterOrder<n>& order, int32_t k,
+                                   Candidate* candidates) {
+    if (k > most_candidates) return first_of(order, k);
+    const int32_t n_found = order.find(order.bound_of_first(k, candidates), candidates);
+    if (n_found > most_candidates) return first_of(order, k);
+    const int32_t index = in_order(candidates, n_found);
+    return {{lane_index() < k ? index : -1, -1}};
+}
+
 template <int n>
 __device__ Slots<int32_t> first_k(const float* keys, int32_t n_keys, int32_t k,
                                   Candidate* candidates) {
@@ -94,7 +223,7 @@ __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemor
     const Routing& r = input.routing;
     if (memory.keys != memory.scores) make_keys(input, memory);
     if (r.n_group > 1) {
-        score_groups(r, memory, 0, 1);
+        score_groups(r, memory);
         __syncwarp();
         limit_groups(r, memory);
     }
@@ -206,7 +335,7 @@ void run_select(const DeviceFacts& device, const SelectInput& input, const Token
     const Routing& r = input.routing;
     const bool suits_block = r.selection != MOE_SELECT_SPARSEMIXER &&
                              r.n_experts_all <= most_experts_of_block &&
-                             tokens.n <= 4 * device.n_sms;
+                             tokens.n <= few_tokens_of_sm * device.n_sms;
     if (suits_block) return launch_block_select(stream, input, tokens, output, faults);
     const auto launch_with = r.n_experts_all <= 128   ? launch_warps<4>
                              : r.n_experts_all <= 256 ? launch_warps<8>

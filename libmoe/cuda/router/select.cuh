@@ -1,21 +1,16 @@
-// What the kernels of selection share: a token's memory and logits, group limits, ids that are not
-// chosen, the weights of the experts, and the outputs, all but the first the work of one warp. Lane
-// l owns the experts l, l + 32, ... and the chosen slots l and l + 32.
+// What the kernels of selection share: what is made of a logit, and, as the work of one warp, the
+// first k in an order, ids that are not chosen, the weights of the experts, and the outputs. Lane l
+// owns the chosen slots l and, where there are more than 32, l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
 #include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/element.cuh"
-#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/router/order.cuh"
 #include "libmoe/cuda/router/take_slot.cuh"
 
 namespace moe::cuda {
 
 using namespace routing_math;
-
-constexpr int32_t most_warps = 8;
 
 // A value for each slot of a lane: j = lane and, where there are two, lane + 32.
 template <class T, int n = 2>
@@ -30,24 +25,8 @@ __device__ __forceinline__ Slots<T, n> first_slots(const Slots<T>& all) {
     return first;
 }
 
-struct WarpMemory {
-    float* scores;
-    float* keys;  // may be scores
-    float* group_scores;
-};
-
 __host__ __device__ inline bool has_own_keys(const SelectInput& input) {
     return input.selection_bias || input.routing.n_group > 1;
-}
-
-__host__ __device__ inline int32_t warp_floats(const SelectInput& input) {
-    const Routing& r = input.routing;
-    return r.n_experts_all * (has_own_keys(input) ? 2 : 1) + (r.n_group > 1 ? r.n_group : 0);
-}
-
-__device__ inline WarpMemory memory_at(const SelectInput& input, float* scores) {
-    float* keys = has_own_keys(input) ? scores + input.routing.n_experts_all : scores;
-    return {scores, keys, keys + input.routing.n_experts_all};
 }
 
 // ---- logits
@@ -68,106 +47,7 @@ __device__ inline float take_logit(const SelectInput& input, int32_t i, float z,
     return finite_logit(z);
 }
 
-// The biases of n logits, first and every step-th; those past the end repeat the last. To be asked
-// for before the parts, so that they come with them.
-template <int n>
-__device__ inline void ask_bias(const LogitParts& logits, int32_t first, int32_t step,
-                                int32_t n_experts, float (&bias)[n]) {
-#pragma unroll
-    for (int32_t j = 0; j < n; j++)
-        bias[j] =
-            logits.bias ? load_global(logits.bias + min(first + j * step, n_experts - 1)) : 0.0f;
-}
-
-// The sums of parts of n logits, first and every step-th; those past the end repeat the last. Eight
-// parts are on their way at once: additions without branches, which the loads would wait for. One
-// past the last part is a copy of it and not added.
-template <int n>
-__device__ inline void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t step,
-                                 int32_t n_experts, float (&z)[n]) {
-    constexpr int32_t at_once = 8;
-    const float* at[n];
-#pragma unroll
-    for (int32_t j = 0; j < n; j++) {
-        at[j] = logits.data + t * logits.stride + min(first + j * step, n_experts - 1);
-        z[j] = load_global(at[j]);
-    }
-#pragma unroll 1
-    for (int32_t p = 1; p < logits.n_parts; p += at_once) {
-        float part[at_once][n];
-#pragma unroll
-        for (int32_t q = 0; q < at_once; q++) {
-            const int64_t place = min(p + q, logits.n_parts - 1) * logits.part_stride;
-#pragma unroll
-            for (int32_t j = 0; j < n; j++) part[q][j] = load_global(at[j] + place);
-        }
-#pragma unroll
-        for (int32_t q = 0; q < at_once; q++) {
-#pragma unroll
-            for (int32_t j = 0; j < n; j++) {
-                const float sum = add(z[j], part[q][j]);
-                z[j] = p + q < logits.n_parts ? sum : z[j];
-            }
-        }
-    }
-}
-
 // ---- selection
-
-// The two largest of some keys.
-struct TopTwo {
-    float first = -infinity;
-    float second = -infinity;
-
-    __device__ void take(const TopTwo& other) {
-        second = fmaxf(fminf(first, other.first), fmaxf(second, other.second));
-        first = fmaxf(first, other.first);
-    }
-};
-
-__device__ inline float group_score(moe_group_score rule, const float* keys, int32_t n) {
-    TopTwo top;
-    for (int32_t i = lane_index(); i < n; i += 32) top.take({keys[i], -infinity});
-#pragma unroll
-    for (int32_t apart = 16; apart > 0; apart /= 2)
-        top.take({__shfl_xor_sync(every_lane, top.first, apart),
-                  __shfl_xor_sync(every_lane, top.second, apart)});
-    return rule == MOE_GROUP_SCORE_TOP2_SUM && n > 1 ? add(top.first, top.second) : top.first;
-}
-
-// Of groups first, first + step, ...
-__device__ inline void score_groups(const Routing& r, const WarpMemory& memory, int32_t first,
-                                    int32_t step) {
-    const int32_t size = r.n_experts_all / r.n_group;
-    for (int32_t g = first; g < r.n_group; g += step) {
-        const float score = group_score(r.group_score, memory.keys + g * size, size);
-        if (lane_index() == 0) memory.group_scores[g] = score;
-    }
-}
-
-// How many groups come before group g.
-__device__ inline int32_t rank_of_group(const Routing& r, const float* scores, int32_t g) {
-    const float own = scores[g];
-    int32_t rank = 0;
-#pragma unroll 8
-    for (int32_t h = 0; h < r.n_group; h++) rank += comes_after(own, g, {scores[h], h}) ? 1 : 0;
-    return rank;
-}
-
-// Keys of the experts outside the best topk_group groups, which have their scores, become -inf.
-__device__ inline void limit_groups(const Routing& r, const WarpMemory& memory) {
-    const int32_t size = r.n_experts_all / r.n_group;
-    for (int32_t base = 0; base < r.n_group; base += 32) {
-        const int32_t g = base + lane_index();
-        const bool leaves =
-            g < r.n_group && rank_of_group(r, memory.group_scores, g) >= r.topk_group;
-        for (uint32_t left = __ballot_sync(every_lane, leaves); left != 0; left &= left - 1) {
-            float* keys = memory.keys + (base + __ffs(static_cast<int32_t>(left)) - 1) * size;
-            for (int32_t i = lane_index(); i < size; i += 32) keys[i] = -infinity;
-        }
-    }
-    __syncwarp();
-}
 
 template <class Order>
 __device__ Slots<int32_t> first_of(Order order, int32_t k) {
@@ -179,17 +59,6 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
             if (j == lane_index() + 32 * h) ids.at[h] = index;
     }
     return ids;
-}
-
-// The same by the places of the few that can be among the first k, where there are few.
-template <int n>
-__device__ Slots<int32_t> first_of(const RegisterOrder<n>& order, int32_t k,
-                                   Candidate* candidates) {
-    if (k > most_candidates) return first_of(order, k);
-    const int32_t n_found = order.find(order.bound_of_first(k, candidates), candidates);
-    if (n_found > most_candidates) return first_of(order, k);
-    const int32_t index = in_order(candidates, n_found);
-    return {{lane_index() < k ? index : -1, -1}};
 }
 
 // ---- ids that are not chosen here

@@ -13,9 +13,8 @@
 //   5. every warp lists those of its keys that can be among the first k; the first warp puts them
 //      in order, or where they are too many walks through all ranks; or ids were asked for
 //   6. weights, outputs, by the first warp
-#include <algorithm>
-
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/router/select.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
