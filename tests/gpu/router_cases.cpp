@@ -172,9 +172,12 @@ void add_edges(CaseList& list) {
     }
 }
 
+// Up to four tokens for a multiprocessor a block selects for each, of more a warp: more than that on
+// any GPU of today.
+constexpr int64_t many_tokens = 800;
+
 // Finite weights that are not numbers on one side only would pass a comparison of ulps.
-void check_hard_logits(const Pair& pair) {
-    constexpr int64_t T = 64;
+void check_hard_logits(const Pair& pair, int64_t T) {
     const int64_t n = pair.subject.n_experts_all();
     Route call;
     call.n_tokens = T;
@@ -194,12 +197,14 @@ void add_rules(CaseList& list) {
         for (const Numbers& numbers : {f32, bf16})
             list.add(text("router/rule/%s/%s", layer.name, numbers.name), Extent::smoke,
                      [=](Context& context) {
-                         const Pair pair(context, route_spec(layer.desc, numbers, 200, "f32"));
-                         for (const int64_t T : {1, 7, 200})
+                         const Pair pair(context,
+                                         route_spec(layer.desc, numbers, many_tokens, "f32"));
+                         for (const int64_t T : {int64_t{1}, int64_t{7}, many_tokens})
                              check_from_logits(
                                  pair, normal(T * pair.subject.n_experts_all(), 40, 1.5f), T);
                          if (layer.desc.selection == MOE_SELECT_HASH) return;
-                         check_hard_logits(pair);
+                         for (const int64_t T : {int64_t{32}, many_tokens})
+                             check_hard_logits(pair, T);
                          for (const int64_t T : {1, 33, 200}) check_from_x(pair, T, 1);
                      });
 }
@@ -211,12 +216,13 @@ void add_rules_of_many(CaseList& list) {
         list.add(text("router/rule_of_many/%s", layer.name), Extent::smoke, [=](Context& context) {
             moe_layer_desc desc = layer.desc;
             desc.n_experts *= 4;
-            const Pair pair(context, route_spec(desc, bf16, 64, "f32"));
+            const Pair pair(context, route_spec(desc, bf16, many_tokens, "f32"));
             const int64_t n = pair.subject.n_experts_all();
             for (const float spread : {1.5f, 40.0f, 100.0f})
-                for (const int64_t T : {1, 9})
+                for (const int64_t T : {int64_t{9}, many_tokens})
                     check_from_logits(pair, normal(T * n, 41, spread), T);
-            if (layer.desc.selection != MOE_SELECT_HASH) check_hard_logits(pair);
+            if (layer.desc.selection != MOE_SELECT_HASH)
+                for (const int64_t T : {int64_t{32}, many_tokens}) check_hard_logits(pair, T);
         });
 }
 
@@ -226,9 +232,11 @@ void add_sizes(CaseList& list) {
                                      {384, 22}, {512, 32}, {1000, 10}, {4096, 64}};
     for (const auto& [n, k] : sizes)
         list.add(text("router/size/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
-            const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 40));
+            const Pair pair(context,
+                            route_spec(gated_layer(gatings[0], 160, n, k), bf16, many_tokens));
             check_from_x(pair, 40, 1);
-            check_from_logits(pair, normal(int64_t{40} * n, 11, 1.5f), 40);
+            for (const int64_t T : {int64_t{24}, many_tokens})
+                check_from_logits(pair, normal(T * n, 11, 1.5f), T);
         });
 }
 
@@ -237,8 +245,10 @@ void add_near_ties(CaseList& list) {
     constexpr ExpertsAndK sizes[] = {{24, 4}, {64, 8}, {128, 8}, {512, 10}, {512, 32}};
     for (const auto& [n, k] : sizes)
         list.add(text("router/near_ties/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
-            const Pair pair(context, route_spec(gated_layer(gatings[0], 160, n, k), bf16, 600));
-            for (const int64_t T : {2, 40, 600}) check_from_logits(pair, near_ties(T, n), T);
+            const Pair pair(context,
+                            route_spec(gated_layer(gatings[0], 160, n, k), bf16, many_tokens));
+            for (const int64_t T : {int64_t{2}, int64_t{40}, many_tokens})
+                check_from_logits(pair, near_ties(T, n), T);
         });
 }
 
