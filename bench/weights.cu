@@ -9,6 +9,7 @@
 #include "bench/device.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/weights/pack.hpp"
 
 namespace moe::bench {
 namespace {
@@ -135,11 +136,12 @@ void upload(std::byte* to, const std::vector<float>& values) {
 void fill_tables(const DevicePlacement::Place& place, const moe_format& format, std::byte* block) {
     if (place.globals) upload(block + place.globals, std::vector<float>(2 * place.count, 1.0f));
     if (!place.codebooks) return;
-    const float* book = builtin_codebook(format);
+    Matrix source;
+    source.codebook = builtin_codebook(format);
+    float book[32] = {};
+    packed_codebook(source, place.type, book);
     std::vector<float> books;
-    for (int64_t i = 0; i < 2 * place.count; ++i)
-        for (int code = 0; code < 32; ++code)
-            books.push_back(code < 1 << format.bits ? book[code] : 0.0f);
+    for (int64_t i = 0; i < 2 * place.count; ++i) books.insert(books.end(), book, book + 32);
     upload(block + place.codebooks, books);
 }
 

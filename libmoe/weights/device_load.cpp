@@ -2,6 +2,8 @@
 #include "libmoe/weights/device_load.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <deque>
 
 #include "libmoe/base/runtime_team.hpp"
@@ -9,6 +11,7 @@
 #include "libmoe/weights/device_loader.hpp"
 #include "libmoe/weights/packed_file.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
+#include "libmoe/weights/shared_codebook.hpp"
 #include "libmoe/weights/staging_memory.hpp"
 
 namespace moe {
@@ -47,7 +50,7 @@ class Codebooks {
         of_experts_.reserve(static_cast<size_t>(most));
     }
     void forget() {
-        for (PackedMatrix& matrix : weights_.device.matrices) matrix.has_one_codebook = false;
+        for (PackedMatrix& matrix : weights_.device.matrices) forget(matrix);
     }
     void note(DeviceBlock& block) {
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
@@ -55,14 +58,32 @@ class Codebooks {
             if (place.n_codebooks < 1) continue;
             of_experts_.resize(static_cast<size_t>(place.n_codebooks));
             block.read(of_experts_.data(), place.codebooks, of_experts_.size() * sizeof(OfExpert));
-            const auto is_first = [&](const OfExpert& one) { return one == of_experts_.front(); };
-            weights_.device.matrices[i].has_one_codebook =
-                std::all_of(of_experts_.begin(), of_experts_.end(), is_first);
+            const OfExpert& first = of_experts_.front();
+            const auto is_first = [&](const OfExpert& one) { return one == first; };
+            PackedMatrix& matrix = weights_.device.matrices[i];
+            forget(matrix);
+            if (std::all_of(of_experts_.begin(), of_experts_.end(), is_first))
+                note_one(matrix, first);
         }
     }
 
   private:
     using OfExpert = std::array<std::byte, 2 * 32 * sizeof(float)>;
+
+    static void forget(PackedMatrix& matrix) {
+        matrix.has_one_codebook = matrix.has_mirrored_codebook = false;
+        matrix.byte_codebook = {};
+    }
+    static void note_one(PackedMatrix& matrix, const OfExpert& book) {
+        matrix.has_one_codebook = true;
+        const auto halves = std::bit_cast<std::array<std::array<float, 32>, 2>>(book);
+        const int32_t bits = code_bits(matrix.type);
+        if (has_sign_codes(matrix.type))
+            matrix.has_mirrored_codebook = is_mirrored(halves[0]) && is_mirrored(halves[1]);
+        else if (!is_grid(matrix.type) && bits <= 3 && halves[0] == halves[1])
+            matrix.byte_codebook = byte_codebook(halves[0], bits);
+    }
+
     moe_weights& weights_;
     std::pmr::vector<OfExpert> of_experts_;
 };

@@ -142,12 +142,19 @@ class Packer {
         const BlockPlace place = place_of_block(job_.type, job_.source.columns, k0, n);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
+        if (has_sign_codes(job_.type)) take_sign_codes(codes, 16 * n);
         if constexpr (sizeof(Code) == 1)
             for (int32_t r = 0; r < job_.n_rows(); ++r)
                 lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
                              tile + place.scales);
         if (const auto place_codes = place_codes_of<Code>(job_.type, n))
             place_codes(grid_, job_.half, tile + place.codes);
+    }
+
+    void take_sign_codes(Code (*codes)[block_columns], int32_t columns) {
+        for (int32_t r = 0; r < job_.n_rows(); ++r)
+            for (int32_t c = 0; c < columns; ++c)
+                codes[r][c] = static_cast<Code>(sign_code(codes[r][c]));
     }
 
     const Job& job_;
@@ -234,7 +241,8 @@ float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, 
 void packed_codebook(const Matrix& source, PackedType type, float* values) {
     const int64_t n = int64_t{1} << code_bits(type);
     if (source.codebook) {
-        std::copy_n(source.codebook, n, values);
+        for (uint32_t code = 0; code < n; ++code)
+            values[has_sign_codes(type) ? sign_code(code) : code] = source.codebook[code];
         return;
     }
     const bool divides = source.format.global_scale == MOE_GLOBAL_SCALE_DIVIDE;

@@ -209,6 +209,16 @@ MOE_HOST_DEVICE constexpr bool has_codebook(PackedType type) {
            kind_of(type) == PackedType::grid_codebook;
 }
 
+// Codes of kbit5 are kept as sign and magnitude: those from 16 on without bit 4, which is the sign,
+// and those below it backwards behind them. Where a codebook is its own mirror, as the built-in one
+// is, the values of codes c and c + 16 then differ by their signs (codebook_lanes.cuh).
+MOE_HOST_DEVICE constexpr bool has_sign_codes(PackedType type) {
+    return type == PackedType::kbit5 || type == PackedType::kbit5_f32;
+}
+MOE_HOST_DEVICE constexpr uint32_t sign_code(uint32_t code) {
+    return code ^ (code < 16 ? 31 : 16);
+}
+
 // Bytes of the codes of a block of n steps: 16 rows x 16 n.
 MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
     return 32 * n * code_bits(type);
@@ -349,6 +359,12 @@ MOE_HOST_DEVICE constexpr int32_t steps_of_block(int64_t k0, int64_t k) {
     return left >= 64 ? 4 : left >= 32 ? 2 : left >= 16 ? 1 : 0;
 }
 
+// The values of a codebook of two or three bits, in order, as signed bytes times `unit`.
+struct ByteCodebook {
+    uint32_t values[2];  // bytes 0 to 3, 4 to 7
+    float unit;          // 0: there is none
+};
+
 // One matrix per expert, as kernels take it.
 struct PackedMatrix {
     const std::byte* data;      // expert 0, tile 0; aligned to 128 bytes
@@ -357,9 +373,11 @@ struct PackedMatrix {
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
     const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
     PackedType type;
-    int32_t n_tiles;                // of 16 rows
-    int32_t k;                      // columns, a multiple of 16
-    bool has_one_codebook = false;  // kbit: those of all experts are the same
+    int32_t n_tiles;                     // of 16 rows
+    int32_t k;                           // columns, a multiple of 16
+    bool has_one_codebook = false;       // kbit: those of all experts are the same
+    bool has_mirrored_codebook = false;  // that one, of sign codes, is its own mirror in float16
+    ByteCodebook byte_codebook{};        // that one, the same for both halves of rows
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
     // Of rows 0 to 7, half 0, or 8 to 15; null if there are none.

@@ -87,12 +87,14 @@ void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
 
 // Of each of n_slots experts, or of all together, two tables of 2^bits values: of 16 bits, of 32
 // where they are looked up. Or for each of 32 lanes a pair for every byte, of 3 bits for those
-// below 0x80; lanes of two bits share, and their entries have two pairs.
+// below 0x80; lanes of two bits share, and their entries have two pairs. Or eight bytes.
 int32_t room_for_tables(PackedType type, Book book, int32_t n_slots) {
     const int32_t bits = code_bits(type);
     switch (book) {
         case Book::none:
             return 0;
+        case Book::bytes:
+            return 8;
         case Book::lanes:
             return 32 * 4 * (bits == 3 ? 0x80 : 0x100);
         default:
@@ -127,6 +129,13 @@ void expect_room(const OneTokenCut& cut, PackedType type) {
     EXPECT_LE(cut.n_stages, 32);  // a lane for each
 }
 
+// All experts have the same, with or without the form that makes it quick.
+void give_one_codebook(PackedMatrix& matrix, bool is_quick) {
+    matrix.has_one_codebook = true;
+    matrix.has_mirrored_codebook = is_quick && has_sign_codes(matrix.type);
+    matrix.byte_codebook.unit = is_quick && code_bits(matrix.type) <= 3 ? 1.0f : 0.0f;
+}
+
 // For every shape and type that the kernels take, with as many tokens as they take; experts have
 // codebooks of their own, or one.
 template <class Check>
@@ -141,7 +150,11 @@ void for_calls(const Check& check) {
                 OneToken call = call_of(shape, type, n_tokens);
                 check(call);
                 if (!has_codebook(type)) continue;
-                call.gate_up.has_one_codebook = call.down.has_one_codebook = true;
+                give_one_codebook(call.gate_up, false);
+                check(call);
+                give_one_codebook(call.down, true);
+                check(call);
+                give_one_codebook(call.gate_up, true);
                 check(call);
             }
         }
@@ -228,11 +241,13 @@ TEST(OneTokenCut, DownCoversEveryUnit) {
     });
 }
 
-// One codebook of all experts is one table, whatever the slots; of five bits it is not looked for.
+// One codebook of all experts is one table, whatever the slots: bytes where it can be, and of five
+// bits only one that is its own mirror.
 TEST(OneTokenCut, OneCodebookIsOneTable) {
-    const auto book_with = [](PackedType type, const Shape& shape, bool one) {
+    const auto book_with = [](PackedType type, const Shape& shape, bool one,
+                              bool is_quick = false) {
         OneToken call = call_of(shape, type, 1);
-        call.gate_up.has_one_codebook = one;
+        if (one) give_one_codebook(call.gate_up, is_quick);
         return cut_gate_up(h200(), call, {}).book;
     };
     const Shape &small = shapes[0], &large = shapes[3];
@@ -246,6 +261,13 @@ TEST(OneTokenCut, OneCodebookIsOneTable) {
     EXPECT_EQ(book_with(PackedType::kbit3, small, true), Book::lanes);
     EXPECT_EQ(book_with(PackedType::kbit4_f32, small, true), Book::lanes);
     EXPECT_EQ(book_with(PackedType::kbit5, large, true), Book::of_expert);
+    EXPECT_EQ(book_with(PackedType::kbit5, small, true, true), Book::lanes);
+    EXPECT_EQ(book_with(PackedType::kbit5_f32, large, true, true), Book::lanes);
+    for (const Shape& shape : {small, large}) {
+        EXPECT_EQ(book_with(PackedType::kbit2, shape, true, true), Book::bytes);
+        EXPECT_EQ(book_with(PackedType::kbit3_f32, shape, true, true), Book::bytes);
+        EXPECT_EQ(book_with(PackedType::kbit4, shape, true, true), Book::lanes);
+    }
     EXPECT_EQ(book_with(PackedType::nvfp4, large, true), Book::none);
 }
 
@@ -255,7 +277,8 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
         const OneTokenTuning tuning;
         const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                               call.down.tile_stride() * call.down.n_tiles;
-        const bool one_book = call.gate_up.has_one_codebook && code_bits(call.gate_up.type) < 5;
+        const Book book = book_of(call.gate_up, true);
+        const bool one_book = book == Book::lanes || book == Book::bytes;
         const int64_t many =
             call.n_tokens > 1 && one_book ? tuning.many_bytes_of_one_book : tuning.many_bytes;
         if (call.n_tokens * call.n_slots * bytes >= many) return;
@@ -293,10 +316,10 @@ TEST(OneTokenCut, FitsOtherDevices) {
                 const int32_t on_h200 = most_few_tokens(h200(), few_tokens_shape(shape, type));
                 EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
                 for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
-                    for (int one = 0; one < (has_codebook(type) ? 4 : 1); ++one, ++n) {
+                    for (int one = 0; one < (has_codebook(type) ? 9 : 1); ++one, ++n) {
                         OneToken call = call_of(shape, type, n_tokens);
-                        call.gate_up.has_one_codebook = one & 1;
-                        call.down.has_one_codebook = one & 2;
+                        if (one % 3) give_one_codebook(call.gate_up, one % 3 == 2);
+                        if (one / 3) give_one_codebook(call.down, one / 3 == 2);
                         const OneTokenTuning tuning = tuning_of(facts);
                         for (const OneTokenCut& cut :
                              {cut_gate_up(facts, call, tuning), cut_down(facts, call, tuning)}) {

@@ -286,6 +286,40 @@ TEST_F(Machine, MatrixProduct) {
     }
 }
 
+TEST_F(Machine, ByteProduct) {
+    // Lane 4 g + t: A's rows g and g + 8, k 4 t and 16 + 4 t from on; B's column g.
+    const auto a = [](int row, int k) { return (row * 37 + k * 11) % 256; };
+    const auto b = [](int k, int column) { return (k * 29 + column * 53) % 256 - 128; };
+    auto* bytes = reinterpret_cast<uint8_t*>(words.data() + 1024);
+    for (int lane = 0; lane < 32; ++lane)
+        for (int r = 0; r < 6; ++r)
+            for (int part = 0; part < 4; ++part) {
+                const int k = 4 * (lane % 4) + part + 16 * (r < 4 ? r / 2 : r - 4);
+                bytes[32 * lane + 4 * r + part] =
+                    static_cast<uint8_t>(r < 4 ? a(lane / 4 + 8 * (r % 2), k) : b(k, lane / 4));
+            }
+    for (const bool is_signed : {true, false}) {
+        run(kernel(own_element(16) +
+                   "shl.b32 %r1, %r0, 5;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
+                   "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd2+4096];\n"
+                   "ld.global.v2.u32 {%r6, %r7}, [%rd2+4112];\nmov.u32 %r8, 5;\n"
+                   "mma.sync.aligned.m16n8k32.row.col.s32." +
+                   std::string(is_signed ? "s8" : "u8") +
+                   ".s8.s32 {%r10, %r11, %r12, %r13}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, "
+                   "{%r8, %r8, %r8, %r8};\n"
+                   "st.global.v4.u32 [%rd1], {%r10, %r11, %r12, %r13};\n"));
+        for (int row = 0; row < 16; ++row)
+            for (int column = 0; column < 8; ++column) {
+                int sum = 5;
+                for (int k = 0; k < 32; ++k)
+                    sum += (is_signed ? static_cast<int8_t>(a(row, k)) : a(row, k)) * b(k, column);
+                const int lane = row % 8 * 4 + column / 2;
+                const auto place = static_cast<size_t>(4 * lane + row / 8 * 2 + column % 2);
+                EXPECT_EQ(static_cast<int>(words[place]), sum) << row << ' ' << column;
+            }
+    }
+}
+
 TEST_F(Machine, WarpgroupProduct) {
     // B: eight rows of 64 values, swizzled by 128 bytes; the product takes columns 16 to 31. A:
     // ones in column `lane % 4 * 2` of each row.

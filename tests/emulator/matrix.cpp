@@ -51,16 +51,42 @@ Step run_mma(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-void decode_mma(Builder& b, const Statement& s) {
-    allow_modifiers(s, "sync", "aligned", "m16n8k16", "m16n8k8", "row", "col");
-    const bool is_bf16 = s.type(1) == Type::bf16, is_long = s.has("m16n8k16");
-    const bool is_half = s.type(1) == Type::f16;
-    if (s.type(0) != Type::f32 || s.type(3) != Type::f32 || s.type(1) != s.type(2) ||
-        (!is_bf16 && !is_half) || s.arguments.size() != 4)
-        throw UnknownForm{};
-    const size_t sizes[] = {4, is_long ? 4u : 2u, is_long ? 2u : 1u, 4};
-    b.emit(is_bf16 ? (is_long ? run_mma<true, 16> : run_mma<true, 8>)
-                   : (is_long ? run_mma<false, 16> : run_mma<false, 8>));
+// The same for k 32 and bytes, four to a register; those of B are signed, sums wrap.
+template <class A>
+Step run_byte_mma(Warp& w, const Instruction& in) {
+    if (!gather_all(w)) return Step::blocked;
+    if (w.mask != all_lanes) w.fault(w.first_lane(), "mma.sync of a warp that is not whole");
+    const uint32_t* list = w.run->kernel->lists.data() + in.list;
+    int32_t a[16][32], b[32][8];
+    for (int r = 0; r < 4; ++r) {
+        const auto* from = w.lanes<uint32_t>(list[4 + r]);
+        for (int lane = 0; lane < 32; ++lane)
+            for (int part = 0; part < 4; ++part)
+                a[lane / 4 + 8 * (r & 1)][4 * (lane % 4) + part + 16 * (r >> 1)] =
+                    static_cast<A>(from[lane] >> 8 * part);
+    }
+    for (int r = 0; r < 2; ++r) {
+        const auto* from = w.lanes<uint32_t>(list[8 + r]);
+        for (int lane = 0; lane < 32; ++lane)
+            for (int part = 0; part < 4; ++part)
+                b[4 * (lane % 4) + part + 16 * r][lane / 4] =
+                    static_cast<int8_t>(from[lane] >> 8 * part);
+    }
+    for (int r = 0; r < 4; ++r) {
+        uint32_t out[32];
+        for (int lane = 0; lane < 32; ++lane) {
+            out[lane] = w.lanes<uint32_t>(list[10 + r])[lane];
+            const int row = lane / 4 + 8 * (r >> 1), column = 2 * (lane % 4) + (r & 1);
+            for (int i = 0; i < 32; ++i)
+                out[lane] += static_cast<uint32_t>(a[row][i] * b[i][column]);
+        }
+        w.store(list[r], out);
+    }
+    return Step::next;
+}
+
+// d, a, b, c in braces, or one register alone.
+void list_of_mma(Builder& b, const Statement& s, std::array<size_t, 4> sizes) {
     b.begin_list();
     for (size_t i = 0; i < 4; ++i) {
         auto parts = s.arguments[i].parts;
@@ -68,6 +94,29 @@ void decode_mma(Builder& b, const Statement& s) {
         if (parts.size() != sizes[i]) throw UnknownForm{};
         for (const Argument& part : parts) i == 0 ? b.list_write(part, 32) : b.list_read(part, 32);
     }
+}
+
+void decode_byte_mma(Builder& b, const Statement& s) {
+    allow_modifiers(s, "sync", "aligned", "m16n8k32", "row", "col");
+    const bool is_signed = s.type(1) == Type::s8;
+    if (s.type(0) != Type::s32 || (!is_signed && s.type(1) != Type::u8) || s.type(2) != Type::s8 ||
+        s.type(3) != Type::s32 || s.arguments.size() != 4)
+        throw UnknownForm{};
+    b.emit(is_signed ? run_byte_mma<int8_t> : run_byte_mma<uint8_t>);
+    list_of_mma(b, s, {4, 4, 2, 4});
+}
+
+void decode_mma(Builder& b, const Statement& s) {
+    if (s.has("m16n8k32")) return decode_byte_mma(b, s);
+    allow_modifiers(s, "sync", "aligned", "m16n8k16", "m16n8k8", "row", "col");
+    const bool is_bf16 = s.type(1) == Type::bf16, is_long = s.has("m16n8k16");
+    const bool is_half = s.type(1) == Type::f16;
+    if (s.type(0) != Type::f32 || s.type(3) != Type::f32 || s.type(1) != s.type(2) ||
+        (!is_bf16 && !is_half) || s.arguments.size() != 4)
+        throw UnknownForm{};
+    b.emit(is_bf16 ? (is_long ? run_mma<true, 16> : run_mma<true, 8>)
+                   : (is_long ? run_mma<false, 16> : run_mma<false, 8>));
+    list_of_mma(b, s, {4, is_long ? 4u : 2u, is_long ? 2u : 1u, 4});
 }
 
 // Lane 8 m + r has the address of row r of matrix m. In registers, lane 4 g + t holds of each

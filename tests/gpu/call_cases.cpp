@@ -229,6 +229,36 @@ void check_small_workspace(const Pair& pair) {
     }
 }
 
+// What is not finite in a token's x makes none of its outputs finite, and changes no other token's,
+// whatever x becomes on its way to a product.
+void check_not_finite(const Pair& pair) {
+    const auto width = static_cast<size_t>(pair.subject.out_columns());
+    for (const int64_t T : {1, 2, 40})
+        for (const float value : {NAN, INFINITY}) {
+            Forward call = pair.routed_call(T);
+            const Result plain = pair.subject.forward(call);
+            call.x[static_cast<size_t>(pair.desc().hidden) - 3] = value;
+            const Result got = pair.subject.forward(call);
+            const std::string what =
+                text("%f in one of %ld tokens", double{value}, static_cast<long>(T));
+            const auto is_finite = [](float v) { return std::isfinite(v); };
+            pair.context.expect(std::none_of(got.out.begin(), got.out.begin() + width, is_finite),
+                                what + ": finite");
+            pair.context.expect(std::equal(got.out.begin() + width, got.out.end(),
+                                           plain.out.begin() + width, plain.out.end()),
+                                what + ": the others differ");
+        }
+}
+
+void add_not_finite(CaseList& list) {
+    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "kbit3", "kbit5", "q8_0", "q4_k"}) {
+        PairSpec spec = spec_of(bf16, 40, plain_layer(512, 256, 8, 3));
+        spec.layer.format = format;
+        list.add(text("call/not_finite/%s", format), Extent::smoke,
+                 [=](Context& context) { check_not_finite(Pair(context, spec)); });
+    }
+}
+
 // On the kernels of one architecture, too, whatever a piece of rows is decoded by.
 void add_invariant_formats(CaseList& list) {
     for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
@@ -243,6 +273,7 @@ void add_invariant_formats(CaseList& list) {
 }  // namespace
 
 void add_call_cases(CaseList& list) {
+    add_not_finite(list);
     for (const int32_t n_experts : {64, 512, 513})
         list.add(text("call/sorts/%d", n_experts), Extent::smoke,
                  [=](Context& context) { check_sorts(context, n_experts); });

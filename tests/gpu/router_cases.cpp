@@ -172,8 +172,8 @@ void add_edges(CaseList& list) {
     }
 }
 
-// Up to four tokens for a multiprocessor a block selects for each, of more a warp: more than that on
-// any GPU of today.
+// Up to four tokens for a multiprocessor a block selects for each, of more a warp: more than that
+// on any GPU of today.
 constexpr int64_t many_tokens = 800;
 
 // Finite weights that are not numbers on one side only would pass a comparison of ulps.

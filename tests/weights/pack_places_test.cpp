@@ -137,9 +137,12 @@ const CodeCase code_cases[] = {
     // Two steps: a word at 4 l, 16 bits at 128 + 2 l. Row 9, k 12 + 1: lane 5, step 1, a 1, e 1.
     {"kbit3", 32, 9, 9, 7, {{20 + 2, 4}, {20 + 2, 5}, {20 + 2, 6}}},
     {"kbit3", 32, 9, 13, 7, {{20 + 2, 7}, {128 + 10, 6}, {128 + 10, 7}}},
-    // kbit5: nibbles as kbit4, fifth bits at 512 + 4 l. Row 9, k 29: lane 5, step 3, a 1, e 1.
-    {"kbit5", 64, 9, 29, 31, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
-    {"kbit5_f32", 64, 0, 0, 31, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
+    // kbit5: nibbles as kbit4, fifth bits at 512 + 4 l. Row 9, k 29: lane 5, step 3, a 1, e 1. Sign
+    // and magnitude of code 0 are 31, of 16 they are 0, of 31 they are 15.
+    {"kbit5", 64, 9, 29, 16, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
+    {"kbit5", 64, 9, 29, 31, {{512 + 22, 7}}},
+    {"kbit5", 64, 9, 29, 1, {{94, 4}}},
+    {"kbit5_f32", 64, 0, 0, 16, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
     // ggml's: codes of each width lie as those of kbit; q6_k: nibbles, then bits 4 and 5 as two
     // bits. Row 9, k 29: lane 5, step 3, a 1, e 1: word 1 of 8 bytes a lane at 512, its bits
     // 22, 23.
@@ -155,7 +158,7 @@ const CodeCase code_cases[] = {
      63,
      {{3454, 4}, {3454, 5}, {3454, 6}, {3454, 7}, {3360 + 558, 6}, {3360 + 558, 7}}},
     // Two steps: 8 bytes a lane, fifth bits in 16 at 256 + 2 l: 4 a + 2 e + j = 7.
-    {"kbit5", 32, 9, 13, 31, {{46, 4}, {46, 5}, {46, 6}, {46, 7}, {256 + 10, 7}}},
+    {"kbit5", 32, 9, 13, 16, {{46, 4}, {46, 5}, {46, 6}, {46, 7}, {256 + 10, 7}}},
 };
 
 // Codes of zeros with scales that are not zero.
@@ -192,7 +195,10 @@ TEST(PackCodes, EveryBitHasOneOwner) {
         const Packed empty = packed(view(zero_codes(traits, k)));
         std::vector<std::byte> seen(empty.bytes.size());
         const uint32_t ones = (1u << code_bits(empty.type)) - 1;
-        const uint32_t code = empty.type == PackedType::e4m3 ? 0xFE : ones;
+        // The one that has all bits where code 0 has none, or the reverse.
+        const uint32_t code = empty.type == PackedType::e4m3 ? 0xFE
+                              : has_sign_codes(empty.type)   ? 16
+                                                             : ones;
         for (int64_t i = 0; i < 16 * k; ++i) {
             auto stored = zero_codes(traits, k);
             set_code(stored, i / k, i % k, code);
@@ -204,7 +210,7 @@ TEST(PackCodes, EveryBitHasOneOwner) {
                 seen[b] |= bits;
                 count += std::popcount(static_cast<uint8_t>(bits));
             }
-            ASSERT_EQ(count, std::popcount(code)) << name;
+            ASSERT_EQ(count, std::popcount(code == 16 ? ones : code)) << name;
         }
     }
 }

@@ -4,6 +4,8 @@
 // which does not run where masks and shifts do. Codes lie as packed.hpp has them, so that a byte
 // has a code of row g and one of row g + 8:
 //   4 bits   the byte is the entry
+//   5 bits   likewise, of magnitudes; the fifth bits, which are signs (packed.hpp), come to the
+//            values' own
 //   3 bits   without bits 3 and 7, which belong to another step
 //   2 bits   it has two codes of each row, for two steps, and the entry two pairs; lanes l and
 //            l + 16 share a table, because loads of 8 bytes go by halves of a warp
@@ -17,7 +19,7 @@ namespace moe::cuda {
 
 template <int bits>
 struct LaneTable {
-    static_assert(bits >= 2 && bits <= 4);
+    static_assert(bits >= 2 && bits <= 5);
     static constexpr int32_t n_entries = bits == 3 ? 128 : 256;
     static constexpr int32_t bytes = 128 * n_entries;
     static constexpr bool has_two_pairs = bits == 2;
@@ -32,7 +34,7 @@ struct LaneTable {
     // for all lanes; all lanes of a warp together.
     template <class Pair>
     static __device__ __forceinline__ void store(uint32_t table, uint32_t i, const Pair& pair) {
-        constexpr uint32_t code = (1u << bits) - 1;
+        constexpr uint32_t code = bits == 5 ? 15 : (1u << bits) - 1;
         const uint32_t first = pair(i & code, i >> 4 & code);
         uint32_t second = first;
         if constexpr (has_two_pairs) second = pair(i >> 2 & code, i >> 6);
@@ -44,12 +46,13 @@ struct LaneTable {
     // The four registers of step j of a block.
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
         static_assert(!has_two_pairs);
-        uint32_t word = words[bits == 4 ? j : 0];
+        uint32_t word = words[bits >= 4 ? j : 0];
         if constexpr (bits == 3) word = three_bit_codes(words, j) & 0x77777777u;
         uint32_t entry[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) entry[i] = load_shared_4(address(word, i));
         take_rows(entry, a);
+        if constexpr (bits == 5) take_signs(words[4], j, a);
     }
     // Of steps 2 i and 2 i + 1.
     __device__ __forceinline__ void two_steps(const uint32_t (&words)[bits], int i, uint32_t* a,
@@ -81,6 +84,11 @@ struct LaneTable {
             a[2 * i] = permute_bytes(entry[i], entry[i + 2], 0x5410);
             a[2 * i + 1] = permute_bytes(entry[i], entry[i + 2], 0x7632);
         }
+    }
+    // The sign of half e of register i of step j is bit 16 e + 4 i + j.
+    static __device__ __forceinline__ void take_signs(uint32_t signs, int j, uint32_t* a) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] ^= signs << (15 - 4 * i - j) & 0x80008000u;
     }
 };
 

@@ -98,4 +98,26 @@ __device__ __forceinline__ void look_up_step(const CodebookValues<3> (&values)[2
     look_up_row<0x4051, 0x6273>(values[1], odd + (odd >> 20), a[1], a[3]);
 }
 
+// Values that are bytes: one permutation takes those of four nibbles, rows g and g + 8 in turns,
+// and another two bring the four of a row together, k 0, 2, 1, 3.
+struct ByteValues {
+    uint32_t low, high;
+
+    // Registers 0 and 1, or 2 and 3, of a product: of one step, whose codes are in `nibbles`.
+    __device__ __forceinline__ void look_up(uint32_t nibbles, uint32_t& a, uint32_t& b) const {
+        const uint32_t first = permute_bytes(low, high, nibbles);
+        const uint32_t second = permute_bytes(low, high, nibbles >> 16);
+        a = permute_bytes(first, second, 0x6420);
+        b = permute_bytes(first, second, 0x7531);
+    }
+    __device__ __forceinline__ void two_steps(const uint32_t (&w)[2], int i, uint32_t* a) const {
+        look_up(w[i] & 0x33333333u, a[0], a[1]);
+        look_up(w[i] >> 2 & 0x33333333u, a[2], a[3]);
+    }
+    __device__ __forceinline__ void two_steps(const uint32_t (&w)[3], int i, uint32_t* a) const {
+        look_up(three_bit_codes(w, 2 * i) & 0x77777777u, a[0], a[1]);
+        look_up(three_bit_codes(w, 2 * i + 1) & 0x77777777u, a[2], a[3]);
+    }
+};
+
 }  // namespace moe::cuda

@@ -1,18 +1,21 @@
 // From the packed layout in shared memory to A fragments whose scales are applied after the
 // product, for one token: codes become 16-bit pairs, and B is laid out so that column n of the
 // result is the partial sum of columns k of lane n % 4 (16 contiguous k) of block n / 4 of two
-// consecutive blocks of 64 k. A scale then meets its group once per row, in float32. One struct per
-// packed type:
+// consecutive blocks of 64 k. Codes that are whole numbers stay bytes, and x becomes two bytes
+// (OperandPlaces). A scale then meets its group once per row, in float32. One struct per packed
+// type:
 //   span         blocks of 64 k of one accumulation: 2, or 1 where there are no scales
 //   grain        blocks of 64 k that cannot be parted, grain_bytes their bytes
-//   Operand      Bf16 or F16: the type of the pairs and of x
+//   Operand      Bf16 or F16: the type of the pairs and of x; Bytes: both are bytes
 //   x_exponent   x is multiplied by this power of two before it is rounded to Operand
 //   leftover     multiplies the sums, and makes up for powers of two that were left out
 //   Words<n>     what a lane holds of n <= span blocks
 //   load         chunk: shared address of whole grains; block: the first block, in the chunk
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
-//   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks
+//   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks; of bytes the four of
+//   both:
+//                rows g and g + 8 of the one, then of the other, k 0, 2, 1, 3 of the step
 //   Factors      a lane's scales of n blocks as numbers
 //   factors      made from Words; of a grain of several blocks, from its Head and the first block
 //   Head         what the blocks of such a grain share
@@ -41,6 +44,8 @@ __device__ __forceinline__ float f16_value(uint32_t bits) {
 }
 
 struct Bf16 {
+    using Sum = float;
+    static constexpr bool are_bytes = false;
     static constexpr bool rebased = false;
     static __device__ __forceinline__ uint32_t pair(float low, float high) {
         uint32_t v;
@@ -56,7 +61,10 @@ struct Bf16 {
 // x is multiplied by a power of two that brings its largest element below 2^15, so that the 11 bits
 // of float16 hold all of a bfloat16 x over 29 binades.
 struct F16 {
+    using Sum = float;
+    static constexpr bool are_bytes = false;
     static constexpr bool rebased = true;
+    static constexpr int32_t top = 15;  // elements are below 2^top
     static __device__ __forceinline__ uint32_t pair(float low, float high) {
         uint32_t v;
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
@@ -67,6 +75,26 @@ struct F16 {
         mma_16x8x16<Operand::f16>(c, a, b0, b1);
     }
 };
+
+// Codes are bytes, two steps to a product. x is multiplied by a power of two likewise and rounded
+// to 256 high + low, signed bytes: to 2^-15 of the largest element, where bfloat16 has 2^-9 of
+// each.
+template <bool codes_signed>
+struct Bytes {
+    using Sum = int32_t;
+    static constexpr bool are_bytes = true;
+    static constexpr bool rebased = true;
+    static constexpr int32_t top = 14;
+    static __device__ __forceinline__ void multiply(int32_t (&c)[4], const uint32_t (&a)[4],
+                                                    uint32_t b0, uint32_t b1) {
+        mma_16x8x32<codes_signed>(c, a, b0, b1);
+    }
+};
+
+// Of two columns that have x's high and its low bytes.
+__device__ __forceinline__ float high_and_low(int32_t high, int32_t low) {
+    return static_cast<float>(256 * high + low);
+}
 
 // Where a lane's two columns share the scales of its two rows.
 struct RowScales {
@@ -96,6 +124,11 @@ struct RawType {
                                                float (&sum)[2]) {
         sum[0] = fmaf(c[0] + c[1], factors.first, sum[0]);
         sum[1] = fmaf(c[2] + c[3], factors.second, sum[1]);
+    }
+    static __device__ __forceinline__ void add(const RowScales& factors, const int32_t (&c)[4],
+                                               float (&sum)[2]) {
+        sum[0] = fmaf(high_and_low(c[0], c[1]), factors.first, sum[0]);
+        sum[1] = fmaf(high_and_low(c[2], c[3]), factors.second, sum[1]);
     }
 };
 

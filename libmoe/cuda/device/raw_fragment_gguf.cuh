@@ -7,7 +7,7 @@
 namespace moe::cuda {
 
 struct RawQ8_0 : RawType<PackedType::q8_0> {
-    using Operand = F16;
+    using Operand = Bytes<true>;
     template <int n>
     struct Words : ByteCodes<n> {
         uint32_t scales;  // float16 of the two row halves
@@ -20,15 +20,15 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
             load_shared_4(scales_of_32(at + scales + column_block(lane, n) * grain_bytes, lane, 2));
         words.ByteCodes<n>::load(at, grain_bytes, lane);
     }
-    // The byte, 128 more than the code, as the lowest of a float16 from 1024 on.
+    // A word has two k of row g, then of row g + 8.
     template <int n>
-    static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
-                                                uint32_t (&a)[4]) {
+    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i, uint32_t,
+                                                     uint32_t (&a)[4]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const uint32_t bytes = words.word(j, i / 2) ^ 0x80808080u;
-            const uint32_t sum = __byte_perm(bytes, 0x64646464u, i % 2 ? 0x4342 : 0x4140);
-            asm("add.rn.f16x2 %0, %1, %2;" : "=r"(a[i]) : "r"(sum), "r"(0xE480E480u));  // -1152
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t first = words.word(2 * i + j, 0), second = words.word(2 * i + j, 1);
+            a[2 * j] = __byte_perm(first, second, 0x5140);
+            a[2 * j + 1] = __byte_perm(first, second, 0x7362);
         }
     }
     template <int n>
@@ -37,14 +37,13 @@ struct RawQ8_0 : RawType<PackedType::q8_0> {
     }
 };
 
-// Nibbles are bfloat16 below 2^-125, which are evenly spaced: 2^-133 of their value, and sixteen
-// times that in rows g + 8, which have them four bits further up.
+// Nibbles are bytes as they lie, sixteen times as large in rows g + 8, which have them four bits
+// further up.
 struct RawQ4K : RawType<PackedType::q4_k> {
+    using Operand = Bytes<false>;
     static constexpr int32_t grain = 4;
     static constexpr int32_t grain_bytes = 2304;
-    static constexpr int32_t x_exponent = 96;
-    static constexpr float leftover = 137438953472.0f;  // 2^(133 - 96)
-    static constexpr uint32_t ones = 0x00010001u;
+    static constexpr uint32_t ones = 0x01010101u;
     template <int n>
     struct Words {
         uint4 codes[n];
@@ -55,12 +54,14 @@ struct RawQ4K : RawType<PackedType::q4_k> {
 #pragma unroll
         for (int i = 0; i < 2; ++i) words.codes[i] = load_shared_16(at + i * 512 + 16 * lane);
     }
-    static __device__ __forceinline__ void step(const Words<2>& words, int j, uint32_t,
-                                                uint32_t (&a)[4]) {
-        const uint32_t word = word_of(words.codes[j / 4], j % 4);
+    static __device__ __forceinline__ void two_steps(const Words<2>& words, int i, uint32_t,
+                                                     uint32_t (&a)[4]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            a[i] = word >> (i < 2 ? 0 : 8) & (i % 2 == 0 ? 0x000F000Fu : 0x00F000F0u);
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t word = word_of(words.codes[i / 2], i % 2 * 2 + j);
+            a[2 * j] = word & 0x0F0F0F0Fu;
+            a[2 * j + 1] = word & 0xF0F0F0F0u;
+        }
     }
     // Of two blocks a lane has group lane % 4 of eight.
     struct Head : Q4kHeads {
@@ -81,13 +82,14 @@ struct RawQ4K : RawType<PackedType::q4_k> {
         of.scale.y *= 0.0625f;
         return of;
     }
-    static __device__ __forceinline__ void add(const Q4kFactors& factors, const float (&c)[4],
-                                               const float (&x)[4], float (&sum)[2]) {
+    static __device__ __forceinline__ void add(const Q4kFactors& factors, const int32_t (&c)[4],
+                                               const int32_t (&x)[4], float (&sum)[2]) {
         const auto [scale, minimum] = factors;
-        sum[0] = fmaf(scale.x, c[0] + c[1], sum[0]);
-        sum[1] = fmaf(scale.y, c[2] + c[3], sum[1]);
-        sum[0] = fmaf(-minimum.x, x[0] + x[1], sum[0]);
-        sum[1] = fmaf(-minimum.y, x[2] + x[3], sum[1]);
+        const float x_sum = high_and_low(x[0], x[1]);
+        sum[0] = fmaf(scale.x, high_and_low(c[0], c[1]), sum[0]);
+        sum[1] = fmaf(scale.y, high_and_low(c[2], c[3]), sum[1]);
+        sum[0] = fmaf(-minimum.x, x_sum, sum[0]);
+        sum[1] = fmaf(-minimum.y, x_sum, sum[1]);
     }
 };
 

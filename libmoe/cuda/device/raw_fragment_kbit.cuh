@@ -5,6 +5,7 @@
 //                                    (codebook_values.cuh): few warps wait longer for look-ups
 //   of_expert, 4 and 5 bits          the tables of codebook_lookup.cuh
 //   lanes                            that of codebook_lanes.cuh
+//   bytes                            eight bytes, from where they come to registers
 #pragma once
 
 #include "libmoe/cuda/device/codebook_lanes.cuh"
@@ -18,9 +19,10 @@ constexpr MOE_HOST_DEVICE bool has_f32_scales(PackedType type) {
 }
 
 // What decoding takes of the codebooks of both row halves, from their shared address.
-enum class KbitWay { registers, look_ups, lanes };
+enum class KbitWay { registers, look_ups, lanes, bytes };
 constexpr KbitWay way_of(int32_t bits, Book book) {
     if (book == Book::lanes) return KbitWay::lanes;
+    if (book == Book::bytes) return KbitWay::bytes;
     return bits <= 3 ? KbitWay::registers : KbitWay::look_ups;
 }
 
@@ -71,10 +73,19 @@ struct KbitTable<bits, KbitWay::lanes> : LaneTable<bits> {
     __device__ __forceinline__ KbitTable(uint32_t address) : LaneTable<bits>{address} {}
 };
 
+template <int bits>
+struct KbitTable<bits, KbitWay::bytes> : ByteValues {
+    __device__ __forceinline__ KbitTable(uint32_t address) {
+        const uint2 values = load_shared_8(address);
+        low = values.x;
+        high = values.y;
+    }
+};
+
 template <PackedType packed, Book book_>
 struct RawKbit : RawType<packed> {
     using Base = RawType<packed>;
-    using Operand = F16;
+    using Operand = std::conditional_t<book_ == Book::bytes, Bytes<true>, F16>;
     static constexpr Book book = book_;
     static constexpr int32_t bits = code_bits(packed);
     static constexpr KbitWay way = way_of(bits, book);
@@ -110,6 +121,12 @@ struct RawKbit : RawType<packed> {
                                                      const Table& table, uint32_t (&a)[4],
                                                      uint32_t (&b)[4]) {
         table.two_steps(words.codes[i / 2], i % 2, a, b);
+    }
+    // Both in one product.
+    template <int n>
+    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i,
+                                                     const Table& table, uint32_t (&a)[4]) {
+        table.two_steps(words.codes[i / 2], i % 2, a);
     }
 
     template <int n>

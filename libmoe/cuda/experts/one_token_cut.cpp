@@ -51,9 +51,10 @@ struct SharedPlan {
 bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                           call.down.tile_stride() * call.down.n_tiles;
-    const bool can_have_lanes = book_of(call.gate_up, true) == Book::lanes;
+    const Book book = book_of(call.gate_up, true);
+    const bool is_one = book == Book::lanes || book == Book::bytes;
     const int64_t many =
-        call.n_tokens > 1 && can_have_lanes ? tuning.many_bytes_of_one_book : tuning.many_bytes;
+        call.n_tokens > 1 && is_one ? tuning.many_bytes_of_one_book : tuning.many_bytes;
     return call.n_tokens * call.n_slots * bytes >= many;
 }
 
@@ -297,10 +298,14 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     if (!one_token_supports(call.gate_up.type) || !one_token_supports(call.down.type)) return 0;
     if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
     if (!can_divide(call.gate_up, call.n_slots)) return 0;
-    // Whether the experts have one codebook shows when weights are there.
+    // Whether the experts have one codebook shows when weights are there. Its largest table is that
+    // of every lane; bytes take less.
     const auto fits = [&](bool one_codebook) {
         const OneTokenTuning tuning = tuning_of(device);
-        call.gate_up.has_one_codebook = call.down.has_one_codebook = one_codebook;
+        for (PackedMatrix* matrix : {&call.gate_up, &call.down}) {
+            matrix->has_one_codebook = one_codebook;
+            matrix->has_mirrored_codebook = one_codebook && has_sign_codes(matrix->type);
+        }
         return std::max(cut_gate_up(device, call, tuning).shared.total,
                         cut_down(device, call, tuning).shared.total) <= device.shared_bytes;
     };

@@ -242,13 +242,14 @@ struct UnitOfH {
             if (32 * i < n) held[i] = load_global_16(piece_at(from, 32 * i));
         float largest = 0.0f;
         for_pieces(held, [&](int32_t, const uint4& bits) {
-            largest = fmaxf(largest, largest_of_piece(bits, MOE_TYPE_BF16));
+            largest = larger(largest, largest_of_piece(bits, MOE_TYPE_BF16));
         });
-        const int32_t exponent = rebase_exponent(warp_largest(largest));
+        largest = warp_largest(largest);
+        const float factor = power_of_two(rebase_exponent<Operand>(largest));
         for_pieces(held, [&](int32_t i, const uint4& bits) {
-            store_piece<Operand>(to, i, bits, MOE_TYPE_BF16, power_of_two(exponent));
+            store_piece<Operand>(to, i, bits, MOE_TYPE_BF16, factor);
         });
-        if ((threadIdx.x & 31) == 0) *scale = power_of_two(-exponent);
+        if ((threadIdx.x & 31) == 0) *scale = rebase_back<Operand>(largest);
     }
 };
 
@@ -364,7 +365,8 @@ __device__ __forceinline__ void store_terms(const OneTokenDown& call, const Down
         if ((thread & 31) == 0) gate_parts[thread >> 5] = part;
         __syncthreads();
     }
-    if (thread < 2 * n_slots) factors[thread] = terms.factor(call, gate_parts) * Raw::leftover;
+    if (thread < 2 * n_slots)
+        factors[thread] = terms.factor(call, gate_parts) * leftover_of<Raw>(call.matrix);
     if (call.bias && share.rank == 0) {
         for (int32_t i = thread; i < share.n_outputs(); i += static_cast<int32_t>(blockDim.x))
             biases[i] = bias_sum(call, table, n_slots, 16 * share.first_tile + i);
@@ -501,7 +503,8 @@ __global__ void __maxnreg__(one_token_down_registers)
                                base,
                                warp,
                                lane,
-                               {base + cut.shared.x, base + cut.shared.zeros, lane},
+                               OperandPlaces::of<typename Raw::Operand>(
+                                   base + cut.shared.x, base + cut.shared.zeros, lane),
                                share.first_unit,
                                min(share.first_unit + cut.pass_units, share.end_unit)};
     const int32_t own_unit = share.first_unit + warp;

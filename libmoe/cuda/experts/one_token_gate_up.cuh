@@ -102,7 +102,7 @@ struct LargestOfX {
         float largest = 0.0f;
 #pragma unroll 1
         for (int32_t i = 0; i < n_teams; ++i)
-            largest = fmaxf(largest, of_warp[member * n_teams + i]);
+            largest = larger(largest, of_warp[member * n_teams + i]);
         return largest;
     }
 };
@@ -131,29 +131,35 @@ struct PartOfX {
                                                    const LargestOfX& largest_of) const {
         using Operand = typename Raw::Operand;
         wait_copies<0>();
-        int32_t exponent = Raw::x_exponent;
+        float factor = power_of_two(Raw::x_exponent);
+        float largest = 0.0f;
         if (!Operand::rebased && type == MOE_TYPE_BF16) {
-            constexpr uint32_t factor = (Raw::x_exponent + 127) << 7;
+            constexpr uint32_t half = (Raw::x_exponent + 127) << 7;
 #pragma unroll 1
             for (int32_t i = lane; i < n_pieces && Raw::x_exponent != 0; i += 32)
-                store_scaled_piece(at + 16 * i, load_shared_16(at + 16 * i), factor << 16 | factor);
+                store_scaled_piece(at + 16 * i, load_shared_16(at + 16 * i), half << 16 | half);
             return 1.0f;
         }
         if constexpr (Operand::rebased) {
-            float largest = 0.0f;
 #pragma unroll 1
             for (int32_t i = lane; i < n_pieces; i += 32)
-                largest = fmaxf(largest, largest_of_piece(load_shared_16(at + 16 * i), type));
+                largest = larger(largest, largest_of_piece(load_shared_16(at + 16 * i), type));
             largest = warp_largest(largest);
             if constexpr (Team::are_several) largest = largest_of.whole_part(largest, lane);
-            exponent = rebase_exponent(largest);
+            factor = power_of_two(rebase_exponent<Operand>(largest));
         }
 #pragma unroll 1
-        for (int32_t i = lane; i < n_pieces; i += 32)
-            store_piece<Operand>(at, i, load_shared_16(at + 16 * i), type, power_of_two(exponent));
-        if constexpr (Operand::rebased && Team::are_several)
-            exponent = rebase_exponent(largest_of.of_member(team.member));
-        return Operand::rebased ? power_of_two(-exponent) : 1.0f;
+        for (int32_t i = lane; i - lane < n_pieces; i += 32) {
+            const bool is_piece = i < n_pieces;
+            const uint4 bits = is_piece ? load_shared_16(at + 16 * i) : uint4{};
+            if constexpr (Operand::are_bytes) __syncwarp();  // see store_piece
+            if (is_piece) store_piece<Operand>(at, i, bits, type, factor);
+        }
+        if constexpr (Operand::rebased) {
+            if constexpr (Team::are_several) largest = largest_of.of_member(team.member);
+            return rebase_back<Operand>(largest);
+        }
+        return 1.0f;
     }
 };
 
@@ -452,7 +458,8 @@ __global__ void __maxnreg__(Team::registers)
     const DirectExpert finish_slot(call.slots, finish.slot);
     const int32_t group_slabs = team.n_threads / 16;
     const bool needs_list = !cut.is_resident || work.range.last - work.range.first > group_slabs;
-    OperandPlaces places(base + cut.shared.x, base + cut.shared.zeros, lane);
+    const OperandPlaces places = OperandPlaces::of<typename Raw::Operand>(
+        base + cut.shared.x, base + cut.shared.zeros, lane);
     if (thread < 8) store_shared(base + cut.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     one_table.store(base + cut.shared.codebooks);
 
@@ -505,7 +512,7 @@ __global__ void __maxnreg__(Team::registers)
         worker.add_slabs(group, min(group + group_slabs, last), sums);
         const int32_t own_slab = group + (team.thread >> 4);
         finish_row(call, sums + 16 * cut.team_warps * min(team.thread >> 4, last - 1 - group), team,
-                   finish, Raw::leftover, own_slab < last);
+                   finish, leftover_of<Raw>(call.matrix), own_slab < last);
         if (own_slab + group_slabs < last) {
             finish.go_to(call, own_slab + group_slabs);
             finish.ask(call, table[finish.slot]);

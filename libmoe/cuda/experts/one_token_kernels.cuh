@@ -40,10 +40,12 @@ OneTokenKernels fp4_kernels(PackedType type, Book book) {
 
 template <class Ring, PackedType two, PackedType three, PackedType four, PackedType five>
 OneTokenKernels kernels_of_bits(PackedType type, Book book) {
-    return kernels_among<Ring, RawKbit<two, Book::of_expert>, RawKbit<three, Book::of_expert>,
-                         RawKbit<four, Book::of_expert>, RawKbit<five, Book::of_expert>,
-                         RawKbit<two, Book::pairs>, RawKbit<two, Book::lanes>,
-                         RawKbit<three, Book::lanes>, RawKbit<four, Book::lanes>>(type, book);
+    return kernels_among<
+        Ring, RawKbit<two, Book::of_expert>, RawKbit<three, Book::of_expert>,
+        RawKbit<four, Book::of_expert>, RawKbit<five, Book::of_expert>, RawKbit<two, Book::pairs>,
+        RawKbit<two, Book::lanes>, RawKbit<three, Book::lanes>, RawKbit<four, Book::lanes>,
+        RawKbit<five, Book::lanes>, RawKbit<two, Book::bytes>, RawKbit<three, Book::bytes>>(type,
+                                                                                            book);
 }
 
 template <class Ring>

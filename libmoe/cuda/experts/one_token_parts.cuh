@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"
@@ -167,16 +168,49 @@ __device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
     return {f16_value(bits), f16_value(bits >> 16)};
 }
 
-// 16 bytes of the vector, number `piece`, as operands times factor.
+// Eight values as 256 high + low of whole numbers, signed bytes; 0, 2, 1, 3 of each four.
+struct HighAndLow {
+    uint2 high, low;
+
+    __device__ __forceinline__ HighAndLow(const float2 (&v)[4], float factor) {
+        uint32_t halves[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            halves[i] = permute_bytes(whole(v[i].x * factor), whole(v[i].y * factor), 0x5140);
+        high = {permute_bytes(halves[0], halves[1], 0x7362),
+                permute_bytes(halves[2], halves[3], 0x7362)};
+        low = {permute_bytes(halves[0], halves[1], 0x5140) ^ 0x80808080u,
+               permute_bytes(halves[2], halves[3], 0x5140) ^ 0x80808080u};
+    }
+
+  private:
+    // 128 more than v rounded, in the lower half: what the sum's mantissa ends with.
+    static __device__ __forceinline__ uint32_t whole(float v) {
+        constexpr float ones = 12582912.0f;  // 1.5 x 2^23
+        return __float_as_uint(v + (ones + 128.0f));
+    }
+};
+
+// 16 bytes of the vector, number `piece` of those from `to` on, as operands times factor. Bytes
+// have the 32 of two pieces together, sixteen high ones before the low ones: a lane writes where
+// another may have read.
 template <class Operand>
 __device__ __forceinline__ void store_piece(uint32_t to, int32_t piece, const uint4& bits,
                                             moe_type type, float factor) {
     const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
                          two_values(bits.z, type), two_values(bits.w, type)};
-    store_shared(to + 16 * piece, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
-                                        Operand::pair(v[1].x * factor, v[1].y * factor),
-                                        Operand::pair(v[2].x * factor, v[2].y * factor),
-                                        Operand::pair(v[3].x * factor, v[3].y * factor)});
+    const uint32_t at = to + 16 * piece;
+    if constexpr (Operand::are_bytes) {
+        const HighAndLow bytes(v, factor);
+        const uint32_t first = at - (at >> 1 & 8);
+        store_shared(first, bytes.high);
+        store_shared(first + 16, bytes.low);
+    } else {
+        store_shared(at, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
+                               Operand::pair(v[1].x * factor, v[1].y * factor),
+                               Operand::pair(v[2].x * factor, v[2].y * factor),
+                               Operand::pair(v[3].x * factor, v[3].y * factor)});
+    }
 }
 
 // The same for bfloat16 of both sides and a power of two, which loses nothing.
@@ -186,13 +220,20 @@ __device__ __forceinline__ void store_scaled_piece(uint32_t to, const uint4& bit
                            multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
 }
 
+// NaN if one is.
+__device__ __forceinline__ float larger(float a, float b) {
+    float v;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+
 __device__ __forceinline__ float largest_of_piece(const uint4& bits, moe_type type) {
     float largest = 0.0f;
     const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float2 v = two_values(words[i], type);
-        largest = fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y)));
+        largest = larger(largest, larger(fabsf(v.x), fabsf(v.y)));
     }
     return largest;
 }
@@ -217,13 +258,23 @@ __device__ __forceinline__ float power_of_two(int32_t exponent) {
 __device__ __forceinline__ float warp_largest(float largest) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, distance));
+        largest = larger(largest, __shfl_xor_sync(~0u, largest, distance));
     return largest;
 }
 
-// The exponent that brings the largest magnitude to [2^14, 2^15).
+// The exponent that brings the largest magnitude to [2^(top - 1), 2^top).
+template <class Operand>
 __device__ __forceinline__ int32_t rebase_exponent(float largest) {
-    return max(-126, min(141 - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
+    constexpr int32_t top = 126 + Operand::top;
+    return max(-126, min(top - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
+}
+
+// What sums of rebased operands lack. Bytes have no NaN of their own.
+template <class Operand>
+__device__ __forceinline__ float rebase_back(float largest) {
+    const float factor = power_of_two(-rebase_exponent<Operand>(largest));
+    if constexpr (Operand::are_bytes) return factor + 0.0f * largest;
+    return factor;
 }
 
 // ---- codebooks
@@ -264,14 +315,18 @@ struct TablesOfSlots {
 template <class Raw>
 class OneTable {
   public:
-    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane) {
+    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane)
+        : bytes_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {
+        if constexpr (Raw::book == Book::bytes) return;
         constexpr int32_t last = (1 << Raw::bits) - 1;
         value_ = load_global(matrix.codebook + 32 * (lane >> 4) + min(lane & 15, last));
     }
     // A block barrier must follow.
     __device__ __forceinline__ void store(uint32_t to) const {
         const uint32_t thread = threadIdx.x;
-        if constexpr (Raw::book == Book::lanes) {
+        if constexpr (Raw::book == Book::bytes) {
+            if (thread == 0) store_shared(to, bytes_);
+        } else if constexpr (Raw::book == Book::lanes) {
             using Lanes = LaneTable<Raw::bits>;
             static_assert(table_bytes(Raw::type, Book::lanes) == Lanes::bytes);
             const auto rows = [&](uint32_t low, uint32_t high) {
@@ -292,7 +347,15 @@ class OneTable {
         return __shfl_sync(~0u, value_, static_cast<int>(16 * half + code));
     }
     float value_;
+    uint2 bytes_;
 };
+
+// What multiplies all sums of a matrix besides its scales.
+template <class Raw>
+__device__ __forceinline__ float leftover_of(const PackedMatrix& matrix) {
+    if constexpr (Raw::book == Book::bytes) return matrix.byte_codebook.unit;
+    return Raw::leftover;
+}
 
 // Nothing to load.
 struct NoTables {
@@ -323,20 +386,28 @@ struct TablesOf<Raw, Book::of_expert> {
 // Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7
 // to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
 // registers: four columns of each result are of use. Everybody else reads zeros, in other banks
-// than the two of the same eight lanes that read x.
+// than the two of the same eight lanes that read x. Of bytes, columns 0 and 1, 4 and 5 have the
+// high and the low ones of the first 32 k of a block, the other four those of the rest.
 struct OperandPlaces {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // of a block alone
 
-    __device__ __forceinline__ OperandPlaces(uint32_t x, uint32_t all_zeros, int32_t lane) {
+    template <class Operand>
+    static __device__ __forceinline__ OperandPlaces of(uint32_t x, uint32_t all_zeros,
+                                                       int32_t lane) {
+        constexpr bool are_bytes = Operand::are_bytes;
         const int32_t column = lane >> 2;
         const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
-        const bool mine = (lane & 3) == (column & 3);
+        const bool mine =
+            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
         const bool alone = mine && column < 4;
-        pair = mine ? x + 128 * (column >> 2) + 32 * (lane & 3) : zeros;
-        pair_stride = mine ? 128 : 0;
-        single = alone ? pair : zeros;
-        single_stride = alone ? 128 : 0;
+        const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
+        OperandPlaces places;
+        places.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        places.pair_stride = mine ? 128 : 0;
+        places.single = alone ? places.pair : zeros;
+        places.single_stride = alone ? 128 : 0;
+        return places;
     }
     template <int n>
     __device__ __forceinline__ uint32_t at(int32_t block) const {
@@ -347,7 +418,9 @@ struct OperandPlaces {
 // n blocks as A operands.
 template <class Raw, int n>
 struct DecodedBlocks {
-    uint32_t a[4 * n][4];
+    using Operand = typename Raw::Operand;
+    static constexpr int products = Operand::are_bytes ? 2 : 4;  // of a block
+    uint32_t a[products * n][4];
     typename Raw::Factors factors;
 
     // `block`: the first of them in the chunk; head: of its grain.
@@ -358,7 +431,9 @@ struct DecodedBlocks {
         Raw::load(words, chunk, block, lane);
 #pragma unroll
         for (int j = 0; j < 4 * n; j += 2) {
-            if constexpr (Raw::book == Book::lanes) {
+            if constexpr (Operand::are_bytes) {
+                Raw::two_steps(words, j / 2, table, a[j / 2]);
+            } else if constexpr (Raw::book == Book::lanes) {
                 Raw::two_steps(words, j / 2, table, a[j], a[j + 1]);
             } else {
                 Raw::step(words, j, table, a[j]);
@@ -375,19 +450,20 @@ struct DecodedBlocks {
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandPlaces& places,
                                              int32_t lane, float (&sum)[2]) const {
         const uint32_t at = places.template at<n>(x_block);
-        const uint4 low = load_shared_16(at);
-        const uint4 high = load_shared_16(at + 16);
-        const uint32_t b[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        float c[2][4] = {};
-        float x[4] = {};
+        uint4 b[products / 2];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < products / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        typename Operand::Sum c[2][4] = {};
+        typename Operand::Sum x[4] = {};
+#pragma unroll
+        for (int j = 0; j < products; ++j) {
+            const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
+            const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
 #pragma unroll
             for (int i = 0; i < n; ++i)
-                Raw::Operand::multiply(c[n == 2 ? i : j & 1], a[4 * i + j], b[2 * j], b[2 * j + 1]);
+                Operand::multiply(c[n == 2 ? i : j & 1], a[products * i + j], first, second);
             if constexpr (Raw::ones != 0)
-                Raw::Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, b[2 * j],
-                                       b[2 * j + 1]);
+                Operand::multiply(x, {Raw::ones, Raw::ones, Raw::ones, Raw::ones}, first, second);
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
