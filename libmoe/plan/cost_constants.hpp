@@ -1,5 +1,5 @@
-// Written by bench/fit_costs.py from bench/results/h200.json of commit f530894 and
-// study-few.json of f530894. cost.hpp says what the numbers are.
+// Written by bench/fit_costs.py from bench/results/h200.json of commit 75426d3 and
+// study-few.json of 3a8f91b. cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
@@ -14,26 +14,26 @@ struct KernelCost {
 
 using cuda::Family;
 inline constexpr KernelCost kernel_costs[] = {
-    {Family::one_token, PackedType::bf16, {3.666, 1.01, 0.657, 0, 0, 0}},
-    {Family::one_token, PackedType::e4m3, {3.88, 1.063, 0.5788, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit2, {3.451, 1.99, 1.652, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit3, {3.747, 1.679, 1.457, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit4, {3.799, 1.371, 1.095, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit5, {7.141, 1.593, 1.422, 0, 0, 0}},
-    {Family::one_token, PackedType::mxfp4, {3.542, 1.181, 0.9418, 0, 0, 0}},
-    {Family::one_token, PackedType::nvfp4, {3.663, 1.199, 0.8982, 0, 0, 0}},
-    {Family::one_token, PackedType::q4_k, {3.738, 1.199, 0.9079, 0, 0, 0}},
-    {Family::one_token, PackedType::q8_0, {3.857, 1.06, 0.559, 0, 0, 0}},
-    {Family::grouped, PackedType::bf16, {15.82, 1.011, 0, 1e-09, 0.9885, 0.1605}},
-    {Family::grouped, PackedType::e4m3, {17.97, 1.243, 0, 0.002913, 1.224, 0.5694}},
-    {Family::grouped, PackedType::kbit2, {19.34, 2.172, 0, 0.03657, 1.166, 0.8094}},
-    {Family::grouped, PackedType::kbit3, {19.79, 1.855, 0, 0.06347, 1.203, 0.6098}},
-    {Family::grouped, PackedType::kbit4, {17.59, 1.455, 0, 0.1176, 1.302, 0.6372}},
-    {Family::grouped, PackedType::kbit5, {21.14, 1.672, 0, 0.1569, 1.387, 0.319}},
-    {Family::grouped, PackedType::mxfp4, {17.1, 1.343, 0, 0.01686, 1.12, 0.7687}},
-    {Family::grouped, PackedType::nvfp4, {17.08, 1.282, 0, 0.02107, 1.127, 0.7664}},
-    {Family::grouped, PackedType::q4_k, {19.06, 1.489, 0, 0.1743, 1.374, 0.4937}},
-    {Family::grouped, PackedType::q8_0, {18.41, 1.214, 0, 1e-09, 1.222, 0.4945}},
+    {Family::one_token, PackedType::bf16, {3.815, 1.008, 0.6799, 0, 0, 0}},
+    {Family::one_token, PackedType::e4m3, {3.833, 1.072, 0.5369, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit2, {3.269, 1.706, 1.401, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit3, {4.097, 1.364, 1.118, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit4, {5.826, 1.274, 1.134, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit5, {7.362, 1.317, 1.242, 0, 0, 0}},
+    {Family::one_token, PackedType::mxfp4, {4.027, 1.137, 0.9647, 0, 0, 0}},
+    {Family::one_token, PackedType::nvfp4, {3.755, 1.181, 0.911, 0, 0, 0}},
+    {Family::one_token, PackedType::q4_k, {4.352, 1.042, 0.6112, 0, 0, 0}},
+    {Family::one_token, PackedType::q8_0, {3.583, 1.022, 0.6506, 0, 0, 0}},
+    {Family::grouped, PackedType::bf16, {16.12, 1.011, 0, 1e-09, 0.9817, 0.2063}},
+    {Family::grouped, PackedType::e4m3, {19, 1.18, 0, 0.01347, 1.191, 0.4988}},
+    {Family::grouped, PackedType::kbit2, {19.92, 2.191, 0, 0.0356, 1.145, 0.7342}},
+    {Family::grouped, PackedType::kbit3, {20.28, 1.845, 0, 0.06176, 1.187, 0.6617}},
+    {Family::grouped, PackedType::kbit4, {18.54, 1.42, 0, 0.116, 1.284, 0.5881}},
+    {Family::grouped, PackedType::kbit5, {22, 1.632, 0, 0.163, 1.351, 0.3883}},
+    {Family::grouped, PackedType::mxfp4, {18.15, 1.304, 0, 0.01666, 1.113, 0.7466}},
+    {Family::grouped, PackedType::nvfp4, {17.97, 1.249, 0, 0.02029, 1.116, 0.7608}},
+    {Family::grouped, PackedType::q4_k, {19.8, 1.467, 0, 0.1816, 1.353, 0.3904}},
+    {Family::grouped, PackedType::q8_0, {19.23, 1.173, 0, 0.001925, 1.207, 0.4697}},
 };
 
 // The models whose cases were fitted.

@@ -14,8 +14,7 @@
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
 //   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks; of bytes the four of
-//   both:
-//                rows g and g + 8 of the one, then of the other, k 0, 2, 1, 3 of the step
+//                both, rows g and g + 8 of the one, then of the other, k 0, 2, 1, 3 of a step
 //   Factors      a lane's scales of n blocks as numbers
 //   factors      made from Words; of a grain of several blocks, from its Head and the first block
 //   Head         what the blocks of such a grain share
@@ -23,9 +22,9 @@
 //   book         how codes that are indices become values
 //   table_of     the address that a lane makes Table from
 //   is_quick     may the next kernel start at once? where that was the faster, one token from ids
-//   ones         what a 1 would be as a pair of codes, for types with minima: their add takes the
-//                sums of x as well; 0: none
-// Integer codes may be subnormal numbers: the tensor cores take them exactly.
+//   ones         a register of codes 1, for types with minima: their add takes the sums of x as
+//                well; 0: none
+// 16-bit codes may be subnormal numbers: the tensor cores take them exactly.
 #pragma once
 
 #include "libmoe/cuda/device/book.hpp"
@@ -77,8 +76,7 @@ struct F16 {
 };
 
 // Codes are bytes, two steps to a product. x is multiplied by a power of two likewise and rounded
-// to 256 high + low, signed bytes: to 2^-15 of the largest element, where bfloat16 has 2^-9 of
-// each.
+// to 256 high + low, signed bytes: 2^-15 of its largest element, where bfloat16 has 2^-9 of each.
 template <bool codes_signed>
 struct Bytes {
     using Sum = int32_t;
