@@ -148,12 +148,18 @@ struct PartOfX {
             if constexpr (Team::are_several) largest = largest_of.whole_part(largest, lane);
             factor = power_of_two(rebase_exponent<Operand>(largest));
         }
+        if constexpr (Operand::are_bytes) {
 #pragma unroll 1
-        for (int32_t i = lane; i - lane < n_pieces; i += 32) {
-            const bool is_piece = i < n_pieces;
-            const uint4 bits = is_piece ? load_shared_16(at + 16 * i) : uint4{};
-            if constexpr (Operand::are_bytes) __syncwarp();  // see store_piece
-            if (is_piece) store_piece<Operand>(at, i, bits, type, factor);
+            for (int32_t i = lane; i - lane < n_pieces; i += 32) {
+                const bool is_piece = i < n_pieces;
+                const uint4 bits = is_piece ? load_shared_16(at + 16 * i) : uint4{};
+                __syncwarp();  // see store_piece
+                if (is_piece) store_piece<Operand>(at, i, bits, type, factor);
+            }
+        } else {
+#pragma unroll 1
+            for (int32_t i = lane; i < n_pieces; i += 32)
+                store_piece<Operand>(at, i, load_shared_16(at + 16 * i), type, factor);
         }
         if constexpr (Operand::rebased) {
             if constexpr (Team::are_several) largest = largest_of.of_member(team.member);
