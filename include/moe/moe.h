@@ -855,7 +855,8 @@ MOE_API moe_status MOE_CALL moe_workspace_create(moe_runtime *runtime, const moe
 MOE_API void MOE_CALL moe_workspace_destroy(moe_workspace *workspace) MOE_NOEXCEPT;
 
 enum {
-    MOE_FAULT_ID_OUT_OF_RANGE = 1, /* an id was < -1 or >= E_all; its slot was skipped */
+    MOE_FAULT_ID_OUT_OF_RANGE = 1, /* an id was < -1 or >= E_all, or expert_map has neither a local expert for it nor -1, which a
+                                      CPU plan refuses; its slot was skipped */
     MOE_FAULT_TOKEN_ID_OUT_OF_RANGE = 2, /* a token id outside the hash table; the token got no expert */
     MOE_FAULT_TOKENS_OUT_OF_RANGE = 4, /* *n_tokens_device was negative or above n_tokens; it was clamped */
     MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped. Of two rows

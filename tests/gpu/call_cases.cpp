@@ -119,6 +119,29 @@ void check_router_input(const Pair& pair) {
     }
 }
 
+// A map on a device can only be looked at by kernels: what is no expert here is as good as -1, and
+// reported, by whichever kernel.
+void check_wrong_map(const Pair& pair) {
+    const int32_t n = pair.desc().n_experts;
+    const int32_t wrong[] = {n, -2, INT32_MAX, INT32_MIN};
+    for (const int64_t T : {1, 3, 50}) {
+        Forward call = pair.routed_call(T);
+        for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 2 ? e : -1);
+        const Result wanted = pair.check(call, "half of a map");
+        if (!pair.subject.device.is_cuda()) continue;  // refuses it
+        for (int32_t e = 0; e < n; e += 2)
+            call.expert_map[static_cast<size_t>(e)] = wrong[e / 2 % 4];
+        const Result got = pair.subject.forward(call);
+        const auto is_wrong = [](int64_t id) { return id >= 0 && id % 2 == 0; };
+        pair.context.expect(got.bits == wanted.bits, "wrong entries of a map: other bits");
+        pair.context.expect(
+            got.faults.faults == MOE_FAULT_ID_OUT_OF_RANGE &&
+                got.faults.n_skipped == std::count_if(call.ids.begin(), call.ids.end(), is_wrong),
+            text("%ld tokens: faults %#x, %ld skipped", static_cast<long>(T), got.faults.faults,
+                 static_cast<long>(got.faults.n_skipped)));
+    }
+}
+
 void check_map(const Pair& pair) {
     const int32_t n = pair.desc().n_experts;
     for (const bool routed : {false, true}) {
@@ -126,6 +149,7 @@ void check_map(const Pair& pair) {
         for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 3 == 2 ? -1 : n - 1 - e);
         pair.check(call, "map");
     }
+    check_wrong_map(pair);
 }
 
 void check_accumulate(const Pair& pair) {

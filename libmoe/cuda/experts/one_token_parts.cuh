@@ -57,9 +57,14 @@ struct IdPlaces {
     }
 };
 
-// Ids that are neither experts nor -1, by one warp of the token.
+// Ids that are neither experts nor -1, or of which the map says neither, by one warp of the token.
 __device__ __forceinline__ void report_bad_ids(const OneTokenSlots& slots, const SlotIds& ids) {
-    const auto is_bad = [&](int32_t id) { return id < -1 || id >= slots.n_ids_all; };
+    const auto is_bad = [&](int32_t id) {
+        if (id < -1 || id >= slots.n_ids_all) return true;
+        if (!slots.local_of || id < 0 || id >= slots.n_ids) return false;
+        const int32_t local = load_global(slots.local_of + id);
+        return local < -1 || local >= slots.n_local;
+    };
     const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
                       __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
     if (n_bad > 0 && threadIdx.x == 0) report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);

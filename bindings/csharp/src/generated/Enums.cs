@@ -373,7 +373,8 @@ namespace Moe
     public enum Faults
     {
         None = 0,
-        /// <summary>an id was &lt; -1 or &gt;= E_all; its slot was skipped</summary>
+        /// <summary>an id was &lt; -1 or &gt;= E_all, or expert_map has neither a local expert for it nor -1, which a
+        /// CPU plan refuses; its slot was skipped</summary>
         IdOutOfRange = 1,
         /// <summary>a token id outside the hash table; the token got no expert</summary>
         TokenIdOutOfRange = 2,
