@@ -1,3 +1,5 @@
+// Bytes are tried at every quarter of a scale from 64 to 127, and the best kept. Nothing depends on
+// the rounding mode of the caller.
 #include "libmoe/weights/shared_codebook.hpp"
 
 #include <algorithm>
@@ -28,7 +30,7 @@ Bytes rounded_to(std::span<const float> values, double largest, double top) {
     Bytes bytes;
     double squares = 0;
     for (size_t i = 0; i < values.size(); ++i) {
-        bytes.values[i] = std::nearbyint(values[i] / largest * top);
+        bytes.values[i] = std::round(values[i] / largest * top);
         squares += bytes.values[i] * bytes.values[i];
     }
     bytes.unit = product(values, bytes.values) / squares;

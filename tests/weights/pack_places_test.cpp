@@ -195,10 +195,9 @@ TEST(PackCodes, EveryBitHasOneOwner) {
         const Packed empty = packed(view(zero_codes(traits, k)));
         std::vector<std::byte> seen(empty.bytes.size());
         const uint32_t ones = (1u << code_bits(empty.type)) - 1;
-        // The one that has all bits where code 0 has none, or the reverse.
-        const uint32_t code = empty.type == PackedType::e4m3 ? 0xFE
-                              : has_sign_codes(empty.type)   ? 16
-                                                             : ones;
+        // What differs from code 0 in all bits but one of NaN.
+        const uint32_t bits_set = empty.type == PackedType::e4m3 ? 0xFE : ones;
+        const uint32_t code = has_sign_codes(empty.type) ? 16 : bits_set;
         for (int64_t i = 0; i < 16 * k; ++i) {
             auto stored = zero_codes(traits, k);
             set_code(stored, i / k, i % k, code);
@@ -210,7 +209,7 @@ TEST(PackCodes, EveryBitHasOneOwner) {
                 seen[b] |= bits;
                 count += std::popcount(static_cast<uint8_t>(bits));
             }
-            ASSERT_EQ(count, std::popcount(code == 16 ? ones : code)) << name;
+            ASSERT_EQ(count, std::popcount(bits_set)) << name;
         }
     }
 }

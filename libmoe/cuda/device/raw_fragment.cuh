@@ -76,7 +76,8 @@ struct F16 {
 };
 
 // Codes are bytes, two steps to a product. x is multiplied by a power of two likewise and rounded
-// to 256 high + low, signed bytes: 2^-15 of its largest element, where bfloat16 has 2^-9 of each.
+// to 256 high + low, signed bytes: within 2^-14 of its largest element, bfloat16 within 2^-9 of
+// each.
 template <bool codes_signed>
 struct Bytes {
     using Sum = int32_t;

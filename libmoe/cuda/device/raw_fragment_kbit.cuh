@@ -8,6 +8,8 @@
 //   bytes                            eight bytes, from where they come to registers
 #pragma once
 
+#include <type_traits>
+
 #include "libmoe/cuda/device/codebook_lanes.cuh"
 #include "libmoe/cuda/device/codebook_lookup.cuh"
 #include "libmoe/cuda/device/raw_fragment.cuh"

@@ -320,18 +320,14 @@ struct TablesOfSlots {
 template <class Raw>
 class OneTable {
   public:
-    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane)
-        : bytes_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {
-        if constexpr (Raw::book == Book::bytes) return;
+    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane) {
         constexpr int32_t last = (1 << Raw::bits) - 1;
         value_ = load_global(matrix.codebook + 32 * (lane >> 4) + min(lane & 15, last));
     }
     // A block barrier must follow.
     __device__ __forceinline__ void store(uint32_t to) const {
         const uint32_t thread = threadIdx.x;
-        if constexpr (Raw::book == Book::bytes) {
-            if (thread == 0) store_shared(to, bytes_);
-        } else if constexpr (Raw::book == Book::lanes) {
+        if constexpr (Raw::book == Book::lanes) {
             using Lanes = LaneTable<Raw::bits>;
             static_assert(table_bytes(Raw::type, Book::lanes) == Lanes::bytes);
             const auto rows = [&](uint32_t low, uint32_t high) {
@@ -352,7 +348,20 @@ class OneTable {
         return __shfl_sync(~0u, value_, static_cast<int>(16 * half + code));
     }
     float value_;
-    uint2 bytes_;
+};
+
+// The one codebook as bytes: they came with the call.
+class OneByteTable {
+  public:
+    __device__ __forceinline__ OneByteTable(const PackedMatrix& matrix, int32_t)
+        : values_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {}
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        if (threadIdx.x == 0) store_shared(to, values_);
+    }
+
+  private:
+    uint2 values_;
 };
 
 // What multiplies all sums of a matrix besides its scales.
@@ -379,6 +388,11 @@ template <class Raw>
 struct TablesOf<Raw, Book::none> {
     using Slots = NoTables;
     using One = NoTables;
+};
+template <class Raw>
+struct TablesOf<Raw, Book::bytes> {
+    using Slots = NoTables;
+    using One = OneByteTable;
 };
 template <class Raw>
 struct TablesOf<Raw, Book::of_expert> {
