@@ -22,11 +22,12 @@
 //                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
 //                    and 12..10, 3 in 13 and (14, 5, 4)
 //   4 bits, plain    word j is step j, a code is nibble a + 4 e of it
-//   2 bits           word i: step 2 i in bits 0, 1 of nibble a + 4 e, step 2 i + 1 in its bits 2, 3
+//   2 bits           word i: step 2 i in bits 0, 1 of nibble N, step 2 i + 1 in its bits 2, 3
 //   3 bits, n = 4    words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
-//                    of nibble a + 4 e; bit 3 of that nibble is bit i of the code of step 3
+//                    of nibble N; bit 3 of that nibble is bit i of the code of step 3
 //   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
-//                    bits: bits 1 and 2 of step 1 at 4 a + 2 e and the next
+//                    bits: bits 1 and 2 of step 1 at 4 (N % 4) + 2 (N / 4) and the next
+//   N                4 (a % 2) + 2 e + a / 2 of kbit2 and kbit3, a + 4 e of the others
 //   1 bit            bit of step j at 4 (a + 4 e) + j of a word (n = 4) or 4 a + 2 e + j of 16 bits
 //   5, 6, 7 bits     bits 0..3 as four bits, then the next two, if there are two, as two bits, then
 //                    the last, if there is one, as one bit
@@ -45,7 +46,7 @@
 
 namespace moe {
 
-constexpr uint32_t packed_layout_version = 1;
+constexpr uint32_t packed_layout_version = 2;
 
 // Codes with their scale scheme. Kinds of scales, per row and group of k:
 //   nvfp4   one byte per 16: exponent 5 bits, mantissa 3, value 2^(e-10) (1 + m/8); a zero scale is
@@ -207,6 +208,20 @@ MOE_HOST_DEVICE constexpr bool is_e2m1(PackedType type) {
 MOE_HOST_DEVICE constexpr bool has_codebook(PackedType type) {
     return (type >= PackedType::kbit2 && type <= PackedType::kbit5_f32) ||
            kind_of(type) == PackedType::grid_codebook;
+}
+
+// Codes of kbit2 and kbit3 lie by rows: of a word of nibbles, row g has the first four and row
+// g + 8 the others, where other types have the rows in turns.
+MOE_HOST_DEVICE constexpr bool lies_by_rows(PackedType type) {
+    return type == PackedType::kbit2 || type == PackedType::kbit3 ||
+           type == PackedType::kbit2_f32 || type == PackedType::kbit3_f32;
+}
+// The nibble of half e of register a, and where a 16-bit form has its two bits.
+MOE_HOST_DEVICE constexpr int32_t nibble_of_code(PackedType type, int32_t a, int32_t e) {
+    return lies_by_rows(type) ? 4 * (a & 1) + 2 * e + (a >> 1) : a + 4 * e;
+}
+MOE_HOST_DEVICE constexpr int32_t pair_of_nibble(int32_t nibble) {
+    return 4 * (nibble & 3) + 2 * (nibble >> 2);
 }
 
 // Codes of kbit5 are kept as sign and magnitude: those from 16 on without bit 4, which is the sign,

@@ -1,6 +1,6 @@
 // Placing of codes. Up to 5 bits a step of a lane is first a "nibble word": the low four bits of
-// the code of register a, half e in nibble a + 4 e; every narrower or scattered form follows from
-// it.
+// every code in the nibble of its register and half, rows in turns or by rows; every narrower or
+// scattered form follows from it.
 #include "libmoe/weights/packed_codes.hpp"
 
 #include <array>
@@ -34,17 +34,32 @@ constexpr uint32_t swap_middle_bytes(uint32_t x) {
 
 // Bytes of at most 15 to the nibble word: p = 0..3 go to nibbles 0, 4, 2, 6, the upper row to the
 // next ones.
-constexpr uint32_t nibble_word(StepBytes step) {
-    return swap_middle_bytes(step.low) | swap_middle_bytes(step.high) << 4;
-}
+struct InTurns {
+    static constexpr uint32_t first_row = 0x0F0F0F0Fu;
+    static constexpr uint32_t nibble_word(StepBytes step) {
+        return swap_middle_bytes(step.low) | swap_middle_bytes(step.high) << 4;
+    }
+};
+
+// To nibbles 0, 2, 1, 3, and the upper row four further up.
+struct ByRows {
+    static constexpr uint32_t first_row = 0x0000FFFFu;
+    static constexpr uint32_t nibble_word(StepBytes step) {
+        return nibbles(step.low) | nibbles(step.high) << 16;
+    }
+
+  private:
+    static constexpr uint32_t nibbles(uint32_t bytes) { return (bytes | bytes >> 12) & 0xFFFFu; }
+};
 
 // Bits [first, first + n) of every code as the low bits of its nibble.
+template <class Order>
 constexpr uint32_t bits_of(StepBytes step, int32_t first, int32_t n) {
     const uint32_t mask = ((1u << n) - 1) * 0x01010101u;
-    return nibble_word({step.low >> first & mask, step.high >> first & mask});
+    return Order::nibble_word({step.low >> first & mask, step.high >> first & mask});
 }
 
-// Two bits per nibble to 16 bits: nibble a + 4 e to bits 4 a + 2 e and the next.
+// Two bits per nibble to 16 bits: as pair_of_nibble says.
 constexpr uint16_t squeeze(uint32_t pairs) {
     return static_cast<uint16_t>((pairs & 0x3333u) | (pairs >> 16 & 0x3333u) << 2);
 }
@@ -82,11 +97,11 @@ constexpr E2m1Scatter e2m1_scatter;
 struct WordMask {
     uint32_t kept;
 
-    // Nibbles of register a belong to row half a & 1.
+    template <class Order>
     static WordMask of(TileRows rows) {
         return {rows == TileRows::all          ? 0
-                : rows == TileRows::first_half ? 0xF0F0F0F0u
-                                               : 0x0F0F0F0Fu};
+                : rows == TileRows::first_half ? ~Order::first_row
+                                               : Order::first_row};
     }
     void store_word(std::byte* to, uint32_t word) const {
         store(to, kept ? word | (load<uint32_t>(to) & kept) : word);
@@ -112,30 +127,32 @@ constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
 
 template <int32_t n>
 void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask{e2m1_scatter(WordMask::of(rows).kept)};
+    const WordMask mask{e2m1_scatter(WordMask::of<InTurns>(rows).kept)};
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t j = 0; j < n; ++j)
             mask.store_word(to + 4 * (n * lane + j),
-                            e2m1_scatter(nibble_word(step_bytes<n>(codes, lane, j))));
+                            e2m1_scatter(InTurns::nibble_word(step_bytes<n>(codes, lane, j))));
 }
 
+template <class Order>
 void place_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of(rows);
+    const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const uint32_t last = nibble_word(step_bytes<4>(codes, lane, 3));
+        const uint32_t last = Order::nibble_word(step_bytes<4>(codes, lane, 3));
         std::byte* const places[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
         for (int32_t i = 0; i < 3; ++i) {
-            const uint32_t word = nibble_word(step_bytes<4>(codes, lane, i));
+            const uint32_t word = Order::nibble_word(step_bytes<4>(codes, lane, i));
             mask.store_word(places[i], word | (last >> i & 0x11111111u) << 3);
         }
     }
 }
 
+template <class Order>
 void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of(rows);
+    const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const uint32_t first = nibble_word(step_bytes<2>(codes, lane, 0));
-        const uint32_t last = nibble_word(step_bytes<2>(codes, lane, 1));
+        const uint32_t first = Order::nibble_word(step_bytes<2>(codes, lane, 0));
+        const uint32_t last = Order::nibble_word(step_bytes<2>(codes, lane, 1));
         mask.store_word(to + 4 * lane, first | (last & 0x11111111u) << 3);
         mask.store_pairs(to + 128 + 2 * lane, last >> 1);
     }
@@ -143,21 +160,21 @@ void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) 
 
 // A lane's bytes of n steps: four bits of every code, then two, then one, as far as `bits` has
 // them.
-template <int32_t bits, int32_t n>
+template <int32_t bits, int32_t n, class Order>
 void place_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t in_4 = bits & 4, in_2 = bits & 2;
-    const WordMask mask = WordMask::of(rows);
+    const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const auto place = [&](int32_t o) { return to + place_of_byte(n * bits, lane, o); };
         uint32_t ones = 0;
         for (int32_t j = 0; j < n; ++j) {
             const StepBytes step = step_bytes<n>(codes, lane, j);
-            if constexpr (in_4 != 0) mask.store_word(place(4 * j), bits_of(step, 0, 4));
-            if constexpr ((bits & 1) != 0) ones |= bits_of(step, in_4 + in_2, 1) << j;
+            if constexpr (in_4 != 0) mask.store_word(place(4 * j), bits_of<Order>(step, 0, 4));
+            if constexpr ((bits & 1) != 0) ones |= bits_of<Order>(step, in_4 + in_2, 1) << j;
         }
         for (int32_t j = 0; j < n && in_2 != 0; j += 2) {
-            const uint32_t even = bits_of(step_bytes<n>(codes, lane, j), in_4, 2);
-            const uint32_t odd = bits_of(step_bytes<n>(codes, lane, j + 1), in_4, 2);
+            const uint32_t even = bits_of<Order>(step_bytes<n>(codes, lane, j), in_4, 2);
+            const uint32_t odd = bits_of<Order>(step_bytes<n>(codes, lane, j + 1), in_4, 2);
             mask.store_word(place(n * in_4 + 2 * j), even | odd << 2);
         }
         if constexpr ((bits & 1) != 0 && n == 4) mask.store_word(place(4 * (bits - 1)), ones);
@@ -188,9 +205,14 @@ PlaceCodes<Code> choose(int32_t n, PlaceCodes<Code> one, PlaceCodes<Code> two,
     return n == 4 ? four : n == 2 ? two : one;
 }
 
-template <int32_t bits>
+template <int32_t bits, class Order = InTurns>
 PlaceCodes<uint8_t> place_split_of(int32_t n) {
-    return choose<uint8_t>(n, nullptr, place_split<bits, 2>, place_split<bits, 4>);
+    return choose<uint8_t>(n, nullptr, place_split<bits, 2, Order>, place_split<bits, 4, Order>);
+}
+
+template <class Order>
+PlaceCodes<uint8_t> place_3_of(int32_t n) {
+    return choose<uint8_t>(n, nullptr, place_3_of_2<Order>, place_3_of_4<Order>);
 }
 
 // A lane's bytes as the formulas of packed.hpp speak of them.
@@ -206,9 +228,10 @@ struct LaneBits {
 };
 
 struct CodeIndex {
+    PackedType type;
     int32_t j, a, e;
-    int32_t nibble() const { return 4 * (a + 4 * e); }
-    int32_t pair() const { return 4 * a + 2 * e; }
+    int32_t nibble() const { return 4 * nibble_of_code(type, a, e); }
+    int32_t pair() const { return pair_of_nibble(nibble_of_code(type, a, e)); }
 };
 
 uint32_t take_e2m1(const LaneBits& lane, CodeIndex at) {
@@ -270,9 +293,9 @@ PlaceCodes<uint8_t> place_codes_of(PackedType type, int32_t n) {
         case 4:
             return place_split_of<4>(n);
         case 3:
-            return choose<uint8_t>(n, nullptr, place_3_of_2, place_3_of_4);
+            return lies_by_rows(type) ? place_3_of<ByRows>(n) : place_3_of<InTurns>(n);
         case 2:
-            return place_split_of<2>(n);
+            return lies_by_rows(type) ? place_split_of<2, ByRows>(n) : place_split_of<2>(n);
         case 1:
             return place_split_of<1>(n);
         default:
@@ -298,7 +321,7 @@ uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t r
     const int32_t t = column / (4 * n);
     const int32_t p = column % 4;
     const LaneBits lane{codes, n * code_bits(type), 4 * (row % 8) + t};
-    const CodeIndex at{column % (4 * n) / 4, row / 8 + 2 * (p >> 1), p & 1};
+    const CodeIndex at{type, column % (4 * n) / 4, row / 8 + 2 * (p >> 1), p & 1};
     switch (code_bits(type)) {
         case 3:
             return take_3(lane, n, at);

@@ -85,9 +85,8 @@ void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
     EXPECT_EQ(divide(most), most / d);
 }
 
-// Of each of n_slots experts, or of all together, two tables of 2^bits values: of 16 bits, of 32
-// where they are looked up. Or for each of 32 lanes a pair for every byte, of 3 bits for those
-// below 0x80; lanes of two bits share, and their entries have two pairs. Or eight bytes.
+// Of each of n_slots experts two tables of 2^bits values: of 16 bits, of 32 where they are looked
+// up. Or for each of 32 lanes a pair for every byte. Or eight bytes.
 int32_t room_for_tables(PackedType type, Book book, int32_t n_slots) {
     const int32_t bits = code_bits(type);
     switch (book) {
@@ -96,9 +95,9 @@ int32_t room_for_tables(PackedType type, Book book, int32_t n_slots) {
         case Book::bytes:
             return 8;
         case Book::lanes:
-            return 32 * 4 * (bits == 3 ? 0x80 : 0x100);
+            return 32 * 4 * 0x100;
         default:
-            return (book == Book::pairs ? 1 : n_slots) * 2 * (bits <= 3 ? 2 : 4) * (1 << bits);
+            return n_slots * 2 * (bits <= 3 ? 2 : 4) * (1 << bits);
     }
 }
 
@@ -173,8 +172,6 @@ TEST(OneTokenCut, GateAndUpCoverEveryTile) {
         EXPECT_LE(cut.shared.total, most_one_token_shared);
         EXPECT_EQ(cut.n_teams * cut.team_warps, cut.n_warps);
         EXPECT_LE(cut.n_teams, most_one_token_teams);
-        // There is no such kernel.
-        EXPECT_FALSE(cut.book == Book::pairs && cut.n_teams > 1);
         EXPECT_GE(cut.n_chunks * cut.chunk_grains, divide_up(grains(m), cut.team_warps));
         EXPECT_LE(call.n_tokens * cut.n_blocks, std::max(call.n_tokens, 132));
         const int32_t n_teams = cut.n_blocks * cut.n_teams;
@@ -241,8 +238,8 @@ TEST(OneTokenCut, DownCoversEveryUnit) {
     });
 }
 
-// One codebook of all experts is one table, whatever the slots: bytes where it can be, and of five
-// bits only one that is its own mirror.
+// One codebook of all experts is one table, whatever the slots: of two and three bits where it can
+// be bytes, of five where it is its own mirror.
 TEST(OneTokenCut, OneCodebookIsOneTable) {
     const auto book_with = [](PackedType type, const Shape& shape, bool one,
                               bool is_quick = false) {
@@ -256,9 +253,8 @@ TEST(OneTokenCut, OneCodebookIsOneTable) {
         EXPECT_EQ(book_with(type, small, false), Book::of_expert);
         EXPECT_EQ(book_with(type, large, false), Book::of_expert);
     }
-    EXPECT_EQ(book_with(PackedType::kbit2, small, true), Book::pairs);
-    EXPECT_EQ(book_with(PackedType::kbit2, large, true), Book::lanes);
-    EXPECT_EQ(book_with(PackedType::kbit3, small, true), Book::lanes);
+    EXPECT_EQ(book_with(PackedType::kbit2, large, true), Book::of_expert);
+    EXPECT_EQ(book_with(PackedType::kbit3, small, true), Book::of_expert);
     EXPECT_EQ(book_with(PackedType::kbit4_f32, small, true), Book::lanes);
     EXPECT_EQ(book_with(PackedType::kbit5, large, true), Book::of_expert);
     EXPECT_EQ(book_with(PackedType::kbit5, small, true, true), Book::lanes);
@@ -277,7 +273,7 @@ TEST(OneTokenCut, BlocksOfBothKernelsShareAMultiprocessor) {
         const OneTokenTuning tuning;
         const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                               call.down.tile_stride() * call.down.n_tiles;
-        const Book book = book_of(call.gate_up, true);
+        const Book book = book_of(call.gate_up);
         const bool one_book = book == Book::lanes || book == Book::bytes;
         const int64_t many =
             call.n_tokens > 1 && one_book ? tuning.many_bytes_of_one_book : tuning.many_bytes;

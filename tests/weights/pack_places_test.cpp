@@ -124,19 +124,27 @@ const CodeCase code_cases[] = {
     {"kbit4_f32", 32, 8, 12, 15, {{12, 4}, {12, 5}, {12, 6}, {12, 7}}},
     // q4_k: the fourth block of the second 256 begins at 2304 + 1536.
     {"q4_k", 512, 3, 500, 15, {{4084, 0}, {4084, 1}, {4084, 2}, {4084, 3}}},
-    // kbit2: 8 bytes a lane; step 3 in bits 2, 3 of the nibbles of word 1. Row 8, k 12 + 3: a 3,
-    // e 1.
+    // kbit2: 8 bytes a lane; step 3 in bits 2, 3 of the nibbles of word 1, those of row 8 from
+    // nibble 4 on. Row 8, k 12 + 3: a 3, e 1; k 12 and 12 + 2: nibbles 4 and 5.
     {"kbit2", 64, 8, 15, 3, {{7, 6}, {7, 7}}},
+    {"kbit2", 64, 8, 12, 3, {{6, 2}, {6, 3}}},
+    {"kbit2", 64, 8, 14, 3, {{6, 6}, {6, 7}}},
+    // Row 0, k 12 + 1 and 12 + 3: nibbles 2 and 3.
+    {"kbit2", 64, 0, 13, 3, {{5, 2}, {5, 3}}},
+    {"kbit2", 64, 0, 15, 3, {{5, 6}, {5, 7}}},
     {"kbit2_f32", 64, 1, 4, 3, {{32, 2}, {32, 3}}},
     {"kbit2", 32, 1, 8, 3, {{20, 0}, {20, 1}}},
     // kbit3: words 0, 1 at 8 l, word 2 at 256 + 4 l. Row 1, k 16 + 4: lane 5, step 1.
     {"kbit3", 64, 1, 20, 7, {{44, 0}, {44, 1}, {44, 2}}},
-    {"kbit3", 64, 1, 24 + 3, 7, {{256 + 20 + 3, 0}, {256 + 20 + 3, 1}, {256 + 20 + 3, 2}}},
-    // Step 3: one bit in each word, bit 3 of nibble a + 4 e = 2.
-    {"kbit3_f32", 64, 1, 28 + 2, 7, {{41, 3}, {45, 3}, {256 + 21, 3}}},
+    // a 2, e 1: nibble 3.
+    {"kbit3", 64, 1, 24 + 3, 7, {{256 + 20 + 1, 4}, {256 + 20 + 1, 5}, {256 + 20 + 1, 6}}},
+    // Step 3: one bit in each word, bit 3 of nibble 1, which a 2, e 0 has.
+    {"kbit3_f32", 64, 1, 28 + 2, 7, {{40, 7}, {44, 7}, {256 + 20, 7}}},
     // Two steps: a word at 4 l, 16 bits at 128 + 2 l. Row 9, k 12 + 1: lane 5, step 1, a 1, e 1.
-    {"kbit3", 32, 9, 9, 7, {{20 + 2, 4}, {20 + 2, 5}, {20 + 2, 6}}},
-    {"kbit3", 32, 9, 13, 7, {{20 + 2, 7}, {128 + 10, 6}, {128 + 10, 7}}},
+    {"kbit3", 32, 9, 9, 7, {{20 + 3, 0}, {20 + 3, 1}, {20 + 3, 2}}},
+    {"kbit3", 32, 9, 13, 7, {{20 + 3, 3}, {128 + 11, 2}, {128 + 11, 3}}},
+    // Row 1, k 12 + 3: nibble 3, so bits 12 and 13 of the 16.
+    {"kbit3", 32, 1, 15, 7, {{20 + 1, 7}, {128 + 11, 4}, {128 + 11, 5}}},
     // kbit5: nibbles as kbit4, fifth bits at 512 + 4 l. Row 9, k 29: lane 5, step 3, a 1, e 1. Sign
     // and magnitude of code 0 are 31, of 16 they are 0, of 31 they are 15.
     {"kbit5", 64, 9, 29, 16, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},

@@ -10,26 +10,24 @@ namespace moe::cuda {
 enum class Book : int32_t {
     none,
     of_expert,  // 2 and 3 bits: pairs of neighbours, which come to registers; else look-ups
-    pairs,      // one: pairs of neighbours
-    lanes,      // one, of 5 bits its own mirror: a table for every lane (codebook_lanes.cuh)
+    lanes,      // one of 4 bits, or 5 that is its own mirror: a table for every lane
+                // (codebook_lanes.cuh)
     bytes,      // one of 2 or 3 bits, whose values are bytes times one number: these
 };
 
-// Two bits of few bytes: there the room is worth more than the instructions.
-constexpr Book book_of(const PackedMatrix& matrix, bool has_many_bytes) {
+constexpr Book book_of(const PackedMatrix& matrix) {
     if (!has_codebook(matrix.type)) return Book::none;
     const int32_t bits = code_bits(matrix.type);
     if (!matrix.has_one_codebook) return Book::of_expert;
-    if (bits == 5 && !matrix.has_mirrored_codebook) return Book::of_expert;
-    if (matrix.byte_codebook.unit != 0.0f) return Book::bytes;
-    return bits == 2 && !has_many_bytes ? Book::pairs : Book::lanes;
+    if (bits <= 3) return matrix.byte_codebook.unit != 0.0f ? Book::bytes : Book::of_expert;
+    return bits == 4 || matrix.has_mirrored_codebook ? Book::lanes : Book::of_expert;
 }
 
 // Room for one table, and for those of n_slots.
 MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, Book book) {
     const int32_t bits = code_bits(type);
     if (book == Book::none) return 0;
-    if (book == Book::lanes) return bits == 3 ? 16384 : 32768;
+    if (book == Book::lanes) return 32768;
     if (book == Book::bytes) return 8;
     return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
 }

@@ -11,8 +11,8 @@
 
 namespace moe::cuda {
 
-// What a lane holds of a block's codes, from their shared address: words of four steps, register a
-// and half e of a step at nibble a + 4 e (packed.hpp).
+// What a lane holds of a block's codes, from their shared address: words of four steps
+// (packed.hpp).
 template <int bits>
 __device__ __forceinline__ void load_codes(uint32_t codes, uint32_t lane, uint32_t (&words)[bits]) {
     if constexpr (bits >= 4) {
@@ -46,16 +46,12 @@ struct CodebookLookup {
 
     // The four registers of step j of a block.
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
-        constexpr uint32_t of_code = ((1u << bits) - 1) * 0x01010101u;
-        if constexpr (bits == 2) {
-            const int shift = 2 * (j & 1);
-            const uint32_t w = words[j / 2];
-            look_up(w & of_code << shift, shift, 0, a[0], a[2]);
-            look_up(w >> 4 & of_code << shift, shift, 1, a[1], a[3]);
-        } else if constexpr (bits == 3) {
-            const uint32_t w = three_bit_codes(words, j);
-            look_up(w & of_code, 0, 0, a[0], a[2]);
-            look_up(w >> 4 & of_code, 0, 1, a[1], a[3]);
+        if constexpr (has_pairs) {
+            const int shift = bits == 2 ? 2 * (j & 1) : 0;
+            const uint32_t of_code = ((1u << bits) - 1) * 0x01010101u << shift;
+            const uint32_t w = word_of_step(words, j);
+            look_up_pairs(w & of_code, shift, a[0], a[1]);
+            look_up_pairs(w >> 4 & of_code, shift, a[2], a[3]);
         } else {
             uint32_t even = words[j] & 0x0F0F0F0Fu;
             uint32_t odd = words[j] >> 4 & 0x0F0F0F0Fu;
@@ -64,24 +60,25 @@ struct CodebookLookup {
                 even |= fifth << 4 & 0x10101010u;
                 odd |= fifth & 0x10101010u;
             }
-            look_up(even, 0, 0, a[0], a[2]);
-            look_up(odd, 0, 1, a[1], a[3]);
+            look_up(even, 0, a[0], a[2]);
+            look_up(odd, 1, a[1], a[3]);
         }
     }
 
   private:
-    // codes: of one register in bytes 0 and 2, of another in 1 and 3, all 2^shift times as large.
-    __device__ __forceinline__ void look_up(uint32_t codes, int shift, int row_half, uint32_t& a,
-                                            uint32_t& b) const {
+    // codes: of rows g in bytes 0 and 1, of rows g + 8 in 2 and 3, all 2^shift times as large.
+    __device__ __forceinline__ void look_up_pairs(uint32_t codes, int shift, uint32_t& a,
+                                                  uint32_t& b) const {
         const uint32_t unit = 4u >> shift;
-        if constexpr (has_pairs) {
-            const uint32_t units = unit | unit << (16 + bits);
-            a = load_shared_4(__dp4a(codes, units, table) + row_half * bytes);
-            b = load_shared_4(__dp4a(codes, units << 8, table) + row_half * bytes);
-        } else {
-            a = value(codes, 0, row_half) | value_above(codes, 2, row_half);
-            b = value(codes, 1, row_half) | value_above(codes, 3, row_half);
-        }
+        const uint32_t units = unit | unit << (8 + bits);
+        a = load_shared_4(__dp4a(codes, units, table));
+        b = load_shared_4(__dp4a(codes, units << 16, table) + bytes);
+    }
+    // codes: of one register in bytes 0 and 2, of another in 1 and 3.
+    __device__ __forceinline__ void look_up(uint32_t codes, int row_half, uint32_t& a,
+                                            uint32_t& b) const {
+        a = value(codes, 0, row_half) | value_above(codes, 2, row_half);
+        b = value(codes, 1, row_half) | value_above(codes, 3, row_half);
     }
     __device__ __forceinline__ uint32_t entry(uint32_t codes, int byte, int row_half) const {
         return __dp4a(codes, 4u << 8 * byte, table) + row_half * bytes;

@@ -125,6 +125,22 @@ MOE_HOST_DEVICE inline uint32_t code_pair(const uint32_t* w, int step, int reg) 
     return codes;
 }
 
+// The same of codes of 2 or 3 bits that lie by rows.
+template <int bits>
+MOE_HOST_DEVICE inline uint32_t code_pair_of_row(const uint32_t* w, int step, int reg) {
+    uint32_t nibbles = 0;
+    if constexpr (bits == 2) {
+        nibbles = w[step / 2] >> 2 * (step & 1);
+    } else if (step < 3) {
+        nibbles = w[step];
+    } else {
+        nibbles = (w[0] >> 3 & 0x11111111u) | (w[1] >> 2 & 0x22222222u) | (w[2] >> 1 & 0x44444444u);
+    }
+    const uint32_t two = nibbles >> (16 * (reg & 1) + 4 * (reg >> 1));
+    constexpr uint32_t code = (1u << bits) - 1;
+    return (two & code) | (two >> 8 & code) << 16;
+}
+
 // Codebook indices of 2 to 5 bits.
 template <PackedType type>
 struct KbitCodes {
@@ -140,7 +156,11 @@ struct KbitCodes {
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,
                                           int reg) {
-        const uint32_t two = code_pair<bits>(words.code, step, reg);
+        uint32_t two;
+        if constexpr (lies_by_rows(type))
+            two = code_pair_of_row<bits>(words.code, step, reg);
+        else
+            two = code_pair<bits>(words.code, step, reg);
         const float* values = codebook + 32 * (reg & 1);
         const float scale = words.scale[reg & 1];
         return {values[two & 31u] * scale, values[two >> 16] * scale};

@@ -28,8 +28,9 @@ MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t 
 // Where bit b of a code lies among the bits of its lane.
 MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, int32_t n, CodeIndex at, int32_t b) {
     const int32_t bits = code_bits(type);
-    const int32_t nibble = 4 * (at.reg + 4 * at.parity);
-    const int32_t quarter = 4 * at.reg + 2 * at.parity;
+    const int32_t number = nibble_of_code(type, at.reg, at.parity);
+    const int32_t nibble = 4 * number;
+    const int32_t quarter = pair_of_nibble(number);
     if (bits >= 8) return ((4 * at.step + at.reg) * 2 + at.parity) * bits + b;
     if (is_e2m1(type)) return 32 * at.step + e2m1_bit(at.reg, at.parity, b);
     if (bits == 3) {

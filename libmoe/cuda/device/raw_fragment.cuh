@@ -13,8 +13,8 @@
 //   load         chunk: shared address of whole grains; block: the first block, in the chunk
 //   Table        what step needs of a codebook, made from its shared address
 //   step         the A registers of step j of 4 n
-//   two_steps    those of steps 2 i and 2 i + 1, of types with codebooks; of bytes the four of
-//                both, rows g and g + 8 of the one, then of the other, k 0, 2, 1, 3 of a step
+//   two_steps    of bytes: those of steps 2 i and 2 i + 1, rows g and g + 8 of the one, then of the
+//                other, k 0, 2, 1, 3 of a step
 //   Factors      a lane's scales of n blocks as numbers
 //   factors      made from Words; of a grain of several blocks, from its Head and the first block
 //   Head         what the blocks of such a grain share

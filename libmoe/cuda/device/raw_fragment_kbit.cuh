@@ -117,14 +117,7 @@ struct RawKbit : RawType<packed> {
                                                 uint32_t (&a)[4]) {
         table.step(words.codes[j / 4], j % 4, a);
     }
-    // Steps 2 i and 2 i + 1 of 4 n.
-    template <int n>
-    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i,
-                                                     const Table& table, uint32_t (&a)[4],
-                                                     uint32_t (&b)[4]) {
-        table.two_steps(words.codes[i / 2], i % 2, a, b);
-    }
-    // Both in one product.
+    // Steps 2 i and 2 i + 1 of 4 n, in one product.
     template <int n>
     static __device__ __forceinline__ void two_steps(const Words<n>& words, int i,
                                                      const Table& table, uint32_t (&a)[4]) {

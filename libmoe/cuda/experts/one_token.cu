@@ -110,8 +110,7 @@ void prepare_one_token(const DeviceFacts& device, bool portable) {
     kernels_may_start_early();  // asks the device, so that a launch need not
     for (auto type = static_cast<int32_t>(PackedType::f32);
          type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
-        for (const Book book :
-             {Book::none, Book::of_expert, Book::pairs, Book::lanes, Book::bytes}) {
+        for (const Book book : {Book::none, Book::of_expert, Book::lanes, Book::bytes}) {
             const OneTokenKernels kernels =
                 kernels_of(static_cast<PackedType>(type), book, portable);
             prepare_kernel(kernels.gate_up, device.shared_bytes);

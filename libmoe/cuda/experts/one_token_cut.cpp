@@ -51,7 +51,7 @@ struct SharedPlan {
 bool has_many_bytes(const OneToken& call, const OneTokenTuning& tuning) {
     const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                           call.down.tile_stride() * call.down.n_tiles;
-    const Book book = book_of(call.gate_up, true);
+    const Book book = book_of(call.gate_up);
     const bool is_one = book == Book::lanes || book == Book::bytes;
     const int64_t many =
         call.n_tokens > 1 && is_one ? tuning.many_bytes_of_one_book : tuning.many_bytes;
@@ -172,7 +172,7 @@ OneTokenCut cut_gate_up(const DeviceFacts& device, const OneToken& call,
     const PackedMatrix& matrix = call.gate_up;
     const OneTokenShare share = share_of_gate_up(call, tuning);
     OneTokenCut cut;
-    cut.book = book_of(matrix, has_many_bytes(call, tuning));
+    cut.book = book_of(matrix);
     cut.n_blocks = std::min(share_of_token(device, call), call.n_slots * matrix.n_tiles);
     cut.tile_reciprocal = reciprocal_of(matrix.n_tiles);
     divide_warps(cut, std::min(share.most_warps, grains_of(matrix)), 1);
@@ -268,7 +268,7 @@ OneTokenCut cut_down(const DeviceFacts& device, const OneToken& call,
     double least = 0;
     for (int32_t n_chunks = 1; n_chunks <= grains; ++n_chunks) {
         OneTokenCut cut;
-        cut.book = book_of(call.down, has_many_bytes(call, tuning));
+        cut.book = book_of(call.down);
         cut.chunk_grains = divide_up(grains, n_chunks);
         cut.n_chunks = divide_up(grains, cut.chunk_grains);
         if (cut.n_chunks != n_chunks) continue;

@@ -15,9 +15,7 @@ void take_kernels(PackedType type, Book book, OneTokenKernels& found) {
     found = {reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WholeBlock>), nullptr,
              reinterpret_cast<const void*>(&one_token_down<Raw, Ring>),
              Raw::Operand::rebased ? 0 : Raw::x_exponent};
-    if constexpr (Raw::book != Book::pairs)  // which is for few bytes, and teams for many
-        found.gate_up_in_teams =
-            reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>);
+    found.gate_up_in_teams = reinterpret_cast<const void*>(&one_token_gate_up<Raw, Ring, WarpTeam>);
 }
 
 // Those of the type, if it is one of the group.
@@ -40,12 +38,10 @@ OneTokenKernels fp4_kernels(PackedType type, Book book) {
 
 template <class Ring, PackedType two, PackedType three, PackedType four, PackedType five>
 OneTokenKernels kernels_of_bits(PackedType type, Book book) {
-    return kernels_among<
-        Ring, RawKbit<two, Book::of_expert>, RawKbit<three, Book::of_expert>,
-        RawKbit<four, Book::of_expert>, RawKbit<five, Book::of_expert>, RawKbit<two, Book::pairs>,
-        RawKbit<two, Book::lanes>, RawKbit<three, Book::lanes>, RawKbit<four, Book::lanes>,
-        RawKbit<five, Book::lanes>, RawKbit<two, Book::bytes>, RawKbit<three, Book::bytes>>(type,
-                                                                                            book);
+    return kernels_among<Ring, RawKbit<two, Book::of_expert>, RawKbit<three, Book::of_expert>,
+                         RawKbit<four, Book::of_expert>, RawKbit<five, Book::of_expert>,
+                         RawKbit<two, Book::bytes>, RawKbit<three, Book::bytes>,
+                         RawKbit<four, Book::lanes>, RawKbit<five, Book::lanes>>(type, book);
 }
 
 template <class Ring>

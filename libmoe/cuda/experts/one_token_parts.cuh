@@ -316,31 +316,22 @@ struct TablesOfSlots {
     }
 };
 
-// The one table of all experts: a lane holds the value of code lane % 16 in rows of half lane / 16.
+// The one codebook as a table for every lane: a lane loads the value of code lane % 16 in rows of
+// half lane / 16.
 template <class Raw>
-class OneTable {
+class OneLaneTable {
   public:
-    __device__ __forceinline__ OneTable(const PackedMatrix& matrix, int32_t lane) {
-        constexpr int32_t last = (1 << Raw::bits) - 1;
-        value_ = load_global(matrix.codebook + 32 * (lane >> 4) + min(lane & 15, last));
-    }
+    __device__ __forceinline__ OneLaneTable(const PackedMatrix& matrix, int32_t lane)
+        : value_(load_global(matrix.codebook + 32 * (lane >> 4) + (lane & 15))) {}
     // A block barrier must follow.
     __device__ __forceinline__ void store(uint32_t to) const {
-        const uint32_t thread = threadIdx.x;
-        if constexpr (Raw::book == Book::lanes) {
-            using Lanes = LaneTable<Raw::bits>;
-            static_assert(table_bytes(Raw::type, Book::lanes) == Lanes::bytes);
-            const auto rows = [&](uint32_t low, uint32_t high) {
-                return Raw::Operand::pair(value(0, low), value(1, high));
-            };
-            for (uint32_t i = thread; i < Lanes::n_entries; i += blockDim.x)
-                Lanes::store(to, i, rows);
-        } else if (thread < 32) {
-            constexpr uint32_t n = 1 << (Raw::bits - 1);
-            const uint32_t half = thread / n & 1, code = 2 * (thread % n);
-            const uint32_t pair = Raw::Operand::pair(value(half, code), value(half, code + 1));
-            if (thread < 2 * n) store_shared(to + 4 * thread, pair);
-        }
+        using Lanes = LaneTable<Raw::bits>;
+        static_assert(table_bytes(Raw::type, Book::lanes) == Lanes::bytes);
+        const auto rows = [&](uint32_t low, uint32_t high) {
+            return Raw::Operand::pair(value(0, low), value(1, high));
+        };
+        for (uint32_t i = threadIdx.x; i < Lanes::n_entries; i += blockDim.x)
+            Lanes::store(to, i, rows);
     }
 
   private:
@@ -382,7 +373,7 @@ struct NoTables {
 template <class Raw, Book book = Raw::book>
 struct TablesOf {
     using Slots = NoTables;
-    using One = OneTable<Raw>;
+    using One = OneLaneTable<Raw>;
 };
 template <class Raw>
 struct TablesOf<Raw, Book::none> {
@@ -452,8 +443,6 @@ struct DecodedBlocks {
         for (int j = 0; j < 4 * n; j += 2) {
             if constexpr (Operand::are_bytes) {
                 Raw::two_steps(words, j / 2, table, a[j / 2]);
-            } else if constexpr (Raw::book == Book::lanes) {
-                Raw::two_steps(words, j / 2, table, a[j], a[j + 1]);
             } else {
                 Raw::step(words, j, table, a[j]);
                 Raw::step(words, j + 1, table, a[j + 1]);
