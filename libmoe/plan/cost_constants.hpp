@@ -1,5 +1,5 @@
-// Written by bench/fit_costs.py from bench/results/h200.json of commit 75426d3 and
-// study-few.json of 3a8f91b. cost.hpp says what the numbers are.
+// Written by bench/fit_costs.py from bench/results/h200.json of commit ad79cf1 and
+// study-few.json of c9c2304. cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
@@ -14,26 +14,26 @@ struct KernelCost {
 
 using cuda::Family;
 inline constexpr KernelCost kernel_costs[] = {
-    {Family::one_token, PackedType::bf16, {3.815, 1.008, 0.6799, 0, 0, 0}},
-    {Family::one_token, PackedType::e4m3, {3.833, 1.072, 0.5369, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit2, {3.269, 1.706, 1.401, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit3, {4.097, 1.364, 1.118, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit4, {5.826, 1.274, 1.134, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit5, {7.362, 1.317, 1.242, 0, 0, 0}},
-    {Family::one_token, PackedType::mxfp4, {4.027, 1.137, 0.9647, 0, 0, 0}},
-    {Family::one_token, PackedType::nvfp4, {3.755, 1.181, 0.911, 0, 0, 0}},
-    {Family::one_token, PackedType::q4_k, {4.352, 1.042, 0.6112, 0, 0, 0}},
-    {Family::one_token, PackedType::q8_0, {3.583, 1.022, 0.6506, 0, 0, 0}},
-    {Family::grouped, PackedType::bf16, {16.12, 1.011, 0, 1e-09, 0.9817, 0.2063}},
-    {Family::grouped, PackedType::e4m3, {19, 1.18, 0, 0.01347, 1.191, 0.4988}},
-    {Family::grouped, PackedType::kbit2, {19.92, 2.191, 0, 0.0356, 1.145, 0.7342}},
-    {Family::grouped, PackedType::kbit3, {20.28, 1.845, 0, 0.06176, 1.187, 0.6617}},
-    {Family::grouped, PackedType::kbit4, {18.54, 1.42, 0, 0.116, 1.284, 0.5881}},
-    {Family::grouped, PackedType::kbit5, {22, 1.632, 0, 0.163, 1.351, 0.3883}},
-    {Family::grouped, PackedType::mxfp4, {18.15, 1.304, 0, 0.01666, 1.113, 0.7466}},
-    {Family::grouped, PackedType::nvfp4, {17.97, 1.249, 0, 0.02029, 1.116, 0.7608}},
-    {Family::grouped, PackedType::q4_k, {19.8, 1.467, 0, 0.1816, 1.353, 0.3904}},
-    {Family::grouped, PackedType::q8_0, {19.23, 1.173, 0, 0.001925, 1.207, 0.4697}},
+    {Family::one_token, PackedType::bf16, {3.82, 1.01, 0.6781, 0, 0, 0}},
+    {Family::one_token, PackedType::e4m3, {3.899, 1.075, 0.5364, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit2, {3.908, 1.477, 1.143, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit3, {4.146, 1.234, 0.9268, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit4, {4.556, 1.293, 1.117, 0, 0, 0}},
+    {Family::one_token, PackedType::kbit5, {6.668, 1.336, 1.245, 0, 0, 0}},
+    {Family::one_token, PackedType::mxfp4, {4.122, 1.138, 0.9489, 0, 0, 0}},
+    {Family::one_token, PackedType::nvfp4, {3.961, 1.165, 0.9158, 0, 0, 0}},
+    {Family::one_token, PackedType::q4_k, {4.409, 1.039, 0.6402, 0, 0, 0}},
+    {Family::one_token, PackedType::q8_0, {3.586, 1.024, 0.651, 0, 0, 0}},
+    {Family::grouped, PackedType::bf16, {16.53, 1.012, 0, 1e-09, 0.982, 0.112}},
+    {Family::grouped, PackedType::e4m3, {18.85, 1.206, 0, 0.01401, 1.207, 0.5144}},
+    {Family::grouped, PackedType::kbit2, {20.22, 2.18, 0, 0.03839, 1.14, 0.7853}},
+    {Family::grouped, PackedType::kbit3, {19.88, 1.827, 0, 0.06413, 1.17, 0.6935}},
+    {Family::grouped, PackedType::kbit4, {18.66, 1.429, 0, 0.1244, 1.254, 0.7226}},
+    {Family::grouped, PackedType::kbit5, {21.81, 1.653, 0, 0.1616, 1.348, 0.4047}},
+    {Family::grouped, PackedType::mxfp4, {17.98, 1.312, 0, 0.02053, 1.105, 0.6499}},
+    {Family::grouped, PackedType::nvfp4, {17.88, 1.261, 0, 0.01826, 1.113, 0.8644}},
+    {Family::grouped, PackedType::q4_k, {19.34, 1.485, 0, 0.174, 1.354, 0.4342}},
+    {Family::grouped, PackedType::q8_0, {19.34, 1.176, 0, 0.007879, 1.208, 0.5431}},
 };
 
 // The models whose cases were fitted.
