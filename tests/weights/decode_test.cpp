@@ -328,10 +328,10 @@ TEST(decode, short_blocks_by_hand) {
     EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, nullptr, 0, 1, 9, {0, 2, 1}),
               -7.0f);
     // kbit3, two steps: six bytes a lane, 4 then 2. Code 5 at step 1, register 1, odd k: bit 0 in
-    // bit 3 of nibble 5, bits 1 and 2 at 6 of the 16 bits.
+    // bit 3 of nibble 6, bits 1 and 2 at 10 of the 16 bits.
     std::memset(block, 0, sizeof block);
-    const uint32_t word = 8u << 20;
-    const uint16_t rest = 2u << 6;
+    const uint32_t word = 8u << 24;
+    const uint16_t rest = 2u << 10;
     std::memcpy(block + 4 * 9, &word, 4);
     std::memcpy(block + 128 + 2 * 9, &rest, 2);
     EXPECT_EQ(read_code(PackedType::kbit3, block, 2, 9, {1, 1, 1}), 5u);
