@@ -1,11 +1,11 @@
 // raw_fragment.cuh for codebook types: values of the codebook, in float16. Device memory has those
 // of rows 0 to 7, then of rows 8 to 15 of an expert, 2^bits of [2][32] float32; shared memory by
 // the book (book.hpp):
-//   of_expert, 2 and 3 bits; pairs   pairs of neighbours, from where they come to registers
-//                                    (codebook_values.cuh): few warps wait longer for look-ups
-//   of_expert, 4 and 5 bits          the tables of codebook_lookup.cuh
-//   lanes                            that of codebook_lanes.cuh
-//   bytes                            eight bytes, from where they come to registers
+//   of_expert, 2 and 3 bits   pairs of neighbours, from where they come to registers
+//                             (codebook_values.cuh): few warps wait longer for look-ups
+//   of_expert, 4 and 5 bits   the tables of codebook_lookup.cuh
+//   lanes                     that of codebook_lanes.cuh
+//   bytes                     eight bytes, from where they come to registers
 #pragma once
 
 #include <type_traits>
