@@ -5,37 +5,57 @@
 namespace emulator {
 namespace {
 
-// The value in half `part` of a register.
+// What the registers of A and B hold: halves of one type, summed as float32.
 template <bool is_bf16>
-float value_in(uint32_t bits, int part) {
-    const auto half = static_cast<uint16_t>(bits >> 16 * part);
-    return is_bf16 ? float_of_bf16(half) : float_of_f16(half);
-}
+struct Halves {
+    static constexpr int per_register = 2;
+    using Number = float;
+    static Number a(uint32_t bits, int part) {
+        const auto half = static_cast<uint16_t>(bits >> 16 * part);
+        return is_bf16 ? float_of_bf16(half) : float_of_f16(half);
+    }
+    static Number b(uint32_t bits, int part) { return a(bits, part); }
+};
 
-// D[16][8] = A[16][k] B[k][8] + C, k 8 or 16. The list: d (4), a (k / 4), b (k / 8), c (4). Lane
-// 4 g + t has rows g and g + 8 of A, C and D, column g of B, and pairs along the other side.
-template <bool is_bf16, int k>
+// Bytes, those of B signed; sums wrap.
+template <class A>
+struct Bytes {
+    static constexpr int per_register = 4;
+    using Number = uint32_t;
+    static Number a(uint32_t bits, int part) {
+        return static_cast<Number>(static_cast<A>(bits >> 8 * part));
+    }
+    static Number b(uint32_t bits, int part) {
+        return static_cast<Number>(static_cast<int8_t>(bits >> 8 * part));
+    }
+};
+
+// D[16][8] = A[16][k] B[k][8] + C. The list: d (4), a, b, c (4). Lane 4 g + t has rows g and g + 8
+// of A, C and D, column g of B, and along the other side neighbours: as many as a register of A or
+// B holds, two of C and D.
+template <class Elements, int k>
 Step run_mma(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
     if (w.mask != all_lanes) w.fault(w.first_lane(), "mma.sync of a warp that is not whole");
     const uint32_t* list = w.run->kernel->lists.data() + in.list;
-    constexpr int n_a = k / 4, n_b = k / 8;
-    float a[16][k], b[k][8], d[16][8];
+    using Number = typename Elements::Number;
+    constexpr int per = Elements::per_register, n_a = k / (2 * per), n_b = k / (4 * per);
+    Number a[16][k], b[k][8], d[16][8];
     for (int r = 0; r < n_a; ++r) {
         const auto* from = w.lanes<uint32_t>(list[4 + r]);
         for (int lane = 0; lane < 32; ++lane)
-            for (int part = 0; part < 2; ++part)
-                a[lane / 4 + 8 * (r & 1)][2 * (lane % 4) + part + 8 * (r >> 1)] =
-                    value_in<is_bf16>(from[lane], part);
+            for (int part = 0; part < per; ++part)
+                a[lane / 4 + 8 * (r & 1)][per * (lane % 4 + 4 * (r >> 1)) + part] =
+                    Elements::a(from[lane], part);
     }
     for (int r = 0; r < n_b; ++r) {
         const auto* from = w.lanes<uint32_t>(list[4 + n_a + r]);
         for (int lane = 0; lane < 32; ++lane)
-            for (int part = 0; part < 2; ++part)
-                b[2 * (lane % 4) + part + 8 * r][lane / 4] = value_in<is_bf16>(from[lane], part);
+            for (int part = 0; part < per; ++part)
+                b[per * (lane % 4 + 4 * r) + part][lane / 4] = Elements::b(from[lane], part);
     }
     for (int r = 0; r < 4; ++r) {
-        const auto* from = w.lanes<float>(list[4 + n_a + n_b + r]);
+        const auto* from = w.lanes<Number>(list[4 + n_a + n_b + r]);
         for (int lane = 0; lane < 32; ++lane)
             d[lane / 4 + 8 * (r >> 1)][2 * (lane % 4) + (r & 1)] = from[lane];
     }
@@ -43,43 +63,9 @@ Step run_mma(Warp& w, const Instruction& in) {
         for (int i = 0; i < k; ++i)
             for (int column = 0; column < 8; ++column) d[row][column] += a[row][i] * b[i][column];
     for (int r = 0; r < 4; ++r) {
-        float out[32];
+        Number out[32];
         for (int lane = 0; lane < 32; ++lane)
             out[lane] = d[lane / 4 + 8 * (r >> 1)][2 * (lane % 4) + (r & 1)];
-        w.store(list[r], out);
-    }
-    return Step::next;
-}
-
-// The same for k 32 and bytes, four to a register; those of B are signed, sums wrap.
-template <class A>
-Step run_byte_mma(Warp& w, const Instruction& in) {
-    if (!gather_all(w)) return Step::blocked;
-    if (w.mask != all_lanes) w.fault(w.first_lane(), "mma.sync of a warp that is not whole");
-    const uint32_t* list = w.run->kernel->lists.data() + in.list;
-    int32_t a[16][32], b[32][8];
-    for (int r = 0; r < 4; ++r) {
-        const auto* from = w.lanes<uint32_t>(list[4 + r]);
-        for (int lane = 0; lane < 32; ++lane)
-            for (int part = 0; part < 4; ++part)
-                a[lane / 4 + 8 * (r & 1)][4 * (lane % 4) + part + 16 * (r >> 1)] =
-                    static_cast<A>(from[lane] >> 8 * part);
-    }
-    for (int r = 0; r < 2; ++r) {
-        const auto* from = w.lanes<uint32_t>(list[8 + r]);
-        for (int lane = 0; lane < 32; ++lane)
-            for (int part = 0; part < 4; ++part)
-                b[4 * (lane % 4) + part + 16 * r][lane / 4] =
-                    static_cast<int8_t>(from[lane] >> 8 * part);
-    }
-    for (int r = 0; r < 4; ++r) {
-        uint32_t out[32];
-        for (int lane = 0; lane < 32; ++lane) {
-            out[lane] = w.lanes<uint32_t>(list[10 + r])[lane];
-            const int row = lane / 4 + 8 * (r >> 1), column = 2 * (lane % 4) + (r & 1);
-            for (int i = 0; i < 32; ++i)
-                out[lane] += static_cast<uint32_t>(a[row][i] * b[i][column]);
-        }
         w.store(list[r], out);
     }
     return Step::next;
@@ -102,7 +88,7 @@ void decode_byte_mma(Builder& b, const Statement& s) {
     if (s.type(0) != Type::s32 || (!is_signed && s.type(1) != Type::u8) || s.type(2) != Type::s8 ||
         s.type(3) != Type::s32 || s.arguments.size() != 4)
         throw UnknownForm{};
-    b.emit(is_signed ? run_byte_mma<int8_t> : run_byte_mma<uint8_t>);
+    b.emit(is_signed ? run_mma<Bytes<int8_t>, 32> : run_mma<Bytes<uint8_t>, 32>);
     list_of_mma(b, s, {4, 4, 2, 4});
 }
 
@@ -114,8 +100,8 @@ void decode_mma(Builder& b, const Statement& s) {
     if (s.type(0) != Type::f32 || s.type(3) != Type::f32 || s.type(1) != s.type(2) ||
         (!is_bf16 && !is_half) || s.arguments.size() != 4)
         throw UnknownForm{};
-    b.emit(is_bf16 ? (is_long ? run_mma<true, 16> : run_mma<true, 8>)
-                   : (is_long ? run_mma<false, 16> : run_mma<false, 8>));
+    b.emit(is_bf16 ? (is_long ? run_mma<Halves<true>, 16> : run_mma<Halves<true>, 8>)
+                   : (is_long ? run_mma<Halves<false>, 16> : run_mma<Halves<false>, 8>));
     list_of_mma(b, s, {4, is_long ? 4u : 2u, is_long ? 2u : 1u, 4});
 }
 
