@@ -1,4 +1,4 @@
-// The packed layout, version 1: how a weight matrix lies in device memory, to the byte. It is the
+// The packed layout, version 2: how a weight matrix lies in device memory, to the byte. It is the
 // order of the A operand of mma.m16n8k16, so that a lane's fragment of 16 output rows is one vector
 // load; docs/layout.md has the pictures. Host and device agree on it by this header alone.
 //

@@ -151,12 +151,14 @@ const CodeCase code_cases[] = {
     {"kbit5", 64, 9, 29, 31, {{512 + 22, 7}}},
     {"kbit5", 64, 9, 29, 1, {{94, 4}}},
     {"kbit5_f32", 64, 0, 0, 16, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
-    // ggml's: codes of each width lie as those of kbit; q6_k: nibbles, then bits 4 and 5 as two
+    // ggml's: all in turns, nibble a + 4 e; q6_k: nibbles, then bits 4 and 5 as two
     // bits. Row 9, k 29: lane 5, step 3, a 1, e 1: word 1 of 8 bytes a lane at 512, its bits
     // 22, 23.
     {"q4_0", 64, 8, 20, 15, {{20, 4}, {20, 5}, {20, 6}, {20, 7}}},
     {"q2_k", 256, 8, 15, 3, {{7, 6}, {7, 7}}},
+    {"q2_k", 256, 8, 14, 3, {{5, 6}, {5, 7}}},
     {"q3_k", 256, 1, 20, 7, {{44, 0}, {44, 1}, {44, 2}}},
+    {"q3_k", 256, 1, 27, 7, {{256 + 23, 0}, {256 + 23, 1}, {256 + 23, 2}}},
     {"q5_k", 256, 9, 29, 31, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
     // The second 256 begin after four blocks of 768 and 16 heads of 18.
     {"q6_k",

@@ -144,7 +144,7 @@ struct OneTokenTuning {
     int32_t h_bytes = 32768;  // of h in shared memory, at most
     bool clusters = true;
     int64_t many_bytes = 64 << 20;              // of weights in a call
-    int64_t many_bytes_of_one_book = 26 << 20;  // of several tokens, the experts one codebook
+    int64_t many_bytes_of_one_book = 26 << 20;  // of several tokens, one table for all experts
     int32_t narrow_warps = 16;       // of gate and up of many such bytes, codes of up to five bits
     int64_t ahead_bytes = 16 << 20;  // of one token's shared expert, at most
     OneTokenShare gate_up_few{8, 4608, 115840, 132224};

@@ -298,13 +298,13 @@ int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape) 
     if (!one_token_supports(call.gate_up.type) || !one_token_supports(call.down.type)) return 0;
     if (!has_whole_grains(call.gate_up) || !has_whole_grains(call.down)) return 0;
     if (!can_divide(call.gate_up, call.n_slots)) return 0;
-    // Whether the experts have one codebook shows when weights are there. Its largest table is that
-    // of every lane; bytes take less.
+    // Whether the experts have one codebook that serves as one table shows when weights are there.
     const auto fits = [&](bool one_codebook) {
         const OneTokenTuning tuning = tuning_of(device);
         for (PackedMatrix* matrix : {&call.gate_up, &call.down}) {
             matrix->has_one_codebook = one_codebook;
             matrix->has_mirrored_codebook = one_codebook && has_sign_codes(matrix->type);
+            matrix->byte_codebook.unit = one_codebook ? 1.0f : 0.0f;
         }
         return std::max(cut_gate_up(device, call, tuning).shared.total,
                         cut_down(device, call, tuning).shared.total) <= device.shared_bytes;
