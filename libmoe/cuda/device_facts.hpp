@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "libmoe/cuda/architecture.hpp"
+
 namespace moe::cuda {
 
 struct DeviceFacts {
@@ -14,7 +16,7 @@ struct DeviceFacts {
     uint64_t memory_bytes = 0;
     uint64_t l2_bytes = 0;
 
-    bool is_hopper() const { return major == 9 && minor == 0; }
+    Architecture architecture() const { return architecture_of(major, minor); }
 };
 
 }  // namespace moe::cuda

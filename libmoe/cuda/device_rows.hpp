@@ -1,6 +1,8 @@
 // Activations in device memory, and which of their rows are meant.
 #pragma once
 
+#include <cstddef>
+
 #include "libmoe/base/host_device.hpp"
 #include "moe/moe.h"
 
@@ -20,5 +22,18 @@ struct DeviceRows {
     const int32_t* index;
     int32_t divisor;
 };
+
+// Row r is row r of data.
+constexpr DeviceRows dense_rows(const void* data, moe_type type, int64_t stride) {
+    return {data, type, stride, nullptr, 1};
+}
+
+// The rows of a dense input from row `first` on; null stays null.
+inline DeviceRows rows_from(DeviceRows rows, int64_t first) {
+    if (rows.data)
+        rows.data = static_cast<const std::byte*>(rows.data) +
+                    first * rows.stride * element_size(rows.type);
+    return rows;
+}
 
 }  // namespace moe::cuda

@@ -3,6 +3,9 @@
 
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/scratch.hpp"
 
 namespace moe::cuda {
@@ -13,11 +16,11 @@ moe_type operand_for(const GemmArgs& gemm) {
     return gemm.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
-void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm) {
+void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names) {
     if (family == Family::exact)
-        run_exact(launch.device, gemm, launch.stream);
+        run_exact(launch.device, gemm, names.wide, launch.stream);
     else
-        run_generic(launch.device, gemm, operand_for(gemm), launch.stream);
+        run_generic(launch.device, gemm, names.wide, operand_for(gemm), launch.stream);
 }
 
 GemmArgs make_gemm_args(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
@@ -42,7 +45,6 @@ GroupedGemmArgs make_grouped(const Launch& launch, const PackedMatrix& matrix, E
     gemm.tiles = rows.tiles;
     gemm.n_tiles = rows.n_tiles;
     gemm.max_tiles = rows.max_tiles;
-    gemm.n_tokens = rows.n_tokens;
     gemm.tile_counter = rows.tile_counter;  // zero once the input has been brought
     return gemm;
 }
@@ -53,11 +55,6 @@ Epilogue first_epilogue(const Mlp& mlp) {
 
 const PackedMatrix& first_matrix(const Mlp& mlp) {
     return mlp.gate ? *mlp.gate : *mlp.up;
-}
-
-// Rows of 16-bit or float32 values, dense, by sorted row.
-DeviceRows dense_rows(const void* data, moe_type type, int64_t width) {
-    return {data, type, width, nullptr, 1};
 }
 
 void gather(const Launch& launch, const DeviceRows& in, int32_t width, const Rows& rows,
@@ -79,7 +76,7 @@ void run_down(const Launch& launch, Family family, const Mlp& mlp) {
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
-    run_gemm(launch, family, down);
+    run_gemm(launch, family, down, *mlp.down_names);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
@@ -104,16 +101,7 @@ void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
     first.in = mlp.in;
     first.out = dense_rows(mlp.h, operand_type(family), mlp.features);
     first.round_to = mlp.intermediate_type;
-    run_gemm(launch, family, first);
-}
-
-// Whether the first gemm looks up whose each row is. That costs it some 2 percent of its time,
-// and a copy of every row the more the narrower the gemm is, once the copies leave the L2.
-bool indexes_tokens(const Mlp& mlp) {
-    constexpr int64_t most_copied_bytes = int64_t{32} << 20;
-    constexpr int64_t most_features = 4096;
-    if (mlp.in_tokens.n == 0 || mlp.features > most_features) return false;
-    return int64_t{mlp.rows.capacity} * first_matrix(mlp).k * 2 > most_copied_bytes;
+    run_gemm(launch, family, first, *mlp.first_names);
 }
 
 // Input of the first gemm: the tokens, each once, where the rows' indices say whose they are;
@@ -121,7 +109,7 @@ bool indexes_tokens(const Mlp& mlp) {
 void bring_input(const Launch& launch, const Mlp& mlp, GroupedGemmArgs& first) {
     const int32_t width = first_matrix(mlp).k;
     first.in = mlp.blocks;
-    if (!indexes_tokens(mlp)) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
+    if (!mlp.indexes_rows) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
     first.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
     first.in_index = mlp.in.index;
     first.in_divisor = mlp.in.divisor;
@@ -139,7 +127,7 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     first.row_weight = mlp.row_weight;
     first.row_slot = mlp.rows.slot;
     first.out = mlp.h;
-    run_grouped(launch.device, first, launch.stream);
+    run_grouped_gemm(launch.device, first, *mlp.first_names, launch.has_wide_tiles, launch.stream);
 
     GroupedGemmArgs down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
@@ -149,7 +137,7 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     down.out = static_cast<std::byte*>(mlp.y);
     down.out_type = mlp.y_type;
     down.out_stride = mlp.width;
-    run_grouped(launch.device, down, launch.stream);
+    run_grouped_gemm(launch.device, down, *mlp.down_names, launch.has_wide_tiles, launch.stream);
 }
 
 }  // namespace
@@ -164,14 +152,15 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
         gemm.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
         gemm.out_type = p.out.type;
         gemm.out_stride = p.out.stride;
-        return run_grouped(launch.device, gemm, launch.stream);
+        return run_grouped_gemm(launch.device, gemm, *p.names, launch.has_wide_tiles,
+                                launch.stream);
     }
     GemmArgs gemm = make_gemm_args(p.matrix, Epilogue::linear, p.rows);
     gemm.bias = p.bias;
     gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
     gemm.in = p.in;
     gemm.out = p.out;
-    run_gemm(launch, family, gemm);
+    run_gemm(launch, family, gemm, *p.names);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
@@ -193,7 +182,7 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
         gemm.up_bias = up_bias;
         gemm.in = mlp.in;
         gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
-        run_gemm(launch, family, gemm);
+        run_gemm(launch, family, gemm, *mlp.first_names);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
     if (mlp.is_gate_up_fused)

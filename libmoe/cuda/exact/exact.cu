@@ -13,7 +13,7 @@
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/device/generic_dequant.hpp"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -160,10 +160,11 @@ __global__ void __launch_bounds__(n_threads, blocks_per_sm)
 
 }  // namespace
 
-void run_exact(const DeviceFacts& device, const GemmArgs& gemm, cudaStream_t stream) {
+void run_exact(const DeviceFacts& device, const GemmArgs& gemm, const KernelName& name,
+               cudaStream_t stream) {
     const int64_t n_items = int64_t{gemm.max_tiles} * groups_of_tiles(gemm.weights);
     const int64_t resident = blocks_per_sm * int64_t{device.n_sms};
-    launch("exact gemm", exact_gemm, n_items < resident ? n_items : resident, n_threads, 0, stream,
+    launch(name.c_str(), exact_gemm, n_items < resident ? n_items : resident, n_threads, 0, stream,
            gemm);
 }
 

@@ -6,7 +6,7 @@
 #include "libmoe/base/half.hpp"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/tile_work.cuh"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/activation.hpp"
 

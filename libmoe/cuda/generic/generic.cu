@@ -19,7 +19,7 @@
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/cuda/device/mma.cuh"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -350,19 +350,17 @@ static_assert(dynamic_bytes / (token_bytes + tiles_of_group * 2048) >= 4);
 
 }  // namespace
 
-void run_generic(const DeviceFacts& device, const GemmArgs& gemm, moe_type operand,
-                 cudaStream_t stream) {
+void run_generic(const DeviceFacts& device, const GemmArgs& gemm, const KernelName& name,
+                 moe_type operand, cudaStream_t stream) {
     const int64_t n_items = int64_t{gemm.max_tiles} * groups_of_tiles(gemm.weights);
     const int64_t resident = 2 * int64_t{device.n_sms};
     const auto kernel = kernel_of(operand, is_rare(gemm.weights.type));
-    launch("generic gemm", kernel, n_items < resident ? n_items : resident, n_threads,
+    launch(name.c_str(), kernel, n_items < resident ? n_items : resident, n_threads,
            dynamic_bytes, stream, make_call(gemm, operand));
 }
 
-void prepare_generic() {
-    for (const moe_type operand : {MOE_TYPE_BF16, MOE_TYPE_F16})
-        for (const bool rare : {false, true})
-            load("generic gemm", kernel_of(operand, rare), dynamic_bytes);
+void prepare_generic(PackedType type, moe_type operand) {
+    load("generic GEMM", kernel_of(operand, is_rare(type)), dynamic_bytes);
 }
 
 }  // namespace moe::cuda

@@ -63,8 +63,9 @@ moe_device_info device_info(int32_t index) {
     return info;
 }
 
-DeviceFacts device_facts(int32_t index) {
-    const cudaDeviceProp found = properties(index);
+namespace {
+
+DeviceFacts facts_of(const cudaDeviceProp& found, int32_t index) {
     DeviceFacts facts;
     facts.index = index;
     facts.major = found.major;
@@ -74,6 +75,23 @@ DeviceFacts device_facts(int32_t index) {
     facts.memory_bytes = found.totalGlobalMem;
     facts.l2_bytes = static_cast<uint64_t>(found.l2CacheSize);
     return facts;
+}
+
+}  // namespace
+
+DeviceFacts device_facts(int32_t index) {
+    return facts_of(properties(index), index);
+}
+
+bool find_device(int32_t index, DeviceFacts& facts) {
+    int count = 0;
+    cudaDeviceProp found{};
+    if (is_forked() || cudaGetDeviceCount(&count) != cudaSuccess || index < 0 || index >= count ||
+        cudaGetDeviceProperties(&found, index) != cudaSuccess)
+        return false;
+    note_use();
+    facts = facts_of(found, index);
+    return true;
 }
 
 // Clocks are in kHz; memory moves twice a clock. Products: dense, of Hopper, which alone has
