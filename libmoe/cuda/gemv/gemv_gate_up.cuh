@@ -353,7 +353,7 @@ struct RowEpilogue {
 
 // Adds the warps' accumulators of one row in a fixed order, applies the epilogue and stores h.
 // Sixteen lanes hold the rows of a work item. Work that needs no accumulator stands before the
-// barrier. SiLU uses the approximate form of the grouped kernels, within half a bfloat16 step of
+// barrier. SiLU uses the approximate form of the grouped GEMM, within half a bfloat16 step of
 // the exact one.
 template <class Group>
 __device__ __forceinline__ void store_row(const GemvGateUpParams& call, const float* accum,
