@@ -23,17 +23,17 @@ void store(void* args, size_t offset, T value) {
 
 moe_type element_type(const moe_plan& plan, const void* args, const FieldPlace& place) {
     switch (place.element) {
-        case Element::i32:
+        case ElementKind::i32:
             return MOE_TYPE_I32;
-        case Element::i64:
+        case ElementKind::i64:
             return MOE_TYPE_I64;
-        case Element::f32:
+        case ElementKind::f32:
             return MOE_TYPE_F32;
-        case Element::plan_x:
+        case ElementKind::plan_x:
             return plan.x_type;
-        case Element::plan_router_input:
+        case ElementKind::plan_router_input:
             return plan.router_input_type;
-        case Element::plan_out:
+        case ElementKind::plan_out:
             return plan.out_type;
         default:
             return load<moe_type>(args, place.type);
@@ -47,7 +47,7 @@ uintptr_t element_bytes(moe_type type) {
 
 // The type that the caller names: 0 is the default of its kind.
 void check_type(void* args, const FieldPlace& place, bool used) {
-    const bool index = place.element == Element::index;
+    const bool index = place.element == ElementKind::index;
     const moe_type fallback = index ? MOE_TYPE_I32 : MOE_TYPE_F32;
     const auto type = used ? load<moe_type>(args, place.type) : MOE_TYPE_NONE;
     if (type == MOE_TYPE_NONE) return store(args, place.type, fallback);
@@ -68,7 +68,7 @@ void check_aligned(const void* pointer, moe_type type, const char* name) {
 
 // A row stride in elements: 0 becomes the width, less than that is an error, and so is one by which
 // the last row would lie beyond what an offset in bytes can say.
-void check_stride(void* args, const FieldPlace& place, bool used, Extent extent) {
+void check_stride(void* args, const FieldPlace& place, bool used, RowExtent extent) {
     const auto stride = used ? load<int64_t>(args, place.stride) : 0;
     if (stride == 0) return store(args, place.stride, extent.width);
     require(stride >= extent.width, "{}_row_stride is {}, a row has {} elements", place.name,
@@ -110,7 +110,7 @@ bool are_side_by_side(const CallerMatrix& a, const CallerMatrix& b) {
 }  // namespace
 
 void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use use,
-                 Extent extent) {
+                 RowExtent extent) {
     if (use == Use::none) store<const void*>(args, place.pointer, nullptr);
     const auto* pointer = load<const void*>(args, place.pointer);
     require(pointer || use != Use::required, "{} is NULL", place.name);
@@ -121,7 +121,7 @@ void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use 
 }
 
 CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldPlace& place,
-                       Extent extent) {
+                       RowExtent extent) {
     return {load<const void*>(args, place.pointer), load<int64_t>(args, place.stride),
             element_type(plan, args, place), extent};
 }

@@ -22,10 +22,19 @@ inline Use required_if(bool condition, Use otherwise = Use::empty) {
 }
 
 // The type of a field's elements: a fixed one, one of the plan, or one that the caller names.
-enum class Element : uint8_t { i32, i64, f32, plan_x, plan_router_input, plan_out, index, weight };
+enum class ElementKind : uint8_t {
+    i32,
+    i64,
+    f32,
+    plan_x,
+    plan_router_input,
+    plan_out,
+    index,
+    weight
+};
 
 // Rows of `width` elements.
-struct Extent {
+struct RowExtent {
     int64_t rows;
     int64_t width;
 };
@@ -35,7 +44,7 @@ struct Extent {
 struct FieldPlace {
     const char* name;
     size_t pointer;
-    Element element;
+    ElementKind element;
     size_t stride;
     size_t type;
 };
@@ -45,7 +54,7 @@ template <class Args>
 struct Field {
     FieldPlace place;
     Use (*use)(const moe_plan&, const Args&);
-    Extent (*extent)(const moe_plan&, const Args&) = nullptr;  // of fields with a stride
+    RowExtent (*extent)(const moe_plan&, const Args&) = nullptr;  // of fields with a stride
 };
 
 // Rows in the caller's memory.
@@ -53,21 +62,22 @@ struct CallerMatrix {
     const void* data;
     int64_t stride;
     moe_type type;
-    Extent extent;
+    RowExtent extent;
 };
 
 // The rules for one field of the struct at `args`. Defaults are filled in, unused fields cleared.
-void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use use, Extent extent);
+void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use use,
+                 RowExtent extent);
 
 CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldPlace& place,
-                       Extent extent);
+                       RowExtent extent);
 
 // x and out may not share a byte, whether x is read or not.
 void check_apart(const CallerMatrix& x, const CallerMatrix& out);
 
 template <class Args>
-Extent extent_of(const moe_plan& plan, const Args& args, const Field<Args>& field) {
-    return field.extent ? field.extent(plan, args) : Extent{};
+RowExtent extent_of(const moe_plan& plan, const Args& args, const Field<Args>& field) {
+    return field.extent ? field.extent(plan, args) : RowExtent{};
 }
 
 // Every field of the table, in its order.

@@ -6,20 +6,20 @@
 
 namespace moe {
 
-constexpr FieldPlace place_of(Element element, const char* name, size_t pointer, size_t stride = 0,
-                              size_t type = 0) {
+constexpr FieldPlace place_of(ElementKind element, const char* name, size_t pointer,
+                              size_t stride = 0, size_t type = 0) {
     return {name, pointer, element, stride, type};
 }
 
 // Entries of a table of fields of Args: an array or rows, and either with a type field.
 #define MOE_AT(field) offsetof(Args, field)
-#define MOE_ARRAY(field, element) place_of(Element::element, #field, MOE_AT(field))
+#define MOE_ARRAY(field, element) place_of(ElementKind::element, #field, MOE_AT(field))
 #define MOE_ROWS(field, element) \
-    place_of(Element::element, #field, MOE_AT(field), MOE_AT(field##_row_stride))
+    place_of(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride))
 #define MOE_TYPED_ARRAY(field, element) \
-    place_of(Element::element, #field, MOE_AT(field), 0, MOE_AT(field##_type))
-#define MOE_TYPED_ROWS(field, element)                                            \
-    place_of(Element::element, #field, MOE_AT(field), MOE_AT(field##_row_stride), \
+    place_of(ElementKind::element, #field, MOE_AT(field), 0, MOE_AT(field##_type))
+#define MOE_TYPED_ROWS(field, element)                                                \
+    place_of(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride), \
              MOE_AT(field##_type))
 
 template <class Args>
@@ -35,22 +35,22 @@ Use with_tokens(const moe_plan&, const Args& args) {
 
 // Rows of tokens, by their width.
 template <class Args>
-Extent hidden_rows(const moe_plan& plan, const Args& args) {
+RowExtent hidden_rows(const moe_plan& plan, const Args& args) {
     return {args.n_tokens, plan.layout.layer.hidden};
 }
 
 template <class Args>
-Extent expert_rows(const moe_plan& plan, const Args& args) {
+RowExtent expert_rows(const moe_plan& plan, const Args& args) {
     return {args.n_tokens, plan.layout.layer.expert_width()};
 }
 
 template <class Args>
-Extent slot_rows(const moe_plan& plan, const Args& args) {
+RowExtent slot_rows(const moe_plan& plan, const Args& args) {
     return {args.n_tokens, plan.layout.layer.top_k};
 }
 
 template <class Args>
-Extent logit_rows(const moe_plan& plan, const Args& args) {
+RowExtent logit_rows(const moe_plan& plan, const Args& args) {
     return {args.n_tokens, plan.layout.layer.n_experts_all()};
 }
 

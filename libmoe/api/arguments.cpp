@@ -93,7 +93,7 @@ Use forward_weights_use(const moe_plan& plan, const moe_forward_args& args) {
     return args.routing == MOE_ROUTING_IDS_AND_WEIGHTS ? with_tokens(plan, args) : Use::none;
 }
 
-Extent forward_out(const moe_plan& plan, const moe_forward_args& args) {
+RowExtent forward_out(const moe_plan& plan, const moe_forward_args& args) {
     const Layer& layer = plan.layout.layer;
     const int64_t width = plan.partial ? layer.expert_width() : layer.hidden;
     return {args.n_tokens, token_width(plan, args.out_layout, width)};
@@ -207,7 +207,7 @@ Use combine_x_use(const moe_plan& plan, const moe_combine_args& args) {
     return used ? required_if(args.n_tokens > 0, Use::optional) : Use::apart;
 }
 
-Extent combine_rows(const moe_plan& plan, const moe_combine_args& args) {
+RowExtent combine_rows(const moe_plan& plan, const moe_combine_args& args) {
     const Layer& layer = plan.layout.layer;
     const int64_t width = layer.expert_width();
     if (is_sorted(args)) return {args.n_rows, width};

@@ -127,14 +127,14 @@ int64_t rows_of(const moe_plan& plan, const moe_experts_args& args) {
     return is_batched(args) ? batch_rows(plan, args) : args.n_rows;
 }
 
-Extent experts_in(const moe_plan& plan, const moe_experts_args& args) {
+RowExtent experts_in(const moe_plan& plan, const moe_experts_args& args) {
     const Layer& layer = plan.layout.layer;
     const bool from_tokens = args.in_layout == MOE_IN_TOKENS;
     return {from_tokens ? args.n_tokens : rows_of(plan, args),
             args.x_is_latent ? layer.latent : layer.hidden};
 }
 
-Extent experts_out(const moe_plan& plan, const moe_experts_args& args) {
+RowExtent experts_out(const moe_plan& plan, const moe_experts_args& args) {
     const Layer& layer = plan.layout.layer;
     const int64_t features = plan.layout.slice.intermediate_count;
     const int64_t width = !args.stop_before_activation ? layer.expert_width()
