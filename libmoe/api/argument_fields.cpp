@@ -21,8 +21,8 @@ void store(void* args, size_t offset, T value) {
     std::memcpy(static_cast<std::byte*>(args) + offset, &value, sizeof value);
 }
 
-moe_type element_type(const moe_plan& plan, const void* args, const FieldPlace& place) {
-    switch (place.element) {
+moe_type element_type(const moe_plan& plan, const void* args, const FieldDesc& field) {
+    switch (field.element) {
         case ElementKind::i32:
             return MOE_TYPE_I32;
         case ElementKind::i64:
@@ -36,7 +36,7 @@ moe_type element_type(const moe_plan& plan, const void* args, const FieldPlace& 
         case ElementKind::plan_out:
             return plan.out_type;
         default:
-            return load<moe_type>(args, place.type);
+            return load<moe_type>(args, field.type);
     }
 }
 
@@ -46,14 +46,14 @@ uintptr_t element_bytes(moe_type type) {
 }
 
 // The type that the caller names: 0 is the default of its kind.
-void check_type(void* args, const FieldPlace& place, bool used) {
-    const bool index = place.element == ElementKind::index;
+void check_type(void* args, const FieldDesc& field, bool used) {
+    const bool index = field.element == ElementKind::index;
     const moe_type fallback = index ? MOE_TYPE_I32 : MOE_TYPE_F32;
-    const auto type = used ? load<moe_type>(args, place.type) : MOE_TYPE_NONE;
-    if (type == MOE_TYPE_NONE) return store(args, place.type, fallback);
+    const auto type = used ? load<moe_type>(args, field.type) : MOE_TYPE_NONE;
+    if (type == MOE_TYPE_NONE) return store(args, field.type, fallback);
     const bool known = index ? type == MOE_TYPE_I32 || type == MOE_TYPE_I64
                              : type >= MOE_TYPE_F32 && type <= MOE_TYPE_BF16;
-    require(known, "{}_type is {} ({}), must be {}", place.name, type_name(type),
+    require(known, "{}_type is {} ({}), must be {}", field.name, type_name(type),
             static_cast<int32_t>(type), index ? "I32 or I64" : "F32, F16 or BF16");
 }
 
@@ -68,13 +68,13 @@ void check_aligned(const void* pointer, moe_type type, const char* name) {
 
 // A row stride in elements: 0 becomes the width, less than that is an error, and so is one by which
 // the last row would lie beyond what an offset in bytes can say.
-void check_stride(void* args, const FieldPlace& place, bool used, RowExtent extent) {
-    const auto stride = used ? load<int64_t>(args, place.stride) : 0;
-    if (stride == 0) return store(args, place.stride, extent.width);
-    require(stride >= extent.width, "{}_row_stride is {}, a row has {} elements", place.name,
+void check_stride(void* args, const FieldDesc& field, bool used, RowExtent extent) {
+    const auto stride = used ? load<int64_t>(args, field.stride) : 0;
+    if (stride == 0) return store(args, field.stride, extent.width);
+    require(stride >= extent.width, "{}_row_stride is {}, a row has {} elements", field.name,
             stride, extent.width);
     require(extent.rows <= 1 || stride <= INT64_MAX / 8 / extent.rows,
-            "{}_row_stride is {}, too much for {} rows", place.name, stride, extent.rows);
+            "{}_row_stride is {}, too much for {} rows", field.name, stride, extent.rows);
 }
 
 uintptr_t begin_of(const CallerMatrix& matrix) {
@@ -109,21 +109,21 @@ bool are_side_by_side(const CallerMatrix& a, const CallerMatrix& b) {
 
 }  // namespace
 
-void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use use,
+void check_field(const moe_plan& plan, void* args, const FieldDesc& field, Use use,
                  RowExtent extent) {
-    if (use == Use::none) store<const void*>(args, place.pointer, nullptr);
-    const auto* pointer = load<const void*>(args, place.pointer);
-    require(pointer || use != Use::required, "{} is NULL", place.name);
-    if (place.type) check_type(args, place, use != Use::none);
-    if (use != Use::apart) check_aligned(pointer, element_type(plan, args, place), place.name);
+    if (use == Use::none) store<const void*>(args, field.pointer, nullptr);
+    const auto* pointer = load<const void*>(args, field.pointer);
+    require(pointer || use != Use::required, "{} is NULL", field.name);
+    if (field.type) check_type(args, field, use != Use::none);
+    if (use != Use::apart) check_aligned(pointer, element_type(plan, args, field), field.name);
     const bool has_stride = pointer || use == Use::empty;
-    if (place.stride) check_stride(args, place, has_stride, extent);
+    if (field.stride) check_stride(args, field, has_stride, extent);
 }
 
-CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldPlace& place,
+CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldDesc& field,
                        RowExtent extent) {
-    return {load<const void*>(args, place.pointer), load<int64_t>(args, place.stride),
-            element_type(plan, args, place), extent};
+    return {load<const void*>(args, field.pointer), load<int64_t>(args, field.stride),
+            element_type(plan, args, field), extent};
 }
 
 void check_apart(const CallerMatrix& x, const CallerMatrix& out) {

@@ -13,7 +13,7 @@ enum class Use : uint8_t {
     none,      // not at all: the field has no effect, and is cleared
     apart,     // not read, but out must not overlap it; cleared at the end
     optional,  // where it is given; without it, its stride says nothing
-    empty,  // it has no elements in this call: it may be NULL, its stride is checked all the same
+    empty,     // there is nothing to read or write: it may be NULL, its stride is checked
     required,
 };
 
@@ -39,9 +39,9 @@ struct RowExtent {
     int64_t width;
 };
 
-// A pointer and the fields that describe it: NAME_row_stride and NAME_type. Offset 0 is that of
-// struct_size and means that there is no such field.
-struct FieldPlace {
+// A pointer field and the fields that describe it, NAME_row_stride and NAME_type, by their offsets.
+// Offset 0 is that of struct_size and means that there is no such field.
+struct FieldDesc {
     const char* name;
     size_t pointer;
     ElementKind element;
@@ -52,7 +52,7 @@ struct FieldPlace {
 // A field of Args. `use` sees the fields before it in their table as they are after their checks.
 template <class Args>
 struct Field {
-    FieldPlace place;
+    FieldDesc desc;
     Use (*use)(const moe_plan&, const Args&);
     RowExtent (*extent)(const moe_plan&, const Args&) = nullptr;  // of fields with a stride
 };
@@ -66,10 +66,10 @@ struct CallerMatrix {
 };
 
 // The rules for one field of the struct at `args`. Defaults are filled in, unused fields cleared.
-void check_field(const moe_plan& plan, void* args, const FieldPlace& place, Use use,
+void check_field(const moe_plan& plan, void* args, const FieldDesc& field, Use use,
                  RowExtent extent);
 
-CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldPlace& place,
+CallerMatrix matrix_of(const moe_plan& plan, const void* args, const FieldDesc& field,
                        RowExtent extent);
 
 // x and out may not share a byte, whether x is read or not.
@@ -84,13 +84,13 @@ RowExtent extent_of(const moe_plan& plan, const Args& args, const Field<Args>& f
 template <class Args, size_t n>
 void check_fields(const moe_plan& plan, Args& args, const Field<Args> (&table)[n]) {
     for (const Field<Args>& field : table)
-        check_field(plan, &args, field.place, field.use(plan, args), extent_of(plan, args, field));
+        check_field(plan, &args, field.desc, field.use(plan, args), extent_of(plan, args, field));
 }
 
 template <class Args, size_t n>
 const Field<Args>& field_at(const Field<Args> (&table)[n], size_t pointer) {
     size_t i = 0;
-    while (table[i].place.pointer != pointer) ++i;
+    while (table[i].desc.pointer != pointer) ++i;
     return table[i];
 }
 
@@ -98,7 +98,7 @@ const Field<Args>& field_at(const Field<Args> (&table)[n], size_t pointer) {
 template <class Args, size_t n>
 void check_x_apart(const moe_plan& plan, Args& args, const Field<Args> (&table)[n]) {
     const auto matrix = [&](const Field<Args>& field) {
-        return matrix_of(plan, &args, field.place, extent_of(plan, args, field));
+        return matrix_of(plan, &args, field.desc, extent_of(plan, args, field));
     };
     const Field<Args>& x = field_at(table, offsetof(Args, x));
     check_apart(matrix(x), matrix(field_at(table, offsetof(Args, out))));

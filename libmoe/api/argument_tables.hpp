@@ -6,20 +6,20 @@
 
 namespace moe {
 
-constexpr FieldPlace place_of(ElementKind element, const char* name, size_t pointer,
-                              size_t stride = 0, size_t type = 0) {
+constexpr FieldDesc describe(ElementKind element, const char* name, size_t pointer,
+                             size_t stride = 0, size_t type = 0) {
     return {name, pointer, element, stride, type};
 }
 
 // Entries of a table of fields of Args: an array or rows, and either with a type field.
 #define MOE_AT(field) offsetof(Args, field)
-#define MOE_ARRAY(field, element) place_of(ElementKind::element, #field, MOE_AT(field))
+#define MOE_ARRAY(field, element) describe(ElementKind::element, #field, MOE_AT(field))
 #define MOE_ROWS(field, element) \
-    place_of(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride))
+    describe(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride))
 #define MOE_TYPED_ARRAY(field, element) \
-    place_of(ElementKind::element, #field, MOE_AT(field), 0, MOE_AT(field##_type))
+    describe(ElementKind::element, #field, MOE_AT(field), 0, MOE_AT(field##_type))
 #define MOE_TYPED_ROWS(field, element)                                                \
-    place_of(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride), \
+    describe(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride), \
              MOE_AT(field##_type))
 
 template <class Args>
