@@ -9,12 +9,9 @@
 #include "libmoe/cuda/gemv_calls.hpp"
 #include "libmoe/cuda/mlp.hpp"
 #include "libmoe/cuda/scratch.hpp"
+#include "libmoe/layer/finish_parts.hpp"
 
 namespace moe::cuda {
-
-inline constexpr uint32_t every_finish_part = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT |
-                                              MOE_FINISH_SHARED | MOE_FINISH_COMBINE |
-                                              MOE_FINISH_IDENTITY;
 
 struct RouteArguments {
     moe_routing routing;

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "libmoe/base/error.hpp"
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
