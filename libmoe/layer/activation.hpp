@@ -30,7 +30,7 @@ MOE_HOST_DEVICE Real clamp_to(Real value, Real limit) {
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-// Returns value * factor, where a factor of zero gives zero for any value, infinities included.
+// Returns value * factor, where a factor of zero gives zero for any value but NaN.
 template <class Real>
 MOE_HOST_DEVICE Real damped(Real value, Real factor) {
     return factor == Real(0) && !std::isnan(value) ? Real(0) : value * factor;

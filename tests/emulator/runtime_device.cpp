@@ -1,5 +1,5 @@
-// What the emulated machine says of itself. MOE_EMULATOR_CAPABILITY chooses among real ones;
-// MOE_EMULATOR_MULTIPROCESSORS and MOE_EMULATOR_DEVICES say how many there are.
+// Device queries of the emulated machine. MOE_EMULATOR_CAPABILITY chooses among real GPUs;
+// MOE_EMULATOR_MULTIPROCESSORS and MOE_EMULATOR_DEVICES set the numbers of SMs and devices.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@ namespace emulator {
 namespace {
 
 constexpr int default_multiprocessors = 8;
-constexpr int default_devices = 2;  // the second only to be refused
+constexpr int default_devices = 2;  // the second one serves refusals only
 
 //  name, capability, multiprocessors; threads and blocks of one, its shared memory, most of a
 //  block; GB, L2; bus, clocks

@@ -13,8 +13,8 @@ namespace moe::cuda {
 
 // run_combine computes, in slot order and float32:
 // out[t] = round(scale * (sum_j w_j y[slot_to_row[t k + j]] + sum_j w_j x[t] over identity experts
-//                + sum_j w_j down_bias[id_j] + routed[t] + shared_scale sigmoid(gate[t])
-//                shared[t]))
+//                         + sum_j w_j down_bias[id_j] + routed[t]
+//                         + shared_scale sigmoid(gate[t]) shared[t]))
 //          (+ out[t])
 // Every term is optional. Tokens beyond the true number are not written.
 //

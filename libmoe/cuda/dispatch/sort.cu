@@ -36,7 +36,7 @@ constexpr int32_t max_threads = 1024;
 constexpr int32_t small_slots = 4096;
 constexpr int32_t max_local = 4096;
 constexpr int32_t max_runs = 256;
-constexpr int32_t min_run_slots = 2048;  // of a run
+constexpr int32_t min_run_slots = 2048;  // slots of a run
 constexpr int32_t turn_groups = 4;       // groups of 32 slots that a warp takes in one turn
 
 // Outputs are either Rows for the kernels of the experts (begin, count, slot, slot_to_row, tiles)
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(max_threads)
 
 struct Runs {
     int32_t n;
-    int32_t slots;    // of a run
+    int32_t slots;    // slots of a run
     int32_t* counts;  // [n_local][n]
     int32_t* totals;  // [n_local]
 };

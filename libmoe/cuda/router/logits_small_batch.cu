@@ -86,8 +86,8 @@ struct SmallBatchBlocks {
     int32_t first;  // k of the first k block
     int32_t n;
 
-    // Issues the weight loads of k blocks begin, begin + 1, ... of the warp's range, which
-    // starts at warp_k.
+    // Issues the weight loads of k blocks begin, begin + 1, ... of the warp's range, which starts
+    // at warp_k.
     __device__ SmallBatchBlocks(const SmallBatchInput& in, int64_t first_expert, int32_t warp_k,
                                 int32_t begin)
         : first(warp_k + begin * k_block_size) {

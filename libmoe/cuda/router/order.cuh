@@ -130,8 +130,8 @@ class RegisterOrder {
         return index;
     }
 
-    // k is at most 32 and at most the number of keys. memory has max_candidates entries,
-    // aligned to 16 bytes.
+    // k is at most 32 and at most the number of keys. memory has max_candidates entries, aligned to
+    // 16 bytes.
     __device__ uint32_t bound_of_first(int32_t k, Candidate* memory) const {
         auto* ranks = reinterpret_cast<uint32_t*>(memory);
         ranks[lane_index()] = own_;
@@ -139,8 +139,8 @@ class RegisterOrder {
         return cuda::bound_of_first(k, ranks);
     }
 
-    // Counts the keys of rank `bound` and above, for a bound above 0, and stores the first 32
-    // of them.
+    // Counts the keys of rank `bound` and above, for a bound above 0, and stores the first 32 of
+    // them.
     __device__ int32_t find(uint32_t bound, Candidate* found) const {
         int32_t n_found = 0;
         __syncwarp();

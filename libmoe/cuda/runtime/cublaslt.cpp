@@ -122,8 +122,7 @@ std::unique_ptr<CublasLt> CublasLt::load(const char* path) {
 
 const CublasLt* CublasLt::shared(const char* path, int32_t device) {
     using Key = std::pair<std::string, int32_t>;
-    // The map is never destroyed, because the driver may be gone before it at the end of a
-    // process.
+    // The map is never destroyed, because the driver may be gone before it at the end of a process.
     static auto& kept = *new std::map<Key, std::unique_ptr<CublasLt>>;
     static std::mutex mutex;
     std::lock_guard lock(mutex);

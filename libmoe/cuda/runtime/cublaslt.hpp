@@ -30,19 +30,17 @@ struct DenseGemm {
 
 class CublasLt {
   public:
-    // A null path means the usual names. It returns null when there is no such library. The
-    // handle is for the current device.
+    // A null path means the usual names. It returns null when there is no such library. The handle
+    // is for the current device.
     static std::unique_ptr<CublasLt> load(const char* path);
     // Returns the process's instance for a path and the current device, which is `device`. The
-    // first call loads it and nothing unloads it. It returns null when there is no such
-    // library.
+    // first call loads it and nothing unloads it. It returns null when there is no such library.
     static const CublasLt* shared(const char* path, int32_t device);
     ~CublasLt();
     CublasLt(const CublasLt&) = delete;
     CublasLt& operator=(const CublasLt&) = delete;
 
-    // Returns false when the library has no algorithm for this GEMM. It does not read the
-    // pointers.
+    // Returns false when the library has no algorithm for this GEMM. It does not read the pointers.
     bool find(const DenseGemm& gemm, LibraryAlgorithm& algorithm) const;
     // Returns false when the GEMM cannot be run. It allocates nothing and may be captured.
     bool run(const DenseGemm& gemm, const LibraryAlgorithm& algorithm, cudaStream_t stream) const;
