@@ -96,7 +96,7 @@ void RegisterAssignment::find_shared() {
     std::vector<uint32_t> block(b_.registers_.size(), none);
     shared_index_.assign(b_.registers_.size(), none);
     ranges_.resize(b_.registers_.size());
-    const auto share = [&](uint32_t reg) {
+    const auto mark_shared = [&](uint32_t reg) {
         if (shared_index_[reg] != none) return;
         shared_index_[reg] = static_cast<uint32_t>(shared_registers_.size());
         shared_registers_.push_back(reg);
@@ -108,9 +108,9 @@ void RegisterAssignment::find_shared() {
         const uint32_t here = block_of_[r.instruction];
         if (block[r.reg] == none) {
             block[r.reg] = here;
-            if (r.is_read) share(r.reg);
+            if (r.is_read) mark_shared(r.reg);
         } else if (block[r.reg] != here) {
-            share(r.reg);
+            mark_shared(r.reg);
         }
     }
 }

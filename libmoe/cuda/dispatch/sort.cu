@@ -14,7 +14,7 @@
 //      find each other by match_any. A slot's rank is the expert's cursor, which earlier turns have
 //      advanced, plus the number of lower lanes with its expert
 //   4. fill the padding with -1
-// More slots are split into runs, few of them so that the matrix of counts stays small:
+// More slots are split into at most max_runs runs, which keeps the matrix of counts small:
 //   1. count_runs: counts [n_local][n_runs], a thread block per run
 //   2. scan_runs: counts become sums over the runs before, a warp per expert; totals [n_local]
 //   3. assign_rows: step 2 above on the totals, one thread block

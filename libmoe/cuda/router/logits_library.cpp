@@ -3,7 +3,7 @@
 //
 // Inputs: x [T, hidden] and weights [E, hidden], both BF16 or both F16, rows aligned to 16 bytes, E
 // a multiple of 8. Output: one part [T][E] of float32.
-//   1. choose_library asks the heuristic for an algorithm at 256, 1024, 4096, ... tokens
+//   1. choose_library queries the heuristic for an algorithm at 256, 1024, 4096, ... tokens
 //   2. it runs each algorithm once, which loads its kernels
 //   3. run_library_logits takes the largest known token count that does not exceed the call's
 //

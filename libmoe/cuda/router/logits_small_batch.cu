@@ -13,7 +13,8 @@
 //   2. wait for the preceding kernel, then issue the loads of one row of x
 //   3. MMA with experts as M and tokens as N; each k block has its own accumulator, which is then
 //      added to the warp's float32 sums
-//   4. the sums of the warps meet in shared memory, are added in order and stored
+//   4. store the sums of the warps to shared memory, synchronize, add them in order, store the
+//      parts
 // Lanes past the last expert or token repeat the last one and store nothing. A tensor core
 // truncates its accumulator, so no accumulation chain inside it is longer than one k block.
 #include <algorithm>

@@ -3,7 +3,7 @@
 // It declares the functions and constants of cublasLt.h that a plain GEMM needs, so the build does
 // not require that header.
 //   1. load: dlopen, look up the functions, make a handle and one GEMM descriptor
-//   2. find: ask the heuristic for an algorithm for the given sizes and workspace
+//   2. find: query the heuristic for an algorithm for the given sizes and workspace
 //   3. run: issue the GEMM with that algorithm on a stream
 #include "libmoe/cuda/runtime/cublaslt.hpp"
 
