@@ -1,4 +1,4 @@
-// What kernels and their launchers need to know of a device.
+// Properties of a device that kernels and their launchers use.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct DeviceFacts {
     int32_t major = 0;  // compute capability
     int32_t minor = 0;
     int32_t n_sms = 0;
-    int32_t shared_bytes = 0;  // of one block, opted in
+    int32_t shared_bytes = 0;  // maximum of a thread block, after opt-in
     uint64_t memory_bytes = 0;
     uint64_t l2_bytes = 0;
 

@@ -181,7 +181,7 @@ CombineInput combine_input(LayerPass& p, const Call& call, const moe_combine_arg
         return input;
     }
     input.y_stride = args.rows_row_stride;
-    input.place = b.source;
+    input.slot_to_row = b.source;
     CallerRows rows{};
     rows.batch_capacity = args.n_rows;
     rows.row_ids = args.row_ids;

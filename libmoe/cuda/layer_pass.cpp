@@ -93,7 +93,7 @@ void LayerPass::take_and_sort(const GivenRouting& given, const RouteArguments& p
                               const int32_t* expert_map) {
     SortAlong along{};
     along.given = &given;
-    along.taken = output_of(published);
+    along.published = output_of(published);
     sort(expert_map, along);
 }
 
@@ -256,7 +256,7 @@ CombineInput LayerPass::combine_input(const Sum& sum) const {
         input.y = b_.wide;
         input.y_type = y_type();
         input.y_stride = width;
-        input.place = b_.rows.slot_to_row;
+        input.slot_to_row = b_.rows.slot_to_row;
     }
     input.weighted = !layer().weight_on_input;
     input.ids = b_.ids;
