@@ -149,7 +149,8 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
                           false};
     const DispatchOutput output{args.out_offsets, args.out_counts, args.out_row_ids,
                                 args.out_row_ids ? args.row_capacity : 0, args.block_rows};
-    run_dispatch(call.setup.device, input, tokens, output, call.faults, stream);
+    run_dispatch(call.setup.launch->range(args.n_tokens).dispatch_sort, input, tokens, output,
+                 call.faults, stream);
 }
 
 void finish(const Call& call, const moe_finish_args& args) {

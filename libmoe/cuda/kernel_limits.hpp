@@ -19,6 +19,13 @@ constexpr SortKernel sort_kernel(int64_t n_slots, int32_t n_local) {
         return SortKernel::fused;
     return n_slots <= max_block_sort_slots ? SortKernel::block : SortKernel::runs;
 }
+// moe_dispatch has nothing beside its sort.
+constexpr SortKernel dispatch_sort_kernel(int64_t n_slots) {
+    return n_slots <= max_block_sort_slots ? SortKernel::block : SortKernel::runs;
+}
+
+// Router logits for small batches (logits_small_batch.cu): the scratch holds so many tokens' parts.
+constexpr int64_t max_small_batch_logits_tokens = 32;
 
 // Selection with a thread block per token (select_block.cu).
 constexpr int32_t max_block_select_experts = 512;

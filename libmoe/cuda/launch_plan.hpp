@@ -35,6 +35,7 @@ struct LaunchRange {
     LogitsKernel logits = LogitsKernel::tiled;
     SelectKernel select = SelectKernel::warp;
     SortKernel sort = SortKernel::runs;
+    SortKernel dispatch_sort = SortKernel::runs;  // of moe_dispatch
     bool indexes_rows = false;    // grouped gate_up reads x by row index; else rows are gathered
     bool has_wide_tiles = false;  // grouped: wide and narrow tiles, two launches; else narrow alone
     bool gate_in_combine = false;  // combine computes the shared expert's gate; else its own kernel
@@ -42,8 +43,9 @@ struct LaunchRange {
 
     bool has_same_decisions(const LaunchRange& other) const {
         return logits == other.logits && select == other.select && sort == other.sort &&
-               indexes_rows == other.indexes_rows && has_wide_tiles == other.has_wide_tiles &&
-               gate_in_combine == other.gate_in_combine && y_type == other.y_type;
+               dispatch_sort == other.dispatch_sort && indexes_rows == other.indexes_rows &&
+               has_wide_tiles == other.has_wide_tiles && gate_in_combine == other.gate_in_combine &&
+               y_type == other.y_type;
     }
 };
 

@@ -50,6 +50,7 @@ LogitsInput LayerPass::logits_input(const DeviceRows& rows) const {
     input.batch_invariant = setup_.batch_invariant;
     input.may_use_library = may_use_library(setup_);
     input.library = &setup_.logits_library;
+    input.kernel = range_.logits;
     return input;
 }
 
@@ -78,7 +79,7 @@ void LayerPass::route(const RouteArguments& args) {
     input.token_ids = args.token_ids;
     input.token_ids_type = args.token_ids_type;
     input.round_to = setup_.x_type;
-    run_select(launch_.device, input, tokens_, output_of(args), faults_, stream());
+    run_select(launch_.device, range_.select, input, tokens_, output_of(args), faults_, stream());
 }
 
 void LayerPass::take_routing(const GivenRouting& given, const RouteArguments& published) {
@@ -100,7 +101,7 @@ void LayerPass::take_and_sort(const GivenRouting& given, const RouteArguments& p
 void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
     const int32_t n_local = setup_.slice->n_local;
     const bool has_dense_matrices = (layer().shared_intermediate && !joins_) || layer().latent;
-    if (has_dense_matrices && !tokens_listed_ && is_small_sort(n_slots_, n_local)) {
+    if (has_dense_matrices && !tokens_listed_ && range_.sort == SortKernel::fused) {
         along.token_rows = &b_.token_rows;
         along.token_rule = tiles_of(dense_family_);
         tokens_listed_ = true;
@@ -112,7 +113,7 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
                           n_local,
                           b_.sort_scratch,
                           joins_};
-    run_sort(launch_.device, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
+    run_sort(range_.sort, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
 }
 
 void LayerPass::sort_local(int32_t n_slots) {
@@ -121,7 +122,7 @@ void LayerPass::sort_local(int32_t n_slots) {
     launch_.has_wide_tiles = setup_.launch->range(n_slots).has_wide_tiles;
     const int32_t n_local = setup_.slice->n_local;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
-    run_sort(launch_.device, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
+    run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
              stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
 }

@@ -40,7 +40,7 @@ void prepare_family(const Setup& setup, Family family, std::initializer_list<moe
 }  // namespace
 
 void prepare(const Setup& setup, LaunchPlan& launch) {
-    prepare_router(setup.device);
+    prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
     prepare_combine();

@@ -121,6 +121,7 @@ class Decisions {
         range.logits = logits(n_tokens);
         range.select = select(n_tokens);
         range.sort = sort(n_tokens);
+        range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
         range.indexes_rows = indexes_rows(n_tokens);
         range.has_wide_tiles = has_grouped() && n_tokens > cuda::max_narrow_rows;
         range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;
@@ -138,7 +139,7 @@ class Decisions {
         if (n_tokens <= tuning_.router.max_small_batch_tokens && !plan_.batch_invariant)
             return cuda::LogitsKernel::small_batch;
         const bool by_library =
-            setup_.logits_library.library && n_tokens >= tuning_.router.min_library_tokens;
+            setup_.logits_library.library && n_tokens >= cuda::min_library_tokens;
         return by_library ? cuda::LogitsKernel::library : cuda::LogitsKernel::tiled;
     }
     cuda::SelectKernel select(int64_t n_tokens) const {

@@ -40,7 +40,6 @@ struct GroupedTuning {
 
 struct RouterTuning {
     int32_t max_small_batch_tokens;  // of the logits kernel for small batches
-    int32_t min_library_tokens;      // of cuBLASLt
     int32_t block_select_tokens_per_sm;
     int32_t max_gate_in_combine_tokens;  // beyond, the shared expert's gate has a kernel of its own
 };

@@ -10,7 +10,6 @@ ALLOWED = {
     "libmoe/base/first_failure.hpp": (1, "a thread of a team may not throw: the caller's thread throws it again"),
     "libmoe/weights/device_block.hpp": (1, "a destructor waits for copies and may run while an exception is on its way"),
     "libmoe/cuda/device_memory.hpp": (1, "a destructor in a forked child: to be replaced by a question that does not throw"),
-    "libmoe/plan/plan.cpp": (3, "a plan that is not possible is found by trying: to be replaced by reasons that are returned"),
 }
 
 

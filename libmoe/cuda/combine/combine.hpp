@@ -18,7 +18,7 @@ namespace moe::cuda {
 //          (+ out[t])
 // Every term is optional. Tokens beyond the true number are not written.
 //
-// gate[t] is shared_gate[t] or, for up to max_fused_gate_tokens tokens, a dot product that every
+// gate[t] is shared_gate[t] or, for few tokens, a dot product that every
 // thread block computes anew.
 struct DotInput {
     const void* x;
@@ -27,7 +27,6 @@ struct DotInput {
     const float* row;  // [width]
     int32_t width;
 };
-constexpr int32_t max_fused_gate_tokens = 64;
 
 struct CombineInput {
     const void* y;  // rows, or null

@@ -12,6 +12,7 @@
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/kernel_limits.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/rows.hpp"
 
@@ -31,25 +32,17 @@ struct SortInput {
     bool has_shared;  // local expert n_local has a row per token, in order; slot_to_row omits it
 };
 
-// A small sort is one kernel of one thread block (sort_small.cu), which can do other small work in
-// the same launch.
-constexpr int32_t max_small_slots = 8192;
-constexpr int32_t max_small_local = 512;
-constexpr bool is_small_sort(int64_t n_slots, int32_t n_local) {
-    return n_slots <= max_small_slots && n_local <= max_small_local;
-}
-
-// Work that run_sort fuses into the sort.
+// Work that run_sort does beside the sort; SortKernel::fused does it in the same launch.
 struct SortAlong {
     const GivenRouting* given;  // null: input.ids are ready; else they are converted from here
     SelectOutput published;     // to here; its ids are input.ids
-    const Rows* token_rows;     // run_list_tokens of the same tokens, in small sorts only; null:
-    TileRule token_rule;        // not wanted
+    const Rows* token_rows;     // run_list_tokens of the same tokens, with the fused sort only;
+    TileRule token_rule;        // null: not wanted
 };
 
 // Fills rows.begin, count, slot (-1 in the padding), slot_to_row, tiles and n_tiles.
-void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
+              const TileRule& rule, const SortAlong& along, FaultWords* faults,
               cudaStream_t stream);
 
 // Makes one "expert" with rows 0 .. true number of tokens, for the dense matrices of the layer.
@@ -65,7 +58,7 @@ struct DispatchOutput {
     int64_t row_capacity;
     int32_t block_rows;
 };
-void run_dispatch(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
+void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
                   const DispatchOutput& output, FaultWords* faults, cudaStream_t stream);
 
 // Adds the tokens per global expert to counts [E_all], which the caller zeroes first.

@@ -5,9 +5,9 @@
 // beyond the true number, and slots without a local expert, have no row.
 // Outputs: SortTarget: begin and count of each expert, slot of each row, row of each slot, tiles.
 // Experts begin on a multiple of `align`.
-// sort_small.cu serves small batches over up to max_small_local experts.
+// sort_small.cu serves small batches over up to max_fused_sort_experts experts.
 //
-// Up to small_slots slots, one thread block (sort_small):
+// Up to max_block_sort_slots slots, one thread block (sort_small):
 //   1. count the slots of each expert in shared memory
 //   2. scan: first row and first tile of each expert, and the tiles themselves
 //   3. scatter: warps take turns in the order of their slots. Inside a warp the lanes of one expert
@@ -33,7 +33,6 @@ namespace moe::cuda {
 namespace {
 
 constexpr int32_t max_threads = 1024;
-constexpr int32_t small_slots = 4096;
 constexpr int32_t max_local = 4096;
 constexpr int32_t max_runs = 256;
 constexpr int32_t min_run_slots = 2048;  // slots of a run
@@ -382,10 +381,9 @@ void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarge
            target);
 }
 
-void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
-          FaultWords* faults, cudaStream_t stream) {
-    const int64_t n_slots = int64_t{tokens.n} * input.top_k;
-    if (n_slots > small_slots) return sort_runs(input, tokens, target, faults, stream);
+void sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
+          const SortTarget& target, FaultWords* faults, cudaStream_t stream) {
+    if (kernel == SortKernel::runs) return sort_runs(input, tokens, target, faults, stream);
     launch("sort_small", sort_small, 1, max_threads, static_cast<size_t>(experts_of(input)) * 8,
            stream, input, tokens, target, faults);
 }
@@ -393,16 +391,16 @@ void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& ta
 }  // namespace
 
 uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
-    if (n_slots <= small_slots) return 0;
+    if (n_slots <= max_block_sort_slots) return 0;
     // The size must not fall as n_slots grows, although the number of runs may.
     const int64_t runs = std::min<int64_t>((n_slots + min_run_slots - 1) / min_run_slots, max_runs);
     return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs + 1) * 4;
 }
 
-void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
+              const TileRule& rule, const SortAlong& along, FaultWords* faults,
               cudaStream_t stream) {
-    if (is_small_sort(int64_t{tokens.n} * input.top_k, input.n_local))
+    if (kernel == SortKernel::fused)
         return run_sort_small_batch(input, tokens, rows, rule, along, faults, stream);
     if (along.given) run_take_routing(*along.given, tokens, along.published, faults, stream);
     SortTarget target{};
@@ -416,10 +414,10 @@ void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& toke
     target.align = row_alignment;
     target.max_tiles = rows.max_tiles;
     target.rule = rule;
-    sort(input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, faults, stream);
 }
 
-void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
+void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
                   const DispatchOutput& output, FaultWords* faults, cudaStream_t stream) {
     SortTarget target{};
     target.offsets = output.offsets;
@@ -427,7 +425,7 @@ void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& 
     target.slot = output.row_ids;
     target.capacity = output.row_capacity;
     target.align = std::max(output.block_rows, 1);
-    sort(input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, faults, stream);
 }
 
 void prepare_sort() {

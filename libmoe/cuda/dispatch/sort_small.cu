@@ -2,12 +2,11 @@
 // one thread block, so that it waits for memory and four barriers only. The same threads do the
 // work that is fused into the launch (SortAlong).
 //
-// Inputs: ids [T, k] of int32, dense, T k up to max_small_slots, n_local up to max_small_local; or
-// a GivenRouting to convert first.
-// Outputs: Rows; experts begin on a multiple of row_alignment. Rows stay below 2^15, tiles below
-// 2^11, tiles of large experts below 2^9.
-// A thread owns one expert and one slot, or eight slots; a warp owns a range of adjacent slots, in
-// groups of 32.
+// Inputs: ids [T, k] of int32, dense, T k up to max_fused_sort_slots, n_local up to
+// max_fused_sort_experts; or a GivenRouting to convert first. Outputs: Rows; experts begin on a
+// multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, tiles of large experts below
+// 2^9. A thread owns one expert and one slot, or eight slots; a warp owns a range of adjacent
+// slots, in groups of 32.
 //   1. thread = slots: load the ids, or convert the caller's; find the experts; rank the warp's
 //      slots of one expert by match_any and by the warp's own count for each expert, in shared
 //      memory
@@ -30,8 +29,8 @@ namespace moe::cuda {
 namespace {
 
 constexpr int32_t max_threads = 1024;
-constexpr int32_t max_groups = max_small_slots / max_threads;
-static_assert(max_small_local < max_threads);
+constexpr int32_t max_groups = max_fused_sort_slots / max_threads;
+static_assert(max_fused_sort_experts < max_threads);
 
 // Assignment of slots to warps: each warp has the same number of groups of 32.
 struct Deal {
@@ -105,10 +104,11 @@ __device__ int32_t scan_warps(uint16_t* counts, int32_t n_warps, int32_t n_local
 // 8,192 slots, as many rows of a shared expert, seven rows of padding for each expert, and tiles
 // have at least 16 rows. Large experts (TileRule) have at least min_large_rows rows.
 constexpr int32_t min_large_rows = 33;
-constexpr int32_t max_rows_here = 2 * max_small_slots + (row_alignment - 1) * (max_small_local + 1);
+constexpr int32_t max_rows_here =
+    2 * max_fused_sort_slots + (row_alignment - 1) * (max_fused_sort_experts + 1);
 static_assert(max_rows_here / row_alignment < 1 << 12);
-static_assert(2 * max_small_slots / 16 + max_small_local + 1 < 1 << 11);
-static_assert(2 * max_small_slots / min_large_rows < 1 << 9);
+static_assert(2 * max_fused_sort_slots / 16 + max_fused_sort_experts + 1 < 1 << 11);
+static_assert(2 * max_fused_sort_slots / min_large_rows < 1 << 9);
 
 struct LaidOut {
     int32_t rows;

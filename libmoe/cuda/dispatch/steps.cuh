@@ -60,7 +60,7 @@ __device__ inline void store_shared_row(const SortInput& input, int32_t* slot, i
     if (begin + t < capacity) slot[begin + t] = t * input.top_k;
 }
 
-// sort_small.cu has run_sort for every is_small_sort.
+// sort_small.cu has SortKernel::fused.
 void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, const Rows& rows,
                           const TileRule& rule, const SortAlong& along, FaultWords* faults,
                           cudaStream_t stream);

@@ -17,6 +17,7 @@
 
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/router/logits.hpp"
+#include "libmoe/cuda/setup.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -27,16 +28,17 @@ int64_t norm_bytes(const LogitsInput& input, int64_t n_tokens) {
 
 // The size is rounded up because the workspace of the library follows.
 int64_t part_bytes(const LogitsInput& input, int64_t n_tokens) {
-    const int64_t small_batch = std::min(n_tokens, max_small_batch_tokens) * input.n_experts_all *
+    const int64_t small_batch = std::min(n_tokens, max_small_batch_logits_tokens) *
+                                input.n_experts_all *
                                 small_batch_parts(input.n_experts_all, input.hidden);
     return (std::max(small_batch, tiled_part_floats(n_tokens, input)) * 4 + 255) / 256 * 256;
 }
 
 int32_t run_gemm(const DeviceFacts& device, const LogitsInput& input, const RouterGemm& gemm,
                  const TokenCount& tokens, std::byte* workspace, cudaStream_t stream) {
-    if (tokens.n <= max_small_batch_tokens && !input.batch_invariant)
+    if (input.kernel == LogitsKernel::small_batch)
         return run_small_batch_logits(gemm, tokens, stream);
-    if (input.may_use_library &&
+    if (input.kernel == LogitsKernel::library &&
         run_library_logits(*input.library, gemm, tokens, workspace, stream))
         return 1;
     return run_tiled_logits(device, gemm, tokens, stream);
@@ -81,11 +83,17 @@ LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const
     return parts;
 }
 
-void prepare_router(const DeviceFacts& device) {
-    prepare_small_batch_logits();
-    prepare_tiled_logits(device);
+void prepare_router(const Setup& setup) {
     prepare_select();
-    prepare_norm();
+    if (setup.layer->routing.has_router_norm) prepare_norm();
+    if (setup.router_type == MOE_TYPE_NONE) return;
+    for (const moe_type x : {setup.x_type, setup.router_input_type, MOE_TYPE_F32}) {
+        if (x == MOE_TYPE_F32 && !setup.layer->routing.has_router_norm &&
+            setup.x_type != MOE_TYPE_F32 && setup.router_input_type != MOE_TYPE_F32)
+            continue;  // normalized input alone
+        prepare_small_batch_logits(x, setup.router_type);
+        prepare_tiled_logits(setup.device, x, setup.router_type);
+    }
 }
 
 }  // namespace moe::cuda

@@ -20,20 +20,19 @@ struct RouterGemm {
     bool batch_invariant;
 };
 
-// logits_small_batch.cu serves up to max_small_batch_tokens tokens. The launchers return the number
-// of parts that they write.
-constexpr int64_t max_small_batch_tokens = 32;
+// logits_small_batch.cu serves up to max_small_batch_logits_tokens tokens. The launchers return the
+// number of parts that they write.
 int32_t small_batch_parts(int32_t n_experts_all, int32_t hidden);
 int32_t run_small_batch_logits(const RouterGemm& gemm, const TokenCount& tokens,
                                cudaStream_t stream);
-void prepare_small_batch_logits();
+void prepare_small_batch_logits(moe_type x, moe_type weights);
 
 // logits_tiled.cu serves any number of tokens.
 // tiled_part_floats bounds the floats that the parts of up to n_tokens tokens take.
 int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input);
 int32_t run_tiled_logits(const DeviceFacts& device, const RouterGemm& gemm,
                          const TokenCount& tokens, cudaStream_t stream);
-void prepare_tiled_logits(const DeviceFacts& device);
+void prepare_tiled_logits(const DeviceFacts& device, moe_type x, moe_type weights);
 
 // logits_library.cpp serves min_library_tokens tokens and more.
 uint64_t library_scratch_bytes(bool may_use, int64_t n_tokens);

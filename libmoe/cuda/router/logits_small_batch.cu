@@ -206,14 +206,10 @@ int32_t run_small_batch_logits(const RouterGemm& p, const TokenCount& tokens, cu
     return n_parts;
 }
 
-void prepare_small_batch_logits() {
-    for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-        for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-            load("small_batch_logits", small_batch_kernel(x, w));
-            want_most_shared_memory("small_batch_logits",
-                                    small_batch_kernel(x, w));  // same carveout as the gemv kernels
-        }
-    }
+void prepare_small_batch_logits(moe_type x, moe_type weights) {
+    auto* kernel = small_batch_kernel(x, weights);
+    load("small_batch_logits", kernel);
+    want_most_shared_memory("small_batch_logits", kernel);  // same carveout as the gemv kernels
 }
 
 }  // namespace moe::cuda

@@ -373,11 +373,9 @@ int32_t run_tiled_logits(const DeviceFacts& device, const RouterGemm& p, const T
     return input.n_parts;
 }
 
-void prepare_tiled_logits(const DeviceFacts& device) {
-    for (const moe_type x : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-        for (const moe_type w : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
-            load("tiled_logits", tiled_kernel(x, w), stages_of(device, x, w) * stage_bytes(x, w));
-    }
+void prepare_tiled_logits(const DeviceFacts& device, moe_type x, moe_type weights) {
+    load("tiled_logits", tiled_kernel(x, weights),
+         stages_of(device, x, weights) * stage_bytes(x, weights));
 }
 
 }  // namespace moe::cuda

@@ -11,6 +11,7 @@
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/kernel_limits.hpp"
 #include "libmoe/cuda/router/logits_library.hpp"
 #include "libmoe/layer/layer.hpp"
 
@@ -37,7 +38,8 @@ struct LogitsInput {
     float input_scale;
     int32_t hidden;
     int32_t n_experts_all;
-    bool batch_invariant;          // a token's logits do not depend on the number of tokens
+    bool batch_invariant;  // a token's logits do not depend on the number of tokens
+    LogitsKernel kernel;
     bool may_use_library;          // even if the machine has none
     const LogitsLibrary* library;  // of a plan that may use it
 };
@@ -90,8 +92,9 @@ struct SelectOutput {
     int64_t out_logits_stride;
 };
 
-void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
-                const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
+void run_select(const DeviceFacts& device, SelectKernel kernel, const SelectInput& input,
+                const TokenCount& tokens, const SelectOutput& output, FaultWords* faults,
+                cudaStream_t stream);
 
 // Given ids and weights become dense int32 and float32. An id out of range becomes -1 and a fault,
 // and its weight becomes 0.
@@ -108,7 +111,7 @@ struct GivenRouting {
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
                       const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
 
-void prepare_router(const DeviceFacts& device);
+void prepare_router(const Setup& setup);
 void prepare_select();  // called by prepare_router
 
 }  // namespace moe::cuda

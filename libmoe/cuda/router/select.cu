@@ -26,7 +26,6 @@ namespace moe::cuda {
 namespace {
 
 constexpr int32_t max_warps = 8;
-constexpr int32_t small_batch_tokens_per_sm = 4;  // up to these, a thread block for each token
 constexpr int32_t usual_shared_bytes = 48 * 1024;
 constexpr int32_t max_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
 
@@ -333,13 +332,12 @@ void launch_warps(const DeviceFacts& device, const SelectInput& input, const Tok
 
 }  // namespace
 
-void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
-                const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+void run_select(const DeviceFacts& device, SelectKernel kernel, const SelectInput& input,
+                const TokenCount& tokens, const SelectOutput& output, FaultWords* faults,
+                cudaStream_t stream) {
     const Routing& r = input.routing;
-    const bool suits_block = r.selection != MOE_SELECT_SPARSEMIXER &&
-                             r.n_experts_all <= max_experts_of_block &&
-                             tokens.n <= small_batch_tokens_per_sm * device.n_sms;
-    if (suits_block) return launch_block_select(stream, input, tokens, output, faults);
+    if (kernel == SelectKernel::block)
+        return launch_block_select(stream, input, tokens, output, faults);
     const auto launch_with = r.n_experts_all <= 128   ? launch_warps<4>
                              : r.n_experts_all <= 256 ? launch_warps<8>
                              : r.n_experts_all <= 512 ? launch_warps<16>

@@ -211,7 +211,6 @@ __device__ inline void store_slots(const SelectInput& input, const SelectOutput&
 }
 
 // select_block.cu serves every rule but the sparse mixer, up to this many experts.
-constexpr int32_t max_experts_of_block = 512;
 void launch_block_select(cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
                          const SelectOutput& output, FaultWords* faults);
 void prepare_block_select();

@@ -27,7 +27,7 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t max_experts = max_experts_of_block;
+constexpr int32_t max_experts = max_block_select_experts;
 constexpr int32_t max_block_warps = max_experts / 32;
 
 struct alignas(16) BlockMemory {

@@ -6,6 +6,7 @@
 
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch_hook.hpp"
 
 namespace moe::cuda {
 
@@ -23,6 +24,7 @@ void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, i
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = kernels_may_start_early() ? 1 : 0;
+    report_launch(name, reinterpret_cast<const void*>(kernel));
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
 }
 
