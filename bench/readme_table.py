@@ -50,7 +50,13 @@ class Sources:
         if mine is None or not others:
             return None
         best = min(others, key=lambda r: r["us"])
-        return mine, best["us"], in_words(best["peer"])
+        return mine, best["us"], short(best["peer"])
+
+
+def short(peer):
+    """The peers' names in a narrow cell; GEMMs: it timed nothing else."""
+    name = in_words(peer)
+    return {"DeepGEMM bf16": "DeepGEMM GEMMs", "Humming, GEMMs only": "Humming GEMMs", "Humming NVFP4 x bf16": "Humming GEMMs"}.get(name, name)
 
 
 def key(r):
@@ -83,8 +89,8 @@ def peer_block(sources):
     yield ""
     yield textwrap.fill(
         "T = 1 and 16 are from [peers.json](bench/results/peers.json), T = 8192 of libmoe from [h200.json](bench/results/h200.json). The peers ran in runs "
-        "of their own on the same kind of card; those of T = 8192 left no result file and are noted in [outside.json](bench/outside.json). DeepGEMM and "
-        "Humming time the two GEMMs alone, libmoe everything from ids to the sum.", 140, break_on_hyphens=False, break_long_words=False)
+        "of their own on the same kind of card; those of T = 8192 left no result file and are noted in [outside.json](bench/outside.json). "
+        "\"GEMMs\" means that the peer timed its two GEMMs alone; libmoe times everything from ids to the sum.", 140, break_on_hyphens=False, break_long_words=False)
 
 
 def gains(sources, form, n_tokens):
@@ -95,7 +101,7 @@ def gains(sources, form, n_tokens):
     if not ratios:
         return "-"
     low, high = f"{ratios[0]:.2f}", f"{ratios[-1]:.2f}"
-    return f"{low}{'' if low == high else f' to {high}'} ({', '.join(names)})"
+    return f"{low}{'' if low == high else f' to {high}'} ({'; '.join(names)})"
 
 
 def summary_block(sources):

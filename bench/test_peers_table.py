@@ -50,6 +50,12 @@ class Tables(unittest.TestCase):
         heading = f"{device}, commit {DOCUMENT['commit']}, {date}: [results](results/peers.json).\n\n"
         self.assertEqual(peers_table.block(DOCUMENT), heading + TABLES)
 
+    def test_older_names_get_the_words_of_the_field(self):
+        made = peers_table.block({**DOCUMENT, "results": [result("theirs, products only", "a", "bf16", 1, 20.0, 16.0, "two products")]})
+        self.assertIn("- theirs, GEMMs only 1.0: two GEMMs", made)
+        self.assertIn("| T = 1, us | theirs, GEMMs only |", made)
+        self.assertNotIn("product", made)
+
     def test_failures_are_told(self):
         self.assertIn(" 2 cases failed.", peers_table.block({**DOCUMENT, "failures": ["one", "two"]}))
 
