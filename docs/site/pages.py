@@ -15,8 +15,9 @@ sys.path.insert(0, str(ROOT / "docs" / "site"))
 from reference import pages as reference_pages  # noqa: E402
 
 MADE = ROOT / "build" / "docs-pages"
-IMPORTED = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/notes.md", "tests/abi/README.md",
-            "tests/gpu/README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*/README.md"))]
+IMPORTED = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/abi/README.md", "tests/gpu/README.md",
+            "bench/README.md", "bench/goals.md", "bench/peers.md", "bench/notes.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bench/notes/*.md")),
+            *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*/README.md"))]
 MACHINERY = re.compile(r".*\.py|CMakeLists\.txt|site/.*|.*__pycache__.*")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
