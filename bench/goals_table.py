@@ -39,7 +39,7 @@ GROUPS = (
 )
 FOUR_BITS = GROUPS[1]
 FORMATS = [form for group in GROUPS for form in group.formats]
-FEW = ((1, 1), (2, 16))
+SMALL_BATCHES = ((1, 1), (2, 16))
 MIDDLE = ((17, 64), (65, 512))
 MODES = {"ids": "from ids", "layer": "whole layer"}
 NOT_MEASURED = (
@@ -118,14 +118,14 @@ class Goal(NamedTuple):
 
     def row(self, run):
         ratios = self.ratios(run)
-        head = f"| {self.regime} | {self.formats} | {self.formula} | {len(ratios)} |"
+        cells = f"| {self.regime} | {self.formats} | {self.formula} | {len(ratios)} |"
         if not ratios:
-            return f"{head} - | - | - |"
+            return f"{cells} - | - | - |"
         met, worst = sum(ratio <= 1 for ratio in ratios.values()), max(ratios, key=ratios.get)
-        return f"{head} {met} | {statistics.median(ratios.values()):.2f} | `{worst}` {ratios[worst]:.2f} |"
+        return f"{cells} {met} | {statistics.median(ratios.values()):.2f} | `{worst}` {ratios[worst]:.2f} |"
 
 
-def few_tokens_goal(group, least, most, mode):
+def small_batch_goal(group, least, most, mode):
     def holds_for(run, r):
         return r["mode"] == mode and least <= r["n_tokens"] <= most and r["format"] in group.formats
 
@@ -141,8 +141,8 @@ def few_tokens_goal(group, least, most, mode):
     return Goal(f"T = {tokens}, {MODES[mode]}", group.name, formula, holds_for, us)
 
 
-def few_tokens_goals():
-    return [few_tokens_goal(group, *tokens, mode) for tokens in FEW for mode in MODES for group in GROUPS]
+def small_batch_goals():
+    return [small_batch_goal(group, *tokens, mode) for tokens in SMALL_BATCHES for mode in MODES for group in GROUPS]
 
 
 def over_one_token_goal(group):
@@ -193,7 +193,7 @@ def other_goals():
 
 
 def all_goals():
-    return [*few_tokens_goals(), *map(over_one_token_goal, GROUPS), *reading_goals(), *other_goals(),
+    return [*small_batch_goals(), *map(over_one_token_goal, GROUPS), *reading_goals(), *other_goals(),
             *(skew_goal(group, 1.2) for group in GROUPS)]
 
 
@@ -272,8 +272,8 @@ def bold_if_met(ratio):
     return f"**{ratio:.2f}**" if ratio <= 1 else f"{ratio:.2f}"
 
 
-def few_tokens_table(run, n_tokens):
-    ratios = {name: ratio for goal in few_tokens_goals() for name, ratio in goal.ratios(run).items()}
+def small_batch_table(run, n_tokens):
+    ratios = {name: ratio for goal in small_batch_goals() for name, ratio in goal.ratios(run).items()}
     models = list(dict.fromkeys(r["model"] for r in run.results.values()))
     yield f"| T = {n_tokens}: from ids, whole layer | {' | '.join(models)} |"
     yield "|--" * (1 + len(models)) + "|"
@@ -294,7 +294,7 @@ def block(document, skew=None, peers=None, outside=None):
     lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(run, others)]
     lines += ["", "Goals without a result:", "", *not_measured_table()]
     for n_tokens in (1, 2):
-        lines += ["", *few_tokens_table(run, n_tokens)]
+        lines += ["", *small_batch_table(run, n_tokens)]
     return "\n".join(lines) + "\n"
 
 

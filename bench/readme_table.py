@@ -90,7 +90,7 @@ def peer_block(sources):
     yield textwrap.fill(
         "T = 1 and 16 are from [peers.json](bench/results/peers.json), T = 8192 of libmoe from [h200.json](bench/results/h200.json). The peers ran in runs "
         "of their own on the same kind of card; those of T = 8192 left no result file and are noted in [outside.json](bench/outside.json). "
-        "\"GEMMs\" means that the peer timed its two GEMMs alone; libmoe times everything from ids to the sum.", 140, break_on_hyphens=False, break_long_words=False)
+        "\"GEMMs\" means that the peer timed its two GEMMs alone; libmoe times everything from ids to the sum. vLLM's align is not counted.", 140, break_on_hyphens=False, break_long_words=False)
 
 
 def gains(sources, form, n_tokens):
