@@ -1,8 +1,8 @@
 """Holds the speeds in README.md and docs/performance.md to the results.
 
 usage: readme_table.py <root of the repository> [--write]
-README.md gets libmoe next to the best peer; docs/performance.md the times over the floor and how much faster libmoe is than the
-best peer. The sources are h200.json, peers.json and outside.json. With --write the blocks are written, without it a difference fails.
+README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
+the best peer, and a table for each regime. The sources are h200.json, peers.json and outside.json. With --write the blocks are written, without it a difference fails.
 """
 import json
 import pathlib
@@ -11,8 +11,10 @@ import textwrap
 
 sys.dont_write_bytecode = True
 import marked_block  # noqa: E402
+import regimes  # noqa: E402
 from peers_table import in_words  # noqa: E402
 
+PAGE = "docs/performance.md"
 END = "<!-- end of speeds -->\n"
 MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", END)
 SUMMARY_MARKS = ("<!-- peer summary: written by bench/readme_table.py . --write -->\n", "<!-- end of peer summary -->\n")
@@ -76,7 +78,8 @@ def peer_cell(pair):
 
 
 def peer_block(sources):
-    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at commit {sources.main['commit']}, even routing, cold "
+    commits = " and ".join(dict.fromkeys([sources.peers["commit"], sources.main["commit"]]))
+    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at commit {commits}, even routing, cold "
                         "weights: microseconds of libmoe, then of the fastest peer. The faster one is bold.", 140)
     yield ""
     yield "| us of a layer | " + " | ".join(f"T = {t}" for t in (*PEER_TOKENS, PROMPT)) + " |"
@@ -169,9 +172,10 @@ def floor_block(sources):
 def main():
     root, is_written = pathlib.Path(sys.argv[1]), "--write" in sys.argv[2:]
     sources = Sources(root)
-    for page, marks, lines in (("README.md", MARKS, peer_block), ("docs/performance.md", MARKS, floor_block),
-                               ("docs/performance.md", SUMMARY_MARKS, summary_block)):
-        marked_block.put(root / page, marks, "\n".join(lines(sources)) + "\n", "bench/results", is_written)
+    blocks = [("README.md", MARKS, peer_block(sources)), (PAGE, MARKS, floor_block(sources)), (PAGE, SUMMARY_MARKS, summary_block(sources))]
+    blocks += [(PAGE, regimes.marks(name), made(sources, MODELS)) for name, made in regimes.REGIMES.items()]
+    for page, marks, lines in blocks:
+        marked_block.put(root / page, marks, "\n".join(lines) + "\n", "bench/results", is_written)
 
 
 if __name__ == "__main__":
