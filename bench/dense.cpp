@@ -14,7 +14,7 @@ double measure_dense_tflops() {
     DeviceBuffer a(n * n * 2), b(n * n * 2), c(n * n * 2), workspace(workspace_bytes);
     fill_bf16(a.data(), n * n, 1);
     fill_bf16(b.data(), n * n, 2);
-    const cuda::DenseProduct product{
+    const cuda::DenseGemm product{
         n, n,        n, MOE_TYPE_BF16,    MOE_TYPE_BF16,  a.data(), n, b.data(),
         n, c.data(), n, workspace.data(), workspace_bytes};
     const auto call = [&](int, cudaStream_t stream) {

@@ -110,7 +110,7 @@ LayerRun::LayerRun(const Case& like, int64_t max_tokens) : state_(std::make_uniq
     check(moe_plan_create(nullptr, &desc, &plan));
     s.plan.reset(plan);
 
-    const DevicePlacement placement = place_on_device(plan->layout);
+    const DevicePlacement placement = lay_out_on_device(plan->layout);
     count_bytes(placement, layer);
     const double of_token = layer.top_k * s.expert_bytes + s.other_bytes();
     const int n_sets = sets_for(placement.bytes, of_token);
@@ -146,7 +146,7 @@ const moe_weights* LayerRun::weights() const {
 void LayerRun::count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer) {
     State& s = *state_;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const DevicePlacement::Place& place = placement.matrices[i];
+        const DevicePlacement::Region& place = placement.matrices[i];
         if (place.type == PackedType::none) continue;
         const uint64_t bytes =
             static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);

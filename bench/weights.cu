@@ -133,7 +133,7 @@ void upload(std::byte* to, const std::vector<float>& values) {
     check_cuda(cudaMemcpy(to, values.data(), values.size() * 4, cudaMemcpyHostToDevice), "upload");
 }
 
-void fill_tables(const DevicePlacement::Place& place, const moe_format& format, std::byte* block) {
+void fill_tables(const DevicePlacement::Region& place, const moe_format& format, std::byte* block) {
     if (place.globals) upload(block + place.globals, std::vector<float>(2 * place.count, 1.0f));
     if (!place.codebooks) return;
     Matrix source;
@@ -163,7 +163,7 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
                   uint32_t seed) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        const DevicePlacement::Place& place = placement.matrices[i];
+        const DevicePlacement::Region& place = placement.matrices[i];
         if (place.type != PackedType::none) {
             fill_matrix<<<grid(), n_threads>>>(block + place.offset, place.type,
                                                place.count * place.n_tiles, place.k, place.n_tiles,

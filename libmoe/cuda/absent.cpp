@@ -66,11 +66,11 @@ bool grouped_supports(PackedType) {
     return false;
 }
 
-bool one_token_supports(PackedType) {
+bool gemv_supports(PackedType) {
     return false;
 }
 
-int32_t most_few_tokens(const DeviceFacts&, const FewTokensShape&) {
+int32_t max_gemv_tokens(const DeviceFacts&, const GemvShape&) {
     return 0;
 }
 

@@ -60,18 +60,18 @@ void prepare(const Setup& setup);
 
 // Can the family read weights of the type?
 bool grouped_supports(PackedType type);
-bool one_token_supports(PackedType type);
+bool gemv_supports(PackedType type);
 
 // Of the matrices only type, k and n_tiles count; n_slots is k of the top-k, and one more where the
 // shared expert joins them.
-struct FewTokensShape {
+struct GemvShape {
     PackedMatrix gate_up;
     PackedMatrix down;
     int32_t n_slots;
 };
-// Tokens up to which the kernels of one token can take them side by side, most_side_by_side at
+// Tokens up to which the kernels of one token can take them side by side, max_gemv_batch at
 // most; 0: not even one.
-int32_t most_few_tokens(const DeviceFacts& device, const FewTokensShape& shape);
+int32_t max_gemv_tokens(const DeviceFacts& device, const GemvShape& shape);
 
 struct Call {
     const Setup& setup;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
-#include "libmoe/cuda/one_token.hpp"
+#include "libmoe/cuda/gemv_forward.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -34,7 +34,7 @@ RouteArguments route_arguments(const Setup& setup, const Args& args, int64_t fir
 }
 
 // ids and weights of the chunk, and with `sorts` the sort of its slots.
-void route_and_sort(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first,
+void route_and_sort(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first,
                     bool sorts) {
     const RouteArguments route = route_arguments(call.setup, args, first);
     if (args.routing != MOE_ROUTING_IDS_AND_WEIGHTS) {
@@ -53,26 +53,27 @@ void route_and_sort(Pipeline& p, const Call& call, const moe_forward_args& args,
         p.take_routing(given, route);
 }
 
-void forward_chunk(Pipeline& p, const Call& call, const moe_forward_args& args, int64_t first) {
+void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
     const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
-    const bool few = args.out_layout == MOE_OUT_REDUCED &&
-                     takes_few_tokens(setup.experts.few, x, p.tokens().n, args.n_tokens_device);
-    if (setup.shared_joins && !few && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
-    route_and_sort(p, call, args, first, !few);
+    const bool small_batch =
+        args.out_layout == MOE_OUT_REDUCED &&
+        takes_gemv(setup.experts.gemv_tokens, x, p.tokens().n, args.n_tokens_device);
+    if (setup.shared_joins && !small_batch && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
+    route_and_sort(p, call, args, first, !small_batch);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
-    const Pipeline::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
-    if (few) return run_few_tokens(p, call, x, args.expert_map, sum, out);
+    const LayerPass::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
+    if (small_batch) return run_gemv_experts(p, call, x, args.expert_map, sum, out);
     p.run_experts({x, false, false});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, p.scratch().wide, p.y_type(), layer.expert_width(),
-                               p.scratch().rows.place, layer.top_k, layer.expert_width(),
+                               p.scratch().rows.slot_to_row, layer.top_k, layer.expert_width(),
                                p.tokens(), out.data, out.type, out.stride, p.stream());
     p.store_sum(sum, out);
 }
@@ -85,15 +86,15 @@ void forward(const Call& call, const moe_forward_args& args) {
         fill_zero(args.out_expert_counts,
                   static_cast<uint64_t>(call.setup.layer->n_experts_all()) * sizeof(int64_t),
                   call.stream);
-    if (forward_few_tokens(call, args)) return;
+    if (forward_gemv(call, args)) return;
     check_tokens(call, args, stream);
     for_each_chunk(call, args.n_tokens, args.n_tokens_device,
-                   [&](Pipeline& p, int64_t first) { forward_chunk(p, call, args, first); });
+                   [&](LayerPass& p, int64_t first) { forward_chunk(p, call, args, first); });
 }
 
 void route(const Call& call, const moe_route_args& args) {
     check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
-    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](LayerPass& p, int64_t first) {
         p.route(route_arguments(call.setup, args, first));
     });
 }
@@ -124,7 +125,7 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
 void finish(const Call& call, const moe_finish_args& args) {
     const Setup& setup = call.setup;
     check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
-    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](LayerPass& p, int64_t first) {
         if (args.ids) {
             GivenRouting given = given_ids(call, args, first);
             given.weights = offset(args.weights, first * args.weights_row_stride);

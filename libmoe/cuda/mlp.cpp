@@ -9,42 +9,42 @@ namespace moe::cuda {
 namespace {
 
 // float16 rows meet weights as float16, whose range is theirs: 65,504 down to 2^-24.
-moe_type operand_for(const Product& product) {
-    return product.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
+moe_type operand_for(const GemmArgs& gemm) {
+    return gemm.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
-void run_product(const Launch& launch, Family family, const Product& product) {
+void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm) {
     if (family == Family::exact)
-        run_exact(launch.device, product, launch.stream);
+        run_exact(launch.device, gemm, launch.stream);
     else
-        run_generic(launch.device, product, operand_for(product), launch.stream);
+        run_generic(launch.device, gemm, operand_for(gemm), launch.stream);
 }
 
-Product make_product(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
-    Product product{};
-    product.weights = matrix;
-    product.epilogue = epilogue;
-    product.tiles = rows.tiles;
-    product.n_tiles = rows.n_tiles;
-    product.max_tiles = rows.max_tiles;
-    product.round_to = MOE_TYPE_NONE;
-    return product;
+GemmArgs make_gemm_args(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+    GemmArgs gemm{};
+    gemm.weights = matrix;
+    gemm.epilogue = epilogue;
+    gemm.tiles = rows.tiles;
+    gemm.n_tiles = rows.n_tiles;
+    gemm.max_tiles = rows.max_tiles;
+    gemm.round_to = MOE_TYPE_NONE;
+    return gemm;
 }
 
-GroupedProduct make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
-                            const Rows& rows) {
-    GroupedProduct product{};
-    product.batch_invariant = launch.batch_invariant;
-    product.weights = matrix;
-    product.epilogue = epilogue;
-    product.in_capacity = rows.capacity;
-    product.capacity = rows.capacity;
-    product.tiles = rows.tiles;
-    product.n_tiles = rows.n_tiles;
-    product.max_tiles = rows.max_tiles;
-    product.n_tokens = rows.n_tokens;
-    product.taken = rows.taken;  // zero once the input has been brought
-    return product;
+GroupedGemmArgs make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
+                             const Rows& rows) {
+    GroupedGemmArgs gemm{};
+    gemm.batch_invariant = launch.batch_invariant;
+    gemm.weights = matrix;
+    gemm.epilogue = epilogue;
+    gemm.in_capacity = rows.capacity;
+    gemm.capacity = rows.capacity;
+    gemm.tiles = rows.tiles;
+    gemm.n_tiles = rows.n_tiles;
+    gemm.max_tiles = rows.max_tiles;
+    gemm.n_tokens = rows.n_tokens;
+    gemm.tile_counter = rows.tile_counter;  // zero once the input has been brought
+    return gemm;
 }
 
 Epilogue first_epilogue(const Mlp& mlp) {
@@ -65,21 +65,21 @@ void gather(const Launch& launch, const DeviceRows& in, int32_t width, const Row
     run_gather(launch.device, {in, width}, rows, blocks, launch.stream);
 }
 
-void set_bias(Product& product, const Mlp& mlp) {
-    product.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
-    product.up_bias = mlp.gate ? mlp.up_bias : nullptr;
-    product.bias_stride = mlp.features;
-    product.row_weight = mlp.row_weight;
-    product.row_slot = mlp.rows.slot;
+void set_bias(GemmArgs& gemm, const Mlp& mlp) {
+    gemm.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
+    gemm.up_bias = mlp.gate ? mlp.up_bias : nullptr;
+    gemm.bias_stride = mlp.features;
+    gemm.row_weight = mlp.row_weight;
+    gemm.row_slot = mlp.rows.slot;
 }
 
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
-    Product down = make_product(*mlp.down, Epilogue::linear, mlp.rows);
+    GemmArgs down = make_gemm_args(*mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
-    run_product(launch, family, down);
+    run_gemm(launch, family, down);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
@@ -98,17 +98,17 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
 }
 
 void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
-    Product first = make_product(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    GemmArgs first = make_gemm_args(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
     first.activation = mlp.activation;
     set_bias(first, mlp);
     first.in = mlp.in;
     first.out = dense_rows(mlp.h, operand_type(family), mlp.features);
     first.round_to = mlp.intermediate_type;
-    run_product(launch, family, first);
+    run_gemm(launch, family, first);
 }
 
-// Whether the first product looks up whose each row is. That costs it some 2 percent of its time,
-// and a copy of every row the more the narrower the product is, once the copies leave the L2.
+// Whether the first gemm looks up whose each row is. That costs it some 2 percent of its time,
+// and a copy of every row the more the narrower the gemm is, once the copies leave the L2.
 bool indexes_tokens(const Mlp& mlp) {
     constexpr int64_t most_copied_bytes = int64_t{32} << 20;
     constexpr int64_t most_features = 4096;
@@ -116,9 +116,9 @@ bool indexes_tokens(const Mlp& mlp) {
     return int64_t{mlp.rows.capacity} * first_matrix(mlp).k * 2 > most_copied_bytes;
 }
 
-// Input of the first product: the tokens, each once, where the rows' indices say whose they are;
+// Input of the first gemm: the tokens, each once, where the rows' indices say whose they are;
 // else a copy of every row.
-void bring_input(const Launch& launch, const Mlp& mlp, GroupedProduct& first) {
+void bring_input(const Launch& launch, const Mlp& mlp, GroupedGemmArgs& first) {
     const int32_t width = first_matrix(mlp).k;
     first.in = mlp.blocks;
     if (!indexes_tokens(mlp)) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
@@ -126,11 +126,11 @@ void bring_input(const Launch& launch, const Mlp& mlp, GroupedProduct& first) {
     first.in_index = mlp.in.index;
     first.in_divisor = mlp.in.divisor;
     run_arrange(launch.device, {mlp.in, width}, mlp.in_tokens,
-                {mlp.blocks, first.in_capacity, mlp.rows.taken}, launch.stream);
+                {mlp.blocks, first.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
 
 void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
-    GroupedProduct first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    GroupedGemmArgs first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
     bring_input(launch, mlp, first);
     first.activation = mlp.activation;
     first.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
@@ -141,10 +141,10 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     first.out = mlp.h;
     run_grouped(launch.device, first, launch.stream);
 
-    GroupedProduct down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
+    GroupedGemmArgs down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
-    down.taken = mlp.rows.taken + 2;
+    down.tile_counter = mlp.rows.tile_counter + 2;
     down.in = mlp.h;
     down.out = static_cast<std::byte*>(mlp.y);
     down.out_type = mlp.y_type;
@@ -157,21 +157,21 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
 void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (family == Family::grouped) {
         gather(launch, p.in, p.matrix.k, p.rows, p.blocks);
-        GroupedProduct product = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
-        product.bias = p.bias;
-        product.bias_stride = int64_t{16} * p.matrix.n_tiles;
-        product.in = p.blocks;
-        product.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
-        product.out_type = p.out.type;
-        product.out_stride = p.out.stride;
-        return run_grouped(launch.device, product, launch.stream);
+        GroupedGemmArgs gemm = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
+        gemm.bias = p.bias;
+        gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
+        gemm.in = p.blocks;
+        gemm.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
+        gemm.out_type = p.out.type;
+        gemm.out_stride = p.out.stride;
+        return run_grouped(launch.device, gemm, launch.stream);
     }
-    Product product = make_product(p.matrix, Epilogue::linear, p.rows);
-    product.bias = p.bias;
-    product.bias_stride = int64_t{16} * p.matrix.n_tiles;
-    product.in = p.in;
-    product.out = p.out;
-    run_product(launch, family, product);
+    GemmArgs gemm = make_gemm_args(p.matrix, Epilogue::linear, p.rows);
+    gemm.bias = p.bias;
+    gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
+    gemm.in = p.in;
+    gemm.out = p.out;
+    run_gemm(launch, family, gemm);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
@@ -187,16 +187,17 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
     const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
     auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
                    const float* up_bias, float* to) {
-        Product product = make_product(matrix, epilogue, mlp.rows);
-        set_bias(product, mlp);
-        product.bias = bias;
-        product.up_bias = up_bias;
-        product.in = mlp.in;
-        product.out = dense_rows(to, MOE_TYPE_F32, stride);
-        run_product(launch, family, product);
+        GemmArgs gemm = make_gemm_args(matrix, epilogue, mlp.rows);
+        set_bias(gemm, mlp);
+        gemm.bias = bias;
+        gemm.up_bias = up_bias;
+        gemm.in = mlp.in;
+        gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
+        run_gemm(launch, family, gemm);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
-    if (mlp.is_joint) return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
+    if (mlp.is_gate_up_fused)
+        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
     run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, out);
     run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out + mlp.features);
 }

@@ -2,7 +2,7 @@
 // stage, of the shared expert and of the latent projections.
 #pragma once
 
-#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/gemm_families.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/setup.hpp"
 
@@ -28,10 +28,10 @@ void run_projection(const Launch& launch, Family family, const Projection& proje
 
 // down(act(gate v, up v)).
 struct Mlp {
-    const PackedMatrix* gate;  // joint with up when is_joint; null: no gate
-    const PackedMatrix* up;    // not joint
+    const PackedMatrix* gate;  // fused with up when is_gate_up_fused; null: no gate
+    const PackedMatrix* up;    // not fused
     const PackedMatrix* down;
-    bool is_joint;
+    bool is_gate_up_fused;
     Activation activation;
     const float* gate_bias;
     const float* up_bias;

@@ -4,7 +4,7 @@
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/gemm_families.hpp"
 #include "libmoe/cuda/router/router.hpp"
 
 namespace moe::cuda {
@@ -27,7 +27,7 @@ void prepare(const Setup& setup) {
     if (uses(setup, Family::exact)) prepare_exact();
     if (uses(setup, Family::grouped)) prepare_grouped();
     for (const Families& families : {setup.experts, setup.finish})
-        if (families.few) prepare_one_token(setup.device, families.few_is_portable);
+        if (families.gemv_tokens) prepare_gemv(setup.device, families.gemv_is_portable);
 }
 
 }  // namespace moe::cuda

@@ -26,10 +26,10 @@ struct Rows {
     int32_t* begin;  // [n_experts]: first row, a multiple of row_alignment unless the caller's
     int32_t* count;  // [n_experts]
     int32_t* slot;   // [capacity]: token * k + j of the row, -1: none
-    int32_t* place;  // [n_slots]: row of a slot, -1: none
-    Tile* tiles;     // [max_tiles], those of large experts (TileRule) first, else by expert
+    int32_t* slot_to_row;  // [n_slots]: row of a slot, -1: none
+    Tile* tiles;           // [max_tiles], those of large experts (TileRule) first, else by expert
     TileCount* n_tiles;
-    int32_t* taken;  // [4]: of GroupedProduct, two for each product of an MLP
+    int32_t* tile_counter;  // [4]: of GroupedGemmArgs, two for each product of an MLP
     int32_t n_experts;
     int32_t capacity;  // rows
     int32_t max_tiles;

@@ -6,7 +6,7 @@
 #include "libmoe/base/arena.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/gemm_families.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -50,10 +50,10 @@ Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t 
     rows.begin = arena.take<int32_t>(n_experts);
     rows.count = arena.take<int32_t>(n_experts);
     rows.slot = arena.take<int32_t>(capacity);
-    rows.place = arena.take<int32_t>(n_slots);
+    rows.slot_to_row = arena.take<int32_t>(n_slots);
     rows.tiles = arena.take<Tile>(rows.max_tiles);
     rows.n_tiles = arena.take<TileCount>(1);
-    rows.taken = arena.take<int32_t>(4);
+    rows.tile_counter = arena.take<int32_t>(4);
     return rows;
 }
 
@@ -134,7 +134,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
                                                 pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
     h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
-    const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_joint);
+    const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
         has_pre ? arena.take<float>(2 * row_capacity * slice.intermediate_count) : nullptr;
 
@@ -147,7 +147,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);
     const int64_t shared = layer.shared_intermediate ? slice.shared_count : 0;
     const bool shared_pre_needed =
-        setup.unfused || (layer.shared_activation.gated && !setup.is_shared_joint);
+        setup.unfused || (layer.shared_activation.gated && !setup.is_shared_gate_up_fused);
     token_blocks =
         arena.take<std::byte>(padded_rows(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
     shared_h = arena.take<std::byte>(token_capacity * shared * finish_operand);

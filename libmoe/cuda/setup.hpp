@@ -10,19 +10,12 @@
 namespace moe::cuda {
 
 // The kernel families of products, of the routed experts and of finish.
-enum class Family : uint8_t {
-    exact,
-    generic_bf16,
-    generic_f16,
-    grouped,
-    one_token,
-    one_token_portable
-};
+enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, sm90_gemv, sm80_gemv };
 
 // The family of a stage, and up to how many tokens go the way of one_token instead.
 struct Families {
-    int32_t few = 0;
-    bool few_is_portable = false;  // of those: one_token_portable
+    int32_t gemv_tokens = 0;
+    bool gemv_is_portable = false;  // of those: one_token_portable
     Family usual = Family::exact;
 };
 
@@ -42,8 +35,8 @@ struct Setup {
     bool partial = false;
     bool unfused = false;
     bool batch_invariant = false;  // a token's bits do not depend on the others of the call
-    bool is_joint = false;
-    bool is_shared_joint = false;
+    bool is_gate_up_fused = false;
+    bool is_shared_gate_up_fused = false;
     bool shared_joins = false;  // forward runs the shared expert as one more slot of every token
     moe_type x_type = MOE_TYPE_NONE;
     moe_type router_input_type = MOE_TYPE_NONE;

@@ -107,11 +107,11 @@ const Reason* in_f16(const Problem& problem) {
 }
 
 // What the kernels that read packed tiles as they lie want of a layer.
-const Reason* in_whole_tiles(const Problem& problem, bool is_joint, bool is_gated) {
+const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
     const Layer& layer = problem.layout->layer;
     const Slice& slice = problem.layout->slice;
     if (problem.unfused) return &reasons::unfused;
-    if (is_gated && !is_joint) return &reasons::gate_up_types;
+    if (is_gated && !is_gate_up_fused) return &reasons::gate_up_types;
     const bool on_grid = layer.hidden % 64 == 0 && layer.latent % 64 == 0 &&
                          slice.intermediate_count % 64 == 0 && slice.shared_count % 64 == 0;
     return on_grid ? nullptr : &reasons::shape;
@@ -129,8 +129,8 @@ const Reason* tiles_in_bf16(const Problem& problem) {
     const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
                                   : all_matrices(problem, dense_matrices, is_read);
     if (!all_read) return &reasons::weight_type;
-    return experts ? in_whole_tiles(problem, problem.cuda->is_joint, layer.activation.gated)
-                   : in_whole_tiles(problem, problem.cuda->is_shared_joint,
+    return experts ? in_whole_tiles(problem, problem.cuda->is_gate_up_fused, layer.activation.gated)
+                   : in_whole_tiles(problem, problem.cuda->is_shared_gate_up_fused,
                                     layer.shared_intermediate && layer.shared_activation.gated);
 }
 
@@ -139,19 +139,20 @@ const Reason* on_hopper(const Problem& problem) {
     return problem.cuda->device.is_hopper() ? check(problem) : &reasons::architecture;
 }
 
-const FewTokens& few_of_stage(const Problem& problem, moe_stage stage) {
-    return stage == MOE_STAGE_EXPERTS ? problem.few_experts : problem.few_finish;
+const GemvRange& gemv_range_of_stage(const Problem& problem, moe_stage stage) {
+    return stage == MOE_STAGE_EXPERTS ? problem.gemv_experts : problem.gemv_finish;
 }
 
 template <moe_stage stage>
-const Reason* one_token(const Problem& problem) {
+const Reason* gemv(const Problem& problem) {
     if (stage == MOE_STAGE_FINISH && !problem.layout->layer.shared_intermediate)
         return &reasons::unneeded;
     if (stage == MOE_STAGE_EXPERTS && problem.layout->layer.latent) return &reasons::latent;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    if (const Reason* reason = tiles_in_bf16<stage, cuda::one_token_supports, Tokens::few>(problem))
+    if (const Reason* reason =
+            tiles_in_bf16<stage, cuda::gemv_supports, Tokens::small_batch>(problem))
         return reason;
-    return few_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
+    return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
 }
 
 template <moe_stage stage>
@@ -164,14 +165,14 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
     {.name = "sm90_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper<one_token<MOE_STAGE_EXPERTS>>,
-     .family = Family::one_token,
-     .tokens = Tokens::few},
+     .check = on_hopper<gemv<MOE_STAGE_EXPERTS>>,
+     .family = Family::sm90_gemv,
+     .tokens = Tokens::small_batch},
     {.name = "cuda_any_bf16_experts_one_token",
      .stage = MOE_STAGE_EXPERTS,
-     .check = one_token<MOE_STAGE_EXPERTS>,
-     .family = Family::one_token_portable,
-     .tokens = Tokens::few},
+     .check = gemv<MOE_STAGE_EXPERTS>,
+     .family = Family::sm80_gemv,
+     .tokens = Tokens::small_batch},
     {.name = "sm90_any_bf16_experts_grouped",
      .stage = MOE_STAGE_EXPERTS,
      .check = on_hopper<grouped<MOE_STAGE_EXPERTS>>,
@@ -188,14 +189,14 @@ constexpr Row cuda_table[] = {
     {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
     {.name = "sm90_any_bf16_finish_one_token",
      .stage = MOE_STAGE_FINISH,
-     .check = on_hopper<one_token<MOE_STAGE_FINISH>>,
-     .family = Family::one_token,
-     .tokens = Tokens::few},
+     .check = on_hopper<gemv<MOE_STAGE_FINISH>>,
+     .family = Family::sm90_gemv,
+     .tokens = Tokens::small_batch},
     {.name = "cuda_any_bf16_finish_one_token",
      .stage = MOE_STAGE_FINISH,
-     .check = one_token<MOE_STAGE_FINISH>,
-     .family = Family::one_token_portable,
-     .tokens = Tokens::few},
+     .check = gemv<MOE_STAGE_FINISH>,
+     .family = Family::sm80_gemv,
+     .tokens = Tokens::small_batch},
     {.name = "sm90_any_bf16_finish_grouped",
      .stage = MOE_STAGE_FINISH,
      .check = on_hopper<grouped<MOE_STAGE_FINISH>>,
@@ -289,9 +290,9 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
     const Wish wish = filter.wish(row.name);
     Candidate candidate{row.name,   row.stage,           row.tokens, 0,       row.arithmetic,
                         row.family, obstacle == nullptr, false,      obstacle};
-    if (!obstacle && row.tokens == Tokens::few) {
-        const FewTokens& few = few_of_stage(problem, row.stage);
-        candidate.most_tokens = wish == Wish::force ? few.can : few.worth;
+    if (!obstacle && row.tokens == Tokens::small_batch) {
+        const GemvRange& small_batch = gemv_range_of_stage(problem, row.stage);
+        candidate.most_tokens = wish == Wish::force ? small_batch.can : small_batch.worth;
     }
     if (obstacle) {
         if (wish == Wish::force)
@@ -319,12 +320,12 @@ std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
     std::pmr::vector<Candidate> all(&memory);
     all.reserve(table.size());
     for (const moe_stage stage : all_stages) {
-        bool is_open[2] = {true, true};  // for any number of tokens, for few
+        bool is_open[2] = {true, true};  // for any number of tokens, for small_batch
         for (const Row& row : table) {
             if (row.stage != stage) continue;
-            const bool for_few = row.tokens == Tokens::few;
-            all.push_back(judge(row, problem, filter, is_open[for_few] && is_open[0]));
-            if (all.back().is_chosen) is_open[for_few] = false;
+            const bool is_small_batch = row.tokens == Tokens::small_batch;
+            all.push_back(judge(row, problem, filter, is_open[is_small_batch] && is_open[0]));
+            if (all.back().is_chosen) is_open[is_small_batch] = false;
         }
         if (is_open[0])
             fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",

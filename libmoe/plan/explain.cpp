@@ -92,7 +92,7 @@ void write_candidate(JsonWriter& json, const Candidate& candidate) {
         json.member("kernel", candidate.name);
         json.member("chosen", candidate.is_chosen);
         json.member("applicable", candidate.applicable);
-        if (candidate.tokens == Tokens::few)
+        if (candidate.tokens == Tokens::small_batch)
             json.member("max_tokens", candidate.most_tokens);
         else
             json.member("max_tokens", nullptr);
@@ -151,7 +151,7 @@ void write_workspace(JsonWriter& json, const moe_plan& plan) {
 }
 
 std::string token_range(const Candidate& candidate) {
-    if (candidate.tokens != Tokens::few || !candidate.applicable) return "";
+    if (candidate.tokens != Tokens::small_batch || !candidate.applicable) return "";
     return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 

@@ -156,7 +156,7 @@ void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
 
 bool can_be_packed(const WeightsLayout& layout) {
     try {
-        place_on_device(layout);
+        lay_out_on_device(layout);
     } catch (const Error&) {
         return false;
     }
@@ -205,12 +205,13 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// What the kernels of few tokens can take and are worth, of the experts or of the shared expert.
-FewTokens few_of_matrices(const moe_plan& plan, const DevicePlacement& placement, moe_role first,
-                          moe_role down, const ExpertWork& work) {
+// What the kernels of small_batch tokens can take and are worth, of the experts or of the shared
+// expert.
+GemvRange gemv_range_of_matrices(const moe_plan& plan, const DevicePlacement& placement,
+                                 moe_role first, moe_role down, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const auto matrix_of = [&](moe_role role) {
-        const DevicePlacement::Place& place = placement.matrices[role];
+        const DevicePlacement::Region& place = placement.matrices[role];
         PackedMatrix matrix{};
         matrix.type = place.type;
         matrix.k = place.k;
@@ -218,12 +219,12 @@ FewTokens few_of_matrices(const moe_plan& plan, const DevicePlacement& placement
         return matrix;
     };
     const PackedMatrix gate_up = matrix_of(first);
-    const int32_t can = cuda::most_few_tokens(device, {gate_up, matrix_of(down), work.n_slots});
+    const int32_t can = cuda::max_gemv_tokens(device, {gate_up, matrix_of(down), work.n_slots});
     // Elsewhere, and for float16, the others are generic kernels, of which there is no prediction.
     const bool has_grouped = device.is_hopper() && plan.x_type != MOE_TYPE_F16;
     const DeviceRates rates =
         has_grouped ? DeviceRates(cuda::nominal_rates(device)) : DeviceRates(0, 0, 0);
-    return {can, few_tokens_worth(gate_up.type, work, rates, can)};
+    return {can, gemv_tokens_worth(gate_up.type, work, rates, can)};
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
@@ -236,16 +237,18 @@ bool shared_can_join(const moe_plan& plan, const DevicePlacement& placement) {
            layer.top_k < 64 && layer.n_experts < 4096;
 }
 
-FewTokens few_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
+GemvRange gemv_range_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
     const bool gated = plan.layout.layer.activation.gated;
-    return few_of_matrices(plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
-                           work_of_experts(plan, placement, shared_can_join(plan, placement)));
+    return gemv_range_of_matrices(
+        plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
+        work_of_experts(plan, placement, shared_can_join(plan, placement)));
 }
 
-FewTokens few_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
+GemvRange gemv_range_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
     const bool gated = plan.layout.layer.shared_activation.gated;
-    return few_of_matrices(plan, placement, gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
-                           MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
+    return gemv_range_of_matrices(plan, placement,
+                                  gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
+                                  MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
 }
 
 void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
@@ -256,8 +259,8 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.partial = plan.partial;
     setup.unfused = plan.unfused;
     setup.batch_invariant = plan.batch_invariant;
-    setup.is_joint = placement.is_joint;
-    setup.is_shared_joint = placement.is_shared_joint;
+    setup.is_gate_up_fused = placement.is_gate_up_fused;
+    setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
     setup.x_type = plan.x_type;
     setup.router_input_type = plan.router_input_type;
     setup.router_type = placement.router_type;
@@ -267,9 +270,9 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
 
 cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
     cuda::Families families;
-    const Candidate& few = plan.chosen(stage, 1);
-    if (few.tokens == Tokens::few) families.few = few.most_tokens;
-    families.few_is_portable = few.family == cuda::Family::one_token_portable;
+    const Candidate& small_batch = plan.chosen(stage, 1);
+    if (small_batch.tokens == Tokens::small_batch) families.gemv_tokens = small_batch.most_tokens;
+    families.gemv_is_portable = small_batch.family == cuda::Family::sm80_gemv;
     families.usual = plan.chosen(stage).family;
     return families;
 }
@@ -279,7 +282,7 @@ void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
     setup.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
     setup.finish = chosen_families(plan, MOE_STAGE_FINISH);
     const bool same_families = setup.experts.usual == setup.finish.usual &&
-                               (setup.experts.few > 0) == (setup.finish.few > 0);
+                               (setup.experts.gemv_tokens > 0) == (setup.finish.gemv_tokens > 0);
     setup.shared_joins = same_families && shared_can_join(plan, placement);
 }
 
@@ -291,11 +294,11 @@ void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     problem.intermediate_type = plan.intermediate_type;
     problem.unfused = plan.unfused;
     if (plan.is_cuda()) {
-        placement = place_on_device(plan.layout);
+        placement = lay_out_on_device(plan.layout);
         fill_cuda_setup(plan, placement);
         problem.cuda = &plan.cuda;
-        problem.few_experts = few_of_experts(plan, placement);
-        problem.few_finish = few_of_shared(plan, placement);
+        problem.gemv_experts = gemv_range_of_experts(plan, placement);
+        problem.gemv_finish = gemv_range_of_shared(plan, placement);
     } else {
         fill_cpu_setup(plan);
     }

@@ -1,8 +1,8 @@
 // Programmatic dependent launch, seen from the kernels. Every kernel of the library is launched so
 // that it may start while the one before it still runs, and every thread of it that touches memory
-// of other kernels waits first (but for what one_token_down.cuh and grouped.cuh explain). That all
-// blocks of all kernels wait, those without work too, makes the order a chain: a kernel that has
-// ended means that all before it have. Before sm_90 there is no such launch, and nothing to do.
+// of other kernels waits first (but for what gemv_down.cuh and sm90_grouped_gemm.cuh explain). That
+// all blocks of all kernels wait, those without work too, makes the order a chain: a kernel that
+// has ended means that all before it have. Before sm_90 there is no such launch, and nothing to do.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ struct SortInput {
     bool has_shared;  // local expert n_local has a row for every token, in order, and no place
 };
 
-// One kernel of one block (sort_few.cu), which can do other small work by the way.
+// One kernel of one block (sort_small.cu), which can do other small work by the way.
 constexpr int32_t most_few_slots = 8192;
 constexpr int32_t most_few_local = 512;
 constexpr bool is_small_sort(int64_t n_slots, int32_t n_local) {
@@ -72,7 +72,7 @@ void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cu
 // Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of
 // `in` that its index and divisor say (DeviceRows), zero where the index is negative (without one:
 // where rows.slot is). Rows up to the last one used are written, padding included. Also zeroes
-// rows.taken, for the grouped products that follow. width: columns, a multiple of 64.
+// rows.tile_counter, for the grouped products that follow. width: columns, a multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t width;
@@ -84,14 +84,14 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
 // index and divisor of `in` are not used.
 struct BlockRows {
     std::byte* blocks;
-    int32_t capacity;  // rows, a multiple of row_alignment and no less than tokens.n
-    int32_t* taken;    // of Rows
+    int32_t capacity;       // rows, a multiple of row_alignment and no less than tokens.n
+    int32_t* tile_counter;  // of Rows
 };
 void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
                  const BlockRows& out, cudaStream_t stream);
 
 void prepare_dispatch();
-void prepare_sort();  // the parts of it in sort.cu, sort_few.cu and gather.cu
+void prepare_sort();  // the parts of it in sort.cu, sort_small.cu and gather.cu
 void prepare_gather();
 
 }  // namespace moe::cuda

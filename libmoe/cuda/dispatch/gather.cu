@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(n_threads)
     copy_rows(GatherInput input, Source source, bool packets, BlockRows out) {
     wait_for_previous_kernel();
     let_next_kernel_start();  // which reads the tiles before it waits
-    if (blockIdx.x == 0 && threadIdx.x < 4) out.taken[threadIdx.x] = 0;
+    if (blockIdx.x == 0 && threadIdx.x < 4) out.tile_counter[threadIdx.x] = 0;
     const int32_t n_used = source.used();
     const int32_t n_blocks = input.width / 64;
     const int32_t n_groups = divide_up(n_blocks, blocks_at_once);
@@ -152,7 +152,8 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
     const bool has_index = input.in.index;  // else the row's own number, -1 in the padding
     const SortedRows source{rows, has_index ? input.in.index : rows.slot,
                             has_index ? input.in.divisor : 1};
-    run_copy(device, "gather_rows", input, source, {blocks, rows.capacity, rows.taken}, stream);
+    run_copy(device, "gather_rows", input, source, {blocks, rows.capacity, rows.tile_counter},
+             stream);
 }
 
 void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,

@@ -5,7 +5,7 @@
 // the true number, and those without a local expert, have no row. Experts begin on a multiple of
 // `align`.
 //
-// Few slots over few experts are sorted in sort_few.cu.
+// Few slots over few experts are sorted in sort_small.cu.
 // Up to small_slots slots, one block (sort_small):
 //   1. count the slots of each expert in shared memory
 //   2. scan: first row and first tile of each expert, the tiles themselves
@@ -16,7 +16,7 @@
 // More slots, cut into runs of run_slots (few blocks, so that the matrix of counts stays small):
 //   1. count_runs: counts [n_local][n_runs]
 //   2. scan_runs: a warp per expert turns its counts into those of the runs before, and sums them
-//   3. place_experts: one block, step 2 above
+//   3. assign_rows: one block, step 2 above
 //   4. place_runs: a block per run, steps 3 and 4 above with cursors that start at the run's counts
 // The shared expert, where it takes part, is one more expert with a row for every token.
 // Shared memory, int32: counts [experts], then cursors [experts].
@@ -321,7 +321,7 @@ __global__ void scan_runs(Runs runs, int32_t n_local) {
 }
 
 __global__ void __launch_bounds__(most_threads)
-    place_experts(Runs runs, int32_t n_local, SortTarget target) {
+    assign_rows(Runs runs, int32_t n_local, SortTarget target) {
     extern __shared__ int32_t counts[];
     begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
@@ -374,7 +374,7 @@ void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarge
     launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            faults);
     launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
-    launch("place_experts", place_experts, 1, most_threads, bytes, stream, runs, n_experts, target);
+    launch("assign_rows", assign_rows, 1, most_threads, bytes, stream, runs, n_experts, target);
     launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
            target);
 }
@@ -405,7 +405,7 @@ void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& toke
     SortTarget target{};
     target.begin = rows.begin;
     target.count = rows.count;
-    target.place = rows.place;
+    target.place = rows.slot_to_row;
     target.tiles = rows.tiles;
     target.n_tiles = rows.n_tiles;
     target.slot = rows.slot;
@@ -432,7 +432,7 @@ void prepare_sort() {
     load("sort_small", sort_small, 2 * most_local * 4);
     load("count_runs", count_runs);
     load("scan_runs", scan_runs);
-    load("place_experts", place_experts);
+    load("assign_rows", assign_rows);
     load("place_runs", place_runs);
 }
 

@@ -50,7 +50,7 @@ __device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens
     if (i < min(n_tiles.all, rows.max_tiles)) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
     if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
         rows.slot[i] = i < n ? i : -1;
-    if (rows.place && i < tokens.n) rows.place[i] = i < n ? i : -1;
+    if (rows.slot_to_row && i < tokens.n) rows.slot_to_row[i] = i < n ? i : -1;
 }
 
 // The shared expert's row of token t counts as one of its first slot.
@@ -59,7 +59,7 @@ __device__ inline void store_shared_row(const SortInput& input, int32_t* slot, i
     if (begin + t < capacity) slot[begin + t] = t * input.top_k;
 }
 
-// sort_few.cu: run_sort where is_small_sort.
+// sort_small.cu: run_sort where is_small_sort.
 void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& rows,
                   const TileRule& rule, const SortAlong& along, FaultWords* faults,
                   cudaStream_t stream);

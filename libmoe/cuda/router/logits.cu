@@ -25,9 +25,8 @@ int64_t part_bytes(const LogitsInput& input, int64_t n_tokens) {
     return (std::max(few, tiled_part_floats(n_tokens, input)) * 4 + 255) / 256 * 256;
 }
 
-int32_t run_product(const DeviceFacts& device, const LogitsInput& input,
-                    const RouterProduct& product, const TokenCount& tokens, std::byte* workspace,
-                    cudaStream_t stream) {
+int32_t run_product(const DeviceFacts& device, const LogitsInput& input, const RouterGemm& product,
+                    const TokenCount& tokens, std::byte* workspace, cudaStream_t stream) {
     if (tokens.n <= few_tokens && !input.batch_invariant)
         return run_few_logits(product, tokens, stream);
     if (input.may_use_library &&
@@ -45,7 +44,7 @@ uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens) {
 
 LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
                       std::byte* scratch, cudaStream_t stream) {
-    RouterProduct product{};
+    RouterGemm product{};
     product.x = input.rows;
     product.x_type = input.type;
     product.x_stride = input.stride;
@@ -71,7 +70,7 @@ LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const
     parts.part_stride = int64_t{tokens.n} * input.n_experts_all;
     parts.bias = input.bias;
     parts.scale = input.has_norm ? 1.0f : input.input_scale;
-    parts.is_product = true;
+    parts.is_computed = true;
     return parts;
 }
 

@@ -6,7 +6,7 @@
 namespace moe::cuda {
 
 // parts[p][t][e]: partial sums of x_t . weights_e, over part p of k; hidden is a multiple of 32.
-struct RouterProduct {
+struct RouterGemm {
     const void* x;  // any alignment
     moe_type x_type;
     int64_t x_stride;
@@ -18,23 +18,24 @@ struct RouterProduct {
     bool batch_invariant;
 };
 
-// logits_few.cu, up to few_tokens tokens. The launchers return the number of parts that they make.
+// logits_small_batch.cu, up to few_tokens tokens. The launchers return the number of parts that
+// they make.
 constexpr int64_t few_tokens = 32;
 int32_t few_parts(int32_t n_experts_all, int32_t hidden);
-int32_t run_few_logits(const RouterProduct& product, const TokenCount& tokens, cudaStream_t stream);
+int32_t run_few_logits(const RouterGemm& product, const TokenCount& tokens, cudaStream_t stream);
 void prepare_few_logits();
 
 // logits_tiled.cu, any number of tokens.
 // Most floats that the parts of up to n_tokens tokens take.
 int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input);
-int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& product,
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterGemm& product,
                          const TokenCount& tokens, cudaStream_t stream);
 void prepare_tiled_logits(const DeviceFacts& device);
 
 // logits_library.cpp: from least_library_tokens on.
 uint64_t library_scratch_bytes(bool may_use, int64_t n_tokens);
 // false: nothing was done. One part.
-bool run_library_logits(const LogitsLibrary& chosen, const RouterProduct& product,
+bool run_library_logits(const LogitsLibrary& chosen, const RouterGemm& product,
                         const TokenCount& tokens, std::byte* workspace, cudaStream_t stream);
 
 }  // namespace moe::cuda

@@ -21,8 +21,8 @@ int64_t tokens_of(size_t i) {
     return least_library_tokens << (2 * i);
 }
 
-DenseProduct product_of(moe_type type, int64_t n_experts, int64_t hidden, int64_t n_tokens) {
-    DenseProduct product{};
+DenseGemm product_of(moe_type type, int64_t n_experts, int64_t hidden, int64_t n_tokens) {
+    DenseGemm product{};
     product.m = n_experts;
     product.n = n_tokens;
     product.k = hidden;
@@ -37,7 +37,7 @@ DenseProduct product_of(moe_type type, int64_t n_experts, int64_t hidden, int64_
 
 // The algorithms' kernels are brought to the device by running them once, so that the first forward
 // may be captured.
-void try_algorithms(LogitsLibrary& chosen, DenseProduct product, Memory& memory, int32_t device) {
+void try_algorithms(LogitsLibrary& chosen, DenseGemm product, Memory& memory, int32_t device) {
     constexpr uint64_t alignment = 256;
     const auto room = [&](int64_t bytes) {
         return DeviceMemory(memory, MOE_SPACE_DEVICE, static_cast<uint64_t>(bytes), alignment,
@@ -83,8 +83,8 @@ uint64_t library_scratch_bytes(bool may_use, int64_t n_tokens) {
     return may_use && n_tokens >= least_library_tokens ? workspace_bytes : 0;
 }
 
-bool run_library_logits(const LogitsLibrary& chosen, const RouterProduct& p,
-                        const TokenCount& tokens, std::byte* workspace, cudaStream_t stream) {
+bool run_library_logits(const LogitsLibrary& chosen, const RouterGemm& p, const TokenCount& tokens,
+                        std::byte* workspace, cudaStream_t stream) {
     const bool aligned =
         reinterpret_cast<uintptr_t>(p.x) % 16 == 0 && p.x_stride % 8 == 0 && p.x_stride >= p.hidden;
     if (!chosen.library || tokens.n < least_library_tokens || p.x_type != p.weights_type ||
@@ -94,7 +94,7 @@ bool run_library_logits(const LogitsLibrary& chosen, const RouterProduct& p,
     while (i + 1 < chosen.algorithms.size() && tokens_of(i + 1) <= tokens.n &&
            chosen.algorithms[i + 1].is_known)
         ++i;
-    DenseProduct product = product_of(p.weights_type, p.n_experts_all, p.hidden, tokens.n);
+    DenseGemm product = product_of(p.weights_type, p.n_experts_all, p.hidden, tokens.n);
     product.a = p.weights;
     product.b = p.x;
     product.b_stride = p.x_stride;

@@ -345,8 +345,8 @@ int64_t tiled_part_floats(int64_t n_tokens, const LogitsInput& input) {
                     std::max(n_logits, int64_t{wanted_blocks} * tile * tile));
 }
 
-int32_t run_tiled_logits(const DeviceFacts& device, const RouterProduct& p,
-                         const TokenCount& tokens, cudaStream_t stream) {
+int32_t run_tiled_logits(const DeviceFacts& device, const RouterGemm& p, const TokenCount& tokens,
+                         cudaStream_t stream) {
     const int32_t depth = part_depth(tokens.n, p.n_experts_all, p.hidden, p.batch_invariant);
     const int32_t n_stages = stages_of(device, p.x_type, p.weights_type);
     const TiledInput input{p.x,

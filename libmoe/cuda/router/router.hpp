@@ -47,7 +47,7 @@ struct LogitParts {
     int64_t part_stride;
     const float* bias;  // or null
     float scale;
-    bool is_product;  // of run_logits: scale and bias are still to be applied
+    bool is_computed;  // of run_logits: scale and bias are still to be applied
 };
 
 // Sums in float32. scratch: logits_scratch_bytes, for the normalised input and the parts; they grow

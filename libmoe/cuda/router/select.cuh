@@ -40,7 +40,7 @@ static __device__ __noinline__ float cap_logit(float z, float cap) {
 __device__ inline float take_logit(const SelectInput& input, int32_t i, float z, float bias,
                                    float* published) {
     const Routing& r = input.routing;
-    if (input.logits.is_product) z = fmaf(z, input.logits.scale, bias);
+    if (input.logits.is_computed) z = fmaf(z, input.logits.scale, bias);
     if (published) published[i] = z;
     if (r.round_logits) z = round_to_type(z, input.round_to);
     if (r.logit_softcap > 0.0f) z = cap_logit(z, r.logit_softcap);

@@ -91,7 +91,7 @@ struct Layouts {
 };
 
 template <class Init>
-bool describe(Init init, const DenseProduct& p, Layouts& of) {
+bool describe(Init init, const DenseGemm& p, Layouts& of) {
     return init(&of.a, sizeof of.a, data_type(p.type), p.k, p.m, p.a_stride) == 0 &&
            init(&of.b, sizeof of.b, data_type(p.type), p.k, p.n, p.b_stride) == 0 &&
            init(&of.c, sizeof of.c, data_type(p.out_type), p.m, p.n, p.c_stride) == 0;
@@ -133,7 +133,7 @@ CublasLt::~CublasLt() {
     if (library_) dlclose(library_);
 }
 
-bool CublasLt::find(const DenseProduct& p, LibraryAlgorithm& algorithm) const {
+bool CublasLt::find(const DenseGemm& p, LibraryAlgorithm& algorithm) const {
     const Functions& f = *functions_;
     algorithm.is_known = false;
     Layouts of;
@@ -155,7 +155,7 @@ bool CublasLt::find(const DenseProduct& p, LibraryAlgorithm& algorithm) const {
     return algorithm.is_known = true;
 }
 
-bool CublasLt::run(const DenseProduct& p, const LibraryAlgorithm& algorithm,
+bool CublasLt::run(const DenseGemm& p, const LibraryAlgorithm& algorithm,
                    cudaStream_t stream) const {
     Layouts of;
     if (!algorithm.is_known || !describe(functions_->layout_init, p, of)) return false;
@@ -167,7 +167,7 @@ bool CublasLt::run(const DenseProduct& p, const LibraryAlgorithm& algorithm,
                               stream) == 0;
 }
 
-bool CublasLt::run(const DenseProduct& product, cudaStream_t stream) const {
+bool CublasLt::run(const DenseGemm& product, cudaStream_t stream) const {
     LibraryAlgorithm algorithm;
     return find(product, algorithm) && run(product, algorithm, stream);
 }

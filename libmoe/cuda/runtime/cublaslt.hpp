@@ -14,7 +14,7 @@ namespace moe::cuda {
 
 // C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights. Pointers and
 // rows begin on 16 bytes.
-struct DenseProduct {
+struct DenseGemm {
     int64_t m, n, k;
     moe_type type;      // of A and B: BF16, F16 or F32
     moe_type out_type;  // BF16, F16 or F32
@@ -40,12 +40,12 @@ class CublasLt {
     CublasLt& operator=(const CublasLt&) = delete;
 
     // false: the library has no algorithm for this product. Pointers are not looked at.
-    bool find(const DenseProduct& product, LibraryAlgorithm& algorithm) const;
+    bool find(const DenseGemm& product, LibraryAlgorithm& algorithm) const;
     // false: it cannot be run for this product. Allocates nothing here; may be captured.
-    bool run(const DenseProduct& product, const LibraryAlgorithm& algorithm,
+    bool run(const DenseGemm& product, const LibraryAlgorithm& algorithm,
              cudaStream_t stream) const;
     // Both.
-    bool run(const DenseProduct& product, cudaStream_t stream) const;
+    bool run(const DenseGemm& product, cudaStream_t stream) const;
 
   private:
     struct Functions;

@@ -1,0 +1,549 @@
+// What the two kernels of one token share: the slots that have a local expert, the vector of
+// operands in shared memory, and the product of a k_block with it.
+#pragma once
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/gemv_dequant.cuh"
+#include "libmoe/cuda/gemv/gemv_params.hpp"
+
+namespace moe::cuda {
+
+// n / d for n d < 2^31, given reciprocal_of(d): divisions by run-time numbers are too slow here.
+__device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
+    return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
+}
+
+// Items [first, last) of share `index` of n: as many for each, one more for the first ones.
+struct EvenPartition {
+    int32_t first, last;
+
+    __device__ __forceinline__ EvenPartition(int32_t n_items, int32_t index, int32_t n,
+                                             uint32_t reciprocal) {
+        const int32_t each = divide(n_items, reciprocal);
+        const int32_t rest = n_items - each * n;
+        first = index * each + min(index, rest);
+        last = first + each + (index < rest ? 1 : 0);
+    }
+};
+
+// The token that this block works for.
+__device__ __forceinline__ int64_t token_index() {
+    return blockIdx.y;
+}
+
+// ---- slots
+
+// Ids of slots lane and lane + 32 as loaded, -1 past the last.
+struct SlotIds {
+    int32_t id[2];
+};
+
+// Where a lane's ids are.
+struct IdAddresses {
+    const int32_t* first;
+    int32_t n;  // 0 to 2
+
+    __device__ __forceinline__ IdAddresses(const GemvSlots& slots, int32_t lane)
+        : first(slots.ids + token_index() * slots.ids_stride + lane),
+          n((slots.top_k + 31 - lane) >> 5) {}
+    __device__ __forceinline__ SlotIds load() const {
+        SlotIds ids{{-1, -1}};
+        if (n > 0) ids.id[0] = load_global(first);
+        if (n > 1) ids.id[1] = load_global(first + 32);
+        return ids;
+    }
+};
+
+// Ids that are neither experts nor -1, or of which the map says neither, by one warp of the token.
+__device__ __forceinline__ void report_bad_ids(const GemvSlots& slots, const SlotIds& ids) {
+    const auto is_bad = [&](int32_t id) {
+        if (id < -1 || id >= slots.n_ids_all) return true;
+        if (!slots.local_of || id < 0 || id >= slots.n_ids) return false;
+        const int32_t local = load_global(slots.local_of + id);
+        return local < -1 || local >= slots.n_local;
+    };
+    const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
+                      __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
+    if (n_bad > 0 && threadIdx.x == 0) report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+}
+
+__device__ __forceinline__ const float* weights_of_token(const GemvSlots& slots) {
+    return slots.weights + token_index() * slots.weights_stride;
+}
+
+// The shared expert's slot is the last, if there is one.
+__device__ __forceinline__ bool is_shared_slot(const GemvSlots& slots, int32_t slot) {
+    return slot == slots.top_k && slot < slots.n_slots;
+}
+
+// The experts of slots lane and lane + 32, -1 where there is none here.
+struct SlotExperts {
+    int32_t expert[2];
+};
+
+__device__ __forceinline__ SlotExperts find_experts(const GemvSlots& slots, const SlotIds& ids,
+                                                    int32_t lane) {
+    const auto n_ids = static_cast<uint32_t>(slots.n_ids);
+    SlotExperts of;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+        of.expert[i] = static_cast<uint32_t>(ids.id[i]) < n_ids ? ids.id[i] : -1;
+    if (slots.local_of) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            if (of.expert[i] >= 0) of.expert[i] = load_global(slots.local_of + of.expert[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (of.expert[i] >= slots.n_local) of.expert[i] = -1;
+        if (is_shared_slot(slots, lane + 32 * i)) of.expert[i] = slots.n_local;
+    }
+    return of;
+}
+
+// Does the id of every slot name an expert here, without a map?
+__device__ __forceinline__ bool all_direct(const GemvSlots& slots, const SlotIds& ids,
+                                           int32_t lane) {
+    const auto n_direct = static_cast<uint32_t>(slots.n_direct);
+    const bool first = static_cast<uint32_t>(ids.id[0]) < n_direct || lane >= slots.top_k;
+    const bool second = static_cast<uint32_t>(ids.id[1]) < n_direct || lane + 32 >= slots.top_k;
+    return __all_sync(~0u, first && second);
+}
+
+// The expert of one slot where all_direct, in a single load of which all else is known before.
+class DirectExpert {
+  public:
+    __device__ __forceinline__ DirectExpert(const GemvSlots& slots, int32_t slot)
+        : id_(slots.ids + token_index() * slots.ids_stride + min(slot, slots.top_k - 1)),
+          shared_(is_shared_slot(slots, slot) ? slots.n_local : -1) {
+        compute_now(id_);
+        compute_now(shared_);
+    }
+    __device__ __forceinline__ int32_t load() const {
+        const int32_t id = load_global(id_);
+        return shared_ < 0 ? id : shared_;
+    }
+
+  private:
+    const int32_t* id_;
+    int32_t shared_;
+};
+
+// Local expert and slot in one number.
+__device__ __forceinline__ int32_t slot_entry(int32_t expert, int32_t slot) {
+    return expert << 6 | slot;
+}
+__device__ __forceinline__ int32_t slot_expert(int32_t entry) {
+    return entry >> 6;
+}
+__device__ __forceinline__ int32_t slot_index(int32_t entry) {
+    return entry & 63;
+}
+
+// Writes the slots that have an expert here to a warp's table, in order; returns how many.
+__device__ __forceinline__ int32_t list_slots(const GemvSlots& slots, const SlotExperts& of,
+                                              int32_t lane, int32_t* table) {
+    int32_t n = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (32 * i >= slots.n_slots) break;
+        const int32_t expert = of.expert[i];
+        const uint32_t present = __ballot_sync(~0u, expert >= 0);
+        const uint32_t below = present & ((1u << lane) - 1);
+        if (expert >= 0) table[n + __popc(below)] = slot_entry(expert, lane + 32 * i);
+        n += __popc(present);
+    }
+    __syncwarp();
+    return n;
+}
+
+// ---- vector
+
+// The row of this block's token, of 16-bit values.
+__device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
+    return static_cast<const std::byte*>(rows) + 2 * token_index() * stride;
+}
+
+__device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
+    if (type == MOE_TYPE_BF16)
+        return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u)};
+    return {f16_value(bits), f16_value(bits >> 16)};
+}
+
+// Eight values as 256 high + low of whole numbers, signed bytes; 0, 2, 1, 3 of each four.
+struct HighAndLow {
+    uint2 high, low;
+
+    __device__ __forceinline__ HighAndLow(const float2 (&v)[4], float factor) {
+        uint32_t halves[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            halves[i] = permute_bytes(whole(v[i].x * factor), whole(v[i].y * factor), 0x5140);
+        high = {permute_bytes(halves[0], halves[1], 0x7362),
+                permute_bytes(halves[2], halves[3], 0x7362)};
+        low = {permute_bytes(halves[0], halves[1], 0x5140) ^ 0x80808080u,
+               permute_bytes(halves[2], halves[3], 0x5140) ^ 0x80808080u};
+    }
+
+  private:
+    // 128 more than v rounded, in the lower half: what the acc's mantissa ends with.
+    static __device__ __forceinline__ uint32_t whole(float v) {
+        constexpr float ones = 12582912.0f;  // 1.5 x 2^23
+        return __float_as_uint(v + (ones + 128.0f));
+    }
+};
+
+// 16 bytes of the vector, number `vector` of those from `to` on, as operands times factor. Bytes
+// have the 32 of two vectors together, sixteen high ones before the low ones: a lane writes where
+// another may have read.
+template <class Operand>
+__device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const uint4& bits,
+                                             moe_type type, float factor) {
+    const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
+                         two_values(bits.z, type), two_values(bits.w, type)};
+    const uint32_t at = to + 16 * vector;
+    if constexpr (Operand::are_bytes) {
+        const HighAndLow bytes(v, factor);
+        const uint32_t first = at - (at >> 1 & 8);
+        store_shared(first, bytes.high);
+        store_shared(first + 16, bytes.low);
+    } else {
+        store_shared(at, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
+                               Operand::pair(v[1].x * factor, v[1].y * factor),
+                               Operand::pair(v[2].x * factor, v[2].y * factor),
+                               Operand::pair(v[3].x * factor, v[3].y * factor)});
+    }
+}
+
+// The same for bfloat16 of both sides and a power of two, which loses nothing.
+__device__ __forceinline__ void store_scaled_vector(uint32_t to, const uint4& bits,
+                                                    uint32_t factors) {
+    store_shared(to, uint4{multiply_bf16(bits.x, factors), multiply_bf16(bits.y, factors),
+                           multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
+}
+
+// NaN if one is.
+__device__ __forceinline__ float larger(float a, float b) {
+    float v;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+
+__device__ __forceinline__ float largest_of_vector(const uint4& bits, moe_type type) {
+    float largest = 0.0f;
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 v = two_values(words[i], type);
+        largest = larger(largest, larger(fabsf(v.x), fabsf(v.y)));
+    }
+    return largest;
+}
+
+__device__ __forceinline__ const std::byte* vector_at(const void* from, int32_t vector) {
+    return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(vector);
+}
+
+// Every 32nd of n vectors of 16 bytes; most slices have two for a lane.
+__device__ __forceinline__ void copy_vectors(uint32_t to, const std::byte* from, int32_t n) {
+    if (n > 0) copy_async_16(to, from);
+    if (n > 32) copy_async_16(to + 512, from + 512);
+#pragma unroll 1
+    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
+}
+
+// 2^exponent.
+__device__ __forceinline__ float power_of_two(int32_t exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
+__device__ __forceinline__ float warp_largest(float largest) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        largest = larger(largest, __shfl_xor_sync(~0u, largest, distance));
+    return largest;
+}
+
+// The exponent that brings the largest magnitude to [2^(top - 1), 2^top).
+template <class Operand>
+__device__ __forceinline__ int32_t block_exponent(float largest) {
+    constexpr int32_t top = 126 + Operand::top;
+    return max(-126, min(top - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
+}
+
+// What accum of has_block_exponent operands lack. Bytes have no NaN of their own.
+template <class Operand>
+__device__ __forceinline__ float block_scale(float largest) {
+    const float factor = power_of_two(-block_exponent<Operand>(largest));
+    if constexpr (Operand::are_bytes) return factor + 0.0f * largest;
+    return factor;
+}
+
+// ---- codebooks
+
+// The tables of slots [begin, end) of the list. Better asked for before the weights: what is asked
+// for after them arrives after them.
+template <class Dequant>
+struct TablesOfSlots {
+    static constexpr int32_t bytes = table_bytes(Dequant::type, CodebookMode::per_expert);
+    static constexpr int32_t entries = bytes / 4;
+    const PackedMatrix& matrix;
+    const int32_t* slots;
+    int32_t begin;
+    int32_t n;
+    float2 held;
+
+    __device__ __forceinline__ TablesOfSlots(const PackedMatrix& weights, const int32_t* list,
+                                             int32_t first, int32_t end)
+        : matrix(weights), slots(list), begin(first), n((end - first) * entries), held{} {
+        if (static_cast<int32_t>(threadIdx.x) < n) held = load(static_cast<int32_t>(threadIdx.x));
+    }
+    __device__ __forceinline__ float2 load(int32_t i) const {
+        const int64_t expert = slot_expert(slots[begin + i / entries]);
+        return Dequant::load_entry(i % entries, matrix.codebook + 64 * expert);
+    }
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(unsigned char* to) const {
+        float2 values = held;
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n;) {
+            Dequant::store_entry(to + i / entries * bytes, i % entries, values);
+            i += static_cast<int32_t>(blockDim.x);
+            if (i < n) values = load(i);
+        }
+    }
+};
+
+// The one codebook as a table for every lane: a lane loads the value of code lane % 16 in rows of
+// half lane / 16.
+template <class Dequant>
+class OneLaneTable {
+  public:
+    __device__ __forceinline__ OneLaneTable(const PackedMatrix& matrix, int32_t lane)
+        : value_(load_global(matrix.codebook + 32 * (lane >> 4) + (lane & 15))) {}
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        using Lanes = LaneTable<Dequant::bits>;
+        static_assert(table_bytes(Dequant::type, CodebookMode::shared_lanes) == Lanes::bytes);
+        const auto rows = [&](uint32_t low, uint32_t high) {
+            return Dequant::Operand::pair(value(0, low), value(1, high));
+        };
+        for (uint32_t i = threadIdx.x; i < Lanes::n_entries; i += blockDim.x)
+            Lanes::store(to, i, rows);
+    }
+
+  private:
+    __device__ __forceinline__ float value(uint32_t half, uint32_t code) const {
+        return __shfl_sync(~0u, value_, static_cast<int>(16 * half + code));
+    }
+    float value_;
+};
+
+// The one codebook as bytes: they came with the call.
+class OneByteTable {
+  public:
+    __device__ __forceinline__ OneByteTable(const PackedMatrix& matrix, int32_t)
+        : values_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {}
+    // A block barrier must follow.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        if (threadIdx.x == 0) store_shared(to, values_);
+    }
+
+  private:
+    uint2 values_;
+};
+
+// What multiplies all accum of a matrix besides its scales.
+template <class Dequant>
+__device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
+    if constexpr (Dequant::codebook_mode == CodebookMode::shared_bytes)
+        return matrix.byte_codebook.scale;
+    return Dequant::residual_scale;
+}
+
+// Nothing to load.
+struct NoTables {
+    __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
+    __device__ __forceinline__ NoTables(const PackedMatrix&, int32_t) {}
+    __device__ __forceinline__ void store(unsigned char*) const {}
+    __device__ __forceinline__ void store(uint32_t) const {}
+};
+
+template <class Dequant, CodebookMode codebook_mode = Dequant::codebook_mode>
+struct CodebookTables {
+    using Slots = NoTables;
+    using One = OneLaneTable<Dequant>;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::none> {
+    using Slots = NoTables;
+    using One = NoTables;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
+    using Slots = NoTables;
+    using One = OneByteTable;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::per_expert> {
+    using Slots = TablesOfSlots<Dequant>;
+    using One = NoTables;
+};
+
+// ---- product
+
+// Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7
+// to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
+// registers: four columns of each result are of use. Everybody else reads zeros, in other banks
+// than the two of the same eight lanes that read x. Of bytes, columns 0 and 1, 4 and 5 have the
+// high and the low ones of the first 32 k of a block, the other four those of the rest.
+struct OperandAddresses {
+    uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
+    uint32_t single, single_stride;  // of a block alone
+
+    template <class Operand>
+    static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
+                                                          int32_t lane) {
+        constexpr bool are_bytes = Operand::are_bytes;
+        const int32_t column = lane >> 2;
+        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
+        const bool mine =
+            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
+        const bool alone = mine && column < 4;
+        const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
+        OperandAddresses addresses;
+        addresses.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        addresses.pair_stride = mine ? 128 : 0;
+        addresses.single = alone ? addresses.pair : zeros;
+        addresses.single_stride = alone ? 128 : 0;
+        return addresses;
+    }
+    template <int n>
+    __device__ __forceinline__ uint32_t at(int32_t block) const {
+        return n == 2 ? pair + block * pair_stride : single + block * single_stride;
+    }
+};
+
+// n blocks as A operands.
+template <class Dequant, int n>
+struct DequantizedBlocks {
+    using Operand = typename Dequant::Operand;
+    static constexpr int products = Operand::are_bytes ? 2 : 4;  // of a block
+    uint32_t a[products * n][4];
+    typename Dequant::Factors factors;
+
+    // `block`: the first of them in the k_block; head: of its min_split.
+    __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t block, int32_t lane,
+                                               const typename Dequant::Table& table,
+                                               const typename Dequant::GroupScales& head) {
+        typename Dequant::template Words<n> words;
+        Dequant::load(words, k_block, block, lane);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j += 2) {
+            if constexpr (Operand::are_bytes) {
+                Dequant::two_steps(words, j / 2, table, a[j / 2]);
+            } else {
+                Dequant::step(words, j, table, a[j]);
+                Dequant::step(words, j + 1, table, a[j + 1]);
+            }
+        }
+        if constexpr (Dequant::min_split > 1)
+            factors = Dequant::factors(head, block);
+        else
+            factors = Dequant::factors(words);
+    }
+
+    // Adds the product with x from x_block on.
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
+                                             int32_t lane, float (&acc)[2]) const {
+        const uint32_t at = addresses.template at<n>(x_block);
+        uint4 b[products / 2];
+#pragma unroll
+        for (int j = 0; j < products / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        typename Operand::Accumulator c[2][4] = {};
+        typename Operand::Accumulator x[4] = {};
+#pragma unroll
+        for (int j = 0; j < products; ++j) {
+            const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
+            const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+                Operand::multiply(c[n == 2 ? i : j & 1], a[products * i + j], first, second);
+            if constexpr (Dequant::ones != 0)
+                Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
+                                  first, second);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if constexpr (n == 2)
+                c[0][i] = lane & 2 ? c[1][i] : c[0][i];
+            else
+                c[0][i] += c[1][i];
+        }
+        if constexpr (Dequant::ones != 0)
+            Dequant::add(factors, c[0], x, acc);
+        else
+            Dequant::add(factors, c[0], acc);
+    }
+};
+
+// Adds the product of blocks [block, n_blocks) of a k_block with x, which has block 0 at x_block.
+// `block` and n_blocks: of whole splits.
+template <class Dequant>
+__device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int32_t n_blocks,
+                                            int32_t x_block, const OperandAddresses& addresses,
+                                            int32_t lane, uint32_t tables, float (&acc)[2]) {
+    const typename Dequant::Table table(Dequant::table_of(tables, lane));
+    constexpr int32_t step =
+        Dequant::min_split > Dequant::span ? Dequant::min_split : Dequant::span;
+#pragma unroll 1
+    for (; block + step <= n_blocks; block += step) {
+        __builtin_assume(block % Dequant::min_split == 0);
+        const typename Dequant::GroupScales head(k_block, block, lane);
+#pragma unroll
+        for (int32_t i = 0; i < step; i += Dequant::span) {
+            DequantizedBlocks<Dequant, Dequant::span> blocks;
+            blocks.dequantize(k_block, block + i, lane, table, head);
+            blocks.multiply(x_block + block + i, addresses, lane, acc);
+        }
+    }
+    if constexpr (Dequant::span == 2 && Dequant::min_split == 1) {
+        if (block < n_blocks) {
+            DequantizedBlocks<Dequant, 1> last;
+            last.dequantize(k_block, block, lane, table, {k_block, block, lane});
+            last.multiply(x_block + block, addresses, lane, acc);
+        }
+    }
+}
+
+// Adds up over the lanes of a quad: lanes 0 and 1 return the accum of rows g and g + 8.
+__device__ __forceinline__ float add_quad(const float (&acc)[2], int32_t lane) {
+    const bool odd = lane & 1;
+    const float other = __shfl_xor_sync(~0u, odd ? acc[0] : acc[1], 1);
+    const float own = (odd ? acc[1] : acc[0]) + other;
+    return own + __shfl_xor_sync(~0u, own, 2);
+}
+
+// The acc over up to eight warps, in one order, of one row of a tile.
+__device__ __forceinline__ float add_eight_warps(const float* row, int32_t n_warps) {
+    float part[8];
+#pragma unroll
+    for (int32_t warp = 0; warp < 8; ++warp) part[warp] = warp < n_warps ? row[16 * warp] : 0.0f;
+    return ((part[0] + part[1]) + (part[2] + part[3])) +
+           ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+// The same over up to sixteen.
+__device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
+    const float acc = add_eight_warps(row, n_warps);
+    return n_warps <= 8 ? acc : acc + add_eight_warps(row + 16 * 8, n_warps - 8);
+}
+
+__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
+                                              int32_t half) {
+    return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,11 @@
+// The one-token kernels of NVFP4 and MXFP4, any architecture. Contracts: gemv_gate_up.cuh,
+// gemv_down.cuh.
+#include "libmoe/cuda/gemv/gemv_instances.cuh"
+
+namespace moe::cuda {
+
+GemvKernels sm80_gemv_fp4(PackedType type, CodebookMode codebook_mode) {
+    return fp4_kernels<AsyncPipeline>(type, codebook_mode);
+}
+
+}  // namespace moe::cuda

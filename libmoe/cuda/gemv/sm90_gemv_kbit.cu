@@ -1,0 +1,11 @@
+// The one-token kernels of codebook types with scales of one byte, sm_90. Contracts:
+// gemv_gate_up.cuh, gemv_down.cuh.
+#include "libmoe/cuda/gemv/gemv_instances.cuh"
+
+namespace moe::cuda {
+
+GemvKernels sm90_gemv_kbit(PackedType type, CodebookMode codebook_mode) {
+    return kbit_kernels<BulkPipeline>(type, codebook_mode);
+}
+
+}  // namespace moe::cuda
