@@ -15,6 +15,7 @@ PAGE = "docs/support.md"
 REPORTS = ("report-smoke.json", "report-full.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n", "<!-- end of gpu reports -->")
 CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
+MOST_LISTED = 8  # kernel files that changed; of more the page has the number
 OF_THE_CPU = ("cpu_", "avx2_", "avx512_")
 
 
@@ -50,8 +51,11 @@ def state_of(root, name):
     old = stale(root, report)
     lines = f"- `{name}`: {report['device']}, commit {report['commit']}, {report['date'][:10]}: {len(cases)} cases, "
     lines += f"{sum('skipped' in case for case in cases)} skipped, {n_bad} failing; "
-    lines += "changed since:\n" if old else "no kernel file has changed since\n"
-    return lines + "".join(f"  - `{source}`\n" for source in old)
+    if not old:
+        return lines + "no kernel file has changed since\n"
+    if len(old) > MOST_LISTED:
+        return lines + f"{len(old)} kernel files have changed since\n"
+    return lines + "changed since:\n" + "".join(f"  - `{source}`\n" for source in old)
 
 
 def with_state(root, text):
