@@ -255,9 +255,9 @@ def skewed_rows(document):
 
 
 def not_measured_table():
-    yield "| regime | formats | goal | not measured because |"
+    yield "| regime | formats | goal | result |"
     yield "|--" * 4 + "|"
-    yield from ("| " + " | ".join(row) + " |" for row in NOT_MEASURED)
+    yield from (f"| {regime} | {formats} | {goal} | not measured: {reason} |" for regime, formats, goal, reason in NOT_MEASURED)
 
 
 def dense_sentence(document, outside):
