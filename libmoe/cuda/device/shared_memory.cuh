@@ -36,6 +36,11 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t from) {
     return v;
 }
 
+// Word j, a constant, of a vector.
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
+    return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
+}
+
 __device__ __forceinline__ void store_shared(uint32_t to, uint32_t value) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
 }

@@ -10,9 +10,10 @@
 //   and
 //      adds that to its two sums of the token: two levels, so that no chain of additions is long.
 //   4. The four lanes of a row are added; the sums go through shared memory to the epilogue.
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
-#include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/cuda/gemm_families.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -63,8 +64,8 @@ __device__ void decode_weights(const PackedMatrix& weights, const Work& work, co
     const int lane = lane_id();
     if (n == 4 && !weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = Codes<type>::load(weights.type, codes, scales, lane, k0 / 64);
-            decode_floats<type>(words, codebook, values);
+            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0 / 64);
+            dequantize_floats<type>(words, codebook, values);
         });
         return;
     }

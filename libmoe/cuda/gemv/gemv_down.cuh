@@ -165,7 +165,7 @@ struct SlotTerms {
         const int32_t entry = table[thread >> 1];
         is_shared = is_shared_slot(call.slots, slot_index(entry));
         weight = is_shared ? call.scale * call.shared.scale : slot_weight(call, entry);
-        global = global_scale(call.matrix, slot_expert(entry), thread & 1);
+        global = gemv_global_scale(call.matrix, slot_expert(entry), thread & 1);
     }
     // gate_parts: those of the warps, in shared memory.
     __device__ __forceinline__ float factor(const GemvDownParams& call,

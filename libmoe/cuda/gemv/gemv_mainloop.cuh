@@ -2,11 +2,11 @@
 // operands in shared memory, and the product of a k_block with it.
 #pragma once
 
+#include "libmoe/cuda/dequant/codebook_lanes.cuh"
+#include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/gemv_dequant.cuh"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 
 namespace moe::cuda {
@@ -541,8 +541,8 @@ __device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
     return n_warps <= 8 ? acc : acc + add_eight_warps(row + 16 * 8, n_warps - 8);
 }
 
-__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
-                                              int32_t half) {
+__device__ __forceinline__ float gemv_global_scale(const PackedMatrix& matrix, int32_t expert,
+                                                   int32_t half) {
     return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
 }
 

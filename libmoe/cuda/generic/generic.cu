@@ -14,10 +14,11 @@
 //      (g, t) reads columns 16 t to 16 t + 15 of token g, which are its B registers of the four.
 //   4. What is left of k, 32 and 16 columns, is decoded value by value.
 //   5. Sums go through shared memory to the epilogue.
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
-#include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/gemm_families.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -201,8 +202,8 @@ __device__ void decode_block(PackedType type, const std::byte* tile, const std::
     with_packed_type(type, [&]<PackedType of>() {
         if constexpr (of != PackedType::f32 && is_rare(of) == rare) {
             const std::byte* scales = is_grid(of) ? tile : slot + block_code_bytes(of, 4);
-            const auto words = Codes<of>::load(type, slot, scales, lane, block);
-            decode<operand, of>(words, codebook, a);
+            const auto words = ValueDequant<of>::load(type, slot, scales, lane, block);
+            dequantize_operands<operand, of>(words, codebook, a);
         }
     });
 }

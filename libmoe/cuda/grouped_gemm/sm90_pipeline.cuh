@@ -2,8 +2,8 @@
 // (sm90_grouped_gemm.cuh), and how a consumer warp reads its weights there.
 #pragma once
 
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/device/bulk_copy.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"

@@ -126,7 +126,7 @@ constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
 
-// Shared memory for the tables of unscaled values (grouped_dequant.cuh); a large one costs a stage.
+// Shared memory for the tables of unscaled values (dequant/kbit.cuh); a large one costs a stage.
 template <PackedType type>
 constexpr uint32_t pair_table_bytes_of_bits() {
     constexpr int bits = code_bits(type);
