@@ -54,6 +54,10 @@ struct Bytes {
     }
 };
 
+// Signed bytes under a scale per 16 k: the eight columns of B are the high and the low bytes of the
+// four groups of one block.
+struct BytesOf16 : Bytes<true> {};
+
 // Of the two columns that have x's high and its low bytes.
 __device__ __forceinline__ float high_and_low(int32_t high, int32_t low) {
     return static_cast<float>(256 * high + low);

@@ -258,14 +258,12 @@ struct SliceOfH {
 // The first blocks of a warp's first slice, decoded while it would wait for h.
 template <class Dequant>
 struct EarlyBlocks {
-    static constexpr int most = 2;
+    static constexpr int most = Dequant::min_split == 1 ? 2 : Dequant::min_split / Dequant::span;
     DequantizedBlocks<Dequant, Dequant::span> held[most];
     int32_t n = 0;
 
     __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t n_blocks, int32_t lane,
                                                uint32_t tables) {
-        static_assert(Dequant::min_split == 1 || most * Dequant::span == Dequant::min_split,
-                      "one head, whole splits");
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
         const typename Dequant::GroupScales head(k_block, 0, lane);
         n = min(most, n_blocks / Dequant::span);

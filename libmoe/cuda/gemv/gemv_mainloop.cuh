@@ -2,6 +2,8 @@
 // operands in shared memory, and the product of a k_block with it.
 #pragma once
 
+#include <type_traits>
+
 #include "libmoe/cuda/dequant/codebook_lanes.cuh"
 #include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/device/call.cuh"
@@ -398,7 +400,9 @@ struct CodebookTables<Dequant, CodebookMode::per_expert> {
 // to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
 // registers: four columns of each result are of use. Everybody else reads zeros, in other banks
 // than the two of the same eight lanes that read x. Of bytes, columns 0 and 1, 4 and 5 have the
-// high and the low ones of the first 32 k of a block, the other four those of the rest.
+// high and the low ones of the first 32 k of a block, the other four those of the rest. Of
+// BytesOf16 columns 2 i and 2 i + 1 have the high and the low ones of the 16 k of lane i, of one
+// block.
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // of a block alone
@@ -407,14 +411,16 @@ struct OperandAddresses {
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
                                                           int32_t lane) {
         constexpr bool are_bytes = Operand::are_bytes;
+        constexpr bool of_16 = std::is_same_v<Operand, BytesOf16>;
         const int32_t column = lane >> 2;
-        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
-        const bool mine =
-            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
-        const bool alone = mine && column < 4;
+        const uint32_t zeros = all_zeros + (lane & (of_16 ? 16 : 8) ? 0 : 64);
+        const bool mine = of_16       ? (lane & 3) == column >> 1
+                          : are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1)
+                                      : (lane & 3) == (column & 3);
+        const bool alone = mine && (of_16 || column < 4);
         const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
         OperandAddresses addresses;
-        addresses.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        addresses.pair = mine ? x + (of_16 ? 0 : 128 * (column >> 2)) + own : zeros;
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
         addresses.single_stride = alone ? 128 : 0;
