@@ -109,7 +109,7 @@ bool gemv_supports(PackedType type) {
 void prepare_gemv(const DeviceFacts& device, bool portable) {
     kernels_may_start_early();  // asks the device, so that a launch need not
     for (auto type = static_cast<int32_t>(PackedType::f32);
-         type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
+         type <= static_cast<int32_t>(PackedType::q6_k); ++type) {
         for (const CodebookMode codebook_mode :
              {CodebookMode::none, CodebookMode::per_expert, CodebookMode::shared_lanes,
               CodebookMode::shared_bytes}) {

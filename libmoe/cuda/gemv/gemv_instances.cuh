@@ -9,6 +9,7 @@
 #include "libmoe/cuda/dequant/mxfp4.cuh"
 #include "libmoe/cuda/dequant/nvfp4.cuh"
 #include "libmoe/cuda/dequant/q4_k.cuh"
+#include "libmoe/cuda/dequant/q6_k.cuh"
 #include "libmoe/cuda/dequant/q8_0.cuh"
 #include "libmoe/cuda/gemv/gemv_down.cuh"
 #include "libmoe/cuda/gemv/gemv_gate_up.cuh"
@@ -70,8 +71,8 @@ GemvKernels kbit_f32_kernels(PackedType type, CodebookMode codebook_mode) {
 
 template <class Pipeline>
 GemvKernels gguf_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvDequant<PackedType::q8_0>, GemvDequant<PackedType::q4_k>>(
-        type, codebook_mode);
+    return kernels_among<Pipeline, GemvDequant<PackedType::q8_0>, GemvDequant<PackedType::q4_k>,
+                         GemvDequant<PackedType::q6_k>>(type, codebook_mode);
 }
 
 }  // namespace moe::cuda

@@ -1,4 +1,4 @@
-// The one-token kernels of Q8_0 and Q4_K, any architecture. Contracts: gemv_gate_up.cuh,
+// The one-token kernels of Q8_0, Q4_K and Q6_K, any architecture. Contracts: gemv_gate_up.cuh,
 // gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
