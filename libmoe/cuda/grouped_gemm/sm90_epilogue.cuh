@@ -17,8 +17,8 @@
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/convert.hpp"
 #include "libmoe/cuda/device/fast_activation.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
