@@ -69,7 +69,8 @@ moe_status moe_memory_free(moe_runtime* runtime, moe_device_kind kind, int32_t i
         const auto release = [&](moe_space of) {
             if (memory) from.release_in(of, memory, bytes, memory_alignment, nullptr);
         };
-        on_device(kind, index, [&] { release(MOE_SPACE_HOST); }, [&] { release(space); });
+        on_device(
+            kind, index, [&] { release(MOE_SPACE_HOST); }, [&] { release(space); });
     });
 }
 
@@ -105,7 +106,8 @@ moe_status moe_memory_zero(moe_device_kind kind, int32_t index, void* memory, ui
 moe_status moe_stream_create(moe_device_kind kind, int32_t index, void** out_stream) noexcept {
     return guard([&] {
         void*& out = check_out(out_stream, "out_stream");
-        on_device(kind, index, [&] { out = nullptr; }, [&] { out = cuda::make_stream(); });
+        on_device(
+            kind, index, [&] { out = nullptr; }, [&] { out = cuda::make_stream(); });
     });
 }
 

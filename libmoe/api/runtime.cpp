@@ -42,7 +42,8 @@ moe_status moe_runtime_create(const moe_runtime_desc* given, moe_runtime** out_r
         moe_runtime_desc desc{};
         if (given) desc = read_struct(given, "moe_runtime_desc");
         if (desc.nccl_path)
-            fail(MOE_ERROR_UNSUPPORTED, "moe_runtime_desc.nccl_path: this version does not use NCCL");
+            fail(MOE_ERROR_UNSUPPORTED,
+                 "moe_runtime_desc.nccl_path: this version does not use NCCL");
         moe_allocator allocator{};
         if (desc.allocator) {
             allocator = read_struct(desc.allocator, "moe_allocator");
