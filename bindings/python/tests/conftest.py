@@ -44,6 +44,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "case(*ids): the conformance cases that a test shows")
     config.addinivalue_line("markers", "on_device: runs on the device that --device names")
+    if config.getoption("--device") == "cuda":
+        _name_of("cuda")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -84,11 +86,18 @@ def _result(name):
     return {"case": name, "passed": True}
 
 
-def _results_on(device):
-    """Every case, with the name of the device."""
+def _name_of(device):
     import moe
 
-    name = moe.device_info(device).name
+    try:
+        return moe.device_info(device).name
+    except moe.MoeError as error:
+        pytest.exit(f"--device {device}: {error.message}", returncode=2)
+
+
+def _results_on(device):
+    """Every case, with the name of the device."""
+    name = _name_of(device)
     other = {"passed": None, "reason": ABOUT_THE_BINDING}
     found = (_result(case) if case in _outcomes else {"case": case, **other} for case in CASES)
     return [{**one, "device": name} for one in found]
