@@ -167,13 +167,14 @@ def test_threads_and_streams(case, device, there, open_on):
     assert not problems
 
 
+@pytest.mark.case("MEM-01")
 @pytest.mark.parametrize("space", ["host", "pinned", "device"])
-def test_memory_goes_in_and_out(device, space):
-    values = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+def test_memory_goes_in_and_out(case, device, space):
+    values = numpy.arange(1, case["elements"] + 1, dtype=numpy.float32).reshape(-1, 4)
     array = moe.DeviceArray.of(values, device=device, space=space)
-    assert array.address % 256 == 0 and array.n_bytes == 48
+    assert array.address % 256 == 0 and array.n_bytes == values.nbytes
     assert numpy.array_equal(array.numpy(), values)
-    with pytest.raises(ValueError, match="array: has 24 bytes, must have 48"):
+    with pytest.raises(ValueError, match="array: has 2000 bytes, must have 4000"):
         array.put(values[:, :2])
     if space != "host" or device == "cpu":
         array.zero()
@@ -193,6 +194,7 @@ def test_streams(device, there):
     stream.close()
 
 
+@pytest.mark.case("MEM-01")
 def test_a_device_that_is_not_there(device):
     with pytest.raises(moe.InvalidArgumentError, match="999"):
         moe.DeviceArray((4,), "f32", device=device, index=999)
