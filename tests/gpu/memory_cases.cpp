@@ -68,7 +68,7 @@ std::vector<int32_t> counted(size_t n, int32_t first) {
 }
 
 // Host -> a -> b -> host for every pair of spaces: what arrives is what was sent.
-void check_copies(Context& context) {
+void check_memory_copies(Context& context) {
     const OwnStream stream(context);
     const size_t n = 100'003;
     int32_t first = 1;
@@ -88,7 +88,7 @@ void check_copies(Context& context) {
 }
 
 // Work on one stream keeps its order, and zeros end where they should.
-void check_zero(Context& context) {
+void check_memory_zero(Context& context) {
     const OwnStream stream(context);
     const size_t n = 5000;
     for (const moe_space space : {MOE_SPACE_PINNED, MOE_SPACE_DEVICE}) {
@@ -105,7 +105,7 @@ void check_zero(Context& context) {
 }
 
 // A program on moe.h alone has the bits of one with its own CUDA memory.
-void check_forward(Context& context) {
+void check_memory_forward(Context& context) {
     PairSpec spec;
     spec.layer.desc = plain_layer(128, 64, 8, 2);
     spec.numbers = f32;
@@ -139,7 +139,7 @@ void check_forward(Context& context) {
 }
 
 // Copies and zeros become nodes of a graph: each replay sees what the source holds then.
-void check_capture(Context& context) {
+void check_memory_capture(Context& context) {
     const size_t n = 1000;
     const OwnStream stream(context);
     const Block from(context, MOE_SPACE_PINNED, 4 * n), there(context, MOE_SPACE_DEVICE, 4 * n);
@@ -162,12 +162,12 @@ void check_capture(Context& context) {
 }
 
 // A thread without a context can do all of it, and has none afterwards.
-void check_bare_thread(Context& context) {
+void check_memory_bare_thread(Context& context) {
     std::string error;
     std::thread([&] {
         try {
             void* before = context.device.current_context();
-            check_copies(context);
+            check_memory_copies(context);
             if (context.device.current_context() != before)
                 error = "the thread has another current context";
         } catch (const std::exception& failure) {
@@ -178,7 +178,7 @@ void check_bare_thread(Context& context) {
 }
 
 // With another device current every call is refused, and memory can still be freed afterwards.
-void check_other_device(Context& context) {
+void check_memory_other_device(Context& context) {
     if (context.device.count() < 2) throw Skip("one device only");
     const moe_device_kind kind = context.device.kind();
     const Block block(context, MOE_SPACE_DEVICE, 64);
@@ -228,7 +228,7 @@ moe_allocator table_of(Counts& counts) {
 }
 
 // Memory of the device comes from the runtime's allocator and goes back to it.
-void check_allocator(Context& context) {
+void check_memory_allocator(Context& context) {
     if (!context.device.is_cuda()) throw Skip("every space is the host's here");
     Counts counts{&context.device};
     const moe_allocator table = table_of(counts);
@@ -247,7 +247,7 @@ void check_allocator(Context& context) {
                    "it was not given back as it was");
 }
 
-void check_refusals(Context& context) {
+void check_memory_refusals(Context& context) {
     const moe_device_kind kind = context.device.kind();
     void* out = nullptr;
     const auto expect = [&](const char* what, moe_status status, moe_status wanted) {
@@ -268,20 +268,20 @@ void check_refusals(Context& context) {
     must(moe_memory_free(nullptr, kind, 0, MOE_SPACE_DEVICE, 0, out), "no memory");
     must(moe_stream_destroy(kind, 0, nullptr), "no stream");
     must(moe_stream_synchronize(kind, 0, nullptr), "the default stream");
-    check_copies(context);  // and all of it works afterwards
+    check_memory_copies(context);  // and all of it works afterwards
 }
 
 }  // namespace
 
 void add_memory_cases(CaseList& list) {
-    list.add("memory/copies", Extent::smoke, check_copies);
-    list.add("memory/zero", Extent::smoke, check_zero);
-    list.add("memory/forward", Extent::smoke, check_forward);
-    list.add("memory/capture", Extent::smoke, check_capture);
-    list.add("memory/bare_thread", Extent::smoke, check_bare_thread);
-    list.add("memory/other_device", Extent::smoke, check_other_device);
-    list.add("memory/allocator", Extent::smoke, check_allocator);
-    list.add("memory/refusals", Extent::smoke, check_refusals);
+    list.add("memory/copies", Extent::smoke, check_memory_copies);
+    list.add("memory/zero", Extent::smoke, check_memory_zero);
+    list.add("memory/forward", Extent::smoke, check_memory_forward);
+    list.add("memory/capture", Extent::smoke, check_memory_capture);
+    list.add("memory/bare_thread", Extent::smoke, check_memory_bare_thread);
+    list.add("memory/other_device", Extent::smoke, check_memory_other_device);
+    list.add("memory/allocator", Extent::smoke, check_memory_allocator);
+    list.add("memory/refusals", Extent::smoke, check_memory_refusals);
 }
 
 }  // namespace moe_gpu
