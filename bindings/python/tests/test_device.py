@@ -133,6 +133,15 @@ def test_explain(case, device, open_on):
     assert plan.facts["device"]["kind"] == device and device in plan.explain()
 
 
+@pytest.mark.case("PLAN-03")
+def test_keys_and_layout_ids(device, open_on):
+    checkpoint, plan, weights, _ = open_on(QWEN3)
+    options = QWEN3.options(checkpoint, device=device)
+    larger = moe.Plan(**options | {"max_tokens": 65})
+    assert moe.Plan.key(**options).hex() == plan.facts["key"] != larger.facts["key"]
+    assert plan.layout_id == larger.layout_id == weights.layout_id and len(plan.layout_id) == 16
+
+
 @pytest.mark.case("PLAN-04")
 def test_kernels_and_candidates(case, open_on):
     plan = open_on(QWEN3)[1]
