@@ -735,9 +735,11 @@ typedef struct moe_plan_desc {
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
     int32_t unfused;            /* 1: every stage apart, for study */
-    const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
-                                   forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
-                                   a name that is no candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
+    const char *kernel_filter;  /* items separated by commas, each a kernel's name or a glob of names, where * stands for any
+                                   characters: "sm80_*" or "+sm80_*" forces the best candidate that matches in every stage that
+                                   has one, "-sm80_*" forbids all that match; "experts:sm80_*" means that stage alone. A forced
+                                   item of which nothing applies is MOE_ERROR_UNSUPPORTED with the reason; one that matches no
+                                   candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
     const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert: formats of single experts
                                    in place of formats[role], which NULL entries keep. Not in this version:
@@ -778,9 +780,11 @@ typedef struct moe_workspace_need {
 MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_t n_tokens,
                                                     moe_workspace_need *out_need) MOE_NOEXCEPT;
 
-/* Name of the kernel that runs a stage for n_tokens tokens; static. Of calls in chunks n_tokens is a chunk's. A kernel for few
- * tokens gives way to the other where x is not on 16 bytes or the true number of tokens is on the device; that of finish does
- * nothing where the explanation says that the shared expert goes with the others. */
+/* Name of the kernel that runs a stage for n_tokens tokens, <arch>_<weight>_<activation>_<family>_<stage>; static. For the
+ * stages experts and finish it is the GEMM of gate and up. moe_plan_explain has that of down, the variants that are launched
+ * (launched names begin with this one), and for every gemv kernel the one that takes its place where rows of x are not on 16
+ * bytes or the true number of tokens is on the device. For calls in chunks n_tokens is a chunk's. The kernel of finish does
+ * nothing where the explanation says that the shared expert goes with the experts. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,
                                             const char **out_name) MOE_NOEXCEPT;
 

@@ -68,7 +68,7 @@ moe_candidate to_public(const Candidate& candidate) {
     out.stage = candidate.stage;
     out.chosen = candidate.is_chosen;
     out.applicable = candidate.applicable;
-    out.kernel = candidate.name;
+    out.kernel = candidate.name();
     out.reason_code = candidate.reason->code;
     out.reason = candidate.reason->sentence;
     return out;
@@ -93,7 +93,7 @@ moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
         moe_plan* plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
         plan->runtime->log(MOE_LOG_INFO, "plan: {} {}, experts {}, {} tokens at a time",
                            plan->is_cuda() ? "cuda" : "cpu", plan->device_index,
-                           plan->chosen(MOE_STAGE_EXPERTS).name, plan->chunk_tokens());
+                           plan->chosen(MOE_STAGE_EXPERTS).name(), plan->chunk_tokens());
         *out_plan = plan;
     });
 }
@@ -155,7 +155,7 @@ moe_status moe_plan_kernel(const moe_plan* plan, moe_stage stage, int64_t n_toke
         check_handle(plan, "plan");
         require(n_tokens >= 0 && n_tokens <= plan->max_tokens,
                 "n_tokens is {}, the plan takes 0 to {}", n_tokens, plan->max_tokens);
-        check_out(out_name, "out_name") = plan->chosen(stage, n_tokens).name;
+        check_out(out_name, "out_name") = plan->chosen(stage, n_tokens).name();
     });
 }
 

@@ -30,6 +30,10 @@ DeviceFacts device_facts(int32_t) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 
+bool find_device(int32_t, DeviceFacts&) {
+    return false;
+}
+
 NominalRates nominal_rates(const DeviceFacts&) {
     fail_absent("MOE_DEVICE_CUDA");
 }
@@ -78,19 +82,15 @@ bool grouped_supports(PackedType) {
     return false;
 }
 
-bool one_token_supports(PackedType) {
+bool gemv_supports(PackedType) {
     return false;
-}
-
-int32_t most_few_tokens(const DeviceFacts&, const FewTokensShape&) {
-    return 0;
 }
 
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }
 
-void prepare(const Setup&) {
+void prepare(const Setup&, LaunchPlan&) {
     fail_absent("moe_plan_create");
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libmoe/cuda/pipeline.hpp"
+#include "libmoe/cuda/layer_pass.hpp"
 
 namespace moe::cuda {
 
@@ -63,8 +63,8 @@ void for_each_chunk(const Call& call, int64_t n_tokens, const int32_t* n_tokens_
     const int64_t chunk = chunk_for(call.setup, scratch, pre_activations);
     for (int64_t first = 0; first < n_tokens; first += chunk) {
         const int64_t n = std::min(chunk, n_tokens - first);
-        Pipeline pipeline(call, scratch,
-                          {static_cast<int32_t>(n), n_tokens_device, static_cast<int32_t>(first)});
+        LayerPass pipeline(call, scratch,
+                           {static_cast<int32_t>(n), n_tokens_device, static_cast<int32_t>(first)});
         body(pipeline, first);
     }
 }

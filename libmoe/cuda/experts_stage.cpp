@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
-#include "libmoe/cuda/one_token.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -31,7 +30,7 @@ CallerRows caller_rows(const Setup& setup, const moe_experts_args& args) {
 }
 
 // Experts, input rows and input weights of the slots of a window.
-void take_caller_rows(Pipeline& p, const Call& call, const moe_experts_args& args,
+void take_caller_rows(LayerPass& p, const Call& call, const moe_experts_args& args,
                       const SlotWindow& window) {
     const Scratch& b = p.scratch();
     const int32_t k = call.setup.layer->top_k;
@@ -56,8 +55,8 @@ struct SlotResults {
     int64_t width;
 };
 
-SlotResults run_listed(Pipeline& p, const Call& call, const moe_experts_args& args,
-                       const Pipeline::ExpertInput& input) {
+SlotResults run_listed(LayerPass& p, const Call& call, const moe_experts_args& args,
+                       const LayerPass::ExpertInput& input) {
     if (!args.stop_before_activation) {
         p.run_experts(input);
         return {p.scratch().wide, p.y_type(), call.setup.layer->expert_width()};
@@ -68,11 +67,11 @@ SlotResults run_listed(Pipeline& p, const Call& call, const moe_experts_args& ar
 }
 
 // TOKENS by ids.
-void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_args& args,
+void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_args& args,
                              int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+    const DeviceRows x = rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     GivenRouting given = given_ids(call, args, first);
@@ -80,22 +79,22 @@ void experts_chunk_of_tokens(Pipeline& p, const Call& call, const moe_experts_ar
     given.weights_type = MOE_TYPE_F32;
     given.weights_stride = args.weights_row_stride;
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
-    const Pipeline::Sum sum{true, {}, x, 0, identity};
+    const LayerPass::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_few_tokens(call.setup.experts.few, x, p.tokens().n, args.n_tokens_device)) {
+        takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device)) {
         p.take_routing(given, {});
-        return run_few_tokens(p, call, x, args.expert_map, sum, out);
+        return p.run_gemv_sum(x, args.expert_map, sum, out);
     }
     p.take_and_sort(given, {}, args.expert_map);
     const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
     if (args.out_layout == MOE_OUT_REDUCED) return p.store_sum(sum, out);
-    run_store_slots(setup.device, results.data, results.type, results.width, p.scratch().rows.place,
-                    layer.top_k, static_cast<int32_t>(results.width), p.tokens(), out.data,
-                    out.type, out.stride, p.stream());
+    run_store_slots(setup.device, results.data, results.type, results.width,
+                    p.scratch().rows.slot_to_row, layer.top_k, static_cast<int32_t>(results.width),
+                    p.tokens(), out.data, out.type, out.stride, p.stream());
 }
 
 // The caller's weights beside the ids that the chunk's rows gave.
-void take_weights_of_slots(Pipeline& p, const Call& call, const moe_experts_args& args,
+void take_weights_of_slots(LayerPass& p, const Call& call, const moe_experts_args& args,
                            int64_t first) {
     GivenRouting given{};
     given.ids = p.scratch().ids;
@@ -110,7 +109,7 @@ void take_weights_of_slots(Pipeline& p, const Call& call, const moe_experts_args
 }
 
 // SORTED rows, output by token.
-void experts_chunk_of_slots(Pipeline& p, const Call& call, const moe_experts_args& args,
+void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_args& args,
                             int64_t first) {
     const Setup& setup = call.setup;
     const int32_t k = setup.layer->top_k;
@@ -118,10 +117,11 @@ void experts_chunk_of_slots(Pipeline& p, const Call& call, const moe_experts_arg
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
     const SlotResults results = run_listed(
-        p, call, args, {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+        p, call, args,
+        {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, results.data, results.type, results.width,
-                               p.scratch().rows.place, k, static_cast<int32_t>(results.width),
+                               p.scratch().rows.slot_to_row, k, static_cast<int32_t>(results.width),
                                p.tokens(), out.data, out.type, out.stride, p.stream());
     if (!setup.layer->weight_on_input) take_weights_of_slots(p, call, args, first);
     p.store_sum({true, {}, {}, 0, false}, out);
@@ -143,22 +143,22 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const int64_t room = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
     for (int64_t first = 0; first < n_rows; first += room) {
         const auto n = static_cast<int32_t>(std::min(room, n_rows - first));
-        Pipeline p(call, scratch, {(n + k - 1) / k, nullptr, 0});
-        if (args.stop_before_activation) p.prepare_pre_activation();
+        LayerPass p(call, scratch, {(n + k - 1) / k, nullptr, 0});
+        if (args.stop_before_activation) p.take_pre_activation_family();
         take_caller_rows(p, call, args, {true, first, n});
-        const SlotResults results =
-            run_listed(p, call, args,
-                       {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+        const SlotResults results = run_listed(
+            p, call, args,
+            {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
         const CombineOutput out =
             output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
-        run_store_rows(setup.device, results.data, results.type, results.width, scratch.rows.place,
-                       n, static_cast<int32_t>(results.width), out.data, out.type, out.stride,
-                       p.stream());
+        run_store_rows(setup.device, results.data, results.type, results.width,
+                       scratch.rows.slot_to_row, n, static_cast<int32_t>(results.width), out.data,
+                       out.type, out.stride, p.stream());
     }
 }
 
 // Rows per slot, or sorted rows by their row ids.
-CombineInput combine_input(Pipeline& p, const Call& call, const moe_combine_args& args,
+CombineInput combine_input(LayerPass& p, const Call& call, const moe_combine_args& args,
                            int64_t first) {
     const Layer& layer = *call.setup.layer;
     const Scratch& b = p.scratch();
@@ -181,7 +181,7 @@ CombineInput combine_input(Pipeline& p, const Call& call, const moe_combine_args
         return input;
     }
     input.y_stride = args.rows_row_stride;
-    input.place = b.source;
+    input.slot_to_row = b.source;
     CallerRows rows{};
     rows.batch_capacity = args.n_rows;
     rows.row_ids = args.row_ids;
@@ -202,8 +202,8 @@ void experts(const Call& call, const moe_experts_args& args) {
     check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
     for_each_chunk(
         call, args.n_tokens, args.n_tokens_device,
-        [&](Pipeline& p, int64_t first) {
-            if (args.stop_before_activation) p.prepare_pre_activation();
+        [&](LayerPass& p, int64_t first) {
+            if (args.stop_before_activation) p.take_pre_activation_family();
             if (args.in_layout == MOE_IN_TOKENS)
                 experts_chunk_of_tokens(p, call, args, first);
             else
@@ -216,7 +216,7 @@ void combine(const Call& call, const moe_combine_args& args) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
     check_tokens(call, args, static_cast<cudaStream_t>(call.stream));
-    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](Pipeline& p, int64_t first) {
+    for_each_chunk(call, args.n_tokens, args.n_tokens_device, [&](LayerPass& p, int64_t first) {
         GivenRouting given = given_ids(call, args, first);
         given.weights = offset(args.weights, first * args.weights_row_stride);
         given.weights_type = MOE_TYPE_F32;
@@ -224,7 +224,8 @@ void combine(const Call& call, const moe_combine_args& args) {
         p.take_routing(given, {});
         CombineInput input = combine_input(p, call, args, first);
         if (layer.n_identity_experts > 0 && !setup.partial && args.x) {
-            const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+            const DeviceRows x =
+                rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
             input.x = x.data;
             input.x_type = x.type;
             input.x_stride = x.stride;

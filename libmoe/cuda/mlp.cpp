@@ -3,48 +3,50 @@
 
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/scratch.hpp"
 
 namespace moe::cuda {
 namespace {
 
 // float16 rows meet weights as float16, whose range is theirs: 65,504 down to 2^-24.
-moe_type operand_for(const Product& product) {
-    return product.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
+moe_type operand_for(const GemmArgs& gemm) {
+    return gemm.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
-void run_product(const Launch& launch, Family family, const Product& product) {
+void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names) {
     if (family == Family::exact)
-        run_exact(launch.device, product, launch.stream);
+        run_exact(launch.device, gemm, names.wide, launch.stream);
     else
-        run_generic(launch.device, product, operand_for(product), launch.stream);
+        run_generic(launch.device, gemm, names.wide, operand_for(gemm), launch.stream);
 }
 
-Product make_product(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
-    Product product{};
-    product.weights = matrix;
-    product.epilogue = epilogue;
-    product.tiles = rows.tiles;
-    product.n_tiles = rows.n_tiles;
-    product.max_tiles = rows.max_tiles;
-    product.round_to = MOE_TYPE_NONE;
-    return product;
+GemmArgs make_gemm_args(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+    GemmArgs gemm{};
+    gemm.weights = matrix;
+    gemm.epilogue = epilogue;
+    gemm.tiles = rows.tiles;
+    gemm.n_tiles = rows.n_tiles;
+    gemm.max_tiles = rows.max_tiles;
+    gemm.round_to = MOE_TYPE_NONE;
+    return gemm;
 }
 
-GroupedProduct make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
-                            const Rows& rows) {
-    GroupedProduct product{};
-    product.batch_invariant = launch.batch_invariant;
-    product.weights = matrix;
-    product.epilogue = epilogue;
-    product.in_capacity = rows.capacity;
-    product.capacity = rows.capacity;
-    product.tiles = rows.tiles;
-    product.n_tiles = rows.n_tiles;
-    product.max_tiles = rows.max_tiles;
-    product.n_tokens = rows.n_tokens;
-    product.taken = rows.taken;  // zero once the input has been brought
-    return product;
+GroupedGemmArgs make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
+                             const Rows& rows) {
+    GroupedGemmArgs gemm{};
+    gemm.batch_invariant = launch.batch_invariant;
+    gemm.weights = matrix;
+    gemm.epilogue = epilogue;
+    gemm.in_capacity = rows.capacity;
+    gemm.capacity = rows.capacity;
+    gemm.tiles = rows.tiles;
+    gemm.n_tiles = rows.n_tiles;
+    gemm.max_tiles = rows.max_tiles;
+    gemm.tile_counter = rows.tile_counter;  // zero once the input has been brought
+    return gemm;
 }
 
 Epilogue first_epilogue(const Mlp& mlp) {
@@ -55,31 +57,26 @@ const PackedMatrix& first_matrix(const Mlp& mlp) {
     return mlp.gate ? *mlp.gate : *mlp.up;
 }
 
-// Rows of 16-bit or float32 values, dense, by sorted row.
-DeviceRows dense_rows(const void* data, moe_type type, int64_t width) {
-    return {data, type, width, nullptr, 1};
-}
-
 void gather(const Launch& launch, const DeviceRows& in, int32_t width, const Rows& rows,
             std::byte* blocks) {
     run_gather(launch.device, {in, width}, rows, blocks, launch.stream);
 }
 
-void set_bias(Product& product, const Mlp& mlp) {
-    product.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
-    product.up_bias = mlp.gate ? mlp.up_bias : nullptr;
-    product.bias_stride = mlp.features;
-    product.row_weight = mlp.row_weight;
-    product.row_slot = mlp.rows.slot;
+void set_bias(GemmArgs& gemm, const Mlp& mlp) {
+    gemm.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
+    gemm.up_bias = mlp.gate ? mlp.up_bias : nullptr;
+    gemm.bias_stride = mlp.features;
+    gemm.row_weight = mlp.row_weight;
+    gemm.row_slot = mlp.rows.slot;
 }
 
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
-    Product down = make_product(*mlp.down, Epilogue::linear, mlp.rows);
+    GemmArgs down = make_gemm_args(*mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
-    run_product(launch, family, down);
+    run_gemm(launch, family, down, *mlp.down_names);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
@@ -98,39 +95,30 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
 }
 
 void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
-    Product first = make_product(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    GemmArgs first = make_gemm_args(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
     first.activation = mlp.activation;
     set_bias(first, mlp);
     first.in = mlp.in;
     first.out = dense_rows(mlp.h, operand_type(family), mlp.features);
     first.round_to = mlp.intermediate_type;
-    run_product(launch, family, first);
+    run_gemm(launch, family, first, *mlp.first_names);
 }
 
-// Whether the first product looks up whose each row is. That costs it some 2 percent of its time,
-// and a copy of every row the more the narrower the product is, once the copies leave the L2.
-bool indexes_tokens(const Mlp& mlp) {
-    constexpr int64_t most_copied_bytes = int64_t{32} << 20;
-    constexpr int64_t most_features = 4096;
-    if (mlp.in_tokens.n == 0 || mlp.features > most_features) return false;
-    return int64_t{mlp.rows.capacity} * first_matrix(mlp).k * 2 > most_copied_bytes;
-}
-
-// Input of the first product: the tokens, each once, where the rows' indices say whose they are;
+// Input of the first gemm: the tokens, each once, where the rows' indices say whose they are;
 // else a copy of every row.
-void bring_input(const Launch& launch, const Mlp& mlp, GroupedProduct& first) {
+void bring_input(const Launch& launch, const Mlp& mlp, GroupedGemmArgs& first) {
     const int32_t width = first_matrix(mlp).k;
     first.in = mlp.blocks;
-    if (!indexes_tokens(mlp)) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
+    if (!mlp.indexes_rows) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
     first.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
     first.in_index = mlp.in.index;
     first.in_divisor = mlp.in.divisor;
     run_arrange(launch.device, {mlp.in, width}, mlp.in_tokens,
-                {mlp.blocks, first.in_capacity, mlp.rows.taken}, launch.stream);
+                {mlp.blocks, first.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
 
 void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
-    GroupedProduct first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
+    GroupedGemmArgs first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
     bring_input(launch, mlp, first);
     first.activation = mlp.activation;
     first.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
@@ -139,17 +127,17 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
     first.row_weight = mlp.row_weight;
     first.row_slot = mlp.rows.slot;
     first.out = mlp.h;
-    run_grouped(launch.device, first, launch.stream);
+    run_grouped_gemm(launch.device, first, *mlp.first_names, launch.has_wide_tiles, launch.stream);
 
-    GroupedProduct down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
+    GroupedGemmArgs down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
-    down.taken = mlp.rows.taken + 2;
+    down.tile_counter = mlp.rows.tile_counter + 2;
     down.in = mlp.h;
     down.out = static_cast<std::byte*>(mlp.y);
     down.out_type = mlp.y_type;
     down.out_stride = mlp.width;
-    run_grouped(launch.device, down, launch.stream);
+    run_grouped_gemm(launch.device, down, *mlp.down_names, launch.has_wide_tiles, launch.stream);
 }
 
 }  // namespace
@@ -157,21 +145,22 @@ void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
 void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (family == Family::grouped) {
         gather(launch, p.in, p.matrix.k, p.rows, p.blocks);
-        GroupedProduct product = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
-        product.bias = p.bias;
-        product.bias_stride = int64_t{16} * p.matrix.n_tiles;
-        product.in = p.blocks;
-        product.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
-        product.out_type = p.out.type;
-        product.out_stride = p.out.stride;
-        return run_grouped(launch.device, product, launch.stream);
+        GroupedGemmArgs gemm = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
+        gemm.bias = p.bias;
+        gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
+        gemm.in = p.blocks;
+        gemm.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
+        gemm.out_type = p.out.type;
+        gemm.out_stride = p.out.stride;
+        return run_grouped_gemm(launch.device, gemm, *p.names, launch.has_wide_tiles,
+                                launch.stream);
     }
-    Product product = make_product(p.matrix, Epilogue::linear, p.rows);
-    product.bias = p.bias;
-    product.bias_stride = int64_t{16} * p.matrix.n_tiles;
-    product.in = p.in;
-    product.out = p.out;
-    run_product(launch, family, product);
+    GemmArgs gemm = make_gemm_args(p.matrix, Epilogue::linear, p.rows);
+    gemm.bias = p.bias;
+    gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
+    gemm.in = p.in;
+    gemm.out = p.out;
+    run_gemm(launch, family, gemm, *p.names);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
@@ -187,16 +176,17 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
     const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
     auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
                    const float* up_bias, float* to) {
-        Product product = make_product(matrix, epilogue, mlp.rows);
-        set_bias(product, mlp);
-        product.bias = bias;
-        product.up_bias = up_bias;
-        product.in = mlp.in;
-        product.out = dense_rows(to, MOE_TYPE_F32, stride);
-        run_product(launch, family, product);
+        GemmArgs gemm = make_gemm_args(matrix, epilogue, mlp.rows);
+        set_bias(gemm, mlp);
+        gemm.bias = bias;
+        gemm.up_bias = up_bias;
+        gemm.in = mlp.in;
+        gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
+        run_gemm(launch, family, gemm, *mlp.first_names);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
-    if (mlp.is_joint) return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
+    if (mlp.is_gate_up_fused)
+        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
     run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, out);
     run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out + mlp.features);
 }

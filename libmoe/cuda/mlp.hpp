@@ -2,7 +2,7 @@
 // stage, of the shared expert and of the latent projections.
 #pragma once
 
-#include "libmoe/cuda/experts/experts.hpp"
+#include "libmoe/cuda/gemm_args.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/setup.hpp"
 
@@ -13,11 +13,13 @@ struct Launch {
     const DeviceFacts& device;
     cudaStream_t stream;
     bool batch_invariant;  // a row's bits do not depend on how many rows there are
+    bool has_wide_tiles;   // of the grouped family
 };
 
 // W v for all rows, plus bias.
 struct Projection {
     PackedMatrix matrix;
+    const GemmNames* names;
     const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
     DeviceRows out;     // by sorted row
@@ -28,17 +30,20 @@ void run_projection(const Launch& launch, Family family, const Projection& proje
 
 // down(act(gate v, up v)).
 struct Mlp {
-    const PackedMatrix* gate;  // joint with up when is_joint; null: no gate
-    const PackedMatrix* up;    // not joint
+    const PackedMatrix* gate;  // fused with up when is_gate_up_fused; null: no gate
+    const PackedMatrix* up;    // not fused
     const PackedMatrix* down;
-    bool is_joint;
+    bool is_gate_up_fused;
     Activation activation;
     const float* gate_bias;
     const float* up_bias;
     const float* down_bias;
-    int64_t features;            // of the slice
-    int64_t width;               // rows of down
-    moe_type intermediate_type;  // act(gate, up) is rounded to it
+    int64_t features;              // of the slice
+    int64_t width;                 // rows of down
+    moe_type intermediate_type;    // act(gate, up) is rounded to it
+    const GemmNames* first_names;  // of gate_up
+    const GemmNames* down_names;
+    bool indexes_rows;  // grouped: the first GEMM reads x by row index, rows are not gathered
 
     DeviceRows in;
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them

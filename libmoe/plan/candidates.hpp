@@ -8,6 +8,7 @@
 
 #include "libmoe/cpu/setup.hpp"
 #include "libmoe/cuda/setup.hpp"
+#include "libmoe/plan/kernel_names.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {
@@ -42,8 +43,8 @@ inline constexpr Reason batch_invariant{"batch_invariant",
                                         "its sums are in another order than those of more tokens"};
 }  // namespace reasons
 
-// Up to how many tokens the kernels of few tokens can run, and are worth running; 0: none.
-struct FewTokens {
+// Up to how many tokens the kernels of small_batch tokens can run, and are worth running; 0: none.
+struct GemvRange {
     int32_t can = 0;
     int32_t worth = 0;
 };
@@ -54,28 +55,32 @@ struct Problem {
     moe_type x_type;
     moe_type intermediate_type;
     bool unfused;
-    const cuda::Setup* cuda;  // device facts and joint flags; null: a CPU plan
-    FewTokens few_experts;
-    FewTokens few_finish;
+    const cuda::Setup* cuda;  // device facts and fused flags; null: a CPU plan
+    GemvRange gemv_experts;
+    GemvRange gemv_finish;
 };
 
-// A candidate for few tokens is chosen beside one for any number of them.
-enum class Tokens : uint8_t { any, few };
+// A candidate for small batches is chosen beside one for any number of tokens.
+enum class Tokens : uint8_t { any, small_batch };
 
 struct Candidate {
-    const char* name;
+    KernelWords words;         // of which its names are made
+    cuda::KernelName gate_up;  // the candidate's name; of experts and finish, its first GEMM
+    cuda::KernelName down;     // the second GEMM, empty for the other stages
     moe_stage stage;
     Tokens tokens;
-    int32_t most_tokens;         // of `few`: up to which it is used; forced: up to which it can be
+    int32_t most_tokens;  // of a small batch: up to which it is used, or where forced, can be
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;
     bool is_chosen;
     const Reason* reason;
+
+    const char* name() const { return gate_up.c_str(); }
 };
 
 // All candidates of the problem's device; one is chosen per stage for any number of tokens, and
-// where a better one for few applies, that one too. filter may be null. Fails with
+// where a better one for small_batch applies, that one too. filter may be null. Fails with
 // MOE_ERROR_INVALID_ARGUMENT for a name that does not exist, MOE_ERROR_UNSUPPORTED when a forced
 // one does not apply or nothing is left.
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,

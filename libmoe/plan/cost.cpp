@@ -40,8 +40,8 @@ const CostConstants* constants_of(cuda::Family family, PackedType type) {
 void add_matrices(const DevicePlacement& placement, std::initializer_list<moe_role> roles,
                   ExpertWork& work) {
     for (const moe_role role : roles) {
-        const DevicePlacement::Place& place = placement.matrices[role];
-        if (placement.is_second_half(role) || place.n_tiles == 0) continue;
+        const DevicePlacement::Region& place = placement.matrices[role];
+        if (placement.is_up_half(role) || place.n_tiles == 0) continue;
         work.weights += 16.0 * place.n_tiles * place.k;
         work.bytes += static_cast<double>(place.n_tiles) *
                       static_cast<double>(tile_bytes(place.type, place.k));
@@ -103,13 +103,13 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
            c.multiply * terms.product_us + c.rows * terms.row_mb;
 }
 
-int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
+int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
     // The model is right where experts are equally popular. Where they are not (Zipf 1.2), reading
-    // them once saves more for 8 to 16 tokens (bench/notes.md); for a few there is little to share,
-    // and fewer kernels are worth what the model may be off by.
+    // them once saves more for 8 to 16 tokens (bench/notes.md); for a small_batch there is little
+    // to share, and fewer kernels are worth what the model may be off by.
     const auto margin = [&] { return work.n_tokens <= 4 ? 1.05 : 0.9; };
     const auto is_worth = [&] {
-        const auto alone = predicted_us(cuda::Family::one_token, type, work, rates);
+        const auto alone = predicted_us(cuda::Family::sm90_gemv, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);
         if (alone && together) return *alone <= margin() * *together;
         if (work.n_experts == 1) return work.n_tokens <= 4;
@@ -121,14 +121,13 @@ int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& ra
 }
 
 std::optional<double> predicted_us(const moe_plan& plan, const DeviceRates& rates) {
-    const DevicePlacement placement = place_on_device(plan.layout);
     const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
-    ExpertWork work = work_of_experts(plan, placement, plan.cuda.shared_joins);
+    ExpertWork work = work_of_experts(plan, plan.placement, plan.cuda.shared_joins);
     double sum = 0;
     for (int64_t done = 0; done < plan.max_tokens; done += work.n_tokens) {
         work.n_tokens = std::min(plan.chunk_tokens(), plan.max_tokens - done);
         const cuda::Family family = plan.chosen(MOE_STAGE_EXPERTS, work.n_tokens).family;
-        const auto us = predicted_us(family, placement.matrices[first].type, work, rates);
+        const auto us = predicted_us(family, plan.placement.matrices[first].type, work, rates);
         if (!us) return std::nullopt;
         sum += *us;
     }

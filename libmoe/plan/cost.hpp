@@ -68,7 +68,7 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 // grouped ones, which read an expert once for all its tokens: by both predictions, with margins for
 // what they do not know. At least 1, unless can is 0. Without a prediction: as long as tokens
 // seldom meet in an expert, up to 4 where there is but one. n_tokens of the work is not used.
-int32_t few_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can);
+int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can);
 
 // Of the experts of max_tokens tokens, in the plan's chunks, by the kernels that it chose; the
 // shared expert with them where it joins them. A CUDA plan's.

@@ -1,5 +1,5 @@
 // Written by bench/fit_costs.py from bench/results/h200.json of commit ad79cf1 and
-// study-few.json of c9c2304. cost.hpp says what the numbers are.
+// study-small_batch.json of c9c2304. cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cost.hpp"
@@ -14,16 +14,16 @@ struct KernelCost {
 
 using cuda::Family;
 inline constexpr KernelCost kernel_costs[] = {
-    {Family::one_token, PackedType::bf16, {3.82, 1.01, 0.6781, 0, 0, 0}},
-    {Family::one_token, PackedType::e4m3, {3.899, 1.075, 0.5364, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit2, {3.908, 1.477, 1.143, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit3, {4.146, 1.234, 0.9268, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit4, {4.556, 1.293, 1.117, 0, 0, 0}},
-    {Family::one_token, PackedType::kbit5, {6.668, 1.336, 1.245, 0, 0, 0}},
-    {Family::one_token, PackedType::mxfp4, {4.122, 1.138, 0.9489, 0, 0, 0}},
-    {Family::one_token, PackedType::nvfp4, {3.961, 1.165, 0.9158, 0, 0, 0}},
-    {Family::one_token, PackedType::q4_k, {4.409, 1.039, 0.6402, 0, 0, 0}},
-    {Family::one_token, PackedType::q8_0, {3.586, 1.024, 0.651, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::bf16, {3.82, 1.01, 0.6781, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::e4m3, {3.899, 1.075, 0.5364, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::kbit2, {3.908, 1.477, 1.143, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::kbit3, {4.146, 1.234, 0.9268, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::kbit4, {4.556, 1.293, 1.117, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::kbit5, {6.668, 1.336, 1.245, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::mxfp4, {4.122, 1.138, 0.9489, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::nvfp4, {3.961, 1.165, 0.9158, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::q4_k, {4.409, 1.039, 0.6402, 0, 0, 0}},
+    {Family::sm90_gemv, PackedType::q8_0, {3.586, 1.024, 0.651, 0, 0, 0}},
     {Family::grouped, PackedType::bf16, {16.53, 1.012, 0, 1e-09, 0.982, 0.112}},
     {Family::grouped, PackedType::e4m3, {18.85, 1.206, 0, 0.01401, 1.207, 0.5144}},
     {Family::grouped, PackedType::kbit2, {20.22, 2.18, 0, 0.03839, 1.14, 0.7853}},

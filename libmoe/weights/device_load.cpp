@@ -54,7 +54,7 @@ class Codebooks {
     }
     void note(DeviceBlock& block) {
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-            const DevicePlacement::Place& place = weights_.placement.matrices[i];
+            const DevicePlacement::Region& place = weights_.placement.matrices[i];
             if (place.n_codebooks < 1) continue;
             of_experts_.resize(static_cast<size_t>(place.n_codebooks));
             block.read(of_experts_.data(), place.codebooks, of_experts_.size() * sizeof(OfExpert));
@@ -94,7 +94,7 @@ moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layo
                                  const LoadRequest& request, Fill fill) {
     RuntimeRef ref(runtime);
     NewWeights weights = new_weights(*ref, layout, request);
-    weights->placement = place_on_device(layout);
+    weights->placement = lay_out_on_device(layout);
     const cuda::UseDevice use(layout.device_index);
     give_block(*weights, request);
     CudaBlock block(weights->device_block, request.stream);
@@ -193,7 +193,7 @@ void save_device_weights(const moe_weights& weights, std::string_view path) {
 moe_weights* open_device_weights(moe_runtime* runtime, const WeightsLayout& layout,
                                  std::string_view path) {
     RuntimeRef ref(runtime);
-    const PackedFile file(ref->memory, path, layout, place_on_device(layout).bytes);
+    const PackedFile file(ref->memory, path, layout, lay_out_on_device(layout).bytes);
     return make_device_weights(runtime, layout, {}, [&](moe_weights& weights, DeviceBlock& block) {
         const uint64_t stage = stage_bytes_of(weights.placement.bytes);
         const StagingMemory staging(*ref, layout.device_index, 2 * stage, nullptr);

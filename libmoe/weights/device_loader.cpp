@@ -50,7 +50,7 @@ DeviceLoader::DeviceLoader(moe_weights& weights, const LoadRequest& request, Dev
 
 uint64_t DeviceLoader::staging_bytes(const DevicePlacement& placement, bool batched) {
     uint64_t largest = placement.router_bytes, whole = 0;
-    for (const DevicePlacement::Place& place : placement.matrices) {
+    for (const DevicePlacement::Region& place : placement.matrices) {
         largest = std::max(largest, place.expert_stride);
         whole = std::max(whole, static_cast<uint64_t>(place.count) * place.expert_stride);
     }
@@ -80,9 +80,9 @@ Matrix DeviceLoader::fetch(const Matrix& on_device, Fetched& to) {
     return matrix;
 }
 
-// Of the two roles of a joint matrix; NONE when it is not joint.
+// Of the two roles of a fused matrix; NONE when it is not fused.
 moe_role DeviceLoader::second_of(moe_role role) const {
-    if (!placement_.is_joint_role(role)) return MOE_ROLE_NONE;
+    if (!placement_.is_fused_role(role)) return MOE_ROLE_NONE;
     return role == MOE_ROLE_GATE ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
 }
 
@@ -102,7 +102,7 @@ bool DeviceLoader::is_on_device(moe_role role, int64_t place) const {
 
 // How many places from this one on are packed together.
 int64_t DeviceLoader::batch_at(moe_role role, int64_t place) const {
-    const DevicePlacement::Place& p = placement_.matrices[role];
+    const DevicePlacement::Region& p = placement_.matrices[role];
     if (replacing_ || is_on_device(role, place)) return 1;
     const auto most = static_cast<int64_t>(staging_each_ / p.expert_stride);
     int64_t n = 1;
@@ -130,7 +130,7 @@ void DeviceLoader::pack() {
 }
 
 void DeviceLoader::pack_batch(Team& team, moe_role role, int64_t place, int64_t n) {
-    const DevicePlacement::Place& p = placement_.matrices[role];
+    const DevicePlacement::Region& p = placement_.matrices[role];
     const auto stride = p.expert_stride;
     std::byte* to = staging_.buffer();
     bring_to_host(role, place);
@@ -138,7 +138,7 @@ void DeviceLoader::pack_batch(Team& team, moe_role role, int64_t place, int64_t 
     FirstFailure failure;
     team.for_each(n, [&](int32_t, int64_t i) {
         failure.run(i,
-                    [&] { pack_place(role, place + i, to + static_cast<uint64_t>(i) * stride); });
+                    [&] { pack_offset(role, place + i, to + static_cast<uint64_t>(i) * stride); });
     });
     failure.rethrow();
     const uint64_t bytes = static_cast<uint64_t>(n) * stride;
@@ -159,24 +159,24 @@ void DeviceLoader::bring_to_host(moe_role role, int64_t place) {
     }
 }
 
-// One half of a joint matrix keeps what it has.
+// One half of a fused matrix keeps what it has.
 void DeviceLoader::read_back(moe_role role, int64_t place, std::byte* to) {
     const moe_role second = second_of(role);
     if (second == MOE_ROLE_NONE) return;
     if (sources_[role][place].is_taken && sources_[second][place].is_taken) return;
-    const DevicePlacement::Place& p = placement_.matrices[role];
+    const DevicePlacement::Region& p = placement_.matrices[role];
     block_.read(to, p.offset + static_cast<uint64_t>(place) * p.expert_stride, p.expert_stride);
 }
 
-void DeviceLoader::pack_place(moe_role role, int64_t place, std::byte* to) {
+void DeviceLoader::pack_offset(moe_role role, int64_t place, std::byte* to) {
     const moe_role second = second_of(role);
-    const bool joint = second != MOE_ROLE_NONE;
+    const bool fused = second != MOE_ROLE_NONE;
     const bool has_first = sources_[role][place].is_taken;
-    const bool has_second = joint && sources_[second][place].is_taken;
+    const bool has_second = fused && sources_[second][place].is_taken;
     // Bytes that no code fills are the same every time.
-    if (!joint || (has_first && has_second))
+    if (!fused || (has_first && has_second))
         std::memset(to, 0, placement_.matrices[role].expert_stride);
-    if (!joint) return pack_source(role, place, TileRows::all, to);
+    if (!fused) return pack_source(role, place, TileRows::all, to);
     if (has_first) pack_source(role, place, TileRows::first_half, to);
     if (has_second) pack_source(second, place, TileRows::second_half, to);
 }
@@ -185,10 +185,10 @@ void DeviceLoader::pack_source(moe_role role, int64_t place, TileRows rows, std:
     Source& source = sources_[role][place];
     const auto& experts = weights_.layout.slice.global_of;
     const TensorName name(role, is_expert_role(role) ? experts[place] : 0);
-    const moe_role leader = placement_.leader(role);
+    const moe_role owner_role = placement_.owner_role(role);
     const float global =
-        moe::pack(source.matrix, placement_.matrices[leader].type, rows, to, name.text);
-    set_constants(leader, place, rows, global, source.matrix);
+        moe::pack(source.matrix, placement_.matrices[owner_role].type, rows, to, name.text);
+    set_constants(owner_role, place, rows, global, source.matrix);
     if (!replacing_) source.is_taken = false;
 }
 
@@ -212,7 +212,7 @@ void DeviceLoader::set_constants(moe_role role, int64_t place, TileRows rows, fl
 
 // Of n places. Replacing, halves that did not come in stay as they are.
 void DeviceLoader::write_constants(moe_role role, int64_t place, int64_t n) {
-    const DevicePlacement::Place& p = placement_.matrices[role];
+    const DevicePlacement::Region& p = placement_.matrices[role];
     const auto write = [&](uint64_t offset, const auto& table) {
         if (table.empty()) return;
         const auto size = sizeof table[0];

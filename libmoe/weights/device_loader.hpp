@@ -22,7 +22,7 @@ class DeviceLoader final : private MatrixTaker {
     static uint64_t staging_bytes(const DevicePlacement& placement, bool batched);
 
     Loader loader;  // tensors go in here; their pointers must stay until pack()
-    // Packs every matrix that came in whole, and replacing also single halves of joint ones.
+    // Packs every matrix that came in whole, and replacing also single halves of fused ones.
     void pack();
     // Fails when something is missing; sends all that is small and waits until everything is there.
     void finish();
@@ -53,7 +53,7 @@ class DeviceLoader final : private MatrixTaker {
     void pack_batch(Team& team, moe_role role, int64_t place, int64_t n);
     void bring_to_host(moe_role role, int64_t place);
     void read_back(moe_role role, int64_t place, std::byte* to);
-    void pack_place(moe_role role, int64_t place, std::byte* to);
+    void pack_offset(moe_role role, int64_t place, std::byte* to);
     void pack_source(moe_role role, int64_t place, TileRows rows, std::byte* to);
     void set_constants(moe_role role, int64_t place, TileRows rows, float global,
                        const Matrix& source);

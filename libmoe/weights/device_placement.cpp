@@ -2,6 +2,7 @@
 // after expert, and where it can be one of them, the shared expert after the last; then the router;
 // then all that is small, in the same order. Matrices and tables begin on 128 bytes.
 #include <algorithm>
+#include <optional>
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/format.hpp"
@@ -40,24 +41,67 @@ class Placer {
     explicit Placer(const WeightsLayout& layout) : layout_(layout) {}
 
     DevicePlacement place() {
-        out_.is_joint = are_joint(MOE_ROLE_GATE, MOE_ROLE_UP);
-        out_.is_shared_joint = are_joint(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+        find_fused_roles();
         out_.shared_follows = can_follow();
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
-            if (is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role))
-                place_matrix(role);
+            if (is_packed(role)) lay_out_matrix(role);
         }
-        if (layout_.needs(MOE_ROLE_ROUTER)) place_router();
-        place_small();
+        if (layout_.needs(MOE_ROLE_ROUTER)) lay_out_router();
+        lay_out_small();
         out_.bytes = cursor_.used();
         return out_;
     }
 
+    // Does every matrix have a packed type and a legal slice?
+    bool can_place() {
+        find_fused_roles();
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            if (is_packed(role) && obstacle_to(role, type_of(role))) return false;
+        }
+        return true;
+    }
+
   private:
+    bool is_packed(moe_role role) const {
+        return is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role);
+    }
+    void find_fused_roles() {
+        out_.is_gate_up_fused = are_fused(MOE_ROLE_GATE, MOE_ROLE_UP);
+        out_.is_shared_gate_up_fused = are_fused(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+    }
+
+    std::optional<Error> obstacle_to(moe_role role, PackedType type) const {
+        if (type == PackedType::none)
+            return make_error(MOE_ERROR_UNSUPPORTED,
+                              "formats[{}]: {} of {} cannot be packed for a device",
+                              static_cast<int32_t>(role), role_name(role),
+                              format_name(layout_.formats[role]).text);
+        const WeightsLayout::Part part = layout_.part(role);
+        const int64_t step = out_.is_fused_role(role) ? 8 : 16;
+        if (part.rows % step != 0 || part.columns % column_step(type) != 0)
+            return make_error(MOE_ERROR_INVALID_ARGUMENT,
+                              "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}",
+                              role_name(role), part.rows, part.columns, step, column_step(type));
+        const int64_t all_columns = layout_.layer.role_shape(role).columns;
+        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
+            return make_error(MOE_ERROR_UNSUPPORTED,
+                              "{}: a slice of {} of {} columns of {} cannot be packed",
+                              role_name(role), part.columns, all_columns,
+                              format_name(layout_.formats[role]).text);
+        const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
+        if (begin % grid == 0) return std::nullopt;
+        return make_error(MOE_ERROR_INVALID_ARGUMENT,
+                          "{}: the slice begins at {}, {} is packed by {}; the nearest legal are "
+                          "{} and {}",
+                          role_name(role), begin, format_name(layout_.formats[role]).text, grid,
+                          below, std::min(below + grid, all_columns));
+    }
+
     PackedType type_of(moe_role role) const { return packed_type_of(layout_.formats[role]); }
 
-    bool are_joint(moe_role gate, moe_role up) const {
+    bool are_fused(moe_role gate, moe_role up) const {
         return layout_.needs(gate) && layout_.needs(up) && type_of(gate) == type_of(up);
     }
 
@@ -86,41 +130,20 @@ class Placer {
             const WeightsLayout::Part a = layout_.part(shared), b = layout_.part(routed);
             return type_of(shared) == type_of(routed) && a.rows == b.rows && a.columns == b.columns;
         };
-        return layout_.needs(MOE_ROLE_DOWN) && out_.is_joint == out_.is_shared_joint &&
+        return layout_.needs(MOE_ROLE_DOWN) &&
+               out_.is_gate_up_fused == out_.is_shared_gate_up_fused &&
                std::all_of(std::begin(followers), std::end(followers), agree);
     }
 
-    void check(moe_role role, PackedType type) const {
-        if (type == PackedType::none)
-            fail(MOE_ERROR_UNSUPPORTED, "formats[{}]: {} of {} cannot be packed for a device",
-                 static_cast<int32_t>(role), role_name(role),
-                 format_name(layout_.formats[role]).text);
-        const WeightsLayout::Part part = layout_.part(role);
-        const int64_t step = out_.is_joint_role(role) ? 8 : 16;
-        require(part.rows % step == 0 && part.columns % column_step(type) == 0,
-                "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}", role_name(role),
-                part.rows, part.columns, step, column_step(type));
-        const int64_t all_columns = layout_.layer.role_shape(role).columns;
-        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
-            fail(MOE_ERROR_UNSUPPORTED, "{}: a slice of {} of {} columns of {} cannot be packed",
-                 role_name(role), part.columns, all_columns,
-                 format_name(layout_.formats[role]).text);
-        const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
-        require(begin % grid == 0,
-                "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",
-                role_name(role), begin, format_name(layout_.formats[role]).text, grid, below,
-                std::min(below + grid, all_columns));
-    }
-
-    void place_matrix(moe_role role) {
+    void lay_out_matrix(moe_role role) {
         const PackedType type = type_of(role);
-        check(role, type);
-        if (out_.is_second_half(role)) return;
+        if (auto obstacle = obstacle_to(role, type)) throw *obstacle;
+        if (out_.is_up_half(role)) return;
         const WeightsLayout::Part part = layout_.part(role);
-        DevicePlacement::Place& place = out_.matrices[role];
+        DevicePlacement::Region& place = out_.matrices[role];
         place.type = type;
         place.count = layout_.count(role);
-        place.n_tiles = static_cast<int32_t>(part.rows / (out_.is_joint_role(role) ? 8 : 16));
+        place.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
         place.k = static_cast<int32_t>(part.columns);
         place.expert_stride = Cursor::round_up(
             checked_multiply(static_cast<uint64_t>(place.n_tiles),
@@ -139,7 +162,7 @@ class Placer {
         return offset + static_cast<uint64_t>(out_.matrices[role].count) * bytes;
     }
 
-    void place_router() {
+    void lay_out_router() {
         const moe_format& format = layout_.formats[MOE_ROLE_ROUTER];
         const Layer::Shape shape = layout_.layer.role_shape(MOE_ROLE_ROUTER);
         out_.router_type = is_plain(format) ? format.type : MOE_TYPE_F32;
@@ -150,13 +173,13 @@ class Placer {
         out_.router = cursor_.take(1, out_.router_bytes);
     }
 
-    void place_small() {
+    void lay_out_small() {
         constexpr uint64_t globals = 2 * 4, codebook = 2 * 32 * 4;  // bytes of one expert
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
-            DevicePlacement::Place& place = out_.matrices[i];
+            DevicePlacement::Region& place = out_.matrices[i];
             const moe_role routed = before(role);
-            const DevicePlacement::Place& first = out_.matrices[routed];
+            const DevicePlacement::Region& first = out_.matrices[routed];
             if (is_e2m1(place.type))
                 place.globals = routed ? past(first.globals, routed, globals)
                                        : cursor_.take(with_followers(role), globals);
@@ -190,8 +213,12 @@ class Placer {
 
 }  // namespace
 
-DevicePlacement place_on_device(const WeightsLayout& layout) {
+DevicePlacement lay_out_on_device(const WeightsLayout& layout) {
     return Placer(layout).place();
+}
+
+bool can_lay_out_on_device(const WeightsLayout& layout) {
+    return Placer(layout).can_place();
 }
 
 DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* base) const {
@@ -199,10 +226,10 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
         return offset ? reinterpret_cast<const float*>(base + offset) : nullptr;
     };
     DeviceWeights weights;
-    weights.is_joint = is_joint;
-    weights.is_shared_joint = is_shared_joint;
+    weights.is_gate_up_fused = is_gate_up_fused;
+    weights.is_shared_gate_up_fused = is_shared_gate_up_fused;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const Place& place = matrices[i];
+        const Region& place = matrices[i];
         if (place.type == PackedType::none) continue;
         weights.matrices[i] = {base + place.offset,
                                static_cast<int64_t>(place.expert_stride),

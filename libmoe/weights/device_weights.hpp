@@ -11,12 +11,13 @@
 namespace moe {
 
 struct DeviceWeights {
-    // By role; data null where the layout needs none. Of a joint gate and up matrix (joint[] below)
-    // the entry of GATE (SHARED_GATE) is the joint one and that of UP (SHARED_UP) is empty.
+    // By role; data null where the layout needs none. Of a fused gate and up matrix (fused[] below)
+    // the entry of GATE (SHARED_GATE) is the fused one and that of UP (SHARED_UP) is empty.
     std::array<PackedMatrix, MOE_ROLE_COUNT> matrices{};
-    bool is_joint = false;         // GATE and UP share tiles: gated layers whose packed types agree
-    bool is_shared_joint = false;  // SHARED_GATE and SHARED_UP
-    const void* router = nullptr;  // [E_all, H] dense, of router_type
+    bool is_gate_up_fused =
+        false;  // GATE and UP share tiles: gated layers whose packed types agree
+    bool is_shared_gate_up_fused = false;  // SHARED_GATE and SHARED_UP
+    const void* router = nullptr;          // [E_all, H] dense, of router_type
     moe_type router_type = MOE_TYPE_NONE;
     // By role; as ResidentWeights::vectors. SHARED_EXPERT_GATE is among them.
     std::array<const float*, MOE_ROLE_COUNT> vectors{};
@@ -31,7 +32,7 @@ struct DevicePlacement {
     // Of the block and of everything in it but the small tables of a shared expert that follows.
     static constexpr uint64_t alignment = 128;
 
-    struct Place {
+    struct Region {
         uint64_t offset = 0;         // of expert 0, a multiple of 128
         uint64_t expert_stride = 0;  // bytes
         uint64_t globals = 0;        // offset of [count][2] floats, 0: none
@@ -46,38 +47,40 @@ struct DevicePlacement {
         // Of the table of columns of one matrix.
         uint64_t column_bytes() const { return 2 * 4 * static_cast<uint64_t>(k); }
     };
-    std::array<Place, MOE_ROLE_COUNT> matrices{};
+    std::array<Region, MOE_ROLE_COUNT> matrices{};
     std::array<uint64_t, MOE_ROLE_COUNT> vectors{};  // offset, where the layout has the vector
     uint64_t router = 0;
     moe_type router_type = MOE_TYPE_NONE;  // NONE: no router
     uint64_t router_bytes = 0;
     uint64_t hash_table = 0;
-    bool is_joint = false;
-    bool is_shared_joint = false;
+    bool is_gate_up_fused = false;
+    bool is_shared_gate_up_fused = false;
     // The shared expert has the shape and the packed types of a routed one and lies where a local
     // expert more would: matrices, global scales, codebooks, tables of columns.
     bool shared_follows = false;
     uint64_t bytes = 0;
 
-    // Is this the second half of a joint matrix, whose place is that of the first?
-    bool is_second_half(moe_role role) const {
-        return (role == MOE_ROLE_UP && is_joint) || (role == MOE_ROLE_SHARED_UP && is_shared_joint);
+    // Is this the second half of a fused matrix, whose place is that of the first?
+    bool is_up_half(moe_role role) const {
+        return (role == MOE_ROLE_UP && is_gate_up_fused) ||
+               (role == MOE_ROLE_SHARED_UP && is_shared_gate_up_fused);
     }
     // The role under which its matrix lies.
-    moe_role leader(moe_role role) const {
-        if (!is_second_half(role)) return role;
+    moe_role owner_role(moe_role role) const {
+        if (!is_up_half(role)) return role;
         return role == MOE_ROLE_UP ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
     }
-    bool is_joint_role(moe_role role) const {
-        return role == MOE_ROLE_GATE || role == MOE_ROLE_UP                 ? is_joint
-               : role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP ? is_shared_joint
-                                                                            : false;
+    bool is_fused_role(moe_role role) const {
+        return role == MOE_ROLE_GATE || role == MOE_ROLE_UP ? is_gate_up_fused
+               : role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP
+                   ? is_shared_gate_up_fused
+                   : false;
     }
-    // Of one matrix of the role; a joint one counts half for either.
+    // Of one matrix of the role; a fused one counts half for either.
     uint64_t matrix_bytes(moe_role role) const {
         if (role == MOE_ROLE_ROUTER) return router_bytes;
-        const uint64_t stride = matrices[leader(role)].expert_stride;
-        return is_joint_role(role) ? stride / 2 : stride;
+        const uint64_t stride = matrices[owner_role(role)].expert_stride;
+        return is_fused_role(role) ? stride / 2 : stride;
     }
 
     // Pointers into a block at `base`.
@@ -86,6 +89,7 @@ struct DevicePlacement {
 
 // Fails with MOE_ERROR_UNSUPPORTED for a format without a packed type, and with
 // MOE_ERROR_INVALID_ARGUMENT where a slice cannot be packed, naming the nearest legal one.
-DevicePlacement place_on_device(const WeightsLayout& layout);
+DevicePlacement lay_out_on_device(const WeightsLayout& layout);
+bool can_lay_out_on_device(const WeightsLayout& layout);
 
 }  // namespace moe

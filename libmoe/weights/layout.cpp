@@ -52,7 +52,7 @@ int64_t WeightsLayout::count(moe_role role) const {
     return role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish() ? layer.n_experts : slice.n_local;
 }
 
-int64_t WeightsLayout::place_of_expert(moe_role role, int64_t expert) const {
+int64_t WeightsLayout::index_of_expert(moe_role role, int64_t expert) const {
     if (!is_expert_role(role)) return 0;
     if (expert < 0 || expert >= layer.n_experts) return -1;
     if (role == MOE_ROLE_DOWN_BIAS && down_bias_in_finish()) return expert;
@@ -90,11 +90,11 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 }
 
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
-    if (is_packed()) return place_on_device(*this).matrix_bytes(role);
+    if (is_packed()) return lay_out_on_device(*this).matrix_bytes(role);
     const Part p = part(role);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
     const Layer::Shape shape = layer.role_shape(role);
-    if (traits.whole) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
+    if (traits.unsliceable_bytes) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
     const auto bytes_from = [&](int64_t row) {
         return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
     };
@@ -104,7 +104,7 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
 }
 
 uint64_t WeightsLayout::copy_bytes() const {
-    if (is_packed()) return place_on_device(*this).bytes;
+    if (is_packed()) return lay_out_on_device(*this).bytes;
     uint64_t total = 0;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);

@@ -134,7 +134,7 @@ bool Loader::wants(const moe_tensor& tensor, int64_t expert) const {
     const WeightsLayout& layout = weights_.layout;
     auto wanted = [&](moe_role role) {
         return role != MOE_ROLE_NONE && layout.needs(role) &&
-               layout.place_of_expert(role, expert) >= 0;
+               layout.index_of_expert(role, expert) >= 0;
     };
     return wanted(first) || wanted(second);
 }
@@ -188,7 +188,7 @@ void Loader::add_role(const moe_tensor& tensor, int64_t index, moe_role role, in
                       const char* what) {
     const WeightsLayout& layout = weights_.layout;
     if (!layout.needs(role)) return;
-    const int64_t place = layout.place_of_expert(role, expert);
+    const int64_t place = layout.index_of_expert(role, expert);
     if (place < 0) return;
     mark(role, place, what);
     if (role == MOE_ROLE_HASH_TABLE) return set_hash_table(tensor);

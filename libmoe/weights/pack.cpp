@@ -139,7 +139,7 @@ class Packer {
 
   private:
     void pack_block(int64_t row, int64_t k0, int32_t n, std::byte* tile) {
-        const BlockPlace place = place_of_block(job_.type, job_.source.columns, k0, n);
+        const BlockOffset place = block_offset(job_.type, job_.source.columns, k0, n);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
         if (has_sign_codes(job_.type)) take_sign_codes(codes, 16 * n);
@@ -147,8 +147,8 @@ class Packer {
             for (int32_t r = 0; r < job_.n_rows(); ++r)
                 lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
                              tile + place.scales);
-        if (const auto place_codes = place_codes_of<Code>(job_.type, n))
-            place_codes(grid_, job_.half, tile + place.codes);
+        if (const auto store_codes = store_codes_of<Code>(job_.type, n))
+            store_codes(grid_, job_.half, tile + place.codes);
     }
 
     void take_sign_codes(Code (*codes)[block_columns], int32_t columns) {

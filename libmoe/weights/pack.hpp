@@ -9,7 +9,7 @@
 namespace moe {
 
 // Which rows of every tile the matrix fills: 16 at a time, or eight (gate first, up second) of a
-// joint matrix, leaving the bits of the others as they are.
+// fused matrix, leaving the bits of the others as they are.
 enum class TileRows : uint8_t { all, first_half, second_half };
 
 // Packs all rows and columns of source into tiles at `to` (rows / 16 or rows / 8 tiles) and returns

@@ -2,7 +2,7 @@
 // order of the A operand of mma.m16n8k16, so that a lane's fragment of 16 output rows is one vector
 // load; docs/layout.md has the pictures. Host and device agree on it by this header alone.
 //
-// A matrix [rows, k] is cut into tiles of 16 rows. A tile of a joint gate and up matrix holds eight
+// A matrix [rows, k] is cut into tiles of 16 rows. A tile of a fused gate and up matrix holds eight
 // gate rows (0 to 7) and the eight up rows of the same features (8 to 15). A tile is a sequence of
 // blocks along k: blocks of 64 k, then one of 32 if bit 5 of k is set, then one of 16 if bit 4 is.
 // A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g +
@@ -56,7 +56,7 @@ constexpr uint32_t packed_layout_version = 2;
 //   kbit    one byte per 32 in E4M4 (bias 11); kbit*_f32: one float32 per 32
 //   e4m3    float32 per 8 rows and 32 k (a source group of 128 x 128 is repeated)
 //   q8_0    float16 per 32
-//   q4_k and after   ggml's heads as they are (packed_heads.hpp), what a block has beside its
+//   q4_k and after   ggml's heads as they are (ggml_scales.hpp), what a block has beside its
 //   codes:
 //           per 256 k, or, from q4_0 on, per 32. The iq2 and iq3 blocks are all head.
 enum class PackedType : int32_t {
@@ -112,11 +112,11 @@ MOE_HOST_DEVICE constexpr bool is_grid(PackedType type) {
     return kind_of(type) >= PackedType::grid_e4m3;
 }
 
-MOE_HOST_DEVICE constexpr bool has_head(PackedType type) {
+MOE_HOST_DEVICE constexpr bool has_ggml_scales(PackedType type) {
     return type >= PackedType::q4_k && type <= PackedType::q5_1;
 }
 // Heads of 256 k, or of 32?
-MOE_HOST_DEVICE constexpr bool has_long_head(PackedType type) {
+MOE_HOST_DEVICE constexpr bool has_superblock(PackedType type) {
     return type >= PackedType::q4_k && type <= PackedType::iq3_s;
 }
 // Heads that are the whole block: no codes apart.
@@ -125,7 +125,7 @@ MOE_HOST_DEVICE constexpr bool is_iq_grid(PackedType type) {
 }
 
 // Bytes of the head of a row.
-MOE_HOST_DEVICE constexpr int32_t head_bytes(PackedType type) {
+MOE_HOST_DEVICE constexpr int32_t ggml_scale_bytes(PackedType type) {
     switch (type) {
         case PackedType::q4_0:
         case PackedType::iq4_nl:
@@ -212,13 +212,13 @@ MOE_HOST_DEVICE constexpr bool has_codebook(PackedType type) {
 
 // Codes of kbit2 and kbit3 lie by rows: of a word of nibbles, row g has the first four and row
 // g + 8 the others, where other types have the rows in turns.
-MOE_HOST_DEVICE constexpr bool lies_by_rows(PackedType type) {
+MOE_HOST_DEVICE constexpr bool is_row_ordered(PackedType type) {
     return type == PackedType::kbit2 || type == PackedType::kbit3 ||
            type == PackedType::kbit2_f32 || type == PackedType::kbit3_f32;
 }
 // The nibble of half e of register a, and where a 16-bit form has its two bits.
 MOE_HOST_DEVICE constexpr int32_t nibble_of_code(PackedType type, int32_t a, int32_t e) {
-    return lies_by_rows(type) ? 4 * (a & 1) + 2 * e + (a >> 1) : a + 4 * e;
+    return is_row_ordered(type) ? 4 * (a & 1) + 2 * e + (a >> 1) : a + 4 * e;
 }
 MOE_HOST_DEVICE constexpr int32_t pair_of_nibble(int32_t nibble) {
     return 4 * (nibble & 3) + 2 * (nibble >> 2);
@@ -242,8 +242,8 @@ MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
 // Bytes of the scales that follow the codes; of long heads a quarter: they follow every fourth
 // block, see below.
 MOE_HOST_DEVICE constexpr int32_t block_scale_bytes(PackedType type, int32_t n) {
-    if (has_head(type))
-        return has_long_head(type) ? n * head_bytes(type) : 8 * n * head_bytes(type);
+    if (has_ggml_scales(type))
+        return has_superblock(type) ? n * ggml_scale_bytes(type) : 8 * n * ggml_scale_bytes(type);
     switch (type) {
         case PackedType::nvfp4:
             return 16 * n;
@@ -331,7 +331,7 @@ MOE_HOST_DEVICE constexpr int64_t tile_front_bytes(PackedType type, int64_t k) {
 
 // Columns come in multiples of this.
 MOE_HOST_DEVICE constexpr int32_t column_step(PackedType type) {
-    if (has_long_head(type)) return 256;
+    if (has_superblock(type)) return 256;
     if (type == PackedType::mxfp4 || type == PackedType::q8_0) return 32;
     return code_bits(type) >= 8 || type == PackedType::nvfp4 ? 16 : 32;
 }
@@ -347,15 +347,15 @@ constexpr int64_t any_k = 16;  // for types without a front, whose places do not
 // Where the block that begins at k0 of k columns has its codes and scales, in bytes from its tile.
 // Types with long heads keep 256 k together: the codes of four blocks, then 16 heads, row after
 // row, which all four share. Those of a grid are at the front of the tile.
-struct BlockPlace {
+struct BlockOffset {
     int64_t codes;
     int64_t scales;
 };
-MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k, int64_t k0,
-                                                    int32_t n) {
-    if (has_long_head(type)) {
+MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k, int64_t k0,
+                                                   int32_t n) {
+    if (has_superblock(type)) {
         const int64_t codes = block_code_bytes(type, 4);
-        const int64_t first = k0 / 256 * (4 * codes + 16 * head_bytes(type));
+        const int64_t first = k0 / 256 * (4 * codes + 16 * ggml_scale_bytes(type));
         return {first + k0 % 256 / 64 * codes, first + 4 * codes};
     }
     const int64_t full = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
@@ -365,7 +365,7 @@ MOE_HOST_DEVICE constexpr BlockPlace place_of_block(PackedType type, int64_t k, 
 
 // Bytes of the scales that a block of four steps needs: of a long head all.
 MOE_HOST_DEVICE constexpr int32_t shared_scale_bytes(PackedType type) {
-    return (has_long_head(type) ? 4 : 1) * block_scale_bytes(type, 4);
+    return (has_superblock(type) ? 4 : 1) * block_scale_bytes(type, 4);
 }
 
 // Steps of the block that begins at k0 of a matrix of k columns; 0 past the end.
@@ -374,10 +374,10 @@ MOE_HOST_DEVICE constexpr int32_t steps_of_block(int64_t k0, int64_t k) {
     return left >= 64 ? 4 : left >= 32 ? 2 : left >= 16 ? 1 : 0;
 }
 
-// The values of a codebook of two or three bits, in order, as signed bytes times `unit`.
+// The values of a codebook of two or three bits, in order, as signed bytes times `scale`.
 struct ByteCodebook {
     uint32_t values[2];  // bytes 0 to 3, 4 to 7
-    float unit;          // 0: there is none
+    float scale;         // 0: there is none
 };
 
 // One matrix per expert, as kernels take it.

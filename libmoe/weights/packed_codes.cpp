@@ -116,7 +116,7 @@ struct WordMask {
 };
 
 // The byte o of a lane of a block, where lanes have `bytes` bytes.
-constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
+constexpr int32_t byte_offset(int32_t bytes, int32_t lane, int32_t o) {
     int32_t begin = 0;
     int32_t size = 16;
     for (;; begin += size) {
@@ -126,7 +126,7 @@ constexpr int32_t place_of_byte(int32_t bytes, int32_t lane, int32_t o) {
 }
 
 template <int32_t n>
-void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+void store_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask{e2m1_scatter(WordMask::of<InTurns>(rows).kept)};
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t j = 0; j < n; ++j)
@@ -135,7 +135,7 @@ void place_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
 }
 
 template <class Order>
-void place_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+void store_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const uint32_t last = Order::nibble_word(step_bytes<4>(codes, lane, 3));
@@ -148,7 +148,7 @@ void place_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) 
 }
 
 template <class Order>
-void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+void store_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const uint32_t first = Order::nibble_word(step_bytes<2>(codes, lane, 0));
@@ -161,11 +161,11 @@ void place_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) 
 // A lane's bytes of n steps: four bits of every code, then two, then one, as far as `bits` has
 // them.
 template <int32_t bits, int32_t n, class Order>
-void place_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+void store_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t in_4 = bits & 4, in_2 = bits & 2;
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const auto place = [&](int32_t o) { return to + place_of_byte(n * bits, lane, o); };
+        const auto place = [&](int32_t o) { return to + byte_offset(n * bits, lane, o); };
         uint32_t ones = 0;
         for (int32_t j = 0; j < n; ++j) {
             const StepBytes step = step_bytes<n>(codes, lane, j);
@@ -184,7 +184,7 @@ void place_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
 
 // Codes of whole bytes: a step of a lane is the pairs p = 0, 1 of both rows, then p = 2, 3.
 template <class Code, int32_t n>
-void place_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
+void store_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t pair = 2 * sizeof(Code);
     constexpr int32_t part = 4 * pair * n < 16 ? 4 * pair * n : 16;
     const int32_t first = rows == TileRows::second_half;
@@ -200,19 +200,19 @@ void place_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
 
 // The entry for n of functions for 1, 2 and 4 steps.
 template <class Code>
-PlaceCodes<Code> choose(int32_t n, PlaceCodes<Code> one, PlaceCodes<Code> two,
-                        PlaceCodes<Code> four) {
+StoreCodes<Code> choose(int32_t n, StoreCodes<Code> one, StoreCodes<Code> two,
+                        StoreCodes<Code> four) {
     return n == 4 ? four : n == 2 ? two : one;
 }
 
 template <int32_t bits, class Order = InTurns>
-PlaceCodes<uint8_t> place_split_of(int32_t n) {
-    return choose<uint8_t>(n, nullptr, place_split<bits, 2, Order>, place_split<bits, 4, Order>);
+StoreCodes<uint8_t> store_split_of(int32_t n) {
+    return choose<uint8_t>(n, nullptr, store_split<bits, 2, Order>, store_split<bits, 4, Order>);
 }
 
 template <class Order>
-PlaceCodes<uint8_t> place_3_of(int32_t n) {
-    return choose<uint8_t>(n, nullptr, place_3_of_2<Order>, place_3_of_4<Order>);
+StoreCodes<uint8_t> store_3_of(int32_t n) {
+    return choose<uint8_t>(n, nullptr, store_3_of_2<Order>, store_3_of_4<Order>);
 }
 
 // A lane's bytes as the formulas of packed.hpp speak of them.
@@ -221,9 +221,9 @@ struct LaneBits {
     int32_t bytes;
     int32_t lane;
 
-    uint32_t word(int32_t o) const { return load<uint32_t>(codes + place_of_byte(bytes, lane, o)); }
+    uint32_t word(int32_t o) const { return load<uint32_t>(codes + byte_offset(bytes, lane, o)); }
     uint32_t half_word(int32_t o) const {
-        return load<uint16_t>(codes + place_of_byte(bytes, lane, o));
+        return load<uint16_t>(codes + byte_offset(bytes, lane, o));
     }
 };
 
@@ -252,7 +252,7 @@ uint32_t take_3(const LaneBits& lane, int32_t n, CodeIndex at) {
     return code;
 }
 
-// What place_split placed.
+// What store_split placed.
 uint32_t take_split(const LaneBits& lane, int32_t bits, int32_t n, CodeIndex at) {
     const int32_t in_4 = bits & 4, in_2 = bits & 2;
     uint32_t code = 0;
@@ -270,7 +270,7 @@ uint32_t take_split(const LaneBits& lane, int32_t bits, int32_t n, CodeIndex at)
 uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
     const int32_t c = 8 * at.j + 2 * at.a + at.e;
     uint32_t code = 0;
-    std::memcpy(&code, lane.codes + place_of_byte(lane.bytes, lane.lane, c * code_bytes),
+    std::memcpy(&code, lane.codes + byte_offset(lane.bytes, lane.lane, c * code_bytes),
                 static_cast<size_t>(code_bytes));
     return code;
 }
@@ -278,41 +278,41 @@ uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
 }  // namespace
 
 template <>
-PlaceCodes<uint8_t> place_codes_of(PackedType type, int32_t n) {
-    if (is_e2m1(type)) return choose<uint8_t>(n, place_e2m1<1>, place_e2m1<2>, place_e2m1<4>);
+StoreCodes<uint8_t> store_codes_of(PackedType type, int32_t n) {
+    if (is_e2m1(type)) return choose<uint8_t>(n, store_e2m1<1>, store_e2m1<2>, store_e2m1<4>);
     switch (code_bits(type)) {
         case 8:
-            return choose<uint8_t>(n, place_whole<uint8_t, 1>, place_whole<uint8_t, 2>,
-                                   place_whole<uint8_t, 4>);
+            return choose<uint8_t>(n, store_whole<uint8_t, 1>, store_whole<uint8_t, 2>,
+                                   store_whole<uint8_t, 4>);
         case 7:
-            return place_split_of<7>(n);
+            return store_split_of<7>(n);
         case 6:
-            return place_split_of<6>(n);
+            return store_split_of<6>(n);
         case 5:
-            return place_split_of<5>(n);
+            return store_split_of<5>(n);
         case 4:
-            return place_split_of<4>(n);
+            return store_split_of<4>(n);
         case 3:
-            return lies_by_rows(type) ? place_3_of<ByRows>(n) : place_3_of<InTurns>(n);
+            return is_row_ordered(type) ? store_3_of<ByRows>(n) : store_3_of<InTurns>(n);
         case 2:
-            return lies_by_rows(type) ? place_split_of<2, ByRows>(n) : place_split_of<2>(n);
+            return is_row_ordered(type) ? store_split_of<2, ByRows>(n) : store_split_of<2>(n);
         case 1:
-            return place_split_of<1>(n);
+            return store_split_of<1>(n);
         default:
             return nullptr;
     }
 }
 
 template <>
-PlaceCodes<uint16_t> place_codes_of(PackedType, int32_t n) {
-    return choose<uint16_t>(n, place_whole<uint16_t, 1>, place_whole<uint16_t, 2>,
-                            place_whole<uint16_t, 4>);
+StoreCodes<uint16_t> store_codes_of(PackedType, int32_t n) {
+    return choose<uint16_t>(n, store_whole<uint16_t, 1>, store_whole<uint16_t, 2>,
+                            store_whole<uint16_t, 4>);
 }
 
 template <>
-PlaceCodes<uint32_t> place_codes_of(PackedType, int32_t n) {
-    return choose<uint32_t>(n, place_whole<uint32_t, 1>, place_whole<uint32_t, 2>,
-                            place_whole<uint32_t, 4>);
+StoreCodes<uint32_t> store_codes_of(PackedType, int32_t n) {
+    return choose<uint32_t>(n, store_whole<uint32_t, 1>, store_whole<uint32_t, 2>,
+                            store_whole<uint32_t, 4>);
 }
 
 uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row,

@@ -19,11 +19,11 @@ struct CodeGrid {
 // Writes the codes of a block at `to`: the bits of the given rows and no others. Of a half, the
 // other rows of the grid are zeros. Code is of the type's width: uint8_t up to 8 bits.
 template <class Code>
-using PlaceCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
+using StoreCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
 
 // null for a block that the type cannot have, and for types without codes.
 template <class Code>
-PlaceCodes<Code> place_codes_of(PackedType type, int32_t n);
+StoreCodes<Code> store_codes_of(PackedType type, int32_t n);
 
 // One code of a block of n steps at `codes`; 0 of a type without.
 uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row, int32_t column);

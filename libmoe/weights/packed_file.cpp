@@ -10,8 +10,8 @@
 namespace moe {
 namespace {
 
-PackedFileHead read_head(const File& file) {
-    PackedFileHead head{};
+PackedFileHeader read_header(const File& file) {
+    PackedFileHeader head{};
     if (file.size() < sizeof head)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes are too few for packed weights", file.name(),
              file.size());
@@ -29,7 +29,7 @@ PackedFileHead read_head(const File& file) {
 }
 
 // Sizes first: nothing is allocated for a count that the file has no room for.
-void check_sizes(const File& file, const PackedFileHead& head) {
+void check_sizes(const File& file, const PackedFileHeader& head) {
     const auto refuse = [&](const char* what, uint64_t value) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} is {}, the file has {} bytes", file.name(), what,
              value, file.size());
@@ -62,7 +62,7 @@ void read_resident(moe_weights& weights, DeviceBlock& block) {
 // there.
 void check_columns(const File& file, const moe_weights& weights, DeviceBlock& block) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const DevicePlacement::Place& place = weights.placement.matrices[i];
+        const DevicePlacement::Region& place = weights.placement.matrices[i];
         if (grid_columns_of(place.type) != GridColumns::groups) continue;
         const int64_t n_groups =
             grid_record(place.type, place.k - 1) / grid_record_bytes(place.type) + 1;
@@ -81,7 +81,7 @@ void check_columns(const File& file, const moe_weights& weights, DeviceBlock& bl
 PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
                        const WeightsLayout& layout, uint64_t block_bytes)
     : file_(memory, path, MOE_IO_READ), checksums_(&memory) {
-    const PackedFileHead head = read_head(file_);
+    const PackedFileHeader head = read_header(file_);
     check_sizes(file_, head);
     block_bytes_ = head.block_bytes;
     block_offset_ = head.block_offset;
@@ -89,7 +89,7 @@ PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
     file_.read(sizeof head, 8 * checksums_.size(), checksums_.data());
     std::pmr::vector<std::byte> bytes(block_offset_, &memory);
     file_.read(0, bytes.size(), bytes.data());
-    std::memset(bytes.data() + offsetof(PackedFileHead, checksum), 0, sizeof head.checksum);
+    std::memset(bytes.data() + offsetof(PackedFileHeader, checksum), 0, sizeof head.checksum);
     if (checksum_of(bytes.data(), bytes.size()) != head.checksum)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of the head does not fit", file_.name());
     if (!std::equal(layout.id.begin(), layout.id.end(), head.layout_id))

@@ -1,12 +1,12 @@
 // Packed weights of a layer in a file: the block of device memory as it is, behind a head that says
-// whose it is (packed_file_head.hpp). This is its reader; packed_file_writer.hpp saves.
+// whose it is (packed_file_header.hpp). This is its reader; packed_file_writer.hpp saves.
 #pragma once
 
 #include "libmoe/base/team.hpp"
 #include "libmoe/checkpoint/file.hpp"
 #include "libmoe/weights/device_block.hpp"
 #include "libmoe/weights/load.hpp"
-#include "libmoe/weights/packed_file_head.hpp"
+#include "libmoe/weights/packed_file_header.hpp"
 
 namespace moe {
 

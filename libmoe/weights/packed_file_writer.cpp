@@ -6,14 +6,15 @@
 
 #include "libmoe/base/checksum.hpp"
 #include "libmoe/weights/new_file.hpp"
-#include "libmoe/weights/packed_file_head.hpp"
+#include "libmoe/weights/packed_file_header.hpp"
 
 namespace moe {
 namespace {
 
 // Everything before the block.
-std::pmr::vector<std::byte> head_bytes(std::pmr::memory_resource& memory, PackedFileHead head,
-                                       const std::pmr::vector<uint64_t>& checksums) {
+std::pmr::vector<std::byte> ggml_scale_bytes(std::pmr::memory_resource& memory,
+                                             PackedFileHeader head,
+                                             const std::pmr::vector<uint64_t>& checksums) {
     std::pmr::vector<std::byte> bytes(head.block_offset, &memory);
     head.checksum = 0;
     std::memcpy(bytes.data(), &head, sizeof head);
@@ -26,7 +27,7 @@ template <class Each>
 void for_arrays(const WeightsLayout& layout, const DevicePlacement& placement, Each each) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        const DevicePlacement::Place& place = placement.matrices[i];
+        const DevicePlacement::Region& place = placement.matrices[i];
         const auto count = static_cast<uint64_t>(place.count);
         if (place.type != PackedType::none) each(place.offset, count * place.expert_stride);
         if (place.globals) each(place.globals, count * 2 * sizeof(float));
@@ -75,8 +76,8 @@ class Arrays {
     std::pmr::vector<Range> ranges_;
 };
 
-PackedFileHead head_of(const moe_weights& weights) {
-    PackedFileHead head{};
+PackedFileHeader ggml_scales_of(const moe_weights& weights) {
+    PackedFileHeader head{};
     std::memcpy(head.magic, packed_magic, sizeof packed_magic);
     head.version = packed_file_version;
     head.packed_layout = packed_layout_version;
@@ -95,7 +96,7 @@ PackedFileHead head_of(const moe_weights& weights) {
 void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team,
                 std::string_view path) {
     std::pmr::memory_resource& memory = weights.runtime->memory;
-    const PackedFileHead head = head_of(weights);
+    const PackedFileHeader head = ggml_scales_of(weights);
     const Arrays arrays(memory, weights);
     std::pmr::vector<uint64_t> checksums(chunk_count(head.block_bytes), &memory);
     const uint64_t stage = stage_bytes_of(head.block_bytes);
@@ -110,9 +111,9 @@ void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* stagi
                    });
         file.write(head.block_offset + offset, staging, bytes);
     }
-    auto bytes = head_bytes(memory, head, checksums);
+    auto bytes = ggml_scale_bytes(memory, head, checksums);
     const uint64_t checksum = checksum_of(bytes.data(), bytes.size());
-    std::memcpy(bytes.data() + offsetof(PackedFileHead, checksum), &checksum, sizeof checksum);
+    std::memcpy(bytes.data() + offsetof(PackedFileHeader, checksum), &checksum, sizeof checksum);
     file.write(0, bytes.data(), bytes.size());
     file.keep();
 }

@@ -1,4 +1,4 @@
-// Saves packed weights of a layer in a file (packed_file_head.hpp).
+// Saves packed weights of a layer in a file (packed_file_header.hpp).
 #pragma once
 
 #include <string_view>

@@ -5,8 +5,8 @@
 
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
+#include "libmoe/weights/ggml_scales.hpp"
 #include "libmoe/weights/packed_grid.hpp"
-#include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/source_codes.hpp"
 
 namespace moe {
@@ -86,7 +86,7 @@ void lower_nvfp4(const Row& row) {
     for (int32_t s = 0; s < row.n; ++s) {
         const Nvfp4Scale& scale = scales[load<uint8_t>(from.at(s))];
         if (scale.is_nan) fail_nan(row.source, row.row, row.column + 16 * s);
-        store(row.scales + scale_place(row.tile_row, s, row.n), scale.byte);
+        store(row.scales + scale_offset(row.tile_row, s, row.n), scale.byte);
         if (scale.flip || scale.keep != 15)
             change_codes(row.codes + 16 * s, 16, scale.flip, scale.keep);
     }
@@ -101,7 +101,7 @@ void lower_mxfp4(const Row& row) {
     for (int32_t s = 0; s < row.groups(32); ++s) {
         const int32_t exponent = e8m0_at(row.source.matrix, row.row, row.column + 32 * s);
         const int32_t relative = std::max(exponent - row.source.largest_exponent + 127, 0);
-        store(row.scales + scale_place(row.tile_row, s, row.groups(32)),
+        store(row.scales + scale_offset(row.tile_row, s, row.groups(32)),
               static_cast<uint8_t>(relative));
         if (relative == 0) change_codes(row.codes + 32 * s, 32, 0, 8);
     }
@@ -110,7 +110,7 @@ void lower_mxfp4(const Row& row) {
 void copy_e4m4(const Row& row) {
     const RowScales from = row.from();
     for (int32_t s = 0; s < row.groups(32); ++s)
-        row.scales[scale_place(row.tile_row, s, row.groups(32))] = *from.at(s);
+        row.scales[scale_offset(row.tile_row, s, row.groups(32))] = *from.at(s);
 }
 
 void copy_f32(const Row& row) {
@@ -118,7 +118,7 @@ void copy_f32(const Row& row) {
     for (int32_t s = 0; s < row.groups(32); ++s) {
         const float scale = load<float>(from.at(s));
         if (std::isnan(scale)) fail_nan(row.source, row.row, row.column + 32 * s);
-        store(row.scales + 4 * scale_place(row.tile_row, s, row.groups(32)), scale);
+        store(row.scales + 4 * scale_offset(row.tile_row, s, row.groups(32)), scale);
     }
 }
 
@@ -131,12 +131,12 @@ void copy_q8_0(const Row& row) {
         const int64_t column = row.column + 32 * s;
         const std::byte* d = gguf_block(row.source.matrix, row.row, column, 32, 34);
         if (is_f16_nan(d)) fail_nan(row.source, row.row, column);
-        std::memcpy(row.scales + 2 * scale_place(row.tile_row, s, row.groups(32)), d, 2);
+        std::memcpy(row.scales + 2 * scale_offset(row.tile_row, s, row.groups(32)), d, 2);
     }
 }
 
 // Where a block of ggml has what the packed head keeps, and where the float16 of that are.
-struct HeadSource {
+struct GgmlScaleSource {
     int32_t begin;
     int32_t bytes;
     int32_t factors = 0;  // in the head
@@ -144,13 +144,13 @@ struct HeadSource {
     int32_t tail = 0;  // q2_k: its factors, after the codes
 };
 
-HeadSource head_source(PackedType type) {
+GgmlScaleSource ggml_scale_source(PackedType type) {
     switch (type) {
         case PackedType::q4_k:
         case PackedType::q5_k:
         case PackedType::q4_1:
         case PackedType::q5_1:
-            return {.begin = 0, .bytes = head_bytes(type), .n_factors = 2};
+            return {.begin = 0, .bytes = ggml_scale_bytes(type), .n_factors = 2};
         case PackedType::q2_k:
             return {.begin = 0, .bytes = 16, .factors = 16, .n_factors = 2, .tail = 80};
         case PackedType::q3_k:
@@ -158,21 +158,21 @@ HeadSource head_source(PackedType type) {
         case PackedType::q6_k:
             return {.begin = 192, .bytes = 18, .factors = 16};
         default:
-            return {.begin = 0, .bytes = head_bytes(type)};
+            return {.begin = 0, .bytes = ggml_scale_bytes(type)};
     }
 }
 
 // The heads of a row, long ones once for their four blocks.
-void copy_heads(const Row& row) {
+void copy_ggml_scales(const Row& row) {
     const PackedType type = row.source.type;
     const FormatTraits& traits = *row.source.matrix.traits;
     if (row.column % traits.block_columns) return;
-    const HeadSource from = head_source(type);
+    const GgmlScaleSource from = ggml_scale_source(type);
     for (int32_t c = 0; c < 16 * row.n; c += traits.block_columns) {
         const int64_t column = row.column + c;
         const std::byte* block = gguf_block(row.source.matrix, row.row, column,
                                             traits.block_columns, traits.block_bytes);
-        std::byte* to = row.scales + head_place(type, row.n, row.tile_row, c);
+        std::byte* to = row.scales + ggml_scale_offset(type, row.n, row.tile_row, c);
         std::memcpy(to, block + from.begin, static_cast<size_t>(from.bytes));
         if (from.tail) std::memcpy(to + from.bytes, block + from.tail, 4);
         for (int32_t i = 0; i < from.n_factors; ++i)
@@ -185,7 +185,7 @@ void lower_grid(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const GridParts& parts = *matrix.traits->parts;
     const PackedType type = row.source.type;
-    const int32_t group = grid_group(type), place = scale_place(row.tile_row, 0, 1);
+    const int32_t group = grid_group(type), place = scale_offset(row.tile_row, 0, 1);
     for (int64_t k = row.column; k < row.column + 16 * row.n; k += 16) {
         if (group ? k % group != 0 : k != 0) continue;
         std::byte* record = row.scales + grid_record(type, k);
@@ -250,7 +250,7 @@ void check_whole_grid(const Matrix& source, const char* what) {
 void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
     if (!source.scales) return;
     const moe_format& format = source.format;
-    if (source.traits->whole) return check_whole_grid(source, what);
+    if (source.traits->unsliceable_bytes) return check_whole_grid(source, what);
     const bool is_e4m3 = type == PackedType::e4m3;
     check_axis(source.scale_row_phase, group_extent(format.group_rows), source.rows,
                is_e4m3 ? 8 : 1, "row", what);
@@ -295,7 +295,7 @@ void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_
         case PackedType::kbit5_f32:
             return copy_f32(one);
         default:
-            return copy_heads(one);
+            return copy_ggml_scales(one);
     }
 }
 

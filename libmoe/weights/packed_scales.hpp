@@ -30,7 +30,7 @@ void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_
                   int32_t tile_row, uint8_t* codes, std::byte* scales);
 
 // Where the scale of a row and a group is among those of a block, in elements of the type's scales.
-constexpr int32_t scale_place(int32_t tile_row, int32_t group, int32_t groups) {
+constexpr int32_t scale_offset(int32_t tile_row, int32_t group, int32_t groups) {
     return (tile_row % 8 * groups + group) * 2 + tile_row / 8;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 struct Bytes {
     std::array<double, 8> values{};
-    double unit = 0;
+    double scale = 0;
     double error = INFINITY;  // squared, of all
     bool is_near = false;     // each to its value
 };
@@ -24,8 +24,8 @@ double product(std::span<const float> a, const std::array<double, 8>& b) {
     return sum;
 }
 
-// Of values that are at most `largest`, which comes to `top`: the nearest bytes, then the unit that
-// leaves the least error.
+// Of values that are at most `largest`, which comes to `top`: the nearest bytes, then the scale
+// that leaves the least error.
 Bytes rounded_to(std::span<const float> values, double largest, double top) {
     Bytes bytes;
     double squares = 0;
@@ -33,11 +33,11 @@ Bytes rounded_to(std::span<const float> values, double largest, double top) {
         bytes.values[i] = std::round(values[i] / largest * top);
         squares += bytes.values[i] * bytes.values[i];
     }
-    bytes.unit = product(values, bytes.values) / squares;
+    bytes.scale = product(values, bytes.values) / squares;
     bytes.error = 0;
     bytes.is_near = true;
     for (size_t i = 0; i < values.size(); ++i) {
-        const double error = std::abs(bytes.values[i] * bytes.unit - values[i]);
+        const double error = std::abs(bytes.values[i] * bytes.scale - values[i]);
         bytes.error += error * error;
         bytes.is_near &= error <= std::abs(values[i]) / 64;
     }
@@ -59,7 +59,7 @@ ByteCodebook byte_codebook(std::span<const float, 32> all, int32_t bits) {
         largest = std::max(largest, std::abs(double{value}));
         squares += double{value} * value;
     }
-    // Neither zeros nor infinities; units must be normal numbers.
+    // Neither zeros nor infinities; scales must be normal numbers.
     if (!(largest > 0x1p-100 && largest < 0x1p100)) return {};
     Bytes best;
     for (double top = 64; top <= 127; top += 0.25) {
@@ -68,12 +68,12 @@ ByteCodebook byte_codebook(std::span<const float, 32> all, int32_t bits) {
     }
     constexpr double bf16_error = 0x1p-18 / 3;  // squared, of a half step of 2^-8 evenly
     if (!(best.error <= bf16_error * squares)) return {};
-    ByteCodebook book{{}, static_cast<float>(best.unit)};
+    ByteCodebook codebook{{}, static_cast<float>(best.scale)};
     for (size_t i = 0; i < values.size(); ++i) {
         const auto byte = static_cast<uint8_t>(static_cast<int8_t>(best.values[i]));
-        book.values[i / 4] |= uint32_t{byte} << 8 * (i % 4);
+        codebook.values[i / 4] |= uint32_t{byte} << 8 * (i % 4);
     }
-    return book;
+    return codebook;
 }
 
 }  // namespace moe

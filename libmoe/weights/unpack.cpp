@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "libmoe/formats/element.hpp"
+#include "libmoe/weights/ggml_scales.hpp"
 #include "libmoe/weights/pack.hpp"
 #include "libmoe/weights/packed_grid.hpp"
-#include "libmoe/weights/packed_heads.hpp"
 #include "libmoe/weights/packed_scales.hpp"
 
 namespace moe {
@@ -23,7 +23,7 @@ struct Block {
 
 template <class T>
 T scale_of(const Block& block, int32_t row, int32_t column, int32_t group) {
-    const int32_t place = scale_place(row, column / group, 16 * block.n / group);
+    const int32_t place = scale_offset(row, column / group, 16 * block.n / group);
     return load<T>(block.scales + place * static_cast<int32_t>(sizeof(T)));
 }
 
@@ -35,9 +35,9 @@ float value_of(const Block& block, int32_t row, int32_t column) {
             grid_factor(block.type, block.scales, row, block.k0 + column, block.tables.columns);
         return grid_value(block.type, factor, code, block.tables.codebook);
     }
-    if (has_head(block.type)) {
-        const std::byte* head = block.scales + head_place(block.type, block.n, row, column);
-        return head_value(block.type, head, block.k0, column, code);
+    if (has_ggml_scales(block.type)) {
+        const std::byte* head = block.scales + ggml_scale_offset(block.type, block.n, row, column);
+        return ggml_value(block.type, head, block.k0, column, code);
     }
     switch (block.type) {
         case PackedType::f32:
@@ -78,7 +78,7 @@ void unpack(const std::byte* from, PackedType type, TileRows tile_rows_used, int
         const auto tile_row = static_cast<int32_t>(row % height + first);
         for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k)) {
             const int32_t n = steps_of_block(k0, k);
-            const BlockPlace place = place_of_block(type, k, k0, n);
+            const BlockOffset place = block_offset(type, k, k0, n);
             const Block block{type, n, tile + place.codes, tile + place.scales, k0, tables};
             for (int32_t c = 0; c < 16 * n; ++c)
                 out[row * k + k0 + c] = value_of(block, tile_row, c) * tables.global_scale;

@@ -39,7 +39,7 @@ struct WeightsLayout {
     // How many tensors of a role the weights hold: one, or one per expert.
     int64_t count(moe_role role) const;
     // Where the tensor of a global expert goes, -1 if nowhere.
-    int64_t place_of_expert(moe_role role, int64_t expert) const;
+    int64_t index_of_expert(moe_role role, int64_t expert) const;
 
     struct Part {
         int64_t row, rows, column, columns;

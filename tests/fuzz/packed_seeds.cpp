@@ -1,5 +1,5 @@
 // Files of packed weights, as the library saves them.
-#include "libmoe/weights/packed_file_head.hpp"
+#include "libmoe/weights/packed_file_header.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
 #include "tests/fuzz/packed_layer.hpp"
 #include "tests/fuzz/seeds.hpp"

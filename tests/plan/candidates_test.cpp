@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
@@ -164,12 +164,12 @@ std::set<std::string> cuda_codes() {
     EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
     WeightsLayout layout(plan->runtime->memory, plan->layout);
     std::set<std::string> codes;
-    const auto ask = [&](int32_t major, bool unfused, bool joint, moe_type x, moe_type intermediate,
+    const auto ask = [&](int32_t major, bool unfused, bool fused, moe_type x, moe_type intermediate,
                          bool batch_invariant = false) {
         cuda::Setup setup;
         setup.batch_invariant = batch_invariant;
         setup.device.major = major;
-        setup.is_joint = joint;
+        setup.is_gate_up_fused = fused;
         const Problem problem{&layout, x, intermediate, unfused, &setup, {}, {}};
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
             codes.insert(one.reason->code);
@@ -180,7 +180,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_F32, MOE_TYPE_F32);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
-    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // few_experts is 0
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // gemv_experts is 0
     layout.slice.intermediate_count = 48;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     layout.layer.latent = 64;
@@ -197,10 +197,10 @@ Candidate few_tokens_candidate(int32_t major, const char* filter) {
     const WeightsLayout layout(plan->runtime->memory, plan->layout);
     cuda::Setup setup;
     setup.device.major = major;
-    setup.is_joint = true;
+    setup.is_gate_up_fused = true;
     const Problem problem{&layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, &setup, {16, 4}, {}};
     for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, filter))
-        if (one.stage == MOE_STAGE_EXPERTS && one.tokens == Tokens::few && one.is_chosen)
+        if (one.stage == MOE_STAGE_EXPERTS && one.tokens == Tokens::small_batch && one.is_chosen)
             return one;
     Candidate none{};
     none.name = "";

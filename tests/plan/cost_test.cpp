@@ -71,7 +71,7 @@ std::vector<Measured> predict_all(const json& results) {
                               3.0 * hidden * size("intermediate"),
                               bytes_of.at({r["model"], r["format"]})};
         const bool alone = r["kernel"].get<std::string>().ends_with("one_token");
-        const auto us = predicted_us(alone ? cuda::Family::one_token : cuda::Family::grouped,
+        const auto us = predicted_us(alone ? cuda::Family::sm90_gemv : cuda::Family::grouped,
                                      type_of(r["format"].get<std::string>()), work, rates);
         EXPECT_TRUE(us) << r["case"];
         all.push_back({r["case"], r["model"], r["us"].get<double>(), us.value_or(0)});
@@ -169,7 +169,7 @@ TEST(FewTokensWorth, AsLongAsReadingTwiceCostsLess) {
         ExpertWork work = {0, shape.top_k, shape.n_experts, shape.n_experts, shape.hidden, 0, 0};
         work.weights = 3.0 * shape.hidden * shape.intermediate;
         work.bytes = work.weights * code_bits(type) / 8;
-        return few_tokens_worth(type, work, rates, can);
+        return gemv_tokens_worth(type, work, rates, can);
     };
     EXPECT_EQ(worth(qwen3next, PackedType::nvfp4), 4);
     EXPECT_EQ(worth(qwen3next, PackedType::bf16), 4);
@@ -187,8 +187,8 @@ TEST(FewTokensWorth, AsLongAsReadingTwiceCostsLess) {
 TEST(FewTokensWorth, WithoutRatesAsLongAsTokensSeldomMeet) {
     const DeviceRates unknown(1.6, 0, 0);
     const auto worth = [&](int32_t n_slots, int32_t n_experts) {
-        return few_tokens_worth(PackedType::nvfp4,
-                                {0, n_slots, n_experts, n_experts, 2048, 3e6, 2e6}, unknown, 4);
+        return gemv_tokens_worth(PackedType::nvfp4,
+                                 {0, n_slots, n_experts, n_experts, 2048, 3e6, 2e6}, unknown, 4);
     };
     EXPECT_EQ(worth(10, 512), 4);
     EXPECT_EQ(worth(2, 8), 2);

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "libmoe/cuda/device/decode.hpp"
+#include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/weights/pack.hpp"
 
 namespace moe::cuda {
@@ -74,7 +74,7 @@ uint16_t random_f16(std::mt19937& random) {
 
 // Columns with which a tile of the type has every block that it can have.
 int32_t most_varied_columns(PackedType type) {
-    if (has_long_head(type)) return 512;
+    if (has_superblock(type)) return 512;
     return 256 + 32 + (column_step(type) == 16 ? 16 : 0);
 }
 
@@ -98,7 +98,7 @@ struct RandomTile {
                                   ? static_cast<uint32_t>(random() % (k / grid_group(type)))
                                   : std::bit_cast<uint32_t>(uniform(random)));
         for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, k); k0 += 16 * n) {
-            fill_block(random, place_of_block(type, k, k0, n), n);
+            fill_block(random, block_offset(type, k, k0, n), n);
         }
     }
     const uint32_t* columns_of(int32_t half) const {
@@ -124,7 +124,7 @@ struct RandomTile {
         }
     }
 
-    void fill_block(std::mt19937& random, BlockPlace place, int32_t n) {
+    void fill_block(std::mt19937& random, BlockOffset place, int32_t n) {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         std::byte* codes = at(place.codes);
         std::byte* scales = at(place.scales);
@@ -154,7 +154,7 @@ struct RandomTile {
             scales[i] = static_cast<std::byte>(110 + random() % 18);
         }
         // Every half-word: those that are float16 in a head are then finite.
-        const int head_words = has_head(type) ? shared_scale_bytes(type) * n / 8 : 0;
+        const int head_words = has_ggml_scales(type) ? shared_scale_bytes(type) * n / 8 : 0;
         for (int i = 0; i < head_words; ++i) {
             scales[2 * i + 1] &= std::byte{0xBF};
         }
@@ -162,7 +162,7 @@ struct RandomTile {
 };
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
-    const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
+    const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
     return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook,
                         nullptr, k0, 4, lane, {i / 8, i / 2 % 4, i % 2});
 }
@@ -171,7 +171,7 @@ template <PackedType type>
 void expect_floats(RandomTile& tile) {
     double size = 0;
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
+        const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
                                                  tile.at(place.scales), lane, k0 / 64);
@@ -196,14 +196,14 @@ float widen(uint32_t bits) {
 template <PackedType type, Operand operand>
 void expect_operands(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockPlace place = place_of_block(tile.type, tile.k, k0, 4);
+        const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
                                                  tile.at(place.scales), lane, k0 / 64);
             uint32_t a[16];
             decode<operand, type>(words, tile.codebook, a);
             for (int i = 0; i < 32; ++i) {
-                const float exact = expected(tile, k0, lane, i) / post_scale(type, operand);
+                const float exact = expected(tile, k0, lane, i) / residual_scale(type, operand);
                 const float rounded =
                     round_to_type(exact, operand == Operand::bf16 ? MOE_TYPE_BF16 : MOE_TYPE_F16);
                 const float value = widen<operand>(a[i / 2] >> 16 * (i % 2));
@@ -223,7 +223,7 @@ void expect_unpacked(RandomTile& tile, int half) {
     unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k,
            {1.0f, tile.codebook + 32 * half, tile.columns_of(half)}, unpacked.data());
     for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, tile.k); k0 += 16 * n) {
-        const BlockPlace place = place_of_block(tile.type, tile.k, k0, n);
+        const BlockOffset place = block_offset(tile.type, tile.k, k0, n);
         for (int i = 0; i < 32 * 8 * n; ++i) {
             const int lane = i / (8 * n);
             const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
@@ -272,7 +272,7 @@ TEST(decode, codes_fill_their_block) {
     for (const PackedType type : all_types) {
         for (const int n : {4, 2, 1}) {
             if (n == 1 && column_step(type) > 16) continue;
-            if ((n != 4 && has_long_head(type)) || is_iq_grid(type)) continue;
+            if ((n != 4 && has_superblock(type)) || is_iq_grid(type)) continue;
             std::vector<int> used(8 * block_code_bytes(type, n));
             for (int i = 0; i < 32 * 8 * n; ++i) {
                 const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};

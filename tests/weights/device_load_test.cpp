@@ -237,7 +237,7 @@ TEST(DeviceLoad, TensorsInDeviceMemoryAreFetched) {
         }
 }
 
-// Of formats that lie whole: whoever reads a buffer where it lies gets wrong values.
+// Of formats that are not sliceable: whoever reads a buffer where it lies gets wrong values.
 TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
     for (const moe_format& format :
          {test::int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED_MINUS_ONE),
@@ -300,7 +300,7 @@ TEST(DeviceLoad, EveryMatrixKeepsItsOrderOfColumns) {
     for (size_t i = 0; i < 6; ++i) tensors.push_back(&halves[i]);
     const Plan plan = make_plan(layer);
     PackedWeights packed(*plan);
-    ASSERT_TRUE(packed.handle.placement.is_joint);
+    ASSERT_TRUE(packed.handle.placement.is_gate_up_fused);
     ASSERT_NO_FATAL_FAILURE(packed.load(tensors));
     const auto expect_all = [&](size_t up_of_1) {
         for (size_t e = 0; e < 3; ++e) {
@@ -428,7 +428,7 @@ TEST(DeviceLoad, NotesWhereAllCodebooksAreTheSame) {
     EXPECT_FALSE(are_one(MOE_ROLE_ROUTER));
 
     const auto change_last = [&](moe_role role) {
-        const DevicePlacement::Place& place = placement.matrices[role];
+        const DevicePlacement::Region& place = placement.matrices[role];
         const float other = 0.25f;
         packed.block.write(place.codebooks + static_cast<uint64_t>(place.n_codebooks) * 256 - 128,
                            &other, sizeof other);
@@ -456,20 +456,20 @@ TEST(DeviceLoad, NotesCodebooksThatAreBytesOrMirrored) {
         };
         const int32_t bits = code_bits(noted(MOE_ROLE_GATE).type);
         for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_DOWN}) {
-            EXPECT_EQ(noted(role).byte_codebook.unit != 0.0f, bits <= 3);
+            EXPECT_EQ(noted(role).byte_codebook.scale != 0.0f, bits <= 3);
             EXPECT_EQ(noted(role).has_mirrored_codebook, bits == 5);
         }
         // Another value of rows 8 to 15, which are up's, in every expert.
-        const DevicePlacement::Place& gate = packed.handle.placement.matrices[MOE_ROLE_GATE];
+        const DevicePlacement::Region& gate = packed.handle.placement.matrices[MOE_ROLE_GATE];
         const float other = 0.25f;
         for (int64_t i = 0; i < gate.n_codebooks; ++i)
             packed.block.write(gate.codebooks + static_cast<uint64_t>(i) * 256 + 128, &other,
                                sizeof other);
         packed.block.synchronize();
         EXPECT_TRUE(noted(MOE_ROLE_GATE).has_one_codebook);
-        EXPECT_EQ(noted(MOE_ROLE_GATE).byte_codebook.unit, 0.0f);
+        EXPECT_EQ(noted(MOE_ROLE_GATE).byte_codebook.scale, 0.0f);
         EXPECT_FALSE(noted(MOE_ROLE_GATE).has_mirrored_codebook);
-        EXPECT_EQ(noted(MOE_ROLE_DOWN).byte_codebook.unit != 0.0f, bits <= 3);
+        EXPECT_EQ(noted(MOE_ROLE_DOWN).byte_codebook.scale != 0.0f, bits <= 3);
     }
 }
 

@@ -53,7 +53,7 @@ std::vector<ByteRange> ranges_of(const WeightsLayout& layout, const DevicePlacem
 }
 
 void expect_apart(const WeightsLayout& layout) {
-    const DevicePlacement placement = place_on_device(layout);
+    const DevicePlacement placement = lay_out_on_device(layout);
     auto ranges = ranges_of(layout, placement);
     std::sort(ranges.begin(), ranges.end(),
               [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
@@ -84,9 +84,9 @@ TEST(DevicePlacement, NothingOverlapsInAnyFormat) {
             ASSERT_TRUE(plan);
             const WeightsLayout layout = packed_layout(*plan);
             expect_apart(layout);
-            const DevicePlacement placement = place_on_device(layout);
-            EXPECT_EQ(placement.is_joint, gated);
-            EXPECT_TRUE(placement.is_shared_joint);
+            const DevicePlacement placement = lay_out_on_device(layout);
+            EXPECT_EQ(placement.is_gate_up_fused, gated);
+            EXPECT_TRUE(placement.is_shared_gate_up_fused);
             const auto& tiles = placement.matrices[gated ? MOE_ROLE_GATE : MOE_ROLE_UP];
             EXPECT_EQ(tiles.n_tiles, gated ? 32 : 16);
             EXPECT_EQ(tiles.k, 256);
@@ -114,7 +114,7 @@ TEST(DevicePlacement, TablesOfColumnsLieLikeOtherTables) {
             layout.needs(static_cast<moe_role>(i)))
             layout.formats[i] = in_any_order();
     expect_apart(layout);
-    const DevicePlacement placement = place_on_device(layout);
+    const DevicePlacement placement = lay_out_on_device(layout);
     ASSERT_TRUE(placement.shared_follows);
     alignas(4) std::byte base[1];
     const DeviceWeights weights = placement.resolve(layout, base);
@@ -138,7 +138,7 @@ TEST(DevicePlacement, SlicesOfColumnsInAnyOrderAreRefused) {
     expect_apart(layout);  // rows may be cut
     layout.formats[MOE_ROLE_DOWN] = in_any_order();
     try {
-        place_on_device(layout);
+        lay_out_on_device(layout);
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
@@ -155,9 +155,9 @@ TEST(DevicePlacement, GateAndUpAreApartWhereTheirTypesDiffer) {
     const Plan plan = make_plan(layer);
     const WeightsLayout layout = packed_layout(*plan);
     expect_apart(layout);
-    const DevicePlacement placement = place_on_device(layout);
-    EXPECT_FALSE(placement.is_joint);
-    EXPECT_TRUE(placement.is_shared_joint);
+    const DevicePlacement placement = lay_out_on_device(layout);
+    EXPECT_FALSE(placement.is_gate_up_fused);
+    EXPECT_TRUE(placement.is_shared_gate_up_fused);
     for (const auto role : {MOE_ROLE_GATE, MOE_ROLE_UP})
         EXPECT_EQ(placement.matrices[role].n_tiles, 16);
     std::byte base[1];
@@ -195,7 +195,7 @@ TEST(DevicePlacement, ASharedExpertOfTheSameShapeAndTypesFollowsTheOthers) {
                 ASSERT_TRUE(plan);
                 const WeightsLayout layout = packed_layout(*plan);
                 expect_apart(layout);
-                const DevicePlacement placement = place_on_device(layout);
+                const DevicePlacement placement = lay_out_on_device(layout);
                 const bool same = shared_intermediate == 256 && shared_down == format;
                 EXPECT_EQ(placement.shared_follows, same);
                 alignas(4) std::byte base[1];
@@ -219,7 +219,7 @@ TEST(DevicePlacement, SlicesTakeTheirPart) {
     const Plan plan = make_plan(layer, {.slice = &slice});
     const WeightsLayout layout = packed_layout(*plan);
     expect_apart(layout);
-    const DevicePlacement placement = place_on_device(layout);
+    const DevicePlacement placement = lay_out_on_device(layout);
     const auto &up = placement.matrices[MOE_ROLE_GATE], &down = placement.matrices[MOE_ROLE_DOWN];
     EXPECT_EQ(up.count, 3);
     EXPECT_EQ(up.n_tiles, 10);
@@ -238,7 +238,7 @@ TEST(DevicePlacement, SlicesOffTheGridNameTheNearest) {
     const Plan plan = make_plan(layer, {.slice = &slice});
     ASSERT_TRUE(plan);
     try {
-        place_on_device(packed_layout(*plan));
+        lay_out_on_device(packed_layout(*plan));
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.status(), MOE_ERROR_INVALID_ARGUMENT);
@@ -253,7 +253,7 @@ void expect_not_placed(const moe_format& down, const std::string& name) {
     WeightsLayout layout = packed_layout(*plan);
     layout.formats[MOE_ROLE_DOWN] = down;
     try {
-        place_on_device(layout);
+        lay_out_on_device(layout);
         ADD_FAILURE() << name;
     } catch (const Error& error) {
         EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);

@@ -68,8 +68,9 @@ inline WeightsLayout packed_layout(const moe_plan& plan) {
 
 struct PackedWeights {
     explicit PackedWeights(const moe_plan& plan)
-        : handle(&*plan.runtime, packed_layout(plan)), block(place_on_device(handle.layout).bytes) {
-        handle.placement = place_on_device(handle.layout);
+        : handle(&*plan.runtime, packed_layout(plan)),
+          block(lay_out_on_device(handle.layout).bytes) {
+        handle.placement = lay_out_on_device(handle.layout);
         handle.device = handle.placement.resolve(handle.layout, block.base());
     }
 
@@ -106,12 +107,12 @@ struct PackedWeights {
             read_router(out);
             return out;
         }
-        const moe_role leader = handle.placement.leader(role);
-        const PackedMatrix& matrix = handle.device.matrices[leader];
-        const bool joint = handle.placement.is_joint_role(role);
-        const int half = handle.placement.is_second_half(role);
+        const moe_role owner_role = handle.placement.owner_role(role);
+        const PackedMatrix& matrix = handle.device.matrices[owner_role];
+        const bool fused = handle.placement.is_fused_role(role);
+        const int half = handle.placement.is_up_half(role);
         unpack(matrix.data + place * matrix.expert_stride, matrix.type,
-               !joint ? TileRows::all
+               !fused ? TileRows::all
                : half ? TileRows::second_half
                       : TileRows::first_half,
                part.rows, part.columns,

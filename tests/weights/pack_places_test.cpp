@@ -307,7 +307,7 @@ TEST(PackScales, Fp8GroupsRepeatPerEightRowsAnd32Columns) {
         const Packed got = packed(matrix);
         std::array<float, 4> four{};
         const auto at = tile * tile_bytes(got.type, matrix.columns) +
-                        place_of_block(got.type, matrix.columns, k0, n).scales;
+                        block_offset(got.type, matrix.columns, k0, n).scales;
         std::memcpy(four.data(), got.bytes.data() + at, 16);
         return four;
     };

@@ -1,5 +1,5 @@
 // What is packed decodes to the values of its source: every format, shape, orientation, half of
-// joint tiles and slice; and what cannot be packed is refused by name.
+// fused tiles and slice; and what cannot be packed is refused by name.
 #include <gtest/gtest.h>
 
 #include "libmoe/base/error.hpp"

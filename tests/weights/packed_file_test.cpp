@@ -175,7 +175,7 @@ TEST_F(PackedFiles, GroupsOfColumnsAreProvedBeforeTheyArePlaces) {
     open(to);
     expect_same_weights(to, from);
 
-    const DevicePlacement::Place& down = from.handle.placement.matrices[MOE_ROLE_DOWN];
+    const DevicePlacement::Region& down = from.handle.placement.matrices[MOE_ROLE_DOWN];
     const uint32_t past_the_last = 4;
     std::memcpy(from.block.base() + down.columns + down.column_bytes() + 20, &past_the_last, 4);
     save(from);

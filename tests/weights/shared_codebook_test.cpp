@@ -32,16 +32,16 @@ Values built_in(const char* name) {
     return values;
 }
 
-int byte_at(const ByteCodebook& book, size_t code) {
-    return static_cast<int8_t>(book.values[code / 4] >> 8 * (code % 4));
+int byte_at(const ByteCodebook& codebook, size_t code) {
+    return static_cast<int8_t>(codebook.values[code / 4] >> 8 * (code % 4));
 }
 
 void expect_near(const Values& values, int32_t bits) {
-    const ByteCodebook book = byte_codebook(values, bits);
-    ASSERT_NE(book.unit, 0.0f);
+    const ByteCodebook codebook = byte_codebook(values, bits);
+    ASSERT_NE(codebook.scale, 0.0f);
     double error = 0, squares = 0;
     for (size_t i = 0; i < size_t{1} << bits; ++i) {
-        const double byte = byte_at(book, i) * double{book.unit};
+        const double byte = byte_at(codebook, i) * double{codebook.scale};
         EXPECT_NEAR(byte, values[i], std::abs(values[i]) / 64) << i;
         error += std::pow(byte - values[i], 2);
         squares += std::pow(double{values[i]}, 2);
@@ -62,9 +62,10 @@ TEST(ByteCodebook, IsExactForWholeNumbers) {
     for (const float factor : {1.0f, -0.03125f, 1e20f, 1e-20f}) {
         Values values = values_of(given);
         for (float& value : values) value *= factor;
-        const ByteCodebook book = byte_codebook(values, 3);
+        const ByteCodebook codebook = byte_codebook(values, 3);
         for (size_t i = 0; i < 8; ++i)
-            EXPECT_FLOAT_EQ(static_cast<float>(byte_at(book, i)) * book.unit, values[i]) << factor;
+            EXPECT_FLOAT_EQ(static_cast<float>(byte_at(codebook, i)) * codebook.scale, values[i])
+                << factor;
     }
 }
 
@@ -77,19 +78,19 @@ TEST(ByteCodebook, IsNoneWhereBytesAreTooCoarse) {
                                          {-1, infinity, 0.5f, 1},
                                          {-1, std::nanf(""), 0.5f, 1},
                                          {1e-40f, 0, 0, 0}})
-        EXPECT_EQ(byte_codebook(values_of(given), 2).unit, 0.0f) << given[1];
+        EXPECT_EQ(byte_codebook(values_of(given), 2).scale, 0.0f) << given[1];
     // Eight uneven values: each within half a byte, together further off than bfloat16.
     EXPECT_EQ(
         byte_codebook(
             values_of({-1, -0.7123f, -0.4311f, -0.1277f, 0.1891f, 0.3517f, 0.6331f, 0.877f}), 3)
-            .unit,
+            .scale,
         0.0f);
 }
 
 TEST(ByteCodebook, LooksAtTheValuesOfItsCodesAlone) {
     Values values = values_of({-1, -0.5f, 0.25f, 1});
     values[4] = 1000.0f;
-    EXPECT_NE(byte_codebook(values, 2).unit, 0.0f);
+    EXPECT_NE(byte_codebook(values, 2).scale, 0.0f);
 }
 
 TEST(SignCodes, AreAllThirtyTwoAndPutOppositeValuesSixteenApart) {

@@ -75,19 +75,19 @@ struct CodebookLookup {
         b = load_shared_4(__dp4a(codes, units << 16, table) + bytes);
     }
     // codes: of one register in bytes 0 and 2, of another in 1 and 3.
-    __device__ __forceinline__ void look_up(uint32_t codes, int row_half, uint32_t& a,
+    __device__ __forceinline__ void look_up(uint32_t codes, int m_half, uint32_t& a,
                                             uint32_t& b) const {
-        a = value(codes, 0, row_half) | value_above(codes, 2, row_half);
-        b = value(codes, 1, row_half) | value_above(codes, 3, row_half);
+        a = value(codes, 0, m_half) | value_above(codes, 2, m_half);
+        b = value(codes, 1, m_half) | value_above(codes, 3, m_half);
     }
-    __device__ __forceinline__ uint32_t entry(uint32_t codes, int byte, int row_half) const {
-        return __dp4a(codes, 4u << 8 * byte, table) + row_half * bytes;
+    __device__ __forceinline__ uint32_t entry(uint32_t codes, int byte, int m_half) const {
+        return __dp4a(codes, 4u << 8 * byte, table) + m_half * bytes;
     }
-    __device__ __forceinline__ uint32_t value(uint32_t codes, int byte, int row_half) const {
-        return load_shared_2(entry(codes, byte, row_half) + 2);
+    __device__ __forceinline__ uint32_t value(uint32_t codes, int byte, int m_half) const {
+        return load_shared_2(entry(codes, byte, m_half) + 2);
     }
-    __device__ __forceinline__ uint32_t value_above(uint32_t codes, int byte, int row_half) const {
-        return load_shared_4(entry(codes, byte, row_half));
+    __device__ __forceinline__ uint32_t value_above(uint32_t codes, int byte, int m_half) const {
+        return load_shared_4(entry(codes, byte, m_half));
     }
 };
 

@@ -4,8 +4,8 @@
 
 #include <bit>
 
+#include "libmoe/weights/ggml_scales.hpp"
 #include "libmoe/weights/packed_grid.hpp"
-#include "libmoe/weights/packed_heads.hpp"
 
 namespace moe::cuda {
 
@@ -176,8 +176,9 @@ MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* code
         const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column, columns);
         return grid_value(type, factor, code, codebook + 32 * half);
     }
-    if (has_head(type)) {
-        return head_value(type, scales + head_place(type, n, g + 8 * half, k), k0, column, code);
+    if (has_ggml_scales(type)) {
+        return ggml_value(type, scales + ggml_scale_offset(type, n, g + 8 * half, k), k0, column,
+                          code);
     }
     const float value = code_value(type, code, half, codebook);
     if (code_bits(type) >= 16) return value;

@@ -1,0 +1,42 @@
+// How the one-token kernels of codebook types come to values.
+#pragma once
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// By tables of every slot's expert, or by one where all experts have the same codebook, so that it
+// is there before ids are (gemv_dequant_kbit.cuh).
+enum class CodebookMode : int32_t {
+    none,
+    per_expert,    // 2 and 3 bits: pairs of neighbours, which come to registers; else look-ups
+    shared_lanes,  // one of 4 bits, or 5 that is its own mirror: a table for every lane
+                   // (codebook_lanes.cuh)
+    shared_bytes,  // one of 2 or 3 bits, whose values are bytes times one number: these
+};
+
+constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
+    if (!has_codebook(matrix.type)) return CodebookMode::none;
+    const int32_t bits = code_bits(matrix.type);
+    if (!matrix.has_one_codebook) return CodebookMode::per_expert;
+    if (bits <= 3)
+        return matrix.byte_codebook.scale != 0.0f ? CodebookMode::shared_bytes
+                                                  : CodebookMode::per_expert;
+    return bits == 4 || matrix.has_mirrored_codebook ? CodebookMode::shared_lanes
+                                                     : CodebookMode::per_expert;
+}
+
+// Room for one table, and for those of n_slots.
+MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode) {
+    const int32_t bits = code_bits(type);
+    if (codebook_mode == CodebookMode::none) return 0;
+    if (codebook_mode == CodebookMode::shared_lanes) return 32768;
+    if (codebook_mode == CodebookMode::shared_bytes) return 8;
+    return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
+}
+constexpr int32_t tables_bytes(PackedType type, CodebookMode codebook_mode, int32_t n_slots) {
+    return (codebook_mode == CodebookMode::per_expert ? n_slots : 1) *
+           table_bytes(type, codebook_mode);
+}
+
+}  // namespace moe::cuda

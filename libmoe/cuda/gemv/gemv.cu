@@ -1,0 +1,150 @@
+// Launches the gemv kernels; gemv.hpp has their contract, plan/gemv_tiling.cpp their launch
+// configuration. The sm_90 instances differ from the portable ones by the pipeline alone
+// (stream_pipeline.cuh): the copy engine fills the one, the warp itself the other.
+#include "libmoe/cuda/gemv/gemv.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "libmoe/cuda/gemv/gemv_params.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch.hpp"
+
+namespace moe::cuda {
+namespace {
+
+GemvSlots slots_of(const GemvArgs& args) {
+    return {args.ids,
+            args.local_of,
+            args.weights,
+            args.ids_stride,
+            args.weights_stride,
+            args.n_slots,
+            args.top_k,
+            args.n_ids,
+            args.n_ids_all,
+            args.n_local,
+            args.local_of ? 0 : std::min(args.n_ids, args.n_local),
+            args.faults};
+}
+
+using Instances = GemvKernels (*)(PackedType, CodebookMode);
+constexpr Instances sm90_instances[] = {sm90_gemv_dense, sm90_gemv_fp4, sm90_gemv_kbit,
+                                        sm90_gemv_kbit_f32, sm90_gemv_gguf};
+constexpr Instances sm80_instances[] = {sm80_gemv_dense, sm80_gemv_fp4, sm80_gemv_kbit,
+                                        sm80_gemv_kbit_f32, sm80_gemv_gguf};
+
+GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
+    const bool is_hopper = has_hopper_instructions(architecture);
+    for (const Instances find : is_hopper ? sm90_instances : sm80_instances) {
+        const GemvKernels kernels = find(type, codebook_mode);
+        if (kernels.gate_up) return kernels;
+    }
+    return {};
+}
+
+// The shared expert's weights are known before ids are. Several tokens gained nothing by it.
+void set_prefetch(const GemvArgs& args, const GemvLaunch& launch, GemvGateUpParams& params) {
+    if (args.n_slots == args.top_k || args.n_tokens > 1) return;
+    int64_t left = launch.prefetch_bytes;
+    L2Prefetch* prefetch = params.ahead;
+    for (const PackedMatrix* matrix : {&args.gate_up, &args.down}) {
+        const int64_t bytes = std::min(left, matrix->tile_stride() * matrix->n_tiles);
+        const int64_t of_block = bytes / params.tiling.n_blocks / 16 * 16;
+        *prefetch++ = {matrix->data + matrix->expert_stride * args.n_local,
+                       static_cast<int32_t>(of_block)};
+        left -= bytes;
+    }
+}
+
+template <class Params>
+void launch_tiled(const KernelName& name, const void* function, Params& params, int32_t n_tokens,
+                  cudaStream_t stream) {
+    const GemvTiling& tiling = params.tiling;
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0] = early_start();
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {static_cast<unsigned>(tiling.cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(tiling.n_blocks), static_cast<unsigned>(n_tokens));
+    config.blockDim = dim3(static_cast<unsigned>(32 * tiling.n_warps));
+    config.dynamicSmemBytes = static_cast<size_t>(tiling.shared.total);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = !kernels_may_start_early() ? 0 : tiling.cluster > 1 ? 2 : 1;
+    void* arguments[] = {&params};
+    launch_kernel(name.c_str(), function, config, arguments);
+}
+
+void prepare_kernel(const void* kernel, int32_t max_shared) {
+    cudaFuncAttributes loaded;
+    check(cudaFuncGetAttributes(&loaded, kernel), "loading a gemv kernel");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_shared),
+          "shared memory of a gemv kernel");
+    // The default carveout fits thread blocks of this kernel alone and none of the other one.
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "shared memory of a gemv kernel");
+}
+
+}  // namespace
+
+bool gemv_supports(PackedType type) {
+    const CodebookMode mode = has_codebook(type) ? CodebookMode::per_expert : CodebookMode::none;
+    return kernels_of(type, mode, Architecture::sm80).gate_up != nullptr;
+}
+
+void prepare_gemv(const DeviceFacts& device, GemvLaunch& launch) {
+    kernels_may_start_early();  // asks the device, so that a launch need not
+    const auto gate_up =
+        kernels_of(launch.gate_up_type, launch.gate_up.codebook_mode, launch.kernels);
+    const auto down = kernels_of(launch.down_type, launch.down.codebook_mode, launch.kernels);
+    launch.gate_up_function =
+        launch.gate_up.n_groups > 1 ? gate_up.gate_up_split_k : gate_up.gate_up;
+    launch.down_function = down.down;
+    launch.h_scale = std::ldexp(1.0f, down.h_exponent);
+    prepare_kernel(launch.gate_up_function, device.shared_bytes);
+    prepare_kernel(launch.down_function, device.shared_bytes);
+}
+
+void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream) {
+    const GemvSlots slots = slots_of(args);
+    GemvGateUpParams gate_up{args.gate_up,
+                             slots,
+                             launch.gate_up,
+                             args.activation,
+                             args.gate_bias,
+                             args.up_bias,
+                             args.x,
+                             args.h,
+                             args.x_type,
+                             args.x_stride,
+                             args.down.k,
+                             args.weight_on_input,
+                             args.weight_on_input || args.gate_bias || args.up_bias,
+                             launch.h_scale,
+                             {}};
+    set_prefetch(args, launch, gate_up);
+    GemvDownParams down{args.down,
+                        slots,
+                        launch.down,
+                        args.down_bias,
+                        args.h,
+                        args.out,
+                        args.out_type,
+                        args.out_stride,
+                        args.x,
+                        args.x_type,
+                        args.x_stride,
+                        args.gate_up.k,
+                        args.shared,
+                        args.scale,
+                        16 * args.down.n_tiles,
+                        args.weight_on_input,
+                        args.accumulate};
+    launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, args.n_tokens, stream);
+    launch_tiled(launch.down_name, launch.down_function, down, args.n_tokens, stream);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,67 @@
+// The kernels of one token as table entries, for the packed types of a group and a pipeline
+// (stream_pipeline.cuh). A slice of translation for each group and pipeline.
+#pragma once
+
+#include "libmoe/cuda/device/gemv_dequant_gguf.cuh"
+#include "libmoe/cuda/device/gemv_dequant_kbit.cuh"
+#include "libmoe/cuda/gemv/gemv_down.cuh"
+#include "libmoe/cuda/gemv/gemv_gate_up.cuh"
+
+namespace moe::cuda {
+
+template <class Pipeline, class Dequant>
+void take_kernels(PackedType type, CodebookMode codebook_mode, GemvKernels& found) {
+    if (type != Dequant::type || codebook_mode != Dequant::codebook_mode) return;
+    found = {reinterpret_cast<const void*>(&gemv_gate_up<Dequant, Pipeline, WholeBlock>), nullptr,
+             reinterpret_cast<const void*>(&gemv_down<Dequant, Pipeline>),
+             Dequant::Operand::has_block_exponent ? 0 : Dequant::x_exponent};
+    found.gate_up_split_k =
+        reinterpret_cast<const void*>(&gemv_gate_up<Dequant, Pipeline, SplitKGroup>);
+}
+
+// Those of the type, if it is one of the group.
+template <class Pipeline, class... Dequant>
+GemvKernels kernels_among(PackedType type, CodebookMode codebook_mode) {
+    GemvKernels found;
+    (take_kernels<Pipeline, Dequant>(type, codebook_mode, found), ...);
+    return found;
+}
+
+template <class Pipeline>
+GemvKernels plain_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvBf16, GemvF16, GemvE4m3>(type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels fp4_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvNvfp4, GemvMxfp4>(type, codebook_mode);
+}
+
+template <class Pipeline, PackedType two, PackedType three, PackedType four, PackedType five>
+GemvKernels kernels_of_bits(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<
+        Pipeline, GemvKbit<two, CodebookMode::per_expert>,
+        GemvKbit<three, CodebookMode::per_expert>, GemvKbit<four, CodebookMode::per_expert>,
+        GemvKbit<five, CodebookMode::per_expert>, GemvKbit<two, CodebookMode::shared_bytes>,
+        GemvKbit<three, CodebookMode::shared_bytes>, GemvKbit<four, CodebookMode::shared_lanes>,
+        GemvKbit<five, CodebookMode::shared_lanes>>(type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels kbit_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_of_bits<Pipeline, PackedType::kbit2, PackedType::kbit3, PackedType::kbit4,
+                           PackedType::kbit5>(type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels kbit_f32_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_of_bits<Pipeline, PackedType::kbit2_f32, PackedType::kbit3_f32,
+                           PackedType::kbit4_f32, PackedType::kbit5_f32>(type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels gguf_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvQ8_0, GemvQ4K>(type, codebook_mode);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,565 @@
+// Building blocks that gemv_gate_up and gemv_down share. One block of threads serves one token.
+//
+// 1. Slots: read ids, find the local experts, list the slots that have one.
+// 2. Operands: convert a vector of 16-bit values in shared memory to the B operand of mma.
+// 3. Codebooks: fill lookup tables in shared memory, per expert or shared.
+// 4. Mainloop: multiply a k_block of packed weights (16 rows) with the operands, and reduce the
+//    accumulators over lanes and warps.
+//
+// Inputs: packed weights of a warp's pipeline stage, 16-bit x or h. Output: float32 accumulators of
+// rows g and g + 8. Precondition: a k_block holds whole splits, Dequant::min_split blocks of 64 k
+// each.
+#pragma once
+
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/gemv_dequant.cuh"
+#include "libmoe/cuda/gemv/gemv_params.hpp"
+
+namespace moe::cuda {
+
+// Returns n / d for n d < 2^31, given reciprocal_of(d). An integer division by a run-time number is
+// too slow in the prologue.
+__device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
+    return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
+}
+
+// Divides n_items among n: range `index` is [first, last), and the first ranges have one item more.
+struct EvenPartition {
+    int32_t first, last;
+
+    __device__ __forceinline__ EvenPartition(int32_t n_items, int32_t index, int32_t n,
+                                             uint32_t reciprocal) {
+        const int32_t each = divide(n_items, reciprocal);
+        const int32_t remainder = n_items - each * n;
+        first = index * each + min(index, remainder);
+        last = first + each + (index < remainder ? 1 : 0);
+    }
+};
+
+// The token that this block works for.
+__device__ __forceinline__ int64_t token_index() {
+    return blockIdx.y;
+}
+
+// ---- slots
+
+// Ids of slots lane and lane + 32; -1 past the last slot.
+struct SlotIds {
+    int32_t id[2];
+};
+
+// Addresses of a lane's ids.
+struct IdAddresses {
+    const int32_t* first;
+    int32_t n;  // 0 to 2
+
+    __device__ __forceinline__ IdAddresses(const GemvSlots& slots, int32_t lane)
+        : first(slots.ids + token_index() * slots.ids_stride + lane),
+          n((slots.top_k + 31 - lane) >> 5) {}
+    __device__ __forceinline__ SlotIds load() const {
+        SlotIds ids{{-1, -1}};
+        if (n > 0) ids.id[0] = load_global(first);
+        if (n > 1) ids.id[1] = load_global(first + 32);
+        return ids;
+    }
+};
+
+// Reports ids that are out of range or whose map entry is. One warp per token calls it.
+__device__ __forceinline__ void report_bad_ids(const GemvSlots& slots, const SlotIds& ids) {
+    const auto is_bad = [&](int32_t id) {
+        if (id < -1 || id >= slots.n_ids_all) return true;
+        if (!slots.local_of || id < 0 || id >= slots.n_ids) return false;
+        const int32_t local = load_global(slots.local_of + id);
+        return local < -1 || local >= slots.n_local;
+    };
+    const int n_bad = __popc(__ballot_sync(~0u, is_bad(ids.id[0]))) +
+                      __popc(__ballot_sync(~0u, is_bad(ids.id[1])));
+    if (n_bad > 0 && threadIdx.x == 0) report_fault(slots.faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
+}
+
+__device__ __forceinline__ const float* weights_of_token(const GemvSlots& slots) {
+    return slots.weights + token_index() * slots.weights_stride;
+}
+
+// The shared expert has the last slot, if the layer has one.
+__device__ __forceinline__ bool is_shared_slot(const GemvSlots& slots, int32_t slot) {
+    return slot == slots.top_k && slot < slots.n_slots;
+}
+
+// Local experts of slots lane and lane + 32; -1 where the expert is not on this GPU.
+struct SlotExperts {
+    int32_t expert[2];
+};
+
+__device__ __forceinline__ SlotExperts find_experts(const GemvSlots& slots, const SlotIds& ids,
+                                                    int32_t lane) {
+    const auto n_ids = static_cast<uint32_t>(slots.n_ids);
+    SlotExperts experts;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+        experts.expert[i] = static_cast<uint32_t>(ids.id[i]) < n_ids ? ids.id[i] : -1;
+    if (slots.local_of) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+            if (experts.expert[i] >= 0)
+                experts.expert[i] = load_global(slots.local_of + experts.expert[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (experts.expert[i] >= slots.n_local) experts.expert[i] = -1;
+        if (is_shared_slot(slots, lane + 32 * i)) experts.expert[i] = slots.n_local;
+    }
+    return experts;
+}
+
+// True if every id is a local expert as it stands, so that neither a map nor the list is needed.
+__device__ __forceinline__ bool all_direct(const GemvSlots& slots, const SlotIds& ids,
+                                           int32_t lane) {
+    const auto n_direct = static_cast<uint32_t>(slots.n_direct);
+    const bool first = static_cast<uint32_t>(ids.id[0]) < n_direct || lane >= slots.top_k;
+    const bool second = static_cast<uint32_t>(ids.id[1]) < n_direct || lane + 32 >= slots.top_k;
+    return __all_sync(~0u, first && second);
+}
+
+// Loads the expert of one slot if all_direct holds. Its address is known before ids arrive, so that
+// one load is the whole latency.
+class DirectExpert {
+  public:
+    __device__ __forceinline__ DirectExpert(const GemvSlots& slots, int32_t slot)
+        : id_(slots.ids + token_index() * slots.ids_stride + min(slot, slots.top_k - 1)),
+          shared_(is_shared_slot(slots, slot) ? slots.n_local : -1) {
+        compute_now(id_);
+        compute_now(shared_);
+    }
+    __device__ __forceinline__ int32_t load() const {
+        const int32_t id = load_global(id_);
+        return shared_ < 0 ? id : shared_;
+    }
+
+  private:
+    const int32_t* id_;
+    int32_t shared_;
+};
+
+// A list entry packs local expert and slot.
+__device__ __forceinline__ int32_t slot_entry(int32_t expert, int32_t slot) {
+    return expert << 6 | slot;
+}
+__device__ __forceinline__ int32_t slot_expert(int32_t entry) {
+    return entry >> 6;
+}
+__device__ __forceinline__ int32_t slot_index(int32_t entry) {
+    return entry & 63;
+}
+
+// Writes the entries of slots with a local expert to slot_list in order; returns their
+// number.
+__device__ __forceinline__ int32_t list_slots(const GemvSlots& slots, const SlotExperts& experts,
+                                              int32_t lane, int32_t* slot_list) {
+    int32_t n = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (32 * i >= slots.n_slots) break;
+        const int32_t expert = experts.expert[i];
+        const uint32_t present = __ballot_sync(~0u, expert >= 0);
+        const uint32_t below = present & ((1u << lane) - 1);
+        if (expert >= 0) slot_list[n + __popc(below)] = slot_entry(expert, lane + 32 * i);
+        n += __popc(present);
+    }
+    __syncwarp();
+    return n;
+}
+
+// ---- operands
+
+// The row of this block's token, of 16-bit values.
+__device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
+    return static_cast<const std::byte*>(rows) + 2 * token_index() * stride;
+}
+
+__device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
+    if (type == MOE_TYPE_BF16)
+        return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u)};
+    return {f16_value(bits), f16_value(bits >> 16)};
+}
+
+// Rounds eight values to integers 256 high + low, signed bytes. Each four are stored in the order
+// 0, 2, 1, 3, which the dequantized A operand has, too.
+struct HighAndLow {
+    uint2 high, low;
+
+    __device__ __forceinline__ HighAndLow(const float2 (&v)[4], float factor) {
+        uint32_t halves[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            halves[i] = permute_bytes(rounded(v[i].x * factor), rounded(v[i].y * factor), 0x5140);
+        high = {permute_bytes(halves[0], halves[1], 0x7362),
+                permute_bytes(halves[2], halves[3], 0x7362)};
+        low = {permute_bytes(halves[0], halves[1], 0x5140) ^ 0x80808080u,
+               permute_bytes(halves[2], halves[3], 0x5140) ^ 0x80808080u};
+    }
+
+  private:
+    // Rounds v + 128 to an integer in the low half: the mantissa of the result ends with it.
+    static __device__ __forceinline__ uint32_t rounded(float v) {
+        constexpr float ones = 12582912.0f;  // 1.5 x 2^23
+        return __float_as_uint(v + (ones + 128.0f));
+    }
+};
+
+// Stores vector number `vector` behind `to` as operands times factor. Byte operands interleave two
+// vectors, 16 high bytes before 16 low ones. A lane so overwrites bytes that another lane reads,
+// and the warp must synchronize between the loads and the stores.
+template <class Operand>
+__device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const uint4& bits,
+                                             moe_type type, float factor) {
+    const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
+                         two_values(bits.z, type), two_values(bits.w, type)};
+    const uint32_t at = to + 16 * vector;
+    if constexpr (Operand::are_bytes) {
+        const HighAndLow bytes(v, factor);
+        const uint32_t first = at - (at >> 1 & 8);
+        store_shared(first, bytes.high);
+        store_shared(first + 16, bytes.low);
+    } else {
+        store_shared(at, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
+                               Operand::pair(v[1].x * factor, v[1].y * factor),
+                               Operand::pair(v[2].x * factor, v[2].y * factor),
+                               Operand::pair(v[3].x * factor, v[3].y * factor)});
+    }
+}
+
+// The bfloat16 to bfloat16 case: a power of two loses no bits.
+__device__ __forceinline__ void store_scaled_vector(uint32_t to, const uint4& bits,
+                                                    uint32_t factors) {
+    store_shared(to, uint4{multiply_bf16(bits.x, factors), multiply_bf16(bits.y, factors),
+                           multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
+}
+
+// NaN propagates.
+__device__ __forceinline__ float larger(float a, float b) {
+    float v;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
+    return v;
+}
+
+__device__ __forceinline__ float largest_of_vector(const uint4& bits, moe_type type) {
+    float largest = 0.0f;
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 v = two_values(words[i], type);
+        largest = larger(largest, larger(fabsf(v.x), fabsf(v.y)));
+    }
+    return largest;
+}
+
+__device__ __forceinline__ const std::byte* vector_at(const void* from, int32_t vector) {
+    return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(vector);
+}
+
+// A lane copies every 32nd of n vectors; most slices have at most two per lane.
+__device__ __forceinline__ void copy_vectors(uint32_t to, const std::byte* from, int32_t n) {
+    if (n > 0) copy_async_16(to, from);
+    if (n > 32) copy_async_16(to + 512, from + 512);
+#pragma unroll 1
+    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
+}
+
+// 2^exponent.
+__device__ __forceinline__ float power_of_two(int32_t exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
+__device__ __forceinline__ float warp_largest(float largest) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        largest = larger(largest, __shfl_xor_sync(~0u, largest, distance));
+    return largest;
+}
+
+// The block exponent brings the largest magnitude into [2^(top - 1), 2^top).
+template <class Operand>
+__device__ __forceinline__ int32_t block_exponent(float largest) {
+    constexpr int32_t top = 126 + Operand::top;
+    return max(-126, min(top - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
+}
+
+// Residual scale of accumulators whose operands have a block exponent. Integer operands cannot
+// carry NaN, so that it passes through here.
+template <class Operand>
+__device__ __forceinline__ float residual_scale_of_block(float largest) {
+    const float factor = power_of_two(-block_exponent<Operand>(largest));
+    if constexpr (Operand::are_bytes) return factor + 0.0f * largest;
+    return factor;
+}
+
+// ---- codebooks
+
+// Loads the tables of listed slots [begin, end). The loads are issued before the weight copies,
+// behind which they would queue.
+template <class Dequant>
+struct SlotTables {
+    static constexpr int32_t bytes = table_bytes(Dequant::type, CodebookMode::per_expert);
+    static constexpr int32_t entries = bytes / 4;
+    const PackedMatrix& matrix;
+    const int32_t* slots;
+    int32_t begin;
+    int32_t n;
+    float2 held;
+
+    __device__ __forceinline__ SlotTables(const PackedMatrix& weights, const int32_t* list,
+                                          int32_t first, int32_t end)
+        : matrix(weights), slots(list), begin(first), n((end - first) * entries), held{} {
+        if (static_cast<int32_t>(threadIdx.x) < n) held = load(static_cast<int32_t>(threadIdx.x));
+    }
+    __device__ __forceinline__ float2 load(int32_t i) const {
+        const int64_t expert = slot_expert(slots[begin + i / entries]);
+        return Dequant::load_entry(i % entries, matrix.codebook + 64 * expert);
+    }
+    // The caller synchronizes the block afterwards.
+    __device__ __forceinline__ void store(unsigned char* to) const {
+        float2 values = held;
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n;) {
+            Dequant::store_entry(to + i / entries * bytes, i % entries, values);
+            i += static_cast<int32_t>(blockDim.x);
+            if (i < n) values = load(i);
+        }
+    }
+};
+
+// The shared codebook, replicated per lane to avoid bank conflicts. A lane loads the value of code
+// lane % 16 for M half lane / 16.
+template <class Dequant>
+class SharedLaneTable {
+  public:
+    __device__ __forceinline__ SharedLaneTable(const PackedMatrix& matrix, int32_t lane)
+        : value_(load_global(matrix.codebook + 32 * (lane >> 4) + (lane & 15))) {}
+    // The caller synchronizes the block afterwards.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        using Lanes = LaneTable<Dequant::bits>;
+        static_assert(table_bytes(Dequant::type, CodebookMode::shared_lanes) == Lanes::bytes);
+        const auto rows = [&](uint32_t low, uint32_t high) {
+            return Dequant::Operand::pair(value(0, low), value(1, high));
+        };
+        for (uint32_t i = threadIdx.x; i < Lanes::n_entries; i += blockDim.x)
+            Lanes::store(to, i, rows);
+    }
+
+  private:
+    __device__ __forceinline__ float value(uint32_t half, uint32_t code) const {
+        return __shfl_sync(~0u, value_, static_cast<int>(16 * half + code));
+    }
+    float value_;
+};
+
+// The shared codebook as bytes, which arrive with the kernel's parameters.
+class SharedByteTable {
+  public:
+    __device__ __forceinline__ SharedByteTable(const PackedMatrix& matrix, int32_t)
+        : values_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {}
+    // The caller synchronizes the block afterwards.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        if (threadIdx.x == 0) store_shared(to, values_);
+    }
+
+  private:
+    uint2 values_;
+};
+
+// Residual scale of all accumulators of a matrix.
+template <class Dequant>
+__device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
+    if constexpr (Dequant::codebook_mode == CodebookMode::shared_bytes)
+        return matrix.byte_codebook.scale;
+    return Dequant::residual_scale;
+}
+
+// Stands in where a type has no table to load.
+struct NoTables {
+    __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
+    __device__ __forceinline__ NoTables(const PackedMatrix&, int32_t) {}
+    __device__ __forceinline__ void store(unsigned char*) const {}
+    __device__ __forceinline__ void store(uint32_t) const {}
+};
+
+template <class Dequant, CodebookMode codebook_mode = Dequant::codebook_mode>
+struct CodebookTables {
+    using PerSlot = NoTables;
+    using Shared = SharedLaneTable<Dequant>;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::none> {
+    using PerSlot = NoTables;
+    using Shared = NoTables;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
+    using PerSlot = NoTables;
+    using Shared = SharedByteTable;
+};
+template <class Dequant>
+struct CodebookTables<Dequant, CodebookMode::per_expert> {
+    using PerSlot = SlotTables<Dequant>;
+    using Shared = NoTables;
+};
+
+// ---- mainloop
+
+// Addresses of a lane's B operand. An mma of a pair of blocks takes columns 0-3 from the even block
+// and 4-7 from the odd one; column n holds the 16 k of lane n % 4. Both blocks are multiplied by
+// the same B registers, and four columns of each accumulator are used. All other lanes read zeros,
+// which lie in other banks than the x that two of the same eight lanes read. With byte operands,
+// columns 0 and 1, 4 and 5 hold the high and low bytes of the first 32 k of a block, the other four
+// those of the last 32.
+struct OperandAddresses {
+    uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
+    uint32_t single, single_stride;  // the same for a block without a pair
+
+    template <class Operand>
+    static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
+                                                          int32_t lane) {
+        constexpr bool are_bytes = Operand::are_bytes;
+        const int32_t column = lane >> 2;
+        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
+        const bool mine =
+            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
+        const bool alone = mine && column < 4;
+        const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
+        OperandAddresses addresses;
+        addresses.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        addresses.pair_stride = mine ? 128 : 0;
+        addresses.single = alone ? addresses.pair : zeros;
+        addresses.single_stride = alone ? 128 : 0;
+        return addresses;
+    }
+    template <int n>
+    __device__ __forceinline__ uint32_t at(int32_t block) const {
+        return n == 2 ? pair + block * pair_stride : single + block * single_stride;
+    }
+};
+
+// n blocks of 64 k, dequantized to A operands.
+template <class Dequant, int n>
+struct DequantizedBlocks {
+    using Operand = typename Dequant::Operand;
+    static constexpr int n_mma = Operand::are_bytes ? 2 : 4;  // instructions per block
+    uint32_t a[n_mma * n][4];
+    typename Dequant::Factors factors;
+
+    // `block` is the first of them in the k_block; group_scales belong to its split.
+    __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t block, int32_t lane,
+                                               const typename Dequant::Table& table,
+                                               const typename Dequant::GroupScales& group_scales) {
+        typename Dequant::template Words<n> words;
+        Dequant::load(words, k_block, block, lane);
+#pragma unroll
+        for (int j = 0; j < 4 * n; j += 2) {
+            if constexpr (Operand::are_bytes) {
+                Dequant::two_steps(words, j / 2, table, a[j / 2]);
+            } else {
+                Dequant::step(words, j, table, a[j]);
+                Dequant::step(words, j + 1, table, a[j + 1]);
+            }
+        }
+        if constexpr (Dequant::min_split > 1)
+            factors = Dequant::factors(group_scales, block);
+        else
+            factors = Dequant::factors(words);
+    }
+
+    // Accumulates the product with x from x_block on.
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
+                                             int32_t lane, float (&acc)[2]) const {
+        const uint32_t at = addresses.template at<n>(x_block);
+        uint4 b[n_mma / 2];
+#pragma unroll
+        for (int j = 0; j < n_mma / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        typename Operand::Accumulator c[2][4] = {};
+        typename Operand::Accumulator x[4] = {};
+#pragma unroll
+        for (int j = 0; j < n_mma; ++j) {
+            const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
+            const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+                Operand::multiply(c[n == 2 ? i : j & 1], a[n_mma * i + j], first, second);
+            if constexpr (Dequant::ones != 0)
+                Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
+                                  first, second);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if constexpr (n == 2)
+                c[0][i] = lane & 2 ? c[1][i] : c[0][i];
+            else
+                c[0][i] += c[1][i];
+        }
+        if constexpr (Dequant::ones != 0)
+            Dequant::add(factors, c[0], x, acc);
+        else
+            Dequant::add(factors, c[0], acc);
+    }
+};
+
+// Accumulates blocks [block, n_blocks) of a k_block times x, whose first block is x_block. `block`
+// and n_blocks are multiples of min_split.
+template <class Dequant>
+__device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int32_t n_blocks,
+                                            int32_t x_block, const OperandAddresses& addresses,
+                                            int32_t lane, uint32_t tables, float (&acc)[2]) {
+    const typename Dequant::Table table(Dequant::table_of(tables, lane));
+    constexpr int32_t step =
+        Dequant::min_split > Dequant::span ? Dequant::min_split : Dequant::span;
+#pragma unroll 1
+    for (; block + step <= n_blocks; block += step) {
+        __builtin_assume(block % Dequant::min_split == 0);
+        const typename Dequant::GroupScales group_scales(k_block, block, lane);
+#pragma unroll
+        for (int32_t i = 0; i < step; i += Dequant::span) {
+            DequantizedBlocks<Dequant, Dequant::span> blocks;
+            blocks.dequantize(k_block, block + i, lane, table, group_scales);
+            blocks.multiply(x_block + block + i, addresses, lane, acc);
+        }
+    }
+    if constexpr (Dequant::span == 2 && Dequant::min_split == 1) {
+        if (block < n_blocks) {
+            DequantizedBlocks<Dequant, 1> last;
+            last.dequantize(k_block, block, lane, table, {k_block, block, lane});
+            last.multiply(x_block + block, addresses, lane, acc);
+        }
+    }
+}
+
+// Reduces over the lanes of a quad: lanes 0 and 1 return the accumulators of rows g and g + 8.
+__device__ __forceinline__ float add_quad(const float (&acc)[2], int32_t lane) {
+    const bool odd = lane & 1;
+    const float other = __shfl_xor_sync(~0u, odd ? acc[0] : acc[1], 1);
+    const float own = (odd ? acc[1] : acc[0]) + other;
+    return own + __shfl_xor_sync(~0u, own, 2);
+}
+
+// Adds a row's accumulators of up to eight warps in a fixed order.
+__device__ __forceinline__ float add_eight_warps(const float* row, int32_t n_warps) {
+    float part[8];
+#pragma unroll
+    for (int32_t warp = 0; warp < 8; ++warp) part[warp] = warp < n_warps ? row[16 * warp] : 0.0f;
+    return ((part[0] + part[1]) + (part[2] + part[3])) +
+           ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+// Adds those of up to sixteen warps.
+__device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
+    const float acc = add_eight_warps(row, n_warps);
+    return n_warps <= 8 ? acc : acc + add_eight_warps(row + 16 * 8, n_warps - 8);
+}
+
+__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
+                                              int32_t half) {
+    return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
+}
+
+}  // namespace moe::cuda

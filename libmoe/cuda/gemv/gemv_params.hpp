@@ -1,0 +1,94 @@
+// Parameters of the gemv kernels (gemv_gate_up.cuh, gemv_down.cuh) and the tables of their
+// instances.
+#pragma once
+
+#include "libmoe/cuda/gemv/gemv.hpp"
+
+namespace moe::cuda {
+
+// Registers of a thread. Each quarter of an SM has 16,384: two warps of gate_up and three of down
+// fit there together. The split-k kernels have an SM for themselves, with at most 16 warps.
+constexpr int32_t gate_up_registers = 72;
+constexpr int32_t down_registers = 120;
+constexpr int32_t split_k_registers = 128;
+
+struct GemvSlots {
+    const int32_t* ids;
+    const int32_t* local_of;  // null: ids are local
+    const float* weights;
+    int64_t ids_stride;  // from token to token
+    int64_t weights_stride;
+    int32_t n_slots;
+    int32_t top_k;
+    int32_t n_ids;
+    int32_t n_ids_all;
+    int32_t n_local;
+    int32_t n_direct;  // ids below are local experts as they are; 0 with a map
+    FaultWords* faults;
+};
+
+// Bytes that are known before ids are, asked for while the router is at work.
+struct L2Prefetch {
+    const std::byte* from;
+    int32_t bytes_of_block;
+};
+
+struct GemvGateUpParams {
+    PackedMatrix matrix;
+    GemvSlots slots;
+    GemvTiling tiling;
+    Activation activation;
+    const float* gate_bias;
+    const float* up_bias;
+    const void* x;
+    void* h;
+    moe_type x_type;
+    int64_t x_stride;
+    int32_t intermediate;
+    bool weight_on_input;
+    bool has_row_terms;   // biases, or a weight on the input
+    float h_factor;       // 2^h_exponent of down's kernels, with which h is stored
+    L2Prefetch ahead[2];  // of the shared expert: gate and up, down
+};
+
+struct GemvDownParams {
+    PackedMatrix matrix;
+    GemvSlots slots;
+    GemvTiling tiling;
+    const float* bias;
+    const void* h;
+    void* out;
+    moe_type out_type;
+    int64_t out_stride;
+    const void* x;  // of the shared expert's gate
+    moe_type x_type;
+    int64_t x_stride;
+    int32_t hidden;
+    SharedSlot shared;
+    float scale;
+    int32_t width;
+    bool weight_on_input;
+    bool accumulate;
+};
+
+// The kernels, by packed type and codebook_mode; null where there is none.
+struct GemvKernels {
+    const void* gate_up = nullptr;
+    const void* gate_up_split_k = nullptr;
+    const void* down = nullptr;
+    int32_t h_exponent = 0;  // down takes h times this power of two
+};
+
+// A slice of translation for each group of types. Those of sm_90, then those of every architecture.
+GemvKernels sm90_gemv_dense(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm90_gemv_fp4(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm90_gemv_kbit(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm90_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm90_gemv_gguf(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_dense(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_fp4(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_kbit(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_gguf(PackedType type, CodebookMode codebook_mode);
+
+}  // namespace moe::cuda

@@ -1,0 +1,84 @@
+// Launches the grouped kernels; sm90_grouped_gemm.cuh has their contract.
+#include <algorithm>
+#include <iterator>
+
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch.hpp"
+
+namespace moe::cuda {
+namespace {
+
+using InstanceTable = GroupedKernels (*)(PackedType);
+constexpr InstanceTable instance_tables[] = {
+    grouped_16bit, grouped_fp4, grouped_8bit, grouped_kbit, grouped_kbit_f32, grouped_q4_k,
+};
+
+constexpr PackedType types[] = {
+    PackedType::f16,       PackedType::bf16,      PackedType::e4m3,      PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
+};
+
+GroupedKernels kernels_of(PackedType type) {
+    for (const InstanceTable table : instance_tables) {
+        if (const GroupedKernels kernels = table(type); kernels.wide.linear) return kernels;
+    }
+    return {};
+}
+
+void allow_shared_memory(const GroupedKernel& kernel) {
+    for (const void* function : {kernel.linear, kernel.activated}) {
+        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(kernel.shared_bytes)),
+              "loading the grouped GEMM kernels");
+    }
+}
+
+void launch_part(const DeviceFacts& device, const GroupedGemmArgs& gemm,
+                 const GroupedKernel& kernel, const KernelName& name, TilePart part,
+                 cudaStream_t stream) {
+    const int64_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
+    const int64_t max_work_tiles = n_row_blocks * gemm.max_tiles;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(
+        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, max_work_tiles)));
+    config.blockDim = dim3(kernel.threads);
+    config.dynamicSmemBytes = kernel.shared_bytes;
+    config.stream = stream;
+    cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
+    config.attrs = &early;
+    config.numAttrs = 1;
+    GroupedGemmArgs copy = gemm;
+    void* arguments[] = {&copy, &part};
+    const bool linear = gemm.epilogue == Epilogue::linear;
+    launch_kernel(name.c_str(), linear ? kernel.linear : kernel.activated, config, arguments);
+}
+
+}  // namespace
+
+bool grouped_supports(PackedType type) {
+    return std::find(std::begin(types), std::end(types), type) != std::end(types);
+}
+
+void prepare_grouped_gemm(PackedType type) {
+    if (!grouped_supports(type)) return;  // a role that the layer lacks
+    const GroupedKernels kernels = kernels_of(type);
+    allow_shared_memory(kernels.wide);
+    allow_shared_memory(kernels.narrow);
+}
+
+void run_grouped_gemm(const DeviceFacts& device, const GroupedGemmArgs& gemm,
+                      const GemmNames& names, bool has_wide_tiles, cudaStream_t stream) {
+    if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
+    const GroupedKernels kernels = kernels_of(gemm.weights.type);
+    if (!has_wide_tiles)
+        return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream);
+    launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream);
+    launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream);
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,15 @@
+// The grouped kernel (sm90_grouped_gemm.cuh) for q4_k weights.
+#include "libmoe/cuda/grouped_gemm/sm90_grouped_gemm.cuh"
+
+namespace moe::cuda {
+
+GroupedKernels grouped_q4_k(PackedType type) {
+    switch (type) {
+        case PackedType::q4_k:
+            return grouped_kernels_of<GroupedQ4K>();
+        default:
+            return {};
+    }
+}
+
+}  // namespace moe::cuda

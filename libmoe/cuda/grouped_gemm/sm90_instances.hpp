@@ -1,0 +1,38 @@
+// The kernels of the sm90 grouped GEMM, one pair per packed type. They are spread over translation
+// units by the cost of compiling them.
+#pragma once
+
+#include <cstdint>
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// The tiles of a launch, and its order among the launches of a GEMM.
+enum class TilePart : int32_t {
+    all,
+    large,  // the first launch of two: the second one may begin once this one has
+    small,  // the second one: begins beside the first one and ends after it
+};
+
+struct GroupedKernel {
+    const void* linear;
+    const void* activated;
+    uint32_t threads;
+    uint32_t blocks_per_sm;
+    uint32_t shared_bytes;
+};
+
+// sm90_tile_shape.cuh describes the two shapes.
+struct GroupedKernels {
+    GroupedKernel wide, narrow;  // null functions: the type is not in this unit
+};
+
+GroupedKernels grouped_16bit(PackedType type);
+GroupedKernels grouped_fp4(PackedType type);
+GroupedKernels grouped_8bit(PackedType type);
+GroupedKernels grouped_kbit(PackedType type);
+GroupedKernels grouped_kbit_f32(PackedType type);
+GroupedKernels grouped_q4_k(PackedType type);
+
+}  // namespace moe::cuda

@@ -1,0 +1,105 @@
+// Multistage shared-memory pipeline between the producer and the consumers of the sm90 grouped GEMM
+// (sm90_grouped_gemm.cuh), with a full and an empty barrier per stage.
+//
+// A stage holds `per_stage` blocks of 64 k: token rows of 128 bytes, then eight packed tiles. Its
+// header holds a work tile and a codebook. Inputs and outputs: shared addresses. Precondition:
+// producer and consumers advance through the same stages, and the producer begins with phase 1.
+#pragma once
+
+#include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/grouped_dequant.cuh"
+#include "libmoe/cuda/device/mbarrier.cuh"
+#include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
+#include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
+
+namespace moe::cuda {
+
+// Position in the pipeline. Producer and consumers advance alike.
+template <PackedType type, class Shape>
+struct Pipeline {
+    using Stages = moe::cuda::Stages<type, Shape>;
+    uint32_t base;
+    uint32_t headers;   // one per stage
+    uint32_t barriers;  // full barriers of all stages, then empty barriers
+    bool is_indexed;    // cp.async brings the tokens, so that wgmma needs a proxy fence
+    uint32_t stage = 0;
+    uint32_t phase = 0;
+
+    __device__ uint32_t data() const { return base + stage * Stages::bytes; }
+    __device__ uint32_t full() const { return barriers + 8 * stage; }
+    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
+    __device__ uint32_t empty() const { return full() + empty_offset(); }
+    __device__ uint32_t header() const { return headers + stage_header_bytes<type> * stage; }
+    __device__ void wait_full() const {
+        mbarrier_wait(full(), phase);
+        if (is_indexed) async_proxy_fence();
+    }
+    __device__ void advance() {
+        if (++stage == Stages::count) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// One thread stores it before the stage is full; consumers load it afterwards.
+__device__ __forceinline__ void store_work_tile(uint32_t to, const WorkTile& work_tile) {
+    store_shared(
+        to,
+        uint4{static_cast<uint32_t>(work_tile.expert), static_cast<uint32_t>(work_tile.row),
+              static_cast<uint32_t>(work_tile.n_rows), static_cast<uint32_t>(work_tile.row_block)});
+    store_shared(to + 16, static_cast<uint32_t>(work_tile.width));
+}
+
+__device__ __forceinline__ WorkTile load_work_tile(uint32_t from) {
+    const uint4 words = load_shared_16(from);
+    return {static_cast<int32_t>(words.x), static_cast<int32_t>(words.y),
+            static_cast<int32_t>(words.z), static_cast<int32_t>(words.w),
+            static_cast<int32_t>(load_shared_4(from + 16))};
+}
+
+// Shared addresses of a codebook: float32 values, and a table of pairs where one is kept.
+struct Codebooks {
+    uint32_t values, pairs;
+};
+
+// A consumer warp's packed tile in the stages of a work tile.
+template <class Dequant, class Shape>
+struct StagedTile {
+    static constexpr PackedType type = Dequant::type;
+    uint32_t lane;
+    int32_t width;
+    uint32_t per_stage;
+    uint32_t offset;
+
+    __device__ explicit StagedTile(const LaneWork& work)
+        : lane(work.lane),
+          width(work.work_tile.width),
+          per_stage(Stages<type, Shape>::blocks_of(width)),
+          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
+    }
+
+    // Codes and scales of block `in_stage` of the stage at `data`; q4_k keeps its superblock scales
+    // last.
+    __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
+        return data + offset + in_stage * staged_block_bytes(type);
+    }
+    __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
+        if constexpr (type == PackedType::q4_k)
+            return codes(data, per_stage);
+        else
+            return codes(data, in_stage) + block_code_bytes(type, 4);
+    }
+
+    // `block` counts in the matrix, `in_stage` in the stage.
+    __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
+                                                            uint32_t block) const {
+        const uint32_t from = codes(data, in_stage), scale = scales(data, in_stage);
+        if constexpr (type == PackedType::q4_k)
+            return Dequant::load(from, scale, lane, block % 4 * 2);
+        else
+            return Dequant::load(from, scale, lane);
+    }
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,190 @@
+// Tile shapes, stages and shared-memory layout of the sm90 grouped GEMM (sm90_grouped_gemm.cuh).
+// Both shapes process 128 weight rows per work tile and differ in tokens and occupancy:
+//
+//   Wide    up to 256 rows at once; one block per SM, all registers for accumulators
+//   Narrow  up to 48 rows at once, more in turns; two blocks per SM, so that twice as many warps
+//           dequantize and one block computes during the other's prologue or epilogue
+//
+// Inputs: packed type and shape, at compile time. Outputs: constants of the kernel and its launch.
+// Precondition: Shape::blocks_per_sm blocks fit the 228 KB of shared memory of an SM.
+#pragma once
+
+#include <type_traits>
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+constexpr uint32_t tiles_per_block = 8;
+
+__host__ __device__ constexpr uint32_t round_up(uint32_t value, uint32_t to) {
+    return (value + to - 1) / to * to;
+}
+
+template <int n>
+using Width = std::integral_constant<int, n>;
+
+// with_width(width, call) calls `call` with the run-time width as a constant; the width comes from
+// width_of. tokens_at_once is the unroll of the epilogue: enough to hide latency, and no more than
+// most work tiles have.
+struct Wide {
+    static constexpr int most_rows = 256;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 1;
+    static constexpr uint32_t consumer_registers = 224;
+    static constexpr uint32_t producer_registers = 56;
+    static constexpr uint32_t pipeline_bytes = 192 * 1024;
+    static constexpr uint32_t min_stage_bytes = 0;
+    static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
+    static constexpr int tokens_at_once = 32;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
+        if (n_rows <= 64) return 64;
+        const int32_t step = n_rows <= 160 ? 32 : 16;
+        return (n_rows + step - 1) / step * step;
+    }
+    template <class Call>
+    static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
+        switch (width) {
+            case 64:
+                return call(Width<64>{});
+            case 96:
+                return call(Width<96>{});
+            case 128:
+                return call(Width<128>{});
+            case 160:
+                return call(Width<160>{});
+            case 176:
+                return call(Width<176>{});
+            case 192:
+                return call(Width<192>{});
+            case 208:
+                return call(Width<208>{});
+            case 224:
+                return call(Width<224>{});
+            case 240:
+                return call(Width<240>{});
+            default:
+                return call(Width<256>{});
+        }
+    }
+};
+
+struct Narrow {
+    static constexpr int most_rows = 48;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 2;
+    static constexpr uint32_t consumer_registers = 104;
+    static constexpr uint32_t producer_registers = 32;
+    static constexpr uint32_t pipeline_bytes = 95 * 1024;
+    static constexpr uint32_t min_stage_bytes = 23 * 1024;
+    static constexpr uint32_t staging_bytes = 4 * 1024;
+    static constexpr int tokens_at_once = 8;
+    // Up to this many rows each warp uses mma.sync (sm90_mainloop_warp.cuh), unless results must
+    // not depend on the number of rows.
+    static constexpr int most_rows_by_warp = 16;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
+        if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
+        return n_rows <= 32 ? 32 : 48;
+    }
+    template <class Call>
+    static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
+        switch (width) {
+            case 8:
+                return call(Width<8>{});
+            case 16:
+                return call(Width<16>{});
+            case 32:
+                return call(Width<32>{});
+            default:
+                return call(Width<48>{});
+        }
+    }
+};
+
+// Bytes of n blocks of one packed tile in a stage. Blocks follow each other; q4_k holds at most
+// four, with the superblock scales behind the codes.
+__host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
+    return static_cast<uint32_t>(type == PackedType::q4_k ? block_code_bytes(type, 4)
+                                                          : block_bytes(type, 4));
+}
+__host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
+    return n * staged_block_bytes(type) + (type == PackedType::q4_k ? 256 : 0);
+}
+
+// The part of a work item that a block processes at once: up to most_rows rows, 128 weight rows.
+struct WorkTile {
+    int32_t expert, row, n_rows;  // n_rows 0: no work is left
+    int32_t row_block;            // 8 packed tiles each
+    int32_t width;
+};
+
+// Threads of the warps that gather the tokens of an indexed input.
+constexpr uint32_t token_threads = 96;
+
+// A stage header holds a work tile and the codebook of its expert.
+constexpr uint32_t work_tile_bytes = 32;
+template <PackedType type>
+constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
+template <PackedType type>
+constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
+
+// Shared memory of the lookup tables of unscaled values (grouped_dequant.cuh). A large table costs
+// one pipeline stage.
+template <PackedType type>
+constexpr uint32_t pair_table_bytes_of_bits() {
+    constexpr int bits = code_bits(type);
+    return bits == 4 ? 32 * 1024 : 2 * 4 << (bits <= 3 ? 2 * bits : bits);
+}
+template <PackedType type, class Shape>
+constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm == 2
+                                          ? pair_table_bytes_of_bits<type>()
+                                          : 0;
+
+template <PackedType type, class Shape>
+struct Stages {
+    static constexpr uint32_t needed =
+        round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
+    static constexpr uint32_t bytes =
+        needed > Shape::min_stage_bytes ? needed : Shape::min_stage_bytes;
+    static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
+    static constexpr uint32_t count = Shape::pipeline_bytes / bytes - (table_bytes > 1024 ? 1 : 0);
+
+    static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
+        return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
+    }
+    // Blocks of 64 k per stage at this width; q4_k: 1, 2 or 4.
+    static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
+        uint32_t n = 1;
+        if (type == PackedType::q4_k) {
+            while (n < 4 && fits(width, 2 * n)) n *= 2;
+        } else {
+            while (n < 16 && fits(width, n + 1)) ++n;
+        }
+        return n;
+    }
+    static __device__ __forceinline__ uint32_t blocks_of(int32_t width) {
+        return Shape::with_width(width, []<int n>(Width<n>) { return blocks(n); });
+    }
+};
+
+// Shared-memory layout: pipeline stages, epilogue staging, pair table, a codebook per warpgroup,
+// stage headers, barriers, and the work tile queue of an indexed input.
+template <PackedType type, class Shape>
+struct GroupedShared {
+    static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
+    static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
+    static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
+    static constexpr uint32_t headers = codebooks + 2 * raw_codebook_bytes<type>;
+    static constexpr uint32_t barriers =
+        headers + stage_header_bytes<type> * Stages<type, Shape>::count;
+    static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::count;
+    // Two entries of WorkTileQueue.
+    static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
+    static constexpr uint32_t alignment = 1024;
+    static constexpr uint32_t allocated = bytes + alignment;
+    static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
+};
+
+}  // namespace moe::cuda

@@ -1,0 +1,122 @@
+// The steps of the layer on one chunk of tokens, as launches on a stream: route, sort, experts,
+// combine, finish. A forward is all of them in order; a stage call is some of them.
+#pragma once
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/combine/combine.hpp"
+#include "libmoe/cuda/dispatch/caller_rows.hpp"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/gemv_calls.hpp"
+#include "libmoe/cuda/mlp.hpp"
+#include "libmoe/cuda/scratch.hpp"
+#include "libmoe/layer/finish_parts.hpp"
+
+namespace moe::cuda {
+
+struct RouteArguments {
+    moe_routing routing;
+    DeviceRows router_input;
+    const float* logits;
+    int64_t logits_stride;
+    const void* ids;
+    moe_type ids_type;
+    int64_t ids_stride;
+    const void* token_ids;
+    moe_type token_ids_type;
+    int32_t* out_ids;
+    int64_t out_ids_stride;
+    float* out_weights;
+    int64_t out_weights_stride;
+    float* out_logits;
+    int64_t out_logits_stride;
+};
+
+class LayerPass {
+  public:
+    // tokens.first is where the chunk begins in the call.
+    LayerPass(const Call& call, const Scratch& scratch, const TokenCount& tokens);
+
+    // ids and weights of the chunk's tokens.
+    void route(const RouteArguments& args);
+    void take_routing(const GivenRouting& given, const RouteArguments& published);
+
+    // Before the sort, of a plan whose shared expert joins: it gets a row of every token here,
+    // which the experts' kernels work on and store_sum adds.
+    void join_shared() { joins_ = true; }
+    // Rows of the slots whose expert (by expert_map, or the slice's) is local.
+    void sort(const int32_t* expert_map);
+    // take_routing and sort in one.
+    void take_and_sort(const GivenRouting& given, const RouteArguments& published,
+                       const int32_t* expert_map);
+    // Rows of n_slots slots whose ids are local experts already and whose input rows are sources.
+    void sort_local(int32_t n_slots);
+
+    // Input rows of the experts: x by token, projected to the latent first where the layer has one.
+    struct ExpertInput {
+        DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
+        bool is_latent;
+        bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
+    };
+    // y of every sorted row.
+    void run_experts(const ExpertInput& input);
+    // Before the sort of a chunk that stops before the activation: takes the plan's family for it.
+    void take_pre_activation_family() { family_ = setup_.pre_activation; }
+    // Gate and up of every sorted row before the activation, to `out` in float32.
+    void run_pre_activation(const ExpertInput& input, float* out);
+
+    // The routed sum of the chunk, all finish parts applied where they belong.
+    struct Sum {
+        bool has_y;         // y of sorted rows
+        DeviceRows routed;  // a sum made before
+        DeviceRows x;
+        uint32_t parts;  // MOE_FINISH_ bits; 0 for the bare sum
+        bool identity;   // identity experts are added
+    };
+    void store_sum(const Sum& sum, const CombineOutput& out);
+    // The same straight from ids and weights, by the gemv family (takes_gemv).
+    void run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,
+                      const CombineOutput& out);
+
+    const Scratch& scratch() const { return b_; }
+    moe_type y_type() const { return range_.y_type; }
+    const TokenCount& tokens() const { return tokens_; }
+    cudaStream_t stream() const { return launch_.stream; }
+
+  private:
+    const Layer& layer() const { return *setup_.layer; }
+    const float* vector(moe_role role) const { return weights_.vectors[role]; }
+    SelectOutput output_of(const RouteArguments& args) const;
+    void sort(const int32_t* expert_map, SortAlong along);
+    Rows rows() const;
+    Rows token_rows(int32_t n) const;  // of n tokens or slots
+    LogitsInput logits_input(const DeviceRows& rows) const;
+    Mlp expert_mlp(const ExpertInput& input);
+    Mlp shared_mlp(const DeviceRows& x) const;
+    DeviceRows expert_rows(const ExpertInput& input);
+    // Of what goes into and comes out of the latent width: no narrower than x.
+    moe_type latent_type() const;
+    void list_tokens();
+    void project_latent(const ExpertInput& input);
+    void store_latent_sum(const Sum& sum, const CombineOutput& out);
+    void run_shared(const DeviceRows& x);
+    CombineInput combine_input(const Sum& sum) const;
+    void add_shared(CombineInput& input, const Sum& sum) const;
+    DotInput gate_input(const DeviceRows& x) const;
+
+    const Call& call_;
+    const Setup& setup_;
+    const DeviceWeights& weights_;
+    FaultWords* faults_;
+    const LaunchRange& range_;  // of the chunk's tokens
+    const Scratch& b_;
+    TokenCount tokens_;
+    Launch launch_;
+    Family family_;        // of the routed experts in this chunk
+    Family dense_family_;  // of the dense matrices
+    int32_t n_slots_;
+    int32_t n_sorted_;  // tokens of the sort; slots, where those were sorted by themselves
+    bool tokens_listed_ = false;
+    bool joins_ = false;  // the shared expert is one of the experts
+};
+
+}  // namespace moe::cuda

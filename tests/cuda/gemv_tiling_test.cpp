@@ -1,0 +1,379 @@
+// Tests the tiling of the gemv kernels. The kernels rely on its properties and do not check them:
+// coverage of all work items, shared memory budgets, reciprocals for divisions. Inputs are shapes
+// of real layers and odd ones, for every weight type. No GPU is needed.
+#include <gtest/gtest.h>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/gemv/gemv_params.hpp"
+
+namespace moe::cuda {
+namespace {
+
+// Shared memory of an SM of sm_90 in bytes; a thread block takes 1024 more than it requests.
+constexpr int32_t sm_shared = 233472;
+
+DeviceFacts h200() {
+    DeviceFacts facts;
+    facts.major = 9;
+    facts.n_sms = 132;
+    facts.shared_bytes = max_smem_of_block;
+    return facts;
+}
+
+struct Shape {
+    const char* name;
+    int32_t hidden, intermediate, n_slots;
+};
+
+constexpr Shape shapes[] = {
+    {"qwen3next", 2048, 512, 10},  {"qwen3next with its shared expert", 2048, 512, 11},
+    {"qwen3-30b", 2048, 768, 8},   {"mixtral", 4096, 14336, 2},
+    {"dsv3", 7168, 2048, 8},       {"gpt-oss", 2880, 2880, 4},
+    {"one expert", 2048, 5632, 1}, {"three slots of 64", 64, 64, 3},
+    {"most slots", 1024, 256, 64}, {"narrow", 5120, 64, 6},
+};
+constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
+                                PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
+                                PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
+                                PackedType::q4_k};
+
+PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
+    PackedMatrix m{};
+    m.type = type;
+    m.n_tiles = rows / 16;
+    m.k = k;
+    return m;
+}
+
+GemvShape small_batch_shape(const Shape& shape, PackedType type) {
+    return {matrix(type, 2 * shape.intermediate, shape.hidden),
+            matrix(type, shape.hidden, shape.intermediate), shape.n_slots};
+}
+
+GemvArgs call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
+    const GemvShape matrices = small_batch_shape(shape, type);
+    GemvArgs call{};
+    call.gate_up = matrices.gate_up;
+    call.down = matrices.down;
+    call.n_slots = shape.n_slots;
+    call.n_tokens = n_tokens;
+    return call;
+}
+
+int32_t min_split_bytes(PackedType type) {
+    return block_bytes(type, 4) * (type == PackedType::q4_k ? 4 : 1);
+}
+int32_t splits(const PackedMatrix& m) {
+    return m.k / (m.type == PackedType::q4_k ? 256 : 64);
+}
+int32_t divide_up(int32_t a, int32_t b) {
+    return (a + b - 1) / b;
+}
+
+// Checks the kernels' replacement of n / d for n up to `most`, at the multiples of d and just
+// below.
+void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
+    ASSERT_LT(most * d, INT64_C(1) << 31);
+    const auto divide = [&](int64_t n) {
+        return static_cast<int64_t>(2 * static_cast<uint64_t>(n) * reciprocal >> 32);
+    };
+    const int64_t step = std::max<int64_t>(1, most / d / 1000) * d;
+    for (int64_t n = most / d * d; n >= 0; n -= step) {
+        EXPECT_EQ(divide(n), n / d) << n << " by " << d;
+        if (n > 0) {
+            EXPECT_EQ(divide(n - 1), (n - 1) / d) << n - 1 << " by " << d;
+        }
+    }
+    EXPECT_EQ(divide(most), most / d);
+}
+
+// Returns the bytes of the codebook tables. Per-expert tables are two of 2^bits values for each of
+// n_slots experts, of 16 bits each up to 3 bits and of 32 bits above. A table shared in lanes has a
+// pair for every byte for each of 32 lanes, one shared in bytes has eight bytes.
+int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_t n_slots) {
+    const int32_t bits = code_bits(type);
+    switch (codebook_mode) {
+        case CodebookMode::none:
+            return 0;
+        case CodebookMode::shared_bytes:
+            return 8;
+        case CodebookMode::shared_lanes:
+            return 32 * 4 * 0x100;
+        default:
+            return n_slots * 2 * (bits <= 3 ? 2 : 4) * (1 << bits);
+    }
+}
+
+// Returns the maximum number of slots whose tables a thread block of gate_up needs; its work items
+// are adjacent.
+int32_t max_slots_of_block(const GemvArgs& call, const GemvTiling& tiling) {
+    const int32_t n_work_items = call.n_slots * call.gate_up.n_tiles;
+    const int32_t each = n_work_items / (tiling.n_blocks * tiling.n_groups);
+    const int32_t remainder = n_work_items % (tiling.n_blocks * tiling.n_groups);
+    const auto first_of_group = [&](int32_t warp_group) {
+        return warp_group * each + std::min(warp_group, remainder);
+    };
+    int32_t most = 0;
+    for (int32_t block = 0; block < tiling.n_blocks; ++block) {
+        const int32_t first = first_of_group(block * tiling.n_groups);
+        const int32_t last = first_of_group((block + 1) * tiling.n_groups);
+        if (first == last) continue;
+        const int32_t n_tiles = call.gate_up.n_tiles;
+        most = std::max(most, (last - 1) / n_tiles - first / n_tiles + 1);
+    }
+    return most;
+}
+
+// The pipeline is the last region of the block's shared memory and fits into it.
+void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
+    const GemvSmemLayout& s = tiling.shared;
+    const int32_t pipeline =
+        tiling.n_warps * tiling.n_stages * tiling.k_block_splits * min_split_bytes(type);
+    EXPECT_LE(s.pipeline + pipeline, s.total);
+    EXPECT_EQ(s.pipeline % 128, 0);
+    EXPECT_LE(s.barriers + 8 * tiling.n_warps * tiling.n_stages, s.pipeline);
+    EXPECT_LE(tiling.n_stages, 32);  // one lane per stage
+}
+
+// Gives all experts one codebook, with or without the properties that allow a fast lookup.
+void give_one_codebook(PackedMatrix& matrix, bool has_fast_form) {
+    matrix.has_one_codebook = true;
+    matrix.has_mirrored_codebook = has_fast_form && has_sign_codes(matrix.type);
+    matrix.byte_codebook.scale = has_fast_form && code_bits(matrix.type) <= 3 ? 1.0f : 0.0f;
+}
+
+// Calls check for every shape and type that the kernels support and for every number of tokens up
+// to the maximum. Experts have codebooks of their own, or one.
+template <class Check>
+void for_calls(const Check& check) {
+    int n = 0;
+    for (const Shape& shape : shapes) {
+        for (const PackedType type : types) {
+            const int32_t most = max_gemv_tokens(h200(), small_batch_shape(shape, type));
+            for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
+                SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
+                                                << ", tokens " << n_tokens);
+                GemvArgs call = call_of(shape, type, n_tokens);
+                check(call);
+                if (!has_codebook(type)) continue;
+                give_one_codebook(call.gate_up, false);
+                check(call);
+                give_one_codebook(call.down, true);
+                check(call);
+                give_one_codebook(call.gate_up, true);
+                check(call);
+            }
+        }
+    }
+    EXPECT_GT(n, 1000);
+}
+
+TEST(GemvTiling, GateAndUpCoverEveryTile) {
+    int n_resident = 0;
+    int n_refilled = 0;
+    int n_split_k = 0;
+    for_calls([&](const GemvArgs& call) {
+        const GemvTiling tiling = tile_gate_up(h200(), call, {});
+        const PackedMatrix& m = call.gate_up;
+        expect_smem_fits(tiling, m.type);
+        EXPECT_LE(tiling.shared.total, max_smem_of_block);
+        EXPECT_EQ(tiling.n_groups * tiling.group_warps, tiling.n_warps);
+        EXPECT_LE(tiling.n_groups, max_split_k_groups);
+        EXPECT_GE(tiling.n_k_blocks * tiling.k_block_splits,
+                  divide_up(splits(m), tiling.group_warps));
+        EXPECT_LE(call.n_tokens * tiling.n_blocks, std::max(call.n_tokens, 132));
+        const int32_t n_groups = tiling.n_blocks * tiling.n_groups;
+        const int32_t work_items = divide_up(call.n_slots * m.n_tiles, n_groups);
+        // A resident pipeline must hold every work item, each at a stage of every warp.
+        const int64_t pipeline =
+            int64_t{tiling.group_warps} * tiling.n_stages * tiling.k_block_splits;
+        if (tiling.is_resident) {
+            EXPECT_GE(pipeline, int64_t{work_items} * splits(m));
+            EXPECT_GE(tiling.n_stages, work_items);
+        }
+        n_resident += tiling.is_resident ? 1 : 0;
+        n_refilled += tiling.is_resident ? 0 : 1;
+        n_split_k += tiling.n_groups > 1 ? 1 : 0;
+        // The accumulators of a group of work items are double buffered where there are several
+        // groups.
+        const int32_t group = 2 * tiling.group_warps;
+        EXPECT_GE(tiling.accum_bytes_of_group,
+                  64 * tiling.group_warps * (work_items > group ? 2 * group : work_items));
+        EXPECT_GE(tiling.shared.slots - tiling.shared.accum,
+                  tiling.n_groups * tiling.accum_bytes_of_group);
+        EXPECT_LE(tiling.n_warps, 16);  // the limit of add_warps
+        EXPECT_GE(
+            tiling.shared.terms - tiling.shared.codebooks,
+            codebook_table_bytes(m.type, tiling.codebook_mode, max_slots_of_block(call, tiling)));
+        EXPECT_GE(tiling.shared.largest - tiling.shared.terms, 12 * 32 * tiling.n_warps);
+        EXPECT_GE(tiling.shared.barriers - tiling.shared.largest,
+                  tiling.n_groups > 1 ? 4 * tiling.n_warps : 0);
+        expect_divides(tiling.block_reciprocal, n_groups, call.n_slots * m.n_tiles);
+        expect_divides(tiling.tile_reciprocal, m.n_tiles, call.n_slots * m.n_tiles);
+        expect_divides(tiling.k_block_reciprocal, tiling.n_k_blocks,
+                       work_items * tiling.n_k_blocks);
+        expect_divides(tiling.warp_reciprocal, tiling.n_warps, int64_t{tiling.n_warps} * splits(m));
+        expect_divides(tiling.group_reciprocal, tiling.group_warps,
+                       int64_t{tiling.group_warps} * splits(m));
+    });
+    EXPECT_GT(n_resident, 10);
+    EXPECT_GT(n_refilled, 10);
+    EXPECT_GT(n_split_k, 10);
+}
+
+TEST(GemvTiling, DownCoversEverySlice) {
+    for_calls([](const GemvArgs& call) {
+        const GemvTiling tiling = tile_down(h200(), call, {});
+        const PackedMatrix& m = call.down;
+        expect_smem_fits(tiling, m.type);
+        EXPECT_LE(tiling.shared.total, max_smem_of_block);
+        EXPECT_GE(tiling.n_k_blocks * tiling.k_block_splits, splits(m));
+        EXPECT_LT((tiling.n_k_blocks - 1) * tiling.k_block_splits,
+                  splits(m));  // no k_block is empty
+        EXPECT_EQ(tiling.n_blocks % tiling.cluster, 0);
+        const int32_t n_slices = divide_up(call.n_slots * tiling.n_k_blocks, tiling.cluster);
+        EXPECT_LE(tiling.n_warps, n_slices);
+        // All passes but the last are whole rounds of the warps, so a warp keeps its addresses of
+        // h.
+        EXPECT_TRUE(tiling.pass_slices >= n_slices || tiling.pass_slices % tiling.n_warps == 0);
+        const int32_t addresses = std::min(tiling.pass_slices, n_slices);
+        EXPECT_GE(tiling.shared.accum - tiling.shared.x,
+                  128 * addresses * tiling.k_block_splits * (m.type == PackedType::q4_k ? 4 : 1));
+        EXPECT_GE(tiling.shared.gate - tiling.shared.slice_scales, 4 * addresses);
+        EXPECT_GE(32 * tiling.n_warps, 2 * call.n_slots);  // a thread for each factor
+        EXPECT_LE((tiling.n_warps + 1) / 2, 8);            // two lanes add up to eight warps each
+        const int32_t clusters = tiling.n_blocks / tiling.cluster;
+        const int32_t outputs = 16 * divide_up(m.n_tiles, clusters);
+        EXPECT_GE(tiling.shared.slots - tiling.shared.accum, 4 * tiling.n_warps * outputs);
+        EXPECT_GE(tiling.shared.partial - tiling.shared.biases, 4 * outputs);
+        if (tiling.cluster > 1) {
+            EXPECT_GE(tiling.shared.codebooks - tiling.shared.partial, 4 * outputs);
+        }
+        EXPECT_GE(tiling.shared.slice_scales - tiling.shared.codebooks,
+                  codebook_table_bytes(m.type, tiling.codebook_mode, call.n_slots));
+        expect_divides(tiling.block_reciprocal, clusters, m.n_tiles);
+        expect_divides(tiling.k_block_reciprocal, tiling.n_k_blocks,
+                       call.n_slots * tiling.n_k_blocks);
+    });
+}
+
+// One codebook of all experts is one table for any number of slots. It is in bytes for two and
+// three bits where it fits bytes, and in lanes for five bits where it is its own mirror.
+TEST(GemvTiling, OneCodebookIsOneTable) {
+    const auto mode_with = [](PackedType type, const Shape& shape, bool one,
+                              bool has_fast_form = false) {
+        GemvArgs call = call_of(shape, type, 1);
+        if (one) give_one_codebook(call.gate_up, has_fast_form);
+        return tile_gate_up(h200(), call, {}).codebook_mode;
+    };
+    const Shape &small = shapes[0], &large = shapes[3];
+    for (const PackedType type :
+         {PackedType::kbit2, PackedType::kbit3, PackedType::kbit4_f32, PackedType::kbit5}) {
+        EXPECT_EQ(mode_with(type, small, false), CodebookMode::per_expert);
+        EXPECT_EQ(mode_with(type, large, false), CodebookMode::per_expert);
+    }
+    EXPECT_EQ(mode_with(PackedType::kbit2, large, true), CodebookMode::per_expert);
+    EXPECT_EQ(mode_with(PackedType::kbit3, small, true), CodebookMode::per_expert);
+    EXPECT_EQ(mode_with(PackedType::kbit4_f32, small, true), CodebookMode::shared_lanes);
+    EXPECT_EQ(mode_with(PackedType::kbit5, large, true), CodebookMode::per_expert);
+    EXPECT_EQ(mode_with(PackedType::kbit5, small, true, true), CodebookMode::shared_lanes);
+    EXPECT_EQ(mode_with(PackedType::kbit5_f32, large, true, true), CodebookMode::shared_lanes);
+    for (const Shape& shape : {small, large}) {
+        EXPECT_EQ(mode_with(PackedType::kbit2, shape, true, true), CodebookMode::shared_bytes);
+        EXPECT_EQ(mode_with(PackedType::kbit3_f32, shape, true, true), CodebookMode::shared_bytes);
+        EXPECT_EQ(mode_with(PackedType::kbit4, shape, true, true), CodebookMode::shared_lanes);
+    }
+    EXPECT_EQ(mode_with(PackedType::nvfp4, large, true), CodebookMode::none);
+}
+
+// The early start of the down kernel (PDL) needs the blocks of both kernels resident on one SM; see
+// GemvTuning.
+TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
+    for_calls([](const GemvArgs& call) {
+        const GemvTuning tuning;
+        const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
+                              call.down.tile_stride() * call.down.n_tiles;
+        const CodebookMode codebook_mode = codebook_mode_of(call.gate_up);
+        const bool shared_codebook = codebook_mode == CodebookMode::shared_lanes ||
+                                     codebook_mode == CodebookMode::shared_bytes;
+        const int64_t many = call.n_tokens > 1 && shared_codebook
+                                 ? tuning.large_bytes_shared_codebook
+                                 : tuning.large_bytes;
+        if (call.n_tokens * call.n_slots * bytes >= many) return;
+        const int32_t both = tile_gate_up(h200(), call, tuning).shared.total +
+                             tile_down(h200(), call, tuning).shared.total;
+        EXPECT_LE(both + 2 * 1024, sm_shared);
+    });
+}
+
+// A thread block of down uses all shared memory that gate_up leaves on an SM, not only its
+// guaranteed minimum.
+TEST(GemvTiling, DownUsesSharedMemoryThatGateUpLeaves) {
+    const GemvArgs call = call_of(shapes[5], PackedType::nvfp4, 1);
+    const int32_t gate_up = tile_gate_up(h200(), call, {}).shared.total;
+    const int32_t down = tile_down(h200(), call, {}).shared.total;
+    EXPECT_GT(down, GemvTuning{}.down_small.most);
+    EXPECT_LE(gate_up + down + 2 * 1024, sm_shared);
+}
+
+// Devices without clusters and with less shared memory per block: every block has an SM for itself.
+TEST(GemvTiling, FitsOtherDevices) {
+    struct Other {
+        int32_t major, n_sms, of_block, of_sm;
+    };
+    for (const Other& other : {Other{8, 108, 166912, 167936}, Other{8, 128, 101376, 102400},
+                               Other{10, 148, 232448, 233472}, Other{12, 170, 101376, 102400}}) {
+        DeviceFacts facts;
+        facts.major = other.major;
+        facts.n_sms = other.n_sms;
+        facts.shared_bytes = other.of_block;
+        int n = 0;
+        for (const Shape& shape : shapes) {
+            for (const PackedType type : types) {
+                const int32_t most = max_gemv_tokens(facts, small_batch_shape(shape, type));
+                const int32_t on_h200 = max_gemv_tokens(h200(), small_batch_shape(shape, type));
+                EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
+                for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
+                    for (int one = 0; one < (has_codebook(type) ? 9 : 1); ++one, ++n) {
+                        GemvArgs call = call_of(shape, type, n_tokens);
+                        if (one % 3) give_one_codebook(call.gate_up, one % 3 == 2);
+                        if (one / 3) give_one_codebook(call.down, one / 3 == 2);
+                        const GemvTuning tuning = tuning_of(facts);
+                        for (const GemvTiling& tiling :
+                             {tile_gate_up(facts, call, tuning), tile_down(facts, call, tuning)}) {
+                            expect_smem_fits(tiling, type);
+                            EXPECT_EQ(tiling.cluster, 1);
+                            EXPECT_LE(tiling.shared.total, other.of_block) << shape.name;
+                            EXPECT_GT(2 * (tiling.shared.total + 1024), other.of_sm) << shape.name;
+                        }
+                    }
+            }
+        }
+        EXPECT_GT(n, 1000) << other.major << ", " << other.of_block;
+    }
+}
+
+TEST(SmallBatch, SupportsSixteenTokensOfModels) {
+    for (const Shape& shape : shapes) {
+        for (const PackedType type : types) {
+            const bool has_whole_groups =  // of 256 k for q4_k
+                type != PackedType::q4_k ||
+                (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
+            EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(shape, type)),
+                      has_whole_groups ? 16 : 0)
+                << shape.name << static_cast<int>(type);
+        }
+    }
+}
+
+TEST(SmallBatch, RefusesUnsupportedShapes) {
+    const Shape odd{"", 2048, 96, 8};  // k of down is not a multiple of 64
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(odd, PackedType::bf16)), 0);
+    const Shape plain{"", 2048, 768, 8};
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(plain, PackedType::f32)), 0);
+    const Shape grouped{"", 2048, 704, 8};  // k of down is not a multiple of 256
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(grouped, PackedType::q4_k)), 0);
+}
+
+}  // namespace
+}  // namespace moe::cuda
