@@ -387,7 +387,7 @@ MOE_API moe_status MOE_CALL moe_memory_allocate(moe_runtime *runtime, moe_device
 MOE_API moe_status MOE_CALL moe_memory_free(moe_runtime *runtime, moe_device_kind kind, int32_t index, moe_space space,
                                             uint64_t bytes, void *memory) MOE_NOEXCEPT;
 /* Copies `bytes` bytes, in the order of stream (NULL: CUDA's default stream). Each side may be host, pinned or device memory,
- * whoever allocated it; which it is, is seen from the address. Between pinned and device memory the call returns before the copy
+ * whoever allocated it: the address tells which. Between pinned and device memory the call returns before the copy
  * is done; with other host memory it may wait for it. Both sides must stay, and `from` unchanged, until stream is synchronised.
  * They must not overlap. bytes 0 does nothing. */
 MOE_API moe_status MOE_CALL moe_memory_copy(moe_device_kind kind, int32_t index, void *to, const void *from, uint64_t bytes,
