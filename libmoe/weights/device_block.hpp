@@ -2,7 +2,7 @@
 // the other. A device's block is behind the CUDA door; a test has one in host memory.
 #pragma once
 
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/device/device_memory.hpp"
 
 namespace moe {
 
@@ -23,16 +23,16 @@ class CudaBlock final : public DeviceBlock {
     CudaBlock(std::byte* base, void* stream) : base_(base), stream_(stream) {}
 
     void write(uint64_t offset, const void* from, uint64_t bytes) override {
-        cuda::upload(base_ + offset, from, bytes, stream_);
+        device::upload(base_ + offset, from, bytes, stream_);
     }
     void read(void* to, uint64_t offset, uint64_t bytes) override {
         fetch(to, base_ + offset, bytes);
     }
     void fetch(void* to, const void* from, uint64_t bytes) override {
-        cuda::download(to, from, bytes, stream_);
-        cuda::synchronize(stream_);
+        device::download(to, from, bytes, stream_);
+        device::synchronize(stream_);
     }
-    void synchronize() override { cuda::synchronize(stream_); }
+    void synchronize() override { device::synchronize(stream_); }
 
   private:
     std::byte* base_;

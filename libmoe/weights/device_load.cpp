@@ -25,7 +25,7 @@ void give_block(moe_weights& weights, const LoadRequest& request) {
              "ownership is MOE_OWN_BORROW: packed weights are a copy, use COPY or CALLER");
     if (request.ownership == MOE_OWN_COPY) {
         weights.device_memory =
-            cuda::DeviceMemory(weights.runtime->memory, MOE_SPACE_DEVICE, bytes, alignment,
+            device::DeviceMemory(weights.runtime->memory, MOE_SPACE_DEVICE, bytes, alignment,
                                weights.layout.device_index, request.stream);
         weights.device_block = weights.device_memory.data();
         return;
@@ -95,7 +95,7 @@ moe_weights* make_device_weights(moe_runtime* runtime, const WeightsLayout& layo
     RuntimeRef ref(runtime);
     NewWeights weights = new_weights(*ref, layout, request);
     weights->placement = lay_out_on_device(layout);
-    const cuda::UseDevice use(layout.device_index);
+    const device::UseDevice use(layout.device_index);
     give_block(*weights, request);
     CudaBlock block(weights->device_block, request.stream);
     fill(*weights, block);
@@ -182,7 +182,7 @@ moe_weights* load_device_checkpoint(moe_runtime* runtime, const WeightsLayout& l
 }
 
 void save_device_weights(const moe_weights& weights, std::string_view path) {
-    const cuda::UseDevice use(weights.layout.device_index);
+    const device::UseDevice use(weights.layout.device_index);
     CudaBlock block(weights.device_block, nullptr);
     moe_runtime& runtime = *weights.runtime;
     const uint64_t stage = stage_bytes_of(weights.placement.bytes);
@@ -202,7 +202,7 @@ moe_weights* open_device_weights(moe_runtime* runtime, const WeightsLayout& layo
 }
 
 void update_device_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream) {
-    const cuda::UseDevice use(weights.layout.device_index);
+    const device::UseDevice use(weights.layout.device_index);
     CudaBlock block(weights.device_block, stream);
     const uint64_t each = DeviceLoader::staging_bytes(weights.placement, false);
     const Block staging(weights.runtime->memory, 2 * each, DevicePlacement::alignment);

@@ -7,7 +7,7 @@
 
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/device/device_memory.hpp"
 #include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -28,7 +28,7 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
 
     // Packed layouts only: resident has the vectors, for updates, and no matrices.
     moe::DevicePlacement placement;
-    moe::cuda::DeviceMemory device_memory;  // COPY
+    moe::device::DeviceMemory device_memory;  // COPY
     std::byte* device_block = nullptr;      // COPY, CALLER
     moe::DeviceWeights device;
 

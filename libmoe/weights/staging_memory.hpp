@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libmoe/base/runtime.hpp"
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/device/device_memory.hpp"
 
 namespace moe {
 
@@ -26,7 +26,7 @@ class StagingMemory {
     struct Piece {
         Piece(moe_runtime& of, int32_t device_index, uint64_t bytes, void* stream);
         moe_runtime& runtime;
-        cuda::DeviceMemory memory;
+        device::DeviceMemory memory;
     };
     static void destroy(void* piece) noexcept;
 

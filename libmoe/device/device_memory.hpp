@@ -1,9 +1,9 @@
 // Owns device or pinned memory from the runtime's allocator and releases it at the end of its life.
 #pragma once
 
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/device/device.hpp"
 
-namespace moe::cuda {
+namespace moe::device {
 
 class DeviceMemory {
   public:
@@ -35,13 +35,9 @@ class DeviceMemory {
     // Another device may be current here. Addresses are unique, so the release is right all the
     // same. In a forked child the memory is the parent's.
     void release() noexcept {
-        try {
-            const UseDevice use(device_index_);
-            memory_->release_in(space_, data_, bytes_, alignment_, nullptr);
-        } catch (const Error& error) {
-            if (error.status() != MOE_ERROR_FORKED)
-                memory_->release_in(space_, data_, bytes_, alignment_, nullptr);
-        }
+        if (is_forked()) return;
+        const UseDevice use(device_index_, std::nothrow);
+        memory_->release_in(space_, data_, bytes_, alignment_, nullptr);
     }
     void swap(DeviceMemory& other) noexcept {
         std::swap(memory_, other.memory_);
@@ -60,4 +56,4 @@ class DeviceMemory {
     int32_t device_index_ = 0;
 };
 
-}  // namespace moe::cuda
+}  // namespace moe::device
