@@ -60,7 +60,7 @@ struct DevicePlacement {
     bool shared_follows = false;
     uint64_t bytes = 0;
 
-    // Is this the second half of a fused matrix, whose place is that of the first?
+    // Returns true for the up half of a fused matrix, which lies in the gate's region.
     bool is_up_half(moe_role role) const {
         return (role == MOE_ROLE_UP && is_gate_up_fused) ||
                (role == MOE_ROLE_SHARED_UP && is_shared_gate_up_fused);
@@ -76,7 +76,12 @@ struct DevicePlacement {
                    ? is_shared_gate_up_fused
                    : false;
     }
-    // Of one matrix of the role; a fused one counts half for either.
+    // The role of the up half of a fused gate role; NONE where the role is not fused.
+    moe_role up_role(moe_role gate) const {
+        if (!is_fused_role(gate)) return MOE_ROLE_NONE;
+        return gate == MOE_ROLE_GATE ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
+    }
+    // Bytes of one matrix of the role; a fused one counts half for either.
     uint64_t matrix_bytes(moe_role role) const {
         if (role == MOE_ROLE_ROUTER) return router_bytes;
         const uint64_t stride = matrices[owner_role(role)].expert_stride;

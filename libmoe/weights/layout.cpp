@@ -4,7 +4,7 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/weights/device_weights.hpp"
-#include "libmoe/weights/view.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {

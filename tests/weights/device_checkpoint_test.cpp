@@ -29,8 +29,8 @@ Plan plan_of(const test::Handle& checkpoint, int32_t layer, const moe_slice* sli
 }
 
 void load_packed(PackedWeights& packed, const test::Handle& checkpoint, int32_t layer) {
-    packed.load(LoadRequest{}, true, [&](DeviceLoader& loader) {
-        load_layer(loader, *checkpoint, layer, packed.handle);
+    packed.load(LoadRequest{}, true, [&](PackedLoader& loader) {
+        pack_checkpoint_layer(loader, *checkpoint, layer, packed.handle);
     });
 }
 

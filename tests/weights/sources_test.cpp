@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/base/error.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/view.hpp"
 #include "tests/weights/packing.hpp"
 #include "tests/weights/refusal.hpp"

@@ -7,6 +7,8 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/formats/scale_tiles.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
+#include "libmoe/weights/matrix_extent.hpp"
 #include "libmoe/weights/view.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/formats/tiles.hpp"
