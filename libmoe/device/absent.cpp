@@ -44,4 +44,16 @@ void synchronize(void*) {
     fail_absent("synchronize");
 }
 
+void copy(void*, const void*, uint64_t, void*) {
+    fail_absent("copy");
+}
+
+void* make_stream() {
+    fail_absent("make_stream");
+}
+
+void destroy_stream(void*) {
+    fail_absent("destroy_stream");
+}
+
 }  // namespace moe::device

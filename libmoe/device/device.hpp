@@ -45,5 +45,11 @@ void upload(void* to, const void* from, uint64_t bytes, void* stream);
 void download(void* to, const void* from, uint64_t bytes, void* stream);
 void fill_zero(void* to, uint64_t bytes, void* stream);
 void synchronize(void* stream);
+// Either side may be host, pinned or device memory: the driver tells them by the address.
+void copy(void* to, const void* from, uint64_t bytes, void* stream);
+
+// Makes a stream of the current context that does not wait for the default stream.
+void* make_stream();
+void destroy_stream(void* stream);
 
 }  // namespace moe::device

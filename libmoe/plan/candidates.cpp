@@ -19,7 +19,7 @@ using cuda::Family;
 using Check = const Reason* (*)(const Problem&);  // null: applies
 
 struct Row {
-    const char* cpu_name;  // of a CPU row; the words make the names of CUDA's
+    const char* cpu_name = nullptr;  // of a CPU row; the words make the names of CUDA's
     moe_stage stage;
     Check check;
     Arithmetic arithmetic = Arithmetic::ref_f32;

@@ -119,7 +119,8 @@ TEST(CodebookTables, AnUpdateThatFailsChangesNone) {
     const uint64_t each = PackedLoader::staging_bytes(packed.handle.placement, false);
     std::vector<std::byte> staging(2 * each);
     RefusingBlock block;
-    PackedLoader loader(packed.handle, {}, block, staging.data(), each,
+    const LoadRequest request;
+    PackedLoader loader(packed.handle, request, block, staging.data(), each,
                         TensorReader::Purpose::update);
     loader.add(down);
     EXPECT_THROW(loader.pack(), Error);

@@ -17,6 +17,7 @@
 #include "libmoe/cuda/router/logits.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/cublaslt.hpp"
+#include "libmoe/cuda/runtime/launch_hook.hpp"
 #include "libmoe/device/device_memory.hpp"
 
 namespace moe::cuda {
@@ -107,6 +108,7 @@ bool run_library_logits(const LogitsLibrary& chosen, const RouterGemm& p, const 
     gemm.b_stride = p.x_stride;
     gemm.c = p.parts;
     gemm.workspace = workspace;
+    report_launch("cublaslt_gemm", nullptr);
     return chosen.library->run(gemm, chosen.algorithms[i], stream);
 }
 
