@@ -62,9 +62,9 @@ void make_fault_words(moe_workspace& workspace, void* stream) {
     Memory& memory = workspace.runtime->memory;
     const int32_t device = workspace.device_index;
     workspace.shown_memory = device::DeviceMemory(memory, MOE_SPACE_PINNED, sizeof(cuda::FaultSums),
-                                                alignof(cuda::FaultSums), device, stream);
-    workspace.fault_memory = device::DeviceMemory(memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords),
-                                                device_alignment, device, stream);
+                                                  alignof(cuda::FaultSums), device, stream);
+    workspace.fault_memory = device::DeviceMemory(
+        memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords), device_alignment, device, stream);
     cuda::FaultWords words{};
     words.shown = new (workspace.shown_memory.data()) cuda::FaultSums{};
     device::upload(workspace.fault_memory.data(), &words, sizeof words, stream);
@@ -89,7 +89,7 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
     }
     workspace.device_memory =
         device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, device_alignment,
-                           workspace.device_index, desc.stream);
+                             workspace.device_index, desc.stream);
     workspace.memory = workspace.device_memory.data();
 }
 

@@ -392,7 +392,7 @@ void moe_plan::go_to_device() {
     words.push_back(std::bit_cast<int32_t>(1.0f));
     const uint64_t bytes = words.size() * sizeof words[0];
     tables_ = device::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
-                                 DevicePlacement::alignment, device_index, nullptr);
+                                   DevicePlacement::alignment, device_index, nullptr);
     const device::UseDevice use(device_index);
     device::upload(tables_.data(), words.data(), bytes, nullptr);
     device::synchronize(nullptr);

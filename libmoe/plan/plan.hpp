@@ -50,7 +50,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     void go_to_device();
 
     moe::device::DeviceMemory tables_;  // what cuda.local_of and cuda.constants point to
-    moe::cuda::LaunchPlan launch_;    // what cuda.launch points to
+    moe::cuda::LaunchPlan launch_;      // what cuda.launch points to
 };
 
 namespace moe {

@@ -1,5 +1,6 @@
 // The codebooks of packed weights on the host. Kernels look codes up faster where one codebook
-// serves every expert, so a load compares them here, where the bytes are before they go to a device.
+// serves every expert, so a load compares them here, where the bytes are before they go to a
+// device.
 #pragma once
 
 #include "libmoe/weights/device_block.hpp"
@@ -19,9 +20,7 @@ class CodebookTables {
     explicit CodebookTables(std::pmr::memory_resource* memory) : pairs_(memory) {}
 
     void resize(const DevicePlacement& placement);
-    CodebookPair* of(moe_role role) {
-        return pairs_[role].empty() ? nullptr : pairs_[role].data();
-    }
+    CodebookPair* of(moe_role role) { return pairs_[role].empty() ? nullptr : pairs_[role].data(); }
     const CodebookPair* of(moe_role role) const {
         return pairs_[role].empty() ? nullptr : pairs_[role].data();
     }

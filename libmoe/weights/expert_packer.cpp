@@ -11,14 +11,12 @@ namespace moe {
 void ExpertPacker::pack(moe_role role, int64_t index, std::byte* to,
                         PackedConstants& constants) const {
     // Bytes that no code fills are the same every time.
-    if (sources_.is_whole(role, index))
-        std::memset(to, 0, placement_.matrices[role].expert_stride);
+    if (sources_.is_whole(role, index)) std::memset(to, 0, placement_.matrices[role].expert_stride);
     const moe_role up = placement_.up_role(role);
     if (up == MOE_ROLE_NONE) return pack_rows(role, index, TileRows::all, to, constants);
     if (sources_.of(role, index).is_given)
         pack_rows(role, index, TileRows::first_half, to, constants);
-    if (sources_.of(up, index).is_given)
-        pack_rows(up, index, TileRows::second_half, to, constants);
+    if (sources_.of(up, index).is_given) pack_rows(up, index, TileRows::second_half, to, constants);
 }
 
 void ExpertPacker::pack_rows(moe_role role, int64_t index, TileRows rows, std::byte* to,

@@ -1,4 +1,4 @@
-// What weights hold for a plan, and the id by which both know that they fit.
+// The tensors that weights hold for a plan, and the id by which both know that they fit.
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-// Of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
+// The version of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
 constexpr uint32_t layout_version = 1;
 
 uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
@@ -99,7 +99,7 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
         return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
     };
     if (!may_be_fused(role)) return bytes_from(p.row);
-    // The second half of a fused matrix may begin inside a scale group and reach into one more.
+    // The rows of up in a fused matrix may begin inside a scale group and reach into one more.
     return std::max(bytes_from(p.row), bytes_from(shape.rows + p.row));
 }
 

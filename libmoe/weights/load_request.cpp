@@ -12,7 +12,7 @@ void check_caller_memory(const LoadRequest& request, uint64_t bytes, uint64_t al
             request.memory_bytes, bytes);
 }
 
-void Progress::add(uint64_t bytes) {
+void LoadProgress::add(uint64_t bytes) {
     done_ += bytes;
     if (!request_.progress) return;
     if (request_.progress(done_, total, request_.progress_user_data) != 0)

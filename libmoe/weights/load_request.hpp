@@ -1,4 +1,5 @@
-// What a caller says of a load: where the matrices go, on which stream, and who is told of progress.
+// What a caller says of a load: where the matrices go, on which stream, and who is told of
+// progress.
 #pragma once
 
 #include "libmoe/base/error.hpp"
@@ -18,9 +19,9 @@ struct LoadRequest {
 void check_caller_memory(const LoadRequest& request, uint64_t bytes, uint64_t alignment);
 
 // Tells the caller how far a load has come.
-class Progress {
+class LoadProgress {
   public:
-    explicit Progress(const LoadRequest& request) : request_(request) {}
+    explicit LoadProgress(const LoadRequest& request) : request_(request) {}
     uint64_t total = 0;
     uint64_t done() const { return done_; }
     // Fails with MOE_ERROR_CANCELLED when the caller cancels the load.

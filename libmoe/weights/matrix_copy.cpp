@@ -48,7 +48,8 @@ Matrix copy_whole(const Matrix& part, std::byte* to) {
     copy.data = append(part.data, bytes.data);
     copy.scales = append(part.scales, bytes.scales);
     copy.zero_points = append(part.zero_points, bytes.zero_points);
-    copy.permutation = reinterpret_cast<const int32_t*>(append(part.permutation, bytes.permutation));
+    copy.permutation =
+        reinterpret_cast<const int32_t*>(append(part.permutation, bytes.permutation));
     copy.nested_scales =
         reinterpret_cast<const float*>(append(part.nested_scales, bytes.nested_scales));
     return copy;

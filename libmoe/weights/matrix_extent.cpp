@@ -15,8 +15,8 @@ ScaleShape scale_shape(const FormatTraits& traits, const moe_format& format, int
 
 Extent extent_of(const Matrix& matrix) {
     if (matrix.traits->unsliceable_bytes) {
-        const MatrixBytes bytes =
-            matrix.traits->unsliceable_bytes(matrix.format, matrix.whole_rows, matrix.whole_columns);
+        const MatrixBytes bytes = matrix.traits->unsliceable_bytes(matrix.format, matrix.whole_rows,
+                                                                   matrix.whole_columns);
         return {bytes.data, bytes.scales, bytes.zero_points};
     }
     const int64_t size = element_bytes(matrix.format.type);

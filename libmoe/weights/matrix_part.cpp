@@ -8,8 +8,8 @@
 namespace moe {
 namespace {
 
-// Moves the scales of a view to row `row` of the view and group `column`: the pointer moves by whole
-// tiles, and the remainder is the position in the tile.
+// Moves the scales of a view to row `row` of the view and group `column`: the pointer moves by
+// whole tiles, and the remainder is the position in the tile.
 Matrix with_tiled_scales_at(Matrix matrix, int64_t row, int64_t column) {
     TiledScales& tiled = matrix.tiled;
     tiled.row += row * tiled.row_step;

@@ -65,8 +65,7 @@ void PackedConstants::write(DeviceBlock& block, moe_role role, int64_t index, in
     write_columns(block, role, 2 * index, 2 * n);
 }
 
-void PackedConstants::write_half(DeviceBlock& block, moe_role role, int64_t index,
-                                 int half) const {
+void PackedConstants::write_half(DeviceBlock& block, moe_role role, int64_t index, int half) const {
     const DevicePlacement::Region& region = placement_.matrices[role];
     if (!globals_[role].empty())
         write_entry_half(block, region.globals, globals_[role].data(), index, half);

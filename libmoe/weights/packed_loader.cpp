@@ -16,8 +16,7 @@ constexpr uint64_t batch_bytes = uint64_t{32} << 20;
 }  // namespace
 
 PackedLoader::PackedLoader(moe_weights& weights, const LoadRequest& request, DeviceBlock& block,
-                           std::byte* staging, uint64_t staging_each,
-                           TensorReader::Purpose purpose)
+                           std::byte* staging, uint64_t staging_each, TensorReader::Purpose purpose)
     : weights_(weights),
       placement_(weights.placement),
       block_(block),

@@ -54,7 +54,7 @@ class PackedLoader {
     PackSources sources_;
     PackedConstants constants_;
     ExpertPacker packer_;
-    Progress progress_;
+    LoadProgress progress_;
     Staging staging_;
 };
 

@@ -29,7 +29,7 @@ class SourceLoader {
     moe_weights& weights_;
     TensorReader reader_;
     ResidentVectors vectors_;
-    Progress progress_;
+    LoadProgress progress_;
     uint64_t offsets_[MOE_ROLE_COUNT];  // of each role's copies
 };
 

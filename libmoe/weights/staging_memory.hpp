@@ -14,8 +14,8 @@ class StagingMemory {
     StagingMemory(moe_runtime& runtime, int32_t device_index, uint64_t bytes, void* stream);
     StagingMemory(const StagingMemory&) = delete;
     StagingMemory& operator=(const StagingMemory&) = delete;
-    // Gives the buffer to the runtime, unless it is larger than most_kept. Precondition: no copy from
-    // it is running.
+    // Gives the buffer to the runtime, unless it is larger than most_kept. Precondition: no copy
+    // from it is running.
     ~StagingMemory();
 
     std::byte* data() const { return buffer_->memory.data(); }

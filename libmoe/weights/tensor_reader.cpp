@@ -1,7 +1,7 @@
 // Steps for one tensor:
 //   1. the tensor is checked against the layer
 //   2. every expert that the layout holds is checked and viewed
-//   3. every view is cut to the halves and slices of the layout's roles
+//   3. every view is reduced to the halves and slices of the layout's roles
 #include "libmoe/weights/tensor_reader.hpp"
 
 #include <algorithm>
@@ -139,8 +139,7 @@ void TensorReader::add_part(const moe_tensor& tensor, const ExpertView& view, mo
     if (index < 0) return;
     mark(role, index, TensorName(tensor.role, view.expert).text);
     const bool is_matrix = is_matrix_role(role);
-    parts_.push_back(
-        {role, index, is_matrix ? slice_of(tensor, view.matrix, role) : view.matrix});
+    parts_.push_back({role, index, is_matrix ? slice_of(tensor, view.matrix, role) : view.matrix});
 }
 
 Matrix TensorReader::slice_of(const moe_tensor& tensor, Matrix whole, moe_role role) const {
@@ -164,8 +163,8 @@ void TensorReader::check_complete() const {
         const auto missing = std::find(seen.begin(), seen.end(), 0);
         if (missing == seen.end()) continue;
         const auto index = static_cast<size_t>(missing - seen.begin());
-        const bool by_local = is_expert_role(role) &&
-                              static_cast<int64_t>(seen.size()) == layout_.slice.n_local;
+        const bool by_local =
+            is_expert_role(role) && static_cast<int64_t>(seen.size()) == layout_.slice.n_local;
         const int64_t expert =
             by_local ? layout_.slice.global_of[index] : static_cast<int64_t>(index);
         fail(MOE_ERROR_NOT_FOUND, "{} is missing", TensorName(role, expert).text);

@@ -1,6 +1,6 @@
 // From callers' tensors to the parts that a layout holds. Every tensor is checked against the
-// layer, each of its experts is viewed once, and each view is cut to the slice. Tensors come in any
-// order; at the end the reader names what is missing.
+// layer, each of its experts is viewed once, and each view is reduced to the slice. Tensors come in
+// any order; at the end the reader names what is missing.
 #pragma once
 
 #include <span>
@@ -22,7 +22,8 @@ class TensorReader {
     enum class Purpose { load, update };
     enum class Spaces { host, host_and_device };
 
-    // layout must outlive the reader. An update fails on a tensor of which the layout holds nothing.
+    // layout must outlive the reader. An update fails on a tensor of which the layout holds
+    // nothing.
     TensorReader(const WeightsLayout& layout, std::pmr::memory_resource& memory, Purpose purpose,
                  Spaces spaces);
 

@@ -1,5 +1,5 @@
-// From a caller's tensor to a view of one expert. All arithmetic is in bytes from the first element;
-// signs and sizes are checked before a pointer moves.
+// From a caller's tensor to a view of one expert. All arithmetic is in bytes from the first
+// element; signs and sizes are checked before a pointer moves.
 #include "libmoe/weights/view.hpp"
 
 #include "libmoe/base/checked.hpp"
@@ -188,7 +188,8 @@ void set_nested(Matrix& matrix, const moe_tensor& tensor, int64_t index, uint64_
 
 // The buffers of a format that is not sliceable are dense, and the view keeps where it begins.
 void set_unsliceable(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
-    const MatrixBytes bytes = matrix.traits->unsliceable_bytes(matrix.format, tensor.rows, tensor.columns);
+    const MatrixBytes bytes =
+        matrix.traits->unsliceable_bytes(matrix.format, tensor.rows, tensor.columns);
     require(tensor.row_stride == 0 && tensor.scale_row_stride == 0,
             "{}: row_stride is {} and scale_row_stride {}, {} must be dense (0)", what,
             tensor.row_stride, tensor.scale_row_stride, format_name(matrix.format).text);

@@ -8,8 +8,8 @@
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/device/device_memory.hpp"
-#include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/codebook_tables.hpp"
+#include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/weights.hpp"
 
 struct moe_weights : moe::Tagged<0x4D4F457765696768> {

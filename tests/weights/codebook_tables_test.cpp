@@ -16,12 +16,36 @@ using test::make_plan;
 using test::PackedWeights;
 using test::rich_layer;
 
-// The shared expert has the routed ones' shape, so that it follows them.
-moe_layer_desc layer_with_follower() {
-    moe_layer_desc desc = rich_layer(64, 96);
-    desc.shared_intermediate = 96;
-    return desc;
-}
+// A layer whose matrices have one codebook, given by the tensors. The shared expert has the routed
+// ones' shape, so that it follows them.
+struct GivenCodebook {
+    explicit GivenCodebook(const char* format_name)
+        : layer(desc(), {.everywhere = format_name}),
+          format(test::format_named(format_name).format),
+          codebook(size_t{1} << format.bits) {
+        format.codebook = MOE_CODEBOOK_GIVEN;
+        for (size_t i = 0; i < codebook.size(); ++i)
+            codebook[i] = 0.1f + static_cast<float>(i) / 16.0f;
+        for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN, MOE_ROLE_SHARED_GATE,
+                                    MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN}) {
+            moe_tensor& tensor = layer.stack(role).tensor;
+            tensor.format = layer.formats[role] = &format;
+            tensor.codebook = codebook.data();
+            tensor.codebook_bytes = codebook.size() * sizeof(float);
+        }
+        plan = make_plan(layer);
+    }
+    static moe_layer_desc desc() {
+        moe_layer_desc desc = rich_layer(64, 96);
+        desc.shared_intermediate = 96;
+        return desc;
+    }
+
+    LayerTensors layer;
+    moe_format format;
+    std::vector<float> codebook;
+    Plan plan;
+};
 
 bool is_one(PackedWeights& packed, moe_role role) {
     note_codebooks(packed.handle);
@@ -47,10 +71,10 @@ void expect_as_in_block(PackedWeights& packed) {
 }
 
 TEST(CodebookTables, ALoadKeepsThemAndReadsNothingBack) {
-    const LayerTensors layer(layer_with_follower(), {.everywhere = "kbit3_given"});
-    const Plan plan = make_plan(layer);
-    ASSERT_TRUE(plan);
-    PackedWeights packed(*plan);
+    GivenCodebook given("kbit3");
+    LayerTensors& layer = given.layer;
+    ASSERT_TRUE(given.plan);
+    PackedWeights packed(*given.plan);
     ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
     ASSERT_TRUE(packed.handle.placement.shared_follows);
     EXPECT_TRUE(is_one(packed, MOE_ROLE_GATE));
@@ -61,12 +85,13 @@ TEST(CodebookTables, ALoadKeepsThemAndReadsNothingBack) {
 }
 
 TEST(CodebookTables, AnUpdateChangesThoseOfItsHalf) {
-    const LayerTensors layer(layer_with_follower(), {.everywhere = "kbit4_given"});
-    const Plan plan = make_plan(layer);
-    PackedWeights packed(*plan);
+    GivenCodebook given("kbit4");
+    LayerTensors& layer = given.layer;
+    ASSERT_TRUE(given.plan);
+    PackedWeights packed(*given.plan);
     ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
     moe_tensor up = layer.stack(MOE_ROLE_UP).single(3);
-    std::vector<float> other(up.codebook, up.codebook + 16);
+    std::vector<float> other = given.codebook;
     other[5] = 0.75f;
     const float* first = std::exchange(up.codebook, other.data());
     ASSERT_NO_FATAL_FAILURE(packed.update(up));
@@ -84,12 +109,13 @@ TEST(CodebookTables, AnUpdateChangesThoseOfItsHalf) {
 
 // The shared expert's codebook counts among those of the routed experts that it follows.
 TEST(CodebookTables, TheFollowingExpertIsCompared) {
-    const LayerTensors layer(layer_with_follower(), {.everywhere = "kbit4_given"});
-    const Plan plan = make_plan(layer);
-    PackedWeights packed(*plan);
+    GivenCodebook given("kbit4");
+    LayerTensors& layer = given.layer;
+    ASSERT_TRUE(given.plan);
+    PackedWeights packed(*given.plan);
     ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
     moe_tensor down = layer.stack(MOE_ROLE_SHARED_DOWN).tensor;
-    std::vector<float> other(down.codebook, down.codebook + 16);
+    std::vector<float> other = given.codebook;
     other[0] = 0.5f;
     down.codebook = other.data();
     ASSERT_NO_FATAL_FAILURE(packed.update(down));
@@ -109,9 +135,10 @@ class RefusingBlock final : public DeviceBlock {
 };
 
 TEST(CodebookTables, AnUpdateThatFailsChangesNone) {
-    const LayerTensors layer(layer_with_follower(), {.everywhere = "kbit4_given"});
-    const Plan plan = make_plan(layer);
-    PackedWeights packed(*plan);
+    GivenCodebook given("kbit4");
+    LayerTensors& layer = given.layer;
+    ASSERT_TRUE(given.plan);
+    PackedWeights packed(*given.plan);
     ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
     moe_tensor down = layer.stack(MOE_ROLE_DOWN).single(2);
     const std::vector<float> other(16, 0.125f);
@@ -130,9 +157,10 @@ TEST(CodebookTables, AnUpdateThatFailsChangesNone) {
 
 // A file's chunks end anywhere in a table.
 TEST(CodebookTables, WritesOfAnyBytesAreObserved) {
-    const LayerTensors layer(layer_with_follower(), {.everywhere = "kbit2_given"});
-    const Plan plan = make_plan(layer);
-    PackedWeights packed(*plan), copy(*plan);
+    GivenCodebook given("kbit2");
+    LayerTensors& layer = given.layer;
+    ASSERT_TRUE(given.plan);
+    PackedWeights packed(*given.plan), copy(*given.plan);
     ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
     const DevicePlacement& placement = packed.handle.placement;
     CodebookTables& tables = copy.handle.codebook_tables;

@@ -2,6 +2,7 @@
 // from the mapping, and that is what the files hold.
 #include <gtest/gtest.h>
 
+#include "libmoe/weights/view.hpp"
 #include "tests/checkpoint/models.hpp"
 #include "tests/weights/host_block.hpp"
 

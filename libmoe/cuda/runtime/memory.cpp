@@ -1,5 +1,5 @@
-// Implements the memory, streams and copies of device/device.hpp with the CUDA runtime. Precondition:
-// all functions but release are called within UseDevice.
+// Implements the memory, streams and copies of device/device.hpp with the CUDA runtime.
+// Precondition: all functions but release are called within UseDevice.
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/driver.hpp"
 #include "libmoe/device/device.hpp"
