@@ -6,7 +6,7 @@
 #include "libmoe/api/workspace.hpp"
 #include "libmoe/base/runtime_team.hpp"
 #include "libmoe/plan/plan.hpp"
-#include "libmoe/weights/load.hpp"
+#include "libmoe/weights/weights_handle.hpp"
 
 namespace moe {
 namespace {
