@@ -7,11 +7,11 @@
 #include <deque>
 
 #include "libmoe/base/runtime_team.hpp"
+#include "libmoe/packed/shared_codebook.hpp"
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/device_loader.hpp"
 #include "libmoe/weights/packed_file.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
-#include "libmoe/weights/shared_codebook.hpp"
 #include "libmoe/weights/staging_memory.hpp"
 
 namespace moe {

@@ -177,8 +177,8 @@ void DeviceLoader::pack_offset(moe_role role, int64_t place, std::byte* to) {
     if (!fused || (has_first && has_second))
         std::memset(to, 0, placement_.matrices[role].expert_stride);
     if (!fused) return pack_source(role, place, TileRows::all, to);
-    if (has_first) pack_source(role, place, TileRows::first_half, to);
-    if (has_second) pack_source(second, place, TileRows::second_half, to);
+    if (has_first) pack_source(role, place, TileRows::gate_half, to);
+    if (has_second) pack_source(second, place, TileRows::up_half, to);
 }
 
 void DeviceLoader::pack_source(moe_role role, int64_t place, TileRows rows, std::byte* to) {
@@ -194,9 +194,9 @@ void DeviceLoader::pack_source(moe_role role, int64_t place, TileRows rows, std:
 
 void DeviceLoader::set_constants(moe_role role, int64_t place, TileRows rows, float global,
                                  const Matrix& source) {
-    for (const TileRows half : {TileRows::first_half, TileRows::second_half}) {
+    for (const TileRows half : {TileRows::gate_half, TileRows::up_half}) {
         if (rows != TileRows::all && rows != half) continue;
-        const int i = half == TileRows::second_half;
+        const int i = half == TileRows::up_half;
         if (!globals_[role].empty())
             globals_[role][place][i] = global;
         else if (global != 1.0f)

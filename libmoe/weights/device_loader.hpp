@@ -5,7 +5,7 @@
 #include "libmoe/base/team.hpp"
 #include "libmoe/weights/device_block.hpp"
 #include "libmoe/weights/loader.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/lower.hpp"
 
 namespace moe {
 

@@ -29,7 +29,8 @@ struct WeightsLayout {
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 
-    // In tiles of device memory (packed.hpp) instead of the format and layout of the tensors.
+    // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
+    // tensors.
     bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
     // Must weights hold this role? GATE_UP roles are never asked.
     bool needs(moe_role role) const;

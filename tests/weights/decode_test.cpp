@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "libmoe/cuda/device/generic_dequant.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/packed/unpack.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -65,7 +65,7 @@ constexpr PackedType types_with_columns[] = {
               GridColumns::factors)};
 
 bool has_float_scales(PackedType type) {
-    return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && has_codebook(type));
+    return type == PackedType::e4m3 || has_f32_scales(type);
 }
 
 uint16_t random_f16(std::mt19937& random) {

@@ -9,7 +9,7 @@
 #include "tests/formats/sources.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
+#include "tests/packed/packing.hpp"
 
 namespace moe {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/formats/tiles.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/parts.hpp"
 #include "tests/weights/refusal.hpp"
 

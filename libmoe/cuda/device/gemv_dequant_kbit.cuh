@@ -16,10 +16,6 @@
 
 namespace moe::cuda {
 
-constexpr MOE_HOST_DEVICE bool has_f32_scales(PackedType type) {
-    return type >= PackedType::kbit2_f32 && type <= PackedType::kbit5_f32;
-}
-
 // What decoding takes of the codebooks of both row halves, from their shared address.
 enum class KbitLookup { registers, look_ups, lanes, bytes };
 constexpr KbitLookup kbit_lookup_of(int32_t bits, CodebookMode codebook_mode) {
