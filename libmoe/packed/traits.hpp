@@ -510,8 +510,12 @@ constexpr std::string_view packed_type_name(PackedType type) {
     return traits(type).name;
 }
 
-// The revision of a type of that name; 0 where there is none.
-constexpr int32_t revision_of(std::string_view name) {
+constexpr int32_t packed_revision(PackedType type) {
+    return traits(type).revision;
+}
+
+// The revision of the type of a name; 0 where there is none.
+constexpr int32_t packed_revision(std::string_view name) {
     for (const PackedTraits& row : packed_traits)
         if (name == row.name) return row.revision;
     return 0;

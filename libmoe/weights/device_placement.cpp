@@ -39,7 +39,7 @@ class Placer {
   public:
     explicit Placer(const WeightsLayout& layout) : layout_(layout) {}
 
-    DevicePlacement place() {
+    DevicePlacement lay_out() {
         out_.is_gate_up_fused = are_fused(MOE_ROLE_GATE, MOE_ROLE_UP);
         out_.is_shared_gate_up_fused = are_fused(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
         out_.shared_follows = can_follow();
@@ -118,21 +118,21 @@ class Placer {
         check(role, type);
         if (out_.is_up_half(role)) return;
         const WeightsLayout::Part part = layout_.part(role);
-        DevicePlacement::Region& place = out_.matrices[role];
-        place.type = type;
-        place.count = layout_.count(role);
-        place.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
-        place.k = static_cast<int32_t>(part.columns);
-        place.expert_stride = Cursor::round_up(
-            checked_multiply(static_cast<uint64_t>(place.n_tiles),
-                             static_cast<uint64_t>(tile_bytes(type, place.k)), role_name(role)));
+        DevicePlacement::Region& region = out_.matrices[role];
+        region.type = type;
+        region.count = layout_.count(role);
+        region.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
+        region.k = static_cast<int32_t>(part.columns);
+        region.expert_stride = Cursor::round_up(
+            checked_multiply(static_cast<uint64_t>(region.n_tiles),
+                             static_cast<uint64_t>(tile_bytes(type, region.k)), role_name(role)));
         if (const moe_role routed = before(role))
-            place.offset = past(out_.matrices[routed].offset, routed, place.expert_stride);
+            region.offset = past(out_.matrices[routed].offset, routed, region.expert_stride);
         else
-            place.offset = cursor_.take(with_followers(role), place.expert_stride);
+            region.offset = cursor_.take(with_followers(role), region.expert_stride);
     }
 
-    // How many matrices of the role's place there are to be, the shared expert's included.
+    // How many matrices of the role's region there are to be, the shared expert's included.
     uint64_t with_followers(moe_role role) const {
         return static_cast<uint64_t>(out_.matrices[role].count + followers_of(role));
     }
@@ -155,20 +155,20 @@ class Placer {
         constexpr uint64_t globals = 2 * 4, codebook = 2 * 32 * 4;  // bytes of one expert
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
-            DevicePlacement::Region& place = out_.matrices[i];
+            DevicePlacement::Region& region = out_.matrices[i];
             const moe_role routed = before(role);
             const DevicePlacement::Region& first = out_.matrices[routed];
-            if (is_e2m1(place.type))
-                place.globals = routed ? past(first.globals, routed, globals)
-                                       : cursor_.take(with_followers(role), globals);
-            if (has_codebook(place.type)) {
-                place.codebooks = routed ? past(first.codebooks, routed, codebook)
-                                         : cursor_.take(with_followers(role), codebook);
-                place.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
+            if (is_e2m1(region.type))
+                region.globals = routed ? past(first.globals, routed, globals)
+                                        : cursor_.take(with_followers(role), globals);
+            if (has_codebook(region.type)) {
+                region.codebooks = routed ? past(first.codebooks, routed, codebook)
+                                          : cursor_.take(with_followers(role), codebook);
+                region.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
             }
-            if (grid_columns_of(place.type) != GridColumns::none)
-                place.columns = routed ? past(first.columns, routed, place.column_bytes())
-                                       : cursor_.take(with_followers(role), place.column_bytes());
+            if (grid_columns_of(region.type) != GridColumns::none)
+                region.columns = routed ? past(first.columns, routed, region.column_bytes())
+                                        : cursor_.take(with_followers(role), region.column_bytes());
         }
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
@@ -192,7 +192,7 @@ class Placer {
 }  // namespace
 
 DevicePlacement lay_out_on_device(const WeightsLayout& layout) {
-    return Placer(layout).place();
+    return Placer(layout).lay_out();
 }
 
 DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* base) const {
@@ -203,16 +203,16 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
     weights.is_gate_up_fused = is_gate_up_fused;
     weights.is_shared_gate_up_fused = is_shared_gate_up_fused;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const Region& place = matrices[i];
-        if (place.type == PackedType::none) continue;
-        weights.matrices[i] = {base + place.offset,
-                               static_cast<int64_t>(place.expert_stride),
-                               floats(place.globals),
-                               floats(place.codebooks),
-                               reinterpret_cast<const uint32_t*>(floats(place.columns)),
-                               place.type,
-                               place.n_tiles,
-                               place.k};
+        const Region& region = matrices[i];
+        if (region.type == PackedType::none) continue;
+        weights.matrices[i] = {base + region.offset,
+                               static_cast<int64_t>(region.expert_stride),
+                               floats(region.globals),
+                               floats(region.codebooks),
+                               reinterpret_cast<const uint32_t*>(floats(region.columns)),
+                               region.type,
+                               region.n_tiles,
+                               region.k};
     }
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);

@@ -11,6 +11,7 @@
 #include "libmoe/formats/matrix.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/layer/slice.hpp"
+#include "libmoe/packed/traits.hpp"
 
 namespace moe {
 
@@ -32,6 +33,8 @@ struct WeightsLayout {
     // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
     // tensors.
     bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
+    // Does the role lie in tiles of a packed type? The router stays dense.
+    bool is_packed_role(moe_role role) const;
     // Must weights hold this role? GATE_UP roles are never asked.
     bool needs(moe_role role) const;
     // The down bias is added by the experts stage, or once by finish when the intermediate is
@@ -52,7 +55,8 @@ struct WeightsLayout {
     // Packed: of everything, vectors too.
     uint64_t copy_bytes() const;
 
-    std::array<uint8_t, 16> make_id() const;
+    // revision: of a packed type, as the traits table has it.
+    std::array<uint8_t, 16> make_id(int32_t (*revision)(PackedType) = packed_revision) const;
 };
 
 // An array indexed by moe_role whose lists all take their memory from one resource.
