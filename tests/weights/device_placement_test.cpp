@@ -309,11 +309,10 @@ TEST(DevicePlacement, IdsTellRevisionsOfTheirTypesApart) {
     const auto nvfp4_has_two = [](PackedType type) {
         return type == PackedType::nvfp4 ? 2 : packed_revision(type);
     };
-    const auto layout_of = [](const char* format) {
-        return packed_layout(
-            *make_plan(LayerTensors(plain_layer(256, 256, 4, 2), {.everywhere = format})));
-    };
-    const WeightsLayout nvfp4 = layout_of("nvfp4"), mxfp4 = layout_of("mxfp4");
+    const LayerTensors nvfp4_layer(plain_layer(256, 256, 4, 2), {.everywhere = "nvfp4"});
+    const LayerTensors mxfp4_layer(plain_layer(256, 256, 4, 2), {.everywhere = "mxfp4"});
+    const Plan plans[] = {make_plan(nvfp4_layer), make_plan(mxfp4_layer)};
+    const WeightsLayout nvfp4 = packed_layout(*plans[0]), mxfp4 = packed_layout(*plans[1]);
     EXPECT_EQ(nvfp4.make_id(), nvfp4.id);
     EXPECT_NE(nvfp4.make_id(nvfp4_has_two), nvfp4.id);
     EXPECT_EQ(mxfp4.make_id(nvfp4_has_two), mxfp4.id);
