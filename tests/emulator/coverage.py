@@ -1,7 +1,7 @@
 """Judges reports of emulated runs: coverage.py ROOT REPORT...
 
-Fails when a kernel of the plan's CUDA table is run by no case of any of them, or one that is not Hopper's own by none of
-another device.
+It fails when no case of any report runs a kernel of the plan's CUDA table. It also fails when a kernel that is not Hopper's own
+runs on no other device.
 """
 import json
 import pathlib

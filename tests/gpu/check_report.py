@@ -1,8 +1,8 @@
-"""Judges the committed reports of GPU runs: check_report.py ROOT [--readme].
+"""Judges the committed reports of GPU runs: check_report.py ROOT [--write].
 
 Fails when a report has a failing case, or when a kernel of the plan's CUDA table is run by no case
-of any report. Kernels whose sources have changed since are listed; that is no failure. --readme also
-writes the state of the reports into README.md, between two marks.
+of any report. Kernels whose sources have changed since are listed; that is no failure. --write also
+writes the state of the reports into docs/support.md, between two marks.
 """
 import json
 import pathlib
@@ -11,9 +11,11 @@ import sys
 
 import kernel_hashes
 
+PAGE = "docs/support.md"
 REPORTS = ("report-smoke.json", "report-full.json")
-MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --readme -->\n", "<!-- end of gpu reports -->")
+MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n", "<!-- end of gpu reports -->")
 CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
+MOST_LISTED = 8  # kernel files that changed; of more the page has the number
 OF_THE_CPU = ("cpu_", "avx2_", "avx512_")
 
 
@@ -49,33 +51,36 @@ def state_of(root, name):
     old = stale(root, report)
     lines = f"- `{name}`: {report['device']}, commit {report['commit']}, {report['date'][:10]}: {len(cases)} cases, "
     lines += f"{sum('skipped' in case for case in cases)} skipped, {n_bad} failing; "
-    lines += "changed since:\n" if old else "no kernel file has changed since\n"
-    return lines + "".join(f"  - `{source}`\n" for source in old)
+    if not old:
+        return lines + "no kernel file has changed since\n"
+    if len(old) > MOST_LISTED:
+        return lines + f"{len(old)} kernel files have changed since\n"
+    return lines + "changed since:\n" + "".join(f"  - `{source}`\n" for source in old)
 
 
 def with_state(root, text):
-    """README.md with the block between the marks as it should be."""
+    """The page with the block between the marks as it should be."""
     before, begin, rest = text.partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not begin or not end:
-        sys.exit(f"README.md lacks a mark: {MARKS[1] if begin else MARKS[0].strip()}")
+        sys.exit(f"{PAGE} lacks a mark: {MARKS[1] if begin else MARKS[0].strip()}")
     return before + begin + "".join(state_of(root, name) for name in REPORTS) + end + after
 
 
-def check_readme(root, rewrite):
-    readme = root / "README.md"
-    text = readme.read_text()
+def check_page(root, rewrite):
+    page = root / PAGE
+    text = page.read_text()
     wanted = with_state(root, text)
     if text == wanted:
         return
     if rewrite:
-        readme.write_text(wanted)
-    print("README.md: rewritten" if rewrite else "README.md: the state of the reports is not today's (--readme)")
+        page.write_text(wanted)
+    print(f"{PAGE}: rewritten" if rewrite else f"{PAGE}: the state of the reports is not today's (--write)")
 
 
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
-    check_readme(root, "--readme" in sys.argv[2:])
+    check_page(root, "--write" in sys.argv[2:])
     problems, used, found = [], set(), False
     for name in REPORTS:
         path = root / "tests/gpu" / name
