@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "libmoe/weights/shared_codebook.hpp"
+#include "libmoe/packed/shared_codebook.hpp"
 #include "libmoe/weights/weights_handle.hpp"
 
 namespace moe {

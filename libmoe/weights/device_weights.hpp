@@ -1,11 +1,12 @@
 // The tensors of one layer in device memory, as CUDA kernels take them: matrices packed
-// (packed.hpp), everything small in float32, the router dense as it came. All pointers are of the
-// device.
+// (packed/layout.hpp), everything small in float32, the router dense as it came. All pointers are
+// of the device.
 #pragma once
 
 #include <array>
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
+#include "libmoe/weights/lower.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {
@@ -23,9 +24,6 @@ struct DeviceWeights {
     std::array<const float*, MOE_ROLE_COUNT> vectors{};
     const int32_t* hash_table = nullptr;
 };
-
-// The packed type a source format is lowered to; none when it has no lowering.
-PackedType packed_type_of(const moe_format& format);
 
 // Offsets of every matrix and vector of a layout in one block of device memory.
 struct DevicePlacement {

@@ -15,8 +15,8 @@ void ExpertPacker::pack(moe_role role, int64_t index, std::byte* to,
     const moe_role up = placement_.up_role(role);
     if (up == MOE_ROLE_NONE) return pack_rows(role, index, TileRows::all, to, constants);
     if (sources_.of(role, index).is_given)
-        pack_rows(role, index, TileRows::first_half, to, constants);
-    if (sources_.of(up, index).is_given) pack_rows(up, index, TileRows::second_half, to, constants);
+        pack_rows(role, index, TileRows::gate_half, to, constants);
+    if (sources_.of(up, index).is_given) pack_rows(up, index, TileRows::up_half, to, constants);
 }
 
 void ExpertPacker::pack_rows(moe_role role, int64_t index, TileRows rows, std::byte* to,

@@ -4,6 +4,7 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/weights/device_weights.hpp"
+#include "libmoe/weights/lower.hpp"
 #include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -41,7 +42,17 @@ bool may_be_fused(moe_role role) {
            role == MOE_ROLE_SHARED_UP;
 }
 
+// The id changes with the types that it speaks of and with no others. First revisions leave it as
+// it was before types had revisions.
+void add_revision(Hash128& hash, PackedType type, int32_t (*revision)(PackedType)) {
+    if (revision(type) > 1) hash.add_text(packed_type_name(type)).add(revision(type));
+}
+
 }  // namespace
+
+bool WeightsLayout::is_packed_role(moe_role role) const {
+    return is_packed() && is_matrix_role(role) && role != MOE_ROLE_ROUTER && needs(role);
+}
 
 bool WeightsLayout::needs(moe_role role) const {
     return layer.has_role(role) && (stages & stage_of(role, down_bias_in_finish()));
@@ -116,7 +127,7 @@ uint64_t WeightsLayout::copy_bytes() const {
     return total;
 }
 
-std::array<uint8_t, 16> WeightsLayout::make_id() const {
+std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) const {
     Hash128 hash;
     hash.add_text("libmoe.layout").add(layout_version);
     hash.add(static_cast<int32_t>(device)).add(static_cast<int32_t>(residency)).add(stages);
@@ -131,6 +142,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id() const {
         moe_format format = formats[role];
         format.struct_size = 0;
         hash.add(format);
+        if (is_packed_role(role)) add_revision(hash, packed_type_of(formats[role]), revision);
     }
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.

@@ -37,8 +37,8 @@ PackedConstants::PackedConstants(const DevicePlacement& placement,
 void PackedConstants::set(moe_role role, int64_t index, TileRows rows, float global,
                           const Matrix& source) {
     const auto i = static_cast<size_t>(index);
-    if (rows != TileRows::second_half) set_half(role, i, 0, global, source);
-    if (rows != TileRows::first_half) set_half(role, i, 1, global, source);
+    if (rows != TileRows::up_half) set_half(role, i, 0, global, source);
+    if (rows != TileRows::gate_half) set_half(role, i, 1, global, source);
 }
 
 void PackedConstants::set_half(moe_role role, size_t index, size_t half, float global,

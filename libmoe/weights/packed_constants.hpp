@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libmoe/weights/codebook_tables.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/lower.hpp"
 
 namespace moe {
 

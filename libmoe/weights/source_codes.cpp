@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace moe {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "libmoe/formats/matrix.hpp"
-#include "libmoe/weights/packed_codes.hpp"
+#include "libmoe/packed/pack_codes.hpp"
 
 namespace moe {
 

@@ -11,6 +11,7 @@
 #include "libmoe/formats/matrix.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/layer/slice.hpp"
+#include "libmoe/packed/traits.hpp"
 
 namespace moe {
 
@@ -29,8 +30,11 @@ struct WeightsLayout {
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 
-    // In tiles of device memory (packed.hpp) instead of the format and layout of the tensors.
+    // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
+    // tensors.
     bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
+    // Returns true if the role lies in tiles of a packed type. The router stays dense.
+    bool is_packed_role(moe_role role) const;
     // Returns true if weights hold this role. GATE_UP roles are not among the arguments.
     bool needs(moe_role role) const;
     // The down bias is added by the experts stage, or once by finish when the intermediate is
@@ -52,7 +56,8 @@ struct WeightsLayout {
     // Bytes of all copies; in a packed layout vectors are among them.
     uint64_t copy_bytes() const;
 
-    std::array<uint8_t, 16> make_id() const;
+    // revision: of a packed type, as the traits table has it.
+    std::array<uint8_t, 16> make_id(int32_t (*revision)(PackedType) = packed_revision) const;
 };
 
 // An array indexed by moe_role whose lists all take their memory from one resource.

@@ -7,9 +7,9 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/weights/packed_checkpoint.hpp"
 #include "tests/formats/sources.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 
 namespace moe {
 namespace {

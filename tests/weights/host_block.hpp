@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "libmoe/packed/unpack.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "libmoe/weights/packed_checkpoint.hpp"
 #include "tests/support/matrices.hpp"
@@ -115,8 +116,8 @@ struct PackedWeights {
         const int half = handle.placement.is_up_half(role);
         unpack(matrix.data + place * matrix.expert_stride, matrix.type,
                !fused ? TileRows::all
-               : half ? TileRows::second_half
-                      : TileRows::first_half,
+               : half ? TileRows::up_half
+                      : TileRows::gate_half,
                part.rows, part.columns,
                {matrix.global_scale ? matrix.global_scale[2 * place + half] : 1.0f,
                 matrix.codebook ? matrix.codebook + (2 * place + half) * 32 : nullptr,

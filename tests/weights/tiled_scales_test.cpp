@@ -12,9 +12,9 @@
 #include "libmoe/weights/view.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/formats/tiles.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 #include "tests/weights/parts.hpp"
 #include "tests/weights/refusal.hpp"
 

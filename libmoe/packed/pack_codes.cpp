@@ -1,11 +1,9 @@
-// Placing of codes. Up to 5 bits a step of a lane is first a "nibble word": the low four bits of
-// every code in the nibble of its register and half, rows in turns or by rows; every narrower or
-// scattered form follows from it.
-#include "libmoe/weights/packed_codes.hpp"
+// Up to 7 bits a step of a lane is first a "nibble word": the low four bits of every code in the
+// nibble of its register and half, rows in turns or by rows. Every narrower or scattered form
+// follows from it.
+#include "libmoe/packed/pack_codes.hpp"
 
-#include <array>
-
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 
 namespace moe {
 namespace {
@@ -92,16 +90,16 @@ struct E2m1Scatter {
 };
 constexpr E2m1Scatter e2m1_scatter;
 
-// Words of the rows that are placed; the bits of `kept` stay as they are at their place. Memory
+// Words of the rows that are stored; the bits of `kept` stay as they are in memory. Memory
 // whose rows are all written is not read.
 struct WordMask {
     uint32_t kept;
 
     template <class Order>
     static WordMask of(TileRows rows) {
-        return {rows == TileRows::all          ? 0
-                : rows == TileRows::first_half ? ~Order::first_row
-                                               : Order::first_row};
+        return {rows == TileRows::all         ? 0
+                : rows == TileRows::gate_half ? ~Order::first_row
+                                              : Order::first_row};
     }
     void store_word(std::byte* to, uint32_t word) const {
         store(to, kept ? word | (load<uint32_t>(to) & kept) : word);
@@ -139,10 +137,10 @@ void store_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) 
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
         const uint32_t last = Order::nibble_word(step_bytes<4>(codes, lane, 3));
-        std::byte* const places[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
+        std::byte* const words[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
         for (int32_t i = 0; i < 3; ++i) {
             const uint32_t word = Order::nibble_word(step_bytes<4>(codes, lane, i));
-            mask.store_word(places[i], word | (last >> i & 0x11111111u) << 3);
+            mask.store_word(words[i], word | (last >> i & 0x11111111u) << 3);
         }
     }
 }
@@ -165,20 +163,20 @@ void store_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t in_4 = bits & 4, in_2 = bits & 2;
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const auto place = [&](int32_t o) { return to + byte_offset(n * bits, lane, o); };
+        const auto at = [&](int32_t o) { return to + byte_offset(n * bits, lane, o); };
         uint32_t ones = 0;
         for (int32_t j = 0; j < n; ++j) {
             const StepBytes step = step_bytes<n>(codes, lane, j);
-            if constexpr (in_4 != 0) mask.store_word(place(4 * j), bits_of<Order>(step, 0, 4));
+            if constexpr (in_4 != 0) mask.store_word(at(4 * j), bits_of<Order>(step, 0, 4));
             if constexpr ((bits & 1) != 0) ones |= bits_of<Order>(step, in_4 + in_2, 1) << j;
         }
         for (int32_t j = 0; j < n && in_2 != 0; j += 2) {
             const uint32_t even = bits_of<Order>(step_bytes<n>(codes, lane, j), in_4, 2);
             const uint32_t odd = bits_of<Order>(step_bytes<n>(codes, lane, j + 1), in_4, 2);
-            mask.store_word(place(n * in_4 + 2 * j), even | odd << 2);
+            mask.store_word(at(n * in_4 + 2 * j), even | odd << 2);
         }
-        if constexpr ((bits & 1) != 0 && n == 4) mask.store_word(place(4 * (bits - 1)), ones);
-        if constexpr ((bits & 1) != 0 && n == 2) mask.store_pairs(place(2 * (bits - 1)), ones);
+        if constexpr ((bits & 1) != 0 && n == 4) mask.store_word(at(4 * (bits - 1)), ones);
+        if constexpr ((bits & 1) != 0 && n == 2) mask.store_pairs(at(2 * (bits - 1)), ones);
     }
 }
 
@@ -187,7 +185,7 @@ template <class Code, int32_t n>
 void store_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t pair = 2 * sizeof(Code);
     constexpr int32_t part = 4 * pair * n < 16 ? 4 * pair * n : 16;
-    const int32_t first = rows == TileRows::second_half;
+    const int32_t first = rows == TileRows::up_half;
     const int32_t apart = rows == TileRows::all ? 1 : 2;
     for (int32_t lane = 0; lane < lanes; ++lane)
         for (int32_t i = first; i < 4 * n; i += apart) {  // register i % 4 of step i / 4
@@ -213,66 +211,6 @@ StoreCodes<uint8_t> store_split_of(int32_t n) {
 template <class Order>
 StoreCodes<uint8_t> store_3_of(int32_t n) {
     return choose<uint8_t>(n, nullptr, store_3_of_2<Order>, store_3_of_4<Order>);
-}
-
-// A lane's bytes as the formulas of packed.hpp speak of them.
-struct LaneBits {
-    const std::byte* codes;
-    int32_t bytes;
-    int32_t lane;
-
-    uint32_t word(int32_t o) const { return load<uint32_t>(codes + byte_offset(bytes, lane, o)); }
-    uint32_t half_word(int32_t o) const {
-        return load<uint16_t>(codes + byte_offset(bytes, lane, o));
-    }
-};
-
-struct CodeIndex {
-    PackedType type;
-    int32_t j, a, e;
-    int32_t nibble() const { return 4 * nibble_of_code(type, a, e); }
-    int32_t pair() const { return pair_of_nibble(nibble_of_code(type, a, e)); }
-};
-
-uint32_t take_e2m1(const LaneBits& lane, CodeIndex at) {
-    const uint32_t word = lane.word(4 * at.j);
-    uint32_t code = 0;
-    for (int32_t b = 0; b < 4; ++b)
-        code |= (word >> (e2m1_bits[at.a][b] + 16 * at.e) % 32 & 1u) << b;
-    return code;
-}
-
-uint32_t take_3(const LaneBits& lane, int32_t n, CodeIndex at) {
-    if (at.j < n - 1) return lane.word(4 * at.j) >> at.nibble() & 7u;
-    if (n == 2)
-        return (lane.word(0) >> (at.nibble() + 3) & 1u) | (lane.half_word(4) >> at.pair() & 3u)
-                                                              << 1;
-    uint32_t code = 0;
-    for (int32_t i = 0; i < 3; ++i) code |= (lane.word(4 * i) >> (at.nibble() + 3) & 1u) << i;
-    return code;
-}
-
-// What store_split placed.
-uint32_t take_split(const LaneBits& lane, int32_t bits, int32_t n, CodeIndex at) {
-    const int32_t in_4 = bits & 4, in_2 = bits & 2;
-    uint32_t code = 0;
-    if (in_4) code = lane.word(4 * at.j) >> at.nibble() & 15u;
-    if (in_2)
-        code |= (lane.word(n * in_4 + 4 * (at.j / 2)) >> (at.nibble() + at.j % 2 * 2) & 3u) << in_4;
-    if (bits & 1) {
-        const int32_t o = n * (bits - 1);
-        const uint32_t ones = n == 4 ? lane.word(o) >> at.nibble() : lane.half_word(o) >> at.pair();
-        code |= (ones >> at.j & 1u) << (in_4 + in_2);
-    }
-    return code;
-}
-
-uint32_t take_whole(const LaneBits& lane, int32_t code_bytes, CodeIndex at) {
-    const int32_t c = 8 * at.j + 2 * at.a + at.e;
-    uint32_t code = 0;
-    std::memcpy(&code, lane.codes + byte_offset(lane.bytes, lane.lane, c * code_bytes),
-                static_cast<size_t>(code_bytes));
-    return code;
 }
 
 }  // namespace
@@ -313,29 +251,6 @@ template <>
 StoreCodes<uint32_t> store_codes_of(PackedType, int32_t n) {
     return choose<uint32_t>(n, store_whole<uint32_t, 1>, store_whole<uint32_t, 2>,
                             store_whole<uint32_t, 4>);
-}
-
-uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row,
-                   int32_t column) {
-    if (is_iq_grid(type)) return 0;
-    const int32_t t = column / (4 * n);
-    const int32_t p = column % 4;
-    const LaneBits lane{codes, n * code_bits(type), 4 * (row % 8) + t};
-    const CodeIndex at{type, column % (4 * n) / 4, row / 8 + 2 * (p >> 1), p & 1};
-    switch (code_bits(type)) {
-        case 3:
-            return take_3(lane, n, at);
-        case 1:
-        case 2:
-        case 5:
-        case 6:
-        case 7:
-            return take_split(lane, code_bits(type), n, at);
-        case 4:
-            return is_e2m1(type) ? take_e2m1(lane, at) : take_split(lane, 4, n, at);
-        default:
-            return take_whole(lane, code_bits(type) / 8, at);
-    }
 }
 
 }  // namespace moe

@@ -2,9 +2,9 @@
 // that pack and unpack cannot be wrong together; scales of every value keep it.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/weights/view.hpp"
-#include "tests/weights/packing.hpp"
+#include "tests/packed/packing.hpp"
 
 namespace moe {
 namespace {
@@ -380,9 +380,9 @@ TEST(PackScales, HalvesHaveGlobalScalesOfTheirOwn) {
     auto gate = make(*find_format("mxfp4"), 8, 64, 3), up = make(*find_format("mxfp4"), 8, 64, 4);
     std::fill(gate.scales.begin(), gate.scales.end(), std::byte{100});
     std::fill(up.scales.begin(), up.scales.end(), std::byte{130});
-    Packed both = packed(view(gate), TileRows::first_half);
+    Packed both = packed(view(gate), TileRows::gate_half);
     EXPECT_EQ(both.global, 0x1p-27f);
-    EXPECT_EQ(pack(view(up), both.type, TileRows::second_half, both.bytes.data(), "up"), 0x1p3f);
+    EXPECT_EQ(pack(view(up), both.type, TileRows::up_half, both.bytes.data(), "up"), 0x1p3f);
     EXPECT_EQ(both.bytes[512], std::byte{127});
     EXPECT_EQ(both.bytes[513], std::byte{127});
 }

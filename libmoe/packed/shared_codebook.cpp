@@ -1,6 +1,6 @@
 // Bytes are tried at every quarter of a scale from 64 to 127, and the best kept. Nothing depends on
 // the rounding mode of the caller.
-#include "libmoe/weights/shared_codebook.hpp"
+#include "libmoe/packed/shared_codebook.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@ struct Bytes {
     bool is_near = false;     // each to its value
 };
 
-double product(std::span<const float> a, const std::array<double, 8>& b) {
+double dot(std::span<const float> a, const std::array<double, 8>& b) {
     double sum = 0;
     for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
     return sum;
@@ -33,7 +33,7 @@ Bytes rounded_to(std::span<const float> values, double largest, double top) {
         bytes.values[i] = std::round(values[i] / largest * top);
         squares += bytes.values[i] * bytes.values[i];
     }
-    bytes.scale = product(values, bytes.values) / squares;
+    bytes.scale = dot(values, bytes.values) / squares;
     bytes.error = 0;
     bytes.is_near = true;
     for (size_t i = 0; i < values.size(); ++i) {

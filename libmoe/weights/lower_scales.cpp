@@ -1,12 +1,12 @@
 // Lowering of scales. A NaN scale is refused in every type: no code would say so afterwards.
-#include "libmoe/weights/packed_scales.hpp"
+#include "libmoe/weights/lower_scales.hpp"
 
 #include <cmath>
 
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
-#include "libmoe/weights/ggml_scales.hpp"
-#include "libmoe/weights/packed_grid.hpp"
+#include "libmoe/packed/ggml_scales.hpp"
+#include "libmoe/packed/grid.hpp"
 #include "libmoe/weights/source_codes.hpp"
 
 namespace moe {
@@ -122,8 +122,8 @@ void copy_f32(const Row& row) {
     }
 }
 
-bool is_f16_nan(const std::byte* place) {
-    return (load<uint16_t>(place) & 0x7FFFu) > 0x7C00u;
+bool is_f16_nan(const std::byte* at) {
+    return (load<uint16_t>(at) & 0x7FFFu) > 0x7C00u;
 }
 
 void copy_q8_0(const Row& row) {
@@ -135,11 +135,11 @@ void copy_q8_0(const Row& row) {
     }
 }
 
-// Where a block of ggml has what the packed head keeps, and where the float16 of that are.
+// Where a block of ggml has what the packed scale record keeps, and where the float16 of that are.
 struct GgmlScaleSource {
     int32_t begin;
     int32_t bytes;
-    int32_t factors = 0;  // in the head
+    int32_t factors = 0;  // in the record
     int32_t n_factors = 1;
     int32_t tail = 0;  // q2_k: its factors, after the codes
 };
@@ -162,7 +162,7 @@ GgmlScaleSource ggml_scale_source(PackedType type) {
     }
 }
 
-// The heads of a row, long ones once for their four blocks.
+// The scale records of a row; superblock scales once for their four blocks.
 void copy_ggml_scales(const Row& row) {
     const PackedType type = row.source.type;
     const FormatTraits& traits = *row.source.matrix.traits;
@@ -185,18 +185,18 @@ void lower_grid(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const GridParts& parts = *matrix.traits->parts;
     const PackedType type = row.source.type;
-    const int32_t group = grid_group(type), place = scale_offset(row.tile_row, 0, 1);
+    const int32_t group = grid_group(type), offset = scale_offset(row.tile_row, 0, 1);
     for (int64_t k = row.column; k < row.column + 16 * row.n; k += 16) {
         if (group ? k % group != 0 : k != 0) continue;
         std::byte* record = row.scales + grid_record(type, k);
-        parts.scale(matrix, row.row, k, record + place * grid_scale_bytes(type));
-        if (std::isnan(grid_scale(type, record, place))) fail_nan(row.source, row.row, k);
+        parts.scale(matrix, row.row, k, record + offset * grid_scale_bytes(type));
+        if (std::isnan(grid_scale(type, record, offset))) fail_nan(row.source, row.row, k);
         if (grid_zero_of(type) == GridZero::middle) continue;
         const int32_t more = grid_zero_of(type) == GridZero::packed_minus_one ? 1 : 0;
         const auto zero = static_cast<uint8_t>(parts.zero(matrix, row.row, k) - more);
         std::byte* zeros = record + 16 * grid_scale_bytes(type);
         if (code_bits(type) > 4) {
-            store(zeros + place, zero);
+            store(zeros + offset, zero);
             continue;
         }
         const int32_t shift = row.tile_row / 8 * 4;
@@ -274,28 +274,26 @@ int32_t largest_exponent(const Matrix& source, const char* what) {
 void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
                   int32_t tile_row, uint8_t* codes, std::byte* scales) {
     const Row one{source, row, column, n, tile_row, codes, scales};
-    if (is_grid(source.type)) return lower_grid(one);
-    switch (source.type) {
-        case PackedType::e4m3:
+    switch (traits(source.type).scales) {
+        case ScaleScheme::none:
+            return;
+        case ScaleScheme::f32_of_8_rows:
             return lower_e4m3(one);
-        case PackedType::nvfp4:
+        case ScaleScheme::ue5m3:
             return lower_nvfp4(one);
-        case PackedType::mxfp4:
+        case ScaleScheme::e8m0:
             return lower_mxfp4(one);
-        case PackedType::q8_0:
+        case ScaleScheme::f16:
             return copy_q8_0(one);
-        case PackedType::kbit2:
-        case PackedType::kbit3:
-        case PackedType::kbit4:
-        case PackedType::kbit5:
+        case ScaleScheme::e4m4:
             return copy_e4m4(one);
-        case PackedType::kbit2_f32:
-        case PackedType::kbit3_f32:
-        case PackedType::kbit4_f32:
-        case PackedType::kbit5_f32:
+        case ScaleScheme::f32:
             return copy_f32(one);
-        default:
+        case ScaleScheme::ggml_block:
+        case ScaleScheme::ggml_superblock:
             return copy_ggml_scales(one);
+        case ScaleScheme::grid:
+            return lower_grid(one);
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/weights/view.hpp"
-#include "tests/weights/packing.hpp"
+#include "tests/packed/packing.hpp"
 
 namespace moe {
 namespace {
@@ -35,7 +35,7 @@ TEST_P(Pack, HalvesOfJointTilesDoNotTouchEachOther) {
     const int64_t k = unit == 256 ? 256 : unit == 64 ? 128 : unit == 32 ? 96 : 112;
     const auto gate = make(traits, 24, k, 1), up = make(traits, 24, k, 2);
     const Matrix matrices[2] = {view(gate), view(up)};
-    const TileRows halves[2] = {TileRows::first_half, TileRows::second_half};
+    const TileRows halves[2] = {TileRows::gate_half, TileRows::up_half};
     std::vector<std::byte> whole[2];
     for (const int first : {0, 1}) {
         // Bytes that are no scale padding are all written, whatever was there.
@@ -61,7 +61,7 @@ TEST_P(Pack, StridedRowsAndInterleavedHalves) {
     for (const auto half : {GateUpHalf::gate, GateUpHalf::up}) {
         Matrix every_other = gate_up_half(view(stored), MOE_GATE_UP_INTERLEAVED, half);
         const auto got =
-            unpacked(packed(every_other, TileRows::first_half), every_other, TileRows::first_half);
+            unpacked(packed(every_other, TileRows::gate_half), every_other, TileRows::gate_half);
         ASSERT_NO_FATAL_FAILURE(expect_values(got, every_other, "interleaved"));
     }
 }
@@ -175,9 +175,9 @@ TEST(PackRefuses, SlicesOffTheGridNamingTheNearest) {
 TEST(PackRefuses, ShapesAndTypesThatDoNotFit) {
     const auto bf16 = make(*find_format("bf16"), 24, 72);
     expect_refused(view(bf16), TileRows::all, MOE_ERROR_INVALID_ARGUMENT, "rows is 24");
-    expect_refused(view(bf16), TileRows::first_half, MOE_ERROR_INVALID_ARGUMENT, "columns is 72");
-    expect_refused(part_of(view(bf16), 0, 12, 0, 64), TileRows::second_half,
-                   MOE_ERROR_INVALID_ARGUMENT, "rows is 12");
+    expect_refused(view(bf16), TileRows::gate_half, MOE_ERROR_INVALID_ARGUMENT, "columns is 72");
+    expect_refused(part_of(view(bf16), 0, 12, 0, 64), TileRows::up_half, MOE_ERROR_INVALID_ARGUMENT,
+                   "rows is 12");
     EXPECT_NE(sentence_of(view(make(*find_format("nvfp4"), 16, 64)), PackedType::mxfp4,
                           TileRows::all, MOE_ERROR_UNSUPPORTED)
                   .find("nvfp4"),

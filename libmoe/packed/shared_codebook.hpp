@@ -3,11 +3,11 @@
 
 #include <span>
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe {
 
-// Have codes c and c + 16 of sign codes (packed.hpp) the same value but for the sign, in float16?
+// Have codes c and c + 16 of sign codes (layout.hpp) the same value but for the sign, in float16?
 bool is_mirrored(std::span<const float, 32> values);
 
 // The values of 2^bits codes, 2 or 3 bits, as bytes times one number; none if that is further from

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/formats/entries.hpp"
-#include "libmoe/weights/device_weights.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/packed/unpack.hpp"
+#include "libmoe/weights/lower.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe::test {

@@ -1,12 +1,10 @@
-// Scales of a source matrix to those of its packed type: which form they take, where they go in a
+// Scales of a source matrix to those of its packed type: which form they take, their offsets in a
 // block, and what the codes must change for it (a negative scale flips their signs, a zero scale
 // takes their magnitude).
 #pragma once
 
-#include <bit>
-
 #include "libmoe/formats/matrix.hpp"
-#include "libmoe/weights/packed_codes.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe {
 
@@ -24,18 +22,9 @@ void check_scale_grid(const Matrix& source, PackedType type, const char* what);
 // The largest E8M0 scale of an mxfp4 matrix; fails for a NaN.
 int32_t largest_exponent(const Matrix& source, const char* what);
 
-// One row of a block: the scales of source row `row` and columns [column, column + 16 n) to the
-// places of tile row `tile_row` in the scales of the block, and the row's codes as they need it.
+// One row of a block: the scales of source row `row` and columns [column, column + 16 n) for
+// tile row `tile_row` into the scales of the block, and the row's codes as they need it.
 void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
                   int32_t tile_row, uint8_t* codes, std::byte* scales);
-
-// Where the scale of a row and a group is among those of a block, in elements of the type's scales.
-constexpr int32_t scale_offset(int32_t tile_row, int32_t group, int32_t groups) {
-    return (tile_row % 8 * groups + group) * 2 + tile_row / 8;
-}
-
-constexpr float nvfp4_scale(uint8_t byte) {
-    return std::bit_cast<float>((uint32_t{byte} << 20) + (117u << 23));
-}
 
 }  // namespace moe

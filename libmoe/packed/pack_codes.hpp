@@ -1,11 +1,14 @@
-// Codes of one block of 16 rows between a plain grid and their places in the packed layout
-// (packed.hpp). Placing goes word by word; taking goes code by code, straight from the formulas of
-// the header, so that one checks the other.
+// Stores the codes of one block of 16 rows in the packed layout (layout.hpp), from a plain grid of
+// codes. unpack.cpp reads them back by the formulas of the layout and shares nothing with this.
 #pragma once
 
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe {
+
+// Which rows of every tile a matrix fills: 16 at a time, or the eight of its half of a fused gate
+// and up matrix. The bits of the other half stay as they are.
+enum class TileRows : uint8_t { all, gate_half, up_half };
 
 constexpr int32_t tile_rows = 16;
 constexpr int32_t block_columns = 64;
@@ -24,8 +27,5 @@ using StoreCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byt
 // null for a block that the type cannot have, and for types without codes.
 template <class Code>
 StoreCodes<Code> store_codes_of(PackedType type, int32_t n);
-
-// One code of a block of n steps at `codes`; 0 of a type without.
-uint32_t take_code(PackedType type, int32_t n, const std::byte* codes, int32_t row, int32_t column);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 // Which codebooks are bytes times one number, and which mirror themselves.
-#include "libmoe/weights/shared_codebook.hpp"
+#include "libmoe/packed/shared_codebook.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "libmoe/formats/format.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/lower.hpp"
 
 namespace moe {
 namespace {
