@@ -13,9 +13,8 @@
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/plan/plan.hpp"
-#include "libmoe/weights/device_block.hpp"
-#include "libmoe/weights/device_load.hpp"
-#include "libmoe/weights/load.hpp"
+#include "libmoe/weights/codebook_tables.hpp"
+#include "libmoe/weights/weights_handle.hpp"
 
 namespace moe::bench {
 namespace {
@@ -51,14 +50,12 @@ struct DestroyWorkspace {
 
 // Makes a handle on weights in `block`, in the state that a load would leave.
 NewWeights weights_in(const moe_plan& plan, const DevicePlacement& placement, std::byte* block) {
-    LoadRequest request;
-    request.ownership = MOE_OWN_CALLER;
-    NewWeights weights = new_weights(*plan.runtime, plan.layout, request);
+    NewWeights weights = new_weights(*plan.runtime, plan.layout, MOE_OWN_CALLER);
     weights->placement = placement;
     weights->device_block = block;
     weights->device = placement.resolve(plan.layout, block);
-    CudaBlock device_block(block, nullptr);
-    note_codebooks(*weights, device_block);
+    MemoryBlock device_block(block, nullptr);
+    read_codebooks(*weights, device_block);
     return weights;
 }
 

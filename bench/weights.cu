@@ -10,7 +10,7 @@
 #include "bench/device.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/formats/format.hpp"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/weights/lower.hpp"
 
 namespace moe::bench {
 namespace {

@@ -1,16 +1,15 @@
-// What the default allocator gives in the spaces that are not the host's: the CUDA backend's
-// memory.
+// The default allocator's memory in the spaces PINNED and DEVICE.
 #include "libmoe/base/memory.hpp"
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/device/device.hpp"
 
 namespace moe {
 
 void* allocate_for_device(moe_space space, uint64_t bytes) {
-    return cuda::allocate(space, bytes);
+    return device::allocate(space, bytes);
 }
 
 void release_for_device(moe_space space, void* memory) noexcept {
-    cuda::release(space, memory);
+    device::release(space, memory);
 }
 
 }  // namespace moe

@@ -6,7 +6,7 @@
 #include "libmoe/api/workspace.hpp"
 #include "libmoe/base/runtime_team.hpp"
 #include "libmoe/plan/plan.hpp"
-#include "libmoe/weights/load.hpp"
+#include "libmoe/weights/weights_handle.hpp"
 
 namespace moe {
 namespace {
@@ -90,7 +90,7 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
         check_workspace(*plan, *workspace, args.n_tokens);
         Lease lease(*workspace);
         if (plan->is_cuda()) {
-            const cuda::UseDevice use(plan->device_index);
+            const device::UseDevice use(plan->device_index);
             return run_cuda(make_cuda_call(*plan, weights, *workspace, args.stream), args);
         }
         with_team(*plan->runtime,

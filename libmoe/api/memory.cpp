@@ -2,7 +2,7 @@
 #include "libmoe/api/device.hpp"
 #include "libmoe/api/guard.hpp"
 #include "libmoe/base/runtime.hpp"
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/device/device.hpp"
 
 namespace moe {
 namespace {
@@ -18,7 +18,7 @@ void on_device(moe_device_kind kind, int32_t index, OnCpu&& on_cpu, OnCuda&& on_
         on_cpu();
         return;
     }
-    const cuda::UseDevice use(index);
+    const device::UseDevice use(index);
     on_cuda();
 }
 
@@ -84,7 +84,7 @@ moe_status moe_memory_copy(moe_device_kind kind, int32_t index, void* to, const 
             if (bytes) std::memcpy(to, from, bytes);
         };
         on_device(kind, index, on_cpu, [&] {
-            if (bytes) cuda::copy(to, from, bytes, stream);
+            if (bytes) device::copy(to, from, bytes, stream);
         });
     });
 }
@@ -98,7 +98,7 @@ moe_status moe_memory_zero(moe_device_kind kind, int32_t index, void* memory, ui
             if (bytes) std::memset(memory, 0, bytes);
         };
         on_device(kind, index, on_cpu, [&] {
-            if (bytes) cuda::fill_zero(memory, bytes, stream);
+            if (bytes) device::fill_zero(memory, bytes, stream);
         });
     });
 }
@@ -107,14 +107,14 @@ moe_status moe_stream_create(moe_device_kind kind, int32_t index, void** out_str
     return guard([&] {
         void*& out = check_out(out_stream, "out_stream");
         on_device(
-            kind, index, [&] { out = nullptr; }, [&] { out = cuda::make_stream(); });
+            kind, index, [&] { out = nullptr; }, [&] { out = device::make_stream(); });
     });
 }
 
 moe_status moe_stream_synchronize(moe_device_kind kind, int32_t index, void* stream) noexcept {
     return guard([&] {
         on_device(
-            kind, index, [&] { check_no_stream(stream); }, [&] { cuda::synchronize(stream); });
+            kind, index, [&] { check_no_stream(stream); }, [&] { device::synchronize(stream); });
     });
 }
 
@@ -123,7 +123,7 @@ moe_status moe_stream_destroy(moe_device_kind kind, int32_t index, void* stream)
         on_device(
             kind, index, [&] { check_no_stream(stream); },
             [&] {
-                if (stream) cuda::destroy_stream(stream);
+                if (stream) device::destroy_stream(stream);
             });
     });
 }

@@ -61,19 +61,19 @@ void give_host_memory(moe_workspace& workspace, const moe_workspace_desc& desc) 
 void make_fault_words(moe_workspace& workspace, void* stream) {
     Memory& memory = workspace.runtime->memory;
     const int32_t device = workspace.device_index;
-    workspace.shown_memory = cuda::DeviceMemory(memory, MOE_SPACE_PINNED, sizeof(cuda::FaultSums),
-                                                alignof(cuda::FaultSums), device, stream);
-    workspace.fault_memory = cuda::DeviceMemory(memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords),
-                                                device_alignment, device, stream);
+    workspace.shown_memory = device::DeviceMemory(memory, MOE_SPACE_PINNED, sizeof(cuda::FaultSums),
+                                                  alignof(cuda::FaultSums), device, stream);
+    workspace.fault_memory = device::DeviceMemory(
+        memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords), device_alignment, device, stream);
     cuda::FaultWords words{};
     words.shown = new (workspace.shown_memory.data()) cuda::FaultSums{};
-    cuda::upload(workspace.fault_memory.data(), &words, sizeof words, stream);
-    cuda::synchronize(stream);
+    device::upload(workspace.fault_memory.data(), &words, sizeof words, stream);
+    device::synchronize(stream);
 }
 
 // Host memory that is given is not needed and not used.
 void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc) {
-    const cuda::UseDevice use(workspace.device_index);
+    const device::UseDevice use(workspace.device_index);
     uint64_t bytes = desc.device_bytes;
     if (bytes == 0 && desc.plan)
         bytes = desc.plan->workspace_need(desc.plan->max_tokens).device_bytes;
@@ -88,8 +88,8 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
         return;
     }
     workspace.device_memory =
-        cuda::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, device_alignment,
-                           workspace.device_index, desc.stream);
+        device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, device_alignment,
+                             workspace.device_index, desc.stream);
     workspace.memory = workspace.device_memory.data();
 }
 

@@ -8,7 +8,8 @@
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/base/team.hpp"
 #include "libmoe/cpu/setup.hpp"
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/device/device_memory.hpp"
 
 struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
     explicit moe_workspace(moe_runtime* shared_runtime) : runtime(shared_runtime) {}
@@ -24,9 +25,9 @@ struct moe_workspace : moe::Tagged<0x4D4F45776F726B73> {
 
     // A CUDA workspace's.
     int32_t device_index = 0;
-    moe::cuda::DeviceMemory device_memory;  // unless the caller gave it
-    moe::cuda::DeviceMemory fault_memory;   // of the device: FaultWords
-    moe::cuda::DeviceMemory shown_memory;   // pinned: FaultSums
+    moe::device::DeviceMemory device_memory;  // unless the caller gave it
+    moe::device::DeviceMemory fault_memory;   // of the device: FaultWords
+    moe::device::DeviceMemory shown_memory;   // pinned: FaultSums
     std::mutex telling;
     moe::cuda::FaultSums told{};
 

@@ -6,7 +6,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/checkpoint/printable.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/layer/layer.hpp"
 

@@ -7,7 +7,7 @@
 #include "libmoe/checkpoint/json.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/printable.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/formats/int_codes.hpp"
 

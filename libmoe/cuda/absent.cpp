@@ -1,4 +1,4 @@
-// The backend's door in a build without CUDA: nobody is in.
+// The CUDA backend in a build without CUDA: every function fails.
 #include "libmoe/cuda/backend.hpp"
 
 namespace moe::cuda {
@@ -36,46 +36,6 @@ bool find_device(int32_t, DeviceFacts&) {
 
 NominalRates nominal_rates(const DeviceFacts&) {
     fail_absent("MOE_DEVICE_CUDA");
-}
-
-UseDevice::UseDevice(int32_t) {
-    fail_absent("MOE_DEVICE_CUDA");
-}
-
-UseDevice::~UseDevice() = default;
-
-void* allocate(moe_space space, uint64_t) {
-    fail_absent(space == MOE_SPACE_PINNED ? "MOE_SPACE_PINNED" : "MOE_SPACE_DEVICE");
-}
-
-void release(moe_space, void*) noexcept {}
-
-void upload(void*, const void*, uint64_t, void*) {
-    fail_absent("upload");
-}
-
-void download(void*, const void*, uint64_t, void*) {
-    fail_absent("download");
-}
-
-void fill_zero(void*, uint64_t, void*) {
-    fail_absent("fill_zero");
-}
-
-void synchronize(void*) {
-    fail_absent("synchronize");
-}
-
-void copy(void*, const void*, uint64_t, void*) {
-    fail_absent("copy");
-}
-
-void* make_stream() {
-    fail_absent("make_stream");
-}
-
-void destroy_stream(void*) {
-    fail_absent("destroy_stream");
 }
 
 bool grouped_supports(PackedType) {

@@ -1,6 +1,7 @@
-// The door between the library and its CUDA backend. A build without CUDA links absent.cpp instead,
-// whose functions answer MOE_ERROR_NOT_BUILT. No function but these makes a CUDA call, and none of
-// them is called before somebody asks for a CUDA device.
+// The CUDA backend as plan/ and api/ see it: what a device is, preparation of a plan's kernels, and
+// the stages. Memory and streams are in device/. A build without CUDA links absent.cpp, whose
+// functions answer MOE_ERROR_NOT_BUILT. Only these functions and those of device/ make CUDA calls,
+// and none is called before a caller names a CUDA device.
 #pragma once
 
 #include "libmoe/base/memory.hpp"
@@ -26,38 +27,6 @@ struct NominalRates {
     double flops_per_us;
 };
 NominalRates nominal_rates(const DeviceFacts& device);
-
-// Makes the caller's current context fit for a device: keeps a current context of that device,
-// makes the device's primary context current for its life when there is none, fails with
-// MOE_ERROR_INVALID_ARGUMENT when the current one belongs to another device. Restores what was
-// current. Fails with MOE_ERROR_FORKED in a child of the process that first used CUDA.
-class UseDevice {
-  public:
-    explicit UseDevice(int32_t index);
-    ~UseDevice();
-    UseDevice(const UseDevice&) = delete;
-    UseDevice& operator=(const UseDevice&) = delete;
-
-  private:
-    bool pushed_ = false;
-};
-
-// Memory of a device, and of the host that it reads and writes; MOE_ERROR_OUT_OF_MEMORY.
-// Memory::allocate_in comes here when the caller's allocator does not serve the space.
-void* allocate(moe_space space, uint64_t bytes);
-void release(moe_space space, void* memory) noexcept;
-
-// Ordered on stream; `synchronize` waits for it. The host memory of upload must stay until then.
-void upload(void* to, const void* from, uint64_t bytes, void* stream);
-void download(void* to, const void* from, uint64_t bytes, void* stream);
-void fill_zero(void* to, uint64_t bytes, void* stream);
-void synchronize(void* stream);
-// Each side may be host, pinned or device memory: the driver knows which by the address.
-void copy(void* to, const void* from, uint64_t bytes, void* stream);
-
-// A stream of the current context that does not wait for the default stream.
-void* make_stream();
-void destroy_stream(void* stream);
 
 // Looks for the optional library where the setup can use it; path is
 // moe_runtime_desc.cublaslt_path.

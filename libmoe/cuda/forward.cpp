@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
+#include "libmoe/device/device.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -113,9 +114,10 @@ bool forward_gemv(const Call& call, const moe_forward_args& args) {
 void forward(const Call& call, const moe_forward_args& args) {
     const auto stream = static_cast<cudaStream_t>(call.stream);
     if (args.out_expert_counts)
-        fill_zero(args.out_expert_counts,
-                  static_cast<uint64_t>(call.setup.layer->n_experts_all()) * sizeof(int64_t),
-                  call.stream);
+        device::fill_zero(
+            args.out_expert_counts,
+            static_cast<uint64_t>(call.setup.layer->n_experts_all()) * sizeof(int64_t),
+            call.stream);
     if (forward_gemv(call, args)) return;
     check_tokens(call, args, stream);
     for_each_chunk(call, args.n_tokens, args.n_tokens_device,

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/formats/scale_tiles.hpp"
 

@@ -2,7 +2,7 @@
 // lie transposed: Matrix::column_stride bytes from column to column. Encoding rounds to nearest,
 // ties to even; f16 overflows to infinity; infinities and NaN are kept.
 #include "libmoe/base/error.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/entries.hpp"
 
 namespace moe {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/entries.hpp"
 
 namespace moe {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "libmoe/formats/gguf_block.hpp"
-#include "libmoe/formats/iq_columns.hpp"
+#include "libmoe/base/iq_columns.hpp"
 
 namespace moe {
 

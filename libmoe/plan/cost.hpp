@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "libmoe/cuda/backend.hpp"
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe {
 

@@ -391,11 +391,11 @@ void moe_plan::go_to_device() {
     words.push_back(0);
     words.push_back(std::bit_cast<int32_t>(1.0f));
     const uint64_t bytes = words.size() * sizeof words[0];
-    tables_ = cuda::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
-                                 DevicePlacement::alignment, device_index, nullptr);
-    const cuda::UseDevice use(device_index);
-    cuda::upload(tables_.data(), words.data(), bytes, nullptr);
-    cuda::synchronize(nullptr);
+    tables_ = device::DeviceMemory(runtime->memory, MOE_SPACE_DEVICE, bytes,
+                                   DevicePlacement::alignment, device_index, nullptr);
+    const device::UseDevice use(device_index);
+    device::upload(tables_.data(), words.data(), bytes, nullptr);
+    device::synchronize(nullptr);
     const auto* table = reinterpret_cast<const int32_t*>(tables_.data());
     // A look-up that changes nothing would still cost its latency.
     cuda.local_of = layout.slice.every_id_is_local() ? nullptr : table;

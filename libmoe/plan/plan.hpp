@@ -7,7 +7,8 @@
 
 #include "libmoe/base/runtime.hpp"
 #include "libmoe/cpu/setup.hpp"
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/device/device_memory.hpp"
 #include "libmoe/plan/candidates.hpp"
 #include "libmoe/weights/weights.hpp"
 
@@ -48,8 +49,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
   private:
     void go_to_device();
 
-    moe::cuda::DeviceMemory tables_;  // what cuda.local_of and cuda.constants point to
-    moe::cuda::LaunchPlan launch_;    // what cuda.launch points to
+    moe::device::DeviceMemory tables_;  // what cuda.local_of and cuda.constants point to
+    moe::cuda::LaunchPlan launch_;      // what cuda.launch points to
 };
 
 namespace moe {

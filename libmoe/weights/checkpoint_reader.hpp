@@ -5,17 +5,17 @@
 
 namespace moe {
 
-// One tensor's place in memory, until the next is read.
+// Reads into one set of buffers: a tensor stays until the next is read.
 class CheckpointReader {
   public:
     CheckpointReader(const moe_checkpoint& checkpoint, std::pmr::memory_resource& memory)
         : checkpoint_(checkpoint), data_(&memory), scales_(&memory), zero_points_(&memory) {}
 
-    // How many there are to read.
+    // Returns how many experts there are to read.
     static int64_t count(const LayerTensor& source) {
         return is_stack(source.tensor) ? source.tensor.n_experts : 1;
     }
-    // The index-th without its bytes: what the loader needs to say whether it wants it.
+    // Describes the index-th without its bytes, which is enough to decide whether to read it.
     static moe_tensor describe(const LayerTensor& source, int64_t index) {
         moe_tensor one = source.tensor;
         if (is_stack(one)) one.expert = static_cast<int32_t>(index);

@@ -1,8 +1,8 @@
-// The block of packed weights as those see it who fill it: bytes go in and out, ordered one after
-// the other. A device's block is behind the CUDA door; a test has one in host memory.
+// The block of packed weights as loads and files see it: bytes are written and read, ordered one
+// after the other. Tests have a block in host memory.
 #pragma once
 
-#include "libmoe/cuda/device_memory.hpp"
+#include "libmoe/device/device_memory.hpp"
 
 namespace moe {
 
@@ -18,44 +18,45 @@ class DeviceBlock {
     virtual void synchronize() = 0;
 };
 
-class CudaBlock final : public DeviceBlock {
+// A block in memory of the current device, ordered on a stream.
+class MemoryBlock final : public DeviceBlock {
   public:
-    CudaBlock(std::byte* base, void* stream) : base_(base), stream_(stream) {}
+    MemoryBlock(std::byte* base, void* stream) : base_(base), stream_(stream) {}
 
     void write(uint64_t offset, const void* from, uint64_t bytes) override {
-        cuda::upload(base_ + offset, from, bytes, stream_);
+        device::upload(base_ + offset, from, bytes, stream_);
     }
     void read(void* to, uint64_t offset, uint64_t bytes) override {
         fetch(to, base_ + offset, bytes);
     }
     void fetch(void* to, const void* from, uint64_t bytes) override {
-        cuda::download(to, from, bytes, stream_);
-        cuda::synchronize(stream_);
+        device::download(to, from, bytes, stream_);
+        device::synchronize(stream_);
     }
-    void synchronize() override { cuda::synchronize(stream_); }
+    void synchronize() override { device::synchronize(stream_); }
 
   private:
     std::byte* base_;
     void* stream_;
 };
 
-// Two host buffers by turns: one is filled while the other is on its way.
+// Two host buffers by turns: one is filled while the other is copied to the block.
 class Staging {
   public:
     Staging(DeviceBlock& block, std::byte* memory, uint64_t bytes_each)
         : block_(block), buffers_{memory, memory + bytes_each} {}
     Staging(const Staging&) = delete;
     Staging& operator=(const Staging&) = delete;
-    // The memory may go when this is gone.
+    // Waits, because the caller may release the memory afterwards.
     ~Staging() {
         try {
             block_.synchronize();
-        } catch (const Error&) {  // whatever failed has been said already
+        } catch (const Error&) {  // an exception that is on its way names the failure
         }
     }
 
     std::byte* buffer() const { return buffers_[turn_]; }
-    // Sends the buffer off and turns to the other, which has arrived by then.
+    // Writes the buffer to the block and turns to the other, whose write has ended by then.
     void send(uint64_t offset, uint64_t bytes) {
         block_.synchronize();
         block_.write(offset, buffers_[turn_], bytes);

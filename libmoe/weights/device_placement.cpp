@@ -1,6 +1,9 @@
-// Where packed weights lie in their block: first the matrices, one role after the other, expert
-// after expert, and where it can be one of them, the shared expert after the last; then the router;
-// then all that is small, in the same order. Matrices and tables begin on 128 bytes.
+// Lays out the block of packed weights:
+//   1. the matrices, one role after the other, expert after expert; the shared expert follows the
+//      last routed one where it has the same shape and packed types
+//   2. the router
+//   3. small tables and vectors, in the order of the roles
+// Matrices and tables begin on 128 bytes.
 #include <algorithm>
 #include <optional>
 
@@ -11,7 +14,7 @@
 namespace moe {
 namespace {
 
-// Columns on which the scale groups of a type can begin.
+// Returns the multiple of columns on which the scale groups of a type begin.
 int64_t column_grid(PackedType type) {
     if (is_grid(type) && grid_group(type)) return grid_group(type);
     return type == PackedType::e4m3 ? 32 : column_step(type);
@@ -36,11 +39,11 @@ class Cursor {
     uint64_t used_ = 0;
 };
 
-class Placer {
+class BlockLayout {
   public:
-    explicit Placer(const WeightsLayout& layout) : layout_(layout) {}
+    explicit BlockLayout(const WeightsLayout& layout) : layout_(layout) {}
 
-    DevicePlacement place() {
+    DevicePlacement lay_out() {
         find_fused_roles();
         out_.shared_follows = can_follow();
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
@@ -53,8 +56,8 @@ class Placer {
         return out_;
     }
 
-    // Does every matrix have a packed type and a legal slice?
-    bool can_place() {
+    // Returns true if every matrix has a packed type and a legal slice.
+    bool can_lay_out() {
         find_fused_roles();
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
@@ -110,7 +113,7 @@ class Placer {
         {MOE_ROLE_SHARED_UP, MOE_ROLE_UP},
         {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}};
 
-    // The role that a shared one lies behind, or NONE.
+    // Returns the routed role whose region a shared one follows, or NONE.
     moe_role before(moe_role role) const {
         for (const auto& [shared, routed] : followers)
             if (out_.shared_follows && shared == role) return routed;
@@ -140,21 +143,21 @@ class Placer {
         if (auto obstacle = obstacle_to(role, type)) throw *obstacle;
         if (out_.is_up_half(role)) return;
         const WeightsLayout::Part part = layout_.part(role);
-        DevicePlacement::Region& place = out_.matrices[role];
-        place.type = type;
-        place.count = layout_.count(role);
-        place.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
-        place.k = static_cast<int32_t>(part.columns);
-        place.expert_stride = Cursor::round_up(
-            checked_multiply(static_cast<uint64_t>(place.n_tiles),
-                             static_cast<uint64_t>(tile_bytes(type, place.k)), role_name(role)));
+        DevicePlacement::Region& region = out_.matrices[role];
+        region.type = type;
+        region.count = layout_.count(role);
+        region.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
+        region.k = static_cast<int32_t>(part.columns);
+        region.expert_stride = Cursor::round_up(
+            checked_multiply(static_cast<uint64_t>(region.n_tiles),
+                             static_cast<uint64_t>(tile_bytes(type, region.k)), role_name(role)));
         if (const moe_role routed = before(role))
-            place.offset = past(out_.matrices[routed].offset, routed, place.expert_stride);
+            region.offset = past(out_.matrices[routed].offset, routed, region.expert_stride);
         else
-            place.offset = cursor_.take(with_followers(role), place.expert_stride);
+            region.offset = cursor_.take(with_followers(role), region.expert_stride);
     }
 
-    // How many matrices of the role's place there are to be, the shared expert's included.
+    // Returns how many matrices the role's region has, the following shared expert's included.
     uint64_t with_followers(moe_role role) const {
         return static_cast<uint64_t>(out_.matrices[role].count + followers_of(role));
     }
@@ -177,20 +180,20 @@ class Placer {
         constexpr uint64_t globals = 2 * 4, codebook = 2 * 32 * 4;  // bytes of one expert
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
-            DevicePlacement::Region& place = out_.matrices[i];
+            DevicePlacement::Region& region = out_.matrices[i];
             const moe_role routed = before(role);
             const DevicePlacement::Region& first = out_.matrices[routed];
-            if (is_e2m1(place.type))
-                place.globals = routed ? past(first.globals, routed, globals)
-                                       : cursor_.take(with_followers(role), globals);
-            if (has_codebook(place.type)) {
-                place.codebooks = routed ? past(first.codebooks, routed, codebook)
-                                         : cursor_.take(with_followers(role), codebook);
-                place.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
+            if (is_e2m1(region.type))
+                region.globals = routed ? past(first.globals, routed, globals)
+                                        : cursor_.take(with_followers(role), globals);
+            if (has_codebook(region.type)) {
+                region.codebooks = routed ? past(first.codebooks, routed, codebook)
+                                          : cursor_.take(with_followers(role), codebook);
+                region.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
             }
-            if (grid_columns_of(place.type) != GridColumns::none)
-                place.columns = routed ? past(first.columns, routed, place.column_bytes())
-                                       : cursor_.take(with_followers(role), place.column_bytes());
+            if (grid_columns_of(region.type) != GridColumns::none)
+                region.columns = routed ? past(first.columns, routed, region.column_bytes())
+                                        : cursor_.take(with_followers(role), region.column_bytes());
         }
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
@@ -214,11 +217,11 @@ class Placer {
 }  // namespace
 
 DevicePlacement lay_out_on_device(const WeightsLayout& layout) {
-    return Placer(layout).place();
+    return BlockLayout(layout).lay_out();
 }
 
 bool can_lay_out_on_device(const WeightsLayout& layout) {
-    return Placer(layout).can_place();
+    return BlockLayout(layout).can_lay_out();
 }
 
 DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* base) const {
@@ -229,16 +232,16 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
     weights.is_gate_up_fused = is_gate_up_fused;
     weights.is_shared_gate_up_fused = is_shared_gate_up_fused;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const Region& place = matrices[i];
-        if (place.type == PackedType::none) continue;
-        weights.matrices[i] = {base + place.offset,
-                               static_cast<int64_t>(place.expert_stride),
-                               floats(place.globals),
-                               floats(place.codebooks),
-                               reinterpret_cast<const uint32_t*>(floats(place.columns)),
-                               place.type,
-                               place.n_tiles,
-                               place.k};
+        const Region& region = matrices[i];
+        if (region.type == PackedType::none) continue;
+        weights.matrices[i] = {base + region.offset,
+                               static_cast<int64_t>(region.expert_stride),
+                               floats(region.globals),
+                               floats(region.codebooks),
+                               reinterpret_cast<const uint32_t*>(floats(region.columns)),
+                               region.type,
+                               region.n_tiles,
+                               region.k};
     }
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);

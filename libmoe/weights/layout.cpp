@@ -1,16 +1,17 @@
-// What weights hold for a plan, and the id by which both know that they fit.
+// The tensors that weights hold for a plan, and the id by which both know that they fit.
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/weights/device_weights.hpp"
-#include "libmoe/weights/view.hpp"
+#include "libmoe/weights/lower.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {
 namespace {
 
-// Of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
+// The version of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
 constexpr uint32_t layout_version = 1;
 
 uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
@@ -41,7 +42,17 @@ bool may_be_fused(moe_role role) {
            role == MOE_ROLE_SHARED_UP;
 }
 
+// The id changes with the types that it speaks of and with no others. First revisions leave it as
+// it was before types had revisions.
+void add_revision(Hash128& hash, PackedType type, int32_t (*revision)(PackedType)) {
+    if (revision(type) > 1) hash.add_text(packed_type_name(type)).add(revision(type));
+}
+
 }  // namespace
+
+bool WeightsLayout::is_packed_role(moe_role role) const {
+    return is_packed() && is_matrix_role(role) && role != MOE_ROLE_ROUTER && needs(role);
+}
 
 bool WeightsLayout::needs(moe_role role) const {
     return layer.has_role(role) && (stages & stage_of(role, down_bias_in_finish()));
@@ -99,7 +110,7 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
         return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
     };
     if (!may_be_fused(role)) return bytes_from(p.row);
-    // The second half of a fused matrix may begin inside a scale group and reach into one more.
+    // The rows of up in a fused matrix may begin inside a scale group and reach into one more.
     return std::max(bytes_from(p.row), bytes_from(shape.rows + p.row));
 }
 
@@ -116,7 +127,7 @@ uint64_t WeightsLayout::copy_bytes() const {
     return total;
 }
 
-std::array<uint8_t, 16> WeightsLayout::make_id() const {
+std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) const {
     Hash128 hash;
     hash.add_text("libmoe.layout").add(layout_version);
     hash.add(static_cast<int32_t>(device)).add(static_cast<int32_t>(residency)).add(stages);
@@ -131,6 +142,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id() const {
         moe_format format = formats[role];
         format.struct_size = 0;
         hash.add(format);
+        if (is_packed_role(role)) add_revision(hash, packed_type_of(formats[role]), revision);
     }
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.

@@ -1,5 +1,5 @@
-// A file that is written from the beginning: under another name until it is whole, then in the
-// place of whatever had its name.
+// A file that is written under another name until it is complete, and then replaces the file of its
+// name.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class NewFile {
     NewFile(std::pmr::memory_resource& memory, std::string_view path);
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
-    // What has not been kept is gone.
+    // Deletes the file unless it was kept.
     ~NewFile();
 
     void write(uint64_t offset, const void* from, uint64_t bytes);

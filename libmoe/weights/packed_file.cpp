@@ -11,34 +11,52 @@ namespace moe {
 namespace {
 
 PackedFileHeader read_header(const File& file) {
-    PackedFileHeader head{};
-    if (file.size() < sizeof head)
+    PackedFileHeader header{};
+    if (file.size() < sizeof header)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes are too few for packed weights", file.name(),
              file.size());
-    file.read(0, sizeof head, &head);
-    if (std::memcmp(head.magic, packed_magic, sizeof packed_magic) != 0)
+    file.read(0, sizeof header, &header);
+    if (std::memcmp(header.magic, packed_magic, sizeof packed_magic) != 0)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: is no file of packed weights", file.name());
-    if (head.version != packed_file_version)
+    const bool has_types = header.version == packed_file_version;
+    if (!has_types && header.version != packed_file_version_without_types)
         fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: version {} of packed files, this library has {}",
-             file.name(), head.version, packed_file_version);
-    if (head.packed_layout != packed_layout_version)
+             file.name(), header.version, packed_file_version);
+    if (header.packed_layout != packed_layout_version)
         fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: version {} of the packed layout, this library has {}",
-             file.name(), head.packed_layout, packed_layout_version);
-    head.description[sizeof head.description - 1] = '\0';
-    return head;
+             file.name(), header.packed_layout, packed_layout_version);
+    header.description[sizeof header.description - 1] = '\0';
+    if (!has_types) std::memset(header.types, 0, sizeof header.types);
+    return header;
+}
+
+// A file whose header lists no types has the first revision of each, which their id says.
+void check_types(const File& file, const PackedFileHeader& header) {
+    for (const PackedFileHeader::Type& type : header.types) {
+        const std::string_view name(type.name, strnlen(type.name, sizeof type.name));
+        if (name.empty()) return;
+        const auto own = static_cast<uint32_t>(packed_revision(name));
+        if (own == 0)
+            fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: this library has no packed type '{}'", file.name(),
+                 printable(name).text);
+        if (type.revision != own)
+            fail(MOE_ERROR_LAYOUT_MISMATCH,
+                 "{}: packed type {} of revision {}, this library has revision {}", file.name(),
+                 name, type.revision, own);
+    }
 }
 
 // Sizes first: nothing is allocated for a count that the file has no room for.
-void check_sizes(const File& file, const PackedFileHeader& head) {
+void check_sizes(const File& file, const PackedFileHeader& header) {
     const auto refuse = [&](const char* what, uint64_t value) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} is {}, the file has {} bytes", file.name(), what,
              value, file.size());
     };
-    if (head.chunk_bytes != packed_chunk_bytes) refuse("the size of a chunk", head.chunk_bytes);
-    if (head.block_bytes > file.size()) refuse("the size of the block", head.block_bytes);
-    if (head.block_offset != offset_of_block(head.block_bytes) ||
-        file.size() != head.block_offset + head.block_bytes)
-        refuse("the beginning of the block", head.block_offset);
+    if (header.chunk_bytes != packed_chunk_bytes) refuse("the size of a chunk", header.chunk_bytes);
+    if (header.block_bytes > file.size()) refuse("the size of the block", header.block_bytes);
+    if (header.block_offset != offset_of_block(header.block_bytes) ||
+        file.size() != header.block_offset + header.block_bytes)
+        refuse("the beginning of the block", header.block_offset);
 }
 
 // What the handle has on the host besides: vectors and the hash table.
@@ -58,17 +76,17 @@ void read_resident(moe_weights& weights, DeviceBlock& block) {
     block.read(table.data(), weights.placement.hash_table, table.size() * sizeof(int32_t));
 }
 
-// Groups of columns are places in a tile: none of a file's may lie outside before a kernel goes
-// there.
+// Groups of columns become offsets in a tile: those of a file are proved to lie in it before a
+// kernel reads there.
 void check_columns(const File& file, const moe_weights& weights, DeviceBlock& block) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const DevicePlacement::Region& place = weights.placement.matrices[i];
-        if (grid_columns_of(place.type) != GridColumns::groups) continue;
+        const DevicePlacement::Region& region = weights.placement.matrices[i];
+        if (grid_columns_of(region.type) != GridColumns::groups) continue;
         const int64_t n_groups =
-            grid_record(place.type, place.k - 1) / grid_record_bytes(place.type) + 1;
-        const uint64_t bytes = static_cast<uint64_t>(place.count) * place.column_bytes();
+            grid_record(region.type, region.k - 1) / grid_record_bytes(region.type) + 1;
+        const uint64_t bytes = static_cast<uint64_t>(region.count) * region.column_bytes();
         std::pmr::vector<uint32_t> groups(bytes / sizeof(uint32_t), &weights.runtime->memory);
-        block.read(groups.data(), place.columns, bytes);
+        block.read(groups.data(), region.columns, bytes);
         for (const uint32_t group : groups)
             if (group >= n_groups)
                 fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: the group of a column is {}, there are {}",
@@ -81,20 +99,21 @@ void check_columns(const File& file, const moe_weights& weights, DeviceBlock& bl
 PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
                        const WeightsLayout& layout, uint64_t block_bytes)
     : file_(memory, path, MOE_IO_READ), checksums_(&memory) {
-    const PackedFileHeader head = read_header(file_);
-    check_sizes(file_, head);
-    block_bytes_ = head.block_bytes;
-    block_offset_ = head.block_offset;
+    const PackedFileHeader header = read_header(file_);
+    check_sizes(file_, header);
+    block_bytes_ = header.block_bytes;
+    block_offset_ = header.block_offset;
     checksums_.resize(chunk_count(block_bytes_));
-    file_.read(sizeof head, 8 * checksums_.size(), checksums_.data());
+    file_.read(sizeof header, 8 * checksums_.size(), checksums_.data());
     std::pmr::vector<std::byte> bytes(block_offset_, &memory);
     file_.read(0, bytes.size(), bytes.data());
-    std::memset(bytes.data() + offsetof(PackedFileHeader, checksum), 0, sizeof head.checksum);
-    if (checksum_of(bytes.data(), bytes.size()) != head.checksum)
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of the head does not fit", file_.name());
-    if (!std::equal(layout.id.begin(), layout.id.end(), head.layout_id))
+    std::memset(bytes.data() + offsetof(PackedFileHeader, checksum), 0, sizeof header.checksum);
+    if (checksum_of(bytes.data(), bytes.size()) != header.checksum)
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of the header does not fit", file_.name());
+    check_types(file_, header);
+    if (!std::equal(layout.id.begin(), layout.id.end(), header.layout_id))
         fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: holds {}; the plan wants {}", file_.name(),
-             printable(head.description).text, describe_layout(layout));
+             printable(header.description).text, describe_layout(layout));
     if (block_bytes_ != block_bytes)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes, weights of this layout have {}", file_.name(),
              block_bytes_, block_bytes);

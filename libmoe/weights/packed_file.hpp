@@ -1,5 +1,5 @@
-// Packed weights of a layer in a file: the block of device memory as it is, behind a head that says
-// whose it is (packed_file_header.hpp). This is its reader; packed_file_writer.hpp saves.
+// Packed weights of a layer in a file: the block of device memory as it is, behind a header that
+// says whose it is (packed_file_header.hpp). This is its reader; packed_file_writer.hpp saves.
 #pragma once
 
 #include "libmoe/base/team.hpp"
@@ -10,7 +10,7 @@
 
 namespace moe {
 
-// A file whose head has been read and checked.
+// A file whose header has been read and checked.
 class PackedFile {
   public:
     // Fails with MOE_ERROR_CORRUPT_FILE, or MOE_ERROR_LAYOUT_MISMATCH where the file is in order

@@ -1,8 +1,12 @@
-// What a packed file says of itself for people.
+// What a packed file says of its layout: in words, and which packed types it has.
 #include "libmoe/weights/packed_file_header.hpp"
+
+#include <cstring>
+#include <string_view>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/weights/lower.hpp"
 
 namespace moe {
 
@@ -16,8 +20,23 @@ std::string describe_layout(const WeightsLayout& layout) {
         if (!is_matrix_role(role) || role == MOE_ROLE_ROUTER || !layout.needs(role)) continue;
         words += fmt::format(", {} {}", role_name(role), format_name(layout.formats[i]).text);
     }
-    words.resize(std::min<size_t>(words.size(), 447));
+    words.resize(std::min(words.size(), sizeof PackedFileHeader::description - 1));
     return words;
+}
+
+void list_types(const WeightsLayout& layout, PackedFileHeader& header) {
+    auto* next = std::begin(header.types);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        if (!layout.is_packed_role(static_cast<moe_role>(i))) continue;
+        const PackedTraits& row = traits(packed_type_of(layout.formats[i]));
+        const auto has_name = [&](const auto& type) {
+            return type.name == std::string_view(row.name);
+        };
+        if (next == std::end(header.types) || std::any_of(header.types, next, has_name)) continue;
+        std::memcpy(next->name, row.name, sizeof next->name);
+        next->revision = static_cast<uint32_t>(row.revision);
+        ++next;
+    }
 }
 
 }  // namespace moe

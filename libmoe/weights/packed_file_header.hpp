@@ -1,14 +1,16 @@
-// What the writer and the reader of packed files share: the head, the chunks, and how the parts
-// lie. All numbers are little-endian.
+// What the writer and the reader of packed files share: the file header, the chunks, and how the
+// parts lie. All numbers are little-endian.
 //   0      8 bytes   "moepack" and a line feed
-//   8      uint32    version of the file, 3
+//   8      uint32    version of the file, 4; 3 is read, too
 //   12     uint32    packed_layout_version
 //   16     16 bytes  layout id
 //   32     uint64    bytes of the block
 //   40     uint64    bytes of a chunk, 131072
 //   48     uint64    where the block begins, the next multiple of 4096
 //   56     uint64    checksum (base/checksum.hpp) of all before the block, this field as zero
-//   64     448 bytes the layout in words, for people and error sentences; zeros to the end
+//   64     288 bytes the layout in words, for people and error sentences; zeros to the end
+//   352    8 times   a packed type of the block: 16 bytes of name, uint32 revision; zeros after the
+//                    last. Version 3 has 448 bytes of words and no types: all are of revision 1.
 //   512    uint64    checksum of each chunk of the block, the last one as long as it is
 // Bytes between the arrays of a block are zero in the file. The file ends with the block.
 #pragma once
@@ -23,7 +25,8 @@
 
 namespace moe {
 
-constexpr uint32_t packed_file_version = 3;
+constexpr uint32_t packed_file_version = 4;
+constexpr uint32_t packed_file_version_without_types = 3;
 // Small enough to stay in the cache of the core that has read it and takes its checksum, and that
 // threads which share the chunks of a buffer end together.
 constexpr uint64_t packed_chunk_bytes = uint64_t{128} << 10;
@@ -46,7 +49,11 @@ struct PackedFileHeader {
     uint64_t chunk_bytes;
     uint64_t block_offset;
     uint64_t checksum;
-    char description[448];
+    char description[288];
+    struct Type {
+        char name[16];
+        uint32_t revision;
+    } types[8];  // of the block, each once; empty names after the last
 };
 static_assert(sizeof(PackedFileHeader) == 512 && std::endian::native == std::endian::little);
 
@@ -74,7 +81,10 @@ void for_chunks(Team& team, uint64_t offset, uint64_t bytes, std::byte* stage, E
     failure.rethrow();
 }
 
-// The layout in words, 447 characters at most.
+// The layout in words, 287 characters at most.
 std::string describe_layout(const WeightsLayout& layout);
+
+// Fills PackedFileHeader::types.
+void list_types(const WeightsLayout& layout, PackedFileHeader& header);
 
 }  // namespace moe

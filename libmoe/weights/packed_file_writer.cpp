@@ -1,4 +1,4 @@
-// The arrays of a block and nothing between them, in chunks with their checksums, then the head.
+// The arrays of a block and nothing between them, in chunks with their checksums, then the header.
 #include "libmoe/weights/packed_file_writer.hpp"
 
 #include <algorithm>
@@ -12,13 +12,12 @@ namespace moe {
 namespace {
 
 // Everything before the block.
-std::pmr::vector<std::byte> ggml_scale_bytes(std::pmr::memory_resource& memory,
-                                             PackedFileHeader head,
-                                             const std::pmr::vector<uint64_t>& checksums) {
-    std::pmr::vector<std::byte> bytes(head.block_offset, &memory);
-    head.checksum = 0;
-    std::memcpy(bytes.data(), &head, sizeof head);
-    std::memcpy(bytes.data() + sizeof head, checksums.data(), 8 * checksums.size());
+std::pmr::vector<std::byte> header_bytes(std::pmr::memory_resource& memory, PackedFileHeader header,
+                                         const std::pmr::vector<uint64_t>& checksums) {
+    std::pmr::vector<std::byte> bytes(header.block_offset, &memory);
+    header.checksum = 0;
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, checksums.data(), 8 * checksums.size());
     return bytes;
 }
 
@@ -27,12 +26,12 @@ template <class Each>
 void for_arrays(const WeightsLayout& layout, const DevicePlacement& placement, Each each) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        const DevicePlacement::Region& place = placement.matrices[i];
-        const auto count = static_cast<uint64_t>(place.count);
-        if (place.type != PackedType::none) each(place.offset, count * place.expert_stride);
-        if (place.globals) each(place.globals, count * 2 * sizeof(float));
-        if (place.codebooks) each(place.codebooks, count * 2 * 32 * sizeof(float));
-        if (place.columns) each(place.columns, count * place.column_bytes());
+        const DevicePlacement::Region& region = placement.matrices[i];
+        const auto count = static_cast<uint64_t>(region.count);
+        if (region.type != PackedType::none) each(region.offset, count * region.expert_stride);
+        if (region.globals) each(region.globals, count * 2 * sizeof(float));
+        if (region.codebooks) each(region.codebooks, count * 2 * 32 * sizeof(float));
+        if (region.columns) each(region.columns, count * region.column_bytes());
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
         const auto columns = static_cast<uint64_t>(layout.part(role).columns);
         each(placement.vectors[i],
@@ -45,7 +44,7 @@ void for_arrays(const WeightsLayout& layout, const DevicePlacement& placement, E
          static_cast<uint64_t>(shape.rows) * static_cast<uint64_t>(shape.columns) * 4);
 }
 
-// The arrays of a block in the order of their places.
+// The arrays of a block in the order of their offsets.
 class Arrays {
   public:
     Arrays(std::pmr::memory_resource& memory, const moe_weights& weights) : ranges_(&memory) {
@@ -76,19 +75,20 @@ class Arrays {
     std::pmr::vector<Range> ranges_;
 };
 
-PackedFileHeader ggml_scales_of(const moe_weights& weights) {
-    PackedFileHeader head{};
-    std::memcpy(head.magic, packed_magic, sizeof packed_magic);
-    head.version = packed_file_version;
-    head.packed_layout = packed_layout_version;
-    std::copy(weights.layout.id.begin(), weights.layout.id.end(), head.layout_id);
-    head.block_bytes = weights.placement.bytes;
-    head.chunk_bytes = packed_chunk_bytes;
-    head.block_offset = offset_of_block(head.block_bytes);
+PackedFileHeader header_of(const moe_weights& weights) {
+    PackedFileHeader header{};
+    std::memcpy(header.magic, packed_magic, sizeof packed_magic);
+    header.version = packed_file_version;
+    header.packed_layout = packed_layout_version;
+    std::copy(weights.layout.id.begin(), weights.layout.id.end(), header.layout_id);
+    header.block_bytes = weights.placement.bytes;
+    header.chunk_bytes = packed_chunk_bytes;
+    header.block_offset = offset_of_block(header.block_bytes);
     const std::string words = describe_layout(weights.layout);
-    std::memcpy(head.description, words.data(),
-                std::min(words.size(), sizeof head.description - 1));
-    return head;
+    std::memcpy(header.description, words.data(),
+                std::min(words.size(), sizeof header.description - 1));
+    list_types(weights.layout, header);
+    return header;
 }
 
 }  // namespace
@@ -96,22 +96,22 @@ PackedFileHeader ggml_scales_of(const moe_weights& weights) {
 void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team,
                 std::string_view path) {
     std::pmr::memory_resource& memory = weights.runtime->memory;
-    const PackedFileHeader head = ggml_scales_of(weights);
+    const PackedFileHeader header = header_of(weights);
     const Arrays arrays(memory, weights);
-    std::pmr::vector<uint64_t> checksums(chunk_count(head.block_bytes), &memory);
-    const uint64_t stage = stage_bytes_of(head.block_bytes);
+    std::pmr::vector<uint64_t> checksums(chunk_count(header.block_bytes), &memory);
+    const uint64_t stage = stage_bytes_of(header.block_bytes);
     NewFile file(memory, path);
-    for (uint64_t offset = 0; offset < head.block_bytes; offset += stage) {
-        const uint64_t bytes = std::min(stage, head.block_bytes - offset);
+    for (uint64_t offset = 0; offset < header.block_bytes; offset += stage) {
+        const uint64_t bytes = std::min(stage, header.block_bytes - offset);
         block.read(staging, offset, bytes);
         arrays.clear_gaps(offset, bytes, staging);
         for_chunks(team, offset, bytes, staging,
                    [&](size_t chunk, uint64_t n, const std::byte* data) {
                        checksums[chunk] = checksum_of(data, n);
                    });
-        file.write(head.block_offset + offset, staging, bytes);
+        file.write(header.block_offset + offset, staging, bytes);
     }
-    auto bytes = ggml_scale_bytes(memory, head, checksums);
+    auto bytes = header_bytes(memory, header, checksums);
     const uint64_t checksum = checksum_of(bytes.data(), bytes.size());
     std::memcpy(bytes.data() + offsetof(PackedFileHeader, checksum), &checksum, sizeof checksum);
     file.write(0, bytes.data(), bytes.size());

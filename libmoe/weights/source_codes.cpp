@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace moe {
@@ -45,7 +45,7 @@ void read_nibble_pairs(const Matrix& source, const SourceBlock& block,
     }
 }
 
-// `count` bytes to their low nibbles, and their high ones `count` places on.
+// `count` bytes to their low nibbles, and their high ones `count` entries on.
 void split_nibbles(const std::byte* from, int32_t count, uint8_t* to) {
     for (int32_t i = 0; i < count; i += 8) {
         const auto eight = load<uint64_t>(from + i);

@@ -1,9 +1,9 @@
-// Codes of a source matrix as plain numbers, a few rows and up to 64 columns at a time: the packing
-// of each format undone, nothing decoded.
+// Reads the codes of a source matrix as plain numbers, a few rows and up to 64 columns at a time.
+// The packing of each format is undone, and nothing is dequantized.
 #pragma once
 
 #include "libmoe/formats/matrix.hpp"
-#include "libmoe/weights/packed_codes.hpp"
+#include "libmoe/packed/pack_codes.hpp"
 
 namespace moe {
 
@@ -14,12 +14,12 @@ struct SourceBlock {
     int32_t columns;  // 16, 32 or 64
 };
 
-// Puts code (block.row + r, block.column + c) into to[r][c].
+// Writes code (block.row + r, block.column + c) to to[r][c].
 template <class Code>
 using ReadCodes = void (*)(const Matrix& source, const SourceBlock& block,
                            Code (*to)[block_columns]);
 
-// Of a format with a packed type; null where that has no codes.
+// Returns the function for a format with a packed type; null where that type has no codes.
 template <class Code>
 ReadCodes<Code> read_codes_of(const moe_format& format);
 

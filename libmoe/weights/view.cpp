@@ -1,9 +1,6 @@
-// View arithmetic. Everything is in bytes from the first element; signs and sizes are checked
-// before a pointer moves.
+// From a caller's tensor to a view of one expert. All arithmetic is in bytes from the first
+// element; signs and sizes are checked before a pointer moves.
 #include "libmoe/weights/view.hpp"
-
-#include <algorithm>
-#include <cstring>
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/block.hpp"
@@ -71,7 +68,7 @@ void set_data(Matrix& matrix, const moe_tensor& tensor, int64_t index, const cha
     }
 }
 
-// A permutation that changes nothing: GPTQ writes one without act order as well.
+// Returns true for a permutation that changes nothing. GPTQ writes one without act order as well.
 bool keeps_order(const moe_tensor& tensor) {
     const int32_t group = tensor.format->group_columns;
     if (!tensor.permutation || group == 0 ||
@@ -122,7 +119,7 @@ void set_scales(Matrix& matrix, const moe_tensor& tensor, int64_t index, const c
     matrix.scale_row_stride = static_cast<int64_t>(stride);
 }
 
-// `count` values of four bytes in host memory, shared by all experts of a stack.
+// Checks `count` values of four bytes in host memory that all experts of a stack share.
 template <class Value = float>
 const Value* host_table(const void* values, uint64_t bytes, int64_t count, const char* name,
                         const char* what) {
@@ -133,7 +130,7 @@ const Value* host_table(const void* values, uint64_t bytes, int64_t count, const
     return static_cast<const Value*>(values);
 }
 
-// One whose role is not said may be a stack, too.
+// A tensor without a role may be a stack, too.
 bool is_stack(const moe_tensor& tensor) {
     return tensor.expert == MOE_ALL_EXPERTS &&
            (tensor.role == MOE_ROLE_NONE || is_expert_role(tensor.role));
@@ -189,9 +186,10 @@ void set_nested(Matrix& matrix, const moe_tensor& tensor, int64_t index, uint64_
     matrix.nested_offset = tensor.nested_offset;
 }
 
-// A format that is not sliceable: dense buffers, of which the view knows its place.
-void set_whole(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
-    const MatrixBytes bytes = matrix.traits->unsliceable_bytes(matrix.format, tensor.rows, tensor.columns);
+// The buffers of a format that is not sliceable are dense, and the view keeps where it begins.
+void set_unsliceable(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
+    const MatrixBytes bytes =
+        matrix.traits->unsliceable_bytes(matrix.format, tensor.rows, tensor.columns);
     require(tensor.row_stride == 0 && tensor.scale_row_stride == 0,
             "{}: row_stride is {} and scale_row_stride {}, {} must be dense (0)", what,
             tensor.row_stride, tensor.scale_row_stride, format_name(matrix.format).text);
@@ -211,19 +209,6 @@ void set_whole(Matrix& matrix, const moe_tensor& tensor, int64_t index, const ch
                                     index, what);
     set_permutation(matrix, tensor, what);
     set_nested(matrix, tensor, index, bytes.scales, what);
-}
-
-// The same view with its scales from row `row` of the view and group `column` on: whole tiles are
-// left behind, the rest is the place in a tile.
-Matrix with_tiled_scales_at(Matrix matrix, int64_t row, int64_t column) {
-    TiledScales& tiled = matrix.tiled;
-    tiled.row += row * tiled.row_step;
-    tiled.column += column;
-    matrix.scales += tiled.row / scale_tile_rows * matrix.scale_row_stride +
-                     tiled.column / scale_tile_columns * scale_tile_bytes;
-    tiled.row %= scale_tile_rows;
-    tiled.column %= scale_tile_columns;
-    return matrix;
 }
 
 }  // namespace
@@ -274,242 +259,13 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
              format_name(*tensor.format).text);
     check_nothing_unused(tensor, what);
     if (matrix.traits->unsliceable_bytes) {
-        set_whole(matrix, tensor, index, what);
+        set_unsliceable(matrix, tensor, index, what);
     } else {
         set_data(matrix, tensor, index, what);
         set_scales(matrix, tensor, index, what);
     }
     set_tables(matrix, tensor, index, what);
     return matrix;
-}
-
-Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf half) {
-    if (fused.traits->unsliceable_bytes)
-        fail(MOE_ERROR_UNSUPPORTED, "gate_up: gate and up in one matrix of the format {}",
-             format_name(fused.format).text);
-    const int64_t rows = fused.rows / 2;
-    const bool up = half == GateUpHalf::up;
-    if (order != MOE_GATE_UP_INTERLEAVED) {
-        const bool second = up == (order == MOE_GATE_UP_GATE_FIRST);
-        return part_of(fused, second ? rows : 0, rows, 0, fused.columns);
-    }
-    // Every other row; a scale that covers several rows would cover both halves.
-    if (fused.format.scale_type != MOE_TYPE_NONE && fused.format.group_rows > 1)
-        fail(MOE_ERROR_UNSUPPORTED, "gate_up: interleaved rows cannot share scales by {}",
-             fused.format.group_rows);
-    Matrix matrix = fused;
-    matrix.rows = rows;
-    matrix.row_stride *= 2;
-    if (up) matrix.data += fused.row_stride;
-    const bool one_row_of_scales = fused.format.group_rows < 0;  // it serves both halves
-    if (!matrix.scales || one_row_of_scales) return matrix;
-    if (matrix.tiled.row_step) {
-        if (up) matrix = with_tiled_scales_at(matrix, 1, 0);
-        matrix.tiled.row_step *= 2;
-        return matrix;
-    }
-    matrix.scale_row_stride *= 2;
-    if (up) matrix.scales += fused.scale_row_stride;
-    return matrix;
-}
-
-Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    Matrix part = matrix;
-    part.rows = rows;
-    part.columns = columns;
-    if (part.pre_quant_scale) part.pre_quant_scale += column;
-    if (matrix.traits->unsliceable_bytes) {
-        part.row_begin += row;
-        part.column_begin += column;
-        return part;
-    }
-    part.data += row * matrix.row_stride;
-    part.data += matrix.column_stride
-                     ? column * matrix.column_stride
-                     : column / matrix.traits->block_columns * matrix.traits->block_bytes;
-    if (!matrix.scales) return part;
-    const int64_t scale_row = row + matrix.scale_row_phase;
-    const int64_t scale_column = column + matrix.scale_column_phase;
-    const moe_format& format = matrix.format;
-    const int64_t group_rows = group_extent(format.group_rows);
-    const int64_t group_columns = group_extent(format.group_columns);
-    if (matrix.tiled.row_step) {
-        part = with_tiled_scales_at(part, row, scale_column / group_columns);
-    } else {
-        part.scales += scale_row / group_rows * matrix.scale_row_stride;
-        part.scales += scale_column / group_columns * matrix.traits->scale_bytes;
-    }
-    part.scale_row_phase = static_cast<int32_t>(scale_row % group_rows);
-    part.scale_column_phase = static_cast<int32_t>(scale_column % group_columns);
-    return part;
-}
-
-namespace {
-
-struct ScaleShape {
-    int64_t rows;
-    uint64_t row_bytes;
-};
-
-ScaleShape scale_shape(const FormatTraits& traits, const moe_format& format, int64_t row_phase,
-                       int64_t rows, int64_t column_phase, int64_t columns) {
-    if (format.scale_type == MOE_TYPE_NONE) return {0, 0};
-    const int64_t groups = divide_up(column_phase + columns, group_extent(format.group_columns));
-    return {divide_up(row_phase + rows, group_extent(format.group_rows)),
-            static_cast<uint64_t>(groups) * traits.scale_bytes};
-}
-
-// The buffers of a format that is not sliceable, one behind the other.
-struct WholeCopy {
-    uint64_t data, scales, zero_points, permutation, nested_scales;
-
-    uint64_t total() const {
-        return align_up(data, copy_alignment) + align_up(scales, copy_alignment) +
-               align_up(zero_points, copy_alignment) + align_up(permutation, copy_alignment) +
-               align_up(nested_scales, copy_alignment);
-    }
-};
-
-WholeCopy whole_copy(const FormatTraits& traits, const moe_format& format, int64_t rows,
-                     int64_t columns) {
-    const MatrixBytes bytes = traits.unsliceable_bytes(format, rows, columns);
-    WholeCopy copy{bytes.data, bytes.scales, bytes.zero_points, 0, 0};
-    if (format.act_order) copy.permutation = static_cast<uint64_t>(columns) * sizeof(int32_t);
-    if (format.nested_scales)
-        copy.nested_scales =
-            static_cast<uint64_t>(divide_up(static_cast<int64_t>(bytes.scales), nested_group)) *
-            sizeof(float);
-    return copy;
-}
-
-Matrix copy_whole(const Matrix& part, std::byte* to) {
-    const WholeCopy bytes =
-        whole_copy(*part.traits, part.format, part.whole_rows, part.whole_columns);
-    const auto take = [&to](const void* from, uint64_t size) -> const std::byte* {
-        if (!size) return nullptr;
-        std::memcpy(to, from, size);
-        const std::byte* taken = to;
-        to += align_up(size, copy_alignment);
-        return taken;
-    };
-    Matrix copy = part;
-    copy.data = take(part.data, bytes.data);
-    copy.scales = take(part.scales, bytes.scales);
-    copy.zero_points = take(part.zero_points, bytes.zero_points);
-    copy.permutation = reinterpret_cast<const int32_t*>(take(part.permutation, bytes.permutation));
-    copy.nested_scales =
-        reinterpret_cast<const float*>(take(part.nested_scales, bytes.nested_scales));
-    return copy;
-}
-
-uint64_t pre_quant_bytes(const moe_format& format, int64_t columns) {
-    return format.pre_quant_scale ? static_cast<uint64_t>(columns) * sizeof(float) : 0;
-}
-
-uint64_t scale_copy_bytes(const ScaleShape& shape) {
-    return checked_multiply(static_cast<uint64_t>(shape.rows), shape.row_bytes, "weights");
-}
-
-void copy_rows(const std::byte* from, int64_t from_stride, std::byte* to, uint64_t row_bytes,
-               int64_t rows) {
-    for (int64_t r = 0; r < rows; ++r)
-        std::memcpy(to + r * static_cast<int64_t>(row_bytes), from + r * from_stride, row_bytes);
-}
-
-// Tiled scales become linear.
-void copy_tiled_scales(const Matrix& from, std::byte* to, uint64_t row_bytes) {
-    for (int64_t r = 0; r < from.rows; ++r) {
-        const RowScales scales = row_scales(from, r, 0);
-        for (uint64_t c = 0; c < row_bytes; ++c) *to++ = *scales.at(static_cast<int64_t>(c));
-    }
-}
-
-// Turned in tiles, so that neither side walks through memory element by element.
-void copy_turned(const Matrix& from, std::byte* to, uint64_t row_bytes) {
-    constexpr int64_t tile = 32;
-    const int64_t size = element_bytes(from.format.type);
-    for (int64_t r0 = 0; r0 < from.rows; r0 += tile)
-        for (int64_t k0 = 0; k0 < from.columns; k0 += tile)
-            for (int64_t r = r0; r < std::min(r0 + tile, from.rows); ++r)
-                for (int64_t k = k0; k < std::min(k0 + tile, from.columns); ++k)
-                    std::memcpy(to + r * static_cast<int64_t>(row_bytes) + k * size,
-                                from.data + r * from.row_stride + k * from.column_stride, size);
-}
-
-}  // namespace
-
-uint64_t copy_bytes(const moe_format& format, int64_t row, int64_t rows, int64_t column,
-                    int64_t columns) {
-    const FormatTraits& traits = get_format(format, "a copy");
-    const bool scaled = format.scale_type != MOE_TYPE_NONE;
-    const int64_t row_phase = scaled ? row % group_extent(format.group_rows) : 0;
-    const int64_t column_phase = scaled ? column % group_extent(format.group_columns) : 0;
-    const uint64_t data = matrix_bytes(traits, format, rows, columns).data;
-    const uint64_t scales =
-        scale_copy_bytes(scale_shape(traits, format, row_phase, rows, column_phase, columns));
-    return align_up(data, copy_alignment) + align_up(scales, copy_alignment) +
-           align_up(pre_quant_bytes(format, columns), copy_alignment);
-}
-
-uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t columns) {
-    return whole_copy(get_format(format, "a copy"), format, rows, columns).total();
-}
-
-Extent extent_of(const Matrix& matrix) {
-    if (matrix.traits->unsliceable_bytes) {
-        const MatrixBytes bytes =
-            matrix.traits->unsliceable_bytes(matrix.format, matrix.whole_rows, matrix.whole_columns);
-        return {bytes.data, bytes.scales, bytes.zero_points};
-    }
-    const int64_t size = element_bytes(matrix.format.type);
-    const int64_t row = matrix.column_stride ? (matrix.columns - 1) * matrix.column_stride + size
-                                             : matrix.columns / matrix.traits->block_columns *
-                                                   int64_t{matrix.traits->block_bytes};
-    Extent extent{static_cast<uint64_t>((matrix.rows - 1) * matrix.row_stride + row), 0};
-    if (!matrix.scales) return extent;
-    const ScaleShape shape = scale_shape(*matrix.traits, matrix.format, matrix.scale_row_phase,
-                                         matrix.rows, matrix.scale_column_phase, matrix.columns);
-    const TiledScales& tiled = matrix.tiled;
-    if (tiled.row_step) {
-        const int64_t last_row = tiled.row + (matrix.rows - 1) * tiled.row_step;
-        const int64_t last_column = tiled.column + static_cast<int64_t>(shape.row_bytes) - 1;
-        extent.scales =
-            static_cast<uint64_t>(last_row / scale_tile_rows * matrix.scale_row_stride +
-                                  (last_column / scale_tile_columns + 1) * scale_tile_bytes);
-        return extent;
-    }
-    extent.scales =
-        static_cast<uint64_t>((shape.rows - 1) * matrix.scale_row_stride) + shape.row_bytes;
-    return extent;
-}
-
-Matrix copy_part(const Matrix& part, std::byte* to) {
-    if (part.traits->unsliceable_bytes) return copy_whole(part, to);
-    const MatrixBytes bytes = matrix_bytes(*part.traits, part.format, part.rows, part.columns);
-    Matrix copy = part;
-    copy.data = to;
-    copy.row_stride = static_cast<int64_t>(bytes.row_stride);
-    copy.column_stride = 0;
-    if (part.column_stride)
-        copy_turned(part, to, bytes.row_stride);
-    else
-        copy_rows(part.data, part.row_stride, to, bytes.row_stride, part.rows);
-    if (!part.scales) return copy;
-    const ScaleShape shape = scale_shape(*part.traits, part.format, part.scale_row_phase, part.rows,
-                                         part.scale_column_phase, part.columns);
-    std::byte* scales = to + align_up(bytes.data, copy_alignment);
-    if (part.tiled.row_step)
-        copy_tiled_scales(part, scales, shape.row_bytes);
-    else
-        copy_rows(part.scales, part.scale_row_stride, scales, shape.row_bytes, shape.rows);
-    copy.tiled = {};
-    copy.scales = scales;
-    copy.scale_row_stride = static_cast<int64_t>(shape.row_bytes);
-    if (!part.pre_quant_scale) return copy;
-    std::byte* pre = scales + align_up(scale_copy_bytes(shape), copy_alignment);
-    std::memcpy(pre, part.pre_quant_scale, pre_quant_bytes(part.format, part.columns));
-    copy.pre_quant_scale = reinterpret_cast<const float*>(pre);
-    return copy;
 }
 
 }  // namespace moe

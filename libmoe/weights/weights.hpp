@@ -1,6 +1,6 @@
-// The tensors of one layer as kernels find them: a Matrix per weight matrix (of every local expert)
-// and float32 vectors for all that is small. WeightsLayout says what must be there; a plan and the
-// weights made with it have equal layouts.
+// The tensors of one layer as CPU kernels read them: a Matrix per weight matrix (of every local
+// expert) and float32 vectors for all that is small. WeightsLayout lists the tensors; a plan and
+// the weights made with it have equal layouts.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include "libmoe/formats/matrix.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "libmoe/layer/slice.hpp"
+#include "libmoe/packed/traits.hpp"
 
 namespace moe {
 
@@ -29,29 +30,34 @@ struct WeightsLayout {
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 
-    // In tiles of device memory (packed.hpp) instead of the format and layout of the tensors.
+    // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
+    // tensors.
     bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
-    // Must weights hold this role? GATE_UP roles are never asked.
+    // Returns true if the role lies in tiles of a packed type. The router stays dense.
+    bool is_packed_role(moe_role role) const;
+    // Returns true if weights hold this role. GATE_UP roles are not among the arguments.
     bool needs(moe_role role) const;
     // The down bias is added by the experts stage, or once by finish when the intermediate is
     // sliced.
     bool down_bias_in_finish() const { return layer.has_down_bias && !slice.whole_intermediate; }
-    // How many tensors of a role the weights hold: one, or one per expert.
+    // Returns how many tensors of a role the weights hold: one, or one per expert.
     int64_t count(moe_role role) const;
-    // Where the tensor of a global expert goes, -1 if nowhere.
+    // Returns the index of a global expert's tensor, -1 if the weights do not hold it.
     int64_t index_of_expert(moe_role role, int64_t expert) const;
 
     struct Part {
         int64_t row, rows, column, columns;
     };
-    // Part of the role's tensor (of one expert) that the slice needs.
+    // Returns the part of the role's tensor (of one expert) that the slice needs.
     Part part(moe_role role) const;
-    // Bytes of a copy of one matrix of the role, codes and scales, aligned. Packed: of its tiles.
+    // Bytes of a copy of one matrix of the role, codes and scales, aligned; in a packed layout the
+    // bytes of its tiles.
     uint64_t matrix_copy_bytes(moe_role role) const;
-    // Packed: of everything, vectors too.
+    // Bytes of all copies; in a packed layout vectors are among them.
     uint64_t copy_bytes() const;
 
-    std::array<uint8_t, 16> make_id() const;
+    // revision: of a packed type, as the traits table has it.
+    std::array<uint8_t, 16> make_id(int32_t (*revision)(PackedType) = packed_revision) const;
 };
 
 // An array indexed by moe_role whose lists all take their memory from one resource.

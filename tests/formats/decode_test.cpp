@@ -2,7 +2,7 @@
 // once; partial rows, strides, phases and transposed matrices.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/gguf_formula.hpp"
 #include "tests/formats/matrices.hpp"
 

@@ -1,6 +1,6 @@
 // Element codes against formulas in double precision: every code of the 8- and 4-bit types and all
 // f16 codes; encoders against a search of the nearest code, ties to even.
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 
 #include <gtest/gtest.h>
 

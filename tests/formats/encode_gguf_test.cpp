@@ -2,7 +2,7 @@
 // and where each rule puts a code.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

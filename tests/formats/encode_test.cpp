@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "libmoe/base/error.hpp"
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

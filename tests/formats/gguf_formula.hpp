@@ -2,8 +2,8 @@
 // library's decoders; and where the f16 fields of a block are.
 #pragma once
 
-#include "libmoe/formats/element.hpp"
-#include "libmoe/formats/iq_grids.hpp"
+#include "libmoe/base/element.hpp"
+#include "libmoe/base/iq_grids.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe::test {

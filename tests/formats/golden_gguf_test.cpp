@@ -3,7 +3,7 @@
 // elements would not.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

@@ -1,7 +1,7 @@
 // Blocks and codebooks of kbit with known contents; golden_gguf_test.cpp has those of ggml.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

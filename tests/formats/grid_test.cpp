@@ -2,7 +2,7 @@
 // under every kind of scale.
 #include <gtest/gtest.h>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/sources.hpp"
 
 namespace moe {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe::test {

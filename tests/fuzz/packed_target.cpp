@@ -12,12 +12,12 @@
 namespace moe_fuzz {
 namespace {
 
-// The fields of the head: where they are, and how long.
+// The fields of the header: where they are, and how long.
 struct Field {
     size_t offset, bytes;
 };
-constexpr Field fields[] = {{0, 8},  {8, 4},  {12, 4}, {16, 16}, {32, 8},
-                            {40, 8}, {48, 8}, {56, 8}, {64, 448}};
+constexpr Field fields[] = {{0, 8},  {8, 4},  {12, 4},   {16, 16},  {32, 8},  {40, 8},
+                            {48, 8}, {56, 8}, {64, 288}, {352, 16}, {368, 4}, {372, 140}};
 constexpr size_t head_bytes = 512, id_offset = 16;
 constexpr size_t block_offset = 4096;
 

@@ -9,7 +9,6 @@ from cpp_source import code_of, read_tree
 ALLOWED = {
     "libmoe/base/first_failure.hpp": (1, "a thread of a team may not throw: the caller's thread throws it again"),
     "libmoe/weights/device_block.hpp": (1, "a destructor waits for copies and may run while an exception is on its way"),
-    "libmoe/cuda/device_memory.hpp": (1, "a destructor in a forked child: to be replaced by a question that does not throw"),
 }
 
 

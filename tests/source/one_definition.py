@@ -15,7 +15,7 @@ KNOWN = {
 }
 
 # Files of which a build has one or the other.
-ALTERNATIVES = ("libmoe/cuda/absent.cpp",)
+ALTERNATIVES = ("libmoe/cuda/absent.cpp", "libmoe/device/absent.cpp")
 
 
 def read_all(files):

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "libmoe/formats/element.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/layer/layer.hpp"
 #include "tests/formats/matrices.hpp"
 #include "tests/support/api.hpp"

@@ -9,7 +9,7 @@
 
 #include "libmoe/cuda/dequant/packed_value.hpp"
 #include "libmoe/cuda/dequant/values.cuh"
-#include "libmoe/weights/pack.hpp"
+#include "libmoe/packed/unpack.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -66,7 +66,7 @@ constexpr PackedType types_with_columns[] = {
               GridColumns::factors)};
 
 bool has_float_scales(PackedType type) {
-    return type == PackedType::e4m3 || (type >= PackedType::kbit2_f32 && has_codebook(type));
+    return type == PackedType::e4m3 || has_f32_scales(type);
 }
 
 uint16_t random_f16(std::mt19937& random) {

@@ -2,6 +2,7 @@
 // from the mapping, and that is what the files hold.
 #include <gtest/gtest.h>
 
+#include "libmoe/weights/view.hpp"
 #include "tests/checkpoint/models.hpp"
 #include "tests/weights/host_block.hpp"
 
@@ -29,8 +30,8 @@ Plan plan_of(const test::Handle& checkpoint, int32_t layer, const moe_slice* sli
 }
 
 void load_packed(PackedWeights& packed, const test::Handle& checkpoint, int32_t layer) {
-    packed.load(LoadRequest{}, true, [&](DeviceLoader& loader) {
-        load_layer(loader, *checkpoint, layer, packed.handle);
+    packed.load(LoadRequest{}, true, [&](PackedLoader& loader) {
+        pack_checkpoint_layer(loader, *checkpoint, layer, packed.handle);
     });
 }
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/weights/device_load.hpp"
+#include "libmoe/weights/packed_checkpoint.hpp"
 #include "tests/formats/sources.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 
 namespace moe {
 namespace {
@@ -419,7 +419,7 @@ TEST(DeviceLoad, NotesWhereAllCodebooksAreTheSame) {
     const DevicePlacement& placement = packed.handle.placement;
     ASSERT_TRUE(placement.shared_follows);
     const auto are_one = [&](moe_role role) {
-        note_codebooks(packed.handle, packed.block);
+        read_codebooks(packed.handle, packed.block);
         return packed.handle.device.matrices[role].has_one_codebook;
     };
     EXPECT_TRUE(are_one(MOE_ROLE_GATE));
@@ -451,7 +451,7 @@ TEST(DeviceLoad, NotesCodebooksThatAreBytesOrMirrored) {
         PackedWeights packed(*plan);
         ASSERT_NO_FATAL_FAILURE(packed.load(layer.tensors));
         const auto noted = [&](moe_role role) -> const PackedMatrix& {
-            note_codebooks(packed.handle, packed.block);
+            read_codebooks(packed.handle, packed.block);
             return packed.handle.device.matrices[role];
         };
         const int32_t bits = code_bits(noted(MOE_ROLE_GATE).type);
@@ -544,8 +544,8 @@ TEST(DeviceLoad, ProgressEndsAtTheTotalAndMayCancel) {
         told.total = total;
         return told.done.size() >= told.stop_after;
     };
-    const auto feed = [&](DeviceLoader& loader) {
-        for (const moe_tensor* tensor : layer.tensors) loader.loader.add(*tensor);
+    const auto feed = [&](PackedLoader& loader) {
+        for (const moe_tensor* tensor : layer.tensors) loader.add(*tensor);
         loader.pack();
     };
     PackedWeights packed(*plan);

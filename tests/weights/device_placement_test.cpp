@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 
 namespace moe {
 namespace {
@@ -302,6 +302,20 @@ TEST(DevicePlacement, IdsTellLayoutsApart) {
     EXPECT_EQ(layout.make_id(), layout.id) << "any device of a kind takes the same bytes";
     const LayerTensors other(plain_layer(256, 256, 4, 2), {.everywhere = "f16"});
     EXPECT_NE(packed_layout(*make_plan(other)).id, layout.id);
+}
+
+// The revision of a type is part of the ids of its own layouts and of no others.
+TEST(DevicePlacement, IdsTellRevisionsOfTheirTypesApart) {
+    const auto nvfp4_has_two = [](PackedType type) {
+        return type == PackedType::nvfp4 ? 2 : packed_revision(type);
+    };
+    const LayerTensors nvfp4_layer(plain_layer(256, 256, 4, 2), {.everywhere = "nvfp4"});
+    const LayerTensors mxfp4_layer(plain_layer(256, 256, 4, 2), {.everywhere = "mxfp4"});
+    const Plan plans[] = {make_plan(nvfp4_layer), make_plan(mxfp4_layer)};
+    const WeightsLayout nvfp4 = packed_layout(*plans[0]), mxfp4 = packed_layout(*plans[1]);
+    EXPECT_EQ(nvfp4.make_id(), nvfp4.id);
+    EXPECT_NE(nvfp4.make_id(nvfp4_has_two), nvfp4.id);
+    EXPECT_EQ(mxfp4.make_id(nvfp4_has_two), mxfp4.id);
 }
 
 }  // namespace

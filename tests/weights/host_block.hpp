@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "libmoe/packed/unpack.hpp"
 #include "libmoe/plan/plan.hpp"
-#include "libmoe/weights/device_load.hpp"
-#include "libmoe/weights/device_loader.hpp"
+#include "libmoe/weights/packed_checkpoint.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe::test {
@@ -32,6 +32,7 @@ class HostBlock final : public DeviceBlock {
         synchronize();
         ASSERT_LE(offset + bytes, size_);
         std::memcpy(to, base() + offset, bytes);
+        ++n_reads;
     }
     void fetch(void* to, const void* from, uint64_t bytes) override {
         const auto* source = static_cast<const std::byte*>(from);
@@ -44,7 +45,7 @@ class HostBlock final : public DeviceBlock {
         for (const Write& w : pending_) std::memcpy(base() + w.offset, w.from, w.bytes);
         pending_.clear();
     }
-    int n_writes = 0, n_fetches = 0;
+    int n_writes = 0, n_reads = 0, n_fetches = 0;
     std::byte fetches_as{};  // its bits differ in what a caller has there
 
   private:
@@ -74,27 +75,29 @@ struct PackedWeights {
         handle.device = handle.placement.resolve(handle.layout, block.base());
     }
 
-    // feed(DeviceLoader&) gives the tensors.
+    // feed(PackedLoader&) gives the tensors.
     template <class Feed>
     void load(const LoadRequest& request, bool batched, Feed feed) {
-        const uint64_t each = DeviceLoader::staging_bytes(handle.placement, batched);
+        const uint64_t each = PackedLoader::staging_bytes(handle.placement, batched);
         std::vector<std::byte> staging(2 * each, std::byte{0xA5});
-        DeviceLoader loader(handle, request, block, staging.data(), each, false);
+        PackedLoader loader(handle, request, block, staging.data(), each,
+                            TensorReader::Purpose::load);
         feed(loader);
         loader.finish();
     }
     void load(const std::vector<const moe_tensor*>& tensors, bool batched = true) {
-        load(LoadRequest{}, batched, [&](DeviceLoader& loader) {
-            for (const moe_tensor* tensor : tensors) loader.loader.add(*tensor);
+        load(LoadRequest{}, batched, [&](PackedLoader& loader) {
+            for (const moe_tensor* tensor : tensors) loader.add(*tensor);
             loader.pack();
         });
     }
     void update(const moe_tensor& tensor) {
-        const uint64_t each = DeviceLoader::staging_bytes(handle.placement, false);
+        const uint64_t each = PackedLoader::staging_bytes(handle.placement, false);
         std::vector<std::byte> staging(2 * each, std::byte{0xA5});
         const LoadRequest request;
-        DeviceLoader loader(handle, request, block, staging.data(), each, true);
-        loader.loader.add(tensor);
+        PackedLoader loader(handle, request, block, staging.data(), each,
+                            TensorReader::Purpose::update);
+        loader.add(tensor);
         loader.pack();
         loader.finish_update(tensor.role);
     }
@@ -113,8 +116,8 @@ struct PackedWeights {
         const int half = handle.placement.is_up_half(role);
         unpack(matrix.data + place * matrix.expert_stride, matrix.type,
                !fused ? TileRows::all
-               : half ? TileRows::second_half
-                      : TileRows::first_half,
+               : half ? TileRows::up_half
+                      : TileRows::gate_half,
                part.rows, part.columns,
                {matrix.global_scale ? matrix.global_scale[2 * place + half] : 1.0f,
                 matrix.codebook ? matrix.codebook + (2 * place + half) * 32 : nullptr,

@@ -12,9 +12,9 @@
 #include "libmoe/base/checksum.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
 #include "tests/formats/sources.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 
 namespace moe {
 namespace {
@@ -79,6 +79,25 @@ class PackedFiles : public testing::Test {
   private:
     fs::path folder_;
 };
+
+PackedFileHeader header_of(const std::vector<char>& bytes) {
+    PackedFileHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    return header;
+}
+
+// The file with its header changed and a checksum that fits.
+template <class Change>
+std::vector<char> with_header(std::vector<char> bytes, Change change) {
+    PackedFileHeader header = header_of(bytes);
+    change(header);
+    header.checksum = 0;
+    std::memcpy(bytes.data(), &header, sizeof header);
+    header.checksum =
+        checksum_of(reinterpret_cast<const std::byte*>(bytes.data()), header.block_offset);
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return bytes;
+}
 
 // Weights of a layer that has every tensor, loaded.
 struct Loaded {
@@ -218,6 +237,36 @@ TEST_F(PackedFiles, OfAnotherLayoutAreRefusedWithBothInWords) {
     expect_refused(mxfp4.packed, MOE_ERROR_LAYOUT_MISMATCH, "down mxfp4");
     Loaded wider("nvfp4", rich_layer(256, 96));
     expect_refused(wider.packed, MOE_ERROR_LAYOUT_MISMATCH, "holds hidden 128");
+}
+
+// Whoever writes such a file has other types, and its checksums fit.
+TEST_F(PackedFiles, OfAnotherRevisionOfATypeAreRefusedByItsName) {
+    Loaded from("nvfp4");
+    save(from.packed);
+    const std::vector<char> good = bytes();
+    EXPECT_EQ(header_of(good).types[0].name, std::string("nvfp4"));
+    EXPECT_EQ(header_of(good).types[0].revision, 1u);
+    EXPECT_EQ(header_of(good).types[1].name, std::string());
+    write(with_header(good, [](PackedFileHeader& header) { header.types[0].revision = 7; }));
+    expect_refused(from.packed, MOE_ERROR_LAYOUT_MISMATCH,
+                   "packed type nvfp4 of revision 7, this library has revision 1");
+    write(with_header(good, [](PackedFileHeader& header) {
+        std::memcpy(header.types[1].name, "a type of ma\xf1\x01na", 16);
+    }));
+    expect_refused(from.packed, MOE_ERROR_LAYOUT_MISMATCH,
+                   "this library has no packed type 'a type of ma");
+}
+
+TEST_F(PackedFiles, OfVersion3HaveTheFirstRevisions) {
+    Loaded from("nvfp4");
+    save(from.packed);
+    write(with_header(bytes(), [](PackedFileHeader& header) {
+        header.version = 3;
+        std::memset(header.types, 'x', sizeof header.types);  // the words went on there
+    }));
+    PackedWeights to(*from.plan);
+    open(to);
+    expect_same_weights(to, from.packed);
 }
 
 TEST_F(PackedFiles, WithAnyByteOfTheHeadChangedAreRefused) {

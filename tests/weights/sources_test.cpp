@@ -6,8 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/base/error.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/view.hpp"
-#include "tests/weights/packing.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/refusal.hpp"
 
 namespace moe {
@@ -169,7 +170,7 @@ TEST(WholeFormats, PackWithoutLoss) {
     for (const moe_format& format : test::whole_formats()) {
         const Source source = test::random_source(format, 96, 384);
         const Matrix whole = view_of(source.tensor(), 0, "down");
-        for (const auto half : {TileRows::all, TileRows::first_half, TileRows::second_half})
+        for (const auto half : {TileRows::all, TileRows::gate_half, TileRows::up_half})
             ASSERT_NO_FATAL_FAILURE(expect_packed_part(source, whole, 0, 0, half));
         // A slice that begins with a group, and one inside of the only one.
         if (format.act_order) continue;

@@ -7,12 +7,14 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/formats/scale_tiles.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
+#include "libmoe/weights/matrix_extent.hpp"
 #include "libmoe/weights/view.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/formats/tiles.hpp"
+#include "tests/packed/packing.hpp"
 #include "tests/weights/host_block.hpp"
 #include "tests/weights/layers.hpp"
-#include "tests/weights/packing.hpp"
 #include "tests/weights/parts.hpp"
 #include "tests/weights/refusal.hpp"
 

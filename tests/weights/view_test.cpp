@@ -1,6 +1,7 @@
 // Views of tensors, halves, parts and copies in every format: the same elements as the whole,
 // wherever they lie.
 #include "libmoe/weights/view.hpp"
+#include "libmoe/weights/matrix_copy.hpp"
 
 #include <gtest/gtest.h>
 

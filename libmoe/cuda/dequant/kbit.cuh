@@ -21,9 +21,6 @@ namespace moe::cuda {
 MOE_HOST_DEVICE constexpr bool is_kbit(PackedType type) {
     return has_codebook(type) && !is_grid(type);
 }
-MOE_HOST_DEVICE constexpr bool has_f32_scales(PackedType type) {
-    return is_kbit(type) && block_scale_bytes(type, 4) == 128;
-}
 
 // A scale byte: exponent 4 bits, bias 11, mantissa 4. The power of two makes subnormals right, too.
 MOE_HOST_DEVICE constexpr float e4m4_scale(uint32_t byte) {

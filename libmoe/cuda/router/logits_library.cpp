@@ -14,14 +14,16 @@
 #include <algorithm>
 
 #include "libmoe/cuda/backend.hpp"
-#include "libmoe/cuda/device_memory.hpp"
 #include "libmoe/cuda/router/logits.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/cublaslt.hpp"
 #include "libmoe/cuda/runtime/launch_hook.hpp"
+#include "libmoe/device/device_memory.hpp"
 
 namespace moe::cuda {
 namespace {
+
+using device::DeviceMemory;
 
 constexpr uint64_t workspace_bytes = uint64_t{4} << 20;
 
@@ -58,7 +60,7 @@ void load_algorithms(LogitsLibrary& chosen, DenseGemm gemm, Memory& memory, int3
     gemm.workspace = workspace.data();
     for (LibraryAlgorithm& algorithm : chosen.algorithms)
         algorithm.is_known = chosen.library->run(gemm, algorithm, nullptr);
-    synchronize(nullptr);
+    device::synchronize(nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// UseDevice makes a context of a device current for the length of a call. Input: a device index. It
-// keeps the caller's context if there is one and pushes the device's primary context otherwise.
+// Implements UseDevice of device/device.hpp, which makes a context of a device current for the
+// length of a call. Input: a device index. It keeps the caller's context if there is one and pushes
+// the device's primary context otherwise.
 //   1. the device of the index is found, and a forked process is refused
 //   2. a current context must be of this device
 //   3. without one, the primary context is retained once per process and pushed
@@ -9,26 +10,35 @@
 #include <atomic>
 #include <mutex>
 
-#include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/runtime/driver.hpp"
+#include "libmoe/device/device.hpp"
 
-namespace moe::cuda {
+namespace moe::device {
 namespace {
+
+using cuda::check;
+using cuda::driver;
 
 constexpr int32_t max_devices = 256;
 
 // The context is retained at the first use and kept: to retain it in every call would make and
 // destroy it each time.
-CUcontext primary_context(CUdevice device, int32_t index) {
+CUresult retain_primary(CUdevice device, int32_t index, CUcontext& context) {
     static std::array<std::atomic<CUcontext>, max_devices> kept{};
     static std::mutex mutex;
-    if (CUcontext context = kept[index].load(std::memory_order_acquire)) return context;
+    context = kept[index].load(std::memory_order_acquire);
+    if (context) return CUDA_SUCCESS;
     std::lock_guard lock(mutex);
-    CUcontext context = kept[index].load(std::memory_order_relaxed);
-    if (!context) {
-        check(driver().retain_primary(&context, device), "cuDevicePrimaryCtxRetain");
-        kept[index].store(context, std::memory_order_release);
-    }
+    context = kept[index].load(std::memory_order_relaxed);
+    if (context) return CUDA_SUCCESS;
+    const CUresult error = driver().retain_primary(&context, device);
+    if (error == CUDA_SUCCESS) kept[index].store(context, std::memory_order_release);
+    return error;
+}
+
+CUcontext primary_context(CUdevice device, int32_t index) {
+    CUcontext context = nullptr;
+    check(retain_primary(device, index, context), "cuDevicePrimaryCtxRetain");
     return context;
 }
 
@@ -54,9 +64,9 @@ void check_is_of(CUdevice device, int32_t index) {
 }  // namespace
 
 UseDevice::UseDevice(int32_t index) {
-    check_not_forked();
+    cuda::check_not_forked();
     const CUdevice device = device_at(index);
-    note_use();
+    cuda::note_use();
     CUcontext current = nullptr;
     check(driver().get_current(&current), "cuCtxGetCurrent");
     if (current) {
@@ -67,9 +77,23 @@ UseDevice::UseDevice(int32_t index) {
     pushed_ = true;
 }
 
+UseDevice::UseDevice(int32_t index, std::nothrow_t) noexcept {
+    CUcontext current = nullptr, primary = nullptr;
+    CUdevice device = 0;
+    if (driver().get_current(&current) != CUDA_SUCCESS || current) return;
+    if (driver().device_get(&device, index) != CUDA_SUCCESS ||
+        retain_primary(device, index, primary) != CUDA_SUCCESS)
+        return;
+    pushed_ = driver().push(primary) == CUDA_SUCCESS;
+}
+
 UseDevice::~UseDevice() {
     CUcontext popped = nullptr;
     if (pushed_) driver().pop(&popped);
 }
 
-}  // namespace moe::cuda
+bool is_forked() noexcept {
+    return cuda::is_forked();
+}
+
+}  // namespace moe::device

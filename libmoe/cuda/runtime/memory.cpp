@@ -1,11 +1,14 @@
-// Device memory, pinned host memory, streams and copies on a stream. Precondition: all functions but
-// release are called within UseDevice.
-#include "libmoe/cuda/backend.hpp"
+// Implements the memory, streams and copies of device/device.hpp with the CUDA runtime.
+// Precondition: all functions but release are called within UseDevice.
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/driver.hpp"
+#include "libmoe/device/device.hpp"
 
-namespace moe::cuda {
+namespace moe::device {
 namespace {
+
+using cuda::check;
+using cuda::driver;
 
 cudaStream_t stream_of(void* stream) {
     return static_cast<cudaStream_t>(stream);
@@ -46,7 +49,7 @@ class OwningContext {
 void check_current_context() {
     CUcontext current = nullptr;
     check(driver().get_current(&current), "cuCtxGetCurrent");
-    if (!current) fail(MOE_ERROR_INTERNAL, "device memory was asked for without a CUDA context");
+    if (!current) fail(MOE_ERROR_INTERNAL, "device memory was requested without a CUDA context");
 }
 
 }  // namespace
@@ -111,4 +114,4 @@ void destroy_stream(void* stream) {
     check(cudaStreamDestroy(stream_of(stream)), "cudaStreamDestroy");
 }
 
-}  // namespace moe::cuda
+}  // namespace moe::device

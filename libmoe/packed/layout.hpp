@@ -1,0 +1,171 @@
+// The packed layout, version 2: how a weight matrix lies in device memory, to the byte. It is the
+// order of the A operand of mma.m16n8k16, so that a lane's fragment of 16 output rows is one vector
+// load; docs/layout.md has the pictures. Host and device agree on it by this header alone.
+//
+// A matrix [rows, k] is cut into tiles of 16 rows. A tile of a fused gate and up matrix holds eight
+// gate rows (0 to 7) and the eight up rows of the same features (8 to 15). A tile is a sequence of
+// blocks along k: blocks of 64 k, then one of 32 if bit 5 of k is set, then one of 16 if bit 4 is.
+// A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g +
+// t of a warp (g = 0..7, t = 0..3) owns rows g and g + 8 and the 4 n contiguous values of k
+//     k = k0 + 4 n t + 4 j + p,   j = step 0..n-1, p = 0..3
+// so step j of the mma takes from lane t the pairs (p = 0, 1) as its columns 2t, 2t+1 and (2, 3) as
+// 2t+8, 2t+9: one permutation of k inside a block, the same for every type. Register a of a step
+// (a = 0..3) is M half a & 1 (rows 0-7 or 8-15) and pair a >> 1; its low 16 bits are the even p.
+//
+// Codes of a block. A lane has 8 n of them; code c = 8 j + 2 a + e is half e of register a of step
+// j, so row g + 8 (a & 1) and p = 2 (a >> 1) + e. Its n x bits bytes are cut, in order, into parts
+// of 16 bytes while they last, then of 8, 4 and 2. The same part of all lanes lies together: a part
+// of s bytes that begins at byte o of its lane is at 32 o + s l of the block. In little-endian
+// words:
+//   32, 16, 8 bits   element c of the lane is code c
+//   nvfp4, mxfp4     word j is step j. Half e of the word has, as sign and magnitude, register 0 in
+//                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
+//                    and 12..10, 3 in 13 and (14, 5, 4)
+//   4 bits, plain    word j is step j, a code is nibble a + 4 e of it
+//   2 bits           word i: step 2 i in bits 0, 1 of nibble N, step 2 i + 1 in its bits 2, 3
+//   3 bits, n = 4    words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
+//                    of nibble N; bit 3 of that nibble is bit i of the code of step 3
+//   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
+//                    bits: bits 1 and 2 of step 1 at 4 (N % 4) + 2 (N / 4) and the next
+//   N                4 (a % 2) + 2 e + a / 2 of kbit2 and kbit3, a + 4 e of the others
+//   1 bit            bit of step j at 4 (a + 4 e) + j of a word (n = 4) or 4 a + 2 e + j of 16 bits
+//   5, 6, 7 bits     bits 0..3 as four bits, then the next two, if there are two, as two bits, then
+//                    the last, if there is one, as one bit
+// Scales of a block: that of row g + 8 h and group s of the block's S = 16 n / group is element
+// (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s +
+// h; blocks of fewer than four steps hold the pair twice. Types of ggml's blocks of 256 have their
+// superblock scales after the codes of all four blocks of 64: those of tile row r are at r times
+// their bytes. traits.hpp says what the scales of a type are; of nvfp4 and mxfp4:
+//   nvfp4   holds every positive e4m3 value exactly; the sign of a scale is in its codes
+//   mxfp4   relative to the largest scale of the matrix, which goes into the global scale
+// Types with groups of 32 have k in multiples of 32, so no block of one step; those of 256 in
+// multiples of 256. "Zero codes" are codes of magnitude zero; their sign is that of the weight.
+#pragma once
+
+#include "libmoe/packed/traits.hpp"
+
+namespace moe {
+
+// Of what all types have in common: tiles, blocks, lanes and the order of arrays. What the bytes of
+// one type mean has a revision of its own (PackedTraits).
+constexpr uint32_t packed_layout_version = 2;
+
+// The nibble of half e of register a, and the bit at which a 16-bit form has its two bits.
+MOE_HOST_DEVICE constexpr int32_t nibble_of_code(PackedType type, int32_t a, int32_t e) {
+    return is_row_ordered(type) ? 4 * (a & 1) + 2 * e + (a >> 1) : a + 4 * e;
+}
+MOE_HOST_DEVICE constexpr int32_t pair_of_nibble(int32_t nibble) {
+    return 4 * (nibble & 3) + 2 * (nibble >> 2);
+}
+
+// Sign codes (kbit5) are kept as sign and magnitude: those from 16 on without bit 4, which is the
+// sign, and those below it backwards behind them. Where a codebook is its own mirror, as the
+// built-in one is, the values of codes c and c + 16 then differ by their signs
+// (codebook_lanes.cuh).
+MOE_HOST_DEVICE constexpr uint32_t sign_code(uint32_t code) {
+    return code ^ (code < 16 ? 31 : 16);
+}
+
+// Bytes of the codes of a block of n steps: 16 rows x 16 n.
+MOE_HOST_DEVICE constexpr int32_t block_code_bytes(PackedType type, int32_t n) {
+    return 32 * n * code_bits(type);
+}
+
+MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
+    return block_code_bytes(type, n) + block_scale_bytes(type, n);
+}
+
+// --- grids: a tile begins with a record for each group of columns. A record has the scales of the
+// 16 rows as they came, that of row g + 8 h at 2 g + h. Then follow the zero points as they came,
+// if there are any: those of codes of up to four bits have row g in the low nibble of byte g and
+// row g + 8 in the high one, others a byte at 2 g + h. Some types have a table of columns beside
+// their matrices (PackedMatrix::columns).
+
+MOE_HOST_DEVICE constexpr int32_t grid_record_bytes(PackedType type) {
+    const int32_t zeros = code_bits(type) <= 4 ? 8 : 16;
+    return 16 * grid_scale_bytes(type) + (grid_zero_of(type) == GridZero::middle ? 0 : zeros);
+}
+// The record of a column.
+MOE_HOST_DEVICE constexpr int64_t grid_record(PackedType type, int64_t column) {
+    const int32_t group = grid_group(type);
+    return (group == 0 ? 0 : column / group) * grid_record_bytes(type);
+}
+
+// Bytes before the first block of a tile.
+MOE_HOST_DEVICE constexpr int64_t tile_front_bytes(PackedType type, int64_t k) {
+    if (!is_grid(type)) return 0;
+    return (grid_record(type, k - 1) + grid_record_bytes(type) + 15) / 16 * 16;
+}
+
+// Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
+MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
+    return tile_front_bytes(type, k) + k / 64 * block_bytes(type, 4) +
+           (k & 32 ? block_bytes(type, 2) : 0) + (k & 16 ? block_bytes(type, 1) : 0);
+}
+
+constexpr int64_t any_k = 16;  // for types whose offsets do not depend on k: all but grids
+
+// Where the block that begins at k0 of k columns has its codes and scales, in bytes from its tile.
+// Types with superblock scales keep 256 k together: the codes of four blocks, then the superblock
+// scales of 16 rows, which all four blocks share. The scales of a grid are at the front of the
+// tile.
+struct BlockOffset {
+    int64_t codes;
+    int64_t scales;
+};
+MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k, int64_t k0,
+                                                   int32_t n) {
+    if (has_superblock(type)) {
+        const int64_t codes = block_code_bytes(type, 4);
+        const int64_t first = k0 / 256 * (4 * codes + 16 * ggml_scale_bytes(type));
+        return {first + k0 % 256 / 64 * codes, first + 4 * codes};
+    }
+    const int64_t full = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
+    const int64_t codes = full + (n == 1 && (k0 & 32) ? block_bytes(type, 2) : 0);
+    return {codes, is_grid(type) ? 0 : codes + block_code_bytes(type, n)};
+}
+
+// Bytes of the scales that a block of four steps needs: superblock scales count whole.
+MOE_HOST_DEVICE constexpr int32_t shared_scale_bytes(PackedType type) {
+    return (has_superblock(type) ? 4 : 1) * block_scale_bytes(type, 4);
+}
+
+// Where the scale of a row and a group is among those of a block, in scale records.
+MOE_HOST_DEVICE constexpr int32_t scale_offset(int32_t tile_row, int32_t group, int32_t groups) {
+    return (tile_row % 8 * groups + group) * 2 + tile_row / 8;
+}
+
+// Steps of the block that begins at k0 of a matrix of k columns; 0 past the end.
+MOE_HOST_DEVICE constexpr int32_t steps_of_block(int64_t k0, int64_t k) {
+    const int64_t left = k - k0;
+    return left >= 64 ? 4 : left >= 32 ? 2 : left >= 16 ? 1 : 0;
+}
+
+// The values of a codebook of two or three bits, in order, as signed bytes times `scale`.
+struct ByteCodebook {
+    uint32_t values[2];  // bytes 0 to 3, 4 to 7
+    float scale;         // 0: there is none
+};
+
+// One matrix per expert, as kernels take it.
+struct PackedMatrix {
+    const std::byte* data;      // expert 0, tile 0; aligned to 128 bytes
+    int64_t expert_stride;      // bytes
+    const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
+    const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
+    const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
+    PackedType type;
+    int32_t n_tiles;                     // of 16 rows
+    int32_t k;                           // columns, a multiple of 16
+    bool has_one_codebook = false;       // kbit: those of all experts are the same
+    bool has_mirrored_codebook = false;  // that one, of sign codes, is its own mirror in float16
+    ByteCodebook byte_codebook{};        // that one, the same for both M halves
+
+    MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
+    // Of M half 0 (rows 0 to 7) or 1 (8 to 15); null if there are none.
+    MOE_HOST_DEVICE const uint32_t* columns_of(int64_t expert, int32_t half) const {
+        return columns ? columns + (2 * expert + half) * k : nullptr;
+    }
+};
+
+}  // namespace moe

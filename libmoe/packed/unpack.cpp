@@ -1,0 +1,199 @@
+// unpack(): block by block and lane by lane, the bytes of a lane are gathered and its codes read
+// out of them, then turned into values (unpack_values.cpp).
+#include "libmoe/packed/unpack.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace moe {
+namespace {
+
+// The codes of a lane in a block of n steps, in the order of its bytes.
+using LaneBytes = std::array<std::byte, 128>;
+
+LaneBytes lane_bytes(const std::byte* codes, int32_t lane, int32_t count) {
+    LaneBytes bytes{};
+    for (int32_t begin = 0, size = 16; begin < count; begin += size) {
+        while (size > count - begin) size /= 2;
+        std::memcpy(&bytes[static_cast<size_t>(begin)], codes + 32 * begin + lane * size,
+                    static_cast<size_t>(size));
+    }
+    return bytes;
+}
+
+uint32_t little_endian(const LaneBytes& bytes, int32_t begin, int32_t count) {
+    uint32_t value = 0;
+    for (int32_t i = count - 1; i >= 0; --i)
+        value = value << 8 | static_cast<uint32_t>(bytes[static_cast<size_t>(begin + i)]);
+    return value;
+}
+
+// Half e of register a of step j, of n.
+struct Element {
+    int32_t n, j, a, e;
+};
+
+// The register is a shift or rotation of the word of its step, its half a sign and a magnitude
+// where bfloat16 has them.
+uint32_t e2m1_code(const LaneBytes& bytes, const Element& at) {
+    const uint32_t w = little_endian(bytes, 4 * at.j, 4);
+    const uint32_t registers[4] = {w & 0x81C081C0u, w << 6 & 0x81C081C0u,
+                                   std::rotr(w, 4) & 0x81C081C0u,
+                                   (w << 2 & 0x80C080C0u) | (std::rotr(w, 6) & 0x01000100u)};
+    const uint32_t half = registers[at.a] >> 16 * at.e & 0xFFFFu;
+    return half >> 15 << 3 | (half >> 6 & 7u);
+}
+
+int32_t nibble_of(CodeOrder order, const Element& at) {
+    if (order == CodeOrder::by_rows) return 4 * (at.a % 2) + 2 * at.e + at.a / 2;
+    return at.a + 4 * at.e;
+}
+
+// Three steps in the low three bits of the nibbles of a word each, the last one in the fourth bits.
+uint32_t code_of_3_bits(const LaneBytes& bytes, CodeOrder order, const Element& at) {
+    const int32_t nibble = nibble_of(order, at);
+    const auto bits = [&](int32_t word) { return little_endian(bytes, 4 * word, 4) >> 4 * nibble; };
+    if (at.j < at.n - 1) return bits(at.j) & 7u;
+    const uint32_t first = bits(0) >> 3 & 1u;
+    if (at.n == 4) return first | (bits(1) >> 3 & 1u) << 1 | (bits(2) >> 3 & 1u) << 2;
+    const uint32_t pairs = little_endian(bytes, 4, 2);
+    return first | (pairs >> (4 * (nibble % 4) + 2 * (nibble / 4)) & 3u) << 1;
+}
+
+// Codes of other widths: their low four bits first, of all steps, then two bits, then one.
+uint32_t code_of_parts(const LaneBytes& bytes, int32_t bits, CodeOrder order, const Element& at) {
+    const int32_t nibble = nibble_of(order, at);
+    uint32_t code = 0;
+    int32_t have = 0, begin = 0;
+    if (bits >= 4) {
+        code = little_endian(bytes, 4 * at.j, 4) >> 4 * nibble & 15u;
+        have = 4;
+        begin = 4 * at.n;
+    }
+    if (bits - have >= 2) {
+        const uint32_t word = little_endian(bytes, begin + at.j / 2 * 4, 4);
+        code |= (word >> (4 * nibble + 2 * (at.j % 2)) & 3u) << have;
+        have += 2;
+        begin += 2 * at.n;
+    }
+    if (bits == have) return code;
+    const uint32_t ones = little_endian(bytes, begin, at.n);
+    const int32_t bit = at.n == 4 ? 4 * (at.a + 4 * at.e) : 4 * at.a + 2 * at.e;
+    return code | (ones >> (bit + at.j) & 1u) << have;
+}
+
+uint32_t code_at(const PackedTraits& type, const LaneBytes& bytes, const Element& at) {
+    if (type.bits == 0) return 0;
+    if (type.bits >= 8) {
+        const int32_t size = type.bits / 8;
+        return little_endian(bytes, (8 * at.j + 2 * at.a + at.e) * size, size);
+    }
+    if (type.codes == CodeKind::e2m1) return e2m1_code(bytes, at);
+    if (type.bits == 3) return code_of_3_bits(bytes, type.order, at);
+    return code_of_parts(bytes, type.bits, type.order, at);
+}
+
+struct Block {
+    int64_t k0;
+    int32_t n;
+    int64_t codes, scales;  // offsets in the tile
+};
+
+// The blocks of a tile one after the other, each where the one before ended.
+class Blocks {
+  public:
+    Blocks(PackedType type, int64_t k)
+        : traits_(traits(type)), k_(k), end_(grid_records_bytes(type, k)) {}
+
+    bool next(Block& block) {
+        if (at_ == k_) return false;
+        const int64_t left = k_ - at_;
+        const int32_t n = left >= 64 ? 4 : left >= 32 ? 2 : 1;
+        const int64_t codes = int64_t{32} * n * traits_.bits;
+        block = {at_, n, end_, 0};
+        if (traits_.scales == ScaleScheme::ggml_superblock) {
+            block.scales = end_ + codes * (4 - at_ / 64 % 4);
+            end_ += codes + (at_ / 64 % 4 == 3 ? 16 * traits_.record_bytes : 0);
+        } else if (traits_.scales != ScaleScheme::grid) {
+            block.scales = end_ + codes;
+            end_ = block.scales + scale_bytes(n);
+        } else {
+            end_ += codes;
+        }
+        at_ += 16 * n;
+        return true;
+    }
+    // Of the tile, once there is no next block.
+    int64_t bytes() const { return end_; }
+
+  private:
+    static int64_t grid_records_bytes(PackedType type, int64_t k) {
+        if (traits(type).scales != ScaleScheme::grid) return 0;
+        const GridNumbers grid = grid_numbers(type);
+        const int64_t groups = grid.group == 0 ? 1 : (k + grid.group - 1) / grid.group;
+        const int64_t zeros = grid.zero == GridZero::middle ? 0 : traits(type).bits <= 4 ? 8 : 16;
+        const int64_t scale = grid.scale == GridScale::f32                                    ? 4
+                              : grid.scale == GridScale::f16 || grid.scale == GridScale::bf16 ? 2
+                                                                                              : 1;
+        return (groups * (16 * scale + zeros) + 15) / 16 * 16;
+    }
+    int64_t scale_bytes(int32_t n) const {
+        if (traits_.scales == ScaleScheme::none) return 0;
+        if (traits_.scales == ScaleScheme::f32_of_8_rows) return 4 * traits_.record_bytes;
+        return int64_t{16} * (16 * n / traits_.group) * traits_.record_bytes;
+    }
+
+    const PackedTraits& traits_;
+    int64_t k_, end_, at_ = 0;
+};
+
+struct Matrix32 {
+    float* out;
+    int64_t k, row, n_rows;  // row of the tile's row `first`, of n_rows
+    int32_t first;
+
+    // Where tile row r has column k of the tile; null of rows of the other half.
+    float* at(int32_t r, int64_t column) const {
+        if (r < first || r >= first + n_rows) return nullptr;
+        return out + (row + r - first) * k + column;
+    }
+};
+
+void unpack_block(const std::byte* tile, PackedType type, const Block& block,
+                  const PackedTables& tables, const Matrix32& to) {
+    const PackedTraits& row = traits(type);
+    const int32_t n = block.n;
+    const PackedScales scales{row,    grid_numbers(type), tile + block.scales,
+                              tables, block.k0,           16 * n};
+    for (int32_t lane = 0; lane < 32; ++lane) {
+        const LaneBytes bytes = lane_bytes(tile + block.codes, lane, n * row.bits);
+        for (int32_t c = 0; c < 8 * n; ++c) {
+            const Element at{n, c / 8, c / 2 % 4, c % 2};
+            const int32_t r = lane / 4 + 8 * (at.a % 2);
+            const int32_t column = 4 * n * (lane % 4) + 4 * at.j + 2 * (at.a / 2) + at.e;
+            float* value = to.at(r, block.k0 + column);
+            if (!value) continue;
+            *value =
+                packed_value_of(scales, r, column, code_at(row, bytes, at)) * tables.global_scale;
+        }
+    }
+}
+
+}  // namespace
+
+void unpack(const std::byte* from, PackedType type, TileRows rows_of_tile, int64_t rows, int64_t k,
+            const PackedTables& tables, float* out) {
+    const int32_t height = rows_of_tile == TileRows::all ? 16 : 8;
+    const int32_t first = rows_of_tile == TileRows::up_half ? 8 : 0;
+    for (int64_t row = 0; row < rows; row += height) {
+        Blocks blocks(type, k);
+        for (Block block; blocks.next(block);)
+            unpack_block(from, type, block, tables,
+                         {out, k, row, std::min<int64_t>(height, rows - row), first});
+        from += blocks.bytes();
+    }
+}
+
+}  // namespace moe

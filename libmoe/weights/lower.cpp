@@ -1,0 +1,141 @@
+// pack(): tile by tile and block by block, codes are read out of the source's packing into a grid,
+// scales are lowered, and the codes of the grid are stored.
+#include "libmoe/weights/lower.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "libmoe/base/element.hpp"
+#include "libmoe/base/error.hpp"
+#include "libmoe/formats/format.hpp"
+#include "libmoe/weights/lower_scales.hpp"
+#include "libmoe/weights/source_codes.hpp"
+
+namespace moe {
+namespace {
+
+struct Job {
+    const Matrix& source;
+    PackedType type;
+    TileRows half;
+    ScaleSource scales;
+
+    int32_t first_row() const { return half == TileRows::up_half ? 8 : 0; }
+    int32_t n_rows() const { return half == TileRows::all ? tile_rows : 8; }
+};
+
+template <class Code>
+class Packer {
+  public:
+    explicit Packer(const Job& job)
+        : job_(job), read_(read_codes_of<Code>(job.source.format)), grid_() {}
+
+    void pack(std::byte* to) {
+        const int64_t k = job_.source.columns;
+        for (int64_t row = 0; row < job_.source.rows; row += job_.n_rows()) {
+            for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k))
+                pack_block(row, k0, steps_of_block(k0, k), to);
+            to += tile_bytes(job_.type, k);
+        }
+    }
+
+  private:
+    void pack_block(int64_t row, int64_t k0, int32_t n, std::byte* tile) {
+        const BlockOffset offset = block_offset(job_.type, job_.source.columns, k0, n);
+        Code(*const codes)[block_columns] = grid_.at + job_.first_row();
+        if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
+        if (has_sign_codes(job_.type)) take_sign_codes(codes, 16 * n);
+        if constexpr (sizeof(Code) == 1)
+            for (int32_t r = 0; r < job_.n_rows(); ++r)
+                lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
+                             tile + offset.scales);
+        if (const auto store_codes = store_codes_of<Code>(job_.type, n))
+            store_codes(grid_, job_.half, tile + offset.codes);
+    }
+
+    void take_sign_codes(Code (*codes)[block_columns], int32_t columns) {
+        for (int32_t r = 0; r < job_.n_rows(); ++r)
+            for (int32_t c = 0; c < columns; ++c)
+                codes[r][c] = static_cast<Code>(sign_code(codes[r][c]));
+    }
+
+    const Job& job_;
+    ReadCodes<Code> read_;
+    CodeGrid<Code> grid_;
+};
+
+void check(const Matrix& source, PackedType type, TileRows rows, const char* what) {
+    const PackedType own = packed_type_of(source.format);
+    if (own == PackedType::none || own != type)
+        fail(MOE_ERROR_UNSUPPORTED, "{}: {} does not pack to {}", what,
+             format_name(source.format).text, packed_type_name(type));
+    const int32_t step = rows == TileRows::all ? 16 : 8;
+    require(source.rows > 0 && source.rows % step == 0,
+            "{}: rows is {}, must be a multiple of {} to be packed", what, source.rows, step);
+    const int32_t columns = column_step(type);
+    require(source.columns > 0 && source.columns % columns == 0,
+            "{}: columns is {}, must be a multiple of {} to be packed", what, source.columns,
+            columns);
+    check_scale_grid(source, type, what);
+}
+
+// What multiplies the packed matrix; a grid has it in its codebook.
+float global_of(const Matrix& source, const ScaleSource& scales) {
+    if (is_grid(scales.type)) return 1.0f;
+    if (scales.type == PackedType::mxfp4)
+        return e8m0_to_f32(static_cast<uint8_t>(scales.largest_exponent));
+    if (source.format.global_scale == MOE_GLOBAL_SCALE_NONE) return 1.0f;
+    if (source.format.global_scale == MOE_GLOBAL_SCALE_MULTIPLY) return source.global_scale;
+    const float inverse = 1.0f / source.global_scale;
+    if (!std::isnormal(inverse))
+        fail(MOE_ERROR_UNSUPPORTED, "{}: global_scale {} divides and has no reciprocal in float32",
+             scales.what, source.global_scale);
+    return inverse;
+}
+
+}  // namespace
+
+float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what) {
+    check(source, type, rows, what);
+    // The scales of group g are then those of the columns from g * group_columns on.
+    Matrix in_order = source;
+    in_order.permutation = nullptr;
+    Job job{in_order, type, rows, {in_order, type, what}};
+    if (type == PackedType::mxfp4) job.scales.largest_exponent = largest_exponent(source, what);
+    const float global = global_of(source, job.scales);
+    switch (code_bits(type)) {
+        case 32:
+            Packer<uint32_t>(job).pack(to);
+            break;
+        case 16:
+            Packer<uint16_t>(job).pack(to);
+            break;
+        default:
+            Packer<uint8_t>(job).pack(to);
+    }
+    return global;
+}
+
+void packed_codebook(const Matrix& source, PackedType type, float* values) {
+    const int64_t n = int64_t{1} << code_bits(type);
+    if (source.codebook) {
+        for (uint32_t code = 0; code < n; ++code)
+            values[has_sign_codes(type) ? sign_code(code) : code] = source.codebook[code];
+        return;
+    }
+    const bool divides = source.format.global_scale == MOE_GLOBAL_SCALE_DIVIDE;
+    for (int64_t code = 0; code < n; ++code) {
+        const float value = e2m1_to_f32(static_cast<uint8_t>(code));
+        values[code] = divides ? value / source.global_scale : value * source.global_scale;
+    }
+}
+
+void packed_columns(const Matrix& source, PackedType type, uint32_t* columns) {
+    const bool are_groups = grid_columns_of(type) == GridColumns::groups;
+    for (int64_t k = 0; k < source.columns; ++k)
+        columns[k] = are_groups ? static_cast<uint32_t>(source.permutation[k])
+                                : std::bit_cast<uint32_t>(source.pre_quant_scale[k]);
+}
+
+}  // namespace moe

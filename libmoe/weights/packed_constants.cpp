@@ -1,0 +1,88 @@
+// Tables by role; a table is empty where the packed type has no such constant.
+#include "libmoe/weights/packed_constants.hpp"
+
+namespace moe {
+namespace {
+
+// Sends n entries of a table of the block.
+template <class Entry>
+void write_entries(DeviceBlock& block, uint64_t offset, const Entry* table, int64_t index,
+                   int64_t n) {
+    constexpr uint64_t size = sizeof(Entry);
+    block.write(offset + static_cast<uint64_t>(index) * size, table + index,
+                static_cast<uint64_t>(n) * size);
+}
+
+template <class Half>
+void write_entry_half(DeviceBlock& block, uint64_t offset, const std::array<Half, 2>* table,
+                      int64_t index, int half) {
+    write_entries(block, offset, table->data(), 2 * index + half, 1);
+}
+
+}  // namespace
+
+PackedConstants::PackedConstants(const DevicePlacement& placement,
+                                 std::pmr::memory_resource& memory)
+    : codebooks(&memory), placement_(placement), globals_(&memory), columns_(&memory) {
+    codebooks.resize(placement);
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        const DevicePlacement::Region& region = placement.matrices[i];
+        const auto count = static_cast<size_t>(region.count);
+        if (region.globals) globals_[role].resize(count);
+        if (region.columns) columns_[role].resize(count * 2 * static_cast<size_t>(region.k));
+    }
+}
+
+void PackedConstants::set(moe_role role, int64_t index, TileRows rows, float global,
+                          const Matrix& source) {
+    const auto i = static_cast<size_t>(index);
+    if (rows != TileRows::up_half) set_half(role, i, 0, global, source);
+    if (rows != TileRows::gate_half) set_half(role, i, 1, global, source);
+}
+
+void PackedConstants::set_half(moe_role role, size_t index, size_t half, float global,
+                               const Matrix& source) {
+    if (!globals_[role].empty())
+        globals_[role][index][half] = global;
+    else if (global != 1.0f)
+        fail(MOE_ERROR_INTERNAL, "{} has a global scale that its packed type does not store",
+             role_name(role));
+    const PackedType type = placement_.matrices[role].type;
+    if (CodebookPair* pairs = codebooks.of(role))
+        packed_codebook(source, type, pairs[index][half].data());
+    if (!columns_[role].empty())
+        packed_columns(source, type,
+                       &columns_[role][(2 * index + half) * static_cast<size_t>(source.columns)]);
+}
+
+void PackedConstants::write(DeviceBlock& block, moe_role role, int64_t index, int64_t n) const {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    if (!globals_[role].empty())
+        write_entries(block, region.globals, globals_[role].data(), index, n);
+    if (const CodebookPair* pairs = codebooks.of(role))
+        write_entries(block, region.codebooks, pairs, index, n);
+    write_columns(block, role, 2 * index, 2 * n);
+}
+
+void PackedConstants::write_half(DeviceBlock& block, moe_role role, int64_t index, int half) const {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    if (!globals_[role].empty())
+        write_entry_half(block, region.globals, globals_[role].data(), index, half);
+    if (const CodebookPair* pairs = codebooks.of(role))
+        write_entry_half(block, region.codebooks, pairs, index, half);
+    write_columns(block, role, 2 * index + half, 1);
+}
+
+// Sends `halves` halves from the half `first` on.
+void PackedConstants::write_columns(DeviceBlock& block, moe_role role, int64_t first,
+                                    int64_t halves) const {
+    const auto& columns = columns_[role];
+    if (columns.empty()) return;
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    const uint64_t each = region.column_bytes() / 2;
+    block.write(region.columns + static_cast<uint64_t>(first) * each,
+                columns.data() + first * region.k, static_cast<uint64_t>(halves) * each);
+}
+
+}  // namespace moe

@@ -1,0 +1,33 @@
+// What packed matrices have beside their tiles: a global scale, a codebook and a table of columns
+// for each half of every matrix, where the type has them.
+#pragma once
+
+#include "libmoe/weights/codebook_tables.hpp"
+#include "libmoe/weights/lower.hpp"
+
+namespace moe {
+
+class PackedConstants {
+  public:
+    // placement must outlive it.
+    PackedConstants(const DevicePlacement& placement, std::pmr::memory_resource& memory);
+
+    // Takes the constants of a matrix, or of one half. global is what pack() returned.
+    void set(moe_role role, int64_t index, TileRows rows, float global, const Matrix& source);
+    // Sends those of n experts from `index` on, or one half of one expert. The tables stay as they
+    // are until the block is synchronized.
+    void write(DeviceBlock& block, moe_role role, int64_t index, int64_t n) const;
+    void write_half(DeviceBlock& block, moe_role role, int64_t index, int half) const;
+
+    CodebookTables codebooks;
+
+  private:
+    void set_half(moe_role role, size_t index, size_t half, float global, const Matrix& source);
+    void write_columns(DeviceBlock& block, moe_role role, int64_t first, int64_t halves) const;
+
+    const DevicePlacement& placement_;
+    RoleTable<std::array<float, 2>> globals_;
+    RoleTable<uint32_t> columns_;  // [expert][half][k]
+};
+
+}  // namespace moe

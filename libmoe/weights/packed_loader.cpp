@@ -1,0 +1,181 @@
+// The runtime's threads pack a batch of experts into one staging buffer while the other is copied
+// to the device.
+#include "libmoe/weights/packed_loader.hpp"
+
+#include <algorithm>
+
+#include "libmoe/base/first_failure.hpp"
+#include "libmoe/base/runtime_team.hpp"
+
+namespace moe {
+namespace {
+
+// Experts smaller than this are packed several at a time.
+constexpr uint64_t batch_bytes = uint64_t{32} << 20;
+
+}  // namespace
+
+PackedLoader::PackedLoader(moe_weights& weights, const LoadRequest& request, DeviceBlock& block,
+                           std::byte* staging, uint64_t staging_each, TensorReader::Purpose purpose)
+    : weights_(weights),
+      placement_(weights.placement),
+      block_(block),
+      staging_each_(staging_each),
+      purpose_(purpose),
+      reader_(weights.layout, weights.runtime->memory, purpose,
+              TensorReader::Spaces::host_and_device),
+      vectors_(weights.layout, weights.resident, weights.runtime->memory),
+      fetched_vector_(weights.runtime->memory),
+      sources_(weights.layout, placement_, weights.runtime->memory, is_update()),
+      constants_(placement_, weights.runtime->memory),
+      packer_(weights.layout, placement_, sources_),
+      progress_(request),
+      staging_(block, staging, staging_each) {
+    progress_.total = placement_.bytes;
+}
+
+uint64_t PackedLoader::staging_bytes(const DevicePlacement& placement, bool batched) {
+    uint64_t largest = placement.router_bytes, whole = 0;
+    for (const DevicePlacement::Region& region : placement.matrices) {
+        largest = std::max(largest, region.expert_stride);
+        whole = std::max(whole, static_cast<uint64_t>(region.count) * region.expert_stride);
+    }
+    return batched ? std::max(largest, std::min(whole, batch_bytes)) : largest;
+}
+
+void PackedLoader::add(const moe_tensor& tensor) {
+    const bool is_on_device = tensor.space == MOE_SPACE_DEVICE;
+    for (TensorPart part : reader_.read(tensor)) {
+        if (is_matrix_role(part.role)) {
+            sources_.give(part.role, part.index, part.matrix, is_on_device);
+            continue;
+        }
+        if (is_on_device) part.matrix = fetched_vector_.fetch(part.matrix, block_);
+        vectors_.set(tensor, part);
+    }
+}
+
+void PackedLoader::pack() {
+    with_team(*weights_.runtime, [&](Team& team) {
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) pack_role(team, static_cast<moe_role>(i));
+    });
+    if (placement_.router_type != MOE_TYPE_NONE && sources_.of(MOE_ROLE_ROUTER, 0).is_given)
+        pack_router();
+}
+
+void PackedLoader::pack_role(Team& team, moe_role role) {
+    const int64_t count = placement_.matrices[role].count;
+    for (int64_t index = 0, n = 1; index < count; index += n) {
+        n = 1;
+        if (!sources_.is_ready(role, index)) continue;
+        n = batch_at(role, index);
+        pack_batch(team, role, index, n);
+    }
+}
+
+// Returns how many experts from this one on are packed together.
+int64_t PackedLoader::batch_at(moe_role role, int64_t index) const {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    if (is_update() || sources_.is_on_device(role, index)) return 1;
+    const auto most = static_cast<int64_t>(staging_each_ / region.expert_stride);
+    int64_t n = 1;
+    while (n < most && index + n < region.count && sources_.is_ready(role, index + n) &&
+           !sources_.is_on_device(role, index + n))
+        ++n;
+    return n;
+}
+
+void PackedLoader::pack_batch(Team& team, moe_role role, int64_t index, int64_t n) {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    const uint64_t stride = region.expert_stride;
+    std::byte* to = staging_.buffer();
+    sources_.fetch(role, index, block_);
+    if (is_update() && !sources_.is_whole(role, index)) read_back(role, index, to);
+    FirstFailure failure;
+    team.for_each(n, [&](int32_t, int64_t i) {
+        failure.run(i, [&] {
+            packer_.pack(role, index + i, to + static_cast<uint64_t>(i) * stride, constants_);
+        });
+    });
+    failure.rethrow();
+    const uint64_t bytes = static_cast<uint64_t>(n) * stride;
+    staging_.send(region.offset + static_cast<uint64_t>(index) * stride, bytes);
+    if (is_update())
+        write_updated_constants(role, index);
+    else
+        for (int64_t i = 0; i < n; ++i) sources_.drop(role, index + i);
+    progress_.add(bytes);
+}
+
+// The half of a fused matrix that is not updated keeps its bytes.
+void PackedLoader::read_back(moe_role role, int64_t index, std::byte* to) {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    block_.read(to, region.offset + static_cast<uint64_t>(index) * region.expert_stride,
+                region.expert_stride);
+}
+
+void PackedLoader::write_updated_constants(moe_role role, int64_t index) {
+    if (sources_.is_whole(role, index)) return constants_.write(block_, role, index, 1);
+    const bool is_gate = sources_.of(role, index).is_given;
+    constants_.write_half(block_, role, index, is_gate ? 0 : 1);
+}
+
+void PackedLoader::pack_router() {
+    sources_.fetch(MOE_ROLE_ROUTER, 0, block_);
+    packer_.pack_router(staging_.buffer());
+    if (!is_update()) sources_.drop(MOE_ROLE_ROUTER, 0);
+    staging_.send(placement_.router, placement_.router_bytes);
+    progress_.add(placement_.router_bytes);
+}
+
+void PackedLoader::write_vector(moe_role role) {
+    const auto& vector = weights_.resident.vectors[role];
+    if (!vector.empty())
+        block_.write(placement_.vectors[role], vector.data(), vector.size() * sizeof vector[0]);
+}
+
+void PackedLoader::write_hash_table() {
+    const auto& table = weights_.resident.hash_table;
+    if (!table.empty())
+        block_.write(placement_.hash_table, table.data(), table.size() * sizeof table[0]);
+}
+
+void PackedLoader::finish() {
+    reader_.check_complete();
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        if (const int64_t count = placement_.matrices[i].count)
+            constants_.write(block_, role, 0, count);
+        write_vector(role);
+    }
+    write_hash_table();
+    block_.synchronize();
+    weights_.codebook_tables = std::move(constants_.codebooks);
+    progress_.add(placement_.bytes - progress_.done());
+}
+
+void PackedLoader::finish_update(moe_role role) {
+    const auto [first, second] = parts_of(role);
+    for (const moe_role one : {first, second})
+        if (one != MOE_ROLE_NONE) write_vector(one);
+    if (role == MOE_ROLE_HASH_TABLE) write_hash_table();
+    block_.synchronize();
+    keep_updated_codebooks();
+}
+
+// The host's codebooks follow the device's once these are there.
+void PackedLoader::keep_updated_codebooks() {
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        const auto role = static_cast<moe_role>(i);
+        const CodebookPair* from = constants_.codebooks.of(role);
+        CodebookPair* to = weights_.codebook_tables.of(role);
+        if (!from || !to) continue;
+        const moe_role up = placement_.up_role(role);
+        for (int64_t index = 0; index < placement_.matrices[i].count; ++index) {
+            if (sources_.of(role, index).is_given) to[index][0] = from[index][0];
+            if (sources_.of(up ? up : role, index).is_given) to[index][1] = from[index][1];
+        }
+    }
+}
+
+}  // namespace moe
