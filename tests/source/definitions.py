@@ -153,7 +153,7 @@ def _without_macros(words):
 def _template_head(words):
     """(parameters of `template <...>`, the rest). An explicit specialization has none, but is one.
 
-    Parameters are called by their numbers.
+    Parameters are called by their numbers. A constraint is the last of them: it is part of what is declared.
     """
     head = None
     while words[:2] == ["template", "<"]:
@@ -163,7 +163,8 @@ def _template_head(words):
         head = (head or []) + [" ".join(kind) for kind, _ in parameters]
         words = [numbers.get(word, word) for word in words[end:]]
     if head is not None and words[:1] == ["requires"]:
-        words = words[_close([(w, 0) for w in words], 1) if words[1:2] == ["("] else 1:]
+        end = _close([(w, 0) for w in words], 1) if words[1:2] == ["("] else 1
+        head, words = head + [" ".join(words[:end])], words[end:]
     return head, words
 
 
@@ -291,7 +292,8 @@ class _Reader:
             return self.initializer(words[:value], head, i, names, begin)
         if function and not (_TYPE_WORDS & set(words[:1])):
             return self.function(function, head, words, i, names, begin)
-        self.add("type", names, _type_name(words), "", begin)
+        constraint = " ".join(part for part in head or [] if part.startswith("requires"))
+        self.add("type", names, _type_name(words), constraint, begin)
         end = _close(self.tokens, i)
         while self.tokens[end][0] != ";":
             end += 1

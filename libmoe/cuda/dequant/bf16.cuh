@@ -1,5 +1,5 @@
-// bf16: a code is a bfloat16, and there are no scales. Used by all kernels; codes are the operands
-// of bfloat16 products as they lie.
+// bf16: a code is a bfloat16, and there are no scales. Used by all kernels; codes are operands as
+// they lie.
 #pragma once
 
 #include "libmoe/cuda/dequant/dense.cuh"

@@ -1,7 +1,7 @@
 // Codes to registers of two 16-bit values by loads from a table in shared memory. Addresses are dot
 // products of bytes, which use another pipe than masks and shifts, of which a dequantizer has most.
 //   2 and 3 bits   entry c + 2^bits d of a table has the values of codes c and d
-//   4 and 5 bits   entry c has the value in its upper half, with zero below: two look-ups for two
+//   4 and 5 bits   entry c has the value in its upper half, with zero below: two loads for two
 // A table for rows g, and behind it one for rows g + 8. Bank conflicts are two-way at most, and of
 // 2, 4 and 5 bits there are none. Device only.
 #pragma once

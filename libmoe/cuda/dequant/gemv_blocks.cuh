@@ -58,7 +58,7 @@ struct Bytes {
 // four groups of one block.
 struct BytesOf16 : Bytes<true> {};
 
-// Of the two columns that have x's high and its low bytes.
+// Adds up the two columns that have x's high and its low bytes.
 __device__ __forceinline__ float high_and_low(int32_t high, int32_t low) {
     return static_cast<float>(256 * high + low);
 }

@@ -14,7 +14,7 @@ struct NoTable {
     __device__ __forceinline__ explicit NoTable(uint32_t) {}
 };
 
-// What multiplies accumulators of codes, and sums of tokens, in rows g and g + 8.
+// The factors of accumulators, and of sums of tokens, in rows g and g + 8.
 struct RowFactors {
     float of_product[2];
     float of_tokens[2];

@@ -60,8 +60,7 @@ requires(is_kbit(type)) struct ValueDequant<type> {
 
 #if defined(__CUDACC__)
 
-// What a lane holds of a block's codes, from their shared address: words of four steps
-// (packed.hpp).
+// Loads a lane's codes of a block, the words of four steps (packed.hpp), from their shared address.
 template <int bits>
 __device__ __forceinline__ void load_kbit_codes(uint32_t codes, uint32_t lane,
                                                 uint32_t (&words)[bits]) {

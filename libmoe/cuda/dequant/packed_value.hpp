@@ -1,5 +1,5 @@
 // One value of a packed block, bit by bit as libmoe/weights/packed.hpp has it: for the short blocks
-// at the end of k, and what the vector decoders are tested against. Host and device.
+// at the end of k, and the reference of the tests of ValueDequant. Host and device.
 #pragma once
 
 #include "libmoe/cuda/dequant/e4m3.cuh"
@@ -113,7 +113,8 @@ MOE_HOST_DEVICE inline float read_scale(PackedType type, const std::byte* scales
     }
 }
 
-// What a code says before its scale. codebook: 32 values of rows 0 to 7, then 32 of rows 8 to 15.
+// The value of a code before its scale. codebook: 32 values of rows 0 to 7, then 32 of rows 8
+// to 15.
 MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t half,
                                         const float* codebook) {
     switch (type) {

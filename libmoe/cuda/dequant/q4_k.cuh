@@ -16,7 +16,7 @@ struct ValueDequant<PackedType::q4_k> : AffineValueDequant<PackedType::q4_k> {};
 
 #if defined(__CUDACC__)
 
-// Of rows g and g + 8: a group of 32 multiplies its nibbles by `scale` and subtracts `minimum`.
+// The factors of rows g and g + 8: a weight is scale * nibble - minimum.
 struct Q4kFactors {
     float2 scale, minimum;
 };
@@ -58,7 +58,7 @@ __device__ __forceinline__ Q4kFactors q4_k_factors(uint32_t scales, uint32_t min
     return {{of[0].x * scale.x, of[1].x * scale.y}, {of[0].y * minimum.x, of[1].y * minimum.y}};
 }
 
-// Of one group, 0 to 7.
+// The factors of one group, 0 to 7.
 __device__ __forceinline__ Q4kFactors q4_k_factors(const uint4 (&rows)[2], uint32_t group) {
     const Q4kScales codes(rows, (group & 3) * 0x0101u + 0x0400u);
     return q4_k_factors(group < 4 ? codes.scales[0] : codes.scales[1],
@@ -92,7 +92,7 @@ struct GemvDequant<PackedType::q4_k> : GemvDequantBase<PackedType::q4_k> {
             a[2 * j + 1] = word & 0xF0F0F0F0u;
         }
     }
-    // Of two blocks a lane has group lane % 4 of four.
+    // Two blocks have four groups; a lane has group lane % 4.
     struct GroupScales : Q4kScales {
         __device__ __forceinline__ GroupScales(uint32_t k_block, int32_t block, int32_t lane)
             : GroupScales(k_block + (block >> 2) * min_split_bytes + 2048 + 16 * (lane >> 2),
@@ -166,7 +166,7 @@ struct GroupedDequant<PackedType::q4_k> : GroupedDequantBase<PackedType::q4_k> {
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
         return of_codes(q4_k_factors(words.scales, words.group));
     }
-    // Of block 0 to 3.
+    // The factors of block 0 to 3.
     static __device__ __forceinline__ RowFactors factors(const Q4kScales& headers, int block) {
         const int shift = 8 * (block & 1);
         return of_codes(q4_k_factors(headers.scales[block >> 1] >> shift,
