@@ -66,14 +66,6 @@ void synchronize(void*) {
     fail_absent("synchronize");
 }
 
-bool grouped_supports(PackedType) {
-    return false;
-}
-
-bool gemv_supports(PackedType) {
-    return false;
-}
-
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }

@@ -7,7 +7,7 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/cpu/features.hpp"
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
 
@@ -19,7 +19,7 @@ using cuda::Family;
 using Check = const Reason* (*)(const Problem&);  // null: applies
 
 struct Row {
-    const char* cpu_name;  // of a CPU row; the words make the names of CUDA's
+    const char* cpu_name = nullptr;  // of a CPU row; the words make the names of CUDA's
     moe_stage stage;
     Check check;
     Arithmetic arithmetic = Arithmetic::ref_f32;

@@ -170,8 +170,9 @@ std::string stage_text(const moe_plan& plan, moe_stage stage) {
                                    is_used(plan, stage) ? "" : " (not used by this plan)");
     for (const Candidate& candidate : plan.candidates) {
         if (candidate.stage != stage) continue;
-        text += fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', names_text(candidate),
-                            token_range(candidate), candidate.reason->sentence);
+        text +=
+            fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', names_text(candidate),
+                        token_range(candidate), candidate.reason->sentence);
     }
     return text;
 }

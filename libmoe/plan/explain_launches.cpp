@@ -44,8 +44,7 @@ const char* sort_name(cuda::SortKernel kernel) {
 // The kernels of a range for the GEMMs of the routed experts.
 std::vector<const char*> gemm_kernels(const moe_plan& plan, const LaunchRange& range) {
     std::vector<const char*> kernels;
-    for (const cuda::GemmNames* names :
-         {&plan.launch_plan().gate_up, &plan.launch_plan().down}) {
+    for (const cuda::GemmNames* names : {&plan.launch_plan().gate_up, &plan.launch_plan().down}) {
         const bool has_narrow = !names->narrow.empty();
         if (!has_narrow || range.has_wide_tiles) kernels.push_back(names->wide.c_str());
         if (has_narrow) kernels.push_back(names->narrow.c_str());
@@ -145,14 +144,14 @@ std::string launches_text(const moe_plan& plan) {
             fmt::join(gemm_kernels(plan, range), ", "));
         first = range.max_tokens + 1;
     }
-    for_each_gemv(plan, [&](const char* what, int32_t n, const char* codebooks,
-                            const GemvLaunch& launch) {
-        text += fmt::format(
-            "gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps), {} ({} of {})\n", n,
-            what, codebooks, launch.gate_up_name.c_str(), launch.gate_up.n_blocks,
-            launch.gate_up.n_warps, launch.down_name.c_str(), launch.down.n_blocks,
-            launch.down.n_warps);
-    });
+    for_each_gemv(
+        plan, [&](const char* what, int32_t n, const char* codebooks, const GemvLaunch& launch) {
+            text += fmt::format(
+                "gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps), {} ({} of {})\n",
+                n, what, codebooks, launch.gate_up_name.c_str(), launch.gate_up.n_blocks,
+                launch.gate_up.n_warps, launch.down_name.c_str(), launch.down.n_blocks,
+                launch.down.n_warps);
+        });
     return text;
 }
 
