@@ -88,7 +88,7 @@ std::vector<Measured> predict_all(const json& results) {
 // Within a quarter for the models whose times were not fitted, and for the others as well.
 TEST(Cost, HoldsForWhatWasNotFitted) {
     size_t n_fitted = 0, n_others = 0;
-    for (const char* name : {"h200.json", "study-few.json"}) {
+    for (const char* name : {"h200.json", "study-small_batch.json"}) {
         for (const Measured& one : predict_all(measured(name))) {
             const bool fitted =
                 std::count(std::begin(fitted_models), std::end(fitted_models), one.model);

@@ -43,6 +43,17 @@ TEST(MatchesGlob, StarsStandForAnyCharacters) {
     EXPECT_FALSE(matches_glob("sm90_bf16_bf16_gemv_down", "sm80_*"));
     EXPECT_FALSE(matches_glob("sm90_bf16_bf16_gemv_down", "*_up"));
     EXPECT_FALSE(matches_glob("down", ""));
+    EXPECT_TRUE(matches_glob("down", "***"));
+    EXPECT_TRUE(matches_glob("", "*"));
+    EXPECT_FALSE(matches_glob("down", "*down*n"));
+}
+
+// A caller's text cannot make the comparison take for ever.
+TEST(MatchesGlob, ManyStarsTakeNoLongerThanTheirNumber) {
+    std::string stars;
+    for (int i = 0; i < 1000; ++i) stars += "*_";
+    EXPECT_FALSE(matches_glob("sm90_q4_k+q5_k_bf16_gemv_gate_up_split_k_shared_codebook", stars));
+    EXPECT_FALSE(matches_glob(std::string(100, 'a'), "*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"));
 }
 
 TEST(CudaFilter, WithoutOneTheBestAreTaken) {
