@@ -194,5 +194,11 @@ TEST(CudaFilter, OldNamesAreRefusedWithTheNewOne) {
               "experts:sm90_*_bf16_gemv_* now");
 }
 
+TEST(CudaFilter, AVariantIsRefusedWithItsKernel) {
+    EXPECT_EQ(refusal(h200(), layer_with(), "sm90_nvfp4_bf16_grouped_gemm_down_wide").second,
+              "kernel_filter names sm90_nvfp4_bf16_grouped_gemm_down_wide, a variant that the plan "
+              "chooses of sm90_nvfp4_bf16_grouped_gemm_down");
+}
+
 }  // namespace
 }  // namespace moe
