@@ -15,6 +15,9 @@ PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_p
         slice_ = read_struct(desc_.slice, "moe_slice");
         desc_.slice = &slice_;
     }
+    if (desc_.formats_per_expert || desc_.n_formats_per_expert)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "moe_plan_desc.formats_per_expert: this version takes one format per role");
     read_formats();
     if (desc_.checkpoint) take_from_checkpoint();
     desc_.layer = &layer_;

@@ -66,6 +66,18 @@ void synchronize(void*) {
     fail_absent("synchronize");
 }
 
+void copy(void*, const void*, uint64_t, void*) {
+    fail_absent("copy");
+}
+
+void* make_stream() {
+    fail_absent("make_stream");
+}
+
+void destroy_stream(void*) {
+    fail_absent("destroy_stream");
+}
+
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }

@@ -52,6 +52,12 @@ void upload(void* to, const void* from, uint64_t bytes, void* stream);
 void download(void* to, const void* from, uint64_t bytes, void* stream);
 void fill_zero(void* to, uint64_t bytes, void* stream);
 void synchronize(void* stream);
+// Each side may be host, pinned or device memory: the driver knows which by the address.
+void copy(void* to, const void* from, uint64_t bytes, void* stream);
+
+// A stream of the current context that does not wait for the default stream.
+void* make_stream();
+void destroy_stream(void* stream);
 
 // Looks for the optional library where the setup can use it; path is
 // moe_runtime_desc.cublaslt_path.

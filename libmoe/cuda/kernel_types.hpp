@@ -11,7 +11,7 @@ inline constexpr PackedType gemv_types[] = {
     PackedType::bf16,      PackedType::f16,       PackedType::e4m3,      PackedType::nvfp4,
     PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
     PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
-    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,      PackedType::q6_k,
 };
 
 // Hopper's grouped GEMM.

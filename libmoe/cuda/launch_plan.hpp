@@ -77,6 +77,7 @@ struct LaunchPlan {
     GemvLaunches experts_and_shared_gemv;  // with the shared expert as one more slot
     GemvLaunches shared_gemv;              // the shared expert alone
     GemmNames gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;
+    GemmNames pre_activation;              // of gate_up that stops before the activation
     std::pmr::vector<LaunchRange> ranges;  // ascending; the last one serves every larger number
 
     const LaunchRange& range(int64_t n_tokens) const {

@@ -182,7 +182,7 @@ Mlp LayerPass::expert_mlp(const ExpertInput& input) {
     mlp.features = setup_.slice->intermediate_count;
     mlp.width = layer().expert_width();
     mlp.intermediate_type = setup_.intermediate_type;
-    mlp.first_names = &setup_.launch->gate_up;
+    mlp.gate_up_names = &setup_.launch->gate_up;
     mlp.down_names = &setup_.launch->down;
     mlp.in = expert_rows(input);
     if (!input.by_source) mlp.in_tokens = tokens_;
@@ -204,7 +204,9 @@ void LayerPass::run_experts(const ExpertInput& input) {
 
 void LayerPass::run_pre_activation(const ExpertInput& input, float* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
-    cuda::run_pre_activation(launch_, family_, expert_mlp(input), out);
+    Mlp mlp = expert_mlp(input);
+    mlp.gate_up_names = &setup_.launch->pre_activation;
+    cuda::run_pre_activation(launch_, family_, mlp, out);
 }
 
 Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
@@ -218,7 +220,7 @@ Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
     mlp.features = setup_.slice->shared_count;
     mlp.width = layer().hidden;
     mlp.intermediate_type = setup_.intermediate_type;
-    mlp.first_names = &setup_.launch->shared_gate_up;
+    mlp.gate_up_names = &setup_.launch->shared_gate_up;
     mlp.down_names = &setup_.launch->shared_down;
     mlp.in = x;
     mlp.rows = token_rows(tokens_.n);

@@ -38,12 +38,12 @@ struct Mlp {
     const float* gate_bias;
     const float* up_bias;
     const float* down_bias;
-    int64_t features;              // of the slice
-    int64_t width;                 // rows of down
-    moe_type intermediate_type;    // act(gate, up) is rounded to it
-    const GemmNames* first_names;  // of gate_up
+    int64_t features;            // of the slice
+    int64_t width;               // rows of down
+    moe_type intermediate_type;  // act(gate, up) is rounded to it
+    const GemmNames* gate_up_names;
     const GemmNames* down_names;
-    bool indexes_rows;  // grouped: the first GEMM reads x by row index, rows are not gathered
+    bool indexes_rows;  // grouped: gate_up reads x by row index, rows are not gathered
 
     DeviceRows in;
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them

@@ -28,7 +28,7 @@ constexpr int32_t align_128(int32_t bytes) {
 }
 
 int32_t min_split_blocks_of(PackedType type) {
-    return type == PackedType::q4_k ? 4 : 1;
+    return has_superblock(type) ? 4 : 1;
 }
 int32_t min_split_bytes_of(PackedType type) {
     return min_split_blocks_of(type) * block_bytes(type, 4);

@@ -97,11 +97,18 @@ GemmNames projection_names(const moe_plan& plan, const Candidate& candidate, moe
     return names_of(kernel_name(candidate.words, weight.view(), "down"), candidate.family);
 }
 
+GemmNames pre_activation_names(const moe_plan& plan, const cuda::LaunchPlan& launch) {
+    if (plan.cuda.pre_activation == plan.cuda.experts) return launch.gate_up;
+    const KernelName weight = weight_of_gate_up(plan.layout, MOE_ROLE_GATE, MOE_ROLE_UP);
+    return {kernel_name({"sm80", "bf16", "generic"}, weight.view(), "gate_up"), {}};
+}
+
 void fill_names(const moe_plan& plan, cuda::LaunchPlan& launch) {
     const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS);
     const Candidate& finish = plan.chosen(MOE_STAGE_FINISH);
     launch.gate_up = names_of(experts.gate_up, experts.family);
     launch.down = names_of(experts.down, experts.family);
+    launch.pre_activation = pre_activation_names(plan, launch);
     launch.shared_gate_up = names_of(finish.gate_up, finish.family);
     launch.shared_down = names_of(finish.down, finish.family);
     launch.latent_in = projection_names(plan, finish, MOE_ROLE_LATENT_IN);

@@ -197,6 +197,18 @@ TEST_F(Instructions, ByteProduct) {
     }
 }
 
+TEST_F(Instructions, BytesWithTheirSign) {
+    run(kernel(own_element(4) +
+                   "mul.lo.u32 %r1, %r0, 0x12345678;\nshl.b32 %r2, %r0, 2;\nmov.u32 %r3, tile;\n"
+                   "add.u32 %r2, %r3, %r2;\nst.shared.u32 [%r2], %r1;\n"
+                   "ld.shared.s8 %r4, [%r2+1];\nst.global.u32 [%rd1], %r4;\n",
+               ".shared .align 4 .b8 tile[128];\n"));
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const auto byte = static_cast<int8_t>(lane * 0x12345678u >> 8);
+        EXPECT_EQ(static_cast<int32_t>(words[lane]), byte) << lane;
+    }
+}
+
 TEST_F(Instructions, WarpgroupProduct) {
     // B has eight rows of 64 values, swizzled by 128 bytes; the wgmma reads columns 16 to 31. A has
     // ones in column `lane % 4 * 2` of each row.

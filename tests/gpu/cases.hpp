@@ -64,6 +64,7 @@ void add_graph_cases(CaseList& list);
 void add_process_cases(CaseList& list);
 void add_error_cases(CaseList& list);
 void add_weight_cases(CaseList& list);
+void add_memory_cases(CaseList& list);
 void add_large_cases(CaseList& list);
 
 // What runs in a process of its own, by name; 0 is good. Cases start it with run_in_child.

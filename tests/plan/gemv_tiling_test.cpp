@@ -41,7 +41,7 @@ constexpr Shape shapes[] = {
 constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
                                 PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
                                 PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
-                                PackedType::q4_k};
+                                PackedType::q4_k,  PackedType::q6_k};
 
 PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     PackedMatrix m{};
@@ -65,10 +65,10 @@ int32_t max_tokens_on(const DeviceFacts& device, const Shape& shape, PackedType 
 }
 
 int32_t min_split_bytes(PackedType type) {
-    return block_bytes(type, 4) * (type == PackedType::q4_k ? 4 : 1);
+    return block_bytes(type, 4) * (has_superblock(type) ? 4 : 1);
 }
 int32_t splits(const PackedMatrix& m) {
-    return m.k / (m.type == PackedType::q4_k ? 256 : 64);
+    return m.k / (has_superblock(m.type) ? 256 : 64);
 }
 int32_t divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
@@ -232,7 +232,7 @@ TEST(GemvTiling, DownCoversEverySlice) {
         EXPECT_TRUE(tiling.pass_slices >= n_slices || tiling.pass_slices % tiling.n_warps == 0);
         const int32_t addresses = std::min(tiling.pass_slices, n_slices);
         EXPECT_GE(tiling.shared.accum - tiling.shared.x,
-                  128 * addresses * tiling.k_block_splits * (m.type == PackedType::q4_k ? 4 : 1));
+                  128 * addresses * tiling.k_block_splits * (has_superblock(m.type) ? 4 : 1));
         EXPECT_GE(tiling.shared.gate - tiling.shared.slice_scales, 4 * addresses);
         EXPECT_GE(32 * tiling.n_warps, 2 * call.n_slots);  // a thread for each factor
         EXPECT_LE((tiling.n_warps + 1) / 2, 8);            // two lanes add up to eight warps each
@@ -343,9 +343,8 @@ TEST(GemvTiling, FitsOtherDevices) {
 TEST(SmallBatch, SupportsSixteenTokensOfModels) {
     for (const Shape& shape : shapes) {
         for (const PackedType type : types) {
-            const bool has_whole_groups =  // of 256 k for q4_k
-                type != PackedType::q4_k ||
-                (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
+            const bool has_whole_groups =  // superblocks of 256 k
+                !has_superblock(type) || (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
             EXPECT_EQ(max_tokens_on(h200(), shape, type), has_whole_groups ? 16 : 0)
                 << shape.name << static_cast<int>(type);
         }

@@ -10,6 +10,12 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+__device__ __forceinline__ int32_t load_shared_signed_byte(uint32_t from) {
+    int32_t value;
+    asm volatile("ld.shared.s8 %0, [%1];" : "=r"(value) : "r"(from));
+    return value;
+}
+
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t from) {
     uint16_t value;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from));
@@ -34,6 +40,11 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t from) {
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(from));
     return v;
+}
+
+// Word j, a constant, of a vector.
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
+    return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
 }
 
 __device__ __forceinline__ void store_shared(uint32_t to, uint32_t value) {

@@ -16,9 +16,10 @@
 //    Two levels keep the chain of rounded additions short.
 // 4. The four lanes of a row are reduced, and accumulators pass through shared memory to the
 //    epilogue (epilogue.cuh).
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
-#include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 
@@ -69,8 +70,8 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
     const int lane = lane_id();
     if (n == 4 && !weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = Codes<type>::load(weights.type, codes, scales, lane, k0 / 64);
-            decode_floats<type>(words, codebook, values);
+            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0 / 64);
+            dequantize_floats<type>(words, codebook, values);
         });
         return;
     }

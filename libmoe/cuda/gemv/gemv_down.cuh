@@ -177,7 +177,7 @@ struct SlotTerms {
         const int32_t entry = slot_list[thread >> 1];
         is_shared = is_shared_slot(call.slots, slot_index(entry));
         weight = is_shared ? call.scale * call.shared.scale : slot_weight(call, entry);
-        global = global_scale(call.matrix, slot_expert(entry), thread & 1);
+        global = gemv_global_scale(call.matrix, slot_expert(entry), thread & 1);
     }
     // gate_partials: [warps], shared memory.
     __device__ __forceinline__ float factor(const GemvDownParams& call,
@@ -270,14 +270,12 @@ struct HSlice {
 // A warp dequantizes the first blocks of its first slice while it would wait for h.
 template <class Dequant>
 struct EarlyBlocks {
-    static constexpr int most = 2;
+    static constexpr int most = Dequant::min_split == 1 ? 2 : Dequant::min_split / Dequant::span;
     DequantizedBlocks<Dequant, Dequant::span> held[most];
     int32_t n = 0;
 
     __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t n_blocks, int32_t lane,
                                                uint32_t tables) {
-        static_assert(Dequant::min_split == 1 || most * Dequant::span == Dequant::min_split,
-                      "one superblock of scales per minimum split");
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
         const typename Dequant::GroupScales group_scales(k_block, 0, lane);
         n = min(most, n_blocks / Dequant::span);

@@ -11,11 +11,13 @@
 // each.
 #pragma once
 
+#include <type_traits>
+
+#include "libmoe/cuda/dequant/codebook_lanes.cuh"
+#include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/gemv_dequant.cuh"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 
 namespace moe::cuda {
@@ -414,7 +416,8 @@ struct CodebookTables<Dequant, CodebookMode::per_expert> {
 // the same B registers, and four columns of each accumulator are used. All other lanes read zeros,
 // which lie in other banks than the x that two of the same eight lanes read. With byte operands,
 // columns 0 and 1, 4 and 5 hold the high and low bytes of the first 32 k of a block, the other four
-// those of the last 32.
+// those of the last 32. With BytesOf16, columns 2 i and 2 i + 1 hold the high and the low bytes of
+// the 16 k of lane i, of one block.
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // the same for a block without a pair
@@ -423,14 +426,16 @@ struct OperandAddresses {
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
                                                           int32_t lane) {
         constexpr bool are_bytes = Operand::are_bytes;
+        constexpr bool of_16 = std::is_same_v<Operand, BytesOf16>;
         const int32_t column = lane >> 2;
-        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
-        const bool mine =
-            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
-        const bool alone = mine && column < 4;
+        const uint32_t zeros = all_zeros + (lane & (of_16 ? 16 : 8) ? 0 : 64);
+        const bool mine = of_16       ? (lane & 3) == column >> 1
+                          : are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1)
+                                      : (lane & 3) == (column & 3);
+        const bool alone = mine && (of_16 || column < 4);
         const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
         OperandAddresses addresses;
-        addresses.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        addresses.pair = mine ? x + (of_16 ? 0 : 128 * (column >> 2)) + own : zeros;
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
         addresses.single_stride = alone ? 128 : 0;
@@ -557,8 +562,8 @@ __device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
     return n_warps <= 8 ? acc : acc + add_eight_warps(row + 16 * 8, n_warps - 8);
 }
 
-__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
-                                              int32_t half) {
+__device__ __forceinline__ float gemv_global_scale(const PackedMatrix& matrix, int32_t expert,
+                                                   int32_t half) {
     return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
 }
 

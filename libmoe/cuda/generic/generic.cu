@@ -19,9 +19,10 @@
 // 4. The k tail, 32 and 16 columns, is dequantized value by value.
 // 5. Epilogue: accumulators pass through shared memory (epilogue.cuh).
 #include "libmoe/cuda/device/cp_async.cuh"
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
-#include "libmoe/cuda/device/generic_dequant.hpp"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -207,8 +208,8 @@ __device__ void dequantize_block(PackedType type, const std::byte* tile, const s
     with_packed_type(type, [&]<PackedType of>() {
         if constexpr (of != PackedType::f32 && is_rare(of) == rare) {
             const std::byte* scales = is_grid(of) ? tile : staged + block_code_bytes(of, 4);
-            const auto words = Codes<of>::load(type, staged, scales, lane, block);
-            decode<operand, of>(words, codebook, a);
+            const auto words = ValueDequant<of>::load(type, staged, scales, lane, block);
+            dequantize_operands<operand, of>(words, codebook, a);
         }
     });
 }

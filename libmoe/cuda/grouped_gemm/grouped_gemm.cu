@@ -31,9 +31,8 @@ void allow_shared_memory(const GroupedKernel& kernel) {
     }
 }
 
-void launch_part(const DeviceFacts& device, const GroupedGemmArgs& gemm,
-                 const GroupedKernel& kernel, const KernelName& name, TilePart part,
-                 cudaStream_t stream) {
+void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedKernel& kernel,
+                 const KernelName& name, TilePart part, cudaStream_t stream) {
     const int64_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
     const int64_t max_work_tiles = n_row_blocks * gemm.max_tiles;
     cudaLaunchConfig_t config{};
@@ -45,7 +44,7 @@ void launch_part(const DeviceFacts& device, const GroupedGemmArgs& gemm,
     cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
     config.attrs = &early;
     config.numAttrs = 1;
-    GroupedGemmArgs copy = gemm;
+    GemmArgs copy = gemm;
     void* arguments[] = {&copy, &part};
     const bool linear = gemm.epilogue == Epilogue::linear;
     launch_kernel(name.c_str(), linear ? kernel.linear : kernel.activated, config, arguments);
@@ -64,8 +63,8 @@ void prepare_grouped_gemm(PackedType type) {
     allow_shared_memory(kernels.narrow);
 }
 
-void run_grouped_gemm(const DeviceFacts& device, const GroupedGemmArgs& gemm,
-                      const GemmNames& names, bool has_wide_tiles, cudaStream_t stream) {
+void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
+                      bool has_wide_tiles, cudaStream_t stream) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
     const GroupedKernels kernels = kernels_of(gemm.weights.type);
     if (!has_wide_tiles)

@@ -17,8 +17,8 @@
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/convert.hpp"
 #include "libmoe/cuda/device/fast_activation.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
@@ -29,7 +29,7 @@ using Accumulators = float[Shape::most_rows / 2];  // narrower tiles leave the l
 
 // A work tile as one lane sees it.
 struct LaneWork {
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     WorkTile work_tile;
     uint32_t warpgroup;   // 0 or 1
     uint32_t warp, lane;  // in the warpgroup, in the warp
@@ -51,7 +51,7 @@ struct RowTerms {
     float bias[2] = {0.0f, 0.0f};
 
     __device__ explicit RowTerms(const LaneWork& work) {
-        const GroupedGemmArgs& gemm = work.gemm;
+        const GemmArgs& gemm = work.gemm;
         const int64_t expert = work.work_tile.expert;
         const bool gated = gemm.epilogue == Epilogue::gated;
         const int64_t feature =
@@ -123,8 +123,8 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
         work.packed_tile() / 4 * 64 + static_cast<int32_t>(vector) * values_per_vector;
     if (feature >= work.gemm.weights.n_tiles * 16) return;
     const uint32_t from = staging + row * (n_vectors * 16) + ((vector ^ swizzle(row)) << 4);
-    const int64_t stride = work.gemm.out_stride;
-    std::byte* out = work.gemm.out +
+    const int64_t stride = work.gemm.out.stride;
+    std::byte* out = work.gemm.out_bytes() +
                      ((int64_t(work.work_tile.row) + first + row) * stride + feature) * value_bytes;
     const int64_t step = rows_at_once * stride * value_bytes;
     uint4 values[round / rows_at_once];
@@ -225,9 +225,9 @@ struct BlockColumn {
 // Stores rows [first, first + n) of block column `column` of the output.
 __device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t staging,
                                                  int32_t column, int32_t first, int32_t n) {
-    const GroupedGemmArgs& gemm = work.gemm;
-    const int64_t row = int64_t(column) * gemm.capacity + work.work_tile.row + first;
-    bulk_store(gemm.out + row * 128, staging, static_cast<uint32_t>(n) * 128);
+    const GemmArgs& gemm = work.gemm;
+    const int64_t row = int64_t(column) * gemm.out_capacity + work.work_tile.row + first;
+    bulk_store(gemm.out_bytes() + row * 128, staging, static_cast<uint32_t>(n) * 128);
 }
 
 // Gated outputs are v[0] and v[1], others v[0..3].
@@ -317,7 +317,7 @@ __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine&
             else
                 store_activated<Shape, kind, false>(work, affine, accum);
         });
-    } else if (work.gemm.out_type == MOE_TYPE_F32) {
+    } else if (work.gemm.out.type == MOE_TYPE_F32) {
         store_linear_f32<Shape>(work, affine, accum);
     } else {
         store_linear_bf16<Shape>(work, affine, accum);

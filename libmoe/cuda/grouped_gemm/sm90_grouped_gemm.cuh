@@ -1,7 +1,7 @@
 // Grouped GEMM of sm_90a, a persistent warp-specialized kernel: out = epilogue(W_expert v) for
 // every row v of every tile.
 //
-// Inputs (GroupedGemmArgs): packed weights [experts][n_tiles * 16][k]; bfloat16 tokens in token
+// Inputs (GemmArgs): packed weights [experts][n_tiles * 16][k]; bfloat16 tokens in token
 // blocks [k / 64][in_capacity][64], each row at its own number or through in_index; tiles, rows of
 // one expert; optional biases and row weights, float32.
 // Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or bfloat16 token blocks
@@ -94,7 +94,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
 }
 
 template <class Dequant, class Shape, bool activated>
-__device__ __forceinline__ void consume_all(const GroupedGemmArgs& gemm,
+__device__ __forceinline__ void consume_all(const GemmArgs& gemm,
                                             Pipeline<Dequant::type, Shape> pipeline,
                                             uint32_t base) {
     const uint32_t warpgroup = threadIdx.x / 128;
@@ -118,11 +118,11 @@ __device__ __forceinline__ void consume_all(const GroupedGemmArgs& gemm,
 
 template <class Dequant, class Shape, bool activated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
-    grouped_kernel(const __grid_constant__ GroupedGemmArgs gemm, TilePart part) {
+    grouped_kernel(const __grid_constant__ GemmArgs gemm, TilePart part) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    const bool is_indexed = activated && gemm.in_index;
+    const bool is_indexed = activated && gemm.in.index;
     Pipeline<Dequant::type, Shape> pipeline{base, base + Shared::headers, base + Shared::barriers,
                                             is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};

@@ -6,8 +6,8 @@
 // producer and consumers advance through the same stages, and the producer begins with phase 1.
 #pragma once
 
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/device/bulk_copy.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"

@@ -25,7 +25,7 @@ struct WorkItems {
     int32_t first_tile, n_tiles;
     int32_t n_row_blocks;
 
-    __device__ WorkItems(const GroupedGemmArgs& gemm, TilePart part)
+    __device__ WorkItems(const GemmArgs& gemm, TilePart part)
         : first_tile(part == TilePart::small ? gemm.n_tiles->large : 0),
           n_tiles((part == TilePart::large ? gemm.n_tiles->large : gemm.n_tiles->all) - first_tile),
           n_row_blocks((gemm.weights.n_tiles + 7) / 8) {}
@@ -51,12 +51,12 @@ __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
 
 // The tile scheduler, run by a whole warp.
 struct TileScheduler {
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     WorkItems list;
     int32_t* tile_counter;
     int32_t item;
 
-    __device__ TileScheduler(const GroupedGemmArgs& gemm_, TilePart part)
+    __device__ TileScheduler(const GemmArgs& gemm_, TilePart part)
         : gemm(gemm_),
           list(gemm_, part),
           tile_counter(gemm_.tile_counter + (part == TilePart::small ? 1 : 0)),
@@ -87,15 +87,15 @@ struct StageCopy {
     int64_t column_bytes;
     const float* codebook;
 
-    __device__ StageCopy(const GroupedGemmArgs& gemm, const WorkTile& work_tile, uint32_t lane_,
+    __device__ StageCopy(const GemmArgs& gemm, const WorkTile& work_tile, uint32_t lane_,
                          uint32_t width_)
         : lane(lane_), width(width_) {
         const int32_t first = work_tile.row_block * static_cast<int32_t>(tiles_per_block);
         n_weight_tiles = min(8, gemm.weights.n_tiles - first);
-        token_bytes = gemm.in_index ? 0 : round_up(work_tile.n_rows, 8) * 128;
+        token_bytes = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128;
         weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
                   (first + static_cast<int64_t>(lane)) * tile_bytes(type, gemm.weights.k);
-        tokens = gemm.in + int64_t(work_tile.row) * 128;
+        tokens = gemm.in_bytes() + int64_t(work_tile.row) * 128;
         column_bytes = int64_t(gemm.in_capacity) * 128;
         codebook = gemm.weights.codebook + int64_t(work_tile.expert) * 64;
     }
@@ -138,7 +138,7 @@ struct StageCopy {
 // Calls load(pipeline, block, n) for at most max_stages stages of a work tile from `block` on.
 // Returns the next block.
 template <class Pipeline, class Load>
-__device__ __forceinline__ uint32_t each_stage(const GroupedGemmArgs& gemm, Pipeline& pipeline,
+__device__ __forceinline__ uint32_t each_stage(const GemmArgs& gemm, Pipeline& pipeline,
                                                uint32_t block, uint32_t per_stage,
                                                uint32_t max_stages, Load load) {
     const uint32_t n_blocks = static_cast<uint32_t>(gemm.weights.k) / 64;
@@ -196,7 +196,7 @@ template <PackedType type, class Shape>
 struct Producer {
     using Pipeline = moe::cuda::Pipeline<type, Shape>;
 
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     Pipeline pipeline;
     WorkTileQueue queue;
     uint32_t lane;
@@ -236,7 +236,7 @@ struct Producer {
             WorkTile work_tile = tile;
             work_tile.n_rows = min(tile.n_rows, Shape::most_rows);
             work_tile.width = Shape::width_of(work_tile.n_rows, gemm.batch_invariant);
-            if (gemm.in_index) queue.push(work_tile, lane);
+            if (gemm.in.index) queue.push(work_tile, lane);
             copy_work_tile(work_tile);
             tile.row += Shape::most_rows;
             tile.n_rows -= Shape::most_rows;
@@ -251,7 +251,7 @@ struct Producer {
             wait_for_previous_kernel();
             let_next_kernel_start();
         }
-        if (gemm.in_index) queue.push({}, lane);
+        if (gemm.in.index) queue.push({}, lane);
         mbarrier_wait(pipeline.empty(), pipeline.phase);
         if (lane != 0) return;
         store_work_tile(pipeline.header(), {});
@@ -267,14 +267,14 @@ struct TokenProducer {
     static constexpr int32_t rows_at_once = token_threads / 8;
     static constexpr int rounds = (Shape::most_rows + rows_at_once - 1) / rows_at_once;
 
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     Pipeline pipeline;
     WorkTileQueue queue;
     uint32_t lane;
     int32_t row;      // row of the work tile in round 0
     uint32_t vector;  // swizzled 16-byte vector of the row that this lane stores
 
-    __device__ TokenProducer(const GroupedGemmArgs& gemm_, const Pipeline& pipeline_,
+    __device__ TokenProducer(const GemmArgs& gemm_, const Pipeline& pipeline_,
                              const WorkTileQueue& queue_, uint32_t thread)
         : gemm(gemm_),
           pipeline(pipeline_),
@@ -291,12 +291,12 @@ struct TokenProducer {
 #pragma unroll
         for (int i = 0; i < rounds; ++i) {
             const int32_t r = row + i * rows_at_once;
-            from[i] = static_cast<uint32_t>(gemm.in_index[work_tile.row + min(r, last)]);
+            from[i] = static_cast<uint32_t>(gemm.in.index[work_tile.row + min(r, last)]);
         }
 #pragma unroll
         for (int i = 0; i < rounds; ++i) {
             const auto r = static_cast<uint32_t>(row + i * rows_at_once);
-            const uint32_t token = from[i] / static_cast<uint32_t>(gemm.in_divisor);
+            const uint32_t token = from[i] / static_cast<uint32_t>(gemm.in.divisor);
             from[i] = token * 128 + (((vector ^ r ^ token) & 7) << 4);
         }
     }
@@ -327,7 +327,7 @@ struct TokenProducer {
                    [&](const Pipeline& at, uint32_t block, uint32_t n) {
                        mbarrier_wait(at.empty(), at.phase);
                        for (uint32_t b = 0; b < n; ++b)
-                           copy_block(gemm.in + (block + b) * column_bytes,
+                           copy_block(gemm.in_bytes() + (block + b) * column_bytes,
                                       at.data() + b * work_tile.width * 128, n_rows, from);
                        arrive_after_copies(at.full());
                    });

@@ -130,7 +130,7 @@ constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
 
-// Shared memory of the lookup tables of unscaled values (grouped_dequant.cuh). A large table costs
+// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh). A large table costs
 // one pipeline stage.
 template <PackedType type>
 constexpr uint32_t pair_table_bytes_of_bits() {

@@ -18,6 +18,7 @@
 #include "libmoe/cuda/router/logits.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/cublaslt.hpp"
+#include "libmoe/cuda/runtime/launch_hook.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -105,6 +106,7 @@ bool run_library_logits(const LogitsLibrary& chosen, const RouterGemm& p, const 
     gemm.b_stride = p.x_stride;
     gemm.c = p.parts;
     gemm.workspace = workspace;
+    report_launch("cublaslt_gemm", nullptr);
     return chosen.library->run(gemm, chosen.algorithms[i], stream);
 }
 

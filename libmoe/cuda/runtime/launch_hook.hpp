@@ -1,14 +1,23 @@
-// Test builds (MOE_LAUNCH_HOOK) tell a test of every kernel that is launched; other builds contain
-// nothing of it. moe-gpu-test compares what ran with what the plan named.
+// Every kernel launch can be reported to a test: moe-gpu-test compares what ran with what the plan named.
+// Builds with MOE_LAUNCH_HOOK export the function that sets the hook; in others it stays null.
 #pragma once
+
+#include <atomic>
 
 namespace moe::cuda {
 
-#if defined(MOE_LAUNCH_HOOK)
-// Called by the launching thread before the launch. function is null for kernels of cuBLASLt.
-void report_launch(const char* kernel, const void* function);
-#else
-inline void report_launch(const char*, const void*) {}
-#endif
+struct LaunchHook {
+    using Function = void (*)(const char* kernel, const void* function, void* user_data);
+
+    std::atomic<Function> function{nullptr};
+    std::atomic<void*> user_data{nullptr};
+};
+extern LaunchHook launch_hook;
+
+// By the launching thread, before the launch. function is null for a GEMM of cuBLASLt.
+inline void report_launch(const char* kernel, const void* function) {
+    if (const LaunchHook::Function hook = launch_hook.function.load(std::memory_order_acquire))
+        hook(kernel, function, launch_hook.user_data.load(std::memory_order_relaxed));
+}
 
 }  // namespace moe::cuda

@@ -1,5 +1,5 @@
-// Device memory, pinned host memory and copies on a stream. Precondition: all functions but release
-// are called within UseDevice.
+// Device memory, pinned host memory, streams and copies on a stream. Precondition: all functions but
+// release are called within UseDevice.
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/driver.hpp"
@@ -94,6 +94,21 @@ void fill_zero(void* to, uint64_t bytes, void* stream) {
 
 void synchronize(void* stream) {
     check(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
+
+void copy(void* to, const void* from, uint64_t bytes, void* stream) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+          "cudaMemcpyAsync");
+}
+
+void* make_stream() {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return stream;
+}
+
+void destroy_stream(void* stream) {
+    check(cudaStreamDestroy(stream_of(stream)), "cudaStreamDestroy");
 }
 
 }  // namespace moe::cuda

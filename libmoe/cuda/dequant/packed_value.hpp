@@ -2,8 +2,10 @@
 // at the end of k, and what the vector decoders are tested against. Host and device.
 #pragma once
 
-#include <bit>
-
+#include "libmoe/cuda/dequant/e4m3.cuh"
+#include "libmoe/cuda/dequant/kbit.cuh"
+#include "libmoe/cuda/dequant/mxfp4.cuh"
+#include "libmoe/cuda/dequant/nvfp4.cuh"
 #include "libmoe/weights/ggml_scales.hpp"
 #include "libmoe/weights/packed_grid.hpp"
 
@@ -84,34 +86,6 @@ MOE_HOST_DEVICE constexpr int32_t scale_index(PackedType type, int32_t n, int32_
                                               int32_t group) {
     if (type == PackedType::e4m3) return 2 * group + half;
     return (g * scale_groups(type, n) + group) * 2 + half;
-}
-
-// nvfp4: 2^(e-10) (1 + m/8).
-MOE_HOST_DEVICE constexpr float nvfp4_scale(uint32_t byte) {
-    return std::bit_cast<float>((byte << 20) + (117u << 23));
-}
-
-// mxfp4: 2^(byte-127); byte 0 goes with zero codes.
-MOE_HOST_DEVICE constexpr float mxfp4_scale(uint32_t byte) {
-    return std::bit_cast<float>(byte << 23);
-}
-
-// kbit: exponent 4 bits, bias 11, mantissa 4. The power of two makes subnormals right as well.
-MOE_HOST_DEVICE constexpr float e4m4_scale(uint32_t byte) {
-    return std::bit_cast<float>(byte << 19) * 0x1p116f;
-}
-
-MOE_HOST_DEVICE constexpr float e4m3_value(uint32_t code) {
-    const uint32_t magnitude = code & 0x7Fu;
-    const float value = std::bit_cast<float>(magnitude << 20 | (code & 0x80u) << 24) * 0x1p120f;
-    return magnitude == 0x7F ? std::bit_cast<float>(0x7FC00000u) : value;
-}
-
-MOE_HOST_DEVICE constexpr float e2m1_value(uint32_t code) {
-    const uint32_t magnitude = code & 7u;
-    const uint32_t normal = (magnitude << 22) + (126u << 23);
-    const uint32_t absolute = magnitude == 0 ? 0 : magnitude == 1 ? 126u << 23 : normal;
-    return std::bit_cast<float>(absolute | (code & 8u) << 28);
 }
 
 // The scale of number i, of the types that have one factor for a group.

@@ -1,34 +1,15 @@
-// Codes to registers of two 16-bit values by look-ups in shared memory. Their addresses are dot
-// products of bytes, which do not run where masks and shifts do, and decoding is short of those.
+// Codes to registers of two 16-bit values by loads from a table in shared memory. Addresses are dot
+// products of bytes, which use another pipe than masks and shifts, of which a dequantizer has most.
 //   2 and 3 bits   entry c + 2^bits d of a table has the values of codes c and d
 //   4 and 5 bits   entry c has the value in its upper half, with zero below: two look-ups for two
-// A table for rows g, and behind it one for rows g + 8. At most two lanes of a look-up want
-// different words of a bank, and of 2, 4 and 5 bits none do.
+// A table for rows g, and behind it one for rows g + 8. Bank conflicts are two-way at most, and of
+// 2, 4 and 5 bits there are none. Device only.
 #pragma once
 
-#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/dequant/codebook_values.cuh"
 #include "libmoe/cuda/device/shared_memory.cuh"
 
 namespace moe::cuda {
-
-// What a lane holds of a block's codes, from their shared address: words of four steps
-// (packed.hpp).
-template <int bits>
-__device__ __forceinline__ void load_codes(uint32_t codes, uint32_t lane, uint32_t (&words)[bits]) {
-    if constexpr (bits >= 4) {
-        const uint4 w = load_shared_16(codes + 16 * lane);
-        words[0] = w.x;
-        words[1] = w.y;
-        words[2] = w.z;
-        words[3] = w.w;
-        if constexpr (bits == 5) words[4] = load_shared_4(codes + 512 + 4 * lane);
-    } else {
-        const uint2 w = load_shared_8(codes + 8 * lane);
-        words[0] = w.x;
-        words[1] = w.y;
-        if constexpr (bits == 3) words[2] = load_shared_4(codes + 256 + 4 * lane);
-    }
-}
 
 template <int bits>
 struct CodebookLookup {

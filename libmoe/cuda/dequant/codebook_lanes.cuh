@@ -1,15 +1,15 @@
-// Codes to registers of two 16-bit values by look-ups in shared memory, where every lane has a
-// table of its own in its own bank, entries 128 bytes apart: no two lanes are in each other's way,
-// and one look-up gives the values of rows g and g + 8. The address is a dot product of bytes,
-// which does not run where masks and shifts do. Codes lie as packed.hpp has them, so that a byte
-// has a code of row g and one of row g + 8:
+// Codes to registers of two 16-bit values by loads from a table in shared memory that every lane
+// has in its own bank, entries 128 bytes apart: there are no bank conflicts, and one load gives the
+// values of rows g and g + 8. The address is a dot product of bytes, which uses another pipe than
+// masks and shifts. Codes lie as packed.hpp has them, so that a byte has a code of row g and one of
+// row g + 8:
 //   4 bits   the byte is the entry
 //   5 bits   likewise, of magnitudes; the fifth bits, which are signs (packed.hpp), come to the
 //            values' own
-// Tables are 32 KB: for a codebook that serves many weights.
+// Tables are 32 KB, for a codebook that serves many weights. Device only.
 #pragma once
 
-#include "libmoe/cuda/device/codebook_values.cuh"
+#include "libmoe/cuda/device/convert.hpp"
 #include "libmoe/cuda/device/shared_memory.cuh"
 
 namespace moe::cuda {

@@ -1,25 +1,11 @@
-// What kernels have of codebook types: their scales, and small codebooks in registers, the operands
-// of a step by byte permutations, without look-ups in memory. Codes of two and three bits lie by
-// rows (packed.hpp): a nibble word has the four codes of row g, then those of row g + 8.
+// Small codebooks in registers: byte permutations make the operands of a step, without loads from
+// shared memory. Codes of two and three bits lie by rows (packed.hpp): a nibble word has the four
+// codes of row g, then those of row g + 8. Device only.
 #pragma once
 
-#include <cstdint>
+#include "libmoe/cuda/device/convert.hpp"
 
 namespace moe::cuda {
-
-// The byte of (low, high) that each of the lowest four nibbles of `selector`, 7 at most, names.
-__device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
-    uint32_t bytes;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
-    return bytes;
-}
-
-// A scale byte in E4M4, bias 11, as the upper bits of a float32 of the same form with bias 127;
-// both have subnormal values.
-__device__ __forceinline__ float e4m4(uint32_t byte) {
-    constexpr float difference = 0x1p116f;
-    return __uint_as_float(byte << 19) * difference;
-}
 
 // The word that has the codes of step j of four, and what it has beside them: of two bits another
 // step, 2 (j % 2) bits off; of three bits in bit 3 of every nibble a bit of the fourth step.

@@ -1,4 +1,4 @@
-// The vector decoders of the CUDA kernels against the packed layout read bit by bit, on random
+// ValueDequant of the CUDA kernels against the packed layout read bit by bit, on random
 // blocks of every type, and the layout's reading against blocks written down by hand.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "libmoe/cuda/device/generic_dequant.hpp"
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/weights/pack.hpp"
 
 namespace moe::cuda {
@@ -173,10 +174,10 @@ void expect_floats(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
         const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
-            const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
-                                                 tile.at(place.scales), lane, k0 / 64);
+            const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
+                                                        tile.at(place.scales), lane, k0 / 64);
             float values[32];
-            decode_floats<type>(words, tile.codebook, values);
+            dequantize_floats<type>(words, tile.codebook, values);
             for (int i = 0; i < 32; ++i) {
                 ASSERT_EQ(values[i], expected(tile, k0, lane, i))
                     << "type " << static_cast<int>(type) << " lane " << lane << " value " << i;
@@ -198,10 +199,10 @@ void expect_operands(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
         const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
         for (int lane = 0; lane < 32; ++lane) {
-            const auto words = Codes<type>::load(tile.type, tile.at(place.codes),
-                                                 tile.at(place.scales), lane, k0 / 64);
+            const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
+                                                        tile.at(place.scales), lane, k0 / 64);
             uint32_t a[16];
-            decode<operand, type>(words, tile.codebook, a);
+            dequantize_operands<operand, type>(words, tile.codebook, a);
             for (int i = 0; i < 32; ++i) {
                 const float exact = expected(tile, k0, lane, i) / residual_scale(type, operand);
                 const float rounded =
@@ -238,7 +239,7 @@ void expect_unpacked(RandomTile& tile, int half) {
     }
 }
 
-TEST(decode, the_layout_read_bit_by_bit_is_what_unpack_gives) {
+TEST(dequant, the_layout_read_bit_by_bit_is_what_unpack_gives) {
     std::vector<PackedType> types(std::begin(all_types), std::end(all_types));
     types.insert(types.end(), std::begin(types_with_columns), std::end(types_with_columns));
     for (const PackedType type : types) {
@@ -248,14 +249,14 @@ TEST(decode, the_layout_read_bit_by_bit_is_what_unpack_gives) {
     }
 }
 
-TEST(decode, full_blocks_give_the_values_of_the_layout) {
+TEST(dequant, full_blocks_give_the_values_of_the_layout) {
     for (const PackedType type : all_types) {
         RandomTile tile(type, 7);
         with_packed_type(type, [&]<PackedType of>() { expect_floats<of>(tile); });
     }
 }
 
-TEST(decode, operands_are_the_values_rounded_once) {
+TEST(dequant, operands_are_the_values_rounded_once) {
     for (const PackedType type : all_types) {
         RandomTile tile(type, 8);
         with_packed_type(type, [&]<PackedType of>() {
@@ -268,7 +269,7 @@ TEST(decode, operands_are_the_values_rounded_once) {
 }
 
 // Every bit of a block belongs to exactly one code.
-TEST(decode, codes_fill_their_block) {
+TEST(dequant, codes_fill_their_block) {
     for (const PackedType type : all_types) {
         for (const int n : {4, 2, 1}) {
             if (n == 1 && column_step(type) > 16) continue;
@@ -289,7 +290,7 @@ TEST(decode, codes_fill_their_block) {
 
 // One code by hand: the lane of rows 5 and 13 and columns 32 to 47; step 1, register 3 is row 13
 // and its columns 38 and 39.
-TEST(decode, nvfp4_by_hand) {
+TEST(dequant, nvfp4_by_hand) {
     alignas(16) std::byte block[576] = {};
     const int lane = 4 * 5 + 2;
     const uint32_t word = 0x20102020u;  // 0x2020: bits 13 and 5, -1; 0x2010: bits 13 and 4, -0.5
@@ -303,22 +304,22 @@ TEST(decode, nvfp4_by_hand) {
     EXPECT_EQ(value(1), -0.5f * 1.5f);
 }
 
-TEST(decode, nvfp4_holds_every_scale) {
+TEST(dequant, nvfp4_holds_every_scale) {
     for (uint32_t byte = 0; byte < 256; ++byte) {
-        Codes<PackedType::nvfp4>::Words words{{0x07u << 6, 0x01u << 6, 0, 0}, byte};
+        ValueDequant<PackedType::nvfp4>::Words words{{0x07u << 6, 0x01u << 6, 0, 0}, byte};
         uint32_t a[16];
-        decode<Operand::bf16, PackedType::nvfp4>(words, nullptr, a);
+        dequantize_operands<Operand::bf16, PackedType::nvfp4>(words, nullptr, a);
         const float scale = nvfp4_scale(byte);
         EXPECT_EQ(scale, std::ldexp(1.0f + (byte & 7) / 8.0f, static_cast<int>(byte >> 3) - 10));
         EXPECT_EQ(widen<Operand::bf16>(a[0]) * 0x1p20f, 6.0f * scale) << byte;
         EXPECT_EQ(widen<Operand::bf16>(a[4]) * 0x1p20f, 0.5f * scale) << byte;
-        decode<Operand::f16, PackedType::nvfp4>(words, nullptr, a);
+        dequantize_operands<Operand::f16, PackedType::nvfp4>(words, nullptr, a);
         EXPECT_EQ(widen<Operand::f16>(a[0]) * 0x1p9f, 6.0f * scale) << byte;
         EXPECT_EQ(widen<Operand::f16>(a[4]) * 0x1p9f, 0.5f * scale) << byte;
     }
 }
 
-TEST(decode, short_blocks_by_hand) {
+TEST(dequant, short_blocks_by_hand) {
     // bf16, one step: lane 9 (rows 2 and 10, columns 4 to 7), register 2 is row 2, columns 6 and 7.
     alignas(16) std::byte block[1024] = {};
     const uint16_t halves[2] = {float_to_bf16(3.0f), float_to_bf16(-7.0f)};
