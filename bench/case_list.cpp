@@ -57,7 +57,7 @@ Case case_of(const Fields& fields, const CaseList& list) {
     one.zipf = zipf_of(fields);
     one.unfused = fields.flag("unfused");
     one.stages = fields.flag("stages");
-    if (fields.has("kernels")) one.kernels = fields.word("kernels", "_,+-");
+    if (fields.has("kernels")) one.kernels = fields.word("kernels", "_,:*+-");
     return one;
 }
 

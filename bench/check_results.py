@@ -3,7 +3,7 @@
 usage: check_results.py <folder bench>
 Beyond the schema: times in order, times_floor and the case's name as the other fields have them,
 no case twice, read floors that ascend; of peers one floor for a layer and no peer twice. Documents
-of this file are changed in one place at a time, and every change must be refused, so that the test
+of this file are changed in one field at a time, and every change must be refused, so that the test
 means something before there are results.
 """
 import copy
@@ -34,7 +34,7 @@ SAMPLE = {
     "dense_tflops": 500.0,
     "results": [
         {
-            "case": "a-model/nvfp4/ids/T8/zipf1.2/unfused/a_kernel",
+            "case": "a-model/nvfp4/ids/T8/zipf1.2/unfused/experts:*_a_kernel",
             "model": "a-model",
             "shape": {"hidden": 64, "intermediate": 32, "n_experts": 4, "top_k": 2, "shared_intermediate": 32},
             "format": "nvfp4",
@@ -42,8 +42,8 @@ SAMPLE = {
             "n_tokens": 8,
             "zipf": 1.2,
             "unfused": True,
-            "kernels": "a_kernel",
-            "kernel": "cuda_any_bf16_experts_generic",
+            "kernels": "experts:*_a_kernel",
+            "kernel": "sm80_nvfp4_bf16_generic_gate_up",
             "us": 20.0,
             "us_lowest": 19.0,
             "us_highest": 30.0,

@@ -1,7 +1,7 @@
 """Fits the cost model of libmoe/plan/cost.hpp to measured times: fit_costs.py [ROOT].
 
-Reads bench/results/study-few.json for both ways of few tokens and h200.json for more, and writes
-libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each kernel the cases from ids of three models are fitted, and
+Reads bench/results/study-small_batch.json for both families of small batches and h200.json for more tokens, and writes
+libmoe/plan/cost_constants.hpp. Needs numpy and scipy. Of each family the cases from ids of three models are fitted, and
 those of the other two say how far off it is: tests/plan/cost_test.cpp asks the same of the constants as the library has
 them.
 """
@@ -13,20 +13,22 @@ import sys
 import numpy as np
 from scipy.optimize import least_squares
 
+import kernel_names
+
 FITTED = ("qwen3next", "mixtral", "dsv3")
-PACKED = {"fp8_128x128": "e4m3"}  # a format's packed type, where it has another name
-MOST_FEW = 16  # tokens that study-few.json has
-FAMILIES = {"one_token": (0, 1, 2), "grouped": (0, 1, 3, 4, 5)}  # which of the constants count
+MAX_SMALL_BATCH = 16  # tokens that study-small_batch.json has
+FAMILIES = {"gemv": (0, 1, 2), "grouped_gemm": (0, 1, 3, 4, 5)}  # which of the constants count
+ENUMERATORS = {"gemv": "sm90_gemv", "grouped_gemm": "grouped"}  # of cuda::Family
 
 
 class Rates:
-    """Reading takes latency + bytes / rate; products flops / rate."""
+    """Reading takes latency + bytes / rate; GEMMs flops / rate."""
 
     def __init__(self, results):
         points = [(p["bytes"], p["us"]) for p in results["read_floor"]]
-        few = min(points, key=lambda p: abs(p[0] - 4e6))
-        self.bytes_per_us = (points[-1][0] - few[0]) / (points[-1][1] - few[1])
-        self.latency_us = few[1] - few[0] / self.bytes_per_us
+        small = min(points, key=lambda p: abs(p[0] - 4e6))
+        self.bytes_per_us = (points[-1][0] - small[0]) / (points[-1][1] - small[1])
+        self.latency_us = small[1] - small[0] / self.bytes_per_us
         self.flops_per_us = results["dense_tflops"] * 1e6
 
 
@@ -63,30 +65,30 @@ def cases_of(results):
     """Those from ids with even routing, with the rates of their run."""
     rates = Rates(results)
     bytes_of = expert_bytes(results)
-    cases = [r for r in results["results"] if r["mode"] == "ids" and r["zipf"] == 0 and (r["model"], r["format"]) in bytes_of]
+    cases = [kernel_names.renewed(r) for r in results["results"] if r["mode"] == "ids" and r["zipf"] == 0 and (r["model"], r["format"]) in bytes_of]
     return [{**case, "expert_bytes": bytes_of[case["model"], case["format"]], "rates": rates} for case in cases]
 
 
 def main(root):
-    results, few = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "study-few"))
-    cases = [c for c in cases_of(results) if c["n_tokens"] > MOST_FEW] + cases_of(few)
+    results, small = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "study-small_batch"))
+    cases = [c for c in cases_of(results) if c["n_tokens"] > MAX_SMALL_BATCH] + cases_of(small)
     rows = []
-    for family, places in FAMILIES.items():
+    for family, indexes in FAMILIES.items():
         for format in sorted({c["format"] for c in cases}):
-            mine = [c for c in cases if c["format"] == format and c["kernel"].endswith(family)]
+            mine = [c for c in cases if c["format"] == format and kernel_names.family(c["kernel"]) == family]
             constants = fit([c for c in mine if c["model"] in FITTED], family)
             others = [c for c in mine if c["model"] not in FITTED]
             off = max(abs(np.dot(terms(c, family), constants) / c["us"] - 1) for c in others)
-            print(f"{family:10} {format:12} off by {off:.2f} at most of {len(others)} cases not fitted")
+            print(f"{family:12} {format:12} off by {off:.2f} at most of {len(others)} cases not fitted")
             of_all = [0] * 6
-            for place, value in zip(places, constants):
-                of_all[place] = value
+            for index, value in zip(indexes, constants):
+                of_all[index] = value
             values = ", ".join(f"{v:.4g}" for v in of_all)
-            rows.append(f"    {{Family::{family}, PackedType::{PACKED.get(format, format)}, {{{values}}}}},\n")
+            rows.append(f"    {{Family::{ENUMERATORS[family]}, PackedType::{kernel_names.WEIGHTS.get(format, format)}, {{{values}}}}},\n")
     fitted = ", ".join(f'"{m}"' for m in FITTED)
     (root / "libmoe/plan/cost_constants.hpp").write_text(
         f"// Written by bench/fit_costs.py from bench/results/h200.json of commit {results['commit']} and\n"
-        f"// study-few.json of {few['commit']}. cost.hpp says what the numbers are.\n"
+        f"// study-small_batch.json of {small['commit']}. cost.hpp says what the numbers are.\n"
         "#pragma once\n\n"
         '#include "libmoe/plan/cost.hpp"\n\n'
         "namespace moe {\n\n"

@@ -19,7 +19,7 @@ SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.jso
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
 LARGE_BYTES, SMALL_US, LARGE_US = 100e6, 2.0, 3.0  # b: below so many bytes of weights, and from there on
 UNION, ROUTER_US = 1.15, 3.5  # more than one token; a whole layer
-FEW_OVER_ONE = 1.1  # T = 2 to 4: time over floor, relative to one token
+SMALL_BATCH_OVER_ONE = 1.1  # T = 2 to 4: time over floor, relative to one token
 SKEW_LIMIT, DENSE_SHARE, BITS_GAIN = 1.02, 0.85, 1.5
 LEAST_SKEWED = 8  # tokens: with fewer, popular experts hardly meet
 
@@ -152,9 +152,9 @@ def over_one_token_goal(group):
 
     def us(run, r):
         one = run.like(r, n_tokens=1)
-        return FEW_OVER_ONE * one["us"] / one["floor_us"] * r["floor_us"]
+        return SMALL_BATCH_OVER_ONE * one["us"] / one["floor_us"] * r["floor_us"]
 
-    return Goal("T = 2 to 4, against T = 1", group.name, f"{FEW_OVER_ONE} x time / floor at T = 1", holds_for, us)
+    return Goal("T = 2 to 4, against T = 1", group.name, f"{SMALL_BATCH_OVER_ONE} x time / floor at T = 1", holds_for, us)
 
 
 def reading_goal(group, least, most, share):

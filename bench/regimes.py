@@ -25,7 +25,7 @@ def rows(sources, models, tokens, cell):
             yield f"| {form} | {' | '.join(cells)} |"
 
 
-def head(models, first):
+def heading(models, first):
     yield f"| {first} | {' | '.join(models.values())} |"
     yield "|--" * (1 + len(models)) + "|"
 
@@ -33,7 +33,7 @@ def head(models, first):
 def table(sources, models, tokens, what, cell):
     yield label(sources.main, what)
     yield ""
-    yield from head(models, " and ".join(f"T = {t}" for t in tokens))
+    yield from heading(models, " and ".join(f"T = {t}" for t in tokens))
     yield from rows(sources, models, tokens, cell)
 
 

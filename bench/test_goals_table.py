@@ -113,7 +113,7 @@ PEER_ROWS = """\
 | prompt, T = 2048 and 8192 | bf16 | DeepGEMM bf16 | 2 | 1 | 1.02 | `mixtral/bf16/ids/T8192/uniform` 1.25 |
 | prompt, T = 2048 and 8192 | nvfp4 | Humming NVFP4 x bf16 | 0 | - | not measured | - |
 """
-FEW = """\
+ONE_AND_TWO = """\
 | T = 1: from ids, whole layer | a | mixtral |
 |--|--|--|
 | bf16 | **0.90**, 1.15 | - |
@@ -140,7 +140,7 @@ class Tables(unittest.TestCase):
         made = goals_table.block(DOCUMENT, SKEW, PEERS, OUTSIDE)
         self.assertTrue(made.startswith(heading + GOALS + SKEWED), made)
         self.assertIn(PEER_ROWS, made)
-        self.assertTrue(made.endswith(FEW))
+        self.assertTrue(made.endswith(ONE_AND_TWO))
 
     def test_what_has_no_result_says_so(self):
         made = goals_table.block(DOCUMENT)
@@ -191,7 +191,7 @@ class Files(page_test.PageTest, unittest.TestCase):
     schema = "results.schema.json"
 
     def test_written_then_held(self):
-        self.check_written_then_held(FEW, "1.20", "1.00")
+        self.check_written_then_held(ONE_AND_TWO, "1.20", "1.00")
 
     def test_other_results_make_the_page_stale(self):
         self.results.write_text(json.dumps(DOCUMENT))

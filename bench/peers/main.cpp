@@ -1,5 +1,5 @@
 // moe-bench-peers: libmoe and other ways to do the same, in one run: microseconds of calls from ids
-// of few tokens, beside the floor. First every peer of this program is checked against a sum in
+// of small batches, beside the floor. First every peer of this program is checked against a sum in
 // float64; what other programs measured is merged.
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -245,7 +245,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     Options options;
-    CLI::App app("Measures MoE layers of few tokens by libmoe and by others");
+    CLI::App app("Measures MoE layers of small batches by libmoe and by others");
     app.add_option("--json", options.json, "file for the results (bench/peers.schema.json)");
     app.add_option("--commit", options.commit, "written into the results");
     app.add_option("--outside", options.outside, "results of other programs (bench/README.md)");

@@ -1,5 +1,5 @@
-// warp_decode.hpp. 16 weights of a row are a lane's piece: 8 bytes of codes, one scale, 32 bytes of
-// the other operand.
+// The kernels of warp_decode.hpp. A lane takes a group of 16 weights of a row at a time: 8 bytes of
+// codes, one scale, 32 bytes of the other operand.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
@@ -9,7 +9,7 @@ namespace moe::bench {
 namespace {
 
 constexpr int n_warps = 8;
-constexpr int piece = 16;
+constexpr int group = 16;
 
 // An e2m1 code as float32, put together from its bits.
 __device__ float value_of_code(uint32_t code) {
@@ -25,7 +25,7 @@ __device__ float value_of_scale(uint8_t scale) {
 }
 
 struct Values {
-    float at[piece];
+    float at[group];
 
     // `from`: 16 values of bfloat16.
     __device__ explicit Values(const __nv_bfloat16* from) {
@@ -41,12 +41,12 @@ struct Values {
     }
 };
 
-// Piece `index` of a matrix, counted through all of its rows.
+// The dot product with group `index` of a matrix, counted through all of its rows.
 __device__ float dot(const Fp4Matrix& matrix, int64_t index, const Values& values) {
     const uint2 codes = reinterpret_cast<const uint2*>(matrix.codes)[index];
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < piece; ++i) {
+    for (int i = 0; i < group; ++i) {
         const uint32_t word = i < 8 ? codes.x : codes.y;
         sum = fmaf(value_of_code(word >> 4 * (i % 8) & 15), values.at[i], sum);
     }
@@ -67,14 +67,14 @@ __global__ void __launch_bounds__(32 * n_warps) gate_up(WarpDecode layer, int32_
     const int64_t slot = own_warp() / layer.intermediate;
     const int64_t neuron = own_warp() % layer.intermediate;
     if (slot >= n_slots) return;
-    const int32_t pieces = layer.hidden / piece;
+    const int32_t n_groups = layer.hidden / group;
     const auto* x = static_cast<const __nv_bfloat16*>(layer.x) + slot / layer.top_k * layer.hidden;
-    const int64_t row = (int64_t{layer.ids[slot]} * layer.intermediate + neuron) * pieces;
+    const int64_t row = (int64_t{layer.ids[slot]} * layer.intermediate + neuron) * n_groups;
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     float gate = 0.0f, up = 0.0f;
 #pragma unroll 4
-    for (int32_t i = lane; i < pieces; i += 32) {
-        const Values values(x + i * piece);
+    for (int32_t i = lane; i < n_groups; i += 32) {
+        const Values values(x + i * group);
         gate += dot(layer.gate, row + i, values);
         up += dot(layer.up, row + i, values);
     }
@@ -90,16 +90,16 @@ __global__ void __launch_bounds__(32 * n_warps) down(WarpDecode layer, int32_t n
     const int64_t token = own_warp() / layer.hidden;
     const int64_t output = own_warp() % layer.hidden;
     if (token >= n_tokens) return;
-    const int32_t pieces = layer.intermediate / piece;
+    const int32_t n_groups = layer.intermediate / group;
     const auto lane = static_cast<int32_t>(threadIdx.x % 32);
     float sum = 0.0f;
     for (int64_t slot = token * layer.top_k; slot < (token + 1) * layer.top_k; ++slot) {
         const auto* h = static_cast<const __nv_bfloat16*>(layer.h) + slot * layer.intermediate;
-        const int64_t row = (int64_t{layer.ids[slot]} * layer.hidden + output) * pieces;
+        const int64_t row = (int64_t{layer.ids[slot]} * layer.hidden + output) * n_groups;
         float of_slot = 0.0f;
 #pragma unroll 2
-        for (int32_t i = lane; i < pieces; i += 32)
-            of_slot += dot(layer.down, row + i, Values(h + i * piece));
+        for (int32_t i = lane; i < n_groups; i += 32)
+            of_slot += dot(layer.down, row + i, Values(h + i * group));
         sum = fmaf(layer.weights[slot], of_slot, sum);
     }
     sum = warp_sum(sum);

@@ -1,6 +1,6 @@
 // Warp decode, our own kernels after the description in morphllm's article "Morph-Decode" (April
-// 2026): the baseline for few tokens in NVFP4. Two kernels from expert ids to the weighted sum, a
-// warp for every output, weights decoded to float32 by arithmetic and multiplied on the ordinary
+// 2026): the baseline for small batches in NVFP4. Two kernels from expert ids to the weighted sum,
+// a warp for every output, weights dequantized to float32 by arithmetic and multiplied on the CUDA
 // cores.
 #pragma once
 

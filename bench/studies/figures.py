@@ -1,9 +1,15 @@
 """The figure of each study, from the results of its cases. What failed to run is left out."""
+import pathlib
+import sys
+
 import chart
 import lists
 import titles
 import workload
 from chart import COLORS, INK, SOFT, Axis, Panel
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import kernel_names  # noqa: E402
 
 STAGES = ("route", "dispatch", "experts", "combine", "finish")
 
@@ -11,7 +17,7 @@ STAGES = ("route", "dispatch", "experts", "combine", "finish")
 class Results:
     def __init__(self, document):
         self.document = document
-        self.by_name = {result["case"]: result for result in document["results"]}
+        self.by_name = {result["case"]: result for result in map(kernel_names.renewed, document["results"])}
 
     def find(self, *arguments, **more):
         """The result of a case, or None."""
@@ -48,7 +54,7 @@ def line_panels(title, x, label, lines, log=True, margin_below=1, every=()):
 
 
 def fusion(results):
-    panels, tokens = [], lists.FEW_TO_MANY
+    panels, tokens = [], lists.BATCHES
     for model, format in lists.FUSION:
         whole = dict(results.series(tokens, us, model, format, "layer"))
         chain = results.series(tokens, lambda r: stage_us(r, "chain"), model, format, "layer")
@@ -109,7 +115,7 @@ def formats_by_bits(bits):
 
 
 def lowest_of_each(points, groups):
-    """Of the points whose formats share their bits, or nearly so, the lowest: a line through all of them would go up and down at one place."""
+    """Of the points whose formats share their bits, or nearly so, the lowest: a line through all of them would go up and down at one x."""
     bounds = sorted(groups)
     by_group = {}
     for width, y in points:
@@ -118,7 +124,7 @@ def lowest_of_each(points, groups):
 
 
 def bits(results):
-    panels, tokens = [], lists.FEW_TO_MANY
+    panels, tokens = [], lists.BATCHES
     for model in ("qwen3-30b", "mixtral"):
         known = {format: bits_of_weight(results, model, format) for format in lists.BITS}
         known = {format: width for format, width in known.items() if width}
@@ -137,15 +143,15 @@ def bits(results):
     return panels, [*((f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)), ("through the fastest format of about as many bits", SOFT, False)]
 
 
-def few(results):
-    panels, formats = [], lists.FEW_DRAWN
+def small_batch(results):
+    panels, formats = [], lists.SMALL_BATCH_DRAWN
     for model in lists.MODELS:
         lines = []
         for i, format in enumerate(formats):
-            together = dict(results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.SORTED))
-            points = results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.ONE_BY_ONE)
+            together = dict(results.series(lists.SMALL_BATCH_TOKENS, us, model, format, "ids", kernels=lists.GROUPED_GEMM))
+            points = results.series(lists.SMALL_BATCH_TOKENS, us, model, format, "ids", kernels=lists.GEMV)
             lines.append(([(t, time / together[t]) for t, time in points if t in together], COLORS[i], False))
-        panels += line_panels(model, token_axis(lists.FEW_TOKENS), "time / time of the grouped kernels", lines, log=False)
+        panels += line_panels(model, token_axis(lists.SMALL_BATCH_TOKENS), "time / time of the grouped kernels", lines, log=False)
     return panels, [(format, COLORS[i], False) for i, format in enumerate(formats)]
 
 
@@ -189,7 +195,7 @@ def part_panel(title, tokens, found):
 
 
 def roofline(results):
-    panels, tokens = [], lists.FEW_TO_MANY
+    panels, tokens = [], lists.BATCHES
     for model in ("qwen3next", "mixtral"):
         for format in ("bf16", "nvfp4"):
             found = [result for _, result in results.series(tokens, lambda r: r, model, format, "layer")]
@@ -237,7 +243,7 @@ def workload_figure(results):
     return panels, keys
 
 
-FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "few": few, "roofline": roofline,
+FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "small_batch": small_batch, "roofline": roofline,
            "workload": workload_figure}
 
 

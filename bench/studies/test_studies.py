@@ -45,7 +45,7 @@ def made_up(one, models):
     stages = [{"stage": part, **timed, "bytes": weight_bytes, "flops": 0 if part == "dispatch" else flops} for part in parts]
     return {"case": lists.name_of(one), "model": one["model"], "shape": shape, "format": one["format"], "mode": one["mode"],
             "n_tokens": t, "zipf": one.get("zipf", 0), "unfused": one.get("unfused", False),
-            "kernels": one.get("kernels", ""), "kernel": "cuda_any_bf16_experts_generic", **timed, "floor_us": us / 2,
+            "kernels": one.get("kernels", ""), "kernel": "sm80_nvfp4_bf16_generic_gate_up", **timed, "floor_us": us / 2,
             "times_floor": 2.0, "weight_bytes": weight_bytes, "tb_per_s": weight_bytes / us / 1e6, "flops": flops,
             "tflops": flops / us / 1e6, "workspace_bytes": 1.0, "n_sets": 1, "n_calls": 1, "stages": stages}
 
@@ -151,7 +151,7 @@ class Figures(unittest.TestCase):
             self.assertLess(len(whole), 110, name)
             self.assertEqual(titles.title(name, figures.Results({**document, "results": []})), lists.SUBJECTS[name])
             for result in document["results"]:
-                is_numerator = {"few": result["kernels"] == lists.ONE_BY_ONE, "skew": result["zipf"] > 0, "workload": result["format"] == "nvfp4",
+                is_numerator = {"small_batch": result["kernels"] == lists.GEMV, "skew": result["zipf"] > 0, "workload": result["format"] == "nvfp4",
                                 "bits": result["format"] == "bf16", "experts": result["shape"]["n_experts"] == 512}.get(name, False)
                 result["us"] *= 3 if is_numerator else 1
                 for stage in result["stages"]:

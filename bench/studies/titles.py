@@ -25,9 +25,9 @@ def fusion(results):
 
 def experts(results):
     def growth(n_tokens):
-        few, many = ([((f"experts-{n}", form, "layer", n_tokens), {}) for form in ("bf16", "nvfp4")]
+        eight, all_512 = ([((f"experts-{n}", form, "layer", n_tokens), {}) for form in ("bf16", "nvfp4")]
                      for n in (lists.EXPERT_COUNTS[0], lists.EXPERT_COUNTS[-1]))
-        return spread(ratios(results, many, few))
+        return spread(ratios(results, all_512, eight))
 
     return f"512 experts instead of 8: one token takes {growth(1)} times as long, T = 8192 {growth(8192)}"
 
@@ -50,10 +50,10 @@ def bits(results):
     return f"bf16 takes {bf16_over_kbit2(1)} times as long as kbit2 at T = 1, {bf16_over_kbit2(8192)} at T = 8192"
 
 
-def few(results):
+def small_batch(results):
     def gemv_over_grouped(n_tokens):
-        cases = [(model, form, "ids", n_tokens) for model in lists.MODELS for form in lists.FEW_DRAWN]
-        gemv, grouped = ([(case, {"kernels": kernels}) for case in cases] for kernels in (lists.ONE_BY_ONE, lists.SORTED))
+        cases = [(model, form, "ids", n_tokens) for model in lists.MODELS for form in lists.SMALL_BATCH_DRAWN]
+        gemv, grouped = ([(case, {"kernels": kernels}) for case in cases] for kernels in (lists.GEMV, lists.GROUPED_GEMM))
         return spread(ratios(results, gemv, grouped))
 
     return f"Small-batch kernels take {gemv_over_grouped(2)} times as long as grouped ones at T = 2, {gemv_over_grouped(16)} at T = 16"
@@ -80,7 +80,7 @@ def workload_title(results):
     return f"A server of coding assistants: NVFP4 takes {spread([spent(c, 'nvfp4') / spent(c, 'bf16') for c in counts])} times as long as bf16"
 
 
-TITLES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "few": few, "roofline": roofline, "workload": workload_title}
+TITLES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "small_batch": small_batch, "roofline": roofline, "workload": workload_title}
 
 
 def title(name, results):

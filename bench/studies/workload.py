@@ -35,11 +35,11 @@ def iterations(n_users, lengths):
     waiting = collections.deque(coming.popleft() for _ in range(min(n_users, len(coming))))
     generating = []  # tokens that each still has to give
     while waiting or generating:
-        room = BUDGET - len(generating)
+        budget_left = BUDGET - len(generating)
         n_tokens, begun = len(generating), 0
-        while waiting and room > 0:
-            chunk = min(room, waiting[0])
-            room, n_tokens = room - chunk, n_tokens + chunk
+        while waiting and budget_left > 0:
+            chunk = min(budget_left, waiting[0])
+            budget_left, n_tokens = budget_left - chunk, n_tokens + chunk
             waiting[0] -= chunk
             if waiting[0] == 0:
                 waiting.popleft()

@@ -107,7 +107,7 @@ void add_run(CLI::App& app, Action& action) {
         ->check(whole_number(0, most_threads));
     command->add_option("--type", options->type, "Type of the tokens: f32 (default), bf16 or f16");
     command->add_option("--kernel", options->kernel,
-                        "Force or forbid kernels: name, +name, -name, by commas");
+                        "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
     command->add_option("--repeat", options->repeat, "Calls to time (default 3)");
     command->add_option("--io", options->io, "mmap (default) or read");
     command->add_flag("--check", options->check, "Compare with the fp64 reference; exit 1 on FAIL");
@@ -133,7 +133,7 @@ void add_explain(CLI::App& app, Action& action) {
     command->add_option("--device", options->device,
                         "cpu (default), cuda, or auto: the library's choice. Nothing is run");
     command->add_option("--kernel", options->kernel,
-                        "Force or forbid kernels: name, +name, -name, by commas");
+                        "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--max-tokens", options->max_tokens,
@@ -170,7 +170,7 @@ void add_bench(CLI::App& app, Action& action) {
                         "cpu (default), cuda, or auto: the library's choice");
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 (default) or f16");
     command->add_option("--kernel", options->kernel,
-                        "Force or forbid kernels: name, +name, -name, by commas");
+                        "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--repeat", options->repeat,

@@ -70,6 +70,8 @@ expect_failure 1 "iq2_xxs is not written" "$moe" bench --model qwen3-30b-a3b --r
 expect_text "of 16 experts" "$moe" bench "$qwen" --layer 0 --repeat 1
 expect_text "of 32 experts" "$moe" bench --model gpt-oss-120b --reduced --experts 32 --repeat 1
 expect_text "cpu_any_f32_experts_ref" "$moe" bench --model deepseek-v3 --reduced --kernel cpu_any_f32_experts_ref --repeat 1
+expect_text "cpu_any_f32_experts_ref" "$moe" bench --model deepseek-v3 --reduced --kernel 'experts:*_f32_experts_ref' --repeat 1
+expect_failure 1 "avx1024" "$moe" explain "$qwen" --layer 0 --kernel '-avx1024_*'
 
 echo "== wrong arrays"
 head -c 200 "$folder/y.npy" >"$folder/short.npy"

@@ -38,14 +38,6 @@ NominalRates nominal_rates(const DeviceFacts&) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 
-bool grouped_supports(PackedType) {
-    return false;
-}
-
-bool gemv_supports(PackedType) {
-    return false;
-}
-
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }

@@ -35,10 +35,6 @@ void choose_library(Setup& setup, const char* path, Memory& memory);
 // Loads the kernels that the launch plan names and sets their attributes; fills in their functions.
 void prepare(const Setup& setup, LaunchPlan& launch);
 
-// Can the family read weights of the type?
-bool grouped_supports(PackedType type);
-bool gemv_supports(PackedType type);
-
 struct Call {
     const Setup& setup;
     const DeviceWeights& weights;

@@ -7,7 +7,7 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/cpu/features.hpp"
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
 
@@ -246,7 +246,7 @@ Candidate describe(const Row& row, const Problem& problem) {
     candidate.reason = row.check(problem);
     candidate.applicable = candidate.reason == nullptr;
     if (row.cpu_name)
-        candidate.gate_up = kernel_name({row.cpu_name, {}, {}}, {}, {});
+        candidate.gate_up = {row.cpu_name};
     else
         name_kernels(row, *problem.layout, candidate);
     return candidate;

@@ -43,7 +43,7 @@ ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placemen
 ExpertWork work_of_shared(const moe_plan& plan, const DevicePlacement& placement);
 
 // Microseconds: fixed, then times read, again, decode, multiply and rows of what ExpertTerms says.
-// Of one_token, which reads an expert for every token, again counts and the three behind it do not.
+// Of gemv, which reads an expert for every token, again counts and the three behind it do not.
 struct CostConstants {
     double fixed, read, again, decode, multiply, rows;
 };
@@ -64,10 +64,10 @@ struct ExpertTerms {
 std::optional<double> predicted_us(cuda::Family family, PackedType type, const ExpertWork& work,
                                    const DeviceRates& rates);
 
-// Tokens up to which the kernels of one token, `can` at most, are to be taken instead of the
-// grouped ones, which read an expert once for all its tokens: by both predictions, with margins for
-// what they do not know. At least 1, unless can is 0. Without a prediction: as long as tokens
-// seldom meet in an expert, up to 4 where there is but one. n_tokens of the work is not used.
+// Tokens up to which gemv, `can` at most, is to be taken instead of the grouped GEMM, which reads
+// an expert once for all its tokens: by both predictions, with margins for what they do not know.
+// At least 1, unless can is 0. Without a prediction: as long as tokens seldom meet in an expert, up
+// to 4 where there is but one. n_tokens of the work is not used.
 int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can);
 
 // Of the experts of max_tokens tokens, in the plan's chunks, by the kernels that it chose; the

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe {
 namespace {

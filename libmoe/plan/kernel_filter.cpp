@@ -36,6 +36,13 @@ std::string_view without_spaces(std::string_view text) {
     return text;
 }
 
+// Is it the name of a launch: a kernel's name and a variant, which the launch plan chooses?
+bool is_variant_of(std::string_view name, const cuda::KernelName& kernel) {
+    const std::string_view begin = kernel.view();
+    return !begin.empty() && name.size() > begin.size() && name.starts_with(begin) &&
+           name[begin.size()] == '_';
+}
+
 }  // namespace
 
 bool KernelFilter::Item::matches(const Candidate& candidate) const {
@@ -77,6 +84,11 @@ void KernelFilter::check_known(const Item& item) const {
     for (const OldName& one : old_names)
         require(item.glob != one.old_name, "kernel_filter names {}, which is called {} now",
                 one.old_name, one.glob);
+    for (const Candidate& one : all_)
+        for (const cuda::KernelName& kernel : {one.gate_up, one.down})
+            require(!is_variant_of(item.glob, kernel),
+                    "kernel_filter names {}, a variant that the plan chooses of {}", item.glob,
+                    kernel.view());
     fail(MOE_ERROR_INVALID_ARGUMENT,
          "kernel_filter names {}, which is not a candidate of the plan's device", item.glob);
 }

@@ -138,8 +138,11 @@ class Decisions {
 
   private:
     const Layer& layer() const { return plan_.layout.layer; }
+    // Finish has a family even where it multiplies nothing.
     bool has_grouped() const {
-        return setup_.experts == Family::grouped || setup_.finish == Family::grouped;
+        const bool finish_multiplies = layer().shared_intermediate || layer().latent;
+        return setup_.experts == Family::grouped ||
+               (finish_multiplies && setup_.finish == Family::grouped);
     }
 
     cuda::LogitsKernel logits(int64_t n_tokens) const {

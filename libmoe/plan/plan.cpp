@@ -9,6 +9,7 @@
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/cost.hpp"
+#include "libmoe/plan/cuda_choices.hpp"
 #include "libmoe/plan/launch_plan.hpp"
 
 namespace moe {
@@ -184,102 +185,15 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// Up to how many tokens the gemv family can take the matrices, and is worth it.
-GemvRange gemv_range(const moe_plan& plan, const GemvProblem& problem, const ExpertWork& work) {
-    const cuda::DeviceFacts& device = plan.cuda.device;
-    const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
-    // The generic kernels, which run elsewhere and for float16, have no predicted time.
-    const bool has_grouped =
-        has_hopper_instructions(device.architecture()) && plan.x_type != MOE_TYPE_F16;
-    const DeviceRates rates =
-        has_grouped ? DeviceRates(cuda::nominal_rates(device)) : DeviceRates(0, 0, 0);
-    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
-}
-
-// Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
-// were one more local expert; the rest must be alike, too, and nothing may be by expert.
-bool shared_can_join(const moe_plan& plan) {
-    const Layer& layer = plan.layout.layer;
-    const bool has_biases = layer.has_gate_bias || layer.has_up_bias || layer.has_down_bias;
-    return plan.placement.shared_follows && layer.activation == layer.shared_activation &&
-           !has_biases && !layer.latent && !layer.weight_on_input && !plan.partial &&
-           !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
-}
-
-GemvRange gemv_range_of_experts(const moe_plan& plan) {
-    const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
-    const ExpertWork work = work_of_experts(plan, plan.placement, shared_can_join(plan));
-    return gemv_range(plan, gemv_problem(plan.placement, first, MOE_ROLE_DOWN, work.n_slots), work);
-}
-
-GemvRange gemv_range_of_shared(const moe_plan& plan) {
-    const bool gated = plan.layout.layer.shared_activation.gated;
-    const moe_role first = gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP;
-    const ExpertWork work = work_of_shared(plan, plan.placement);
-    return gemv_range(plan, gemv_problem(plan.placement, first, MOE_ROLE_SHARED_DOWN, work.n_slots),
-                      work);
-}
-
-void fill_cuda_setup(moe_plan& plan) {
-    cuda::Setup& setup = plan.cuda;
-    const DevicePlacement& placement = plan.placement;
-    setup.layer = &plan.layout.layer;
-    setup.slice = &plan.layout.slice;
-    setup.down_bias_in_finish = plan.layout.down_bias_in_finish();
-    setup.partial = plan.partial;
-    setup.unfused = plan.unfused;
-    setup.batch_invariant = plan.batch_invariant;
-    setup.is_gate_up_fused = placement.is_gate_up_fused;
-    for (int i = 0; i < MOE_ROLE_COUNT; ++i) setup.packed_types[i] = placement.matrices[i].type;
-    setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
-    setup.x_type = plan.x_type;
-    setup.router_input_type = plan.router_input_type;
-    setup.router_type = placement.router_type;
-    setup.out_type = plan.out_type;
-    setup.intermediate_type = plan.intermediate_type;
-}
-
-// The families of more tokens; and whether the shared expert joins the routed ones.
-void choose_cuda_families(moe_plan& plan) {
-    cuda::Setup& setup = plan.cuda;
-    setup.experts = plan.chosen(MOE_STAGE_EXPERTS).family;
-    setup.finish = plan.chosen(MOE_STAGE_FINISH).family;
-    // Hopper's grouped GEMM has no epilogue that ends before the activation.
-    setup.pre_activation =
-        setup.experts == cuda::Family::grouped ? cuda::Family::generic_bf16 : setup.experts;
-    const auto has_gemv = [&](moe_stage stage) {
-        return plan.chosen(stage, 1).tokens == Tokens::small_batch;
-    };
-    const bool same_families =
-        setup.experts == setup.finish && has_gemv(MOE_STAGE_EXPERTS) == has_gemv(MOE_STAGE_FINISH);
-    setup.shared_joins = same_families && shared_can_join(plan);
-    const bool may_round_y = setup.experts == cuda::Family::grouped && !plan.batch_invariant;
-    setup.max_f32_y_elements =
-        may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
-}
-
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
-    Problem problem{};
-    problem.layout = &plan.layout;
-    problem.x_type = plan.x_type;
-    problem.intermediate_type = plan.intermediate_type;
-    problem.unfused = plan.unfused;
     if (plan.is_cuda()) {
-        plan.placement = lay_out_on_device(plan.layout);
-        fill_cuda_setup(plan);
-        problem.cuda = &plan.cuda;
-        problem.gemv_experts = gemv_range_of_experts(plan);
-        problem.gemv_finish = gemv_range_of_shared(plan);
-    } else {
-        fill_cpu_setup(plan);
+        const cuda::NominalRates rates = cuda::nominal_rates(plan.cuda.device);
+        return choose_cuda_kernels(plan, rates, desc.kernel_filter);
     }
-    plan.candidates = choose_candidates(plan.runtime->memory, problem, desc.kernel_filter);
-    if (plan.is_cuda()) {
-        choose_cuda_families(plan);
-    } else {
-        plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
-        plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
-    }
+    fill_cpu_setup(plan);
+    plan.candidates = choose_candidates(plan.runtime->memory, problem_of(plan), desc.kernel_filter);
+    plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
+    plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
 }
 
 // The most tokens at a time whose scratch fits.

@@ -438,9 +438,11 @@ TEST(KernelFilter, ForcesForbidsAndRefuses) {
     const std::string best = experts_kernel(c.plan());
     for (const char* filter :
          {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " , +cpu_any_f32_experts_ref ,",
-          "-avx512_dense_f32_experts,-avx2_dense_f32_experts"})
+          "-avx512_dense_f32_experts,-avx2_dense_f32_experts", "-*_dense_*", "experts:*_f32_*_ref",
+          "experts:cpu_*_f32_*,-avx*"})
         EXPECT_EQ(experts_kernel(c.plan(filtered(filter))), ref) << filter;
-    EXPECT_EQ(experts_kernel(c.plan(filtered(""))), best);
+    for (const char* filter : {"", "-finish:*_dense_*", "finish:*_f32_finish_ref"})
+        EXPECT_EQ(experts_kernel(c.plan(filtered(filter))), best) << filter;
     if (best != ref) {
         EXPECT_EQ(experts_kernel(c.plan(filtered("-cpu_any_f32_experts_ref"))), best);
     }
@@ -448,8 +450,15 @@ TEST(KernelFilter, ForcesForbidsAndRefuses) {
                      "no_such_kernel");
     EXPECT_MOE_ERROR(c.create(filtered("-no_such_kernel")), MOE_ERROR_INVALID_ARGUMENT,
                      "no_such_kernel");
+    EXPECT_MOE_ERROR(c.create(filtered("-route:avx*")), MOE_ERROR_INVALID_ARGUMENT, "avx*");
     EXPECT_MOE_ERROR(c.create(filtered("cpu_any_f64_experts_ref")), MOE_ERROR_UNSUPPORTED,
                      "cpu_any_f64_experts_ref");
+    EXPECT_MOE_ERROR(c.create(filtered("cpu_*_f64_*")), MOE_ERROR_UNSUPPORTED,
+                     "forces cpu_any_f64_experts_ref, which does not apply");
+    EXPECT_MOE_ERROR(c.create(filtered("-dispatch:*")), MOE_ERROR_UNSUPPORTED,
+                     "no candidate for stage dispatch");
+    EXPECT_MOE_ERROR(c.create(filtered("*_ref,-*_f32_experts_ref")), MOE_ERROR_INVALID_ARGUMENT,
+                     "forces cpu_any_f32_experts_ref and forbids it");
     EXPECT_MOE_ERROR(c.create(filtered("-cpu_any_f32_dispatch_ref")), MOE_ERROR_UNSUPPORTED,
                      "dispatch");
 }

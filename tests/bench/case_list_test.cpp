@@ -21,7 +21,9 @@ std::string case_with(const std::string& more) {
 
 TEST(CaseList, EveryFieldArrives) {
     const CaseList list = parse_cases(list_of(
-        model, case_with(R"(, "zipf": 1.2, "unfused": true, "kernels": "-a_b", "stages": true)")));
+        model,
+        case_with(
+            R"(, "zipf": 1.2, "unfused": true, "kernels": "-experts:sm90_*,a_b", "stages": true)")));
     ASSERT_EQ(list.cases.size(), 1u);
     const Case& one = list.cases[0];
     EXPECT_EQ(one.model, &list.models[0]);
@@ -33,7 +35,7 @@ TEST(CaseList, EveryFieldArrives) {
     EXPECT_EQ(one.mode, Mode::ids);
     EXPECT_TRUE(one.unfused);
     EXPECT_TRUE(one.stages);
-    EXPECT_EQ(one.name(), "of-8/bf16/ids/T4/zipf1.2/unfused/-a_b");
+    EXPECT_EQ(one.name(), "of-8/bf16/ids/T4/zipf1.2/unfused/-experts:sm90_*,a_b");
 }
 
 TEST(CaseList, WhatIsNotGivenIsPlain) {

@@ -568,7 +568,7 @@ void add_parts(const Seeds& seeds) {
     seeds.add("plan", "shared_range", shared_range.bytes());
     SmallPlan filter;
     filter.flags[0] = with_filter;
-    filter.filter = "-ref_any_any_experts,+ref_any_any_experts";
+    filter.filter = "-experts:avx*, +cpu_*_f64_experts_ref";
     filter.plan.intermediate_type = MOE_TYPE_F64;
     filter.format = "kbit4";
     seeds.add("plan", "filter", filter.bytes());

@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "libmoe/cpu/features.hpp"
-#include "libmoe/cuda/backend.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
+#include "tests/plan/schema.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe {
@@ -152,13 +151,7 @@ TEST(Candidates, TheFilterForcesAndForbids) {
                      MOE_ERROR_UNSUPPORTED, "route");
 }
 
-nlohmann::json schema() {
-    std::ifstream file("docs/explain.schema.json");
-    return nlohmann::json::parse(file);
-}
-
-// Codes of the CUDA table, which is asked without a device. A build without CUDA has no kernel that
-// could be kept from running by more than its formats.
+// Codes of the CUDA table, which is asked without a device.
 std::set<std::string> cuda_codes() {
     Plan plan;
     EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
@@ -185,13 +178,11 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     layout.layer.latent = 64;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
-    if (!cuda::is_built())
-        codes.insert({"architecture", "unfused", "gate_up_types", "shape", "size"});
     return codes;
 }
 
-// The candidate that takes few tokens, where it can take 16 and is worth it for 4.
-Candidate few_tokens_candidate(int32_t major, const char* filter) {
+// The candidate for small batches, where it can take 16 tokens and is worth it for 4.
+std::optional<Candidate> small_batch_candidate(int32_t major, const char* filter) {
     Plan plan;
     EXPECT_MOE_OK(try_plan("bf16", MOE_TYPE_BF16, nullptr, plan));
     const WeightsLayout layout(plan->runtime->memory, plan->layout);
@@ -202,35 +193,36 @@ Candidate few_tokens_candidate(int32_t major, const char* filter) {
     for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, filter))
         if (one.stage == MOE_STAGE_EXPERTS && one.tokens == Tokens::small_batch && one.is_chosen)
             return one;
-    Candidate none{};
-    none.name = "";
-    return none;
+    return std::nullopt;
 }
 
-std::string few_tokens_kernel(int32_t major, const char* filter) {
-    return few_tokens_candidate(major, filter).name;
+std::string small_batch_kernel(int32_t major, const char* filter) {
+    const auto found = small_batch_candidate(major, filter);
+    return found ? found->name() : "none";
 }
 
-TEST(Candidates, FewTokensHaveKernelsOnEveryArchitecture) {
-    if (!cuda::is_built()) GTEST_SKIP() << "no kernel reads a format in a build without CUDA";
-    EXPECT_EQ(few_tokens_kernel(9, nullptr), "sm90_any_bf16_experts_one_token");
-    EXPECT_EQ(few_tokens_kernel(9, "-sm90_any_bf16_experts_one_token"),
-              "cuda_any_bf16_experts_one_token");
-    EXPECT_EQ(few_tokens_kernel(9, "cuda_any_bf16_experts_one_token"),
-              "cuda_any_bf16_experts_one_token");
+int32_t small_batch_tokens(int32_t major, const char* filter) {
+    const auto found = small_batch_candidate(major, filter);
+    return found ? found->most_tokens : 0;
+}
+
+TEST(Candidates, SmallBatchesHaveKernelsOnEveryArchitecture) {
+    const std::string hopper = "sm90_bf16_bf16_gemv_gate_up",
+                      portable = "sm80_bf16_bf16_gemv_gate_up";
+    EXPECT_EQ(small_batch_kernel(9, nullptr), hopper);
+    EXPECT_EQ(small_batch_kernel(9, "-sm90_bf16_bf16_gemv_down"), portable);
+    EXPECT_EQ(small_batch_kernel(9, portable.c_str()), portable);
     for (const int32_t major : {8, 10, 12})
-        EXPECT_EQ(few_tokens_kernel(major, nullptr), "cuda_any_bf16_experts_one_token") << major;
+        EXPECT_EQ(small_batch_kernel(major, nullptr), portable) << major;
 }
 
-TEST(Candidates, AForcedKernelOfFewTokensTakesAllThatItCan) {
-    if (!cuda::is_built()) GTEST_SKIP() << "no kernel reads a format in a build without CUDA";
-    EXPECT_EQ(few_tokens_candidate(9, nullptr).most_tokens, 4);
-    EXPECT_EQ(few_tokens_candidate(9, "sm90_any_bf16_experts_one_token").most_tokens, 16);
-    EXPECT_EQ(few_tokens_candidate(9, "cuda_any_bf16_experts_one_token").most_tokens, 16);
-    EXPECT_EQ(few_tokens_kernel(9, "sm90_any_bf16_experts_grouped"), "");
+TEST(Candidates, AForcedKernelForSmallBatchesTakesAllThatItCan) {
+    EXPECT_EQ(small_batch_tokens(9, nullptr), 4);
+    EXPECT_EQ(small_batch_tokens(9, "sm90_bf16_bf16_gemv_gate_up"), 16);
+    EXPECT_EQ(small_batch_tokens(9, "sm80_bf16_bf16_gemv_down"), 16);
+    EXPECT_EQ(small_batch_kernel(9, "sm90_bf16_bf16_grouped_gemm_gate_up"), "none");
     EXPECT_EQ(
-        few_tokens_candidate(9, "sm90_any_bf16_experts_grouped,sm90_any_bf16_experts_one_token")
-            .most_tokens,
+        small_batch_tokens(9, "sm90_bf16_bf16_grouped_gemm_gate_up,sm90_bf16_bf16_gemv_gate_up"),
         16);
 }
 
@@ -261,16 +253,17 @@ std::map<std::string, std::string> reachable_codes() {
                 Plan plan;
                 if (try_plan(format, type, filter, plan) != MOE_OK) continue;
                 for (const moe_candidate& one : candidates_of(plan)) {
-                    const auto [place, is_new] = codes.emplace(one.reason_code, one.reason);
-                    EXPECT_TRUE(is_new || place->second == one.reason)
-                        << "two sentences for " << place->first;
+                    const auto [known, is_new] = codes.emplace(one.reason_code, one.reason);
+                    EXPECT_TRUE(is_new || known->second == one.reason)
+                        << "two sentences for " << known->first;
                 }
             }
     return codes;
 }
 
 TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
-    const auto listed = schema()["$defs"]["candidate"]["properties"]["reason_code"]["enum"];
+    const auto listed =
+        test::explain_schema()["$defs"]["candidate"]["properties"]["reason_code"]["enum"];
     std::set<std::string> in_schema(listed.begin(), listed.end()), reached;
     EXPECT_EQ(in_schema.size(), listed.size());
     for (const auto& [code, sentence] : reachable_codes()) {

@@ -21,7 +21,7 @@ def plan_of(checkpoint, **options):
 
 
 @pytest.mark.case("PLAN-01")
-@pytest.mark.parametrize("options", [{}, {"unfused": True, "x_type": "bf16"}, {"kernel_filter": "-avx512_dense_f32_experts"}])
+@pytest.mark.parametrize("options", [{}, {"unfused": True, "x_type": "bf16"}, {"kernel_filter": "-avx512_dense_f32_experts"}, {"kernel_filter": "experts:*_f32_*"}])
 def test_explain(checkpoint, case, options):
     if "kernel_filter" in options and not moe.Plan.supports(**GOLDEN.options(checkpoint, **options)):
         pytest.skip("this build has no such kernel to forbid")

@@ -90,7 +90,7 @@ void prepare_kernel(const void* kernel, int32_t max_shared) {
 
 }  // namespace
 
-bool gemv_supports(PackedType type) {
+bool has_gemv_instances(PackedType type) {
     const CodebookMode mode = has_codebook(type) ? CodebookMode::per_expert : CodebookMode::none;
     return kernels_of(type, mode, Architecture::sm80).gate_up != nullptr;
 }

@@ -58,6 +58,9 @@ struct GemvArgs {
 // Two launches on `stream`; no allocation, no synchronization.
 void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream);
 
+// Is the type among the instances? gemv_supports (kernel_types.hpp) says the same without CUDA.
+bool has_gemv_instances(PackedType type);
+
 // Finds the kernels of a launch and loads them, so that the first launch may be captured.
 void prepare_gemv(const DeviceFacts& device, GemvLaunch& launch);
 

@@ -1,9 +1,9 @@
 // Launches the grouped kernels; sm90_grouped_gemm.cuh has their contract.
 #include <algorithm>
-#include <iterator>
 
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
 #include "libmoe/cuda/runtime/launch.hpp"
@@ -14,13 +14,6 @@ namespace {
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
     grouped_16bit, grouped_fp4, grouped_8bit, grouped_kbit, grouped_kbit_f32, grouped_q4_k,
-};
-
-constexpr PackedType types[] = {
-    PackedType::f16,       PackedType::bf16,      PackedType::e4m3,      PackedType::nvfp4,
-    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
-    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
-    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
 };
 
 GroupedKernels kernels_of(PackedType type) {
@@ -59,8 +52,8 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
 
 }  // namespace
 
-bool grouped_supports(PackedType type) {
-    return std::find(std::begin(types), std::end(types), type) != std::end(types);
+bool has_grouped_gemm_instances(PackedType type) {
+    return kernels_of(type).wide.linear != nullptr;
 }
 
 void prepare_grouped_gemm(PackedType type) {

@@ -23,6 +23,9 @@ constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                       bool has_wide_tiles, cudaStream_t stream);
 
+// Is the type among the instances? grouped_supports (kernel_types.hpp) says the same without CUDA.
+bool has_grouped_gemm_instances(PackedType type);
+
 // Loads the kernels of a type and sets their attributes; of a type without kernels does nothing.
 void prepare_grouped_gemm(PackedType type);
 

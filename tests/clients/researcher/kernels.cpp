@@ -132,6 +132,23 @@ void every_candidate_against_the_reference() {
     }
 }
 
+// A glob that one stage is bound to leaves the others as they were.
+void a_glob_forces_a_stage() {
+    std::puts("globs of names");
+    const Study study("bf16");
+    const Plan free_plan = make_plan(nullptr, study.plan_desc(MOE_TYPE_F32));
+    moe_plan_desc desc = study.plan_desc(MOE_TYPE_F32);
+    desc.kernel_filter = "experts:*_f32_experts_ref";
+    const Plan forced = make_plan(nullptr, desc);
+    for (const moe_stage stage : {MOE_STAGE_ROUTE, MOE_STAGE_EXPERTS, MOE_STAGE_FINISH}) {
+        const char *name = nullptr, *usual = nullptr;
+        CHECK_OK(moe_plan_kernel(forced.get(), stage, study.T, &name));
+        CHECK_OK(moe_plan_kernel(free_plan.get(), stage, study.T, &usual));
+        const char* wanted = stage == MOE_STAGE_EXPERTS ? "cpu_any_f32_experts_ref" : usual;
+        CHECK(std::strcmp(name, wanted) == 0, "the plan has %s instead of %s", name, wanted);
+    }
+}
+
 void refused_candidates_say_why() {
     std::puts("candidates that do not apply");
     const Study study("f32");

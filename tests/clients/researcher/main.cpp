@@ -8,6 +8,7 @@
 int main(int argc, char** argv) {
     using namespace clients;
     every_candidate_against_the_reference();
+    a_glob_forces_a_stage();
     refused_candidates_say_why();
     every_stage_against_own_loops();
     explanations(argc > 1 ? argv[1] : ".");

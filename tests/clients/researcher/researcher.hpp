@@ -7,6 +7,7 @@ namespace clients {
 
 // kernels.cpp
 void every_candidate_against_the_reference();
+void a_glob_forces_a_stage();
 void refused_candidates_say_why();
 // stages.cpp
 void every_stage_against_own_loops();

@@ -1,23 +1,29 @@
 // Tests the tiling of the gemv kernels. The kernels rely on its properties and do not check them:
 // coverage of all work items, shared memory budgets, reciprocals for divisions. Inputs are shapes
 // of real layers and odd ones, for every weight type. No GPU is needed.
-#include <gtest/gtest.h>
+#include "libmoe/plan/gemv_tiling.hpp"
 
-#include "libmoe/cuda/backend.hpp"
-#include "libmoe/cuda/gemv/gemv_params.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
+#include "tests/plan/fake_device.hpp"
 
-namespace moe::cuda {
+namespace moe {
 namespace {
+
+using cuda::CodebookMode;
+using cuda::DeviceFacts;
+using cuda::GemvSmemLayout;
+using cuda::GemvTiling;
+using cuda::max_split_k_groups;
 
 // Shared memory of an SM of sm_90 in bytes; a thread block takes 1024 more than it requests.
 constexpr int32_t sm_shared = 233472;
+constexpr int32_t max_smem_of_block = sm_shared - 1024;
 
 DeviceFacts h200() {
-    DeviceFacts facts;
-    facts.major = 9;
-    facts.n_sms = 132;
-    facts.shared_bytes = max_smem_of_block;
-    return facts;
+    return test::h200().facts;
+}
+GemvTuning h200_tuning() {
+    return tuning_of(h200()).gemv;
 }
 
 struct Shape {
@@ -45,19 +51,17 @@ PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     return m;
 }
 
-GemvShape small_batch_shape(const Shape& shape, PackedType type) {
-    return {matrix(type, 2 * shape.intermediate, shape.hidden),
-            matrix(type, shape.hidden, shape.intermediate), shape.n_slots};
+GemvProblem problem_of(const Shape& shape, PackedType type, int32_t n_tokens = 1) {
+    GemvProblem problem;
+    problem.gate_up = matrix(type, 2 * shape.intermediate, shape.hidden);
+    problem.down = matrix(type, shape.hidden, shape.intermediate);
+    problem.n_slots = shape.n_slots;
+    problem.n_tokens = n_tokens;
+    return problem;
 }
 
-GemvArgs call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
-    const GemvShape matrices = small_batch_shape(shape, type);
-    GemvArgs call{};
-    call.gate_up = matrices.gate_up;
-    call.down = matrices.down;
-    call.n_slots = shape.n_slots;
-    call.n_tokens = n_tokens;
-    return call;
+int32_t max_tokens_on(const DeviceFacts& device, const Shape& shape, PackedType type) {
+    return max_gemv_tokens(device, problem_of(shape, type), tuning_of(device).gemv);
 }
 
 int32_t min_split_bytes(PackedType type) {
@@ -106,7 +110,7 @@ int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_
 
 // Returns the maximum number of slots whose tables a thread block of gate_up needs; its work items
 // are adjacent.
-int32_t max_slots_of_block(const GemvArgs& call, const GemvTiling& tiling) {
+int32_t max_slots_of_block(const GemvProblem& call, const GemvTiling& tiling) {
     const int32_t n_work_items = call.n_slots * call.gate_up.n_tiles;
     const int32_t each = n_work_items / (tiling.n_blocks * tiling.n_groups);
     const int32_t remainder = n_work_items % (tiling.n_blocks * tiling.n_groups);
@@ -135,13 +139,6 @@ void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
     EXPECT_LE(tiling.n_stages, 32);  // one lane per stage
 }
 
-// Gives all experts one codebook, with or without the properties that allow a fast lookup.
-void give_one_codebook(PackedMatrix& matrix, bool has_fast_form) {
-    matrix.has_one_codebook = true;
-    matrix.has_mirrored_codebook = has_fast_form && has_sign_codes(matrix.type);
-    matrix.byte_codebook.scale = has_fast_form && code_bits(matrix.type) <= 3 ? 1.0f : 0.0f;
-}
-
 // Calls check for every shape and type that the kernels support and for every number of tokens up
 // to the maximum. Experts have codebooks of their own, or one.
 template <class Check>
@@ -149,19 +146,16 @@ void for_calls(const Check& check) {
     int n = 0;
     for (const Shape& shape : shapes) {
         for (const PackedType type : types) {
-            const int32_t most = max_gemv_tokens(h200(), small_batch_shape(shape, type));
+            const int32_t most = max_tokens_on(h200(), shape, type);
             for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
                 SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
                                                 << ", tokens " << n_tokens);
-                GemvArgs call = call_of(shape, type, n_tokens);
-                check(call);
-                if (!has_codebook(type)) continue;
-                give_one_codebook(call.gate_up, false);
-                check(call);
-                give_one_codebook(call.down, true);
-                check(call);
-                give_one_codebook(call.gate_up, true);
-                check(call);
+                for (int sharing = 0; sharing < (has_codebook(type) ? 4 : 1); ++sharing) {
+                    GemvProblem problem = problem_of(shape, type, n_tokens);
+                    problem.gate_up_shares_codebook = (sharing & 1) != 0;
+                    problem.down_shares_codebook = (sharing & 2) != 0;
+                    check(problem);
+                }
             }
         }
     }
@@ -172,8 +166,8 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
     int n_resident = 0;
     int n_refilled = 0;
     int n_split_k = 0;
-    for_calls([&](const GemvArgs& call) {
-        const GemvTiling tiling = tile_gate_up(h200(), call, {});
+    for_calls([&](const GemvProblem& call) {
+        const GemvTiling tiling = tile_gate_up(h200(), call, h200_tuning());
         const PackedMatrix& m = call.gate_up;
         expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
@@ -222,8 +216,8 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
 }
 
 TEST(GemvTiling, DownCoversEverySlice) {
-    for_calls([](const GemvArgs& call) {
-        const GemvTiling tiling = tile_down(h200(), call, {});
+    for_calls([](const GemvProblem& call) {
+        const GemvTiling tiling = tile_down(h200(), call, h200_tuning());
         const PackedMatrix& m = call.down;
         expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
@@ -257,45 +251,38 @@ TEST(GemvTiling, DownCoversEverySlice) {
     });
 }
 
-// One codebook of all experts is one table for any number of slots. It is in bytes for two and
-// three bits where it fits bytes, and in lanes for five bits where it is its own mirror.
+// One codebook of all experts is one table for any number of slots: in bytes for two and three
+// bits, in lanes for four and five.
 TEST(GemvTiling, OneCodebookIsOneTable) {
-    const auto mode_with = [](PackedType type, const Shape& shape, bool one,
-                              bool has_fast_form = false) {
-        GemvArgs call = call_of(shape, type, 1);
-        if (one) give_one_codebook(call.gate_up, has_fast_form);
-        return tile_gate_up(h200(), call, {}).codebook_mode;
+    const auto modes = [](PackedType type, const Shape& shape, bool shares) {
+        GemvProblem problem = problem_of(shape, type);
+        problem.gate_up_shares_codebook = problem.down_shares_codebook = shares;
+        return std::pair(tile_gate_up(h200(), problem, h200_tuning()).codebook_mode,
+                         tile_down(h200(), problem, h200_tuning()).codebook_mode);
     };
-    const Shape &small = shapes[0], &large = shapes[3];
-    for (const PackedType type :
-         {PackedType::kbit2, PackedType::kbit3, PackedType::kbit4_f32, PackedType::kbit5}) {
-        EXPECT_EQ(mode_with(type, small, false), CodebookMode::per_expert);
-        EXPECT_EQ(mode_with(type, large, false), CodebookMode::per_expert);
+    const auto both = [](CodebookMode mode) { return std::pair(mode, mode); };
+    for (const Shape& shape : {shapes[0], shapes[3]}) {
+        for (const PackedType type : {PackedType::kbit2, PackedType::kbit3_f32, PackedType::kbit4,
+                                      PackedType::kbit5, PackedType::kbit5_f32}) {
+            const CodebookMode shared =
+                code_bits(type) <= 3 ? CodebookMode::shared_bytes : CodebookMode::shared_lanes;
+            EXPECT_EQ(modes(type, shape, false), both(CodebookMode::per_expert));
+            EXPECT_EQ(modes(type, shape, true), both(shared));
+        }
+        for (const bool shares : {false, true})
+            EXPECT_EQ(modes(PackedType::nvfp4, shape, shares), both(CodebookMode::none));
     }
-    EXPECT_EQ(mode_with(PackedType::kbit2, large, true), CodebookMode::per_expert);
-    EXPECT_EQ(mode_with(PackedType::kbit3, small, true), CodebookMode::per_expert);
-    EXPECT_EQ(mode_with(PackedType::kbit4_f32, small, true), CodebookMode::shared_lanes);
-    EXPECT_EQ(mode_with(PackedType::kbit5, large, true), CodebookMode::per_expert);
-    EXPECT_EQ(mode_with(PackedType::kbit5, small, true, true), CodebookMode::shared_lanes);
-    EXPECT_EQ(mode_with(PackedType::kbit5_f32, large, true, true), CodebookMode::shared_lanes);
-    for (const Shape& shape : {small, large}) {
-        EXPECT_EQ(mode_with(PackedType::kbit2, shape, true, true), CodebookMode::shared_bytes);
-        EXPECT_EQ(mode_with(PackedType::kbit3_f32, shape, true, true), CodebookMode::shared_bytes);
-        EXPECT_EQ(mode_with(PackedType::kbit4, shape, true, true), CodebookMode::shared_lanes);
-    }
-    EXPECT_EQ(mode_with(PackedType::nvfp4, large, true), CodebookMode::none);
 }
 
 // The early start of the down kernel (PDL) needs the blocks of both kernels resident on one SM; see
 // GemvTuning.
 TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
-    for_calls([](const GemvArgs& call) {
-        const GemvTuning tuning;
+    for_calls([](const GemvProblem& call) {
+        const GemvTuning tuning = h200_tuning();
         const int64_t bytes = call.gate_up.tile_stride() * call.gate_up.n_tiles +
                               call.down.tile_stride() * call.down.n_tiles;
-        const CodebookMode codebook_mode = codebook_mode_of(call.gate_up);
-        const bool shared_codebook = codebook_mode == CodebookMode::shared_lanes ||
-                                     codebook_mode == CodebookMode::shared_bytes;
+        const bool shared_codebook =
+            has_codebook(call.gate_up.type) && call.gate_up_shares_codebook;
         const int64_t many = call.n_tokens > 1 && shared_codebook
                                  ? tuning.large_bytes_shared_codebook
                                  : tuning.large_bytes;
@@ -309,10 +296,10 @@ TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
 // A thread block of down uses all shared memory that gate_up leaves on an SM, not only its
 // guaranteed minimum.
 TEST(GemvTiling, DownUsesSharedMemoryThatGateUpLeaves) {
-    const GemvArgs call = call_of(shapes[5], PackedType::nvfp4, 1);
-    const int32_t gate_up = tile_gate_up(h200(), call, {}).shared.total;
-    const int32_t down = tile_down(h200(), call, {}).shared.total;
-    EXPECT_GT(down, GemvTuning{}.down_small.most);
+    const GemvProblem call = problem_of(shapes[5], PackedType::nvfp4, 1);
+    const int32_t gate_up = tile_gate_up(h200(), call, h200_tuning()).shared.total;
+    const int32_t down = tile_down(h200(), call, h200_tuning()).shared.total;
+    EXPECT_GT(down, h200_tuning().down_small.max_bytes);
     EXPECT_LE(gate_up + down + 2 * 1024, sm_shared);
 }
 
@@ -330,15 +317,15 @@ TEST(GemvTiling, FitsOtherDevices) {
         int n = 0;
         for (const Shape& shape : shapes) {
             for (const PackedType type : types) {
-                const int32_t most = max_gemv_tokens(facts, small_batch_shape(shape, type));
-                const int32_t on_h200 = max_gemv_tokens(h200(), small_batch_shape(shape, type));
+                const int32_t most = max_tokens_on(facts, shape, type);
+                const int32_t on_h200 = max_tokens_on(h200(), shape, type);
                 EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
                 for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
-                    for (int one = 0; one < (has_codebook(type) ? 9 : 1); ++one, ++n) {
-                        GemvArgs call = call_of(shape, type, n_tokens);
-                        if (one % 3) give_one_codebook(call.gate_up, one % 3 == 2);
-                        if (one / 3) give_one_codebook(call.down, one / 3 == 2);
-                        const GemvTuning tuning = tuning_of(facts);
+                    for (int one = 0; one < (has_codebook(type) ? 4 : 1); ++one, ++n) {
+                        GemvProblem call = problem_of(shape, type, n_tokens);
+                        call.gate_up_shares_codebook = (one & 1) != 0;
+                        call.down_shares_codebook = (one & 2) != 0;
+                        const GemvTuning tuning = tuning_of(facts).gemv;
                         for (const GemvTiling& tiling :
                              {tile_gate_up(facts, call, tuning), tile_down(facts, call, tuning)}) {
                             expect_smem_fits(tiling, type);
@@ -358,8 +345,7 @@ TEST(SmallBatch, SupportsSixteenTokensOfModels) {
         for (const PackedType type : types) {
             const bool has_whole_groups =  // superblocks of 256 k
                 !has_superblock(type) || (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
-            EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(shape, type)),
-                      has_whole_groups ? 16 : 0)
+            EXPECT_EQ(max_tokens_on(h200(), shape, type), has_whole_groups ? 16 : 0)
                 << shape.name << static_cast<int>(type);
         }
     }
@@ -367,12 +353,12 @@ TEST(SmallBatch, SupportsSixteenTokensOfModels) {
 
 TEST(SmallBatch, RefusesUnsupportedShapes) {
     const Shape odd{"", 2048, 96, 8};  // k of down is not a multiple of 64
-    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(odd, PackedType::bf16)), 0);
+    EXPECT_EQ(max_tokens_on(h200(), odd, PackedType::bf16), 0);
     const Shape plain{"", 2048, 768, 8};
-    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(plain, PackedType::f32)), 0);
+    EXPECT_EQ(max_tokens_on(h200(), plain, PackedType::f32), 0);
     const Shape grouped{"", 2048, 704, 8};  // k of down is not a multiple of 256
-    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(grouped, PackedType::q4_k)), 0);
+    EXPECT_EQ(max_tokens_on(h200(), grouped, PackedType::q4_k), 0);
 }
 
 }  // namespace
-}  // namespace moe::cuda
+}  // namespace moe

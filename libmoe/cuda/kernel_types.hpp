@@ -1,0 +1,37 @@
+// The packed types that a kernel family has instances for. plan/ chooses by these lists, with or
+// without CUDA in the build; a test of builds with CUDA holds them to the instances.
+#pragma once
+
+#include "libmoe/weights/packed.hpp"
+
+namespace moe::cuda {
+
+// gemv, on every architecture.
+inline constexpr PackedType gemv_types[] = {
+    PackedType::bf16,      PackedType::f16,       PackedType::e4m3,      PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,      PackedType::q6_k,
+};
+
+// Hopper's grouped GEMM.
+inline constexpr PackedType grouped_types[] = {
+    PackedType::bf16,      PackedType::f16,       PackedType::e4m3,      PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,
+};
+
+constexpr bool gemv_supports(PackedType type) {
+    for (const PackedType one : gemv_types)
+        if (one == type) return true;
+    return false;
+}
+
+constexpr bool grouped_supports(PackedType type) {
+    for (const PackedType one : grouped_types)
+        if (one == type) return true;
+    return false;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,22 @@
+// The lists of types that plan/ goes by are the instances that the build has.
+#include "libmoe/cuda/kernel_types.hpp"
+
+#include <gtest/gtest.h>
+
+#include "libmoe/cuda/gemv/gemv.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
+
+namespace moe::cuda {
+namespace {
+
+TEST(KernelTypes, AreThoseOfTheInstances) {
+    for (auto type = static_cast<int32_t>(PackedType::none);
+         type <= static_cast<int32_t>(PackedType::grid_codebook); ++type) {
+        const auto packed = static_cast<PackedType>(type);
+        EXPECT_EQ(gemv_supports(packed), has_gemv_instances(packed)) << type;
+        EXPECT_EQ(grouped_supports(packed), has_grouped_gemm_instances(packed)) << type;
+    }
+}
+
+}  // namespace
+}  // namespace moe::cuda

@@ -1,0 +1,328 @@
+// The LaunchPlan of CUDA plans on an H200, on sm_80 and on sm_86: ranges of T, their decisions at
+// the thresholds of the tuning table, and the launches of the gemv family.
+#include "libmoe/plan/launch_plan.hpp"
+
+#include <set>
+
+#include "libmoe/cuda/kernel_limits.hpp"
+#include "libmoe/plan/explain_launches.hpp"
+#include "tests/plan/fake_device.hpp"
+#include "tests/plan/schema.hpp"
+
+namespace moe {
+namespace {
+
+using cuda::LaunchRange;
+using test::chosen_kernel;
+using test::FakeDevice;
+using test::FakeLayer;
+using test::h200;
+using test::sm80;
+using test::sm86;
+
+// --- the tuning table
+
+TEST(Tuning, EveryArchitectureHasARow) {
+    using cuda::Architecture;
+    const std::pair<FakeDevice, Architecture> all[] = {
+        {sm80(), Architecture::sm80},
+        {sm86(), Architecture::sm86},
+        {test::fake_device("sm89", 8, 9, 128, 101376), Architecture::sm89},
+        {h200(), Architecture::sm90},
+        {test::fake_device("sm100", 10, 0, 148, 232448), Architecture::sm100},
+        {test::fake_device("sm120", 12, 0, 170, 101376), Architecture::sm120}};
+    for (const auto& [device, architecture] : all) {
+        const Tuning tuning = tuning_of(device.facts);
+        EXPECT_EQ(tuning.architecture, architecture) << device.name;
+        EXPECT_EQ(std::string(tuning.measured_on) == "not run", architecture != Architecture::sm90)
+            << device.name << ": " << tuning.measured_on;
+        const GemvTuning& gemv = tuning.gemv;
+        for (const SmemLimits& limits :
+             {gemv.gate_up_small, gemv.down_small, gemv.gate_up_large, gemv.down_large}) {
+            EXPECT_GT(limits.max_warps, 0) << device.name;
+            EXPECT_GT(limits.min_bytes, 0) << device.name;
+            EXPECT_LE(limits.min_bytes, limits.max_bytes) << device.name;
+            EXPECT_LE(limits.max_bytes, device.facts.shared_bytes) << device.name;
+        }
+    }
+}
+
+TEST(Tuning, AnUnknownArchitectureHasTheFirstRow) {
+    const FakeDevice later = test::fake_device("later", 13, 0, 200, 232448);
+    EXPECT_EQ(later.facts.architecture(), cuda::Architecture::unknown);
+    EXPECT_EQ(tuning_of(later.facts).architecture, cuda::Architecture::sm80);
+}
+
+// --- ranges
+
+FakeLayer qwen3_30b(const char* format = "nvfp4", int64_t max_tokens = 20000) {
+    return {test::plain_layer(2048, 768, 128, 8), format, max_tokens};
+}
+
+void expect_ranges_cover(const moe_test::Plan& plan) {
+    const auto& ranges = plan->launch_plan().ranges;
+    ASSERT_FALSE(ranges.empty());
+    int64_t last = 0;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+        EXPECT_GT(ranges[i].max_tokens, last);
+        last = ranges[i].max_tokens;
+        if (i > 0) {
+            EXPECT_FALSE(ranges[i].has_same_decisions(ranges[i - 1])) << last;
+        }
+    }
+    EXPECT_EQ(last, plan->max_tokens);
+    EXPECT_EQ(&plan->launch_plan().range(1), &ranges.front());
+    EXPECT_EQ(&plan->launch_plan().range(last), &ranges.back());
+    EXPECT_EQ(&plan->launch_plan().range(last + 1), &ranges.back());
+}
+
+TEST(LaunchRanges, AscendAndCoverAllTokens) {
+    for (const FakeDevice& device : {h200(), sm80(), sm86()})
+        for (const char* format : {"bf16", "nvfp4", "kbit4", "q6_k", "f32"})
+            for (const int64_t max_tokens : {1, 16, 48, 49, 512, 20000}) {
+                SCOPED_TRACE(testing::Message()
+                             << device.name << " " << format << " " << max_tokens);
+                expect_ranges_cover(cuda_plan(device, qwen3_30b(format, max_tokens)));
+            }
+}
+
+// expected(range) holds up to last_true tokens and no further.
+template <class Holds>
+void expect_changes_after(const moe_test::Plan& plan, int64_t last_true, const char* what,
+                          Holds holds) {
+    const cuda::LaunchPlan& launch = plan->launch_plan();
+    for (const int64_t n : {int64_t{1}, last_true / 2 + 1, last_true}) {
+        EXPECT_TRUE(holds(launch.range(n))) << what << " at " << n;
+    }
+    for (const int64_t n : {last_true + 1, 2 * last_true, plan->max_tokens}) {
+        EXPECT_FALSE(holds(launch.range(n))) << what << " at " << n;
+    }
+}
+
+bool has_block_select(const LaunchRange& range) {
+    return range.select == cuda::SelectKernel::block;
+}
+bool has_small_logits(const LaunchRange& range) {
+    return range.logits == cuda::LogitsKernel::small_batch;
+}
+
+TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
+    const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b());
+    expect_changes_after(plan, 32, "logits", has_small_logits);
+    expect_changes_after(plan, 48, "narrow tiles alone",
+                         [](const LaunchRange& range) { return !range.has_wide_tiles; });
+    expect_changes_after(plan, 64, "gate in combine",
+                         [](const LaunchRange& range) { return range.gate_in_combine; });
+    expect_changes_after(plan, 4 * 132, "selection", has_block_select);
+    // 8 slots of a token: up to 8192 slots in one block, to 4096 for moe_dispatch.
+    expect_changes_after(plan, 1024, "sort", [](const LaunchRange& range) {
+        return range.sort == cuda::SortKernel::fused;
+    });
+    expect_changes_after(plan, 512, "sort of moe_dispatch", [](const LaunchRange& range) {
+        return range.dispatch_sort == cuda::SortKernel::block;
+    });
+    // 2^25 values of y, 8 rows of 2048 for each token.
+    expect_changes_after(plan, 2048, "float32 y",
+                         [](const LaunchRange& range) { return range.y_type == MOE_TYPE_F32; });
+    // 32 MiB of copied rows of 4096 bytes: 8192, with up to 7 of padding for each of 128 experts.
+    expect_changes_after(plan, (8192 - 7 * 128) / 8, "gathered rows",
+                         [](const LaunchRange& range) { return !range.indexes_rows; });
+}
+
+TEST(LaunchRanges, OnSm80AndSm86TheGenericKernelsHaveNoTilesToChoose) {
+    for (const FakeDevice& device : {sm80(), sm86()}) {
+        const moe_test::Plan plan = cuda_plan(device, qwen3_30b());
+        EXPECT_EQ(chosen_kernel(plan, MOE_STAGE_EXPERTS), "sm80_nvfp4_bf16_generic_gate_up");
+        expect_changes_after(plan, 32, "logits", has_small_logits);
+        expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
+        for (const LaunchRange& range : plan->launch_plan().ranges) {
+            EXPECT_FALSE(range.has_wide_tiles) << device.name;
+            EXPECT_FALSE(range.indexes_rows) << device.name;
+            EXPECT_EQ(range.y_type, MOE_TYPE_F32) << device.name;
+        }
+    }
+}
+
+TEST(LaunchRanges, TheLibraryTakesTheLogitsOfManyTokens) {
+    moe_test::Plan plan = cuda_plan(h200(), qwen3_30b());
+    plan->cuda.logits_library.library = reinterpret_cast<const cuda::CublasLt*>(plan.get());
+    cuda::LaunchPlan launch(&plan->runtime->memory);
+    make_launch_plan(*plan, launch);
+    EXPECT_EQ(launch.range(32).logits, cuda::LogitsKernel::small_batch);
+    EXPECT_EQ(launch.range(33).logits, cuda::LogitsKernel::tiled);
+    EXPECT_EQ(launch.range(255).logits, cuda::LogitsKernel::tiled);
+    EXPECT_EQ(launch.range(256).logits, cuda::LogitsKernel::library);
+}
+
+// More experts than one block sorts with what stands beside the sort, or selects from.
+TEST(LaunchRanges, ManyExpertsHaveASortAndASelectionOfTheirOwn) {
+    const moe_test::Plan plan =
+        cuda_plan(h200(), {test::plain_layer(1024, 256, 1024, 8), "nvfp4", 4096});
+    expect_changes_after(plan, 512, "sort", [](const LaunchRange& range) {
+        return range.sort == cuda::SortKernel::block;
+    });
+    for (const LaunchRange& range : plan->launch_plan().ranges) {
+        EXPECT_NE(range.sort, cuda::SortKernel::fused);
+        EXPECT_FALSE(has_block_select(range));
+    }
+}
+
+// A token's bits may not depend on the others of its call.
+TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
+    FakeLayer layer = qwen3_30b();
+    layer.batch_invariant = true;
+    const moe_test::Plan plan = cuda_plan(h200(), layer);
+    for (const LaunchRange& range : plan->launch_plan().ranges) {
+        EXPECT_FALSE(has_small_logits(range));
+        EXPECT_EQ(range.y_type, MOE_TYPE_F32);
+    }
+    EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
+}
+
+TEST(LaunchRanges, TilesAreChosenWhereTheGroupedGemmIsLaunched) {
+    FakeLayer layer = qwen3_30b("q6_k");  // which it does not read
+    const auto has_wide_tiles = [&] {
+        return cuda_plan(h200(), layer)->launch_plan().ranges.back().has_wide_tiles;
+    };
+    EXPECT_FALSE(has_wide_tiles());
+    layer.desc.shared_intermediate = 768;
+    layer.desc.shared_activation = MOE_ACTIVATION_SILU;
+    layer.desc.shared_is_gated = 1;
+    EXPECT_FALSE(has_wide_tiles());
+    layer.others = {{MOE_ROLE_SHARED_GATE, "bf16"},
+                    {MOE_ROLE_SHARED_UP, "bf16"},
+                    {MOE_ROLE_SHARED_DOWN, "bf16"}};
+    EXPECT_TRUE(has_wide_tiles());
+}
+
+TEST(LaunchRanges, WideFeaturesAreNotReadByTheirIndex) {
+    const moe_test::Plan plan =
+        cuda_plan(h200(), {test::plain_layer(4096, 14336, 8, 2), "nvfp4", 20000});
+    for (const LaunchRange& range : plan->launch_plan().ranges) EXPECT_FALSE(range.indexes_rows);
+}
+
+// --- names and gemv launches
+
+TEST(LaunchNames, OfTheGroupedGemmSayTheirTiles) {
+    const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b("bf16"));
+    const cuda::LaunchPlan& launch = plan->launch_plan();
+    EXPECT_EQ(launch.gate_up.wide.view(), "sm90_bf16_bf16_grouped_gemm_gate_up_wide");
+    EXPECT_EQ(launch.gate_up.narrow.view(), "sm90_bf16_bf16_grouped_gemm_gate_up_narrow");
+    EXPECT_EQ(launch.down.wide.view(), "sm90_bf16_bf16_grouped_gemm_down_wide");
+    EXPECT_EQ(launch.down.narrow.view(), "sm90_bf16_bf16_grouped_gemm_down_narrow");
+}
+
+TEST(GemvLaunches, ThereIsOneForEveryNumberOfTokens) {
+    for (const FakeDevice& device : {h200(), sm80(), sm86()}) {
+        const moe_test::Plan plan = cuda_plan(device, qwen3_30b(), "*_gemv_*");
+        const cuda::GemvLaunches& gemv = plan->launch_plan().experts_gemv;
+        EXPECT_EQ(gemv.max_tokens, 16) << device.name;
+        EXPECT_EQ(gemv.all.size(), 64u) << device.name;
+        EXPECT_EQ(plan->launch_plan().shared_gemv.max_tokens, 0) << device.name;
+        const bool is_hopper = device.facts.major == 9;
+        for (int32_t n = 1; n <= gemv.max_tokens; ++n) {
+            const cuda::GemvLaunch& launch = gemv.at(n, false, false);
+            EXPECT_EQ(launch.kernels,
+                      is_hopper ? cuda::Architecture::sm90 : cuda::Architecture::sm80);
+            EXPECT_EQ(launch.gate_up_type, PackedType::nvfp4);
+            EXPECT_LE(launch.gate_up.shared.total, device.facts.shared_bytes);
+            EXPECT_LE(launch.down.shared.total, device.facts.shared_bytes);
+            const std::string name(launch.gate_up_name.view());
+            const std::string plain =
+                is_hopper ? "sm90_nvfp4_bf16_gemv_gate_up" : "sm80_nvfp4_bf16_gemv_gate_up";
+            EXPECT_EQ(name, launch.gate_up.n_groups > 1 ? plain + "_split_k" : plain) << n;
+        }
+    }
+}
+
+TEST(GemvLaunches, NameTheCodebookModeAndSplitK) {
+    const FakeLayer mixtral{test::plain_layer(4096, 14336, 8, 2), "kbit4", 16};
+    const moe_test::Plan plan = cuda_plan(h200(), mixtral, "*_gemv_*");
+    const cuda::GemvLaunches& gemv = plan->launch_plan().experts_gemv;
+    std::set<std::string> names;
+    for (const cuda::GemvLaunch& launch : gemv.all) {
+        names.insert(launch.gate_up_name.c_str());
+        names.insert(launch.down_name.c_str());
+    }
+    EXPECT_TRUE(names.count("sm90_kbit4_bf16_gemv_gate_up_split_k"));
+    EXPECT_TRUE(names.count("sm90_kbit4_bf16_gemv_gate_up_split_k_shared_codebook"));
+    EXPECT_TRUE(names.count("sm90_kbit4_bf16_gemv_down"));
+    EXPECT_TRUE(names.count("sm90_kbit4_bf16_gemv_down_shared_codebook"));
+    EXPECT_EQ(gemv.at(1, true, false).gate_up.codebook_mode, cuda::CodebookMode::shared_lanes);
+    EXPECT_EQ(gemv.at(1, true, false).down.codebook_mode, cuda::CodebookMode::per_expert);
+    EXPECT_EQ(gemv.at(1, false, true).down.codebook_mode, cuda::CodebookMode::shared_lanes);
+}
+
+FakeLayer with_shared_expert(int32_t intermediate) {
+    FakeLayer layer = qwen3_30b();
+    layer.desc.shared_intermediate = intermediate;
+    layer.desc.shared_activation = MOE_ACTIVATION_SILU;
+    layer.desc.shared_is_gated = 1;
+    return layer;
+}
+
+TEST(GemvLaunches, ASharedExpertLikeTheOthersIsOneMoreSlot) {
+    const moe_test::Plan joined = cuda_plan(h200(), with_shared_expert(768));
+    EXPECT_GT(joined->launch_plan().experts_and_shared_gemv.max_tokens, 0);
+    EXPECT_GT(joined->launch_plan().shared_gemv.max_tokens, 0);  // of moe_finish
+    const moe_test::Plan apart = cuda_plan(h200(), with_shared_expert(1024));
+    EXPECT_EQ(apart->launch_plan().experts_and_shared_gemv.max_tokens, 0);
+    EXPECT_GT(apart->launch_plan().shared_gemv.max_tokens, 0);
+}
+
+// --- what explain says of them
+
+TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
+    const auto schema = test::explain_schema();
+    for (const FakeDevice& device : {h200(), sm80(), sm86()})
+        for (const char* format : {"bf16", "kbit3", "q6_k", "f32"}) {
+            const moe_test::Plan plan = cuda_plan(device, qwen3_30b(format));
+            JsonWriter writer;
+            writer.object([&] { write_launches(writer, *plan); });
+            const auto launches = nlohmann::json::parse(writer.take())["launches"];
+            test::Validator(schema).check(launches, schema["properties"]["launches"], "launches");
+            const auto& ranges = plan->launch_plan().ranges;
+            ASSERT_EQ(launches["ranges"].size(), ranges.size());
+            EXPECT_EQ(launches["ranges"][0]["min_tokens"], 1);
+            for (size_t i = 0; i < ranges.size(); ++i) {
+                EXPECT_EQ(launches["ranges"][i]["max_tokens"], ranges[i].max_tokens);
+                const size_t n_gemms = ranges[i].has_wide_tiles ? 4 : 2;
+                EXPECT_EQ(launches["ranges"][i]["kernels"].size(), n_gemms) << format;
+            }
+            const int32_t n_gemv = plan->launch_plan().experts_gemv.max_tokens;
+            const size_t modes = format == std::string("kbit3") ? 2 : 1;
+            EXPECT_EQ(launches["gemv"].size(), static_cast<size_t>(n_gemv) * modes) << format;
+            auto broken = launches;
+            broken["ranges"][0]["sort"] = "bubble";
+            EXPECT_FALSE(test::Validator(schema).holds(broken, schema["properties"]["launches"]));
+        }
+}
+
+TEST(ExplainLaunches, TextHasALineForEachRangeAndLaunch) {
+    const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b("bf16"));
+    const std::string text = launches_text(*plan);
+    EXPECT_EQ(text.find("tokens 1 to 32: logits small_batch, select block, sort fused, rows "
+                        "gathered, tiles narrow, y f32, gate in combine; "
+                        "sm90_bf16_bf16_grouped_gemm_gate_up_narrow, "
+                        "sm90_bf16_bf16_grouped_gemm_down_narrow\n"),
+              0u)
+        << text;
+    EXPECT_NE(text.find("gemv, 1 tokens of experts, codebooks none: sm90_bf16_bf16_gemv_gate_up"),
+              std::string::npos);
+    EXPECT_EQ(launches_text(*test::cpu_plan(qwen3_30b("bf16"))), "");
+}
+
+// The backend of a build with CUDA says how large the workspace is.
+TEST(ExplainLaunches, AWholeExplanationOfACudaPlanFollowsTheSchema) {
+    if (!cuda::is_built()) GTEST_SKIP() << "a build without CUDA does not know the workspace";
+    const auto schema = test::explain_schema();
+    const moe_test::Plan plan = cuda_plan(h200(), with_shared_expert(768));
+    const auto json = nlohmann::json::parse(explain_json(*plan));
+    test::Validator(schema).check(json, schema, "explain");
+    EXPECT_EQ(json["stages"][2]["candidates"][0]["down_kernel"], "sm90_nvfp4_bf16_gemv_down");
+    EXPECT_NE(explain_text(*plan).find("sm90_nvfp4_bf16_gemv_gate_up, sm90_nvfp4_bf16_gemv_down"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace moe
