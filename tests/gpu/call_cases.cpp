@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare.hpp"
+#include "families.hpp"
 #include "layer_kinds.hpp"
 
 namespace moe_gpu {
@@ -49,7 +49,7 @@ void check_routings(const Pair& pair) {
 }
 
 void check_strides(const Pair& pair) {
-    for (const int64_t T : {1, 37}) {
+    for (const int64_t T : {1, 5, 37}) {
         Forward call = pair.routed_call(T);
         const Result dense = pair.check(call, "dense");
         const int64_t H = pair.desc().hidden;
@@ -66,7 +66,7 @@ void check_strides(const Pair& pair) {
 
 // Pointers aligned as their type and no more.
 void check_addresses(const Pair& pair) {
-    for (const int64_t T : {1, 37}) {
+    for (const int64_t T : {1, 5, 37}) {
         Forward call = pair.routed_call(T);
         const Result aligned = pair.check(call, "aligned");
         for (const int64_t shift : {1, 2, 5}) {
@@ -80,18 +80,22 @@ void check_addresses(const Pair& pair) {
 }
 
 void check_types(const Pair& pair) {
-    Forward call = pair.routed_call(33);
-    const Result plain = pair.check(call, "i32");
-    call.ids_type = MOE_TYPE_I64;
-    pair.context.expect(pair.check(call, "i64").bits == plain.bits, "i64 ids: other bits");
-    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
-        call.weights_type = type;
-        pair.check(call, moe_type_name(type));
+    for (const int64_t T : {3, 33}) {
+        Forward call = pair.routed_call(T);
+        const Result plain = pair.check(call, "i32");
+        call.ids_type = MOE_TYPE_I64;
+        pair.context.expect(pair.check(call, "i64").bits == plain.bits, "i64 ids: other bits");
+        for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
+            call.weights_type = type;
+            pair.check(call, moe_type_name(type));
+        }
     }
 }
 
 void check_true_tokens(const Pair& pair) {
     constexpr int64_t T = 40;
+    for (const int64_t all : {int64_t{1}, int64_t{5}, T})
+        pair.check(pair.routed_call(all), "no number on the device");
     for (const bool routed : {false, true})
         for (const int32_t n : {40, 39, 1, 0, 41, 1 << 30, -1, INT32_MIN}) {
             Forward call = routed ? pair.routed_call(T) : pair.call(T);
@@ -144,21 +148,22 @@ void check_wrong_map(const Pair& pair) {
 
 void check_map(const Pair& pair) {
     const int32_t n = pair.desc().n_experts;
-    for (const bool routed : {false, true}) {
-        Forward call = routed ? pair.routed_call(50) : pair.call(50);
-        for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 3 == 2 ? -1 : n - 1 - e);
-        pair.check(call, "map");
-    }
+    for (const int64_t T : {3, 50})
+        for (const bool routed : {false, true}) {
+            Forward call = routed ? pair.routed_call(T) : pair.call(T);
+            for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 3 == 2 ? -1 : n - 1 - e);
+            pair.check(call, "map");
+        }
 }
 
 void check_accumulate(const Pair& pair) {
-    for (const int64_t T : {1, 45}) {
+    for (const int64_t T : {1, 5, 45}) {
         Forward call = pair.routed_call(T);
         call.base = rounded(normal(T * pair.desc().hidden, 13), pair.spec.numbers.out);
         pair.check(call, "accumulate");
         if (T > 1) {
             std::fill_n(call.ids.begin(), pair.desc().top_k, -1);
-            call.n_tokens_device = 20;
+            call.n_tokens_device = static_cast<int32_t>(T / 2);
             pair.check(call, "accumulate, fewer tokens");
         }
     }
@@ -171,16 +176,19 @@ void check_tokens(const Pair& pair) {
 }
 
 // The plan works in chunks; a chunk's own order of sums is its own, so only near.
-void check_chunks(Context& context, const Numbers& numbers) {
-    PairSpec spec = spec_of(numbers, 300);
+void check_chunks(Context& context, const PairSpec& spec) {
     auto data = std::make_shared<LayerData>(spec.layer);
     const Pair whole(context, spec, data);
     auto need = sized<moe_workspace_need>();
     for (const int64_t tokens : {1, 7, 100}) {
         must(moe_plan_workspace_size(whole.subject.plan.get(), tokens, &need), "size");
         const uint64_t bytes = context.device.is_cuda() ? need.device_bytes : need.host_bytes;
-        spec.subject = [=](moe_plan_desc& desc) { desc.max_workspace_bytes = bytes; };
-        const Pair small(context, spec, data);
+        PairSpec in_chunks = spec;
+        in_chunks.subject = [=](moe_plan_desc& desc) {
+            if (spec.subject) spec.subject(desc);
+            desc.max_workspace_bytes = bytes;
+        };
+        const Pair small(context, in_chunks, data);
         for (const int64_t T : {1, 8, 101, 300}) {
             small.check(small.call(T), text("chunks of %ld", static_cast<long>(tokens)));
             small.check(small.routed_call(T), text("chunks of %ld", static_cast<long>(tokens)));
@@ -192,9 +200,13 @@ void check_chunks(Context& context, const Numbers& numbers) {
 }
 
 // With batch_invariant a token alone has the bits that it has among others.
-void check_invariant(Context& context, PairSpec spec) {
+PairSpec invariant(PairSpec spec) {
     spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
-    const Pair pair(context, spec);
+    return spec;
+}
+
+void check_invariant(const Pair& pair) {
+    Context& context = pair.context;
     const auto H = static_cast<size_t>(pair.desc().hidden);
     // Few rows of an expert, some on both sides of the kernels' bounds, many.
     for (const int64_t T : {40, 150, 600}) {
@@ -282,15 +294,66 @@ void add_not_finite(CaseList& list) {
     }
 }
 
-// On the kernels of one architecture, too, whatever a piece of rows is decoded by.
+// A layer on the grid of 64, so that the kernels of Hopper run, whatever a tile's format is
+// dequantized by.
 void add_invariant_formats(CaseList& list) {
     for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
                                "kbit5", "q8_0", "q4_k"}) {
-        PairSpec spec = spec_of(bf16, 600, rich_layer(256, 256, 10, 3));
+        PairSpec spec = invariant(spec_of(bf16, 600, rich_layer_on_grid(256, 256, 10, 3)));
         spec.layer.format = format;
         list.add(text("call/batch_invariant/%s/%s", format, bf16.name), Extent::smoke,
-                 [=](Context& context) { check_invariant(context, spec); });
+                 [=](Context& context) { check_invariant(Pair(context, spec)); });
     }
+}
+
+// ---- on every family of kernels
+
+struct FamilyCase {
+    const char* name;
+    int64_t max_tokens;
+    Run run;
+};
+constexpr FamilyCase on_every_family[] = {
+    {"routings", 70, check_routings},
+    {"strides", 37, check_strides},
+    {"addresses", 37, check_addresses},
+    {"types", 33, check_types},
+    {"true_tokens", 40, check_true_tokens},
+    {"map", 50, check_map},
+    {"wrong_map", 50, check_wrong_map},
+    {"accumulate", 45, check_accumulate},
+    {"tokens", 1000, check_tokens},
+    {"repeats", 300, check_repeats},
+    {"small_workspace", 300, check_small_workspace},
+};
+
+void add_on_every_family(CaseList& list, const char* format, const Numbers& numbers) {
+    const bool in_smoke = numbers.x == MOE_TYPE_BF16 && format[0] == 'b';
+    const Extent extent = in_smoke ? Extent::smoke : Extent::full;
+    const auto spec_for = [=](int64_t max_tokens) {
+        PairSpec spec = spec_of(numbers, max_tokens, rich_layer_on_grid(128, 64, 10, 3));
+        spec.layer.format = format;
+        return spec;
+    };
+    const auto name_of = [=](const char* name) {
+        return text("families/call/%s/%s/%s", name, format, numbers.name);
+    };
+    for (const FamilyCase& one : on_every_family)
+        list.add(name_of(one.name), extent, [=, run = one.run, spec = spec_for(one.max_tokens)](
+                                                Context& context) {
+            with_every_family(context, spec, run);
+        });
+    list.add(name_of("batch_invariant"), extent, [=, spec = invariant(spec_for(600))](
+                                                     Context& context) {
+        with_every_family(context, spec, check_invariant);
+    });
+    list.add(name_of("chunks"), extent, [=, spec = spec_for(300)](Context& context) {
+        force_every_family(context, spec, [&](const ForcePlan& force) {
+            PairSpec forced = spec;
+            forced.subject = force;
+            check_chunks(context, forced);
+        });
+    });
 }
 
 }  // namespace
@@ -314,9 +377,11 @@ void add_call_cases(CaseList& list) {
         add(list, "repeats", spec_of(numbers, 300), check_repeats);
         add(list, "small_workspace", spec_of(numbers, 300), check_small_workspace);
         list.add(text("call/chunks/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_chunks(context, numbers); });
+                 [=](Context& context) { check_chunks(context, spec_of(numbers, 300)); });
         list.add(text("call/batch_invariant/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_invariant(context, spec_of(numbers, 600)); });
+                 [=](Context& context) {
+                     check_invariant(Pair(context, invariant(spec_of(numbers, 600))));
+                 });
         for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
             PairSpec spec = spec_of(numbers, 29);
             spec.both = [=](moe_plan_desc& desc) { desc.router_input_type = type; };
@@ -326,6 +391,9 @@ void add_call_cases(CaseList& list) {
         }
     }
     add_invariant_formats(list);
+    for (const char* format : {"bf16", "nvfp4"})
+        for (const Numbers& numbers : {bf16, f16_through_bf16})
+            add_on_every_family(list, format, numbers);
 }
 
 }  // namespace moe_gpu

@@ -138,7 +138,9 @@ Forward Pair::routed_call(int64_t n_tokens, uint64_t seed) const {
 }
 
 Result Pair::check(const Forward& call, const std::string& what) const {
+    const size_t mark = launch_mark();
     const Result got = subject.forward(call);
+    expect_launched(launches_since(mark), call);
     const Result wanted = reference.forward(call);
     for (const std::string& name : subject.kernels(call.n_tokens)) context.kernels.insert(name);
     measure(got, wanted, call, what);
@@ -175,6 +177,47 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
                    where + text(": faults %#x, %ld skipped, wanted %#x, %ld", got.faults.faults,
                                 static_cast<long>(got.faults.n_skipped), wanted.faults.faults,
                                 static_cast<long>(wanted.faults.n_skipped)));
+}
+
+// ---- launches
+
+namespace {
+
+// What moe.h says of moe_plan_kernel, and output by slot, which no kernel for few tokens makes.
+bool may_give_way(const Side& side, const Forward& call) {
+    const int64_t size = size_of(side.x_type), columns = side.layer.hidden;
+    const int64_t stride = call.x_place.stride ? call.x_place.stride : columns;
+    const bool aligned = call.x_place.shift * size % 16 == 0 &&
+                         (call.n_tokens <= 1 || stride * size % 16 == 0);
+    return !aligned || call.n_tokens_device || call.out_layout == MOE_OUT_PER_SLOT ||
+           call.n_tokens > side.chunk_tokens();
+}
+
+}  // namespace
+
+void Pair::expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
+                           bool gives_way) const {
+    if (!subject.device.is_cuda() || !are_launches_recorded()) return;
+    std::set<std::string> named{subject.kernel(stage, n_tokens)};
+    if (gives_way) named = subject.chosen(stage);
+    bool found = false;
+    for (const std::string& name : named)
+        for (const std::string& launched : names_of(launches))
+            found = found || stands_for(name, launched);
+    context.expect(found, text("T %ld: %s is named and not launched", static_cast<long>(n_tokens),
+                               named.begin()->c_str()));
+    ++(gives_way ? context.n_gave_way : context.n_named_checked);
+}
+
+// The stages of a forward that one kernel's name stands for: the experts, and the shared expert
+// where it runs apart.
+void Pair::expect_launched(const std::vector<Launch>& launches, const Forward& call) const {
+    if (call.n_tokens == 0) return;
+    const bool gives_way = may_give_way(subject, call);
+    expect_launched(launches, MOE_STAGE_EXPERTS, call.n_tokens, gives_way);
+    if (!subject.partial && subject.is_shared_apart() &&
+        !subject.kernel(MOE_STAGE_FINISH, call.n_tokens).empty())
+        expect_launched(launches, MOE_STAGE_FINISH, call.n_tokens, gives_way);
 }
 
 // ---- routing

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cases.hpp"
+#include "launches.hpp"
 #include "layer.hpp"
 #include "side.hpp"
 
@@ -55,8 +56,13 @@ class Pair {
     Result check(const Forward& call, const std::string& what = "forward") const;
     void measure(const Result& got, const Result& wanted, const Forward& call,
                  const std::string& what) const;
+    // The kernel that the plan names for the stage and so many tokens is among the launches. In
+    // calls where a kernel for few tokens may give way, any that the plan chose for the stage.
+    void expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
+                         bool may_give_way) const;
 
   private:
+    void expect_launched(const std::vector<Launch>& launches, const Forward& call) const;
     SideSpec subject_spec() const;
     SideSpec reference_spec() const;
 };
