@@ -181,19 +181,14 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
 
 // ---- launches
 
-namespace {
-
-// What moe.h says of moe_plan_kernel, and output by slot, which no kernel for few tokens makes.
-bool may_give_way(const Side& side, const Forward& call) {
-    const int64_t size = size_of(side.x_type), columns = side.layer.hidden;
+bool Pair::may_give_way(const Forward& call) const {
+    const int64_t size = size_of(subject.x_type), columns = desc().hidden;
     const int64_t stride = call.x_place.stride ? call.x_place.stride : columns;
     const bool aligned = call.x_place.shift * size % 16 == 0 &&
                          (call.n_tokens <= 1 || stride * size % 16 == 0);
     return !aligned || call.n_tokens_device || call.out_layout == MOE_OUT_PER_SLOT ||
-           call.n_tokens > side.chunk_tokens();
+           call.n_tokens > subject.chunk_tokens();
 }
-
-}  // namespace
 
 void Pair::expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
                            bool gives_way) const {
@@ -213,7 +208,7 @@ void Pair::expect_launched(const std::vector<Launch>& launches, moe_stage stage,
 // where it runs apart.
 void Pair::expect_launched(const std::vector<Launch>& launches, const Forward& call) const {
     if (call.n_tokens == 0) return;
-    const bool gives_way = may_give_way(subject, call);
+    const bool gives_way = may_give_way(call);
     expect_launched(launches, MOE_STAGE_EXPERTS, call.n_tokens, gives_way);
     if (!subject.partial && subject.is_shared_apart() &&
         !subject.kernel(MOE_STAGE_FINISH, call.n_tokens).empty())

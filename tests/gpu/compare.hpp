@@ -56,6 +56,9 @@ class Pair {
     Result check(const Forward& call, const std::string& what = "forward") const;
     void measure(const Result& got, const Result& wanted, const Forward& call,
                  const std::string& what) const;
+    // A kernel for few tokens may give way to the plan's other one: what moe.h says of
+    // moe_plan_kernel, output by slot, and a call in chunks.
+    bool may_give_way(const Forward& call) const;
     // The kernel that the plan names for the stage and so many tokens is among the launches. In
     // calls where a kernel for few tokens may give way, any that the plan chose for the stage.
     void expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
