@@ -1,6 +1,6 @@
 """Judges reports of emulated runs: coverage.py ROOT REPORT...
 
-Fails when a kernel of the plan's CUDA table is run by no case of any of them, or one that is not Hopper's own by none of
+Fails when a kernel of the plan's CUDA table is launched by no case of any of them, or one that is not Hopper's own by none of
 another device.
 """
 import json
@@ -13,20 +13,23 @@ sys.path.insert(0, str(ROOT / "tests/gpu"))
 import check_report  # noqa: E402
 
 
-def kernels_of(reports):
-    return {kernel for report in reports for case in report["cases"] for kernel in case["kernels"]}
-
-
 def main():
     reports = [json.loads(pathlib.Path(path).read_text()) for path in sys.argv[2:]]
-    used = kernels_of(reports)
-    elsewhere = kernels_of(report for report in reports if not report["device"].startswith("H200"))
-    missing = [kernel for kernel in check_report.cuda_kernels(ROOT)
-               if kernel not in (used if kernel.startswith("sm90_") else elsewhere)]
-    for kernel in missing:
-        print(f"FAIL no emulated case runs {kernel}{'' if kernel.startswith('sm90_') else ' on a device other than Hopper'}")
-    print(f"{sum(len(report['cases']) for report in reports)} cases, {len(used)} kernels")
-    return 1 if missing or not used else 0
+    elsewhere = [report for report in reports if not report["device"].startswith("H200")]
+    kernels = check_report.cuda_kernels(ROOT)
+    hopper = {name: launched for name, launched in kernels.items() if name.startswith("sm90_")}
+    portable = {name: launched for name, launched in kernels.items() if name not in hopper}
+    problems = [f"no emulated case runs {name}" for name in check_report.missing(hopper, reports)]
+    problems += [f"no emulated case runs {name} on a device other than Hopper"
+                 for name in check_report.missing(portable, elsewhere)]
+    if not kernels:
+        problems.append("no kernel was found in the plan's CUDA table")
+    for problem in problems:
+        print(f"FAIL {problem}")
+    used = check_report.kernels_of(reports, True)
+    print(f"{sum(len(report['cases']) for report in reports)} cases, {len(used)} kernels; "
+          + "; ".join(sorted({check_report.launch_checks(report) for report in reports})))
+    return 1 if problems or not used else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Judges the committed reports of GPU runs: check_report.py ROOT [--readme].
 
-Fails when a report has a failing case, or when a kernel of the plan's CUDA table is run by no case
-of any report. Kernels whose sources have changed since are listed; that is no failure. --readme also
+Fails when a report has a failing case, or when a kernel of the plan's CUDA table is launched by no case
+of any report. What was launched a library knows that has the launch hook; of a report without it, what the
+plans named counts in its place, and that is said. Kernels whose sources have changed since are listed; that is no failure. --readme also
 writes the state of the reports into README.md, between two marks.
 """
+import fnmatch
 import json
 import pathlib
 import re
@@ -13,13 +15,46 @@ import kernel_hashes
 
 REPORTS = ("report-smoke.json", "report-full.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --readme -->\n", "<!-- end of gpu reports -->")
-CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
+CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9+{}]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_([A-Z]+)')
+# Stages whose names are those of kernels. The others are several kernels with names of their own: that a plan named one must do.
+GEMM_STAGES = ("EXPERTS", "FINISH")
 OF_THE_CPU = ("cpu_", "avx2_", "avx512_")
 
 
 def cuda_kernels(root):
+    """Names of the plan's CUDA table, each with whether it is launched under that name."""
     text = "".join(p.read_text() for p in sorted((root / "libmoe/plan").glob("*.cpp")))
-    return sorted({n for n in CANDIDATE.findall(text) if not n.startswith(OF_THE_CPU)})
+    found = {name: stage in GEMM_STAGES for name, stage in CANDIDATE.findall(text)}
+    return {name: found[name] for name in sorted(found) if not name.startswith(OF_THE_CPU)}
+
+
+def kernels_of(reports, is_launched):
+    """Kernels that ran; or those that plans named, for the other stages and where the library did not say what ran."""
+    used = set()
+    for report in reports:
+        key = "launched" if is_launched and report.get("launches_recorded") else "kernels"
+        used |= {kernel for case in report["cases"] for kernel in case[key]}
+    return used
+
+
+def ran(kernel, used):
+    """A name of the table stands for kernels whose names continue it; {} in it for a part of a name."""
+    pattern = kernel.replace("{}", "*")
+    return any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, pattern + "_*") for name in used)
+
+
+def missing(kernels, reports):
+    """Those of a table that no case of the reports runs."""
+    used = {is_launched: kernels_of(reports, is_launched) for is_launched in (False, True)}
+    return [name for name, is_launched in kernels.items() if not ran(name, used[is_launched])]
+
+
+def launch_checks(report):
+    """In words, how many checks compared plans with launches: none at all must show."""
+    if not report.get("launches_recorded"):
+        return "launches are not recorded: kernels are those that plans name"
+    total = {key: sum(case.get(key, 0) for case in report["cases"]) for key in ("named_checked", "functions_checked")}
+    return f"{total['named_checked']} kernels that plans name were launched, {total['functions_checked']} functions are of their names' family and type"
 
 
 def failing(report):
@@ -32,6 +67,10 @@ def failing(report):
             yield f"{case['name']}: {case['metric']}, limit {case['limit']}"
     if not report["cases"]:
         yield "there are no cases"
+    if report.get("launches_recorded") and report["extent"] == "full" and not any(
+        case.get("named_checked") for case in report["cases"]
+    ):
+        yield "launches are recorded, and none was compared with a plan"
 
 
 def stale(root, report):
@@ -76,16 +115,16 @@ def check_readme(root, rewrite):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     check_readme(root, "--readme" in sys.argv[2:])
-    problems, used, found = [], set(), False
+    problems, reports = [], []
     for name in REPORTS:
         path = root / "tests/gpu" / name
         if not path.is_file():
             print(f"{name}: not there")
             continue
-        found = True
         report = json.loads(path.read_text())
+        reports.append(report)
         problems += [f"{name}: {problem}" for problem in failing(report)]
-        used |= {kernel for case in report["cases"] for kernel in case["kernels"]}
+        print(f"{name}: {launch_checks(report)}")
         skipped = sum("skipped" in case for case in report["cases"])
         print(
             f"{name}: {report['device']}, commit {report['commit']}, {report['date']}: "
@@ -93,10 +132,13 @@ def main():
         )
         for source in stale(root, report):
             print(f"{name}: {source} has changed since")
-    if not found:
+    if not reports:
         print("no GPU has reported yet")
         return 0
-    problems += [f"no case runs {name}" for name in cuda_kernels(root) if name not in used]
+    kernels = cuda_kernels(root)
+    problems += [f"no case runs {name}" for name in missing(kernels, reports)]
+    if not kernels:
+        problems.append("no kernel was found in the plan's CUDA table")
     for problem in problems:
         print(f"FAIL {problem}")
     return 1 if problems else 0
