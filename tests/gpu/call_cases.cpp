@@ -263,7 +263,7 @@ void check_small_workspace(const Pair& pair) {
     const Side& side = pair.subject;
     for (const int64_t T : {1, 3, 20}) {
         const Forward call = pair.call(T);
-        const Result wanted = side.forward(call);
+        const Result wanted = pair.check(call);
         Side::Space space(side.device, pair.context.runtime, side.plan.get(), T);
         ForwardBuffers buffers(side, call, side.stream());
         space.memory.poison();
@@ -351,14 +351,14 @@ void add_on_every_family(CaseList& list, const char* format, const Numbers& numb
         return text("families/call/%s/%s/%s", name, format, numbers.name);
     };
     for (const FamilyCase& one : on_every_family)
-        list.add(name_of(one.name), extent, [=, run = one.run, spec = spec_for(one.max_tokens)](
-                                                Context& context) {
-            with_every_family(context, spec, run);
-        });
-    list.add(name_of("batch_invariant"), extent, [=, spec = invariant(spec_for(600))](
-                                                     Context& context) {
-        with_every_family(context, spec, check_invariant);
-    });
+        list.add(name_of(one.name), extent,
+                 [=, run = one.run, spec = spec_for(one.max_tokens)](Context& context) {
+                     with_every_family(context, spec, run);
+                 });
+    list.add(name_of("batch_invariant"), extent,
+             [=, spec = invariant(spec_for(600))](Context& context) {
+                 with_every_family(context, spec, check_invariant);
+             });
     list.add(name_of("chunks"), extent, [=, spec = spec_for(300)](Context& context) {
         force_every_family(context, spec, [&](const ForcePlan& force) {
             PairSpec forced = spec;

@@ -184,8 +184,8 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
 bool Pair::may_give_way(const Forward& call) const {
     const int64_t size = size_of(subject.x_type), columns = desc().hidden;
     const int64_t stride = call.x_place.stride ? call.x_place.stride : columns;
-    const bool aligned = call.x_place.shift * size % 16 == 0 &&
-                         (call.n_tokens <= 1 || stride * size % 16 == 0);
+    const bool aligned =
+        call.x_place.shift * size % 16 == 0 && (call.n_tokens <= 1 || stride * size % 16 == 0);
     return !aligned || call.n_tokens_device || call.out_layout == MOE_OUT_PER_SLOT ||
            call.n_tokens > subject.chunk_tokens();
 }

@@ -99,13 +99,13 @@ void add_replays_on_every_family(CaseList& list) {
                               routed ? "ids" : "x"),
                          format[0] == 'b' && routed ? Extent::smoke : Extent::full,
                          [=](Context& context) {
-                             with_every_family(
-                                 context, grid_spec_of(format, 64), [&](const Pair& pair) {
-                                     check_replays(pair, T, routed, Count::on_host);
-                                     check_replays(pair, T, routed, Count::on_device);
-                                     // Whatever T is, every family runs.
-                                     pair.check(pair.routed_call(1), "one token");
-                                 });
+                             with_every_family(context, grid_spec_of(format, 64),
+                                               [&](const Pair& pair) {
+                                                   check_replays(pair, T, routed, Count::on_host);
+                                                   check_replays(pair, T, routed, Count::on_device);
+                                                   // Whatever T is, every family runs.
+                                                   pair.check(pair.routed_call(1), "one token");
+                                               });
                          });
 }
 
@@ -237,9 +237,8 @@ void check_first_of_process(Context& context) {
 // By the plan's choice, off the grid; and on it, on every family.
 void add_both(CaseList& list, const char* name, const char* format, int64_t max_tokens,
               void (*run)(const Pair&)) {
-    list.add(text("graph/%s", name), Extent::smoke, [=](Context& context) {
-        run(Pair(context, spec_of(format, bf16, max_tokens)));
-    });
+    list.add(text("graph/%s", name), Extent::smoke,
+             [=](Context& context) { run(Pair(context, spec_of(format, bf16, max_tokens))); });
     list.add(text("families/graph/%s", name), Extent::smoke, [=](Context& context) {
         with_every_family(context, grid_spec_of(format, max_tokens), run);
     });

@@ -35,10 +35,9 @@ void expect_count(const Pair& pair, Forward call, size_t wanted, const char* wha
     const std::vector<Launch> launches = launches_since(mark);
     std::string list;
     for (const Launch& launch : launches) list += " " + launch.kernel;
-    pair.context.expect(launches.size() == wanted,
-                        text("T %ld, %s: %zu launches, wanted %zu:%s",
-                             static_cast<long>(call.n_tokens), what, launches.size(), wanted,
-                             list.c_str()));
+    pair.context.expect(launches.size() == wanted, text("T %ld, %s: %zu launches, wanted %zu:%s",
+                                                        static_cast<long>(call.n_tokens), what,
+                                                        launches.size(), wanted, list.c_str()));
 }
 
 void check_counts(const Pair& pair, int64_t n_tokens, const char* family) {
@@ -67,6 +66,31 @@ void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
     }
 }
 
+// What the other cases read from names.
+void check_names(Context& context) {
+    const auto expect = [&](const char* kernel, const char* weight, const char* group) {
+        const KernelName name(kernel);
+        context.expect(
+            name.weight == weight && name.group() == group,
+            text("%s is read as %s of %s", kernel, name.group().c_str(), name.weight.c_str()));
+    };
+    expect("sm90_nvfp4_bf16_gemv_gate_up", "nvfp4", "sm90 bf16 gemv");
+    expect("sm80_kbit4_f32_bf16_gemv_down", "kbit4_f32", "sm80 bf16 gemv");
+    expect("sm90_bf16_bf16_grouped_gemm_gate_up", "bf16", "sm90 bf16 grouped_gemm");
+    expect("sm80_q4_k+q5_k_f16_generic_gate_up", "q4_k+q5_k", "sm80 f16 generic");
+    expect("sm80_f32_f32_exact_down", "f32", "sm80 f32 exact");
+    context.expect(stands_for("sm90_nvfp4_bf16_gemv", "sm90_nvfp4_bf16_gemv_down"), "a stage");
+    context.expect(stands_for("sm90_f16_f16_gemv", "sm90_f16_f16_gemv"), "itself");
+    context.expect(!stands_for("sm90_kbit4_bf16_gemv", "sm90_kbit4_bf16_gemv2"), "another");
+    context.expect(is_function_of("sm90_f16_bf16_gemv_down",
+                                  "void moe::cuda::gemv_down<moe::cuda::GemvF16, moe::P>(int)"),
+                   "its own function");
+    for (const char* other : {"void moe::cuda::gemv_down<moe::cuda::GemvBf16, moe::P>(int)",
+                              "void moe::cuda::gemv_down<moe::cuda::G<(moe::PackedType)3, A>>(int)",
+                              "void moe::cuda::gemv_up<moe::cuda::GemvF16, moe::P>(int)"})
+        context.expect(!is_function_of("sm90_f16_bf16_gemv_down", other), other);
+}
+
 }  // namespace
 
 void add_launch_cases(CaseList& list) {
@@ -74,6 +98,7 @@ void add_launch_cases(CaseList& list) {
     shared.shared_intermediate = 64;
     shared.shared_activation = shared.activation;
     shared.shared_is_gated = 1;
+    list.add("launches/names", Extent::smoke, check_names);
     add_counts(list, "plain", plain_layer(128, 64, 8, 2));
     add_counts(list, "shared_alike", shared);
 }

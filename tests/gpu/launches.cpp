@@ -115,22 +115,42 @@ std::string squeezed(const std::string& text) {
     return result;
 }
 
-// Types that one template has for several: their number is the argument.
-const std::map<std::string, moe::PackedType> numbered_types = {
-    {"kbit2", moe::PackedType::kbit2},         {"kbit3", moe::PackedType::kbit3},
-    {"kbit4", moe::PackedType::kbit4},         {"kbit5", moe::PackedType::kbit5},
-    {"kbit2_f32", moe::PackedType::kbit2_f32}, {"kbit3_f32", moe::PackedType::kbit3_f32},
-    {"kbit4_f32", moe::PackedType::kbit4_f32}, {"kbit5_f32", moe::PackedType::kbit5_f32},
-};
+// Types that share a template: their number is its argument.
+const std::map<std::string, moe::PackedType>& numbered_types() {
+    using enum moe::PackedType;
+    static const std::map<std::string, moe::PackedType> types = {{"f16", f16},
+                                                                 {"bf16", bf16},
+                                                                 {"kbit2", kbit2},
+                                                                 {"kbit3", kbit3},
+                                                                 {"kbit4", kbit4},
+                                                                 {"kbit5", kbit5},
+                                                                 {"kbit2_f32", kbit2_f32},
+                                                                 {"kbit3_f32", kbit3_f32},
+                                                                 {"kbit4_f32", kbit4_f32},
+                                                                 {"kbit5_f32", kbit5_f32}};
+    return types;
+}
+
+// At the beginning of a word, as Bf16 is one in GroupedBf16 and F16 is none.
+bool has_word(const std::string& text, const std::string& word) {
+    for (size_t i = 1; i < text.size(); ++i) {
+        const auto here = static_cast<unsigned char>(text[i]);
+        const auto before = static_cast<unsigned char>(text[i - 1]);
+        const bool begins = std::isupper(here) || (std::isalnum(here) && !std::isalnum(before));
+        if (begins && squeezed(text.substr(i)).rfind(squeezed(word), 0) == 0) return true;
+    }
+    return false;
+}
 
 bool has_type(const std::string& demangled, const std::string& weight) {
     const size_t begin = demangled.find('<');
     if (begin == std::string::npos) return false;
-    const std::string arguments = demangled.substr(begin);
-    if (const auto found = numbered_types.find(weight); found != numbered_types.end())
-        return arguments.find(text("PackedType)%d", static_cast<int>(found->second))) !=
-               std::string::npos;
-    return squeezed(arguments).find(squeezed(weight)) != std::string::npos;
+    const std::string arguments = demangled.substr(begin), number = "PackedType)";
+    const auto found = numbered_types().find(weight);
+    if (found == numbered_types().end() || arguments.find(number) == std::string::npos)
+        return has_word(arguments, weight);
+    return arguments.find(number + text("%d", static_cast<int>(found->second)) + ",") !=
+           std::string::npos;
 }
 
 // Gate and up of two types are both named, with a plus between them.
@@ -176,23 +196,27 @@ KernelName::KernelName(const std::string& name) : arch(name.substr(0, name.find(
     if (last > arch.size()) weight = head.substr(arch.size() + 1, last - arch.size() - 1);
 }
 
+bool is_function_of(const std::string& kernel, const std::string& demangled) {
+    const Family* family = family_in(kernel);
+    if (!family) return true;
+    const std::string weight = KernelName(kernel).weight;
+    const bool names_type = family->has_packed_type && !weight.empty() && weight != "any";
+    return has_function(demangled, *family) && (!names_type || has_one_of_types(demangled, weight));
+}
+
 void check_functions(Context& context, const std::vector<Launch>& launches) {
-    std::map<std::string, const void*> functions;
-    for (const Launch& launch : launches) functions.emplace(launch.kernel, launch.function);
-    for (const auto& [kernel, function] : functions) {
-        const Family* family = family_in(kernel);
-        if (!family || !function) continue;
-        const std::string mangled = context.device.kernel_function_name(function);
-        if (mangled.empty()) continue;
-        const std::string name = demangled(mangled.c_str());
-        const std::string weight = KernelName(kernel).weight;
-        context.expect(has_function(name, *family),
-                       kernel + " was launched as the function " + name);
-        if (family->has_packed_type && !weight.empty() && weight != "any")
-            context.expect(has_one_of_types(name, weight),
-                           kernel + " was launched as a function of another type: " + name);
-        ++context.n_functions_checked;
-    }
+    std::map<std::string, std::set<const void*>> functions;
+    for (const Launch& launch : launches)
+        if (launch.function && family_in(launch.kernel))
+            functions[launch.kernel].insert(launch.function);
+    for (const auto& [kernel, all] : functions)
+        for (const void* function : all) {
+            const std::string mangled = context.device.kernel_function_name(function);
+            if (mangled.empty()) continue;
+            const std::string name = demangled(mangled.c_str());
+            context.expect(is_function_of(kernel, name), kernel + " was launched as " + name);
+            ++context.n_functions_checked;
+        }
 }
 
 }  // namespace moe_gpu

@@ -38,8 +38,11 @@ struct KernelName {
     std::string group() const { return arch + " " + activation + " " + family; }
 };
 
-// Every launch of a GEMM against the name that the CUDA runtime has for its function: the function
-// of its family, with its packed type among the template arguments.
+// Is a function, by its demangled name, what a kernel of this name runs: the function of its
+// family, with its packed type among the template arguments where it has types there? True of
+// kernels of no family.
+bool is_function_of(const std::string& kernel, const std::string& demangled);
+// The functions of all launches against the names that the CUDA runtime has for them.
 void check_functions(Context& context, const std::vector<Launch>& launches);
 
 }  // namespace moe_gpu

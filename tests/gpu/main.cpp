@@ -151,9 +151,9 @@ void print_launch_checks(const Report& report) {
     }
     if (!report.are_launches_recorded)
         return static_cast<void>(std::printf("launches: the library has no hook, none checked\n"));
-    std::printf("launches: %ld kernels that plans name, %ld functions; %ld where one could give way\n",
-                static_cast<long>(n_named), static_cast<long>(n_functions),
-                static_cast<long>(n_gave_way));
+    std::printf(
+        "launches: %ld kernels that plans name, %ld functions; %ld where one could give way\n",
+        static_cast<long>(n_named), static_cast<long>(n_functions), static_cast<long>(n_gave_way));
 }
 
 int run_cases(const Options& options, const CaseList& list) {

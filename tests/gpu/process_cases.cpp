@@ -218,9 +218,10 @@ int run_child(const std::string& name, const std::string& filter, Device& device
 
 void run_in_child(Context& context, const std::string& name, const std::string& filter) {
     int read_end = -1, status = 0;
-    const pid_t child = start({"moe-gpu-test", "--device", context.device.is_cuda() ? "cuda" : "cpu",
-                               "--child", name, "--child-filter", filter},
-                              read_end);
+    const pid_t child =
+        start({"moe-gpu-test", "--device", context.device.is_cuda() ? "cuda" : "cpu", "--child",
+               name, "--child-filter", filter},
+              read_end);
     take_lines(context, read_end);
     waitpid(child, &status, 0);
     context.expect(WIFEXITED(status) && WEXITSTATUS(status) == 0,

@@ -47,9 +47,10 @@ std::string today() {
 
 std::string launches_of(const Outcome& outcome) {
     std::string line = ", \"launched\": " + listed(outcome.launched);
-    const std::pair<const char*, int64_t> counts[] = {{"named_checked", outcome.n_named_checked},
-                                                      {"functions_checked", outcome.n_functions_checked},
-                                                      {"gave_way", outcome.n_gave_way}};
+    const std::pair<const char*, int64_t> counts[] = {
+        {"named_checked", outcome.n_named_checked},
+        {"functions_checked", outcome.n_functions_checked},
+        {"gave_way", outcome.n_gave_way}};
     for (const auto& [key, n] : counts)
         if (n) line += text(", \"%s\": %ld", key, static_cast<long>(n));
     return line;

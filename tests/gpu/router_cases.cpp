@@ -316,7 +316,8 @@ void check_library(Context& context, const Numbers& numbers) {
                                numbers.x == MOE_TYPE_F16 ? "f16" : "bf16");
     const Pair pair(context, spec);
     for (const int64_t T : {256, 1024})
-        context.expect(runs_library(pair, T), text("T %ld: cuBLASLt did not run", static_cast<long>(T)));
+        context.expect(runs_library(pair, T),
+                       text("T %ld: cuBLASLt did not run", static_cast<long>(T)));
     context.expect(!runs_library(pair, 255), "T 255: cuBLASLt ran");
     spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
     context.expect(!runs_library(Pair(context, spec), 1024), "batch_invariant: cuBLASLt ran");

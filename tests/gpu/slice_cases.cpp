@@ -218,17 +218,17 @@ void add_maps(CaseList& list) {
         for (const Numbers& numbers : common_numbers)
             list.add(text("slice/%s/%s", name, numbers.name), Extent::smoke,
                      [=, slice = slice, run = run](Context& context) {
-                         run(Pair(context, partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers,
-                                                        slice)));
+                         run(Pair(context,
+                                  partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers, slice)));
                      });
         for (const char* format : {"bf16", "nvfp4"})
             list.add(text("families/slice/%s/%s", name, format),
                      format[0] == 'b' ? Extent::smoke : Extent::full,
                      [=, slice = slice, run = run](Context& context) {
-                         with_every_family(context,
-                                           partial_spec(rich_layer_on_grid(128, 64, 8, 3), format,
-                                                        bf16, slice),
-                                           run);
+                         with_every_family(
+                             context,
+                             partial_spec(rich_layer_on_grid(128, 64, 8, 3), format, bf16, slice),
+                             run);
                      });
     }
     moe_layer_desc latent = rich_layer(128, 64, 8, 3);

@@ -94,8 +94,7 @@ void Engine::batch(Experts& call) const {
 // kernels of its own, which no plan names.
 void Engine::expect_launched(const Experts& call, const std::vector<Launch>& launches) const {
     if (call.stops_before_activation) return;
-    const bool plain =
-        call.in == MOE_IN_TOKENS && call.out == MOE_OUT_REDUCED && !call.x_is_latent;
+    const bool plain = call.in == MOE_IN_TOKENS && call.out == MOE_OUT_REDUCED && !call.x_is_latent;
     pair.expect_launched(launches, MOE_STAGE_EXPERTS, T, !plain);
 }
 
@@ -205,13 +204,13 @@ void add_experts_on_every_family(CaseList& list) {
     for (const Kind& kind : kinds(rich_layer_on_grid(128, 64, 9, 3)))
         for (const char* format : {"bf16", "mxfp4"})
             for (const Numbers& numbers : {bf16, f16_through_bf16})
-                list.add(text("families/stage/experts/%s/%s/%s", kind.name, format, numbers.name),
-                         format[0] == 'b' && numbers.x == MOE_TYPE_BF16 ? Extent::smoke
-                                                                        : Extent::full,
-                         [=](Context& context) {
-                             with_every_family(context, experts_spec(kind.desc, format, numbers),
-                                               check_layouts);
-                         });
+                list.add(
+                    text("families/stage/experts/%s/%s/%s", kind.name, format, numbers.name),
+                    format[0] == 'b' && numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                    [=](Context& context) {
+                        with_every_family(context, experts_spec(kind.desc, format, numbers),
+                                          check_layouts);
+                    });
 }
 
 void add_experts(CaseList& list) {

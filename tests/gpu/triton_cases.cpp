@@ -155,8 +155,7 @@ void add_triton_models(CaseList& list) {
         {"gpt_oss_20b", 2880, 2880, 32, 4},        {"mixtral_8x22b_ffn512", 6144, 512, 8, 2},
     };
     for (const TritonModel& model : models) {
-        for (const char* format : {"bf16", "nvfp4"})
-            add_model(list, model, format, false);
+        for (const char* format : {"bf16", "nvfp4"}) add_model(list, model, format, false);
         if (model.intermediate == 512) add_model(list, model, "bf16", true);
     }
 }
