@@ -147,7 +147,7 @@ void check_wrong_map(const Pair& pair) {
         if (!pair.subject.device.is_cuda()) continue;  // refuses it
         for (int32_t e = 0; e < n; e += 2)
             call.expert_map[static_cast<size_t>(e)] = wrong[e / 2 % 4];
-        const Result got = pair.subject.forward(call);
+        const Result got = pair.run(call);
         const auto is_wrong = [](int64_t id) { return id >= 0 && id % 2 == 0; };
         pair.context.expect(got.bits == wanted.bits, "wrong entries of a map: other bits");
         pair.context.expect(
@@ -253,7 +253,7 @@ void check_repeats(const Pair& pair) {
     for (const int64_t T : {1, 64, 300}) {
         const Result first = pair.check(pair.call(T));
         for (int i = 0; i < 5; ++i)
-            pair.context.expect(pair.subject.forward(pair.call(T)).bits == first.bits,
+            pair.context.expect(pair.run(pair.call(T)).bits == first.bits,
                                 "the same call gives other bits");
     }
 }
@@ -283,9 +283,9 @@ void check_not_finite(const Pair& pair) {
     for (const int64_t T : {1, 2, 40})
         for (const float value : {NAN, INFINITY}) {
             Forward call = pair.routed_call(T);
-            const Result plain = pair.subject.forward(call);
+            const Result plain = pair.run(call);
             call.x[static_cast<size_t>(pair.desc().hidden) - 3] = value;
-            const Result got = pair.subject.forward(call);
+            const Result got = pair.run(call);
             const std::string what =
                 text("%f in one of %ld tokens", double{value}, static_cast<long>(T));
             const auto is_finite = [](float v) { return std::isfinite(v); };

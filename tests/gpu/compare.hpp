@@ -52,6 +52,8 @@ class Pair {
     Forward call(int64_t n_tokens, uint64_t seed = 7) const;
     // Random distinct ids and weights that add up to one, instead of a router.
     Forward routed_call(int64_t n_tokens, uint64_t seed = 7) const;
+    // The subject's result, with the kernels that it names and launches noted and checked.
+    Result run(const Forward& call) const;
     // Runs both and measures; the subject's result.
     Result check(const Forward& call, const std::string& what = "forward") const;
     void measure(const Result& got, const Result& wanted, const Forward& call,
