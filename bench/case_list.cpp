@@ -1,5 +1,5 @@
-// Every field is checked before it is used: a wrong name would otherwise be measured as something
-// else.
+// Reads cases from a file. It checks every field before its use, because a wrong name would
+// otherwise be measured as something else.
 #include "bench/case_list.hpp"
 
 #include <cmath>
@@ -26,7 +26,7 @@ Model model_of(const Fields& fields) {
     return model;
 }
 
-// A multiple of a tenth, because the name of a case has one decimal.
+// The value is a multiple of 0.1, because the name of a case has one decimal.
 double zipf_of(const Fields& fields) {
     if (!fields.has("zipf")) return 0;
     const Json& value = fields.at("zipf");

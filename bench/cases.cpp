@@ -1,4 +1,4 @@
-// The tables.
+// Tables of models, formats and numbers of tokens, and the cases made of them.
 #include "bench/cases.hpp"
 
 namespace moe::bench {
@@ -14,11 +14,11 @@ const Model models[] = {
 constexpr const char* formats[] = {"bf16",  "fp8_128x128", "nvfp4", "mxfp4", "kbit2",
                                    "kbit3", "kbit4",       "kbit5", "q8_0",  "q4_k"};
 constexpr int64_t token_counts[] = {1, 2, 4, 8, 16, 32, 512, 8192};
-constexpr int64_t least_skewed = 8;  // with fewer tokens, popular experts hardly meet
+constexpr int64_t least_skewed = 8;  // with fewer tokens, popular experts seldom coincide
 
 }  // namespace
 
-// Blocks of 256 columns do not fit 2880.
+// 2880 is not a multiple of blocks of 256 columns.
 bool fits(const Model& model, const std::string& format) {
     return format != "q4_k" || (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
 }
@@ -84,8 +84,8 @@ std::vector<Case> all_cases() {
                 if (fits(model, format)) {
                     cases.push_back({&model, format, Mode::ids, n, 0.0});
                     cases.push_back({&model, format, Mode::layer, n, 0.0});
-                    // From ids: a skewed layer would not choose its experts, which the even one
-                    // does.
+                    // A skewed case starts at ids: a layer with a router would not choose the
+                    // skewed experts, but it does choose even ones.
                     if (n >= least_skewed) cases.push_back({&model, format, Mode::ids, n, 1.2});
                 }
     return cases;

@@ -1,5 +1,5 @@
-// What is measured: layers of real models, in every format, for few and many tokens, with even and
-// skewed routing.
+// Cases of the benchmark: layers of real models in every format, for small and large numbers of
+// tokens, with even and skewed routing.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Model {
     bool is_sigmoid = false;  // DeepSeek-V3: sigmoid scores, selection bias, groups
 };
 
-// Where a call begins: at expert ids and weights, or at x (router and shared expert included).
+// Start of a call: at expert ids and weights, or at x (router and shared expert included).
 enum class Mode { ids, layer };
 
 struct Case {
@@ -32,16 +32,16 @@ struct Case {
     double zipf;            // exponent of the expert's popularity; 0: uniform
     bool unfused = false;   // moe_plan_desc.unfused
     std::string kernels{};  // moe_plan_desc.kernel_filter
-    bool stages = false;    // each stage is measured alone, too; no part of the name
+    bool stages = false;    // each stage is also measured alone; not part of the name
 
     std::string name() const;
 };
 
 const Model* find_model(const std::string& name);
-// Whether rows of the model fall into whole blocks of the format.
+// Tells whether the rows of the model are whole blocks of the format.
 bool fits(const Model& model, const std::string& format);
 moe_layer_desc layer_of(const Model& model, Mode mode);
-// Every case, and those that --quick runs.
+// All cases, and the cases of --quick.
 std::vector<Case> all_cases();
 std::vector<Case> quick_cases();
 

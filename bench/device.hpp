@@ -1,4 +1,4 @@
-// Device memory, and the time of calls replayed as a graph.
+// Device memory of the benchmark, and the time of calls that are replayed as a graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -59,7 +59,7 @@ inline int multiprocessors() {
     return count;
 }
 
-// Random bytes; the seed says which.
+// Fills with random bytes that depend on the seed alone.
 void fill_random(void* data, int64_t bytes, uint32_t seed);
 
 struct Timing {
@@ -68,9 +68,9 @@ struct Timing {
     double highest_us;
 };
 
-// Replays before those that count. A GPU that was idle is slower for the first milliseconds; work
-// that keeps the tensor cores busy runs at the clock that the power limit allows, and what ran
-// before decides on that for some 200 ms.
+// Warm-up time before the measured replays. An idle GPU is slower for the first milliseconds. Work
+// that keeps the tensor cores busy runs at the clock that the power limit allows, and for some 200
+// ms the work before decides on that clock.
 constexpr double settling_us = 1e5;
 constexpr double prompt_settling_us = 1e6;
 
@@ -83,8 +83,8 @@ inline Sampling sampling_for(int64_t n_tokens) {
     return n_tokens > 512 ? Sampling{7, prompt_settling_us} : Sampling{15, settling_us};
 }
 
-// call(i, stream) for i in [0, n_calls) is captured into one graph, which is replayed: twice and at
-// least for settle_us before the n_replays that count.
+// Captures call(i, stream) for i in [0, n_calls) into one graph and replays it: at least twice and
+// at least for settle_us, then n_replays measured times.
 template <class Call>
 Timing time_calls(Call call, int n_calls, int n_replays, double settle_us = 0) {
     cudaStream_t stream = nullptr;

@@ -1,5 +1,6 @@
-// Streaming reads: every thread keeps several independent 16-byte loads in flight, and the sum of
-// what it read decides a store that never happens, so that nothing is optimised away.
+// Measures streaming reads of HBM. Every thread keeps several independent 16-byte loads in flight.
+// A store that never happens depends on the sum of the loaded values, so the compiler keeps the
+// loads. Input: sizes in MB. Output: the best time of each size.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ struct Shape {
     void (*kernel)(const uint4*, int64_t, uint32_t*);
 };
 
-// As many loads in flight as a multiprocessor takes, cut in every way that may be the fastest.
+// Launch configurations that fill an SM with loads in flight; any of them may be the fastest.
 std::vector<Shape> all_shapes() {
     std::vector<Shape> shapes;
     for (const int threads : {128, 256, 512, 1024})
@@ -66,9 +67,10 @@ std::vector<ReadPoint> measure_reads(bool quick) {
     for (const double mb :
          {0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0}) {
         const auto bytes = static_cast<int64_t>(mb * 1e6) / 4096 * 4096;
-        // So many places that no call finds its bytes in the L2, from the replay before either.
-        const int64_t n_places = std::max<int64_t>(24, round_bytes / bytes);
-        const int n_calls = static_cast<int>(std::clamp<int64_t>(pool_bytes / bytes, 4, n_places));
+        // There are enough offsets that no call, nor the replay before, leaves its bytes in L2 for
+        // another one.
+        const int64_t n_offsets = std::max<int64_t>(24, round_bytes / bytes);
+        const int n_calls = static_cast<int>(std::clamp<int64_t>(pool_bytes / bytes, 4, n_offsets));
         double best = 1e30;
         for (const Shape& shape : all_shapes()) {
             auto call = [&](int i, cudaStream_t stream) {

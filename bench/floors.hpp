@@ -1,5 +1,5 @@
-// The physical limits of the device, measured in the same run: the time in which any kernel could
-// read a number of bytes, and the rate of a dense matrix product.
+// Physical limits of the device, measured in the same run: the minimum time to read a number of
+// bytes from HBM, and the rate of a dense GEMM.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,10 @@ struct ReadPoint {
     double us;
 };
 
-// Best of several launch shapes of a kernel that only reads, cold, for sizes from 0.25 MB to 1 GB.
+// Measures the best of several launch configurations of a kernel that only reads, with a cold L2,
+// for sizes from 0.25 MB to 1 GB.
 std::vector<ReadPoint> measure_reads(bool quick);
-// Interpolated between the points; beyond the last by its rate.
+// Interpolates between the points; past the last one its rate applies.
 double read_floor_us(const std::vector<ReadPoint>& points, double bytes);
 
 // TFLOP/s of cuBLASLt, bfloat16 8192^3 on random data; 0 when the library is not there.

@@ -1,4 +1,5 @@
-// Fields of JSON objects that people or other programs wrote: each is checked before it is used.
+// Reads fields of JSON objects that people or other programs wrote, and checks each one before its
+// use.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ inline std::string text_of_file(const std::string& path) {
     return text.str();
 }
 
-// The fields of one object; every error begins with what the object is.
+// The fields of one object. Every error message begins with the name of the object.
 class Fields {
   public:
     Fields(const Json& json, std::string what) : json_(json), what_(std::move(what)) {
@@ -59,7 +60,8 @@ class Fields {
         return at(name).get<bool>();
     }
 
-    // Of lower-case letters, digits and `more`, so that the name of a case can be taken apart.
+    // Reads a word of lower-case letters, digits and `more`, so that a program can split the name
+    // of a case.
     std::string word(const char* name, const std::string& more) const {
         const Json& value = at(name);
         const auto is_good = [&](char c) {
@@ -79,7 +81,7 @@ class Fields {
         return value.get<double>();
     }
 
-    // One line of printable ASCII that may stand in a table.
+    // Reads one line of printable ASCII, for use in a table.
     std::string line(const char* name) const {
         const Json& value = at(name);
         const auto is_good = [](char c) { return c >= ' ' && c <= '~' && c != '|'; };

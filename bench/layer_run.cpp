@@ -1,6 +1,10 @@
-// Weight sets rotate so that the L2 never holds what a call reads: several sets where they are
-// small, and other experts in every call. Ids and x of one token are the same in every call where
-// the sets alone suffice: in a model the kernel before has just written them.
+// Measures one layer. Inputs: a model, a format, a case. Output: the time of a call and its floor.
+//   1. weight sets are made, several where they are small, and calls rotate through them, so the L2
+//      never holds the weights that a call reads
+//   2. calls have different experts, unless the sets alone make the weights cold
+//   3. the calls are captured into one graph and replayed
+// Where the sets suffice, ids and x of a single token are the same in every call: in a model the
+// preceding kernel has just written them.
 #include "bench/layer_run.hpp"
 
 #include <cmath>
@@ -45,7 +49,7 @@ struct DestroyWorkspace {
     void operator()(moe_workspace* workspace) const { moe_workspace_destroy(workspace); }
 };
 
-// A handle on weights in `block`, as if they had been loaded there.
+// Makes a handle on weights in `block`, in the state that a load would leave.
 NewWeights weights_in(const moe_plan& plan, const DevicePlacement& placement, std::byte* block) {
     LoadRequest request;
     request.ownership = MOE_OWN_CALLER;
@@ -60,7 +64,7 @@ NewWeights weights_in(const moe_plan& plan, const DevicePlacement& placement, st
 
 constexpr double cold_bytes = 200e6;  // several times the L2
 
-// Sets of which one token alone reads cold_bytes in turn, as far as memory goes.
+// Returns the number of sets of which one token in turn reads cold_bytes, within the memory limit.
 int sets_for(double bytes, double bytes_of_token) {
     constexpr double most = 24e9;
     const double wanted = std::ceil(cold_bytes / bytes_of_token);
@@ -82,8 +86,8 @@ struct LayerRun::State {
     std::vector<NewWeights> sets;
     DeviceBuffer x, out, ids, weights;
     int64_t x_rows = 0;
-    bool sets_are_cold = false;  // to one token that reaches the same experts of each
-    uint64_t expert_bytes = 0;   // of one routed expert
+    bool sets_are_cold = false;  // for one token that uses the same experts of each set
+    uint64_t expert_bytes = 0;   // bytes of one routed expert
     uint64_t router_bytes = 0;
     uint64_t shared_bytes = 0;
 
@@ -121,11 +125,11 @@ LayerRun::LayerRun(const Case& like, int64_t max_tokens) : state_(std::make_uniq
         fill_weights(plan->layout, placement, block, 1000u * (i + 1));
         s.sets.push_back(weights_in(*plan, placement, block));
     }
-    moe_workspace_desc room{};
-    room.struct_size = sizeof room;
-    room.plan = plan;
+    moe_workspace_desc workspace_desc{};
+    workspace_desc.struct_size = sizeof workspace_desc;
+    workspace_desc.plan = plan;
     moe_workspace* workspace = nullptr;
-    check(moe_workspace_create(nullptr, &room, &workspace));
+    check(moe_workspace_create(nullptr, &workspace_desc, &workspace));
     s.workspace.reset(workspace);
     s.x_rows = std::max<int64_t>(max_tokens, 24 * 512);
     s.x = DeviceBuffer(s.x_rows * layer.hidden * 2);
@@ -146,28 +150,29 @@ const moe_weights* LayerRun::weights() const {
 void LayerRun::count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer) {
     State& s = *state_;
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
-        const DevicePlacement::Region& place = placement.matrices[i];
-        if (place.type == PackedType::none) continue;
+        const DevicePlacement::Region& region = placement.matrices[i];
+        if (region.type == PackedType::none) continue;
         const uint64_t bytes =
-            static_cast<uint64_t>(place.n_tiles) * tile_bytes(place.type, place.k);
+            static_cast<uint64_t>(region.n_tiles) * tile_bytes(region.type, region.k);
         (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.shared_bytes) += bytes;
     }
     s.router_bytes = uint64_t{2} * layer.n_experts * layer.hidden;
 }
 
-// Ids and x as a kernel just before would leave them; weights are cold all the same.
+// Ids and x are warm, because a preceding kernel would have just written them. The weights are cold
+// all the same.
 bool LayerRun::is_warm(int64_t n_tokens) const {
     return n_tokens == 1 && state_->sets_are_cold;
 }
 
-// Otherwise every call has tokens of its own, so that a computed routing reaches other experts.
+// Otherwise every call has its own tokens, so that a computed routing uses other experts.
 const void* LayerRun::x_of(int call, int64_t n_tokens) const {
     if (is_warm(n_tokens)) return state_->x.data();
     const int64_t first = call * n_tokens % (state_->x_rows - n_tokens + 1);
     return static_cast<const std::byte*>(state_->x.data()) + first * state_->model->hidden * 2;
 }
 
-// How many experts the router's own choice reaches.
+// Counts the experts that the router itself chooses.
 double LayerRun::distinct_of_router(int64_t n_tokens, int n_calls) {
     State& s = *state_;
     const int64_t n_slots = n_tokens * s.model->top_k;
@@ -189,7 +194,7 @@ double LayerRun::distinct_of_router(int64_t n_tokens, int n_calls) {
     return distinct / n_calls;
 }
 
-// With the ids that run() has left. Where the router chooses, they make room for its choice.
+// Uses the ids that run() has left. A case with a router overwrites them with its choice.
 std::vector<StageResult> LayerRun::stages_of(const Case& what, int n_calls, double distinct) {
     State& s = *state_;
     const bool computed = what.mode == Mode::layer && what.zipf == 0;

@@ -1,4 +1,4 @@
-// One layer on the device, measured: plan, weights, inputs, a graph of calls.
+// One layer on the device, measured: its plan, weights, inputs and a graph of calls.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace moe::bench {
 
 struct Result {
     Case what;
-    std::string kernel;  // of the experts stage
+    std::string kernel;  // kernel of the experts stage
     Timing time;
-    double bytes;  // of weights that a call must touch: distinct experts, router, shared expert
+    double bytes;  // weight bytes that a call must read: distinct experts, router, shared expert
     double flops;
     double floor_us;  // the larger of the two times
     double workspace_bytes;
     int n_sets;
     int n_calls;
-    std::vector<StageResult> stages;  // where the case wants them
+    std::vector<StageResult> stages;  // if the case measures them
 };
 
 struct Limits {

@@ -1,5 +1,5 @@
-// moe_weights_open beside its two limits: threads that only read the file, 4 MB at a time (the best
-// of several numbers of threads), and one stream that only copies from pinned memory.
+// Measures moe_weights_open against two limits: threads that only read the file, 4 MB at a time
+// (the best of several numbers of threads), and one stream that only copies from pinned memory.
 #include "bench/load_run.hpp"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ double seconds_of(const auto& work) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The median of n_times.
+// Returns the median of n_times measurements.
 double median_seconds(const auto& before, const auto& work) {
     std::vector<double> all;
     for (int i = 0; i < n_times; ++i) {

@@ -1,13 +1,14 @@
-// How fast packed weights come from a file, next to what the file system and the bus alone do.
+// Measures the load rate of packed weights from a file, against the file system alone and the bus
+// alone.
 #pragma once
 
 #include <string>
 
 namespace moe::bench {
 
-// Saves a layer of the model in the format under `folder`, opens it again some times, and prints
-// GB/s, with the file in the page cache and with it dropped from there before each time, and what
-// part of the slower of reading and copying opening is.
+// Saves a layer of the model in the format under `folder`, opens it several times, and prints GB/s:
+// with the file in the page cache, and after it was dropped from the cache. It also prints the
+// ratio to the slower of reading and copying.
 void measure_load(const std::string& model, const std::string& format, const std::string& folder);
 
 }  // namespace moe::bench

@@ -1,4 +1,4 @@
-// moe-bench: the floors of this device, then cases; see --help.
+// moe-bench measures the floors of this device, then the cases; --help lists the options.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ auto plan_key(const Case& one) {
     return std::tie(one.model, one.format, one.mode, one.unfused, one.kernels);
 }
 
-// Cases that share a plan run one after the other; it is for the largest of them.
+// Cases with the same plan run one after the other, and the plan is made for the largest of them.
 int run(const Options& options) {
     CaseList list = chosen_cases(options);
     std::vector<Case>& cases = list.cases;

@@ -1,4 +1,4 @@
-"""What the tests of the scripts that write tables into docs/performance.md share: a page and its results, in a folder."""
+"""What the tests of the scripts that write tables into pages share: a page and its results, in a folder."""
 import copy
 import json
 import pathlib
@@ -22,9 +22,8 @@ class PageTest:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        (self.root / "docs").mkdir()
         (self.root / "bench/results").mkdir(parents=True)
-        self.page, self.results = self.root / "docs/performance.md", self.root / self.script.RESULTS
+        self.page, self.results = self.root / self.script.PAGE, self.root / self.script.RESULTS
         self.empty_page = "before\n" + "".join(self.script.MARKS) + "after\n"
         self.page.write_text(self.empty_page)
 

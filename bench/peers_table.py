@@ -1,4 +1,4 @@
-"""Puts the tables of bench/results/peers.json into docs/performance.md, or holds them to it.
+"""Puts the tables of bench/results/peers.json into bench/peers.md, or holds them to it.
 
 usage: peers_table.py <root of the repository> [--write]
 Of each number of tokens a table: layers are rows, peers are columns in the order of the file. What was not measured is "-".
@@ -10,9 +10,14 @@ import sys
 sys.dont_write_bytecode = True
 import marked_block  # noqa: E402
 
-RESULTS = "bench/results/peers.json"
+PAGE, RESULTS = "bench/peers.md", "bench/results/peers.json"
 MARKS = ("<!-- peers: written by bench/peers_table.py . --write -->\n", "<!-- end of peers -->\n")
 PLAIN = "bf16"  # the format that others are compared with
+
+
+def in_words(text):
+    """Older results say product where the field says GEMM."""
+    return text.replace("products", "GEMMs").replace("product", "GEMM")
 
 
 def distinct(values):
@@ -30,7 +35,7 @@ class Row:
     def line(self, peers, plain):
         cells = [f"{self.times[peer]:.1f}" if peer in self.times else "-" for peer in peers]
         gain = f"{plain.us / self.us:.2f}" if plain else "-"
-        return f"| {' | '.join([self.name, *cells, self.best, gain, f'{self.us / self.floor:.2f}'])} |"
+        return f"| {' | '.join([self.name, *cells, in_words(self.best), gain, f'{self.us / self.floor:.2f}'])} |"
 
 
 def total_of(rows, name):
@@ -51,7 +56,7 @@ def table(results, n_tokens, peers):
             same = [r for r in mine if (r["model"], r["format"]) == (model, form)]
             if same:
                 rows[model, form] = Row(f"{model} {form}", {r["peer"]: r["us"] for r in same}, same[0]["floor_us"])
-    lines = [f"| T = {n_tokens}, us | {' | '.join(peers)} | best | times as fast as {PLAIN} | times the floor |",
+    lines = [f"| T = {n_tokens}, us | {' | '.join(map(in_words, peers))} | best | bf16 / best | best / floor |",
              "|--" * (len(peers) + 4) + "|"]
     lines += [row.line(peers, rows.get((model, PLAIN))) for (model, _), row in rows.items()]
     if len(models) > 1:
@@ -65,7 +70,7 @@ def legend(results, peers):
     for peer in peers:
         mine = [r for r in results if r["peer"] == peer]
         versions, notes = (distinct(r[key] for r in mine) for key in ("version", "note"))
-        yield f"- {peer} {', '.join(versions)}: {' / '.join(notes)}"
+        yield in_words(f"- {peer} {', '.join(versions)}: {' / '.join(notes)}")
 
 
 def block(document):
@@ -73,7 +78,7 @@ def block(document):
         return "Not measured yet.\n"
     results = document["results"]
     peers = distinct(r["peer"] for r in results)
-    lines = [f"{document['device']['name']}, commit {document['commit']}, {document['date'][:10]}: [results](../{RESULTS})."]
+    lines = [f"{document['device']['name']}, commit {document['commit']}, {document['date'][:10]}: [results](results/peers.json)."]
     if document["failures"]:
         lines[0] += f" {len(document['failures'])} cases failed."
     lines += ["", *legend(results, peers)]
@@ -86,7 +91,7 @@ def main():
     root = pathlib.Path(sys.argv[1])
     path = root / RESULTS
     document = json.loads(path.read_text()) if path.exists() else None
-    marked_block.put(root / "docs/performance.md", MARKS, block(document), RESULTS, "--write" in sys.argv[2:])
+    marked_block.put(root / PAGE, MARKS, block(document), RESULTS, "--write" in sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Holds the speeds in README.md to bench/results/h200.json.
+"""Holds the speeds in README.md and docs/performance.md to the results.
 
 usage: readme_table.py <root of the repository> [--write]
-The block between the marks is made of the results; with --write it is put there, without it a difference fails.
+README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
+the best peer, and a table for each regime. The sources are h200.json, peers.json and outside.json. With --write the blocks are written, without it a difference fails.
 """
 import json
 import pathlib
@@ -10,8 +11,13 @@ import textwrap
 
 sys.dont_write_bytecode = True
 import marked_block  # noqa: E402
+import regimes  # noqa: E402
+from peers_table import in_words  # noqa: E402
 
-MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", "<!-- end of speeds -->\n")
+PAGE = "docs/performance.md"
+END = "<!-- end of speeds -->\n"
+MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", END)
+SUMMARY_MARKS = ("<!-- peer summary: written by bench/readme_table.py . --write -->\n", "<!-- end of peer summary -->\n")
 MODELS = {
     "qwen3next": "Qwen3-Next",
     "qwen3-30b": "Qwen3-30B",
@@ -22,11 +28,96 @@ MODELS = {
 FORMATS = {"bf16": "bf16", "nvfp4": "NVFP4"}
 TOKENS = (1, 32, 512, 8192)
 MOST = 5.0  # times the floor; what takes longer is named
+PEER_TOKENS, PROMPT = (1, 16), 8192  # in README.md: from peers.json, and from outside.json
+SUMMARY_FORMATS = {**FORMATS, "mxfp4": "MXFP4", "q4_k": "q4_k"}
+SUMMARY_TOKENS = (1, 2, 8, 16)
+
+
+class Sources:
+    def __init__(self, root):
+        self.main, self.peers = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "peers"))
+        self.outside = json.loads((root / "bench/outside.json").read_text())
+        self.cases = {r["case"]: r for r in self.main["results"]}
+
+    def pair(self, model, form, n_tokens):
+        """(us of libmoe, us of the best peer, its name) of a layer's experts from ids, or None."""
+        if n_tokens == PROMPT:
+            ours = self.cases.get(f"{model}/{form}/ids/T{n_tokens}/uniform")
+            others, mine = self.outside["results"], ours["us"] if ours else None
+        else:
+            others = [r for r in self.peers["results"] if r["peer"] != "libmoe"]
+            found = [r for r in self.peers["results"] if (r["peer"], *key(r)) == ("libmoe", model, form, n_tokens)]
+            mine = found[0]["us"] if found else None
+        others = [r for r in others if key(r) == (model, form, n_tokens)]
+        if mine is None or not others:
+            return None
+        best = min(others, key=lambda r: r["us"])
+        return mine, best["us"], short(best["peer"])
+
+
+def short(peer):
+    """The peers' names in a narrow cell; GEMMs: it timed nothing else."""
+    name = in_words(peer)
+    return {"DeepGEMM bf16": "DeepGEMM GEMMs", "Humming, GEMMs only": "Humming GEMMs", "Humming NVFP4 x bf16": "Humming GEMMs"}.get(name, name)
+
+
+def key(r):
+    return r["model"], r["format"], r["n_tokens"]
+
+
+def told(us):
+    return f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
+def peer_cell(pair):
+    if pair is None:
+        return "-"
+    mine, best, peer = pair
+    ours, theirs = told(mine), f"{peer} {told(best)}"
+    return f"**{ours}**, {theirs}" if mine <= best else f"{ours}, **{theirs}**"
+
+
+def peer_block(sources):
+    commits = " and ".join(dict.fromkeys([sources.peers["commit"], sources.main["commit"]]))
+    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at commit {commits}, even routing, cold "
+                        "weights: microseconds of libmoe, then of the fastest peer. The faster one is bold.", 140)
+    yield ""
+    yield "| us of a layer | " + " | ".join(f"T = {t}" for t in (*PEER_TOKENS, PROMPT)) + " |"
+    yield "|--" * (2 + len(PEER_TOKENS)) + "|"
+    for model, name in MODELS.items():
+        for form, words in FORMATS.items():
+            cells = [peer_cell(sources.pair(model, form, t)) for t in (*PEER_TOKENS, PROMPT)]
+            if set(cells) != {"-"}:
+                yield f"| {name}, {words} | {' | '.join(cells)} |"
+    yield ""
+    yield textwrap.fill(
+        "T = 1 and 16 are from [peers.json](bench/results/peers.json), T = 8192 of libmoe from [h200.json](bench/results/h200.json). The peers ran in runs "
+        "of their own on the same kind of card; those of T = 8192 left no result file and are noted in [outside.json](bench/outside.json). "
+        "\"GEMMs\" means that the peer timed its two GEMMs alone; libmoe times everything from ids to the sum. vLLM's align is not counted.", 140, break_on_hyphens=False, break_long_words=False)
+
+
+def gains(sources, form, n_tokens):
+    """How many times as fast as the best peer: over the models, lowest and highest."""
+    pairs = [sources.pair(model, form, n_tokens) for model in MODELS]
+    ratios = sorted(best / mine for mine, best, _ in filter(None, pairs))
+    names = sorted({peer for *_, peer in filter(None, pairs)})
+    if not ratios:
+        return "-"
+    low, high = f"{ratios[0]:.2f}", f"{ratios[-1]:.2f}"
+    return f"{low}{'' if low == high else f' to {high}'} ({'; '.join(names)})"
+
+
+def summary_block(sources):
+    tokens = (*SUMMARY_TOKENS, PROMPT)
+    yield "| time of the best peer / time of libmoe | " + " | ".join(f"T = {t}" for t in tokens) + " |"
+    yield "|--" * (1 + len(tokens)) + "|"
+    for form, words in SUMMARY_FORMATS.items():
+        yield f"| {words} | {' | '.join(gains(sources, form, t) for t in tokens)} |"
 
 
 def table(results):
     heads = [f"{name}, T = {TOKENS[0]}" if t == TOKENS[0] else str(t) for name in FORMATS.values() for t in TOKENS]
-    lines = [f"| times the floor | {' | '.join(heads)} |", "|--" * (1 + len(heads)) + "|"]
+    lines = [f"| time / floor | {' | '.join(heads)} |", "|--" * (1 + len(heads)) + "|"]
     for model, name in MODELS.items():
         cases = [results.get(f"{model}/{f}/layer/T{t}/uniform") for f in FORMATS for t in TOKENS]
         cells = [f"{case['times_floor']:.2f}" if case else "-" for case in cases]
@@ -60,20 +151,32 @@ def sentences(results):
     return [
         slowest(results),
         f"One token from ids through Qwen3-Next's experts in NVFP4 takes {token['us']:.1f} us (samples from "
-        f"{token['us_lowest']:.1f} to {token['us_highest']:.1f}), {token['weight_bytes'] / 1e6:.1f} MB "
-        f"in {token['floor_us']:.1f} us at best.",
-        "Long cases vary with the clock, which the card's power limit lowers (bench/notes.md): of Mixtral in NVFP4 at "
-        f"T = 8192 the median is {rates[0]:.0f} TFLOP/s, the samples lie between {rates[1]:.0f} and {rates[2]:.0f}.",
+        f"{token['us_lowest']:.1f} to {token['us_highest']:.1f}); reading its {token['weight_bytes'] / 1e6:.1f} MB "
+        f"takes at least {token['floor_us']:.1f} us.",
+        "Long cases vary with the clock, which the power limit of the card lowers: a layer of Mixtral in NVFP4 at "
+        f"T = 8192 has a median of {rates[0]:.0f} TFLOP/s, and its samples lie between {rates[1]:.0f} and {rates[2]:.0f}.",
     ]
 
 
+def floor_block(sources):
+    main = sources.main
+    yield (f"{main['device']['name']}, commit {main['commit']}, {main['date'][:10]}: [results](../bench/results/h200.json). Time of a whole layer over its "
+           "floor, even routing; 1 is the limit of the card.")
+    yield ""
+    yield from table(sources.cases)
+    yield ""
+    words = " ".join(sentences(sources.cases) + not_run(main["failures"]))
+    yield from textwrap.wrap(words, 140, break_on_hyphens=False, break_long_words=False)
+
+
 def main():
-    root = pathlib.Path(sys.argv[1])
-    document = json.loads((root / "bench/results/h200.json").read_text())
-    results = {r["case"]: r for r in document["results"]}
-    lines = textwrap.wrap(" ".join(sentences(results) + not_run(document["failures"])), 120, break_on_hyphens=False, break_long_words=False)
-    block = "\n".join([*table(results), "", *lines]) + "\n"
-    marked_block.put(root / "README.md", MARKS, block, "bench/results/h200.json", "--write" in sys.argv[2:])
+    root, is_written = pathlib.Path(sys.argv[1]), "--write" in sys.argv[2:]
+    sources = Sources(root)
+    blocks = [("README.md", MARKS, peer_block(sources)), (PAGE, MARKS, floor_block(sources)), (PAGE, SUMMARY_MARKS, summary_block(sources))]
+    blocks += [(PAGE, regimes.marks(name), made(sources, MODELS)) for name, made in regimes.REGIMES.items()]
+    for page, marks, lines in blocks:
+        marked_block.put(root / page, marks, "\n".join(lines) + "\n", "bench/results", is_written)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-// One line per case; one JSON object per run.
+// Prints one line per case and writes one JSON object per run.
 #include "bench/report.hpp"
 
 #include <fstream>

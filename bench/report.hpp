@@ -1,4 +1,4 @@
-// Results as a table and as JSON (bench/results.schema.json).
+// Writes results as a table and as JSON (bench/results.schema.json).
 #pragma once
 
 #include <string>

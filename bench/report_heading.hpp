@@ -1,5 +1,4 @@
-// What every file of results begins with: when, on which commit and device, and the floors of the
-// run.
+// The heading of every results file: date, commit, device and the floors of the run.
 #pragma once
 
 #include <ctime>

@@ -1,5 +1,5 @@
-// Gumbel top-k: adding Gumbel noise to log probabilities and taking the k largest draws k without
-// replacement.
+// Draws expert ids by Gumbel top-k: it adds Gumbel noise to log probabilities and takes the k
+// largest, which draws k experts without replacement.
 #include "bench/routing.hpp"
 
 #include <algorithm>

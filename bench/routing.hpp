@@ -1,5 +1,5 @@
-// Expert ids for measuring: k distinct experts per token, expert popularity rank^-a over a seeded
-// random order of the experts (Gumbel top-k), a = 0 for uniform.
+// Expert ids of a case: k distinct experts per token. The popularity of experts is rank^-a over a
+// seeded random order (Gumbel top-k); a = 0 is uniform.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace moe::bench {
 class Router {
   public:
     Router(int32_t n_experts, int32_t top_k, double zipf, uint32_t seed);
-    // [n_tokens, k]
+    // Returns ids [n_tokens, k].
     std::vector<int32_t> ids(int64_t n_tokens);
 
   private:
@@ -20,7 +20,7 @@ class Router {
     std::mt19937 random_;
 };
 
-// Number of different experts in a list of ids.
+// Counts the distinct experts in a list of ids.
 int32_t count_distinct(const std::vector<int32_t>& ids, int32_t n_experts);
 
 }  // namespace moe::bench

@@ -1,6 +1,10 @@
-// route -> ids and weights; dispatch -> offsets and row ids; experts -> rows by slot; combine ->
-// their sum; finish -> out. Each stage is a graph of its own over all calls; what the stages before
-// it give was made once before.
+// Measures the stages of a layer, each as a graph of its own over all calls. The outputs of the
+// stages before it are computed once, in advance.
+//   1. route: ids and weights
+//   2. dispatch: offsets and row ids
+//   3. experts: rows by slot
+//   4. combine: the sum of a token's rows
+//   5. finish: out
 #include "bench/stage_run.hpp"
 
 #include "bench/layer_run.hpp"

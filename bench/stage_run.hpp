@@ -1,4 +1,5 @@
-// The stages of a layer, each called alone through moe.h and timed as the whole layer is.
+// The stages of a layer, each called alone through moe.h and timed in the same way as the whole
+// layer.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 namespace moe::bench {
 
 struct StageResult {
-    std::string name;  // of the stage, or "chain"
+    std::string name;  // stage name, or "chain"
     Timing time;
     Work work;
 };
@@ -19,21 +20,21 @@ struct StageInputs {
     const moe_plan* plan;
     moe_workspace* workspace;
     int n_calls;
-    // Of the call with that number.
+    // These return the inputs of the call with that number.
     std::function<const moe_weights*(int)> weights_of;
     std::function<const void*(int)> x_of;
-    std::function<int32_t*(int)> ids_of;  // where the router chooses, room for what it chooses
+    std::function<int32_t*(int)> ids_of;  // with a router: the buffer of its choice
     bool ids_are_given;
     float* slot_weights;  // [T, k], written where there is a router
     void* out;
-    // Of the weights that a call must read.
+    // Bytes of the weights that a call must read.
     double router_bytes, experts_bytes, shared_bytes;
 };
 
-// In the order of the layer, those that the case has; then "chain", which is all but dispatch, call
-// by call in one graph. experts begins at ids and sorts the slots itself, as moe_forward does;
-// dispatch is for engines that move rows. A stage alone finds small weights (router, shared expert)
-// in the L2, which the chain does not.
+// Returns the stages of the case in the order of the layer, then "chain": all stages but dispatch,
+// call by call in one graph. experts begins at ids and sorts the slots itself, the same as
+// moe_forward; dispatch is for engines that move rows. A stage alone finds small weights (router,
+// shared expert) in L2, but the chain does not.
 std::vector<StageResult> run_stages(const StageInputs& inputs);
 
 }  // namespace moe::bench

@@ -1,4 +1,5 @@
-// Ids and weights of slots have four bytes each, offsets of experts eight.
+// Counts bytes and FLOPs of each stage. Ids and weights of slots have four bytes each, offsets of
+// experts eight.
 #include "bench/stage_work.hpp"
 
 #include <stdexcept>

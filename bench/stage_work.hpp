@@ -1,4 +1,4 @@
-// What a stage must move and multiply when it is called alone.
+// Minimum bytes and FLOPs of a stage that is called alone.
 #pragma once
 
 #include "bench/cases.hpp"
@@ -10,7 +10,7 @@ struct Work {
     double flops;
 };
 
-// weight_bytes: of the weights that the stage must read, as they are packed. Activations are
-// bfloat16, each read or written once: rows between the stages lie in device memory.
+// weight_bytes are the packed weights that the stage must read. Activations are bfloat16, each read
+// or written once, because rows between the stages are in device memory.
 Work work_of_stage(moe_stage stage, const Model& model, int64_t n_tokens, double weight_bytes);
 }  // namespace moe::bench

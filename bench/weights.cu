@@ -1,5 +1,6 @@
-// One thread per 16 bytes of a matrix: codes are random bits (dense types: random values), bytes
-// that belong to scales are drawn from a narrow range of their type.
+// Fills packed weights with random values. Input: a layout and a seed. Output: the packed bytes of
+// every matrix, one thread per 32-bit word. Codes are random bits (dense types: random values);
+// bytes of scales come from a narrow range of their type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -29,7 +30,7 @@ __device__ uint32_t random_word(uint64_t index, uint32_t seed) {
     return mix(static_cast<uint32_t>(index) ^ mix(static_cast<uint32_t>(index >> 32) + seed));
 }
 
-// Uniform in [-1, 1), times scale.
+// Returns a value uniform in [-scale, scale).
 __device__ float random_value(uint64_t index, uint32_t seed, float scale) {
     return (static_cast<float>(random_word(index, seed)) * 0x1p-31f - 1.0f) * scale;
 }
@@ -91,18 +92,18 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
     const int64_t tile_size = tile_bytes(type, k), words = tile_size / 4;
     const int64_t total = n_tiles_all * words;
     const bool is_q4_k = type == PackedType::q4_k;
-    // Codes and scales alternate with the block (super block) they belong to.
-    const int32_t unit = (is_q4_k ? 4 : 1) * block_bytes(type, 4);
+    // Codes and scales alternate with each block or superblock.
+    const int32_t block_size = (is_q4_k ? 4 : 1) * block_bytes(type, 4);
     const int32_t codes = (is_q4_k ? 4 : 1) * block_code_bytes(type, 4);
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < total;
          i += static_cast<int64_t>(gridDim.x) * n_threads) {
         const int64_t tile = i / words, byte = i % words * 4;
-        const auto in_unit = static_cast<int32_t>(byte % unit);
+        const auto in_block = static_cast<int32_t>(byte % block_size);
         std::byte* to = data + tile / tiles_per_expert * expert_stride +
                         tile % tiles_per_expert * tile_size + byte;
-        *reinterpret_cast<uint32_t*>(to) = in_unit < codes
+        *reinterpret_cast<uint32_t*>(to) = in_block < codes
                                                ? code_word(type, i, seed)
-                                               : scale_word(type, i, (in_unit - codes) % 16, seed);
+                                               : scale_word(type, i, (in_block - codes) % 16, seed);
     }
 }
 
@@ -133,16 +134,18 @@ void upload(std::byte* to, const std::vector<float>& values) {
     check_cuda(cudaMemcpy(to, values.data(), values.size() * 4, cudaMemcpyHostToDevice), "upload");
 }
 
-void fill_tables(const DevicePlacement::Region& place, const moe_format& format, std::byte* block) {
-    if (place.globals) upload(block + place.globals, std::vector<float>(2 * place.count, 1.0f));
-    if (!place.codebooks) return;
+void fill_tables(const DevicePlacement::Region& region, const moe_format& format,
+                 std::byte* block) {
+    if (region.globals) upload(block + region.globals, std::vector<float>(2 * region.count, 1.0f));
+    if (!region.codebooks) return;
     Matrix source;
     source.codebook = builtin_codebook(format);
-    float book[32] = {};
-    packed_codebook(source, place.type, book);
-    std::vector<float> books;
-    for (int64_t i = 0; i < 2 * place.count; ++i) books.insert(books.end(), book, book + 32);
-    upload(block + place.codebooks, books);
+    float codebook[32] = {};
+    packed_codebook(source, region.type, codebook);
+    std::vector<float> codebooks;
+    for (int64_t i = 0; i < 2 * region.count; ++i)
+        codebooks.insert(codebooks.end(), codebook, codebook + 32);
+    upload(block + region.codebooks, codebooks);
 }
 
 }  // namespace
@@ -163,12 +166,12 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
                   uint32_t seed) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
-        const DevicePlacement::Region& place = placement.matrices[i];
-        if (place.type != PackedType::none) {
-            fill_matrix<<<grid(), n_threads>>>(block + place.offset, place.type,
-                                               place.count * place.n_tiles, place.k, place.n_tiles,
-                                               static_cast<int64_t>(place.expert_stride), seed + i);
-            fill_tables(place, layout.formats[i], block);
+        const DevicePlacement::Region& region = placement.matrices[i];
+        if (region.type != PackedType::none) {
+            fill_matrix<<<grid(), n_threads>>>(
+                block + region.offset, region.type, region.count * region.n_tiles, region.k,
+                region.n_tiles, static_cast<int64_t>(region.expert_stride), seed + i);
+            fill_tables(region, layout.formats[i], block);
         }
         if (is_matrix_role(role) || role == MOE_ROLE_HASH_TABLE || !layout.needs(role)) continue;
         const int64_t count = layout.count(role) * layout.part(role).columns;
@@ -176,7 +179,8 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
     }
     if (layout.needs(MOE_ROLE_ROUTER)) {
         const Layer::Shape shape = layout.layer.role_shape(MOE_ROLE_ROUTER);
-        // Logits of some units: larger ones would saturate a sigmoid, and all tokens choose alike.
+        // The logits stay small: large ones would saturate a sigmoid, and all tokens would choose
+        // the same experts.
         const float scale = 6.0f / std::sqrt(static_cast<float>(shape.columns));
         fill_pairs<<<grid(), n_threads>>>(reinterpret_cast<uint32_t*>(block + placement.router),
                                           shape.rows * shape.columns / 2, scale, seed + 50);

@@ -1,4 +1,4 @@
-// Random packed weights, made on the device.
+// Random packed weights, generated on the device.
 #pragma once
 
 #include <cstdint>

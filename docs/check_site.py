@@ -37,7 +37,7 @@ def dead_links(folder, pages):
             if not to.exists():
                 yield f"{path.relative_to(folder)}: {target} is not there"
             elif url.fragment and to in pages and url.fragment not in pages[to].ids:
-                yield f"{path.relative_to(folder)}: {target}: no such place on that page"
+                yield f"{path.relative_to(folder)}: {target}: no such heading on that page"
 
 
 def missing_entries(root, folder, pages):

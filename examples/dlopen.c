@@ -1,7 +1,8 @@
 /* dlopen.c - the library loaded at run time: nothing of libmoe is needed to build or to start this
  * program.
  *
- *   dlopen [PATH_OF_LIBMOE]      $MOE_LIBRARY is tried first, then the path, then the usual name
+ *   dlopen [PATH_OF_LIBMOE [cpu|cuda]]   $MOE_LIBRARY is tried first, then the path if it is not
+ *                                        "", then the usual name
  *
  * It plans a layer that is described by hand, gives it weights from memory, and checks the answer
  * against the formula. */
@@ -11,6 +12,7 @@
 enum { HIDDEN = 32, INTERMEDIATE = 16, EXPERTS = 4 };
 
 static moe_api api;
+static moe_device_kind device = MOE_DEVICE_CPU;
 
 static void check(moe_status status) {
     if (status == MOE_OK) return;
@@ -44,7 +46,7 @@ static moe_plan* make_plan(const moe_format* f32) {
                             .activation = MOE_ACTIVATION_SILU,
                             .is_gated = 1};
     moe_plan_desc desc = {.struct_size = sizeof desc,
-                          .device = MOE_DEVICE_CPU,
+                          .device = device,
                           .x_type = MOE_TYPE_F32,
                           .layer = &layer,
                           .n_formats = MOE_ROLE_COUNT,
@@ -81,24 +83,42 @@ static moe_weights* load_weights(const moe_plan* plan, const moe_format* f32) {
     return weights;
 }
 
-static float forward(const moe_plan* plan, const moe_weights* weights) {
-    const int32_t ids[2] = {0, 3};
-    const float routing_weights[2] = {0.25f, 0.75f};
-    float x[HIDDEN], out[HIDDEN];
-    moe_workspace_desc scratch = {.struct_size = sizeof scratch, .plan = plan};
+/* What a call reads and writes: one block of the device, filled from the host's and copied back. */
+typedef struct one_token {
+    float x[HIDDEN], out[HIDDEN], routing_weights[2];
+    int32_t ids[2];
+} one_token;
+
+static void run(const moe_plan* plan, const moe_weights* weights, one_token* there, void* stream) {
+    moe_workspace_desc scratch = {.struct_size = sizeof scratch, .plan = plan, .stream = stream};
     moe_forward_args args = {.struct_size = sizeof args,
                              .routing = MOE_ROUTING_IDS_AND_WEIGHTS,
                              .n_tokens = 1,
-                             .x = x,
-                             .ids = ids,
-                             .weights = routing_weights,
-                             .out = out};
+                             .x = there->x,
+                             .ids = there->ids,
+                             .weights = there->routing_weights,
+                             .out = there->out,
+                             .stream = stream};
     moe_workspace* workspace = NULL;
-    for (int h = 0; h < HIDDEN; h++) x[h] = 1.0f;
     check(api.workspace_create(NULL, &scratch, &workspace));
     check(api.forward(plan, weights, workspace, &args));
+    check(api.stream_synchronize(device, 0, stream));
     api.workspace_destroy(workspace);
-    return out[HIDDEN - 1];
+}
+
+static float forward(const moe_plan* plan, const moe_weights* weights) {
+    one_token here = {.ids = {0, 3}, .routing_weights = {0.25f, 0.75f}};
+    void *there = NULL, *stream = NULL;
+    for (int h = 0; h < HIDDEN; h++) here.x[h] = 1.0f;
+    check(api.stream_create(device, 0, &stream));
+    check(api.memory_allocate(NULL, device, 0, MOE_SPACE_DEVICE, sizeof here, &there));
+    check(api.memory_copy(device, 0, there, &here, sizeof here, stream));
+    run(plan, weights, there, stream);
+    check(api.memory_copy(device, 0, &here, there, sizeof here, stream));
+    check(api.stream_synchronize(device, 0, stream));
+    check(api.memory_free(NULL, device, 0, MOE_SPACE_DEVICE, sizeof here, there));
+    check(api.stream_destroy(device, 0, stream));
+    return here.out[HIDDEN - 1];
 }
 
 int main(int argc, char** argv) {
@@ -109,6 +129,7 @@ int main(int argc, char** argv) {
     if (moe_dl_open(&api, argc > 1 ? argv[1] : NULL, error, sizeof error) != MOE_OK)
         return fprintf(stderr, "dlopen: %s\n", error), 1;
 
+    if (argc > 2 && !strcmp(argv[2], "cuda")) device = MOE_DEVICE_CUDA;
     check(api.format_by_name("f32", &f32));
     fill_weights();
     moe_plan* plan = make_plan(&f32);

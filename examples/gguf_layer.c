@@ -1,6 +1,6 @@
 /* gguf_layer.c - a layer of a GGUF file used where it lies: the file is mapped, the matrices are
  * borrowed from the mapping, and no copy of them exists. The checkpoint may be closed at once, the
- * weights keep the mapping alive.
+ * weights keep the mapping alive. A CUDA plan copies its weights, so this example is the CPU's.
  *
  *   gguf_layer FILE.gguf [LAYER]      the first MoE layer unless said otherwise */
 #include <moe/moe.h>

@@ -36,8 +36,8 @@ class Axis:
         if log:
             low, high = low / 1.25, high * 1.25
         else:
-            room = 0.05 * (high - low) or 0.5
-            low, high = (low if from_zero else low - room), high + room
+            margin = 0.05 * (high - low) or 0.5
+            low, high = (low if from_zero else low - margin), high + margin
         self.low, self.high = low, high
         wanted = ticks or {value: f"{value:g}" for value in self.round_values()}
         self.ticks = {value: words for value, words in wanted.items() if low <= value <= high}
@@ -51,7 +51,7 @@ class Axis:
         digits = (1, 2, 5) if self.high / self.low < 300 else (1,)
         return [v for v in (float(f"{d}e{p}") for p in powers for d in digits) if self.low <= v <= self.high]
 
-    def place(self, value):
+    def position(self, value):
         """0 at the low end, 1 at the high end."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
@@ -64,15 +64,19 @@ class Panel:
         self.marks = []
 
     def point(self, x, y):
-        return (MARGIN[0] + PLOT[0] * self.x.place(x), MARGIN[1] + PLOT[1] * (1 - self.y.place(y)))
+        return (MARGIN[0] + PLOT[0] * self.x.position(x), MARGIN[1] + PLOT[1] * (1 - self.y.position(y)))
 
     def line(self, points, color, dashed=False, dots=True):
-        places = [self.point(x, y) for x, y in sorted(points)]
-        path = " ".join(f"{number(x)},{number(y)}" for x, y in places)
+        corners = [self.point(x, y) for x, y in sorted(points)]
+        path = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.marks.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.8"{dash}/>')
         if dots:
-            self.marks += [f'<circle cx="{number(x)}" cy="{number(y)}" r="3" fill="{color}"/>' for x, y in places]
+            self.dots(points, color)
+
+    def dots(self, points, color):
+        for x, y in (self.point(*point) for point in sorted(points)):
+            self.marks.append(f'<circle cx="{number(x)}" cy="{number(y)}" r="3" fill="{color}"/>')
 
     def note(self, x, y, lines):
         """Under a point."""
@@ -94,10 +98,10 @@ class Panel:
         right, bottom = left + PLOT[0], top + PLOT[1]
         parts = [text((left + right) / 2, 26, self.title, 14, bold=True)]
         for value, words in self.x.ticks.items():
-            x = left + PLOT[0] * self.x.place(value)
+            x = left + PLOT[0] * self.x.position(value)
             parts += [segment(x, top, x, bottom, GRID), text(x, bottom + 17, words, 11, SOFT)]
         for value, words in self.y.ticks.items():
-            y = bottom - PLOT[1] * self.y.place(value)
+            y = bottom - PLOT[1] * self.y.position(value)
             parts += [segment(left, y, right, y, GRID), text(left - 7, y + 4, words, 11, SOFT, "end")]
         parts.append(f'<rect x="{left}" y="{top}" width="{PLOT[0]}" height="{PLOT[1]}" fill="none" stroke="{SOFT}"/>')
         parts += [text((left + right) / 2, bottom + 37, self.x.label),
@@ -109,11 +113,11 @@ def legend(entries, width, y):
     """Lines of (words, color, dashed), and where they end."""
     parts, x = [], MARGIN[0]
     for words, color, dashed in entries:
-        room = 46 + WIDTH_OF_LETTER * len(words)
-        if x + room > width and x > MARGIN[0]:
+        needed = 46 + WIDTH_OF_LETTER * len(words)
+        if x + needed > width and x > MARGIN[0]:
             x, y = MARGIN[0], y + 20
         parts += [segment(x, y - 4, x + 24, y - 4, color, dashed, 3), text(x + 30, y, words, anchor="start")]
-        x += room
+        x += needed
     return parts, y + 10
 
 

@@ -1,6 +1,7 @@
 """The figure of each study, from the results of its cases. What failed to run is left out."""
 import chart
 import lists
+import titles
 import workload
 from chart import COLORS, INK, SOFT, Axis, Panel
 
@@ -34,13 +35,13 @@ def token_axis(tokens):
     return Axis("tokens of a call", tokens, log=True, ticks={t: str(t) for t in tokens})
 
 
-def line_panels(title, x, label, lines, log=True, room_below=1):
-    """One panel of (points, color, dashed), its y axis as large as they want; none without points."""
+def line_panels(title, x, label, lines, log=True, margin_below=1, every=()):
+    """One panel of (points, color, dashed), its y axis as large as these and all of `every` want; none without points."""
     lines = [line for line in lines if line[0]]
     if not lines:
         return []
-    heights = [y for points, *_ in lines for _, y in points]
-    panel = Panel(title, x, Axis(label, [min(heights) / room_below, *heights], log=log))
+    heights = [y for points in (*(points for points, *_ in lines), every) for _, y in points]
+    panel = Panel(title, x, Axis(label, [min(heights) / margin_below, *heights], log=log))
     for points, color, dashed in lines:
         panel.line(points, color, dashed)
     return [panel]
@@ -55,7 +56,7 @@ def fusion(results):
         unfused = results.series(tokens, us, model, format, "layer", unfused=True)
         lines = [([(t, time / whole[t]) for t, time in points if t in whole], COLORS[i], False)
                  for i, points in enumerate((whole.items(), chain, generic, unfused))]
-        panels += line_panels(f"{model}, {format}", token_axis(tokens), "times the layer", lines)
+        panels += line_panels(f"{model}, {format}", token_axis(tokens), "time / time of the layer", lines)
     names = ("moe_forward", "its stages one by one", "moe_forward by the generic kernels", "the same, unfused")
     return panels, [(name, COLORS[i], False) for i, name in enumerate(names)]
 
@@ -83,7 +84,7 @@ def skew(results):
             for zipf, dashed in ((1.2, False), (2.0, True)):
                 points = results.series(tokens, us, model, format, "ids", zipf=zipf)
                 lines.append(([(t, time / even[t]) for t, time in points if t in even], COLORS[i], dashed))
-        panels += line_panels(model, token_axis(tokens), "times uniform", lines, log=False)
+        panels += line_panels(model, token_axis(tokens), "time / time of uniform", lines, log=False)
     keys = [(f"{format}, Zipf {zipf}", COLORS[i], zipf == 2.0)
             for i, format in enumerate(("bf16", "nvfp4")) for zipf in (1.2, 2.0)]
     return panels, keys
@@ -107,6 +108,15 @@ def formats_by_bits(bits):
     return groups
 
 
+def lowest_of_each(points, groups):
+    """Of the points whose formats share their bits, or nearly so, the lowest: a line through all of them would go up and down at one place."""
+    bounds = sorted(groups)
+    by_group = {}
+    for width, y in points:
+        by_group.setdefault(max(bound for bound in bounds if bound <= width), []).append((y, width))
+    return [(min(found)[1], min(found)[0]) for found in by_group.values()]
+
+
 def bits(results):
     panels, tokens = [], lists.FEW_TO_MANY
     for model in ("qwen3-30b", "mixtral"):
@@ -114,32 +124,33 @@ def bits(results):
         known = {format: width for format, width in known.items() if width}
         if not known:
             continue
-        lines = []
-        for i, t in enumerate(tokens):
-            found = [(width, results.find(model, format, "ids", t)) for format, width in known.items()]
-            lines.append(([(width, r["us"]) for width, r in found if r], COLORS[i], False))
+        found = [[(width, results.find(model, format, "ids", t)) for format, width in known.items()] for t in tokens]
+        points = [[(width, r["us"]) for width, r in series if r] for series in found]
+        lines = [(lowest_of_each(series, formats_by_bits(known)), COLORS[i], False) for i, series in enumerate(points)]
         x = Axis("bits of a weight", known.values(), log=True,
                  ticks={value: str(value) for value in (2, 3, 4, 5, 6, 8, 12, 16)})
-        panels += line_panels(model, x, "us", lines, room_below=5)
+        panels += line_panels(model, x, "us", lines, margin_below=5, every=sum(points, []))
+        for i, series in enumerate(points):
+            panels[-1].dots(series, COLORS[i])
         for width, formats in formats_by_bits(known).items():
             panels[-1].note(width, min(us(results.find(model, format, "ids", 1)) for format in formats), formats)
-    return panels, [(f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)]
+    return panels, [*((f"T = {t}", COLORS[i], False) for i, t in enumerate(tokens)), ("through the fastest format of about as many bits", SOFT, False)]
 
 
 def few(results):
-    panels, formats = [], ("bf16", "fp8_128x128", "nvfp4", "q4_k", "kbit2", "kbit3", "kbit4")
+    panels, formats = [], lists.FEW_DRAWN
     for model in lists.MODELS:
         lines = []
         for i, format in enumerate(formats):
             together = dict(results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.SORTED))
             points = results.series(lists.FEW_TOKENS, us, model, format, "ids", kernels=lists.ONE_BY_ONE)
             lines.append(([(t, time / together[t]) for t, time in points if t in together], COLORS[i], False))
-        panels += line_panels(model, token_axis(lists.FEW_TOKENS), "times sorted", lines, log=False)
+        panels += line_panels(model, token_axis(lists.FEW_TOKENS), "time / time of the grouped kernels", lines, log=False)
     return panels, [(format, COLORS[i], False) for i, format in enumerate(formats)]
 
 
 def roofs(document):
-    """Bytes of a microsecond and products of a microsecond; the latter None where it was not measured."""
+    """Bytes of a microsecond and flops of a microsecond; the latter None where it was not measured."""
     largest = document["read_floor"][-1]
     return largest["bytes"] / largest["us"], document["dense_tflops"] * 1e6 or None
 
@@ -164,10 +175,10 @@ def roofline_panel(title, results, found):
     return [panel]
 
 
-def share_panel(title, tokens, found):
-    """Times of the stages called alone, as parts of their sum."""
-    places = {i: str(t) for i, t in enumerate(tokens)}
-    panel = Panel(title, Axis("tokens of a call", (-0.3, len(tokens) - 0.7), ticks=places),
+def part_panel(title, tokens, found):
+    """Times of the stages called alone, as parts of their total."""
+    ticks = {i: str(t) for i, t in enumerate(tokens)}
+    panel = Panel(title, Axis("tokens of a call", (-0.3, len(tokens) - 0.7), ticks=ticks),
                   Axis("part of the stages' time", (0, 1), from_zero=True))
     for result in found:
         stages = {stage["stage"]: stage["us"] for stage in result["stages"] if stage["stage"] != "chain"}
@@ -183,9 +194,9 @@ def roofline(results):
         for format in ("bf16", "nvfp4"):
             found = [result for _, result in results.series(tokens, lambda r: r, model, format, "layer")]
             panels += roofline_panel(f"{model}, {format}", results, found)
-            panels += share_panel(f"{model}, {format}", tokens, found)
+            panels += part_panel(f"{model}, {format}", tokens, found)
     keys = [(name, COLORS[i], False) for i, name in enumerate(STAGES)]
-    return panels, [*keys, ("reading 1 GB, dense product: measured", INK, True)]
+    return panels, [*keys, ("measured: reading 1 GB, dense GEMM", INK, True)]
 
 
 def ratio_panel(counts, times):
@@ -195,7 +206,7 @@ def ratio_panel(counts, times):
     x = Axis("users", workload.USERS, log=True, ticks={n: str(n) for n in workload.USERS})
     lines = [([(n, spent(n, format) / spent(n, "bf16")) for n in workload.USERS], COLORS[i], False)
              for i, format in enumerate(lists.WORKLOAD) if format in times and "bf16" in times]
-    return line_panels("time of the layer against bf16", x, "times bf16", lines, log=False)
+    return line_panels("time of the layer", x, "time / time of bf16", lines, log=False)
 
 
 def regime_panel(counts, times, format):
@@ -231,4 +242,5 @@ FIGURES = {"fusion": fusion, "experts": experts, "skew": skew, "bits": bits, "fe
 
 
 def draw(name, document):
-    return chart.figure(lists.TITLES[name], *FIGURES[name](Results(document)))
+    results = Results(document)
+    return chart.figure(titles.title(name, results), *FIGURES[name](results))

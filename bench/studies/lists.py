@@ -10,6 +10,7 @@ EXPERT_COUNTS = (8, 16, 32, 64, 128, 256, 512)
 BITS = ("kbit2", "kbit3", "kbit4", "kbit5", "mxfp4", "nvfp4", "q4_k", "fp8_128x128", "q8_0", "bf16")
 MODELS = ("qwen3next", "qwen3-30b", "mixtral", "dsv3", "gpt-oss-120b")
 FEW_FORMATS = ("bf16", "fp8_128x128", "q8_0", "nvfp4", "mxfp4", "q4_k", "kbit2", "kbit3", "kbit4", "kbit5")
+FEW_DRAWN = ("bf16", "fp8_128x128", "nvfp4", "q4_k", "kbit2", "kbit3", "kbit4")
 FEW_TOKENS = (2, 8, 16)
 ONE_BY_ONE, SORTED = "sm90_any_bf16_experts_one_token", "sm90_any_bf16_experts_grouped"
 WORKLOAD = ("bf16", "fp8_128x128", "nvfp4", "kbit4", "kbit2")
@@ -33,7 +34,7 @@ def fusion():
 
 
 def experts():
-    """k and intermediate stay, so every token costs the same products whatever the number of experts."""
+    """k and intermediate stay, so every token costs the same arithmetic whatever the number of experts."""
     models = [{"name": f"experts-{n}", "hidden": 2048, "intermediate": 1024, "n_experts": n, "top_k": 4}
               for n in EXPERT_COUNTS]
     return {"models": models,
@@ -71,12 +72,12 @@ def few():
                                   case(model, format, "ids", 1)]]}
 
 
-TITLES = {
+SUBJECTS = {
     "fusion": "What fusing the stages is worth",
-    "experts": "More experts, the same products for every token",
+    "experts": "More experts, the same arithmetic for every token",
     "skew": "Skewed routing against uniform",
     "bits": "Bits of a weight against time",
-    "few": "Few tokens one by one against sorted",
+    "few": "Small-batch kernels against grouped ones",
     "roofline": "The stages under the roof",
     "workload": "A server of coding assistants",
 }

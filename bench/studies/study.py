@@ -14,6 +14,7 @@ import tempfile
 
 import figures
 import lists
+import titles
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = "docs/performance.md"
@@ -55,7 +56,7 @@ def block(name, document):
     """What the page says between the marks of a study."""
     if document is None:
         return "Not run yet.\n"
-    lines = [f"![{lists.TITLES[name]}](pictures/study-{name}.svg)", "",
+    lines = [f"![{titles.title(name, figures.Results(document))}](pictures/study-{name}.svg)", "",
              f"{document['device']['name']}, commit {document['commit']}, {document['date'][:10]}: "
              f"[results](../bench/results/study-{name}.json)."]
     if document["failures"]:

@@ -19,6 +19,7 @@ import chart  # noqa: E402
 import figures  # noqa: E402
 import lists  # noqa: E402
 import study  # noqa: E402
+import titles  # noqa: E402
 import workload  # noqa: E402
 
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else None
@@ -133,13 +134,40 @@ class Figures(unittest.TestCase):
             for kept in ([], document["results"][:3], document["results"][1::2]):
                 xml.etree.ElementTree.fromstring(figures.draw(name, {**document, "results": kept}))
 
-    def test_without_a_dense_rate_there_is_no_roof_of_products(self):
+    def test_without_a_dense_rate_there_is_no_roof_of_flops(self):
         document = {**document_of("roofline"), "dense_tflops": 0}
         xml.etree.ElementTree.fromstring(figures.draw("roofline", document))
 
+    def test_no_line_goes_back_where_formats_share_their_bits(self):
+        points = [(2.25, 5.0), (4.25, 9.0), (4.5, 7.0), (8.0, 12.0), (8.5, 14.0)]
+        groups = figures.formats_by_bits(dict(zip("abcde", (x for x, _ in points))))
+        self.assertEqual(figures.lowest_of_each(points, groups), [(2.25, 5.0), (4.5, 7.0), (8.0, 12.0)])
+
+    def test_titles_have_the_numbers_of_the_results(self):
+        for name in lists.STUDIES:
+            document = document_of(name)
+            whole = titles.title(name, figures.Results(document))
+            self.assertRegex(whole, r"\d", name)
+            self.assertLess(len(whole), 110, name)
+            self.assertEqual(titles.title(name, figures.Results({**document, "results": []})), lists.SUBJECTS[name])
+            for result in document["results"]:
+                is_numerator = {"few": result["kernels"] == lists.ONE_BY_ONE, "skew": result["zipf"] > 0, "workload": result["format"] == "nvfp4",
+                                "bits": result["format"] == "bf16", "experts": result["shape"]["n_experts"] == 512}.get(name, False)
+                result["us"] *= 3 if is_numerator else 1
+                for stage in result["stages"]:
+                    stage["us"] *= 3 if stage["stage"] in ("experts", "chain") else 1
+            self.assertNotEqual(titles.title(name, figures.Results(document)), whole, name)
+
+    def test_a_title_by_hand(self):
+        document = document_of("bits")
+        for result in document["results"]:
+            result["us"] = {"bf16": 30.0, "kbit2": 10.0 if result["model"] == "mixtral" else 12.0}.get(result["format"], 20.0)
+        self.assertEqual(titles.title("bits", figures.Results(document)),
+                         "bf16 takes 2.50 to 3.00 times as long as kbit2 at T = 1, 2.50 to 3.00 at T = 8192")
+
     def test_axes(self):
         axis = chart.Axis("", (1, 100), log=True)
-        self.assertAlmostEqual(axis.place(10), 0.5)
+        self.assertAlmostEqual(axis.position(10), 0.5)
         self.assertEqual(list(axis.ticks.values()), ["1", "2", "5", "10", "20", "50", "100"])
         self.assertEqual(list(chart.Axis("", (0.7, 1.3)).ticks.values()), ["0.7", "0.8", "0.9", "1", "1.1", "1.2", "1.3"])
 

@@ -15,7 +15,7 @@ GENERATED = 114  # tokens of an answer, on average
 BUDGET = 2048    # tokens of an iteration
 TURNS = 2000
 USERS = (1, 2, 4, 8, 16, 32, 64)
-REGIMES = (("one token", 1), ("2 to 16", 16), ("17 to 512", 512), ("above 512", math.inf))
+REGIMES = (("1", 1), ("2 to 16", 16), ("17 to 512", 512), ("above 512", math.inf))
 
 
 def prompt_probabilities():

@@ -187,7 +187,7 @@ def functions(header):
         kind, name, arguments = match.groups()
         kind = {"const char *": "IntPtr", "moe_status": "Status"}.get(kind.strip()) or SCALARS.get(kind.strip(), "void")
         parts = [] if arguments.strip() == "void" else [parameter(one) for one in arguments.split(",")]
-        if name.endswith("_destroy"):
+        if name.endswith("_destroy") and kind == "void":  # of a handle
             parts = [("IntPtr", parts[0][1], "")]
         yield kind, name, parts
 
@@ -230,7 +230,7 @@ def calls_file(header):
                 "these methods is compiled, which is when Mono binds what it imports; so none may be inlined.", 4)
     text += "    internal sealed unsafe class Native\n    {\n"
     for index, (kind, name, parts) in enumerate(functions(header)):
-        if name.endswith("_destroy") or name in ("moe_last_error", "moe_last_error_copy"):
+        if kind == "void" or name in ("moe_last_error", "moe_last_error_copy"):
             continue
         call = f"Imports.{name}({', '.join(by + one for _, one, by in parts)})"
         text += "\n" if index else ""

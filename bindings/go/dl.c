@@ -59,6 +59,29 @@ moe_status moe_device_count(moe_device_kind kind, int32_t *out_count) {
 moe_status moe_device_get_info(moe_device_kind kind, int32_t index, moe_device_info *out_info) {
     return library.device_get_info(kind, index, out_info);
 }
+moe_status moe_memory_allocate(moe_runtime *runtime, moe_device_kind kind, int32_t index, moe_space space, uint64_t bytes,
+    void **out_memory) {
+    return library.memory_allocate(runtime, kind, index, space, bytes, out_memory);
+}
+moe_status moe_memory_free(moe_runtime *runtime, moe_device_kind kind, int32_t index, moe_space space, uint64_t bytes,
+    void *memory) {
+    return library.memory_free(runtime, kind, index, space, bytes, memory);
+}
+moe_status moe_memory_copy(moe_device_kind kind, int32_t index, void *to, const void *from, uint64_t bytes, void *stream) {
+    return library.memory_copy(kind, index, to, from, bytes, stream);
+}
+moe_status moe_memory_zero(moe_device_kind kind, int32_t index, void *memory, uint64_t bytes, void *stream) {
+    return library.memory_zero(kind, index, memory, bytes, stream);
+}
+moe_status moe_stream_create(moe_device_kind kind, int32_t index, void **out_stream) {
+    return library.stream_create(kind, index, out_stream);
+}
+moe_status moe_stream_synchronize(moe_device_kind kind, int32_t index, void *stream) {
+    return library.stream_synchronize(kind, index, stream);
+}
+moe_status moe_stream_destroy(moe_device_kind kind, int32_t index, void *stream) {
+    return library.stream_destroy(kind, index, stream);
+}
 moe_status moe_layer_validate(const moe_layer_desc *layer) {
     return library.layer_validate(layer);
 }

@@ -88,6 +88,17 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore moe_format_size;
 %ignore moe_scale_layout_size;
 %ignore moe_last_error_copy;
+
+// Memory that a struct refers to is a buffer of the host in these languages.
+%ignore moe_memory_allocate;
+%ignore moe_memory_free;
+%ignore moe_memory_copy;
+%ignore moe_memory_zero;
+%ignore moe_stream_create;
+%ignore moe_stream_synchronize;
+%ignore moe_stream_destroy;
+%ignore moe_plan_desc::formats_per_expert;
+%ignore moe_plan_desc::n_formats_per_expert;
 %ignore moe_plan_desc::formats;
 %ignore moe_plan_desc::n_formats;
 %ignore moe_weights_desc::tensors;

@@ -15,12 +15,13 @@ sys.path.insert(0, str(ROOT / "docs" / "site"))
 from reference import pages as reference_pages  # noqa: E402
 
 MADE = ROOT / "build" / "docs-pages"
-IMPORTED = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "bench/notes.md", "tests/abi/README.md",
-            "tests/gpu/README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*/README.md"))]
+IMPORTED = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/abi/README.md", "tests/gpu/README.md",
+            "bench/README.md", "bench/goals.md", "bench/peers.md", "bench/notes.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bench/notes/*.md")),
+            *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*/README.md"))]
 MACHINERY = re.compile(r".*\.py|CMakeLists\.txt|site/.*|.*__pycache__.*")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
-place_of = {}   # path in the source tree -> path on the site
+site_path_of = {}   # path in the source tree -> path on the site
 source_of = {}  # the other way round
 
 
@@ -56,15 +57,15 @@ def on_files(files, config):
         if MACHINERY.fullmatch(file.src_uri):
             files.remove(file)
         else:
-            place_of[f"docs/{file.src_uri}"] = file.src_uri
+            site_path_of[f"docs/{file.src_uri}"] = file.src_uri
     for path, (source, text) in made_pages().items():
         write(path, text)
         files.append(File(path, str(MADE), config["site_dir"], config["use_directory_urls"]))
         if source:
-            place_of[source] = path
-    place_of["include/moe/moe.h"] = "reference/index.md"
-    place_of["include/moe/moe_dl.h"] = "reference/moe_dl.md"
-    source_of.update({place: source for source, place in place_of.items()})
+            site_path_of[source] = path
+    site_path_of["include/moe/moe.h"] = "reference/index.md"
+    site_path_of["include/moe/moe_dl.h"] = "reference/moe_dl.md"
+    source_of.update({path: source for source, path in site_path_of.items()})
     return files
 
 
@@ -82,8 +83,8 @@ def on_page_markdown(markdown, page, config, files):
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         if not (ROOT / wanted).exists():
             raise SystemExit(f"{source}: a link to {target}, which is not there")
-        if wanted in place_of:
-            relative = posixpath.relpath(place_of[wanted], posixpath.dirname(site) or ".")
+        if wanted in site_path_of:
+            relative = posixpath.relpath(site_path_of[wanted], posixpath.dirname(site) or ".")
             return f"{image}[{words}]({relative}{hash_}{anchor})"
         return words if wanted in words else f"{words} (`{wanted}`)"
 

@@ -68,6 +68,7 @@ struct BenchOptions {
     int32_t top_k = 0;
     std::string format;  // "": the model's released one, or bf16
     int64_t tokens = 1;
+    std::string device = "cpu";
     std::string type = "bf16";
     std::string kernel;
     int32_t threads = 0;

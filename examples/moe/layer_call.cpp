@@ -89,51 +89,100 @@ LayerCall::LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weight
     : plan_(std::move(plan)),
       weights_(std::move(weights)),
       workspace_(make_workspace(runtime, plan_.get())),
+      stream_(device_of(plan_.get())),
       layer_(layer),
       x_type_(choice.x_type),
       out_type_(choice.out_type == MOE_TYPE_NONE ? choice.x_type : choice.out_type) {}
 
-moe_forward_args LayerCall::arguments(int64_t n_tokens, const void* x, void* out,
-                                      CallResult& result, const CallResult* given) const {
-    auto args = sized<moe_forward_args>();
-    args.n_tokens = n_tokens;
-    args.x = x;
-    args.out = out;
-    args.out_expert_counts = result.counts.data();
-    if (given) {
-        args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
-        args.ids = given->ids.data();
-        args.ids_type = MOE_TYPE_I32;
-        args.weights = given->weights.data();
-        args.weights_type = MOE_TYPE_F32;
-    } else {
-        args.routing = MOE_ROUTING_COMPUTE;
-        args.out_ids = result.ids.data();
-        args.out_weights = result.weights.data();
+// What a call reads and writes, on the device.
+class LayerCall::Arrays {
+  public:
+    Arrays(const LayerCall& call, int64_t n_tokens)
+        : n_tokens_(n_tokens),
+          n_values_(count(n_tokens, call.layer_.hidden)),
+          n_slots_(count(n_tokens, call.layer_.top_k)),
+          n_experts_(static_cast<size_t>(call.layer_.n_experts) +
+                     static_cast<size_t>(call.layer_.n_identity_experts)),
+          stream_(call.stream_),
+          out_type_(call.out_type_),
+          x_(stream_, n_values_ * element_bytes(call.x_type_)),
+          out_(stream_, n_values_ * element_bytes(out_type_)),
+          ids_(stream_, n_slots_ * sizeof(int32_t)),
+          weights_(stream_, n_slots_ * sizeof(float)),
+          counts_(stream_, n_experts_ * sizeof(int64_t)) {}
+
+    void put(const std::vector<unsigned char>& x, const CallResult* given) {
+        x_.upload(x.data());
+        if (given) {
+            ids_.upload(given->ids.data());
+            weights_.upload(given->weights.data());
+        }
+        stream_.synchronize();
     }
-    return args;
+    moe_forward_args arguments(bool are_given) const {
+        auto args = sized<moe_forward_args>();
+        args.n_tokens = n_tokens_;
+        args.x = x_.data();
+        args.out = out_.data();
+        args.out_expert_counts = counts_.as<int64_t>();
+        args.stream = stream_.get();
+        if (are_given) {
+            args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+            args.ids = ids_.data();
+            args.ids_type = MOE_TYPE_I32;
+            args.weights = weights_.data();
+            args.weights_type = MOE_TYPE_F32;
+        } else {
+            args.routing = MOE_ROUTING_COMPUTE;
+            args.out_ids = ids_.as<int32_t>();
+            args.out_weights = weights_.as<float>();
+        }
+        return args;
+    }
+    void get(CallResult& result) const {
+        std::vector<unsigned char> out(n_values_ * element_bytes(out_type_));
+        result.ids.resize(n_slots_);
+        result.weights.resize(n_slots_);
+        result.counts.resize(n_experts_);
+        out_.download(out.data());
+        ids_.download(result.ids.data());
+        weights_.download(result.weights.data());
+        counts_.download(result.counts.data());
+        stream_.synchronize();
+        result.out.resize(n_values_);
+        decode_floats(out_type_, out.data(), result.out);
+    }
+
+  private:
+    static size_t count(int64_t rows, int32_t columns) {
+        return static_cast<size_t>(rows) * static_cast<size_t>(columns);
+    }
+
+    int64_t n_tokens_;
+    size_t n_values_, n_slots_, n_experts_;
+    const Stream& stream_;
+    moe_type out_type_;
+    DeviceArray x_, out_, ids_, weights_, counts_;
+};
+
+double LayerCall::time_of(const moe_forward_args& args, int32_t calls) const {
+    const auto start = std::chrono::steady_clock::now();
+    for (int32_t i = 0; i < calls; ++i)
+        check(moe_forward(plan_.get(), weights_.get(), workspace_.get(), &args));
+    stream_.synchronize();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    return elapsed.count() / calls;
 }
 
-CallResult LayerCall::forward(const std::vector<float>& x, int64_t n_tokens, int32_t repeat,
+CallResult LayerCall::forward(const std::vector<float>& x, int64_t n_tokens, const Timing& timing,
                               const CallResult* given) {
-    const auto tokens = static_cast<size_t>(n_tokens);
-    const size_t slots = tokens * static_cast<size_t>(layer_.top_k);
     CallResult result;
-    result.out.resize(tokens * static_cast<size_t>(layer_.hidden));
-    result.ids.resize(slots);
-    result.weights.resize(slots);
-    result.counts.resize(static_cast<size_t>(layer_.n_experts) +
-                         static_cast<size_t>(layer_.n_identity_experts));
-    const std::vector<unsigned char> input = encoded(x, x_type_);
-    std::vector<unsigned char> output(result.out.size() * element_bytes(out_type_));
-    const moe_forward_args args = arguments(n_tokens, input.data(), output.data(), result, given);
-    for (int32_t i = 0; i < repeat; ++i) {
-        const auto start = std::chrono::steady_clock::now();
-        check(moe_forward(plan_.get(), weights_.get(), workspace_.get(), &args));
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-        result.seconds.push_back(elapsed.count());
-    }
-    decode_floats(out_type_, output.data(), result.out);
+    Arrays arrays(*this, n_tokens);
+    arrays.put(encoded(x, x_type_), given);
+    const moe_forward_args args = arrays.arguments(given != nullptr);
+    for (int32_t i = 0; i < timing.repeat; ++i)
+        result.seconds.push_back(time_of(args, timing.calls));
+    arrays.get(result);
     return result;
 }
 

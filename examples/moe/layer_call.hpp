@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device.hpp"
 #include "moe_cpp.hpp"
 #include "progress.hpp"
 
@@ -35,7 +36,14 @@ struct CallResult {
     std::vector<int32_t> ids;     // [T, k]
     std::vector<float> weights;   // [T, k]
     std::vector<int64_t> counts;  // [E_all]
-    std::vector<double> seconds;  // of each repetition
+    std::vector<double> seconds;  // of a call, one for each repetition
+};
+
+// How often a call is timed. A repetition is `calls` calls, one after the other on the stream, and
+// then a wait for the stream; its time is divided by their number.
+struct Timing {
+    int32_t repeat = 1;
+    int32_t calls = 1;
 };
 
 class LayerCall {
@@ -43,20 +51,21 @@ class LayerCall {
     LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weights> weights,
               const moe_layer_desc& layer, const PlanChoice& choice);
 
-    // x [T, H] is rounded to the plan's type first. With `given`, its ids and weights are used
-    // instead of the router.
-    CallResult forward(const std::vector<float>& x, int64_t n_tokens, int32_t repeat,
+    // x [T, H] is rounded to the plan's type first, and copied to the plan's device. With `given`,
+    // its ids and weights are used instead of the router.
+    CallResult forward(const std::vector<float>& x, int64_t n_tokens, const Timing& timing,
                        const CallResult* given = nullptr);
     const moe_plan* plan() const { return plan_.get(); }
     const std::shared_ptr<moe_weights>& weights() const { return weights_; }
 
   private:
-    moe_forward_args arguments(int64_t n_tokens, const void* x, void* out, CallResult& result,
-                               const CallResult* given) const;
+    class Arrays;
+    double time_of(const moe_forward_args& args, int32_t calls) const;
 
     Plan plan_;
     std::shared_ptr<moe_weights> weights_;
     Workspace workspace_;
+    Stream stream_;
     moe_layer_desc layer_;
     moe_type x_type_;
     moe_type out_type_;

@@ -102,7 +102,7 @@ void add_run(CLI::App& app, Action& action) {
     command->add_option("--ids-output", options->ids_output,
                         "Write the experts chosen as .npy, int32");
     command->add_option("--device", options->device,
-                        "cpu (default); tokens are in host memory, so a plan for cuda is refused");
+                        "cpu (default), cuda, or auto: the library's choice");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--type", options->type, "Type of the tokens: f32 (default), bf16 or f16");
@@ -144,8 +144,10 @@ void add_explain(CLI::App& app, Action& action) {
 void add_bench(CLI::App& app, Action& action) {
     CLI::App* command = add(
         app, "bench",
-        "Time one layer on the CPU, of a checkpoint or of random weights. Every call has the same "
-        "tokens: what fits the processor's cache is read from there.",
+        "Time one layer, of a checkpoint or of random weights. Every call has the same tokens: "
+        "what "
+        "fits the processor's cache is read from there. On cuda a time is that of 50 calls on a "
+        "stream and the wait for it, divided by 50.",
         "  moe bench Qwen3-30B-A3B/ --layer 0 --tokens 1\n"
         "  moe bench --model qwen3-30b-a3b --format nvfp4 --tokens 8 --json\n"
         "  moe bench --hidden 2048 --intermediate 768 --experts 128 --top-k 8 --format kbit4");
@@ -164,13 +166,15 @@ void add_bench(CLI::App& app, Action& action) {
     command->add_option("--format", options->format,
                         "One of moe formats; default: the model's released one, or bf16");
     command->add_option("--tokens", options->tokens, "Tokens of a call (default 1)");
+    command->add_option("--device", options->device,
+                        "cpu (default), cuda, or auto: the library's choice");
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 (default) or f16");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: name, +name, -name, by commas");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--repeat", options->repeat,
-                        "Calls to time, after one that is not (default 10)");
+                        "Times to take, after one that is not counted (default 10)");
     command->add_option("--seed", options->seed, "Of weights and tokens (default 0)");
     command->add_flag("--json", options->json, "As JSON, for programs");
     command->callback([&action, options] { action = [options] { return bench(*options); }; });

@@ -91,7 +91,8 @@ void print_not_finite(const CallResult& result, int64_t n_tokens, int32_t hidden
     if (count > 0) fmt::print("outputs  {} of {} tokens are not finite\n", count, n_tokens);
 }
 
-// The layer again, by the library's fp64 reference, with the ids and weights of the first result.
+// The layer again, on the CPU by the library's fp64 reference, with the ids and weights of the
+// first result.
 CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoint,
                             const RunOptions& options, const LayerSource& source,
                             const Tokens& tokens, const CallResult& result,
@@ -109,7 +110,7 @@ CallResult reference_result(moe_runtime* runtime, const moe_checkpoint* checkpoi
             ? weights
             : load_weights(plan.get(), checkpoint, options.layer, options.io == "mmap", progress);
     LayerCall call(runtime, std::move(plan), std::move(own), source.desc, choice);
-    return call.forward(tokens.x, tokens.count, 1, &result);
+    return call.forward(tokens.x, tokens.count, {}, &result);
 }
 
 int print_verdict(const CallResult& result, const CallResult& reference, int64_t n_tokens,
@@ -136,16 +137,6 @@ void write_results(const RunOptions& options, const LayerSource& source, int64_t
     }
 }
 
-void check_device(const moe_plan* plan) {
-    moe_device_kind kind = MOE_DEVICE_AUTO;
-    int32_t index = 0;
-    check(moe_plan_device(plan, &kind, &index, nullptr));
-    if (kind != MOE_DEVICE_CPU) {
-        throw Failure("moe run keeps its tokens in host memory; use --device cpu",
-                      MOE_ERROR_UNSUPPORTED);
-    }
-}
-
 }  // namespace
 
 int run(const RunOptions& options) {
@@ -162,7 +153,6 @@ int run(const RunOptions& options) {
     const Tokens tokens = tokens_asked_for(options, source.desc.hidden);
     choice.max_tokens = tokens.count;
     Plan plan = make_plan(runtime.get(), source, choice);
-    check_device(plan.get());
 
     const auto start = std::chrono::steady_clock::now();
     std::shared_ptr<moe_weights> weights;
@@ -172,7 +162,7 @@ int run(const RunOptions& options) {
     }
     const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
     LayerCall call(runtime.get(), std::move(plan), weights, source.desc, choice);
-    const CallResult result = call.forward(tokens.x, tokens.count, options.repeat);
+    const CallResult result = call.forward(tokens.x, tokens.count, {options.repeat});
 
     fmt::print("layer    {}: {}\n", options.layer, routing_words(source.desc));
     print_device(call.plan());

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "moe_cpp.hpp"
+#include "device.hpp"
 
 namespace moe::cli {
 
@@ -18,7 +18,7 @@ class SyntheticLayer {
     SyntheticLayer(const SyntheticLayer&) = delete;  // tensors point into it
     SyntheticLayer& operator=(const SyntheticLayer&) = delete;
 
-    // Read where they lie: the layer outlives the weights.
+    // Read where they lie on the CPU: the layer outlives the weights.
     std::shared_ptr<moe_weights> weights(const moe_plan* plan) const;
 
   private:

@@ -183,7 +183,7 @@ expect_failure 2 "--top-k" "$moe" bench --hidden 256 --intermediate 128 --expert
 expect_failure 2 "its own sizes" "$moe" bench "$qwen" --layer 0 --hidden 64
 expect_failure 1 "hidden is 100" "$moe" bench --hidden 100 --intermediate 128 --experts 16 --top-k 4
 expect_failure 2 "--repeat" "$moe" bench "$qwen" --layer 0 --repeat 0
-expect_failure 1 "" "$moe" run "$qwen" --layer 0 --device cuda
+expect_failure 2 "--device" "$moe" bench "$qwen" --layer 0 --device tpu
 expect_failure 1 "no-such-kernel" "$moe" run "$qwen" --layer 0 --kernel no-such-kernel
 
 echo "== options that would be ignored"

@@ -1,8 +1,8 @@
-# readme.sh - the commands of README.md under "Without a program", as they stand there but for the folder.
+# readme.sh - the commands of docs/start/command.md under "Try it", as they stand there but for the folder.
 . "$(dirname "$0")/expect.sh"
 
-readme=../README.md
-sed -n '/^## Without a program$/,/^## /p' "$readme" | sed -n '/^```sh$/,/^```$/p' | sed '/^```/d' >"$folder/commands"
+readme=../docs/start/command.md
+sed -n '/^## Try it$/,/^## /p' "$readme" | sed -n '/^```sh$/,/^```$/p' | sed '/^```/d' >"$folder/commands"
 grep -q "^moe run .* --check$" "$folder/commands" || fail "no commands in $readme, or none that checks"
 model=$(sed -n 's|^moe make-model [^ ]* \(/tmp/[^ ]*\).*|\1|p' "$folder/commands")
 [ -n "$model" ] || fail "no folder for the model in $readme"

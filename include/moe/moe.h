@@ -7,12 +7,12 @@
  *
  *   1  linkage, version, status      6  plan: every decision, made once
  *   2  names and numbers (enums)     7  weights: the tensors of one layer
- *   3  runtime: memory and threads   8  workspace: scratch of one stream
+ *   3  runtime, memory, streams      8  workspace: scratch of one stream
  *   4  layer: the mathematics        9  forward, and its stages one by one
  *   5  formats and tensors          10  checkpoints  11  host tools
  *
  * A first program: open a checkpoint (10), make a plan for one of its layers (6), load weights (7), make a
- * workspace (8), call moe_forward (9). examples/forward.c does it in forty lines.
+ * workspace (8), call moe_forward (9). examples/forward.c does it, on the CPU or a GPU.
  *
  * Conventions, true of every declaration below unless it says otherwise
  *
@@ -44,7 +44,8 @@
  *              gets nothing and MOE_ERROR_BUFFER_TOO_SMALL. out_size may be NULL when buffer is not.
  *   Graphs     moe_forward, moe_forward_spmd and the stages may be called while a CUDA stream is being captured,
  *              the very first call of a process included; they neither allocate nor synchronise nor read back.
- *              Everything else must be called outside capture.
+ *              moe_memory_copy and moe_memory_zero may be captured, too, where all memory is of the spaces PINNED and
+ *              DEVICE. Everything else must be called outside capture.
  *   fork       A CUDA plan, and a CPU plan whose runtime has started threads of its own, cannot be used in a forked
  *              child: MOE_ERROR_FORKED. moe_forward_spmd uses no thread of the runtime and can. Plans that the child makes
  *              can, with a runtime of its own or the default (NULL), which is then one of the child's.
@@ -284,7 +285,7 @@ typedef enum moe_stage MOE_ENUM_BASE {
 } moe_stage;
 
 /* ------------------------------------------------------------------------------------------------------------
- * 3  Runtime: memory, threads, log
+ * 3  Runtime: threads, log; memory and streams of a device
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct moe_runtime moe_runtime;
@@ -337,7 +338,7 @@ typedef struct moe_runtime_desc {
     moe_log_level log_level;        /* 0: warnings and errors */
     uint32_t reserved;
     const char *cublaslt_path;      /* NULL: the usual names. Loaded by dlopen when a plan wants it, never required */
-    const char *nccl_path;          /* likewise */
+    const char *nccl_path;          /* not in this version: anything but NULL is MOE_ERROR_UNSUPPORTED */
 } moe_runtime_desc;
 
 /* desc may be NULL for all defaults. The runtime lives until it is destroyed and everything made with it is: its
@@ -363,6 +364,47 @@ typedef struct moe_device_info {
 MOE_API moe_status MOE_CALL moe_device_count(moe_device_kind kind, int32_t *out_count) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_device_get_info(moe_device_kind kind, int32_t index,
                                                 moe_device_info *out_info) MOE_NOEXCEPT;
+
+/* Memory and streams, for programs that include no header of CUDA. A program that has its own memory and streams passes those
+ * to libmoe instead: these functions are never required.
+ *
+ *   Device     kind is MOE_DEVICE_CPU, whose index is 0, or MOE_DEVICE_CUDA. On the CPU every space is host memory, work is done
+ *              when a call returns, and NULL is the only stream: a program that passes kind and index through serves both.
+ *   Context    CUDA: the context current on the thread is used and must be of device `index`, else
+ *              MOE_ERROR_INVALID_ARGUMENT. Without one it is the device's primary context. What was current stays so.
+ *   Threads    Any, at the same time too. A stream keeps the order in which calls put work on it.
+ *   Errors     MOE_ERROR_NOT_BUILT, MOE_ERROR_NO_DEVICE and MOE_ERROR_FORKED as for a plan of that device. MOE_ERROR_DEVICE
+ *              when a CUDA call fails; it may report earlier work of the same context.
+ */
+
+/* Memory of `bytes` bytes that starts at a multiple of 256, contents undefined. It comes from the allocator of runtime (NULL: the
+ * default), is the caller's, and does not keep runtime alive. PINNED and DEVICE with MOE_DEVICE_CUDA are memory of that device,
+ * HOST is plain host memory. bytes 0 gives NULL. MOE_ERROR_OUT_OF_MEMORY says how many bytes were wanted. Not under capture. */
+MOE_API moe_status MOE_CALL moe_memory_allocate(moe_runtime *runtime, moe_device_kind kind, int32_t index, moe_space space,
+                                                uint64_t bytes, void **out_memory) MOE_NOEXCEPT;
+/* Frees what moe_memory_allocate gave; runtime, kind, index, space and bytes as they were there. memory NULL does nothing. Work
+ * that uses the memory must have ended. When the call fails the memory is still the caller's. Not under capture. */
+MOE_API moe_status MOE_CALL moe_memory_free(moe_runtime *runtime, moe_device_kind kind, int32_t index, moe_space space,
+                                            uint64_t bytes, void *memory) MOE_NOEXCEPT;
+/* Copies `bytes` bytes, in the order of stream (NULL: CUDA's default stream). Each side may be host, pinned or device memory,
+ * whoever allocated it: the address tells which. Between pinned and device memory the call returns before the copy
+ * is done; with other host memory it may wait for it. Both sides must stay, and `from` unchanged, until stream is synchronised.
+ * They must not overlap. bytes 0 does nothing. */
+MOE_API moe_status MOE_CALL moe_memory_copy(moe_device_kind kind, int32_t index, void *to, const void *from, uint64_t bytes,
+                                            void *stream) MOE_NOEXCEPT;
+/* Sets `bytes` bytes to zero in the order of stream; memory that stream's device can write: PINNED or DEVICE with
+ * MOE_DEVICE_CUDA. Returns before it is done. bytes 0 does nothing. */
+MOE_API moe_status MOE_CALL moe_memory_zero(moe_device_kind kind, int32_t index, void *memory, uint64_t bytes,
+                                            void *stream) MOE_NOEXCEPT;
+
+/* A stream for every `void *stream` of this header; NULL on the CPU. With MOE_DEVICE_CUDA it is a cudaStream_t that does not wait
+ * for CUDA's default stream, of the context that the call uses. The caller's, to be destroyed. Not under capture. */
+MOE_API moe_status MOE_CALL moe_stream_create(moe_device_kind kind, int32_t index, void **out_stream) MOE_NOEXCEPT;
+/* Waits until all work on stream has ended (NULL: on CUDA's default stream). The answer is that of the work: MOE_ERROR_DEVICE
+ * when some of it failed. Not under capture. */
+MOE_API moe_status MOE_CALL moe_stream_synchronize(moe_device_kind kind, int32_t index, void *stream) MOE_NOEXCEPT;
+/* Work on it still runs to its end. NULL does nothing. Not under capture. */
+MOE_API moe_status MOE_CALL moe_stream_destroy(moe_device_kind kind, int32_t index, void *stream) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
  * 4  Layer: the mathematics, scalars only
@@ -693,10 +735,17 @@ typedef struct moe_plan_desc {
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
     int32_t unfused;            /* 1: every stage apart, for study */
-    const char *kernel_filter;  /* names separated by commas: "name" or "+name" forces a candidate of its stage, "-name"
-                                   forbids one. A forced candidate that does not apply is MOE_ERROR_UNSUPPORTED with the reason,
-                                   a name that is no candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
+    const char *kernel_filter;  /* items separated by commas, each a kernel's name or a glob of names, where * stands for any
+                                   characters: "sm80_*" or "+sm80_*" forces the best candidate that matches in every stage that
+                                   has one, "-sm80_*" forbids all that match; "experts:sm80_*" means that stage alone. A forced
+                                   item of which nothing applies is MOE_ERROR_UNSUPPORTED with the reason; one that matches no
+                                   candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
+    const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert: formats of single experts
+                                   in place of formats[role], which NULL entries keep. Not in this version:
+                                   MOE_ERROR_UNSUPPORTED when it or n_formats_per_expert is not zero */
+    uint32_t n_formats_per_expert;
+    uint32_t reserved2;
 } moe_plan_desc;
 
 /* Validates, chooses, and keeps what it needs: nothing of desc is referred to afterwards. The plan keeps runtime alive. A CUDA
@@ -731,9 +780,11 @@ typedef struct moe_workspace_need {
 MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_t n_tokens,
                                                     moe_workspace_need *out_need) MOE_NOEXCEPT;
 
-/* Name of the kernel that runs a stage for n_tokens tokens; static. Of calls in chunks n_tokens is a chunk's. A kernel for few
- * tokens gives way to the other where x is not on 16 bytes or the true number of tokens is on the device; that of finish does
- * nothing where the explanation says that the shared expert goes with the others. */
+/* Name of the kernel that runs a stage for n_tokens tokens, <arch>_<weight>_<activation>_<family>_<stage>; static. For the
+ * stages experts and finish it is the GEMM of gate and up. moe_plan_explain has that of down, the variants that are launched
+ * (launched names begin with this one), and for every gemv kernel the one that takes its place where rows of x are not on 16
+ * bytes or the true number of tokens is on the device. For calls in chunks n_tokens is a chunk's. The kernel of finish does
+ * nothing where the explanation says that the shared expert goes with the experts. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,
                                             const char **out_name) MOE_NOEXCEPT;
 

@@ -27,6 +27,8 @@
     X(version) X(version_string) X(build_info) X(status_name) X(last_error) X(last_error_copy)                  \
     X(role_name) X(type_name)                                                                                   \
     X(runtime_create) X(runtime_destroy) X(device_count) X(device_get_info)                                     \
+    X(memory_allocate) X(memory_free) X(memory_copy) X(memory_zero)                                             \
+    X(stream_create) X(stream_synchronize) X(stream_destroy)                                                    \
     X(layer_validate)                                                                                           \
     X(format_name_at) X(format_by_name) X(format_get_info) X(format_size)                                       \
     X(plan_create) X(plan_destroy) X(supports) X(plan_key) X(plan_layout_id) X(plan_device)                     \

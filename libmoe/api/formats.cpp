@@ -23,7 +23,7 @@ moe_format_info info_of(const moe_format& format) {
     info.has_decode = traits->decode != nullptr;
     info.has_encode = traits->encode != nullptr;
     info.bits_per_weight = 8.0 * traits->block_bytes / traits->block_columns;
-    if (traits->whole) info.bits_per_weight = format.bits;
+    if (traits->unsliceable_bytes) info.bits_per_weight = format.bits;
     if (traits->scale_bytes && format.group_rows > 0 && format.group_columns > 0)
         info.bits_per_weight +=
             8.0 * element_bytes(format.scale_type) / format.group_rows / format.group_columns;

@@ -1,4 +1,4 @@
-// The boundary: the only try/catch of the library, and the last error of each thread.
+// The boundary: where exceptions become a status, and the last error of each thread.
 #pragma once
 
 #include <new>

@@ -15,6 +15,9 @@ PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_p
         slice_ = read_struct(desc_.slice, "moe_slice");
         desc_.slice = &slice_;
     }
+    if (desc_.formats_per_expert || desc_.n_formats_per_expert)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "moe_plan_desc.formats_per_expert: this version takes one format per role");
     read_formats();
     if (desc_.checkpoint) take_from_checkpoint();
     desc_.layer = &layer_;
@@ -65,7 +68,7 @@ moe_candidate to_public(const Candidate& candidate) {
     out.stage = candidate.stage;
     out.chosen = candidate.is_chosen;
     out.applicable = candidate.applicable;
-    out.kernel = candidate.name;
+    out.kernel = candidate.name();
     out.reason_code = candidate.reason->code;
     out.reason = candidate.reason->sentence;
     return out;
@@ -90,7 +93,7 @@ moe_status moe_plan_create(moe_runtime* runtime, const moe_plan_desc* desc,
         moe_plan* plan = create_in<moe_plan>(ref->memory, &*ref, whole.get());
         plan->runtime->log(MOE_LOG_INFO, "plan: {} {}, experts {}, {} tokens at a time",
                            plan->is_cuda() ? "cuda" : "cpu", plan->device_index,
-                           plan->chosen(MOE_STAGE_EXPERTS).name, plan->chunk_tokens());
+                           plan->chosen(MOE_STAGE_EXPERTS).name(), plan->chunk_tokens());
         *out_plan = plan;
     });
 }
@@ -152,7 +155,7 @@ moe_status moe_plan_kernel(const moe_plan* plan, moe_stage stage, int64_t n_toke
         check_handle(plan, "plan");
         require(n_tokens >= 0 && n_tokens <= plan->max_tokens,
                 "n_tokens is {}, the plan takes 0 to {}", n_tokens, plan->max_tokens);
-        check_out(out_name, "out_name") = plan->chosen(stage, n_tokens).name;
+        check_out(out_name, "out_name") = plan->chosen(stage, n_tokens).name();
     });
 }
 

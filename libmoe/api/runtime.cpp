@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "libmoe/api/device.hpp"
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
 #include "libmoe/cpu/features.hpp"
@@ -17,13 +18,8 @@ void copy_name(char* to, size_t capacity, std::string_view text) {
     to[n] = '\0';
 }
 
-void check_kind(moe_device_kind kind) {
-    require(kind == MOE_DEVICE_CPU || kind == MOE_DEVICE_CUDA,
-            "kind is {}, must be MOE_DEVICE_CPU or MOE_DEVICE_CUDA", static_cast<int32_t>(kind));
-}
-
 moe_device_info cpu_info(int32_t index) {
-    require(index == 0, "index is {}, there is one CPU device", index);
+    check_cpu_index(index);
     moe_device_info info{};
     info.struct_size = sizeof info;
     info.kind = MOE_DEVICE_CPU;
@@ -45,6 +41,9 @@ moe_status moe_runtime_create(const moe_runtime_desc* given, moe_runtime** out_r
         check_out(out_runtime, "out_runtime");
         moe_runtime_desc desc{};
         if (given) desc = read_struct(given, "moe_runtime_desc");
+        if (desc.nccl_path)
+            fail(MOE_ERROR_UNSUPPORTED,
+                 "moe_runtime_desc.nccl_path: this version does not use NCCL");
         moe_allocator allocator{};
         if (desc.allocator) {
             allocator = read_struct(desc.allocator, "moe_allocator");

@@ -10,13 +10,35 @@
 
 namespace moe {
 
+// What every error of this thread begins with while the context lives: the field that a lower layer
+// knows nothing of. Contexts do not nest.
+class ErrorContext {
+  public:
+    template <class... Args>
+    explicit ErrorContext(fmt::format_string<Args...> format, Args&&... args) {
+        *fmt::format_to_n(text_, capacity - 1, format, std::forward<Args>(args)...).out = '\0';
+        current_ = text_;
+    }
+    ~ErrorContext() { current_ = ""; }
+    ErrorContext(const ErrorContext&) = delete;
+    ErrorContext& operator=(const ErrorContext&) = delete;
+
+    static const char* current() { return current_; }
+
+  private:
+    static constexpr size_t capacity = 256;
+    static inline thread_local const char* current_ = "";
+    char text_[capacity];
+};
+
 class Error final : public std::exception {
   public:
     static constexpr size_t capacity = 1024;
 
     Error(moe_status status, fmt::string_view format, fmt::format_args args) : status_(status) {
-        auto end = fmt::vformat_to_n(text_, capacity - 1, format, args).out;
-        *end = '\0';
+        char* begin = fmt::format_to_n(text_, capacity - 1, "{}", ErrorContext::current()).out;
+        const auto left = static_cast<size_t>(text_ + capacity - 1 - begin);
+        *fmt::vformat_to_n(begin, left, format, args).out = '\0';
     }
     moe_status status() const { return status_; }
     const char* what() const noexcept override { return text_; }
@@ -31,6 +53,12 @@ class Error final : public std::exception {
 template <class... Args>
 [[noreturn]] void fail(moe_status status, fmt::format_string<Args...> format, Args&&... args) {
     throw Error(status, format, fmt::make_format_args(args...));
+}
+
+// The same error, for whoever may want to throw it later or not at all.
+template <class... Args>
+Error make_error(moe_status status, fmt::format_string<Args...> format, Args&&... args) {
+    return Error(status, format, fmt::make_format_args(args...));
 }
 
 // Fails with MOE_ERROR_INVALID_ARGUMENT unless condition holds.

@@ -28,6 +28,15 @@ bool has_f16c() {
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
+
+bool has_avx512() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
 Text features() {
     Text out{};
     auto add = [&](const char* feature) {
@@ -52,6 +61,14 @@ Text features() {
 #else
 
 bool has_f16c() {
+    return false;
+}
+
+bool has_avx2() {
+    return false;
+}
+
+bool has_avx512() {
     return false;
 }
 

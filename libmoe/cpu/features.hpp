@@ -1,4 +1,4 @@
-// What the processor is called and can do, as texts for people.
+// What the processor is called and can do.
 #pragma once
 
 namespace moe::cpu {
@@ -13,5 +13,8 @@ Text name();
 Text features();
 // Conversion between float32 and float16.
 bool has_f16c();
+// What the kernels of an instruction set need, of this machine and build.
+bool has_avx2();
+bool has_avx512();
 
 }  // namespace moe::cpu

@@ -4,6 +4,7 @@
 
 #include "libmoe/cpu/chunks.hpp"
 #include "libmoe/cpu/round.hpp"
+#include "libmoe/layer/finish_parts.hpp"
 
 namespace moe::cpu {
 namespace {

@@ -32,8 +32,8 @@ Pipeline<Real>::Pipeline(Team& team, const Setup& setup, const ResidentWeights& 
       weights_(weights),
       faults_(faults),
       b_(scratch),
-      experts_dot_(make_dot<Real>(setup.experts)),
-      finish_dot_(make_dot<Real>(setup.finish)) {}
+      experts_(mlp_kernels<Real>(setup.experts)),
+      finish_(mlp_kernels<Real>(setup.finish)) {}
 
 template <class Real>
 void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width) {
@@ -71,8 +71,8 @@ void Pipeline<Real>::project_latent(int64_t n) {
     const InputRows<Real> rows{b_.x, layer().hidden, nullptr};
     team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
         const int64_t first = block * block_features;
-        project(matrix, experts_dot_, rows, n, first, std::min(first + block_features, matrix.rows),
-                b_.weight_row(worker), b_.latent, matrix.rows);
+        experts_.project(matrix, rows, n, first, std::min(first + block_features, matrix.rows),
+                         b_.weight_row(worker), b_.latent, matrix.rows, nullptr, nullptr);
     });
 }
 
@@ -122,16 +122,16 @@ void Pipeline<Real>::run_experts(bool input_is_latent) {
     const int64_t features = setup_.slice->intermediate_count;
     const int64_t width = layer().expert_width();
     for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-        mlp_activate(expert_mlp(e), experts_dot_, expert_input(e, input_is_latent), first, last,
-                     setup_.intermediate_type, b_.weight_row(worker),
-                     b_.h + b_.offsets[e] * features, features);
+        experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                          setup_.intermediate_type, b_.weight_row(worker),
+                          b_.h + b_.offsets[e] * features, features);
     });
     for_each_expert_block(width, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
         const Mlp mlp = expert_mlp(e);
         const int64_t row = b_.offsets[e];
         const InputRows<Real> h{b_.h + row * features, features, nullptr};
-        project(*mlp.down, experts_dot_, h, b_.offsets[e + 1] - row, first, last,
-                b_.weight_row(worker), b_.y, width, b_.row_slot + row, mlp.down_bias);
+        experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last, b_.weight_row(worker),
+                         b_.y, width, b_.row_slot + row, mlp.down_bias);
     });
 }
 
@@ -140,8 +140,8 @@ void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
     const int64_t features = setup_.slice->intermediate_count;
     const int64_t width = layer().activation.gated ? 2 * features : features;
     for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-        mlp_pre_activation(expert_mlp(e), experts_dot_, expert_input(e, input_is_latent), first,
-                           last, b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
+        experts_.pre_activation(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                                b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
     });
 }
 
@@ -203,8 +203,8 @@ void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
     const InputRows<Real> rows{b_.routed, layer().expert_width(), nullptr};
     team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
         const int64_t first = block * block_features;
-        project(matrix, finish_dot_, rows, n, first, std::min(first + block_features, matrix.rows),
-                b_.weight_row(worker), b_.final, matrix.rows);
+        finish_.project(matrix, rows, n, first, std::min(first + block_features, matrix.rows),
+                        b_.weight_row(worker), b_.final, matrix.rows, nullptr, nullptr);
     });
 }
 
@@ -225,15 +225,15 @@ void Pipeline<Real>::run_shared(int64_t n) {
     const MlpInput<Real> input{{b_.x, layer().hidden, nullptr}, nullptr, n};
     team_.for_each(divide_up(features, block_features), [&](int32_t worker, int64_t block) {
         const int64_t first = block * block_features;
-        mlp_activate(mlp, finish_dot_, input, first, std::min(first + block_features, features),
-                     setup_.intermediate_type, b_.weight_row(worker), b_.shared_h, features);
+        finish_.activate(mlp, input, first, std::min(first + block_features, features),
+                         setup_.intermediate_type, b_.weight_row(worker), b_.shared_h, features);
     });
     const InputRows<Real> h{b_.shared_h, features, nullptr};
     team_.for_each(divide_up(layer().hidden, block_features), [&](int32_t worker, int64_t block) {
         const int64_t first = block * block_features;
-        project(*mlp.down, finish_dot_, h, n, first,
-                std::min<int64_t>(first + block_features, layer().hidden), b_.weight_row(worker),
-                b_.shared_y, layer().hidden);
+        finish_.project(*mlp.down, h, n, first,
+                        std::min<int64_t>(first + block_features, layer().hidden),
+                        b_.weight_row(worker), b_.shared_y, layer().hidden, nullptr, nullptr);
     });
 }
 

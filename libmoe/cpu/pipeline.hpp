@@ -3,9 +3,8 @@
 #pragma once
 
 #include "libmoe/base/team.hpp"
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/kernels.hpp"
 #include "libmoe/cpu/ref/dispatch.hpp"
-#include "libmoe/cpu/ref/mlp.hpp"
 #include "libmoe/cpu/scratch.hpp"
 
 namespace moe::cpu {
@@ -95,8 +94,8 @@ class Pipeline {
     const ResidentWeights& weights_;
     Faults& faults_;
     const Scratch<Real>& b_;
-    Dot<Real> experts_dot_;
-    Dot<Real> finish_dot_;
+    MlpKernels<Real> experts_;
+    MlpKernels<Real> finish_;
 };
 
 }  // namespace moe::cpu

@@ -5,6 +5,7 @@
 
 #include "libmoe/cpu/pipeline.hpp"
 #include "libmoe/cpu/ref/combine.hpp"
+#include "libmoe/cpu/ref/dot.hpp"
 #include "libmoe/cpu/ref/route.hpp"
 #include "libmoe/cpu/round.hpp"
 
@@ -76,7 +77,7 @@ void Pipeline<Real>::compute_logits(int64_t n) {
         const int64_t last = std::min((block + 1) * block_experts, router.rows);
         for (int64_t e = block * block_experts; e < last; ++e) {
             float* row = b_.weight_row(worker);
-            fetch_row(router, e, false, row);
+            decode_row(router, e, row);
             for (int64_t t = 0; t < n; ++t)
                 b_.logits[t * router.rows + e] =
                     exact_dot(row, b_.router_input + t * hidden, hidden) + (bias ? bias[e] : 0.0f);

@@ -29,11 +29,6 @@ struct Setup {
     bool is_f64() const { return experts == Arithmetic::ref_f64; }
 };
 
-// MOE_FINISH_ALL, spelled out.
-inline constexpr uint32_t every_finish_part = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT |
-                                              MOE_FINISH_SHARED | MOE_FINISH_COMBINE |
-                                              MOE_FINISH_IDENTITY;
-
 // What a call found wrong while it ran; collected in the workspace.
 struct Faults {
     std::atomic<uint32_t> bits{0};

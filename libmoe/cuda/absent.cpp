@@ -30,6 +30,10 @@ DeviceFacts device_facts(int32_t) {
     fail_absent("MOE_DEVICE_CUDA");
 }
 
+bool find_device(int32_t, DeviceFacts&) {
+    return false;
+}
+
 NominalRates nominal_rates(const DeviceFacts&) {
     fail_absent("MOE_DEVICE_CUDA");
 }
@@ -62,6 +66,18 @@ void synchronize(void*) {
     fail_absent("synchronize");
 }
 
+void copy(void*, const void*, uint64_t, void*) {
+    fail_absent("copy");
+}
+
+void* make_stream() {
+    fail_absent("make_stream");
+}
+
+void destroy_stream(void*) {
+    fail_absent("destroy_stream");
+}
+
 bool grouped_supports(PackedType) {
     return false;
 }
@@ -70,15 +86,11 @@ bool gemv_supports(PackedType) {
     return false;
 }
 
-int32_t max_gemv_tokens(const DeviceFacts&, const GemvShape&) {
-    return 0;
-}
-
 void choose_library(Setup&, const char*, Memory&) {
     fail_absent("moe_plan_create");
 }
 
-void prepare(const Setup&) {
+void prepare(const Setup&, LaunchPlan&) {
     fail_absent("moe_plan_create");
 }
 

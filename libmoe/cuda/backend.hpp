@@ -17,6 +17,8 @@ const char* architectures();
 int32_t device_count();
 moe_device_info device_info(int32_t index);
 DeviceFacts device_facts(int32_t index);
+// The same where nothing stands in the way; false, and no error, without a driver or a device.
+bool find_device(int32_t index, DeviceFacts& facts);
 
 // What the clocks of a device say of its memory and of its products of bfloat16; 0: not told.
 struct NominalRates {
@@ -50,28 +52,23 @@ void upload(void* to, const void* from, uint64_t bytes, void* stream);
 void download(void* to, const void* from, uint64_t bytes, void* stream);
 void fill_zero(void* to, uint64_t bytes, void* stream);
 void synchronize(void* stream);
+// Each side may be host, pinned or device memory: the driver knows which by the address.
+void copy(void* to, const void* from, uint64_t bytes, void* stream);
+
+// A stream of the current context that does not wait for the default stream.
+void* make_stream();
+void destroy_stream(void* stream);
 
 // Looks for the optional library where the setup can use it; path is
 // moe_runtime_desc.cublaslt_path.
 void choose_library(Setup& setup, const char* path, Memory& memory);
 
-// Loads every kernel that the setup can launch and sets its attributes.
-void prepare(const Setup& setup);
+// Loads the kernels that the launch plan names and sets their attributes; fills in their functions.
+void prepare(const Setup& setup, LaunchPlan& launch);
 
 // Can the family read weights of the type?
 bool grouped_supports(PackedType type);
 bool gemv_supports(PackedType type);
-
-// Of the matrices only type, k and n_tiles count; n_slots is k of the top-k, and one more where the
-// shared expert joins them.
-struct GemvShape {
-    PackedMatrix gate_up;
-    PackedMatrix down;
-    int32_t n_slots;
-};
-// Tokens up to which the kernels of one token can take them side by side, max_gemv_batch at
-// most; 0: not even one.
-int32_t max_gemv_tokens(const DeviceFacts& device, const GemvShape& shape);
 
 struct Call {
     const Setup& setup;

@@ -1,7 +1,9 @@
-// What kernels and their launchers need to know of a device.
+// Properties of a device that kernels and their launchers use.
 #pragma once
 
 #include <cstdint>
+
+#include "libmoe/cuda/architecture.hpp"
 
 namespace moe::cuda {
 
@@ -10,11 +12,11 @@ struct DeviceFacts {
     int32_t major = 0;  // compute capability
     int32_t minor = 0;
     int32_t n_sms = 0;
-    int32_t shared_bytes = 0;  // of one block, opted in
+    int32_t shared_bytes = 0;  // maximum of a thread block, after opt-in
     uint64_t memory_bytes = 0;
     uint64_t l2_bytes = 0;
 
-    bool is_hopper() const { return major == 9 && minor == 0; }
+    Architecture architecture() const { return architecture_of(major, minor); }
 };
 
 }  // namespace moe::cuda

@@ -1,4 +1,4 @@
-// Device or pinned memory of the runtime's allocator that gives itself back.
+// Owns device or pinned memory from the runtime's allocator and releases it at the end of its life.
 #pragma once
 
 #include "libmoe/cuda/backend.hpp"
@@ -8,7 +8,7 @@ namespace moe::cuda {
 class DeviceMemory {
   public:
     DeviceMemory() = default;
-    // device_index is that of both spaces: pinned memory belongs to a context, too.
+    // device_index applies to both spaces, because pinned memory belongs to a context, too.
     DeviceMemory(Memory& memory, moe_space space, uint64_t bytes, uint64_t alignment,
                  int32_t device_index, void* stream)
         : memory_(&memory),
@@ -32,8 +32,8 @@ class DeviceMemory {
     uint64_t bytes() const { return bytes_; }
 
   private:
-    // Another device may be current: addresses are unique, so that is no obstacle. In a forked
-    // child the memory is not ours.
+    // Another device may be current here. Addresses are unique, so the release is right all the
+    // same. In a forked child the memory is the parent's.
     void release() noexcept {
         try {
             const UseDevice use(device_index_);

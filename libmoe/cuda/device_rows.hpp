@@ -1,18 +1,21 @@
-// Activations in device memory, and which of their rows are meant.
+// Activation rows in device memory, read or written through an optional index. Types: F32, F16 or
+// BF16; a row has `stride` elements from one to the next.
 #pragma once
+
+#include <cstddef>
 
 #include "libmoe/base/host_device.hpp"
 #include "moe/moe.h"
 
 namespace moe::cuda {
 
-// Bytes of an element: F32, F16 or BF16.
+// Returns the bytes of an F32, F16 or BF16 element.
 MOE_HOST_DEVICE constexpr int64_t element_size(moe_type type) {
     return type == MOE_TYPE_F32 ? 4 : 2;
 }
 
-// Rows in device memory; row r is row index[r] / divisor of data (r itself when
-// index is null; a negative index: the row is zero on reading, not stored on writing).
+// Row r is row index[r] / divisor of data, or row r itself when index is null. A row with a
+// negative index is zero when read and is not stored when written.
 struct DeviceRows {
     const void* data;
     moe_type type;   // F32, F16, BF16
@@ -20,5 +23,18 @@ struct DeviceRows {
     const int32_t* index;
     int32_t divisor;
 };
+
+// Row r is row r of data.
+constexpr DeviceRows dense_rows(const void* data, moe_type type, int64_t stride) {
+    return {data, type, stride, nullptr, 1};
+}
+
+// The rows of a dense input from row `first` on; null stays null.
+inline DeviceRows rows_from(DeviceRows rows, int64_t first) {
+    if (rows.data)
+        rows.data = static_cast<const std::byte*>(rows.data) +
+                    first * rows.stride * element_size(rows.type);
+    return rows;
+}
 
 }  // namespace moe::cuda

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
-#include "libmoe/cuda/gemv_forward.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -72,7 +71,7 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
                              int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+    const DeviceRows x = rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     GivenRouting given = given_ids(call, args, first);
@@ -82,9 +81,9 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, 0, identity};
     if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_gemv(call.setup.experts.gemv_tokens, x, p.tokens().n, args.n_tokens_device)) {
+        takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device)) {
         p.take_routing(given, {});
-        return run_gemv_experts(p, call, x, args.expert_map, sum, out);
+        return p.run_gemv_sum(x, args.expert_map, sum, out);
     }
     p.take_and_sort(given, {}, args.expert_map);
     const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
@@ -118,7 +117,8 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
     const SlotResults results = run_listed(
-        p, call, args, {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+        p, call, args,
+        {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, results.data, results.type, results.width,
                                p.scratch().rows.slot_to_row, k, static_cast<int32_t>(results.width),
@@ -144,11 +144,11 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     for (int64_t first = 0; first < n_rows; first += room) {
         const auto n = static_cast<int32_t>(std::min(room, n_rows - first));
         LayerPass p(call, scratch, {(n + k - 1) / k, nullptr, 0});
-        if (args.stop_before_activation) p.prepare_pre_activation();
+        if (args.stop_before_activation) p.take_pre_activation_family();
         take_caller_rows(p, call, args, {true, first, n});
-        const SlotResults results =
-            run_listed(p, call, args,
-                       {{args.x, setup.x_type, args.x_row_stride}, args.x_is_latent != 0, true});
+        const SlotResults results = run_listed(
+            p, call, args,
+            {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
         const CombineOutput out =
             output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
         run_store_rows(setup.device, results.data, results.type, results.width,
@@ -181,7 +181,7 @@ CombineInput combine_input(LayerPass& p, const Call& call, const moe_combine_arg
         return input;
     }
     input.y_stride = args.rows_row_stride;
-    input.place = b.source;
+    input.slot_to_row = b.source;
     CallerRows rows{};
     rows.batch_capacity = args.n_rows;
     rows.row_ids = args.row_ids;
@@ -203,7 +203,7 @@ void experts(const Call& call, const moe_experts_args& args) {
     for_each_chunk(
         call, args.n_tokens, args.n_tokens_device,
         [&](LayerPass& p, int64_t first) {
-            if (args.stop_before_activation) p.prepare_pre_activation();
+            if (args.stop_before_activation) p.take_pre_activation_family();
             if (args.in_layout == MOE_IN_TOKENS)
                 experts_chunk_of_tokens(p, call, args, first);
             else
@@ -224,7 +224,8 @@ void combine(const Call& call, const moe_combine_args& args) {
         p.take_routing(given, {});
         CombineInput input = combine_input(p, call, args, first);
         if (layer.n_identity_experts > 0 && !setup.partial && args.x) {
-            const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+            const DeviceRows x =
+                rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
             input.x = x.data;
             input.x_type = x.type;
             input.x_stride = x.stride;

@@ -1,6 +1,7 @@
-// What a call found wrong while it ran. The sums are device memory, because a device has no atomics
-// on host memory over PCIe; after every addition they are copied to pinned host memory, which is
-// readable at any time without synchronising. They only grow: the host remembers what it has told.
+// Faults that kernels report while a call runs. The sums are in device memory, because a device has
+// no atomics on host memory over PCIe. After every addition they are copied to pinned host memory,
+// which the host reads without synchronizing. Sums only grow, and the host remembers what it has
+// reported.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
-#include "libmoe/cuda/gemv_forward.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -11,12 +10,12 @@ namespace {
 // moe_forward_args and moe_route_args name alike what the router takes and gives.
 template <class Args>
 RouteArguments route_arguments(const Setup& setup, const Args& args, int64_t first) {
-    const Activations x{args.x, setup.x_type, args.x_row_stride};
-    const Activations given{args.router_input, setup.router_input_type,
-                            args.router_input_row_stride};
+    const DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
+    const DeviceRows given =
+        dense_rows(args.router_input, setup.router_input_type, args.router_input_row_stride);
     RouteArguments route{};
     route.routing = args.routing;
-    route.router_input = (args.router_input ? given : x).from(first);
+    route.router_input = rows_from(args.router_input ? given : x, first);
     route.logits = offset(args.logits, first * args.logits_row_stride);
     route.logits_stride = args.logits_row_stride;
     route.ids = offset_ids(args.ids, args.ids_type, first * args.ids_row_stride);
@@ -56,26 +55,57 @@ void route_and_sort(LayerPass& p, const Call& call, const moe_forward_args& args
 void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const Activations x = Activations{args.x, setup.x_type, args.x_row_stride}.from(first);
+    const DeviceRows x = rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
-    const bool small_batch =
+    const bool is_gemv =
         args.out_layout == MOE_OUT_REDUCED &&
-        takes_gemv(setup.experts.gemv_tokens, x, p.tokens().n, args.n_tokens_device);
-    if (setup.shared_joins && !small_batch && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
-    route_and_sort(p, call, args, first, !small_batch);
+        takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device);
+    if (setup.shared_joins && !is_gemv && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
+    route_and_sort(p, call, args, first, !is_gemv);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),
                           args.out_expert_counts, p.stream());
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
-    if (small_batch) return run_gemv_experts(p, call, x, args.expert_map, sum, out);
+    if (is_gemv) return p.run_gemv_sum(x, args.expert_map, sum, out);
     p.run_experts({x, false, false});
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, p.scratch().wide, p.y_type(), layer.expert_width(),
                                p.scratch().rows.slot_to_row, layer.top_k, layer.expert_width(),
                                p.tokens(), out.data, out.type, out.stride, p.stream());
     p.store_sum(sum, out);
+}
+
+// The whole forward straight from the caller's ids and weights, where nothing stands between them
+// and the kernels; false: not this call.
+bool forward_gemv(const Call& call, const moe_forward_args& args) {
+    const Setup& setup = call.setup;
+    const bool plain = args.routing == MOE_ROUTING_IDS_AND_WEIGHTS &&
+                       args.ids_type == MOE_TYPE_I32 && args.weights_type == MOE_TYPE_F32 &&
+                       !args.out_ids && !args.out_weights && !args.out_expert_counts &&
+                       args.out_layout == MOE_OUT_REDUCED;
+    const DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
+    const FinishTerms terms{setup.partial ? 0 : every_finish_part,
+                            !setup.partial && setup.layer->n_identity_experts > 0};
+    if (!plain || !takes_gemv(setup.launch->experts_gemv, x, args.n_tokens, args.n_tokens_device) ||
+        args.n_tokens > setup.chunk_tokens || args.n_tokens < 1 || !adds_all(setup, terms))
+        return false;
+    const Scratch scratch(setup, args.n_tokens, call.scratch);
+    GemvArgs gemv = expert_gemv_args(call, scratch, x, args.n_tokens);
+    add_finish_terms(call, terms, gemv);
+    gemv.ids = static_cast<const int32_t*>(args.ids);
+    gemv.ids_stride = args.ids_row_stride;
+    gemv.local_of = args.expert_map ? args.expert_map : setup.local_of;
+    gemv.weights = static_cast<const float*>(args.weights);
+    gemv.weights_stride = args.weights_row_stride;
+    gemv.out = args.out;
+    gemv.out_type = setup.out_type;
+    gemv.out_stride = args.out_row_stride;
+    gemv.accumulate = args.accumulate != 0;
+    run_gemv(launch_of(expert_launches(setup, gemv), gemv), gemv,
+             static_cast<cudaStream_t>(call.stream));
+    return true;
 }
 
 }  // namespace
@@ -119,7 +149,8 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
                           false};
     const DispatchOutput output{args.out_offsets, args.out_counts, args.out_row_ids,
                                 args.out_row_ids ? args.row_capacity : 0, args.block_rows};
-    run_dispatch(call.setup.device, input, tokens, output, call.faults, stream);
+    run_dispatch(call.setup.launch->range(args.n_tokens).dispatch_sort, input, tokens, output,
+                 call.faults, stream);
 }
 
 void finish(const Call& call, const moe_finish_args& args) {
@@ -133,12 +164,12 @@ void finish(const Call& call, const moe_finish_args& args) {
             given.weights_stride = args.weights_row_stride;
             p.take_routing(given, {});
         }
-        const Activations routed{args.routed, setup.out_type, args.routed_row_stride};
-        const Activations x{args.x, setup.x_type, args.x_row_stride};
+        const DeviceRows routed = dense_rows(args.routed, setup.out_type, args.routed_row_stride);
+        const DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
         const bool identity = setup.partial && setup.layer->n_identity_experts > 0 &&
                               (args.parts & MOE_FINISH_IDENTITY);
         p.store_sum(
-            {false, routed.from(first), x.from(first), args.parts, identity},
+            {false, rows_from(routed, first), rows_from(x, first), args.parts, identity},
             output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0},
                         first));
     });

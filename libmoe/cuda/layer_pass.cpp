@@ -1,27 +1,19 @@
-// Steps of the pipeline. Every decision here follows from the plan and the host's numbers.
+// The launches of the steps. What they are was decided by the plan (launch_plan.hpp).
 #include "libmoe/cuda/layer_pass.hpp"
 
-#include "libmoe/cuda/gemv_forward.hpp"
-
 namespace moe::cuda {
-namespace {
-
-DeviceRows rows_of(const Activations& a) {
-    return {a.data, a.type, a.stride, nullptr, 1};
-}
-
-}  // namespace
-
 LayerPass::LayerPass(const Call& call, const Scratch& scratch, const TokenCount& tokens)
-    : setup_(call.setup),
+    : call_(call),
+      setup_(call.setup),
       weights_(call.weights),
       faults_(call.faults),
+      range_(call.setup.launch->range(tokens.n)),
       b_(scratch),
       tokens_(tokens),
-      launch_{call.setup.device, static_cast<cudaStream_t>(call.stream),
-              call.setup.batch_invariant},
-      family_(call.setup.experts.usual),
-      dense_family_(call.setup.finish.usual),
+      launch_{call.setup.device, static_cast<cudaStream_t>(call.stream), call.setup.batch_invariant,
+              range_.has_wide_tiles},
+      family_(call.setup.experts),
+      dense_family_(call.setup.finish),
       n_slots_(tokens.n * call.setup.layer->top_k),
       n_sorted_(tokens.n) {}
 
@@ -40,7 +32,7 @@ Rows LayerPass::token_rows(int32_t n) const {
     return rows;
 }
 
-LogitsInput LayerPass::logits_input(const Activations& rows) const {
+LogitsInput LayerPass::logits_input(const DeviceRows& rows) const {
     const Routing& routing = layer().routing;
     LogitsInput input{};
     input.rows = rows.data;
@@ -58,6 +50,7 @@ LogitsInput LayerPass::logits_input(const Activations& rows) const {
     input.batch_invariant = setup_.batch_invariant;
     input.may_use_library = may_use_library(setup_);
     input.library = &setup_.logits_library;
+    input.kernel = range_.logits;
     return input;
 }
 
@@ -86,7 +79,7 @@ void LayerPass::route(const RouteArguments& args) {
     input.token_ids = args.token_ids;
     input.token_ids_type = args.token_ids_type;
     input.round_to = setup_.x_type;
-    run_select(launch_.device, input, tokens_, output_of(args), faults_, stream());
+    run_select(launch_.device, range_.select, input, tokens_, output_of(args), faults_, stream());
 }
 
 void LayerPass::take_routing(const GivenRouting& given, const RouteArguments& published) {
@@ -101,14 +94,14 @@ void LayerPass::take_and_sort(const GivenRouting& given, const RouteArguments& p
                               const int32_t* expert_map) {
     SortAlong along{};
     along.given = &given;
-    along.taken = output_of(published);
+    along.published = output_of(published);
     sort(expert_map, along);
 }
 
 void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
     const int32_t n_local = setup_.slice->n_local;
     const bool has_dense_matrices = (layer().shared_intermediate && !joins_) || layer().latent;
-    if (has_dense_matrices && !tokens_listed_ && is_small_sort(n_slots_, n_local)) {
+    if (has_dense_matrices && !tokens_listed_ && range_.sort == SortKernel::fused) {
         along.token_rows = &b_.token_rows;
         along.token_rule = tiles_of(dense_family_);
         tokens_listed_ = true;
@@ -120,15 +113,16 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
                           n_local,
                           b_.sort_scratch,
                           joins_};
-    run_sort(launch_.device, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
+    run_sort(range_.sort, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
 }
 
 void LayerPass::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     n_sorted_ = n_slots;
+    launch_.has_wide_tiles = setup_.launch->range(n_slots).has_wide_tiles;
     const int32_t n_local = setup_.slice->n_local;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
-    run_sort(launch_.device, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
+    run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
              stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
 }
@@ -156,7 +150,8 @@ void LayerPass::project_latent(const ExpertInput& input) {
     }
     Projection projection{};
     projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
-    projection.in = rows_of(input.rows);
+    projection.names = &setup_.launch->latent_in;
+    projection.in = input.rows;
     projection.in.index = input.by_source ? b_.source : nullptr;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     projection.blocks = b_.token_blocks;
@@ -166,7 +161,7 @@ void LayerPass::project_latent(const ExpertInput& input) {
 
 DeviceRows LayerPass::expert_rows(const ExpertInput& input) {
     const bool projected = layer().latent && !input.is_latent;
-    DeviceRows rows = rows_of(input.rows);
+    DeviceRows rows = input.rows;
     if (projected) rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
     rows.divisor = input.by_source ? 1 : layer().top_k;
@@ -187,8 +182,11 @@ Mlp LayerPass::expert_mlp(const ExpertInput& input) {
     mlp.features = setup_.slice->intermediate_count;
     mlp.width = layer().expert_width();
     mlp.intermediate_type = setup_.intermediate_type;
+    mlp.gate_up_names = &setup_.launch->gate_up;
+    mlp.down_names = &setup_.launch->down;
     mlp.in = expert_rows(input);
     if (!input.by_source) mlp.in_tokens = tokens_;
+    mlp.indexes_rows = range_.indexes_rows && !input.by_source;
     mlp.row_weight = layer().weight_on_input ? b_.weights : nullptr;
     mlp.rows = rows();
     mlp.blocks = b_.wide;
@@ -204,16 +202,14 @@ void LayerPass::run_experts(const ExpertInput& input) {
     run_mlp(launch_, family_, expert_mlp(input));
 }
 
-void LayerPass::prepare_pre_activation() {
-    if (family_ == Family::grouped) family_ = Family::generic_bf16;
-}
-
 void LayerPass::run_pre_activation(const ExpertInput& input, float* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
-    cuda::run_pre_activation(launch_, family_, expert_mlp(input), out);
+    Mlp mlp = expert_mlp(input);
+    mlp.gate_up_names = &setup_.launch->pre_activation;
+    cuda::run_pre_activation(launch_, family_, mlp, out);
 }
 
-Mlp LayerPass::shared_mlp(const Activations& x) const {
+Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
     Mlp mlp{};
     const auto& matrices = weights_.matrices;
     mlp.gate = layer().shared_activation.gated ? &matrices[MOE_ROLE_SHARED_GATE] : nullptr;
@@ -224,7 +220,9 @@ Mlp LayerPass::shared_mlp(const Activations& x) const {
     mlp.features = setup_.slice->shared_count;
     mlp.width = layer().hidden;
     mlp.intermediate_type = setup_.intermediate_type;
-    mlp.in = rows_of(x);
+    mlp.gate_up_names = &setup_.launch->shared_gate_up;
+    mlp.down_names = &setup_.launch->shared_down;
+    mlp.in = x;
     mlp.rows = token_rows(tokens_.n);
     mlp.blocks = b_.token_blocks;
     mlp.h = b_.shared_h;
@@ -234,51 +232,22 @@ Mlp LayerPass::shared_mlp(const Activations& x) const {
     return mlp;
 }
 
-// The shared expert is the only expert of a layer of its own.
-void LayerPass::run_shared_gemv(const Activations& x) {
-    const auto& matrices = weights_.matrices;
-    GemvArgs one{};
-    one.portable = setup_.finish.gemv_is_portable;
-    one.gate_up =
-        matrices[layer().shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP];
-    one.down = matrices[MOE_ROLE_SHARED_DOWN];
-    one.activation = layer().shared_activation;
-    one.n_slots = one.top_k = one.n_ids = one.n_ids_all = one.n_local = 1;
-    one.scale = 1.0f;
-    one.ids = setup_.constants.zero;
-    one.weights = setup_.constants.one;
-    one.faults = faults_;
-    one.x = x.data;
-    one.x_type = x.type;
-    one.x_stride = x.stride;
-    one.n_tokens = tokens_.n;
-    one.h = b_.shared_h;
-    one.out = b_.shared_y;
-    one.out_type = MOE_TYPE_F32;
-    one.out_stride = layer().hidden;
-    run_gemv(launch_.device, one, stream());
-}
-
 // The shared expert apart from the others, and the product of its gate.
-void LayerPass::run_shared(const Activations& x) {
+void LayerPass::run_shared(const DeviceRows& x) {
     if (joins_) {
         // Done with the others.
-    } else if (takes_gemv(setup_.finish.gemv_tokens, x, tokens_.n, tokens_.n_device)) {
-        run_shared_gemv(x);
+    } else if (takes_gemv(setup_.launch->shared_gemv, x, tokens_.n, tokens_.n_device)) {
+        const GemvArgs args = shared_gemv_args(call_, b_, x, tokens_.n);
+        run_gemv(launch_of(setup_.launch->shared_gemv, args), args, stream());
     } else {
         list_tokens();
         run_mlp(launch_, dense_family_, shared_mlp(x));
     }
-    if (layer().has_shared_expert_gate && !combine_makes_gate())
+    if (layer().has_shared_expert_gate && !range_.gate_in_combine)
         run_dot_rows(gate_input(x), tokens_, b_.shared_gate, stream());
 }
 
-// For more tokens a kernel of its own is cheaper than a product in every block.
-bool LayerPass::combine_makes_gate() const {
-    return tokens_.n <= few_gate_tokens;
-}
-
-DotInput LayerPass::gate_input(const Activations& x) const {
+DotInput LayerPass::gate_input(const DeviceRows& x) const {
     return {x.data, x.type, x.stride, vector(MOE_ROLE_SHARED_EXPERT_GATE), layer().hidden};
 }
 
@@ -290,7 +259,7 @@ CombineInput LayerPass::combine_input(const Sum& sum) const {
         input.y = b_.wide;
         input.y_type = y_type();
         input.y_stride = width;
-        input.place = b_.rows.slot_to_row;
+        input.slot_to_row = b_.rows.slot_to_row;
     }
     input.weighted = !layer().weight_on_input;
     input.ids = b_.ids;
@@ -324,7 +293,7 @@ void LayerPass::add_shared(CombineInput& input, const Sum& sum) const {
     if (joins_) input.shared_first = b_.rows.begin + setup_.slice->n_local;
     input.shared_scale = layer().shared_scale;
     if (!layer().has_shared_expert_gate) return;
-    if (combine_makes_gate())
+    if (range_.gate_in_combine)
         input.gate = gate_input(sum.x);
     else
         input.shared_gate = b_.shared_gate;
@@ -348,6 +317,7 @@ void LayerPass::store_latent_sum(const Sum& sum, const CombineOutput& out) {
         list_tokens();
         Projection projection{};
         projection.matrix = weights_.matrices[MOE_ROLE_LATENT_OUT];
+        projection.names = &setup_.launch->latent_out;
         projection.in = {b_.routed, type, latent, nullptr, 1};
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
         projection.blocks = b_.token_blocks;
@@ -367,6 +337,28 @@ void LayerPass::store_sum(const Sum& sum, const CombineOutput& out) {
     CombineInput input = combine_input(sum);
     add_shared(input, sum);
     run_combine(launch_.device, input, tokens_, out, stream());
+}
+
+void LayerPass::run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,
+                             const CombineOutput& out) {
+    const FinishTerms terms{sum.parts, sum.identity};
+    const bool direct = adds_all(setup_, terms);
+    GemvArgs args = expert_gemv_args(call_, b_, x, tokens_.n);
+    if (direct) add_finish_terms(call_, terms, args);
+    args.ids = b_.ids;
+    args.ids_stride = layer().top_k;
+    args.local_of = expert_map ? expert_map : setup_.local_of;
+    args.weights = b_.weights;
+    args.weights_stride = layer().top_k;
+    args.out = direct ? out.data : b_.routed;
+    args.out_type = direct ? out.type : MOE_TYPE_F32;
+    args.out_stride = direct ? out.stride : layer().expert_width();
+    args.accumulate = direct && out.accumulate;
+    run_gemv(launch_of(expert_launches(setup_, args), args), args, stream());
+    if (direct) return;
+    sum.has_y = false;
+    sum.routed = dense_rows(b_.routed, MOE_TYPE_F32, layer().expert_width());
+    store_sum(sum, out);
 }
 
 }  // namespace moe::cuda

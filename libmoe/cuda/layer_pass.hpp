@@ -6,32 +6,16 @@
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/gemv_calls.hpp"
 #include "libmoe/cuda/mlp.hpp"
 #include "libmoe/cuda/scratch.hpp"
+#include "libmoe/layer/finish_parts.hpp"
 
 namespace moe::cuda {
 
-inline constexpr uint32_t every_finish_part = MOE_FINISH_DOWN_BIAS | MOE_FINISH_LATENT |
-                                              MOE_FINISH_SHARED | MOE_FINISH_COMBINE |
-                                              MOE_FINISH_IDENTITY;
-
-// Activations of the caller, from the call's first token on.
-struct Activations {
-    const void* data = nullptr;
-    moe_type type = MOE_TYPE_NONE;
-    int64_t stride = 0;
-
-    // From token `first` on.
-    Activations from(int64_t first) const {
-        if (!data) return *this;
-        return {static_cast<const std::byte*>(data) + first * stride * element_size(type), type,
-                stride};
-    }
-};
-
 struct RouteArguments {
     moe_routing routing;
-    Activations router_input;
+    DeviceRows router_input;
     const float* logits;
     int64_t logits_stride;
     const void* ids;
@@ -69,29 +53,32 @@ class LayerPass {
 
     // Input rows of the experts: x by token, projected to the latent first where the layer has one.
     struct ExpertInput {
-        Activations rows;  // from the chunk's first token on, or all of the caller's rows
+        DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
         bool is_latent;
         bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
     };
     // y of every sorted row.
     void run_experts(const ExpertInput& input);
-    // Before the sort of a chunk that stops before the activation: takes a family that can.
-    void prepare_pre_activation();
+    // Before the sort of a chunk that stops before the activation: takes the plan's family for it.
+    void take_pre_activation_family() { family_ = setup_.pre_activation; }
     // Gate and up of every sorted row before the activation, to `out` in float32.
     void run_pre_activation(const ExpertInput& input, float* out);
 
     // The routed sum of the chunk, all finish parts applied where they belong.
     struct Sum {
-        bool has_y;          // y of sorted rows
-        Activations routed;  // a sum made before
-        Activations x;
+        bool has_y;         // y of sorted rows
+        DeviceRows routed;  // a sum made before
+        DeviceRows x;
         uint32_t parts;  // MOE_FINISH_ bits; 0 for the bare sum
         bool identity;   // identity experts are added
     };
     void store_sum(const Sum& sum, const CombineOutput& out);
+    // The same straight from ids and weights, by the gemv family (takes_gemv).
+    void run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,
+                      const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
-    moe_type y_type() const { return cuda::y_type(setup_, family_, n_slots_); }
+    moe_type y_type() const { return range_.y_type; }
     const TokenCount& tokens() const { return tokens_; }
     cudaStream_t stream() const { return launch_.stream; }
 
@@ -102,25 +89,25 @@ class LayerPass {
     void sort(const int32_t* expert_map, SortAlong along);
     Rows rows() const;
     Rows token_rows(int32_t n) const;  // of n tokens or slots
-    LogitsInput logits_input(const Activations& rows) const;
+    LogitsInput logits_input(const DeviceRows& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
-    Mlp shared_mlp(const Activations& x) const;
+    Mlp shared_mlp(const DeviceRows& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
     // Of what goes into and comes out of the latent width: no narrower than x.
     moe_type latent_type() const;
     void list_tokens();
     void project_latent(const ExpertInput& input);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
-    void run_shared(const Activations& x);
-    void run_shared_gemv(const Activations& x);
+    void run_shared(const DeviceRows& x);
     CombineInput combine_input(const Sum& sum) const;
     void add_shared(CombineInput& input, const Sum& sum) const;
-    bool combine_makes_gate() const;
-    DotInput gate_input(const Activations& x) const;
+    DotInput gate_input(const DeviceRows& x) const;
 
+    const Call& call_;
     const Setup& setup_;
     const DeviceWeights& weights_;
     FaultWords* faults_;
+    const LaunchRange& range_;  // of the chunk's tokens
     const Scratch& b_;
     TokenCount tokens_;
     Launch launch_;

@@ -3,6 +3,9 @@
 
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/scratch.hpp"
 
 namespace moe::cuda {
@@ -13,14 +16,20 @@ moe_type operand_for(const GemmArgs& gemm) {
     return gemm.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
-void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm) {
-    if (family == Family::exact)
-        run_exact(launch.device, gemm, launch.stream);
-    else
-        run_generic(launch.device, gemm, operand_for(gemm), launch.stream);
+void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names) {
+    switch (family) {
+        case Family::exact:
+            return run_exact(launch.device, gemm, names.wide, launch.stream);
+        case Family::grouped:
+            return run_grouped_gemm(launch.device, gemm, names, launch.has_wide_tiles,
+                                    launch.stream);
+        default:
+            return run_generic(launch.device, gemm, names.wide, operand_for(gemm), launch.stream);
+    }
 }
 
-GemmArgs make_gemm_args(const PackedMatrix& matrix, Epilogue epilogue, const Rows& rows) {
+GemmArgs make_gemm_args(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
+                        const Rows& rows) {
     GemmArgs gemm{};
     gemm.weights = matrix;
     gemm.epilogue = epilogue;
@@ -28,41 +37,18 @@ GemmArgs make_gemm_args(const PackedMatrix& matrix, Epilogue epilogue, const Row
     gemm.n_tiles = rows.n_tiles;
     gemm.max_tiles = rows.max_tiles;
     gemm.round_to = MOE_TYPE_NONE;
-    return gemm;
-}
-
-GroupedGemmArgs make_grouped(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
-                             const Rows& rows) {
-    GroupedGemmArgs gemm{};
+    gemm.in_capacity = gemm.out_capacity = rows.capacity;
+    gemm.tile_counter = rows.tile_counter;  // zero once the input has been gathered
     gemm.batch_invariant = launch.batch_invariant;
-    gemm.weights = matrix;
-    gemm.epilogue = epilogue;
-    gemm.in_capacity = rows.capacity;
-    gemm.capacity = rows.capacity;
-    gemm.tiles = rows.tiles;
-    gemm.n_tiles = rows.n_tiles;
-    gemm.max_tiles = rows.max_tiles;
-    gemm.n_tokens = rows.n_tokens;
-    gemm.tile_counter = rows.tile_counter;  // zero once the input has been brought
     return gemm;
 }
 
-Epilogue first_epilogue(const Mlp& mlp) {
+Epilogue gate_up_epilogue(const Mlp& mlp) {
     return mlp.gate ? Epilogue::gated : Epilogue::activation;
 }
 
-const PackedMatrix& first_matrix(const Mlp& mlp) {
+const PackedMatrix& gate_up_matrix(const Mlp& mlp) {
     return mlp.gate ? *mlp.gate : *mlp.up;
-}
-
-// Rows of 16-bit or float32 values, dense, by sorted row.
-DeviceRows dense_rows(const void* data, moe_type type, int64_t width) {
-    return {data, type, width, nullptr, 1};
-}
-
-void gather(const Launch& launch, const DeviceRows& in, int32_t width, const Rows& rows,
-            std::byte* blocks) {
-    run_gather(launch.device, {in, width}, rows, blocks, launch.stream);
 }
 
 void set_bias(GemmArgs& gemm, const Mlp& mlp) {
@@ -73,13 +59,24 @@ void set_bias(GemmArgs& gemm, const Mlp& mlp) {
     gemm.row_slot = mlp.rows.slot;
 }
 
+// gate_up fused with the activation; in is still to be set.
+GemmArgs gate_up_args(const Launch& launch, Family family, const Mlp& mlp) {
+    GemmArgs gemm = make_gemm_args(launch, gate_up_matrix(mlp), gate_up_epilogue(mlp), mlp.rows);
+    gemm.activation = mlp.activation;
+    set_bias(gemm, mlp);
+    gemm.out = dense_rows(mlp.h, operand_type(family), mlp.features);
+    gemm.round_to = mlp.intermediate_type;
+    return gemm;
+}
+
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
-    GemmArgs down = make_gemm_args(*mlp.down, Epilogue::linear, mlp.rows);
+    GemmArgs down = make_gemm_args(launch, *mlp.down, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
-    run_gemm(launch, family, down);
+    down.tile_counter = mlp.rows.tile_counter + 2;
+    run_gemm(launch, family, down, *mlp.down_names);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
@@ -97,89 +94,49 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
     run_activate(launch.device, rows, launch.stream);
 }
 
-void run_fused(const Launch& launch, Family family, const Mlp& mlp) {
-    GemmArgs first = make_gemm_args(first_matrix(mlp), first_epilogue(mlp), mlp.rows);
-    first.activation = mlp.activation;
-    set_bias(first, mlp);
-    first.in = mlp.in;
-    first.out = dense_rows(mlp.h, operand_type(family), mlp.features);
-    first.round_to = mlp.intermediate_type;
-    run_gemm(launch, family, first);
-}
-
-// Whether the first gemm looks up whose each row is. That costs it some 2 percent of its time,
-// and a copy of every row the more the narrower the gemm is, once the copies leave the L2.
-bool indexes_tokens(const Mlp& mlp) {
-    constexpr int64_t most_copied_bytes = int64_t{32} << 20;
-    constexpr int64_t most_features = 4096;
-    if (mlp.in_tokens.n == 0 || mlp.features > most_features) return false;
-    return int64_t{mlp.rows.capacity} * first_matrix(mlp).k * 2 > most_copied_bytes;
-}
-
-// Input of the first gemm: the tokens, each once, where the rows' indices say whose they are;
-// else a copy of every row.
-void bring_input(const Launch& launch, const Mlp& mlp, GroupedGemmArgs& first) {
-    const int32_t width = first_matrix(mlp).k;
-    first.in = mlp.blocks;
-    if (!indexes_tokens(mlp)) return gather(launch, mlp.in, width, mlp.rows, mlp.blocks);
-    first.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
-    first.in_index = mlp.in.index;
-    first.in_divisor = mlp.in.divisor;
+// The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
+// whose they are; else of a copy of every row.
+void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
+    const int32_t width = gate_up_matrix(mlp).k;
+    gate_up.in = dense_rows(mlp.blocks, MOE_TYPE_BF16, width);
+    if (!mlp.indexes_rows)
+        return run_gather(launch.device, {mlp.in, width}, mlp.rows, mlp.blocks, launch.stream);
+    gate_up.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
+    gate_up.in.index = mlp.in.index;
+    gate_up.in.divisor = mlp.in.divisor;
     run_arrange(launch.device, {mlp.in, width}, mlp.in_tokens,
-                {mlp.blocks, first.in_capacity, mlp.rows.tile_counter}, launch.stream);
+                {mlp.blocks, gate_up.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
 
-void run_grouped_mlp(const Launch& launch, const Mlp& mlp) {
-    GroupedGemmArgs first = make_grouped(launch, first_matrix(mlp), first_epilogue(mlp), mlp.rows);
-    bring_input(launch, mlp, first);
-    first.activation = mlp.activation;
-    first.bias = mlp.gate ? mlp.gate_bias : mlp.up_bias;
-    first.up_bias = mlp.gate ? mlp.up_bias : nullptr;
-    first.bias_stride = mlp.features;
-    first.row_weight = mlp.row_weight;
-    first.row_slot = mlp.rows.slot;
-    first.out = mlp.h;
-    run_grouped(launch.device, first, launch.stream);
-
-    GroupedGemmArgs down = make_grouped(launch, *mlp.down, Epilogue::linear, mlp.rows);
-    down.bias = mlp.down_bias;
-    down.bias_stride = mlp.width;
-    down.tile_counter = mlp.rows.tile_counter + 2;
-    down.in = mlp.h;
-    down.out = static_cast<std::byte*>(mlp.y);
-    down.out_type = mlp.y_type;
-    down.out_stride = mlp.width;
-    run_grouped(launch.device, down, launch.stream);
+void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
+    GemmArgs gate_up = gate_up_args(launch, family, mlp);
+    if (family == Family::grouped)
+        set_blocks(launch, mlp, gate_up);
+    else
+        gate_up.in = mlp.in;
+    run_gemm(launch, family, gate_up, *mlp.gate_up_names);
 }
 
 }  // namespace
 
 void run_projection(const Launch& launch, Family family, const Projection& p) {
-    if (family == Family::grouped) {
-        gather(launch, p.in, p.matrix.k, p.rows, p.blocks);
-        GroupedGemmArgs gemm = make_grouped(launch, p.matrix, Epilogue::linear, p.rows);
-        gemm.bias = p.bias;
-        gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
-        gemm.in = p.blocks;
-        gemm.out = static_cast<std::byte*>(const_cast<void*>(p.out.data));
-        gemm.out_type = p.out.type;
-        gemm.out_stride = p.out.stride;
-        return run_grouped(launch.device, gemm, launch.stream);
-    }
-    GemmArgs gemm = make_gemm_args(p.matrix, Epilogue::linear, p.rows);
+    GemmArgs gemm = make_gemm_args(launch, p.matrix, Epilogue::linear, p.rows);
     gemm.bias = p.bias;
     gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
     gemm.in = p.in;
     gemm.out = p.out;
-    run_gemm(launch, family, gemm);
+    if (family == Family::grouped) {
+        run_gather(launch.device, {p.in, p.matrix.k}, p.rows, p.blocks, launch.stream);
+        gemm.in = dense_rows(p.blocks, MOE_TYPE_BF16, p.matrix.k);
+    }
+    run_gemm(launch, family, gemm, *p.names);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
-    if (family == Family::grouped) return run_grouped_mlp(launch, mlp);
-    if (mlp.pre)
+    if (mlp.pre && family != Family::grouped)
         run_split(launch, family, mlp);
     else
-        run_fused(launch, family, mlp);
+        run_gate_up(launch, family, mlp);
     run_down(launch, family, mlp);
 }
 
@@ -187,13 +144,13 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
     const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
     auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
                    const float* up_bias, float* to) {
-        GemmArgs gemm = make_gemm_args(matrix, epilogue, mlp.rows);
+        GemmArgs gemm = make_gemm_args(launch, matrix, epilogue, mlp.rows);
         set_bias(gemm, mlp);
         gemm.bias = bias;
         gemm.up_bias = up_bias;
         gemm.in = mlp.in;
         gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
-        run_gemm(launch, family, gemm);
+        run_gemm(launch, family, gemm, *mlp.gate_up_names);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
     if (mlp.is_gate_up_fused)

@@ -2,7 +2,7 @@
 // stage, of the shared expert and of the latent projections.
 #pragma once
 
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/gemm_args.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/setup.hpp"
 
@@ -13,11 +13,13 @@ struct Launch {
     const DeviceFacts& device;
     cudaStream_t stream;
     bool batch_invariant;  // a row's bits do not depend on how many rows there are
+    bool has_wide_tiles;   // of the grouped family
 };
 
 // W v for all rows, plus bias.
 struct Projection {
     PackedMatrix matrix;
+    const GemmNames* names;
     const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
     DeviceRows out;     // by sorted row
@@ -39,6 +41,9 @@ struct Mlp {
     int64_t features;            // of the slice
     int64_t width;               // rows of down
     moe_type intermediate_type;  // act(gate, up) is rounded to it
+    const GemmNames* gate_up_names;
+    const GemmNames* down_names;
+    bool indexes_rows;  // grouped: gate_up reads x by row index, rows are not gathered
 
     DeviceRows in;
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them

@@ -1,33 +1,58 @@
-// Every kernel that a plan may launch is loaded when the plan is made, so that the first forward of
-// a process can be captured.
+// The kernels that a plan may launch are loaded when it is made, so that the first forward of a
+// process can be captured; no others are.
+#include <initializer_list>
+
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/gemv/gemv.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/router/router.hpp"
 
 namespace moe::cuda {
 namespace {
 
-bool uses(const Setup& setup, Family family) {
-    return setup.experts.usual == family || setup.finish.usual == family;
+void prepare_family(const Setup& setup, Family family, std::initializer_list<moe_role> roles) {
+    switch (family) {
+        case Family::exact:
+            return prepare_exact();
+        case Family::generic_bf16:
+        case Family::generic_f16:
+            prepare_activate();
+            for (const moe_role role : roles) {
+                const PackedType type = setup.packed_types[role];
+                if (type == PackedType::none) continue;
+                prepare_generic(type, MOE_TYPE_BF16);
+                if (setup.x_type == MOE_TYPE_F16) prepare_generic(type, MOE_TYPE_F16);
+            }
+            return;
+        case Family::grouped:
+            for (const moe_role role : roles) prepare_grouped_gemm(setup.packed_types[role]);
+            return;
+        default:
+            return;
+    }
 }
 
 }  // namespace
 
-void prepare(const Setup& setup) {
-    prepare_router(setup.device);
+void prepare(const Setup& setup, LaunchPlan& launch) {
+    prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
     prepare_combine();
-    prepare_activate();
-    // Rows that stop before the activation are generic work whatever the family.
-    prepare_generic();
-    if (uses(setup, Family::exact)) prepare_exact();
-    if (uses(setup, Family::grouped)) prepare_grouped();
-    for (const Families& families : {setup.experts, setup.finish})
-        if (families.gemv_tokens) prepare_gemv(setup.device, families.gemv_is_portable);
+    const std::initializer_list<moe_role> experts = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
+    prepare_family(setup, setup.experts, experts);
+    prepare_family(setup, setup.pre_activation, experts);
+    prepare_family(setup, setup.finish,
+                   {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
+                    MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT});
+    for (GemvLaunches* launches :
+         {&launch.experts_gemv, &launch.experts_and_shared_gemv, &launch.shared_gemv})
+        for (GemvLaunch& one : launches->all) prepare_gemv(setup.device, one);
 }
 
 }  // namespace moe::cuda

@@ -6,7 +6,9 @@
 #include "libmoe/base/arena.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -16,12 +18,9 @@ int64_t most_padding(int64_t n_slots, int32_t n_experts) {
     return (std::min<int64_t>(n_slots, n_experts) + 1) * (row_alignment - 1);
 }
 
-int64_t operand_bytes(const Families& families) {
-    return element_size(operand_type(families.usual));
+int64_t operand_bytes(Family family) {
+    return element_size(operand_type(family));
 }
-
-// Elements of y up to which it is float32 whatever the family.
-constexpr int64_t largest_f32_y = int64_t{1} << 25;
 
 // Bytes that token blocks of the input, and later y, need. They never fall as slots become more:
 // n_filled of them with those of a shared expert that joins.
@@ -29,24 +28,23 @@ int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int
     const int64_t width = setup.layer->expert_width();
     const int64_t rows = most_rows(n_filled, n_experts);
     const int64_t blocks = rows * width * operand_bytes(setup.experts);
-    const bool f32 = y_type(setup, setup.experts.usual, n_slots) == MOE_TYPE_F32;
+    const bool f32 = y_type(setup, n_slots) == MOE_TYPE_F32;
     const int64_t others = n_filled - n_slots + most_padding(n_filled, n_experts);
-    const int64_t f32_rows = f32 ? rows : largest_f32_y / width + others;
+    const int64_t f32_rows = f32 ? rows : setup.max_f32_y_elements / width + others;
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
 }
 
 // Rows that stop before the activation are generic work whatever the family.
-int32_t tiles_needed(const Families& families, int64_t n_slots, int32_t n_experts) {
-    return std::max(most_tiles(tiles_of(families.usual), n_slots, n_experts),
+int32_t tiles_needed(Family family, int64_t n_slots, int32_t n_experts) {
+    return std::max(most_tiles(tiles_of(family), n_slots, n_experts),
                     most_tiles(generic_tiles, n_slots, n_experts));
 }
 
-Rows take_rows(Arena& arena, const Families& families, int64_t n_slots, int64_t capacity,
-               int32_t n_experts) {
+Rows take_rows(Arena& arena, Family family, int64_t n_slots, int64_t capacity, int32_t n_experts) {
     Rows rows{};
     rows.n_experts = n_experts;
     rows.capacity = static_cast<int32_t>(capacity);
-    rows.max_tiles = tiles_needed(families, n_slots, n_experts);
+    rows.max_tiles = tiles_needed(family, n_slots, n_experts);
     rows.begin = arena.take<int32_t>(n_experts);
     rows.count = arena.take<int32_t>(n_experts);
     rows.slot = arena.take<int32_t>(capacity);
@@ -85,12 +83,6 @@ moe_type operand_type(Family family) {
     }
 }
 
-moe_type y_type(const Setup& setup, Family family, int64_t n_slots) {
-    const bool large = n_slots * setup.layer->expert_width() > largest_f32_y;
-    return family == Family::grouped && large && !setup.batch_invariant ? MOE_TYPE_BF16
-                                                                        : MOE_TYPE_F32;
-}
-
 TileRule tiles_of(Family family) {
     switch (family) {
         case Family::exact:
@@ -120,7 +112,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     // The shared expert as one more, where forward treats it so.
     const int64_t n_filled = n_slots + (setup.shared_joins ? n : 0);
     const int32_t n_experts = slice.n_local + (setup.shared_joins ? 1 : 0);
-    row_capacity = most_rows(n_filled, n_experts);
+    row_capacity = cuda::row_capacity(setup, n);
     logits_scratch = arena.take<std::byte>(router_bytes(setup, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);

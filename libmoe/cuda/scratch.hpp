@@ -57,10 +57,6 @@ int64_t padded_rows(int64_t n);
 
 // Type in which a family keeps h and what else feeds its products.
 moe_type operand_type(Family family);
-// Type of y for a number of slots: float32, so that a row is not rounded before it is summed;
-// bfloat16 where the bytes would cost more than the products (never where bits may not depend on
-// other tokens).
-moe_type y_type(const Setup& setup, Family family, int64_t n_slots);
 TileRule tiles_of(Family family);
 
 }  // namespace moe::cuda

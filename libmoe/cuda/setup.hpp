@@ -1,23 +1,15 @@
 // What the CUDA backend needs to know of a plan.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
-#include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/launch_plan.hpp"
 #include "libmoe/cuda/router/logits_library.hpp"
+#include "libmoe/cuda/rows.hpp"
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe::cuda {
-
-// The kernel families of products, of the routed experts and of finish.
-enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, sm90_gemv, sm80_gemv };
-
-// The family of a stage, and up to how many tokens go the way of one_token instead.
-struct Families {
-    int32_t gemv_tokens = 0;
-    bool gemv_is_portable = false;  // of those: one_token_portable
-    Family usual = Family::exact;
-};
 
 // What kernels read where a call has nothing of its own to point to.
 struct DeviceConstants {
@@ -29,6 +21,7 @@ struct Setup {
     DeviceFacts device;
     const Layer* layer = nullptr;
     const Slice* slice = nullptr;
+    const LaunchPlan* launch = nullptr;
     const int32_t* local_of = nullptr;  // slice->local_of on the device; null: every id is local
     DeviceConstants constants;
     bool down_bias_in_finish = false;
@@ -43,10 +36,30 @@ struct Setup {
     moe_type router_type = MOE_TYPE_NONE;  // of the router's weights on the device
     moe_type out_type = MOE_TYPE_NONE;
     moe_type intermediate_type = MOE_TYPE_NONE;
-    Families experts;
-    Families finish;
+    std::array<PackedType, MOE_ROLE_COUNT>
+        packed_types{};              // of the matrices; none: the layer has none
+    Family experts = Family::exact;  // for more tokens than the gemv family takes
+    Family finish = Family::exact;  // likewise, of the shared expert; and of the latent projections
+    Family pre_activation = Family::exact;  // of rows that stop before the activation
+    int64_t max_f32_y_elements = 0;         // of down's rows; beyond, they are bfloat16
     int64_t chunk_tokens = 0;
     LogitsLibrary logits_library;
 };
+
+// Of down's rows: float32, so that a row is not rounded before it is summed, unless their bytes
+// would cost more than the GEMM.
+inline moe_type y_type(const Setup& setup, int64_t n_slots) {
+    const bool is_large = n_slots * setup.layer->expert_width() > setup.max_f32_y_elements;
+    return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;
+}
+
+// Rows of the experts of a chunk of n_tokens tokens, every expert padded; with a row of every token
+// for a shared expert that joins.
+inline int64_t row_capacity(const Setup& setup, int64_t n_tokens) {
+    const int64_t n = n_tokens < setup.chunk_tokens ? n_tokens : setup.chunk_tokens;
+    const int64_t shared = setup.shared_joins ? 1 : 0;
+    return most_rows(n * (setup.layer->top_k + shared),
+                     setup.slice->n_local + static_cast<int32_t>(shared));
+}
 
 }  // namespace moe::cuda

@@ -25,7 +25,7 @@ bool accepts(const moe_format& format) {
            is_float_scale(format.scale_type);
 }
 
-MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+MatrixBytes unsliceable_bytes(const moe_format& format, int64_t rows, int64_t columns) {
     require_countable(rows, columns);
     require(rows % 8 == 0, "rows is {}, must be a multiple of 8 for awq", rows);
     const int64_t groups = column_groups(format, columns);
@@ -62,7 +62,7 @@ constinit const FormatTraits awq_format = {
     .decode = IntFormat<Awq>::decode,
     .encode = nullptr,
     .accepts = accepts,
-    .whole = whole,
+    .unsliceable_bytes = unsliceable_bytes,
     .parts = &IntFormat<Awq>::parts};
 
 }  // namespace moe

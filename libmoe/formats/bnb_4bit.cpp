@@ -48,7 +48,7 @@ bool accepts_nested(const moe_format& format) {
     return accepts(format, bnb_4bit_formats[1].format);
 }
 
-MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+MatrixBytes unsliceable_bytes(const moe_format& format, int64_t rows, int64_t columns) {
     require_countable(rows, columns);
     const uint64_t count =
         checked_multiply(static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), "elements");
@@ -127,7 +127,7 @@ constinit const std::array<FormatTraits, 2> bnb_4bit_formats = {
                  .decode = decode<plain_scale>,
                  .encode = nullptr,
                  .accepts = accepts_plain,
-                 .whole = whole,
+                 .unsliceable_bytes = unsliceable_bytes,
                  .parts = &parts<plain_scale>},
     FormatTraits{.name = "bnb_4bit_nested",
                  .format = format(true),
@@ -138,7 +138,7 @@ constinit const std::array<FormatTraits, 2> bnb_4bit_formats = {
                  .decode = decode<nested_scale>,
                  .encode = nullptr,
                  .accepts = accepts_nested,
-                 .whole = whole,
+                 .unsliceable_bytes = unsliceable_bytes,
                  .parts = &parts<nested_scale>}};
 
 const float* bnb_codebook(moe_codebook codebook) {

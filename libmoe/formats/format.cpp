@@ -275,7 +275,7 @@ MatrixBytes matrix_bytes(const FormatTraits& traits, const moe_format& format, i
     require(columns > 0, "columns is {}, must be positive", columns);
     require(columns % traits.block_columns == 0, "columns is {}, must be a multiple of {} for {}",
             columns, traits.block_columns, traits.name);
-    if (traits.whole) return traits.whole(format, rows, columns);
+    if (traits.unsliceable_bytes) return traits.unsliceable_bytes(format, rows, columns);
     const auto groups = [](int64_t count, int32_t group) {
         return uint64_t((count - 1) / group_extent(group) + 1);
     };

@@ -30,7 +30,7 @@ bool accepts(const moe_format& format) {
            has_packed_zeros(format) && (format.act_order == 0 || format.act_order == 1);
 }
 
-MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+MatrixBytes unsliceable_bytes(const moe_format& format, int64_t rows, int64_t columns) {
     require_countable(rows, columns);
     const int64_t bits = format.bits;
     const int64_t step = bits == 3 ? 32 : 32 / bits;  // codes in whole words
@@ -74,7 +74,7 @@ constinit const FormatTraits gptq_format = {
     .decode = IntFormat<Gptq>::decode,
     .encode = nullptr,
     .accepts = accepts,
-    .whole = whole,
+    .unsliceable_bytes = unsliceable_bytes,
     .parts = &IntFormat<Gptq>::parts};
 
 }  // namespace moe

@@ -50,7 +50,7 @@ bool accepts_others(const moe_format& format) {
     return accepts_numbers(format) && known_zero && !is_written(format);
 }
 
-MatrixBytes whole(const moe_format& format, int64_t rows, int64_t columns) {
+MatrixBytes unsliceable_bytes(const moe_format& format, int64_t rows, int64_t columns) {
     require_countable(rows, columns);
     const int64_t groups = column_groups(format, columns);
     const bool zeros = has_packed_zeros(format);
@@ -105,7 +105,7 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
             const EncodeTarget& target) {
     require_finite(traits, source, rows, columns);
     const moe_format& format = target.format ? *target.format : traits.format;
-    const MatrixBytes bytes = whole(format, rows, columns);
+    const MatrixBytes bytes = unsliceable_bytes(format, rows, columns);
     const int64_t group = group_extent(format.group_columns);
     std::memset(target.data, 0, bytes.data);
     std::byte* scales = target.scales;
@@ -130,7 +130,7 @@ constexpr FormatTraits entry(const char* name, bool written) {
             .decode = IntFormat<PackQuantized>::decode,
             .encode = written ? encode : nullptr,
             .accepts = written ? accepts_written : accepts_others,
-            .whole = whole,
+            .unsliceable_bytes = unsliceable_bytes,
             .parts = &IntFormat<PackQuantized>::parts};
 }
 

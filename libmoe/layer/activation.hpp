@@ -1,5 +1,8 @@
-// The activation of an expert, act(gate, up), for one pair of pre-activations, in float or double.
-// Written so that large arguments saturate: no overflow turns into NaN unless the input is NaN.
+// The activation of an expert, act(gate, up), for one pair of pre-activations. Inputs: Activation,
+// gate and up of float or double. Output: one value of the same type.
+//   1. gate is limited from above, up is clamped
+//   2. the factor of the gate is computed and limited, then multiplied by the factor of up
+// Large arguments saturate, so no overflow becomes NaN unless the input is NaN.
 #pragma once
 
 #include <cmath>
@@ -16,7 +19,7 @@ MOE_HOST_DEVICE Real logistic(Real x) {
     return e / (Real(1) + e);
 }
 
-// min and clamp that keep NaN.
+// at_most and clamp_to keep NaN.
 template <class Real>
 MOE_HOST_DEVICE Real at_most(Real value, Real limit) {
     return value > limit ? limit : value;
@@ -27,7 +30,7 @@ MOE_HOST_DEVICE Real clamp_to(Real value, Real limit) {
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-// value * factor where a factor that has vanished wins over any value, infinities too.
+// Returns value * factor, where a factor of zero gives zero for any value but NaN.
 template <class Real>
 MOE_HOST_DEVICE Real damped(Real value, Real factor) {
     return factor == Real(0) && !std::isnan(value) ? Real(0) : value * factor;
@@ -48,7 +51,7 @@ MOE_HOST_DEVICE Real gelu_erf(Real g) {
     return damped(g, Real(0.5) * std::erfc(-g * root));
 }
 
-// act(g): the factor that depends on the gate alone.
+// Returns act(g), the factor that depends on the gate alone.
 template <class Real>
 MOE_HOST_DEVICE Real activate_gate(const Activation& activation, Real g) {
     switch (activation.kind) {
@@ -71,7 +74,7 @@ MOE_HOST_DEVICE Real activate_gate(const Activation& activation, Real g) {
     }
 }
 
-// The factor that depends on up alone.
+// Returns the factor that depends on up alone.
 template <class Real>
 MOE_HOST_DEVICE Real activate_up(const Activation& activation, Real u) {
     const Real clamped = clamp_to(u, Real(activation.up_limit));
@@ -82,7 +85,7 @@ MOE_HOST_DEVICE Real activate_up(const Activation& activation, Real u) {
     return clamped + Real(activation.up_offset);
 }
 
-// Without a gate matrix `gate` is ignored and up takes its part.
+// Without a gate matrix `gate` is ignored and up is the input of the activation.
 template <class Real>
 MOE_HOST_DEVICE Real activate(const Activation& activation, Real gate, Real up) {
     const Real g = at_most(activation.gated ? gate : up, Real(activation.gate_limit));

@@ -1,4 +1,5 @@
-// The validated layer: defaults resolved, and the tensors it has by role.
+// Makes the validated layer from a moe_layer_desc. Input: the description. Output: Layer with every
+// default resolved; it also tells which tensors the layer has, by role.
 #include "libmoe/layer/layer.hpp"
 
 #include <algorithm>
@@ -77,7 +78,7 @@ Activation make_shared_activation(const moe_layer_desc& desc) {
     return activation;
 }
 
-// By moe_role.
+// The index is a moe_role.
 constexpr const char* role_names[MOE_ROLE_COUNT] = {
     "none",        "router",      "router_bias",    "selection_bias",
     "router_norm", "hash_table",  "expert_scale",   "gate",

@@ -1,4 +1,4 @@
-// The validated layer: moe_layer_desc with its rules checked and its defaults resolved. Knows no
+// The validated layer: moe_layer_desc with its rules checked and its defaults resolved. It knows no
 // device.
 #pragma once
 
@@ -54,7 +54,7 @@ struct Routing {
 };
 
 struct Layer {
-    moe_layer_desc desc{};  // as given, struct_size set; what keys and explanations print
+    moe_layer_desc desc{};  // as given, struct_size set; keys and explanations print it
     int32_t hidden = 0;
     int32_t intermediate = 0;
     int32_t n_experts = 0;
@@ -78,9 +78,10 @@ struct Layer {
     int32_t n_experts_all() const { return n_experts + n_identity_experts; }
     // Width of the routed experts' input and output: L of the header.
     int32_t expert_width() const { return latent ? latent : hidden; }
-    // Does the layer have a matrix or vector of this role? GATE_UP roles are never asked.
+    // Tells whether the layer has a matrix or vector of this role; GATE_UP roles are not valid
+    // here.
     bool has_role(moe_role role) const;
-    // Shape of one tensor of the role (of one expert).
+    // Shape of one tensor of the role, which for expert roles is that of one expert.
     struct Shape {
         int64_t rows, columns;
     };
@@ -91,9 +92,9 @@ struct Layer {
 Layer make_layer(const moe_layer_desc& desc);
 
 const char* role_name(moe_role role);
-// One matrix per local expert (GATE .. GATE_UP_BIAS)?
+// Tells whether the role has one matrix per local expert (GATE .. GATE_UP_BIAS).
 bool is_expert_role(moe_role role);
-// Weight matrices, as opposed to vectors that are kept in float32.
+// Tells weight matrices from vectors, which are kept in float32.
 bool is_matrix_role(moe_role role);
 
 }  // namespace moe

@@ -1,5 +1,7 @@
-// The rules of moe_layer_desc: tables of ranges, of values that must be finite and of fields that
-// mean nothing without another one, then the few rules that join several fields.
+// The rules of moe_layer_desc. Input: a description with struct_size applied. Output: nothing, or
+// an Error that names the field and its value.
+//   1. tables of ranges, of values that must be finite and of fields that need another field
+//   2. the rules that join several fields
 #include "libmoe/layer/layer_rules.hpp"
 
 #include <algorithm>
@@ -53,7 +55,7 @@ void expect(bool holds, const moe_layer_desc& desc, const Field& field, const ch
     if (!holds) refuse(desc, field, rule);
 }
 
-// field is value but other is its value: the one means nothing beside the other.
+// Fails because field has this value although the value of other makes it meaningless.
 [[noreturn]] void refuse_beside(const moe_layer_desc& desc, const Field& field,
                                 const Field& other) {
     if (field.is_float) {
@@ -64,7 +66,7 @@ void expect(bool holds, const moe_layer_desc& desc, const Field& field, const ch
          other.name, integer_of(desc, other));
 }
 
-// Whatever is set among fields means nothing beside the value that other has.
+// Fails if any of the fields is set, because the value of other makes them meaningless.
 void expect_unset(const moe_layer_desc& desc, std::initializer_list<Field> fields,
                   const Field& other) {
     for (const Field& field : fields) {
@@ -193,7 +195,7 @@ constexpr Field floats_not_negative[] = {
     MOE_FIELD(latent_norm_eps),
 };
 
-// field may be set only where needs is.
+// field may be set only where needs is set.
 struct NeedRule {
     Field field, needs;
 };

@@ -1,5 +1,4 @@
-// The rules a moe_layer_desc must keep, as far as they do not need the resolved layer. layer.cpp
-// applies them.
+// The rules of a moe_layer_desc that do not need the resolved layer. layer.cpp applies them.
 #pragma once
 
 #include "moe/moe.h"

@@ -1,8 +1,9 @@
-// The functions of routing in float32, for the CPU and for CUDA: exp, log1p, tanh and what the
-// scores make of them. Only fmaf and correctly rounded single operations are used, none of which a
-// compiler may fuse with another, so that both devices give equal bits and with them equal expert
-// ids. Errors stay within 2 ulp (2.5 for sigmoid); large arguments saturate, and the result is NaN
-// only for NaN. The host side is compiled without contraction of floating-point expressions.
+// Routing functions in float32, for the CPU and for CUDA: exp, log1p, tanh and the scores made of
+// them. Inputs and outputs are float32 scalars.
+// They use only fmaf and correctly rounded single operations, and the compiler may fuse none of
+// these with another. Both devices therefore give equal bits, and with them equal expert ids.
+// Errors stay within 2 ulp (2.5 for sigmoid). Large arguments saturate, and the result is NaN only
+// for NaN. The host side is compiled without contraction of floating-point expressions.
 #pragma once
 
 #include <math.h>
@@ -14,7 +15,7 @@
 namespace moe {
 namespace routing_math {
 
-// Operations rounded one by one.
+// Each operation is rounded on its own.
 MOE_HOST_DEVICE inline float add(float a, float b) {
 #if defined(__CUDA_ARCH__)
     return __fadd_rn(a, b);
@@ -63,19 +64,19 @@ MOE_HOST_DEVICE inline uint32_t to_bits(float value) {
     return bits;
 }
 
-// 2^n, n in [-126, 127].
+// Returns 2^n for n in [-126, 127].
 MOE_HOST_DEVICE inline float power_of_two(int32_t n) {
     return from_bits(static_cast<uint32_t>(n + 127) << 23);
 }
 
-// value * 2^n, n in [-252, 254], in two steps: a result that is subnormal is rounded once, by the
-// second.
+// Returns value * 2^n for n in [-252, 254], in two steps: a subnormal result is rounded once, by
+// the second step.
 MOE_HOST_DEVICE inline float scale_by_power(float value, int32_t n) {
     const int32_t first = n / 2;
     return multiply(multiply(value, power_of_two(first)), power_of_two(n - first));
 }
 
-// Without branches: lanes of a warp seldom agree on one.
+// It has no branches, because the lanes of a warp seldom agree on one.
 MOE_HOST_DEVICE inline float exponential(float any) {
     const float x = any < -104.0f || any != any ? -104.0f : any > 89.0f ? 89.0f : any;
     // x = n ln 2 + r. Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
@@ -96,7 +97,7 @@ MOE_HOST_DEVICE inline float exponential(float any) {
     return any < -104.0f ? 0.0f : e;
 }
 
-// log(1 + f) on [-1/4, 1/2].
+// Returns log(1 + f) for f in [-1/4, 1/2].
 MOE_HOST_DEVICE inline float log1p_reduced(float f) {
     float q = -0x1.26d136p-5f;
     q = fmaf(q, f, 0x1.59da76p-4f);
@@ -112,7 +113,7 @@ MOE_HOST_DEVICE inline float log1p_reduced(float f) {
     return fmaf(multiply(f, f), curve, f);
 }
 
-// x >= -1/4.
+// x is at least -1/4.
 MOE_HOST_DEVICE inline float log_one_plus(float x) {
     if (x != x || x == from_bits(0x7F800000u)) return x;
     // 1 + x = 2^e (1 + f) with 1 + f in [3/4, 3/2); f is taken from x itself, not from the rounded
@@ -149,26 +150,26 @@ MOE_HOST_DEVICE inline float sigmoid(float z) {
     return divide(z < 0.0f ? e : 1.0f, add(1.0f, e));
 }
 
-// sqrt(log(1 + e^z)); softplus(z) counts as z above 20.
+// Returns sqrt(log(1 + e^z)); above 20 softplus(z) is z.
 MOE_HOST_DEVICE inline float sqrt_softplus(float z) {
     return square_root(z > 20.0f ? z : log_one_plus(exponential(z)));
 }
 
-// c tanh(z / c), c > 0.
+// Returns c tanh(z / c) for c > 0.
 MOE_HOST_DEVICE inline float softcap(float z, float c) {
     return multiply(c, hyperbolic_tangent(divide(z, c)));
 }
 
 constexpr float largest = 0x1.fffffep+127f;
 
-// What a logit counts as: NaN comes last, infinities are finite.
+// Maps a logit to a finite value: NaN sorts last.
 MOE_HOST_DEVICE inline float finite_logit(float z) {
     if (z != z || z < -largest) return -largest;
     return z > largest ? largest : z;
 }
 
 // Sums of routing have one order on every device: term i goes to lane i % 32, each lane adds its
-// terms in ascending order, then lanes that are 16, 8, 4, 2 and 1 apart are added. term(i) gives
+// terms in ascending order, then lanes that are 16, 8, 4, 2 and 1 apart are added. term(i) returns
 // the i-th value.
 constexpr int32_t sum_lanes = 32;
 

@@ -1,4 +1,6 @@
-// moe_slice, checked.
+// Makes a Slice from a moe_slice and checks its rules. Inputs: layer, slice, and the grid on which
+// ranges may begin. Output: the maps between global and local experts and the two ranges of
+// features.
 #include "libmoe/layer/slice.hpp"
 
 #include <algorithm>
@@ -9,7 +11,7 @@
 namespace moe {
 namespace {
 
-// Every intermediate is a multiple of this, and so is every part of one.
+// Every intermediate size is a multiple of this, and so is every part of one.
 constexpr int64_t feature_step = 16;
 
 void expect_no_range(bool has, int32_t begin, int32_t count, const char* name) {
@@ -69,7 +71,7 @@ void set_experts(const moe_slice& desc, int32_t n_experts, Slice& slice) {
     set_expert_map(desc, n_experts, slice);
 }
 
-// One of the two ranges of features.
+// One of the two ranges of features, routed or shared.
 struct FeatureRange {
     const char* name;  // "intermediate" or "shared"
     bool has;
@@ -86,7 +88,7 @@ void check_on_grid(const FeatureRange& range, int64_t value, const char* what, i
          range.name, what, value, step, below, above);
 }
 
-// Checks the range; false when it is the whole.
+// Checks the range; returns false when it is the whole intermediate.
 bool check_features(const FeatureRange& range) {
     if (!range.has) return false;
     require(range.total > 0, "has_{}_range is 1 but the layer has no shared expert", range.name);

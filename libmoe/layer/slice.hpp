@@ -1,5 +1,5 @@
-// The part of a layer that a plan computes: which experts, and which features of the routed and of
-// the shared intermediate. Made from moe_slice with its rules checked.
+// The part of a layer that a plan computes: a set of experts, and a range of features of the routed
+// and of the shared intermediate. It is made from moe_slice with its rules checked.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace moe {
 
-// Steps on which a range of intermediate features may begin and end, as the formats of the matrices
-// allow: rows of gate and up that cannot be parted, and columns of down. Scale groups that a view
-// can enter in the middle do not count.
+// Steps on which a range of intermediate features may begin and end. The formats of the matrices
+// set them: `rows` for inseparable rows of gate and up, `columns` for down. A scale group that a
+// view can enter in the middle sets no step.
 struct RangeGrid {
     int64_t rows = 1;
     int64_t columns = 1;
@@ -37,13 +37,13 @@ struct Slice {
     bool whole_intermediate = true;
     bool whole_shared = true;
 
-    // Is the local number of every expert its global one?
+    // Tells whether the local number of every expert is its global one.
     bool every_id_is_local() const;
     bool whole() const { return all_experts && whole_intermediate && whole_shared; }
 };
 
-// slice null: the whole layer. Fails with MOE_ERROR_INVALID_ARGUMENT naming the field, and for a
-// range off the grid the nearest legal values.
+// A null slice is the whole layer. It fails with MOE_ERROR_INVALID_ARGUMENT, naming the field and,
+// for a range off the grid, the nearest legal values.
 Slice make_slice(std::pmr::memory_resource& memory, const Layer& layer, const moe_slice* slice,
                  const SliceGrid& grid);
 

@@ -1,13 +1,15 @@
-// The tables, the filter, and the choice.
+// The tables, and the choice.
 #include "libmoe/plan/candidates.hpp"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "libmoe/base/error.hpp"
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/plan/kernel_filter.hpp"
 
 namespace moe {
 namespace {
@@ -17,12 +19,13 @@ using cuda::Family;
 using Check = const Reason* (*)(const Problem&);  // null: applies
 
 struct Row {
-    const char* name;
+    const char* cpu_name = nullptr;  // of a CPU row; the words make the names of CUDA's
     moe_stage stage;
     Check check;
     Arithmetic arithmetic = Arithmetic::ref_f32;
     Family family = Family::exact;
     Tokens tokens = Tokens::any;
+    KernelWords words{};
 };
 
 constexpr moe_role expert_matrices[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
@@ -136,7 +139,8 @@ const Reason* tiles_in_bf16(const Problem& problem) {
 
 template <const Reason* (*check)(const Problem&)>
 const Reason* on_hopper(const Problem& problem) {
-    return problem.cuda->device.is_hopper() ? check(problem) : &reasons::architecture;
+    return has_hopper_instructions(problem.cuda->device.architecture()) ? check(problem)
+                                                                        : &reasons::architecture;
 }
 
 const GemvRange& gemv_range_of_stage(const Problem& problem, moe_stage stage) {
@@ -160,147 +164,105 @@ const Reason* grouped(const Problem& problem) {
     return tiles_in_bf16<stage, cuda::grouped_supports, Tokens::any>(problem);
 }
 
-constexpr Row cuda_table[] = {
-    {.name = "cuda_any_f32_route", .stage = MOE_STAGE_ROUTE, .check = in_f32},
-    {.name = "cuda_any_f32_dispatch", .stage = MOE_STAGE_DISPATCH, .check = in_f32},
-    {.name = "sm90_any_bf16_experts_one_token",
-     .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper<gemv<MOE_STAGE_EXPERTS>>,
+// The families of GEMMs in their order, best first, for the experts and for what finish multiplies.
+template <moe_stage stage>
+constexpr std::array<Row, 6> gemm_rows = {{
+    {.stage = stage,
+     .check = on_hopper<gemv<stage>>,
      .family = Family::sm90_gemv,
-     .tokens = Tokens::small_batch},
-    {.name = "cuda_any_bf16_experts_one_token",
-     .stage = MOE_STAGE_EXPERTS,
-     .check = gemv<MOE_STAGE_EXPERTS>,
+     .tokens = Tokens::small_batch,
+     .words = {"sm90", "bf16", "gemv"}},
+    {.stage = stage,
+     .check = gemv<stage>,
      .family = Family::sm80_gemv,
-     .tokens = Tokens::small_batch},
-    {.name = "sm90_any_bf16_experts_grouped",
-     .stage = MOE_STAGE_EXPERTS,
-     .check = on_hopper<grouped<MOE_STAGE_EXPERTS>>,
-     .family = Family::grouped},
-    {.name = "cuda_any_f16_experts_generic",
-     .stage = MOE_STAGE_EXPERTS,
-     .check = in_f16<MOE_STAGE_EXPERTS>,
-     .family = Family::generic_f16},
-    {.name = "cuda_any_bf16_experts_generic",
-     .stage = MOE_STAGE_EXPERTS,
-     .check = in_16_bits<MOE_STAGE_EXPERTS>,
-     .family = Family::generic_bf16},
-    {.name = "cuda_any_f32_experts_exact", .stage = MOE_STAGE_EXPERTS, .check = in_f32},
-    {.name = "cuda_any_f32_combine", .stage = MOE_STAGE_COMBINE, .check = in_f32},
-    {.name = "sm90_any_bf16_finish_one_token",
-     .stage = MOE_STAGE_FINISH,
-     .check = on_hopper<gemv<MOE_STAGE_FINISH>>,
-     .family = Family::sm90_gemv,
-     .tokens = Tokens::small_batch},
-    {.name = "cuda_any_bf16_finish_one_token",
-     .stage = MOE_STAGE_FINISH,
-     .check = gemv<MOE_STAGE_FINISH>,
-     .family = Family::sm80_gemv,
-     .tokens = Tokens::small_batch},
-    {.name = "sm90_any_bf16_finish_grouped",
-     .stage = MOE_STAGE_FINISH,
-     .check = on_hopper<grouped<MOE_STAGE_FINISH>>,
-     .family = Family::grouped},
-    {.name = "cuda_any_f16_finish_generic",
-     .stage = MOE_STAGE_FINISH,
-     .check = in_f16<MOE_STAGE_FINISH>,
-     .family = Family::generic_f16},
-    {.name = "cuda_any_bf16_finish_generic",
-     .stage = MOE_STAGE_FINISH,
-     .check = in_16_bits<MOE_STAGE_FINISH>,
-     .family = Family::generic_bf16},
-    {.name = "cuda_any_f32_finish_exact", .stage = MOE_STAGE_FINISH, .check = in_f32},
-};
+     .tokens = Tokens::small_batch,
+     .words = {"sm80", "bf16", "gemv"}},
+    {.stage = stage,
+     .check = on_hopper<grouped<stage>>,
+     .family = Family::grouped,
+     .words = {"sm90", "bf16", "grouped_gemm"}},
+    {.stage = stage,
+     .check = in_f16<stage>,
+     .family = Family::generic_f16,
+     .words = {"sm80", "f16", "generic"}},
+    {.stage = stage,
+     .check = in_16_bits<stage>,
+     .family = Family::generic_bf16,
+     .words = {"sm80", "bf16", "generic"}},
+    {.stage = stage, .check = in_f32, .words = {"sm80", "f32", "exact"}},
+}};
+
+constexpr KernelWords portable_f32{"sm80", "f32", ""};
+
+constexpr auto cuda_table = [] {
+    constexpr auto experts = gemm_rows<MOE_STAGE_EXPERTS>;
+    constexpr auto finish = gemm_rows<MOE_STAGE_FINISH>;
+    std::array<Row, 3 + experts.size() + finish.size()> rows{{
+        {.stage = MOE_STAGE_ROUTE, .check = in_f32, .words = portable_f32},
+        {.stage = MOE_STAGE_DISPATCH, .check = in_f32, .words = portable_f32},
+        {.stage = MOE_STAGE_COMBINE, .check = in_f32, .words = portable_f32},
+    }};
+    std::copy(finish.begin(), finish.end(),
+              std::copy(experts.begin(), experts.end(), rows.begin() + 3));
+    return rows;
+}();
 
 std::span<const Row> table_of(const Problem& problem) {
     if (problem.cuda) return cuda_table;
     return cpu_table;
 }
 
-// What kernel_filter says of one name.
-enum class Wish { none, force, forbid };
+// The names of a CUDA row: what it multiplies by, and the stage.
+void name_kernels(const Row& row, const WeightsLayout& layout, Candidate& candidate) {
+    const auto set = [&](const cuda::KernelName& weight, const char* stage) {
+        return kernel_name(row.words, weight.view(), stage);
+    };
+    switch (row.stage) {
+        case MOE_STAGE_ROUTE:
+            candidate.gate_up = set(weight_of(layout, MOE_ROLE_ROUTER), "router");
+            break;
+        case MOE_STAGE_EXPERTS:
+            candidate.gate_up =
+                set(weight_of_gate_up(layout, MOE_ROLE_GATE, MOE_ROLE_UP), "gate_up");
+            candidate.down = set(weight_of(layout, MOE_ROLE_DOWN), "down");
+            break;
+        case MOE_STAGE_FINISH:
+            candidate.gate_up =
+                set(weight_of_gate_up(layout, MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP), "gate_up");
+            candidate.down = set(weight_of(layout, MOE_ROLE_SHARED_DOWN), "down");
+            break;
+        default:
+            candidate.gate_up = kernel_name(row.words, "any", stage_name(row.stage));
+    }
+}
 
-class Filter {
-  public:
-    Filter(std::span<const Row> table, const char* text) : table_(table), text_(text ? text : "") {
-        for_each([&](std::string_view name, Wish) { check_name(name); });
-        for (const Row& row : table_) check_wishes(row);
-    }
+Candidate describe(const Row& row, const Problem& problem) {
+    Candidate candidate{};
+    candidate.words = row.words;
+    candidate.stage = row.stage;
+    candidate.tokens = row.tokens;
+    candidate.arithmetic = row.arithmetic;
+    candidate.family = row.family;
+    candidate.reason = row.check(problem);
+    candidate.applicable = candidate.reason == nullptr;
+    if (row.cpu_name)
+        candidate.gate_up = kernel_name({row.cpu_name, {}, {}}, {}, {});
+    else
+        name_kernels(row, *problem.layout, candidate);
+    return candidate;
+}
 
-    Wish wish(std::string_view name) const {
-        Wish wish = Wish::none;
-        for_each([&](std::string_view listed, Wish wanted) {
-            if (listed == name) wish = wanted;
-        });
-        return wish;
+// is_open: no better candidate of its stage was chosen.
+void judge(Candidate& candidate, const Problem& problem, const KernelFilter& filter, bool is_open) {
+    if (!candidate.applicable) return;
+    const Wish wish = filter.wish(candidate);
+    if (candidate.tokens == Tokens::small_batch) {
+        const GemvRange& range = gemv_range_of_stage(problem, candidate.stage);
+        candidate.most_tokens = wish == Wish::force ? range.can : range.worth;
     }
-    // Is a row forced that takes any number of tokens, or this one's?
-    bool forces_another(const Row& row) const {
-        return std::any_of(table_.begin(), table_.end(), [&](const Row& other) {
-            return other.stage == row.stage && wish(other.name) == Wish::force &&
-                   (other.tokens == Tokens::any || other.tokens == row.tokens);
-        });
-    }
-
-  private:
-    void check_name(std::string_view name) const {
-        const bool known = std::any_of(table_.begin(), table_.end(),
-                                       [&](const Row& row) { return name == row.name; });
-        require(known, "kernel_filter names {}, which is not a candidate of the plan's device",
-                name);
-    }
-    // No row is both forced and forbidden, nor forced beside another of its stage for the same
-    // tokens.
-    void check_wishes(const Row& row) const {
-        bool is_forced = false, is_forbidden = false;
-        for_each([&](std::string_view name, Wish wanted) {
-            if (name == row.name) (wanted == Wish::force ? is_forced : is_forbidden) = true;
-        });
-        require(!(is_forced && is_forbidden), "kernel_filter forces {} and forbids it", row.name);
-        if (!is_forced) return;
-        for (const Row& other : table_)
-            require(other.name == row.name || other.stage != row.stage ||
-                        other.tokens != row.tokens || wish(other.name) != Wish::force,
-                    "kernel_filter forces {} and {}, of which the stage {} can have but one",
-                    row.name, other.name, stage_name(row.stage));
-    }
-    template <class Use>
-    void for_each(Use use) const {
-        std::string_view rest = text_;
-        while (!rest.empty()) {
-            const size_t comma = std::min(rest.find(','), rest.size());
-            std::string_view item = rest.substr(0, comma);
-            rest.remove_prefix(std::min(comma + 1, rest.size()));
-            while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
-            while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-            if (item.empty()) continue;
-            const bool forbid = item.front() == '-';
-            if (forbid || item.front() == '+') item.remove_prefix(1);
-            use(item, forbid ? Wish::forbid : Wish::force);
-        }
-    }
-
-    std::span<const Row> table_;
-    std::string_view text_;
-};
-
-// Judges one row; is_open says that no better one of its stage was taken.
-Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bool is_open) {
-    const Reason* obstacle = row.check(problem);
-    const Wish wish = filter.wish(row.name);
-    Candidate candidate{row.name,   row.stage,           row.tokens, 0,       row.arithmetic,
-                        row.family, obstacle == nullptr, false,      obstacle};
-    if (!obstacle && row.tokens == Tokens::small_batch) {
-        const GemvRange& small_batch = gemv_range_of_stage(problem, row.stage);
-        candidate.most_tokens = wish == Wish::force ? small_batch.can : small_batch.worth;
-    }
-    if (obstacle) {
-        if (wish == Wish::force)
-            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, which does not apply: {}",
-                 row.name, obstacle->sentence);
-    } else if (wish == Wish::forbid) {
+    if (wish == Wish::forbid) {
         candidate.reason = &reasons::forbidden;
-    } else if (wish != Wish::force && filter.forces_another(row)) {
+    } else if (wish != Wish::force && filter.forces_another(candidate)) {
         candidate.reason = &reasons::not_forced;
     } else {
         candidate.is_chosen = is_open;
@@ -308,7 +270,21 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
                            : wish == Wish::force ? &reasons::forced
                                                  : &reasons::chosen;
     }
-    return candidate;
+}
+
+// One for any number of tokens, and where a better one takes small batches, that one too.
+void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& problem,
+                      const KernelFilter& filter) {
+    bool is_open[2] = {true, true};  // for any number of tokens, for small batches
+    for (Candidate& candidate : all) {
+        if (candidate.stage != stage) continue;
+        const bool is_small_batch = candidate.tokens == Tokens::small_batch;
+        judge(candidate, problem, filter, is_open[is_small_batch] && is_open[0]);
+        if (candidate.is_chosen) is_open[is_small_batch] = false;
+    }
+    if (is_open[0])
+        fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",
+             stage_name(stage));
 }
 
 }  // namespace
@@ -316,21 +292,13 @@ Candidate judge(const Row& row, const Problem& problem, const Filter& filter, bo
 std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
                                               const Problem& problem, const char* filter_text) {
     const std::span<const Row> table = table_of(problem);
-    const Filter filter(table, filter_text);
     std::pmr::vector<Candidate> all(&memory);
     all.reserve(table.size());
-    for (const moe_stage stage : all_stages) {
-        bool is_open[2] = {true, true};  // for any number of tokens, for small_batch
-        for (const Row& row : table) {
-            if (row.stage != stage) continue;
-            const bool is_small_batch = row.tokens == Tokens::small_batch;
-            all.push_back(judge(row, problem, filter, is_open[is_small_batch] && is_open[0]));
-            if (all.back().is_chosen) is_open[is_small_batch] = false;
-        }
-        if (is_open[0])
-            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",
-                 stage_name(stage));
-    }
+    for (const moe_stage stage : all_stages)
+        for (const Row& row : table)
+            if (row.stage == stage) all.push_back(describe(row, problem));
+    const KernelFilter filter(all, filter_text);
+    for (const moe_stage stage : all_stages) choose_for_stage(all, stage, problem, filter);
     return all;
 }
 

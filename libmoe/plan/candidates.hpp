@@ -8,6 +8,7 @@
 
 #include "libmoe/cpu/setup.hpp"
 #include "libmoe/cuda/setup.hpp"
+#include "libmoe/plan/kernel_names.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe {
@@ -59,19 +60,23 @@ struct Problem {
     GemvRange gemv_finish;
 };
 
-// A candidate for small_batch tokens is chosen beside one for any number of them.
+// A candidate for small batches is chosen beside one for any number of tokens.
 enum class Tokens : uint8_t { any, small_batch };
 
 struct Candidate {
-    const char* name;
+    KernelWords words;         // of which its names are made
+    cuda::KernelName gate_up;  // the candidate's name; of experts and finish, its first GEMM
+    cuda::KernelName down;     // the second GEMM, empty for the other stages
     moe_stage stage;
     Tokens tokens;
-    int32_t most_tokens;  // of `small_batch`: up to which it is used; forced: up to which it can be
+    int32_t most_tokens;  // of a small batch: up to which it is used, or where forced, can be
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;
     bool is_chosen;
     const Reason* reason;
+
+    const char* name() const { return gate_up.c_str(); }
 };
 
 // All candidates of the problem's device; one is chosen per stage for any number of tokens, and

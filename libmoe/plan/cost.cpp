@@ -121,14 +121,13 @@ int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& r
 }
 
 std::optional<double> predicted_us(const moe_plan& plan, const DeviceRates& rates) {
-    const DevicePlacement placement = lay_out_on_device(plan.layout);
     const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
-    ExpertWork work = work_of_experts(plan, placement, plan.cuda.shared_joins);
+    ExpertWork work = work_of_experts(plan, plan.placement, plan.cuda.shared_joins);
     double sum = 0;
     for (int64_t done = 0; done < plan.max_tokens; done += work.n_tokens) {
         work.n_tokens = std::min(plan.chunk_tokens(), plan.max_tokens - done);
         const cuda::Family family = plan.chosen(MOE_STAGE_EXPERTS, work.n_tokens).family;
-        const auto us = predicted_us(family, placement.matrices[first].type, work, rates);
+        const auto us = predicted_us(family, plan.placement.matrices[first].type, work, rates);
         if (!us) return std::nullopt;
         sum += *us;
     }

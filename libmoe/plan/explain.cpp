@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "libmoe/formats/format.hpp"
+#include "libmoe/plan/explain_launches.hpp"
 #include "libmoe/plan/json_writer.hpp"
 #include "libmoe/plan/plan.hpp"
 
@@ -89,7 +90,11 @@ void write_types(JsonWriter& json, const moe_plan& plan) {
 
 void write_candidate(JsonWriter& json, const Candidate& candidate) {
     json.object([&] {
-        json.member("kernel", candidate.name);
+        json.member("kernel", candidate.name());
+        if (candidate.down.empty())
+            json.member("down_kernel", nullptr);
+        else
+            json.member("down_kernel", candidate.down.c_str());
         json.member("chosen", candidate.is_chosen);
         json.member("applicable", candidate.applicable);
         if (candidate.tokens == Tokens::small_batch)
@@ -105,7 +110,7 @@ void write_stage(JsonWriter& json, const moe_plan& plan, moe_stage stage) {
     json.object([&] {
         json.member("stage", stage_name(stage));
         json.member("used", is_used(plan, stage));
-        json.member("kernel", plan.chosen(stage).name);
+        json.member("kernel", plan.chosen(stage).name());
         json.array("candidates", [&] {
             for (const Candidate& candidate : plan.candidates)
                 if (candidate.stage == stage) write_candidate(json, candidate);
@@ -155,13 +160,19 @@ std::string token_range(const Candidate& candidate) {
     return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 
+std::string names_text(const Candidate& candidate) {
+    if (candidate.down.empty()) return candidate.name();
+    return fmt::format("{}, {}", candidate.name(), candidate.down.c_str());
+}
+
 std::string stage_text(const moe_plan& plan, moe_stage stage) {
-    std::string text = fmt::format("stage {}: {}{}\n", stage_name(stage), plan.chosen(stage).name,
+    std::string text = fmt::format("stage {}: {}{}\n", stage_name(stage), plan.chosen(stage).name(),
                                    is_used(plan, stage) ? "" : " (not used by this plan)");
     for (const Candidate& candidate : plan.candidates) {
         if (candidate.stage != stage) continue;
-        text += fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', candidate.name,
-                            token_range(candidate), candidate.reason->sentence);
+        text +=
+            fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', names_text(candidate),
+                        token_range(candidate), candidate.reason->sentence);
     }
     return text;
 }
@@ -203,6 +214,7 @@ std::string explain_json(const moe_plan& plan) {
             for (const moe_stage stage : all_stages) write_stage(json, plan, stage);
         });
         write_shared_expert(json, plan);
+        write_launches(json, plan);
         write_weights(json, plan.layout);
         write_workspace(json, plan);
         if (plan.predicted_us)
@@ -221,6 +233,7 @@ std::string explain_text(const moe_plan& plan) {
     text += fmt::format("types x {} out {} intermediate {}\n", type_name(plan.x_type),
                         type_name(plan.out_type), type_name(plan.intermediate_type));
     for (const moe_stage stage : all_stages) text += stage_text(plan, stage);
+    text += launches_text(plan);
     text += weights_text(plan.layout);
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
                         plan.is_cuda() ? need.device_bytes : need.host_bytes, plan.max_tokens,

@@ -9,6 +9,7 @@
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/cost.hpp"
+#include "libmoe/plan/launch_plan.hpp"
 
 namespace moe {
 namespace {
@@ -48,17 +49,6 @@ void check_supported(const moe_plan_desc& desc) {
              desc.tuning_path);
 }
 
-// The sizes that fit a format that lies whole are its own affair; the error gets the role's name.
-void check_whole(const FormatTraits& traits, const moe_format& format, const Layer::Shape& shape,
-                 moe_role role) {
-    try {
-        traits.whole(format, shape.rows, shape.columns);
-    } catch (const Error& error) {
-        fail(error.status(), "formats[{}]: {}: {}", static_cast<int32_t>(role), role_name(role),
-             error.what());
-    }
-}
-
 void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
     require(desc.n_formats == 0 || desc.formats != nullptr, "formats is NULL, n_formats is {}",
             desc.n_formats);
@@ -80,7 +70,9 @@ void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
         require(shape.columns % traits.block_columns == 0,
                 "formats[{}]: {} has {} columns, {} needs a multiple of {}", i, role_name(role),
                 shape.columns, traits.name, traits.block_columns);
-        if (traits.whole) check_whole(traits, *given, shape, role);
+        if (!traits.unsliceable_bytes) continue;
+        const ErrorContext context("formats[{}]: {}: ", i, role_name(role));
+        traits.unsliceable_bytes(*given, shape.rows, shape.columns);
     }
 }
 
@@ -123,12 +115,8 @@ const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts
             desc.formats[i]->type != MOE_TYPE_NONE &&
             packed_type_of(*desc.formats[i]) == PackedType::none)
             return "a weight format has no packed type";
-    try {
-        facts = cuda::device_facts(desc.device_index);
-    } catch (const Error&) {
-        return "there is no CUDA device, or no driver";
-    }
-    return nullptr;
+    const bool found = cuda::find_device(desc.device_index, facts);
+    return found ? nullptr : "there is no CUDA device, or no driver";
 }
 
 void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
@@ -152,15 +140,6 @@ void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     plan.device_reason = reason;
     plan.layout.residency = MOE_RESIDENCY_PACKED;
     plan.layout.device_index = desc.device_index;
-}
-
-bool can_be_packed(const WeightsLayout& layout) {
-    try {
-        lay_out_on_device(layout);
-    } catch (const Error&) {
-        return false;
-    }
-    return true;
 }
 
 void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
@@ -205,54 +184,45 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// What the kernels of small_batch tokens can take and are worth, of the experts or of the shared
-// expert.
-GemvRange gemv_range_of_matrices(const moe_plan& plan, const DevicePlacement& placement,
-                                 moe_role first, moe_role down, const ExpertWork& work) {
+// Up to how many tokens the gemv family can take the matrices, and is worth it.
+GemvRange gemv_range(const moe_plan& plan, const GemvProblem& problem, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
-    const auto matrix_of = [&](moe_role role) {
-        const DevicePlacement::Region& place = placement.matrices[role];
-        PackedMatrix matrix{};
-        matrix.type = place.type;
-        matrix.k = place.k;
-        matrix.n_tiles = place.n_tiles;
-        return matrix;
-    };
-    const PackedMatrix gate_up = matrix_of(first);
-    const int32_t can = cuda::max_gemv_tokens(device, {gate_up, matrix_of(down), work.n_slots});
-    // Elsewhere, and for float16, the others are generic kernels, of which there is no prediction.
-    const bool has_grouped = device.is_hopper() && plan.x_type != MOE_TYPE_F16;
+    const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
+    // The generic kernels, which run elsewhere and for float16, have no predicted time.
+    const bool has_grouped =
+        has_hopper_instructions(device.architecture()) && plan.x_type != MOE_TYPE_F16;
     const DeviceRates rates =
         has_grouped ? DeviceRates(cuda::nominal_rates(device)) : DeviceRates(0, 0, 0);
-    return {can, gemv_tokens_worth(gate_up.type, work, rates, can)};
+    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
 // were one more local expert; the rest must be alike, too, and nothing may be by expert.
-bool shared_can_join(const moe_plan& plan, const DevicePlacement& placement) {
+bool shared_can_join(const moe_plan& plan) {
     const Layer& layer = plan.layout.layer;
     const bool has_biases = layer.has_gate_bias || layer.has_up_bias || layer.has_down_bias;
-    return placement.shared_follows && layer.activation == layer.shared_activation && !has_biases &&
-           !layer.latent && !layer.weight_on_input && !plan.partial && !plan.unfused &&
-           layer.top_k < 64 && layer.n_experts < 4096;
+    return plan.placement.shared_follows && layer.activation == layer.shared_activation &&
+           !has_biases && !layer.latent && !layer.weight_on_input && !plan.partial &&
+           !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
 }
 
-GemvRange gemv_range_of_experts(const moe_plan& plan, const DevicePlacement& placement) {
-    const bool gated = plan.layout.layer.activation.gated;
-    return gemv_range_of_matrices(
-        plan, placement, gated ? MOE_ROLE_GATE : MOE_ROLE_UP, MOE_ROLE_DOWN,
-        work_of_experts(plan, placement, shared_can_join(plan, placement)));
+GemvRange gemv_range_of_experts(const moe_plan& plan) {
+    const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
+    const ExpertWork work = work_of_experts(plan, plan.placement, shared_can_join(plan));
+    return gemv_range(plan, gemv_problem(plan.placement, first, MOE_ROLE_DOWN, work.n_slots), work);
 }
 
-GemvRange gemv_range_of_shared(const moe_plan& plan, const DevicePlacement& placement) {
+GemvRange gemv_range_of_shared(const moe_plan& plan) {
     const bool gated = plan.layout.layer.shared_activation.gated;
-    return gemv_range_of_matrices(plan, placement,
-                                  gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP,
-                                  MOE_ROLE_SHARED_DOWN, work_of_shared(plan, placement));
+    const moe_role first = gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP;
+    const ExpertWork work = work_of_shared(plan, plan.placement);
+    return gemv_range(plan, gemv_problem(plan.placement, first, MOE_ROLE_SHARED_DOWN, work.n_slots),
+                      work);
 }
 
-void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
+void fill_cuda_setup(moe_plan& plan) {
     cuda::Setup& setup = plan.cuda;
+    const DevicePlacement& placement = plan.placement;
     setup.layer = &plan.layout.layer;
     setup.slice = &plan.layout.slice;
     setup.down_bias_in_finish = plan.layout.down_bias_in_finish();
@@ -260,6 +230,7 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.unfused = plan.unfused;
     setup.batch_invariant = plan.batch_invariant;
     setup.is_gate_up_fused = placement.is_gate_up_fused;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) setup.packed_types[i] = placement.matrices[i].type;
     setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
     setup.x_type = plan.x_type;
     setup.router_input_type = plan.router_input_type;
@@ -268,43 +239,43 @@ void fill_cuda_setup(moe_plan& plan, const DevicePlacement& placement) {
     setup.intermediate_type = plan.intermediate_type;
 }
 
-cuda::Families chosen_families(const moe_plan& plan, moe_stage stage) {
-    cuda::Families families;
-    const Candidate& small_batch = plan.chosen(stage, 1);
-    if (small_batch.tokens == Tokens::small_batch) families.gemv_tokens = small_batch.most_tokens;
-    families.gemv_is_portable = small_batch.family == cuda::Family::sm80_gemv;
-    families.usual = plan.chosen(stage).family;
-    return families;
-}
-
-void choose_cuda_kernels(moe_plan& plan, const DevicePlacement& placement) {
+// The families of more tokens; and whether the shared expert joins the routed ones.
+void choose_cuda_families(moe_plan& plan) {
     cuda::Setup& setup = plan.cuda;
-    setup.experts = chosen_families(plan, MOE_STAGE_EXPERTS);
-    setup.finish = chosen_families(plan, MOE_STAGE_FINISH);
-    const bool same_families = setup.experts.usual == setup.finish.usual &&
-                               (setup.experts.gemv_tokens > 0) == (setup.finish.gemv_tokens > 0);
-    setup.shared_joins = same_families && shared_can_join(plan, placement);
+    setup.experts = plan.chosen(MOE_STAGE_EXPERTS).family;
+    setup.finish = plan.chosen(MOE_STAGE_FINISH).family;
+    // Hopper's grouped GEMM has no epilogue that ends before the activation.
+    setup.pre_activation =
+        setup.experts == cuda::Family::grouped ? cuda::Family::generic_bf16 : setup.experts;
+    const auto has_gemv = [&](moe_stage stage) {
+        return plan.chosen(stage, 1).tokens == Tokens::small_batch;
+    };
+    const bool same_families =
+        setup.experts == setup.finish && has_gemv(MOE_STAGE_EXPERTS) == has_gemv(MOE_STAGE_FINISH);
+    setup.shared_joins = same_families && shared_can_join(plan);
+    const bool may_round_y = setup.experts == cuda::Family::grouped && !plan.batch_invariant;
+    setup.max_f32_y_elements =
+        may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
 }
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
-    DevicePlacement placement;
     Problem problem{};
     problem.layout = &plan.layout;
     problem.x_type = plan.x_type;
     problem.intermediate_type = plan.intermediate_type;
     problem.unfused = plan.unfused;
     if (plan.is_cuda()) {
-        placement = lay_out_on_device(plan.layout);
-        fill_cuda_setup(plan, placement);
+        plan.placement = lay_out_on_device(plan.layout);
+        fill_cuda_setup(plan);
         problem.cuda = &plan.cuda;
-        problem.gemv_experts = gemv_range_of_experts(plan, placement);
-        problem.gemv_finish = gemv_range_of_shared(plan, placement);
+        problem.gemv_experts = gemv_range_of_experts(plan);
+        problem.gemv_finish = gemv_range_of_shared(plan);
     } else {
         fill_cpu_setup(plan);
     }
     plan.candidates = choose_candidates(plan.runtime->memory, problem, desc.kernel_filter);
     if (plan.is_cuda()) {
-        choose_cuda_kernels(plan, placement);
+        choose_cuda_families(plan);
     } else {
         plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
         plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
@@ -367,7 +338,10 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
 }  // namespace moe
 
 moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
-    : runtime(shared_runtime), layout(runtime->memory), candidates(&runtime->memory) {
+    : runtime(shared_runtime),
+      layout(runtime->memory),
+      candidates(&runtime->memory),
+      launch_(&runtime->memory) {
     using namespace moe;
     require(desc.layer != nullptr, "layer is required");
     layout.layer = make_layer(*desc.layer);
@@ -379,7 +353,7 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     take_stages(layout, desc);
     take_formats(layout, desc);
     take_slice(layout, desc, runtime->memory);
-    if (is_cuda() && desc.device == MOE_DEVICE_AUTO && !can_be_packed(layout)) {
+    if (is_cuda() && desc.device == MOE_DEVICE_AUTO && !can_lay_out_on_device(layout)) {
         use_cpu(*this, desc, "its slice cannot be packed");
         layout.device = device;
     }
@@ -408,7 +382,8 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     key = make_key(*this, desc.kernel_filter);
 }
 
-// What the plan keeps on its device: the slice's map of experts, two constants, and the kernels.
+// What the plan keeps on its device: the slice's map of experts, two constants, and the kernels
+// that its launches name.
 void moe_plan::go_to_device() {
     using namespace moe;
     std::pmr::vector<int32_t> words(layout.slice.local_of, &runtime->memory);
@@ -426,7 +401,9 @@ void moe_plan::go_to_device() {
     cuda.local_of = layout.slice.every_id_is_local() ? nullptr : table;
     cuda.constants = {table + n, reinterpret_cast<const float*>(table + n + 1)};
     cuda::choose_library(cuda, runtime->cublaslt_path(), runtime->memory);
-    cuda::prepare(cuda);
+    make_launch_plan(*this, launch_);
+    cuda::prepare(cuda, launch_);
+    cuda.launch = &launch_;
 }
 
 const moe::Candidate& moe_plan::chosen(moe_stage stage, int64_t n_tokens) const {

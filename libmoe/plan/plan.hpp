@@ -33,12 +33,15 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
     moe::cpu::Setup setup{};                      // of a CPU plan
     moe::cuda::Setup cuda{};                      // of a CUDA plan
+    moe::DevicePlacement placement{};             // likewise
     std::array<uint8_t, 16> key{};
     // Microseconds that the experts of max_tokens tokens should take; nothing: not measured.
     std::optional<double> predicted_us;
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
     int64_t chunk_tokens() const { return is_cuda() ? cuda.chunk_tokens : setup.chunk_tokens; }
+    // Of a CUDA plan.
+    const moe::cuda::LaunchPlan& launch_plan() const { return launch_; }
     const moe::Candidate& chosen(moe_stage stage, int64_t n_tokens = INT64_MAX) const;
     moe_workspace_need workspace_need(int64_t n_tokens) const;
 
@@ -46,6 +49,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     void go_to_device();
 
     moe::cuda::DeviceMemory tables_;  // what cuda.local_of and cuda.constants point to
+    moe::cuda::LaunchPlan launch_;    // what cuda.launch points to
 };
 
 namespace moe {

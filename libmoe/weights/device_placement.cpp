@@ -2,6 +2,7 @@
 // after expert, and where it can be one of them, the shared expert after the last; then the router;
 // then all that is small, in the same order. Matrices and tables begin on 128 bytes.
 #include <algorithm>
+#include <optional>
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/formats/format.hpp"
@@ -40,13 +41,11 @@ class Placer {
     explicit Placer(const WeightsLayout& layout) : layout_(layout) {}
 
     DevicePlacement place() {
-        out_.is_gate_up_fused = are_fused(MOE_ROLE_GATE, MOE_ROLE_UP);
-        out_.is_shared_gate_up_fused = are_fused(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+        find_fused_roles();
         out_.shared_follows = can_follow();
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
             const auto role = static_cast<moe_role>(i);
-            if (is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role))
-                lay_out_matrix(role);
+            if (is_packed(role)) lay_out_matrix(role);
         }
         if (layout_.needs(MOE_ROLE_ROUTER)) lay_out_router();
         lay_out_small();
@@ -54,7 +53,52 @@ class Placer {
         return out_;
     }
 
+    // Does every matrix have a packed type and a legal slice?
+    bool can_place() {
+        find_fused_roles();
+        for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+            const auto role = static_cast<moe_role>(i);
+            if (is_packed(role) && obstacle_to(role, type_of(role))) return false;
+        }
+        return true;
+    }
+
   private:
+    bool is_packed(moe_role role) const {
+        return is_matrix_role(role) && role != MOE_ROLE_ROUTER && layout_.needs(role);
+    }
+    void find_fused_roles() {
+        out_.is_gate_up_fused = are_fused(MOE_ROLE_GATE, MOE_ROLE_UP);
+        out_.is_shared_gate_up_fused = are_fused(MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP);
+    }
+
+    std::optional<Error> obstacle_to(moe_role role, PackedType type) const {
+        if (type == PackedType::none)
+            return make_error(MOE_ERROR_UNSUPPORTED,
+                              "formats[{}]: {} of {} cannot be packed for a device",
+                              static_cast<int32_t>(role), role_name(role),
+                              format_name(layout_.formats[role]).text);
+        const WeightsLayout::Part part = layout_.part(role);
+        const int64_t step = out_.is_fused_role(role) ? 8 : 16;
+        if (part.rows % step != 0 || part.columns % column_step(type) != 0)
+            return make_error(MOE_ERROR_INVALID_ARGUMENT,
+                              "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}",
+                              role_name(role), part.rows, part.columns, step, column_step(type));
+        const int64_t all_columns = layout_.layer.role_shape(role).columns;
+        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
+            return make_error(MOE_ERROR_UNSUPPORTED,
+                              "{}: a slice of {} of {} columns of {} cannot be packed",
+                              role_name(role), part.columns, all_columns,
+                              format_name(layout_.formats[role]).text);
+        const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
+        if (begin % grid == 0) return std::nullopt;
+        return make_error(MOE_ERROR_INVALID_ARGUMENT,
+                          "{}: the slice begins at {}, {} is packed by {}; the nearest legal are "
+                          "{} and {}",
+                          role_name(role), begin, format_name(layout_.formats[role]).text, grid,
+                          below, std::min(below + grid, all_columns));
+    }
+
     PackedType type_of(moe_role role) const { return packed_type_of(layout_.formats[role]); }
 
     bool are_fused(moe_role gate, moe_role up) const {
@@ -91,31 +135,9 @@ class Placer {
                std::all_of(std::begin(followers), std::end(followers), agree);
     }
 
-    void check(moe_role role, PackedType type) const {
-        if (type == PackedType::none)
-            fail(MOE_ERROR_UNSUPPORTED, "formats[{}]: {} of {} cannot be packed for a device",
-                 static_cast<int32_t>(role), role_name(role),
-                 format_name(layout_.formats[role]).text);
-        const WeightsLayout::Part part = layout_.part(role);
-        const int64_t step = out_.is_fused_role(role) ? 8 : 16;
-        require(part.rows % step == 0 && part.columns % column_step(type) == 0,
-                "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}", role_name(role),
-                part.rows, part.columns, step, column_step(type));
-        const int64_t all_columns = layout_.layer.role_shape(role).columns;
-        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
-            fail(MOE_ERROR_UNSUPPORTED, "{}: a slice of {} of {} columns of {} cannot be packed",
-                 role_name(role), part.columns, all_columns,
-                 format_name(layout_.formats[role]).text);
-        const int64_t grid = column_grid(type), begin = part.column, below = begin / grid * grid;
-        require(begin % grid == 0,
-                "{}: the slice begins at {}, {} is packed by {}; the nearest legal are {} and {}",
-                role_name(role), begin, format_name(layout_.formats[role]).text, grid, below,
-                std::min(below + grid, all_columns));
-    }
-
     void lay_out_matrix(moe_role role) {
         const PackedType type = type_of(role);
-        check(role, type);
+        if (auto obstacle = obstacle_to(role, type)) throw *obstacle;
         if (out_.is_up_half(role)) return;
         const WeightsLayout::Part part = layout_.part(role);
         DevicePlacement::Region& place = out_.matrices[role];
@@ -193,6 +215,10 @@ class Placer {
 
 DevicePlacement lay_out_on_device(const WeightsLayout& layout) {
     return Placer(layout).place();
+}
+
+bool can_lay_out_on_device(const WeightsLayout& layout) {
+    return Placer(layout).can_place();
 }
 
 DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* base) const {

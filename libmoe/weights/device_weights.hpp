@@ -90,5 +90,6 @@ struct DevicePlacement {
 // Fails with MOE_ERROR_UNSUPPORTED for a format without a packed type, and with
 // MOE_ERROR_INVALID_ARGUMENT where a slice cannot be packed, naming the nearest legal one.
 DevicePlacement lay_out_on_device(const WeightsLayout& layout);
+bool can_lay_out_on_device(const WeightsLayout& layout);
 
 }  // namespace moe

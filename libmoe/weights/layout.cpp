@@ -94,7 +94,7 @@ uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     const Part p = part(role);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
     const Layer::Shape shape = layer.role_shape(role);
-    if (traits.whole) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
+    if (traits.unsliceable_bytes) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
     const auto bytes_from = [&](int64_t row) {
         return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
     };

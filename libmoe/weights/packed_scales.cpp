@@ -250,7 +250,7 @@ void check_whole_grid(const Matrix& source, const char* what) {
 void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
     if (!source.scales) return;
     const moe_format& format = source.format;
-    if (source.traits->whole) return check_whole_grid(source, what);
+    if (source.traits->unsliceable_bytes) return check_whole_grid(source, what);
     const bool is_e4m3 = type == PackedType::e4m3;
     check_axis(source.scale_row_phase, group_extent(format.group_rows), source.rows,
                is_e4m3 ? 8 : 1, "row", what);

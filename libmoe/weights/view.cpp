@@ -189,9 +189,9 @@ void set_nested(Matrix& matrix, const moe_tensor& tensor, int64_t index, uint64_
     matrix.nested_offset = tensor.nested_offset;
 }
 
-// A format that lies whole: dense buffers, of which the view knows its place.
+// A format that is not sliceable: dense buffers, of which the view knows its place.
 void set_whole(Matrix& matrix, const moe_tensor& tensor, int64_t index, const char* what) {
-    const MatrixBytes bytes = matrix.traits->whole(matrix.format, tensor.rows, tensor.columns);
+    const MatrixBytes bytes = matrix.traits->unsliceable_bytes(matrix.format, tensor.rows, tensor.columns);
     require(tensor.row_stride == 0 && tensor.scale_row_stride == 0,
             "{}: row_stride is {} and scale_row_stride {}, {} must be dense (0)", what,
             tensor.row_stride, tensor.scale_row_stride, format_name(matrix.format).text);
@@ -273,7 +273,7 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
         fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
              format_name(*tensor.format).text);
     check_nothing_unused(tensor, what);
-    if (matrix.traits->whole) {
+    if (matrix.traits->unsliceable_bytes) {
         set_whole(matrix, tensor, index, what);
     } else {
         set_data(matrix, tensor, index, what);
@@ -284,7 +284,7 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
 }
 
 Matrix gate_up_half(const Matrix& fused, moe_gate_up_order order, GateUpHalf half) {
-    if (fused.traits->whole)
+    if (fused.traits->unsliceable_bytes)
         fail(MOE_ERROR_UNSUPPORTED, "gate_up: gate and up in one matrix of the format {}",
              format_name(fused.format).text);
     const int64_t rows = fused.rows / 2;
@@ -318,7 +318,7 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
     part.rows = rows;
     part.columns = columns;
     if (part.pre_quant_scale) part.pre_quant_scale += column;
-    if (matrix.traits->whole) {
+    if (matrix.traits->unsliceable_bytes) {
         part.row_begin += row;
         part.column_begin += column;
         return part;
@@ -359,7 +359,7 @@ ScaleShape scale_shape(const FormatTraits& traits, const moe_format& format, int
             static_cast<uint64_t>(groups) * traits.scale_bytes};
 }
 
-// The buffers of a format that lies whole, one behind the other.
+// The buffers of a format that is not sliceable, one behind the other.
 struct WholeCopy {
     uint64_t data, scales, zero_points, permutation, nested_scales;
 
@@ -372,7 +372,7 @@ struct WholeCopy {
 
 WholeCopy whole_copy(const FormatTraits& traits, const moe_format& format, int64_t rows,
                      int64_t columns) {
-    const MatrixBytes bytes = traits.whole(format, rows, columns);
+    const MatrixBytes bytes = traits.unsliceable_bytes(format, rows, columns);
     WholeCopy copy{bytes.data, bytes.scales, bytes.zero_points, 0, 0};
     if (format.act_order) copy.permutation = static_cast<uint64_t>(columns) * sizeof(int32_t);
     if (format.nested_scales)
@@ -456,9 +456,9 @@ uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t column
 }
 
 Extent extent_of(const Matrix& matrix) {
-    if (matrix.traits->whole) {
+    if (matrix.traits->unsliceable_bytes) {
         const MatrixBytes bytes =
-            matrix.traits->whole(matrix.format, matrix.whole_rows, matrix.whole_columns);
+            matrix.traits->unsliceable_bytes(matrix.format, matrix.whole_rows, matrix.whole_columns);
         return {bytes.data, bytes.scales, bytes.zero_points};
     }
     const int64_t size = element_bytes(matrix.format.type);
@@ -484,7 +484,7 @@ Extent extent_of(const Matrix& matrix) {
 }
 
 Matrix copy_part(const Matrix& part, std::byte* to) {
-    if (part.traits->whole) return copy_whole(part, to);
+    if (part.traits->unsliceable_bytes) return copy_whole(part, to);
     const MatrixBytes bytes = matrix_bytes(*part.traits, part.format, part.rows, part.columns);
     Matrix copy = part;
     copy.data = to;

@@ -30,14 +30,14 @@ Matrix part_of(const Matrix& matrix, int64_t row, int64_t rows, int64_t column, 
 constexpr uint64_t copy_alignment = 64;
 uint64_t copy_bytes(const moe_format& format, int64_t row, int64_t rows, int64_t column,
                     int64_t columns);
-// Of formats that lie whole (FormatTraits::whole): every part is copied as the whole matrix.
+// Of formats that are not sliceable (FormatTraits::unsliceable_bytes): every part is copied as the whole matrix.
 uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t columns);
 // Copies a part densely to `to` (copy_bytes) and returns the view of the copy; a transposed part is
 // turned.
 Matrix copy_part(const Matrix& part, std::byte* to);
 
 // Bytes from the first to the last of a view's codes, scales and zero points (0: none); of a format
-// that lies whole all of them.
+// that is not sliceable all of them.
 struct Extent {
     uint64_t data;
     uint64_t scales;

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Compiles the C program of README.md and runs it twice: on the fixture qwen3_moe_bf16, where it must print what readme_output.py
+# Compiles the C program of README.md together with the function of docs/start/cuda.md and runs it twice: on the fixture qwen3_moe_bf16, where it must print what readme_output.py
 # computes, and against no checkpoint, where it must say which file it misses and fail.
-# usage: check_readme.sh README LIBRARY INCLUDE_DIRECTORY FIXTURE PYTHON
+# usage: check_readme.sh README CUDA_PAGE LIBRARY INCLUDE_DIRECTORY FIXTURE PYTHON
 set -u
-readme=$1 library=$2 include=$3 fixture=$4 python=$5
+readme=$1 cuda_page=$2 library=$3 include=$4 fixture=$5 python=$6
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-sed -n '/^```c$/,/^```$/p' "$readme" | sed '/^```/d' >"$work/program.c"
-[ -s "$work/program.c" ] || { echo "no C program in $readme"; exit 1; }
+for page in "$readme" "$cuda_page"; do
+    grep -q '^```c$' "$page" || { echo "no C program in $page"; exit 1; }
+    sed -n '/^```c$/,/^```$/p' "$page" | sed '/^```/d' >>"$work/program.c"
+done
 cc -std=c99 -Wall -Wextra -pedantic -Werror -I "$include" "$work/program.c" "$library" \
     -Wl,-rpath,"$(dirname "$library")" -o "$work/program" || exit 1
 

@@ -66,6 +66,25 @@ TEST_F(WithoutGpu, DevicesSayWhatIsMissing) {
     EXPECT_STREQ(info.name, "");
 }
 
+TEST_F(WithoutGpu, MemoryAndStreamsOfCudaAreRefused) {
+    const moe_device_kind cuda = MOE_DEVICE_CUDA;
+    char here[16] = "left as it is", there[16] = "not copied";
+    void* out = here;
+    const auto refused = [](moe_status status) {
+        EXPECT_MOE_ERROR(status, without_device(), "CUDA");
+    };
+    for (const moe_space space : {MOE_SPACE_HOST, MOE_SPACE_PINNED, MOE_SPACE_DEVICE})
+        refused(moe_memory_allocate(nullptr, cuda, 0, space, 16, &out));
+    refused(moe_memory_free(nullptr, cuda, 0, MOE_SPACE_DEVICE, 16, here));
+    refused(moe_memory_copy(cuda, 0, here, there, 16, nullptr));
+    refused(moe_memory_zero(cuda, 0, here, 16, nullptr));
+    refused(moe_stream_create(cuda, 0, &out));
+    refused(moe_stream_synchronize(cuda, 0, nullptr));
+    refused(moe_stream_destroy(cuda, 0, nullptr));
+    EXPECT_EQ(out, static_cast<void*>(here));
+    EXPECT_STREQ(here, "left as it is");
+}
+
 TEST_F(WithoutGpu, APlanForCudaIsRefused) {
     const LayerCase layer(layer_desc);
     auto desc = layer.plan_desc(4);

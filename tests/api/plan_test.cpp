@@ -143,6 +143,10 @@ TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
                          MOE_ERROR_UNSUPPORTED, "activation_quantization");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.tuning_path = "table.json"; }), MOE_ERROR_UNSUPPORTED,
                      "tuning_path");
+    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.formats_per_expert = d.formats; }),
+                     MOE_ERROR_UNSUPPORTED, "formats_per_expert");
+    EXPECT_MOE_ERROR(c.create([](auto& d) { d.n_formats_per_expert = 1; }), MOE_ERROR_UNSUPPORTED,
+                     "formats_per_expert");
     auto blocks = sized<moe_format>();
     blocks.type = MOE_TYPE_GGUF;
     blocks.block_id = 29;  // IQ1_M

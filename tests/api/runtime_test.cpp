@@ -56,6 +56,14 @@ TEST(Runtime, FieldsAreNamed) {
     }
 }
 
+TEST(Runtime, AnNcclOfTheCallersIsNotInThisVersion) {
+    auto desc = sized<moe_runtime_desc>();
+    moe_runtime* runtime = nullptr;
+    desc.nccl_path = "libnccl.so.2";
+    EXPECT_MOE_ERROR(moe_runtime_create(&desc, &runtime), MOE_ERROR_UNSUPPORTED, "nccl_path");
+    EXPECT_EQ(runtime, nullptr);
+}
+
 TEST(Runtime, DescriptionIsNotKept) {
     const LayerCase layer(layer_desc);
     TestAllocator allocator;

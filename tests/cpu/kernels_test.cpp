@@ -4,10 +4,12 @@
 
 #include <numeric>
 
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/features.hpp"
+#include "libmoe/cpu/kernels.hpp"
 #include "libmoe/cpu/ref/combine.hpp"
 #include "libmoe/cpu/ref/dispatch.hpp"
-#include "libmoe/cpu/ref/mlp.hpp"
+#include "libmoe/cpu/ref/dot.hpp"
+#include "libmoe/cpu/simd.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe::cpu {
@@ -27,6 +29,40 @@ std::vector<Named> arithmetics() {
     if (has_avx2()) all.push_back({"avx2", Arithmetic::avx2});
     if (has_avx512()) all.push_back({"avx512", Arithmetic::avx512});
     return all;
+}
+
+template <class Real>
+void reference_rows(WeightRow weight, int64_t columns, const InputRows<Real>& rows, int64_t n,
+                    Real* out) {
+    dot_rows_ref(reinterpret_cast<const float*>(weight.data), columns, rows, n, out);
+}
+
+// The dot product of an arithmetic. The vectorised ones read plain weights where they lie.
+template <class Real>
+struct Dot {
+    DotRows<Real> rows;
+    bool reads_dense;
+
+    WeightRow fetch(const Matrix& matrix, int64_t row, float* scratch) const {
+        if (reads_dense) return fetch_row(matrix, row, scratch);
+        decode_row(matrix, row, scratch);
+        return {reinterpret_cast<const std::byte*>(scratch), MOE_TYPE_F32};
+    }
+};
+
+template <class Real>
+Dot<Real> dot_of(Arithmetic) {
+    return {reference_rows<Real>, false};
+}
+
+template <>
+Dot<float> dot_of(Arithmetic arithmetic) {
+#if defined(MOE_X86)
+    if (arithmetic == Arithmetic::avx512) return {dot_rows_avx512, true};
+    if (arithmetic == Arithmetic::avx2) return {dot_rows_avx2, true};
+#endif
+    (void)arithmetic;
+    return {reference_rows<float>, false};
 }
 
 // One weight row at an address that nothing is aligned to, ending where its memory ends.
@@ -68,9 +104,9 @@ template <class Real>
 void check_dot(const Named& named, const char* format, int64_t columns, double tolerance) {
     const UnalignedRow row(test::format_named(format),
                            gaussian(columns, static_cast<uint64_t>(columns)));
-    const Dot<Real> dot = make_dot<Real>(named.arithmetic);
+    const Dot<Real> dot = dot_of<Real>(named.arithmetic);
     std::vector<float> scratch(static_cast<size_t>(columns));
-    const WeightRow weight = fetch_row(row.matrix(), 0, dot.reads_dense, scratch.data());
+    const WeightRow weight = dot.fetch(row.matrix(), 0, scratch.data());
     EXPECT_EQ(weight.data == row.matrix().data, dot.reads_dense);
     constexpr int64_t n_inputs = 13;
     const int64_t stride = columns + 3;
@@ -120,9 +156,9 @@ TEST(Dot, ARowsResultDoesNotDependOnTheOthers) {
     const UnalignedRow row(test::format_named("bf16"), gaussian(columns, 3));
     const auto input = gaussian(9 * columns, 4);
     for (const Named& named : arithmetics()) {
-        const Dot<float> dot = make_dot<float>(named.arithmetic);
+        const Dot<float> dot = dot_of<float>(named.arithmetic);
         std::vector<float> scratch(columns), together(9), alone(9);
-        const WeightRow weight = fetch_row(row.matrix(), 0, dot.reads_dense, scratch.data());
+        const WeightRow weight = dot.fetch(row.matrix(), 0, scratch.data());
         const InputRows<float> rows{input.data(), columns, nullptr};
         dot.rows(weight, columns, rows, 9, together.data());
         for (int64_t i = 0; i < 9; ++i)
@@ -149,7 +185,7 @@ TEST(Dot, TransposedAndPackedRowsAreDecoded) {
         matrix.scale_row_stride = static_cast<int64_t>(bytes.scale_row_stride);
         if (stack.tensor.global_scale) matrix.global_scale = *stack.tensor.global_scale;
         std::vector<float> scratch(64);
-        const WeightRow row = fetch_row(matrix, 5, true, scratch.data());
+        const WeightRow row = fetch_row(matrix, 5, scratch.data());
         EXPECT_EQ(row.type, MOE_TYPE_F32) << format;
         for (int64_t k = 0; k < 64; ++k)
             EXPECT_EQ(scratch[static_cast<size_t>(k)], stack.at(0, 5, k)) << format;
@@ -397,11 +433,11 @@ TEST_F(MlpCase, ActivationMatchesNaiveDouble) {
             }
         for (const Named& named : arithmetics()) {
             std::vector<float> h(n * width, -9.0f), scratch(2 * columns);
-            const Dot<float> dot = make_dot<float>(named.arithmetic);
+            const auto kernels = mlp_kernels<float>(named.arithmetic);
             // In two pieces, as two threads would.
             for (const int64_t first : {0, 32})
-                mlp_activate(mlp, dot, rows_of(input), first, first ? width : 32, MOE_TYPE_F32,
-                             scratch.data(), h.data(), width);
+                kernels.activate(mlp, rows_of(input), first, first ? width : 32, MOE_TYPE_F32,
+                                 scratch.data(), h.data(), width);
             EXPECT_LT(moe_test::worst_row_error(h, wanted, width), 1e-6) << named.name;
         }
     }
@@ -409,12 +445,12 @@ TEST_F(MlpCase, ActivationMatchesNaiveDouble) {
 
 TEST_F(MlpCase, ActivationsAreRoundedToTheIntermediateType) {
     std::vector<float> exact(n * width), rounded(n * width), scratch(2 * columns);
-    const Dot<float> dot = make_dot<float>(Arithmetic::ref_f32);
-    mlp_activate(mlp, dot, rows_of(input), 0, width, MOE_TYPE_F32, scratch.data(), exact.data(),
-                 width);
-    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
-        mlp_activate(mlp, dot, rows_of(input), 0, width, type, scratch.data(), rounded.data(),
+    const auto kernels = mlp_kernels<float>(Arithmetic::ref_f32);
+    kernels.activate(mlp, rows_of(input), 0, width, MOE_TYPE_F32, scratch.data(), exact.data(),
                      width);
+    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16}) {
+        kernels.activate(mlp, rows_of(input), 0, width, type, scratch.data(), rounded.data(),
+                         width);
         const float steps = type == MOE_TYPE_BF16 ? 0x1p-8f : 0x1p-11f;
         int n_changed = 0;
         for (size_t i = 0; i < exact.size(); ++i) {
@@ -435,8 +471,8 @@ TEST_F(MlpCase, PreActivationsAreGateThenUp) {
         std::vector<double> out(static_cast<size_t>(n * stride), -9.0);
         const std::vector<double> doubles(input.begin(), input.end());
         std::vector<float> scratch(2 * columns);
-        mlp_pre_activation(mlp, make_dot<double>(Arithmetic::ref_f64), rows_of(doubles), 0, width,
-                           scratch.data(), out.data(), stride);
+        mlp_kernels<double>(Arithmetic::ref_f64)
+            .pre_activation(mlp, rows_of(doubles), 0, width, scratch.data(), out.data(), stride);
         for (int64_t r = 0; r < n; ++r) {
             const double* row = out.data() + r * stride;
             for (int64_t i = 0; i < width; ++i) {
@@ -461,9 +497,9 @@ TEST_F(MlpCase, ProjectionsGoWhereTheIndexSays) {
                 std::vector<float> out(static_cast<size_t>(2 * n * width), -9.0f), wanted(out),
                     scratch(columns);
                 const InputRows<float> rows{input.data(), columns, nullptr};
-                project(up_matrix, make_dot<float>(named.arithmetic), rows, n, 0, width,
-                        scratch.data(), out.data(), width, scattered ? places.data() : nullptr,
-                        bias);
+                mlp_kernels<float>(named.arithmetic)
+                    .project(up_matrix, rows, n, 0, width, scratch.data(), out.data(), width,
+                             scattered ? places.data() : nullptr, bias);
                 for (int64_t r = 0; r < n; ++r)
                     for (int64_t i = 0; i < width; ++i) {
                         double sum = bias ? bias[i] : 0.0f;

@@ -1,5 +1,6 @@
-// How the one-token kernels are tiling: what they rely on without checking it, for the shapes of
-// real layers and odd ones. No GPU is needed.
+// Tests the tiling of the gemv kernels. The kernels rely on its properties and do not check them:
+// coverage of all work items, shared memory budgets, reciprocals for divisions. Inputs are shapes
+// of real layers and odd ones, for every weight type. No GPU is needed.
 #include <gtest/gtest.h>
 
 #include "libmoe/cuda/backend.hpp"
@@ -8,8 +9,8 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t sm_shared =
-    233472;  // bytes of an SM of sm_90, of which a block takes 1024 more than it asks for
+// Shared memory of an SM of sm_90 in bytes; a thread block takes 1024 more than it requests.
+constexpr int32_t sm_shared = 233472;
 
 DeviceFacts h200() {
     DeviceFacts facts;
@@ -34,7 +35,7 @@ constexpr Shape shapes[] = {
 constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
                                 PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
                                 PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
-                                PackedType::q4_k};
+                                PackedType::q4_k,  PackedType::q6_k};
 
 PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     PackedMatrix m{};
@@ -44,13 +45,13 @@ PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     return m;
 }
 
-GemvShape few_tokens_shape(const Shape& shape, PackedType type) {
+GemvShape small_batch_shape(const Shape& shape, PackedType type) {
     return {matrix(type, 2 * shape.intermediate, shape.hidden),
             matrix(type, shape.hidden, shape.intermediate), shape.n_slots};
 }
 
 GemvArgs call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
-    const GemvShape matrices = few_tokens_shape(shape, type);
+    const GemvShape matrices = small_batch_shape(shape, type);
     GemvArgs call{};
     call.gate_up = matrices.gate_up;
     call.down = matrices.down;
@@ -60,16 +61,17 @@ GemvArgs call_of(const Shape& shape, PackedType type, int32_t n_tokens) {
 }
 
 int32_t min_split_bytes(PackedType type) {
-    return block_bytes(type, 4) * (type == PackedType::q4_k ? 4 : 1);
+    return block_bytes(type, 4) * (has_superblock(type) ? 4 : 1);
 }
 int32_t splits(const PackedMatrix& m) {
-    return m.k / (m.type == PackedType::q4_k ? 256 : 64);
+    return m.k / (has_superblock(m.type) ? 256 : 64);
 }
 int32_t divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
 
-// What the kernels compute instead of n / d, for n up to `most`: at the multiples of d and below.
+// Checks the kernels' replacement of n / d for n up to `most`, at the multiples of d and just
+// below.
 void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
     ASSERT_LT(most * d, INT64_C(1) << 31);
     const auto divide = [&](int64_t n) {
@@ -85,9 +87,10 @@ void expect_divides(uint32_t reciprocal, int32_t d, int64_t most) {
     EXPECT_EQ(divide(most), most / d);
 }
 
-// Of each of n_slots experts two tables of 2^bits values: of 16 bits, of 32 where they are looked
-// up. Or for each of 32 lanes a pair for every byte. Or eight bytes.
-int32_t room_for_tables(PackedType type, CodebookMode codebook_mode, int32_t n_slots) {
+// Returns the bytes of the codebook tables. Per-expert tables are two of 2^bits values for each of
+// n_slots experts, of 16 bits each up to 3 bits and of 32 bits above. A table shared in lanes has a
+// pair for every byte for each of 32 lanes, one shared in bytes has eight bytes.
+int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_t n_slots) {
     const int32_t bits = code_bits(type);
     switch (codebook_mode) {
         case CodebookMode::none:
@@ -101,13 +104,14 @@ int32_t room_for_tables(PackedType type, CodebookMode codebook_mode, int32_t n_s
     }
 }
 
-// The most slots whose tables a block of gate and up needs: its work_items are neighbours.
-int32_t most_slots_of_block(const GemvArgs& call, const GemvTiling& tiling) {
+// Returns the maximum number of slots whose tables a thread block of gate_up needs; its work items
+// are adjacent.
+int32_t max_slots_of_block(const GemvArgs& call, const GemvTiling& tiling) {
     const int32_t n_work_items = call.n_slots * call.gate_up.n_tiles;
     const int32_t each = n_work_items / (tiling.n_blocks * tiling.n_groups);
-    const int32_t rest = n_work_items % (tiling.n_blocks * tiling.n_groups);
+    const int32_t remainder = n_work_items % (tiling.n_blocks * tiling.n_groups);
     const auto first_of_group = [&](int32_t warp_group) {
-        return warp_group * each + std::min(warp_group, rest);
+        return warp_group * each + std::min(warp_group, remainder);
     };
     int32_t most = 0;
     for (int32_t block = 0; block < tiling.n_blocks; ++block) {
@@ -120,32 +124,32 @@ int32_t most_slots_of_block(const GemvArgs& call, const GemvTiling& tiling) {
     return most;
 }
 
-// The pipeline begins behind everything else and ends with the block's memory.
-void expect_room(const GemvTiling& tiling, PackedType type) {
+// The pipeline is the last region of the block's shared memory and fits into it.
+void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
     const GemvSmemLayout& s = tiling.shared;
     const int32_t pipeline =
         tiling.n_warps * tiling.n_stages * tiling.k_block_splits * min_split_bytes(type);
     EXPECT_LE(s.pipeline + pipeline, s.total);
     EXPECT_EQ(s.pipeline % 128, 0);
     EXPECT_LE(s.barriers + 8 * tiling.n_warps * tiling.n_stages, s.pipeline);
-    EXPECT_LE(tiling.n_stages, 32);  // a lane for each
+    EXPECT_LE(tiling.n_stages, 32);  // one lane per stage
 }
 
-// All experts have the same, with or without the form that makes it quick.
-void give_one_codebook(PackedMatrix& matrix, bool starts_next_early) {
+// Gives all experts one codebook, with or without the properties that allow a fast lookup.
+void give_one_codebook(PackedMatrix& matrix, bool has_fast_form) {
     matrix.has_one_codebook = true;
-    matrix.has_mirrored_codebook = starts_next_early && has_sign_codes(matrix.type);
-    matrix.byte_codebook.scale = starts_next_early && code_bits(matrix.type) <= 3 ? 1.0f : 0.0f;
+    matrix.has_mirrored_codebook = has_fast_form && has_sign_codes(matrix.type);
+    matrix.byte_codebook.scale = has_fast_form && code_bits(matrix.type) <= 3 ? 1.0f : 0.0f;
 }
 
-// For every shape and type that the kernels take, with as many tokens as they take; experts have
-// codebooks of their own, or one.
+// Calls check for every shape and type that the kernels support and for every number of tokens up
+// to the maximum. Experts have codebooks of their own, or one.
 template <class Check>
 void for_calls(const Check& check) {
     int n = 0;
     for (const Shape& shape : shapes) {
         for (const PackedType type : types) {
-            const int32_t most = max_gemv_tokens(h200(), few_tokens_shape(shape, type));
+            const int32_t most = max_gemv_tokens(h200(), small_batch_shape(shape, type));
             for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
                 SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
                                                 << ", tokens " << n_tokens);
@@ -171,7 +175,7 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
     for_calls([&](const GemvArgs& call) {
         const GemvTiling tiling = tile_gate_up(h200(), call, {});
         const PackedMatrix& m = call.gate_up;
-        expect_room(tiling, m.type);
+        expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
         EXPECT_EQ(tiling.n_groups * tiling.group_warps, tiling.n_warps);
         EXPECT_LE(tiling.n_groups, max_split_k_groups);
@@ -180,7 +184,7 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
         EXPECT_LE(call.n_tokens * tiling.n_blocks, std::max(call.n_tokens, 132));
         const int32_t n_groups = tiling.n_blocks * tiling.n_groups;
         const int32_t work_items = divide_up(call.n_slots * m.n_tiles, n_groups);
-        // What is not refilled must hold every work_item, each at a stage of every warp.
+        // A resident pipeline must hold every work item, each at a stage of every warp.
         const int64_t pipeline =
             int64_t{tiling.group_warps} * tiling.n_stages * tiling.k_block_splits;
         if (tiling.is_resident) {
@@ -190,15 +194,17 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
         n_resident += tiling.is_resident ? 1 : 0;
         n_refilled += tiling.is_resident ? 0 : 1;
         n_split_k += tiling.n_groups > 1 ? 1 : 0;
-        // Sums of a group of work_items, twice where there are several groups.
+        // The accumulators of a group of work items are double buffered where there are several
+        // groups.
         const int32_t group = 2 * tiling.group_warps;
         EXPECT_GE(tiling.accum_bytes_of_group,
                   64 * tiling.group_warps * (work_items > group ? 2 * group : work_items));
         EXPECT_GE(tiling.shared.slots - tiling.shared.accum,
                   tiling.n_groups * tiling.accum_bytes_of_group);
-        EXPECT_LE(tiling.n_warps, 16);  // add_warps takes no more
-        EXPECT_GE(tiling.shared.terms - tiling.shared.codebooks,
-                  room_for_tables(m.type, tiling.codebook_mode, most_slots_of_block(call, tiling)));
+        EXPECT_LE(tiling.n_warps, 16);  // the limit of add_warps
+        EXPECT_GE(
+            tiling.shared.terms - tiling.shared.codebooks,
+            codebook_table_bytes(m.type, tiling.codebook_mode, max_slots_of_block(call, tiling)));
         EXPECT_GE(tiling.shared.largest - tiling.shared.terms, 12 * 32 * tiling.n_warps);
         EXPECT_GE(tiling.shared.barriers - tiling.shared.largest,
                   tiling.n_groups > 1 ? 4 * tiling.n_warps : 0);
@@ -215,11 +221,11 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
     EXPECT_GT(n_split_k, 10);
 }
 
-TEST(GemvTiling, DownCoversEveryUnit) {
+TEST(GemvTiling, DownCoversEverySlice) {
     for_calls([](const GemvArgs& call) {
         const GemvTiling tiling = tile_down(h200(), call, {});
         const PackedMatrix& m = call.down;
-        expect_room(tiling, m.type);
+        expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
         EXPECT_GE(tiling.n_k_blocks * tiling.k_block_splits, splits(m));
         EXPECT_LT((tiling.n_k_blocks - 1) * tiling.k_block_splits,
@@ -227,11 +233,12 @@ TEST(GemvTiling, DownCoversEveryUnit) {
         EXPECT_EQ(tiling.n_blocks % tiling.cluster, 0);
         const int32_t n_slices = divide_up(call.n_slots * tiling.n_k_blocks, tiling.cluster);
         EXPECT_LE(tiling.n_warps, n_slices);
-        // Passes but for the last are whole rounds of the warps: a warp keeps its addresses of h.
+        // All passes but the last are whole rounds of the warps, so a warp keeps its addresses of
+        // h.
         EXPECT_TRUE(tiling.pass_slices >= n_slices || tiling.pass_slices % tiling.n_warps == 0);
         const int32_t addresses = std::min(tiling.pass_slices, n_slices);
         EXPECT_GE(tiling.shared.accum - tiling.shared.x,
-                  128 * addresses * tiling.k_block_splits * (m.type == PackedType::q4_k ? 4 : 1));
+                  128 * addresses * tiling.k_block_splits * (has_superblock(m.type) ? 4 : 1));
         EXPECT_GE(tiling.shared.gate - tiling.shared.slice_scales, 4 * addresses);
         EXPECT_GE(32 * tiling.n_warps, 2 * call.n_slots);  // a thread for each factor
         EXPECT_LE((tiling.n_warps + 1) / 2, 8);            // two lanes add up to eight warps each
@@ -243,20 +250,20 @@ TEST(GemvTiling, DownCoversEveryUnit) {
             EXPECT_GE(tiling.shared.codebooks - tiling.shared.partial, 4 * outputs);
         }
         EXPECT_GE(tiling.shared.slice_scales - tiling.shared.codebooks,
-                  room_for_tables(m.type, tiling.codebook_mode, call.n_slots));
+                  codebook_table_bytes(m.type, tiling.codebook_mode, call.n_slots));
         expect_divides(tiling.block_reciprocal, clusters, m.n_tiles);
         expect_divides(tiling.k_block_reciprocal, tiling.n_k_blocks,
                        call.n_slots * tiling.n_k_blocks);
     });
 }
 
-// One codebook of all experts is one table, whatever the slots: of two and three bits where it can
-// be bytes, of five where it is its own mirror.
+// One codebook of all experts is one table for any number of slots. It is in bytes for two and
+// three bits where it fits bytes, and in lanes for five bits where it is its own mirror.
 TEST(GemvTiling, OneCodebookIsOneTable) {
     const auto mode_with = [](PackedType type, const Shape& shape, bool one,
-                              bool starts_next_early = false) {
+                              bool has_fast_form = false) {
         GemvArgs call = call_of(shape, type, 1);
-        if (one) give_one_codebook(call.gate_up, starts_next_early);
+        if (one) give_one_codebook(call.gate_up, has_fast_form);
         return tile_gate_up(h200(), call, {}).codebook_mode;
     };
     const Shape &small = shapes[0], &large = shapes[3];
@@ -279,7 +286,8 @@ TEST(GemvTiling, OneCodebookIsOneTable) {
     EXPECT_EQ(mode_with(PackedType::nvfp4, large, true), CodebookMode::none);
 }
 
-// What the early start of the second kernel is for; see GemvTuning.
+// The early start of the down kernel (PDL) needs the blocks of both kernels resident on one SM; see
+// GemvTuning.
 TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
     for_calls([](const GemvArgs& call) {
         const GemvTuning tuning;
@@ -298,9 +306,9 @@ TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
     });
 }
 
-// A block of down has whatever a block of gate and up leaves of a multiprocessor, not only the
-// least that it is sure of.
-TEST(GemvTiling, DownTakesWhatGateAndUpLeave) {
+// A thread block of down uses all shared memory that gate_up leaves on an SM, not only its
+// guaranteed minimum.
+TEST(GemvTiling, DownUsesSharedMemoryThatGateUpLeaves) {
     const GemvArgs call = call_of(shapes[5], PackedType::nvfp4, 1);
     const int32_t gate_up = tile_gate_up(h200(), call, {}).shared.total;
     const int32_t down = tile_down(h200(), call, {}).shared.total;
@@ -308,7 +316,7 @@ TEST(GemvTiling, DownTakesWhatGateAndUpLeave) {
     EXPECT_LE(gate_up + down + 2 * 1024, sm_shared);
 }
 
-// Where no clusters are used and blocks may have less: every block has an SM for itself.
+// Devices without clusters and with less shared memory per block: every block has an SM for itself.
 TEST(GemvTiling, FitsOtherDevices) {
     struct Other {
         int32_t major, n_sms, of_block, of_sm;
@@ -322,8 +330,8 @@ TEST(GemvTiling, FitsOtherDevices) {
         int n = 0;
         for (const Shape& shape : shapes) {
             for (const PackedType type : types) {
-                const int32_t most = max_gemv_tokens(facts, few_tokens_shape(shape, type));
-                const int32_t on_h200 = max_gemv_tokens(h200(), few_tokens_shape(shape, type));
+                const int32_t most = max_gemv_tokens(facts, small_batch_shape(shape, type));
+                const int32_t on_h200 = max_gemv_tokens(h200(), small_batch_shape(shape, type));
                 EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
                 for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
                     for (int one = 0; one < (has_codebook(type) ? 9 : 1); ++one, ++n) {
@@ -333,7 +341,7 @@ TEST(GemvTiling, FitsOtherDevices) {
                         const GemvTuning tuning = tuning_of(facts);
                         for (const GemvTiling& tiling :
                              {tile_gate_up(facts, call, tuning), tile_down(facts, call, tuning)}) {
-                            expect_room(tiling, type);
+                            expect_smem_fits(tiling, type);
                             EXPECT_EQ(tiling.cluster, 1);
                             EXPECT_LE(tiling.shared.total, other.of_block) << shape.name;
                             EXPECT_GT(2 * (tiling.shared.total + 1024), other.of_sm) << shape.name;
@@ -345,26 +353,25 @@ TEST(GemvTiling, FitsOtherDevices) {
     }
 }
 
-TEST(FewTokens, ModelsCanGoThisWayWithSixteen) {
+TEST(SmallBatch, SupportsSixteenTokensOfModels) {
     for (const Shape& shape : shapes) {
         for (const PackedType type : types) {
-            const bool has_whole_groups =  // of q4_k, 256 each
-                type != PackedType::q4_k ||
-                (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
-            EXPECT_EQ(max_gemv_tokens(h200(), few_tokens_shape(shape, type)),
+            const bool has_whole_groups =  // superblocks of 256 k
+                !has_superblock(type) || (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
+            EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(shape, type)),
                       has_whole_groups ? 16 : 0)
                 << shape.name << static_cast<int>(type);
         }
     }
 }
 
-TEST(FewTokens, NeverWithWhatTheKernelsDoNotRead) {
-    const Shape odd{"", 2048, 96, 8};  // k of down is no multiple of 64
-    EXPECT_EQ(max_gemv_tokens(h200(), few_tokens_shape(odd, PackedType::bf16)), 0);
+TEST(SmallBatch, RefusesUnsupportedShapes) {
+    const Shape odd{"", 2048, 96, 8};  // k of down is not a multiple of 64
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(odd, PackedType::bf16)), 0);
     const Shape plain{"", 2048, 768, 8};
-    EXPECT_EQ(max_gemv_tokens(h200(), few_tokens_shape(plain, PackedType::f32)), 0);
-    const Shape grouped{"", 2048, 704, 8};  // nor of 256
-    EXPECT_EQ(max_gemv_tokens(h200(), few_tokens_shape(grouped, PackedType::q4_k)), 0);
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(plain, PackedType::f32)), 0);
+    const Shape grouped{"", 2048, 704, 8};  // k of down is not a multiple of 256
+    EXPECT_EQ(max_gemv_tokens(h200(), small_batch_shape(grouped, PackedType::q4_k)), 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// ld and st. See access.hpp.
+// Implements ld and st. access.hpp documents the address checks.
 #include "tests/emulator/access.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::byte* local_place(Warp& w, int lane, uint64_t address, uint32_t bytes) {
 
 }  // namespace
 
-std::byte* global_place(Warp& w, int lane, uint64_t address, uint64_t bytes) {
+std::byte* global_address(Warp& w, int lane, uint64_t address, uint64_t bytes) {
     auto& run = *w.run;
     if (!run.is_known(address, address + bytes) && !run.is_allowed(address, bytes))
         w.fault(lane, "global address " + hex(address) + ", " + std::to_string(bytes) +
@@ -53,15 +53,15 @@ std::byte* shared_at(Warp& w, int lane, uint32_t address, uint32_t bytes) {
         if (block->live_warps == 0)
             w.fault(lane, "shared address " + hex(address) + " of a block that has ended");
     }
-    std::byte* place = block->at(address & ((1u << cluster_shift) - 1), bytes);
-    if (!place)
+    std::byte* target = block->at(address & ((1u << cluster_shift) - 1), bytes);
+    if (!target)
         w.fault(lane, "shared address " + hex(address) + ", " + std::to_string(bytes) +
                           " bytes, beyond the block's " + std::to_string(w.run->shared_bytes) +
                           " from " + hex(shared_base));
-    return place;
+    return target;
 }
 
-std::byte* find_place(Warp& w, int lane, Space space, uint64_t address, uint32_t bytes) {
+std::byte* find_address(Warp& w, int lane, Space space, uint64_t address, uint32_t bytes) {
     if (space == Space::generic) {
         const uint64_t window = address & window_mask;
         space = window == shared_window  ? Space::shared
@@ -76,11 +76,11 @@ std::byte* find_place(Warp& w, int lane, Space space, uint64_t address, uint32_t
         case Space::local:
             return local_place(w, lane, address, bytes);
         default:
-            return global_place(w, lane, address, bytes);
+            return global_address(w, lane, address, bytes);
     }
 }
 
-void find_places(Warp& w, const Instruction& in, uint32_t bytes, Places& places) {
+void find_addresses(Warp& w, const Instruction& in, uint32_t bytes, LaneAddresses& addresses) {
     uint64_t address[32];
     lane_addresses(w, in, address);
     uint64_t low = UINT64_MAX, high = 0, all = 0;
@@ -98,19 +98,20 @@ void find_places(Warp& w, const Instruction& in, uint32_t bytes, Places& places)
     }
     if ((in.space == Space::global || in.space == Space::generic) &&
         w.run->is_known(low, high + bytes)) {
-        for (int i = 0; i < 32; ++i) places.at[i] = reinterpret_cast<std::byte*>(address[i]);
+        for (int i = 0; i < 32; ++i) addresses.at[i] = reinterpret_cast<std::byte*>(address[i]);
         return;
     }
     if (in.space == Space::shared && high < 1u << cluster_shift) {
-        // The whole range is good if both ends are; else each by itself, to say who is wrong.
+        // The whole range is good if both ends are. Otherwise each lane is checked alone, to name
+        // the bad one.
         std::byte* first = w.block->at(static_cast<uint32_t>(low), bytes);
         if (first && w.block->at(static_cast<uint32_t>(high), bytes)) {
-            for (int i = 0; i < 32; ++i) places.at[i] = first + (address[i] - low);
+            for (int i = 0; i < 32; ++i) addresses.at[i] = first + (address[i] - low);
             return;
         }
     }
     for (int i = 0; i < 32; ++i)
-        if (w.mask >> i & 1) places.at[i] = find_place(w, i, in.space, address[i], bytes);
+        if (w.mask >> i & 1) addresses.at[i] = find_address(w, i, in.space, address[i], bytes);
 }
 
 Space space_of(const Statement& s) {
@@ -127,8 +128,8 @@ namespace {
 
 template <class Memory, class Register>
 Step run_load(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, static_cast<uint32_t>(sizeof(Memory) * in.count), places);
+    LaneAddresses addresses;
+    find_addresses(w, in, static_cast<uint32_t>(sizeof(Memory) * in.count), addresses);
     const uint32_t* list = w.run->kernel->lists.data() + in.list;
     Register out[4][32];
     const int n = in.count;
@@ -136,7 +137,7 @@ Step run_load(Warp& w, const Instruction& in) {
         if (!(w.mask >> i & 1)) continue;
         for (int part = 0; part < n; ++part) {
             Memory value;
-            std::memcpy(&value, places.at[i] + static_cast<size_t>(part) * sizeof value,
+            std::memcpy(&value, addresses.at[i] + static_cast<size_t>(part) * sizeof value,
                         sizeof value);
             out[part][i] = static_cast<Register>(value);
         }
@@ -148,15 +149,15 @@ Step run_load(Warp& w, const Instruction& in) {
 
 template <class Memory, class Register>
 Step run_store(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, static_cast<uint32_t>(sizeof(Memory) * in.count), places);
+    LaneAddresses addresses;
+    find_addresses(w, in, static_cast<uint32_t>(sizeof(Memory) * in.count), addresses);
     const uint32_t* list = w.run->kernel->lists.data() + in.list;
     for (int part = 0; part < in.count; ++part) {
         const Register* from = w.lanes<Register>(list[part]);
         for (int i = 0; i < 32; ++i) {
             if (!(w.mask >> i & 1)) continue;
             const auto value = static_cast<Memory>(from[i]);
-            std::memcpy(places.at[i] + static_cast<size_t>(part) * sizeof value, &value,
+            std::memcpy(addresses.at[i] + static_cast<size_t>(part) * sizeof value, &value,
                         sizeof value);
         }
     }
@@ -164,7 +165,7 @@ Step run_store(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// The same bytes of the parameters for all lanes.
+// All lanes read the same bytes of the parameters.
 template <class Memory, class Register>
 Step run_parameter(Warp& w, const Instruction& in) {
     const auto* from = reinterpret_cast<const std::byte*>(w.run->parameters.data()) + in.immediate;
@@ -240,7 +241,7 @@ void check_modifiers(const Statement& s) {
     }
 }
 
-// What spins reads with these: it shall not keep others from running.
+// A spin loop reads with these instructions, so they yield to other warps.
 bool may_wait(const Statement& s) {
     return s.has("volatile") || s.has("acquire") || s.has("relaxed") || s.has("mmio");
 }

@@ -1,22 +1,23 @@
-// Where the lanes of a load or store find their bytes.
+// Finds the bytes that the lanes of a load or store access. Input: a warp and an instruction.
+// Output: a host pointer for each active lane.
 #pragma once
 
 #include "tests/emulator/lanes.hpp"
 
 namespace emulator {
 
-struct Places {
+struct LaneAddresses {
     std::byte* at[32];
 };
 
-// For the lanes of the mask: address a + immediate in the space of the instruction. Faults where
-// the bytes are nobody's, or not aligned to their size.
-void find_places(Warp& warp, const Instruction& in, uint32_t bytes, Places& places);
-// One address.
-std::byte* find_place(Warp& warp, int lane, Space space, uint64_t address, uint32_t bytes);
-std::byte* global_place(Warp& warp, int lane, uint64_t address, uint64_t bytes);
+// Computes address a + immediate in the space of the instruction for each active lane. It faults
+// where no allocation holds the bytes or the address is not aligned to their size.
+void find_addresses(Warp& warp, const Instruction& in, uint32_t bytes, LaneAddresses& addresses);
+// Checks one address of one lane.
+std::byte* find_address(Warp& warp, int lane, Space space, uint64_t address, uint32_t bytes);
+std::byte* global_address(Warp& warp, int lane, uint64_t address, uint64_t bytes);
 
-// The space that the modifiers name.
+// Returns the state space that the modifiers name.
 Space space_of(const Statement& s);
 
 }  // namespace emulator

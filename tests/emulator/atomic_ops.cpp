@@ -1,4 +1,5 @@
-// atom and red. They are atomic for other threads of the host too, which may share a launch.
+// Implements atom and red. They are atomic across host threads, too, because several may share a
+// launch.
 #include <algorithm>
 #include <bit>
 
@@ -57,16 +58,16 @@ T update(std::byte* at, Operation operation, T value, T with, uint64_t& effects)
     }
 }
 
-// count: the result is wanted.
+// count is 1 if the result is used.
 template <class T>
 Step run_atomic(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, sizeof(T), places);
+    LaneAddresses addresses;
+    find_addresses(w, in, sizeof(T), addresses);
     const T *value = w.lanes<T>(in.b), *with = w.lanes<T>(in.c);
     T old[32] = {};
     for (int i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
-        old[i] = update(places.at[i], static_cast<Operation>(in.bytes), value[i], with[i],
+        old[i] = update(addresses.at[i], static_cast<Operation>(in.bytes), value[i], with[i],
                         w.run->effects);
     }
     if (in.count) w.store(in.d, old);

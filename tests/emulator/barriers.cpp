@@ -1,10 +1,11 @@
-// Barriers of blocks, warps and clusters, and mbarriers.
+// Implements bar and barrier of thread blocks and warps, barrier.cluster, and mbarrier. Lanes
+// arrive, wait, or do both; a warp blocks until its barrier completes.
 #include "tests/emulator/access.hpp"
 
 namespace emulator {
 namespace {
 
-// ---- Blocks. immediate: 1 if the warp only arrives. mode: 1 if a count is given.
+// ---- Thread blocks. immediate is 1 if the warp only arrives; mode is 1 if a count is given.
 
 Step run_bar(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
@@ -109,8 +110,8 @@ void check(Warp& w, int lane, const char* wrong) {
 }
 
 Step run_init(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
     for (int i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
         const uint32_t count = w.lanes<uint32_t>(in.b)[i];
@@ -118,31 +119,31 @@ Step run_init(Warp& w, const Instruction& in) {
             w.fault(i, "an mbarrier of " + std::to_string(count) + " arrivals");
         MemoryBarrier barrier{};
         barrier.pending = barrier.expected = count & 0xFFFFF;
-        store_barrier(places.at[i], barrier);
+        store_barrier(addresses.at[i], barrier);
     }
     ++w.run->effects;
     return Step::next;
 }
 
 Step run_invalidate(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
     for (int i = 0; i < 32; ++i)
-        if (w.mask >> i & 1) std::memset(places.at[i], 0xFF, 8);
+        if (w.mask >> i & 1) std::memset(addresses.at[i], 0xFF, 8);
     return Step::next;
 }
 
 // mode of an arrival, above the address's: the bytes to expect are b, the count is c.
 Step run_arrive(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
     uint64_t before[32] = {};
     for (int i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
-        std::memcpy(&before[i], places.at[i], 8);
+        std::memcpy(&before[i], addresses.at[i], 8);
         const int64_t bytes = in.count & 1 ? w.lanes<uint32_t>(in.b)[i] : 0;
         const uint32_t count = in.count & 4 ? 0 : in.count & 2 ? w.lanes<uint32_t>(in.c)[i] : 1;
-        check(w, i, arrive_at(places.at[i], count, bytes));
+        check(w, i, arrive_at(addresses.at[i], count, bytes));
     }
     if (in.count & 8) w.store(in.d, before);
     ++w.run->effects;
@@ -150,10 +151,11 @@ Step run_arrive(Warp& w, const Instruction& in) {
 }
 
 Step run_complete(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
     for (int i = 0; i < 32; ++i)
-        if (w.mask >> i & 1) check(w, i, complete_bytes(places.at[i], w.lanes<uint32_t>(in.b)[i]));
+        if (w.mask >> i & 1)
+            check(w, i, complete_bytes(addresses.at[i], w.lanes<uint32_t>(in.b)[i]));
     ++w.run->effects;
     return Step::next;
 }
@@ -164,25 +166,25 @@ bool is_over(const MemoryBarrier& barrier, const Warp& w, const Instruction& in,
     return barrier.phase != (token & 1);
 }
 
-// count: 1 a parity (else a token), 2 test_wait, which never waits.
+// count bit 0 is set for a parity (else a token), bit 1 for test_wait, which never waits.
 Step run_wait(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
     uint32_t over = 0;
     for (int i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
-        const MemoryBarrier barrier = load_barrier(places.at[i]);
+        const MemoryBarrier barrier = load_barrier(addresses.at[i]);
         check(w, i, what_is_wrong(barrier));
         over |= static_cast<uint32_t>(is_over(barrier, w, in, i)) << i;
     }
-    const uint32_t asked = w.mask;
+    const uint32_t tested = w.mask;
     if (in.count & 2) {
         w.store_predicate(in.d, over);
-        return over == asked ? Step::next : Step::yielded;
+        return over == tested ? Step::next : Step::yielded;
     }
     w.mask = over;
     w.store_predicate(in.d, over);
-    w.stay = asked & ~over;
+    w.stay = tested & ~over;
     return w.stay ? Step::blocked : Step::next;
 }
 

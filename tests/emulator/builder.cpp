@@ -1,4 +1,4 @@
-// See builder.hpp.
+// Builds a Kernel from PTX text; builder.hpp documents the steps.
 #include "tests/emulator/builder.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ uint64_t number_in(std::string_view text) {
     return value;
 }
 
-// "[.space] [.align N] .type name[N]"
+// Reads "[.space] [.align N] .type name[N]".
 struct Declaration {
     uint64_t alignment = 1, bytes = 0;
     std::string_view name;
@@ -39,13 +39,13 @@ Declaration declaration_in(std::string_view text) {
     Declaration found;
     const size_t equals = text.find('=');
     const auto words = words_of(text.substr(0, equals));
-    uint64_t asked = 0;
+    uint64_t alignment = 0;
     for (size_t i = 0; i < words.size(); ++i) {
-        if (words[i] == ".align" && i + 1 < words.size()) asked = number_in(words[++i]);
+        if (words[i] == ".align" && i + 1 < words.size()) alignment = number_in(words[++i]);
         const Type type = words[i].starts_with('.') ? type_named(words[i].substr(1)) : Type::none;
         if (type != Type::none) found.element_bits = bits_of(type);
     }
-    found.alignment = asked ? asked : found.element_bits / 8;
+    found.alignment = alignment ? alignment : found.element_bits / 8;
     std::string_view last = words.back();
     const size_t bracket = last.find('[');
     uint64_t count = 1;
@@ -60,18 +60,19 @@ T round_up(T value, T multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-std::vector<uint64_t> initial_values(std::string_view head) {
-    const Declaration declared = declaration_in(head);
+std::vector<uint64_t> initial_values(std::string_view declaration) {
+    const Declaration declared = declaration_in(declaration);
     std::vector<uint64_t> storage(declared.bytes / 8 + 3, 0);
-    const size_t equals = head.find('=');
-    if (equals == head.npos) return storage;
+    const size_t equals = declaration.find('=');
+    if (equals == declaration.npos) return storage;
     auto* to = reinterpret_cast<std::byte*>(storage.data());
     const size_t step = declared.element_bits / 8;
     size_t at = 0;
     for (size_t from = equals; at + step <= declared.bytes; at += step) {
-        from = head.find_first_of("-0123456789", from);
-        if (from == head.npos) break;
-        const std::string word(head.substr(from, head.find_first_of(",} \n", from) - from));
+        from = declaration.find_first_of("-0123456789", from);
+        if (from == declaration.npos) break;
+        const std::string word(
+            declaration.substr(from, declaration.find_first_of(",} \n", from) - from));
         uint64_t value = 0;
         if (word.size() == 10 && (word[1] == 'f' || word[1] == 'F'))
             value = std::strtoull(word.c_str() + 2, nullptr, 16);
@@ -94,10 +95,11 @@ void Module::read(const std::string& from) {
     for (const FileItem& item : items) {
         if (item.kind == FileItem::Kind::function && item.body) functions[item.name] = &item;
         if (item.kind != FileItem::Kind::variable) continue;
-        if (item.head.find(".shared") != item.head.npos)
+        if (item.declaration.find(".shared") != item.declaration.npos)
             shared[item.name] = &item;
-        else if (item.head.starts_with(".") && item.head.find(".extern") == item.head.npos)
-            variables[item.name] = initial_values(item.head);
+        else if (item.declaration.starts_with(".") &&
+                 item.declaration.find(".extern") == item.declaration.npos)
+            variables[item.name] = initial_values(item.declaration);
     }
 }
 
@@ -105,10 +107,10 @@ void Builder::build(const FileItem& item) {
     kernel_.name = item.name;
     constant(~uint64_t{0}, 1);
     constant(0, 1);
-    read_parameters(item.head);
+    read_parameters(item.declaration);
     scopes_.emplace_back().is_function = true;
     build_body(module_.text, item.body, item.line);
-    // The end of the body is an exit.
+    // The end of the body acts as an exit.
     Statement end;
     end.kind = Statement::Kind::instruction;
     end.text = "exit";
@@ -119,14 +121,14 @@ void Builder::build(const FileItem& item) {
     kernel_.dynamic_shared = round_up(shared_base + kernel_.static_shared, dynamic_alignment_);
 }
 
-void Builder::read_parameters(std::string_view head) {
+void Builder::read_parameters(std::string_view declaration) {
     Scope& scope = scopes_.emplace_back();
-    const size_t open = head.find('('), close = head.rfind(')');
+    const size_t open = declaration.find('('), close = declaration.rfind(')');
     uint64_t at = 0;
-    if (open != head.npos && close != head.npos) {
+    if (open != declaration.npos && close != declaration.npos) {
         for (size_t from = open + 1; from < close;) {
-            const size_t end = std::min(head.find(',', from), close);
-            const auto part = head.substr(from, end - from);
+            const size_t end = std::min(declaration.find(',', from), close);
+            const auto part = declaration.substr(from, end - from);
             from = end + 1;
             if (words_of(part).empty()) continue;
             const Declaration declared = declaration_in(part);
@@ -136,14 +138,14 @@ void Builder::read_parameters(std::string_view head) {
             at += declared.bytes;
         }
     }
-    const size_t max = head.find(".maxntid");
-    if (max == head.npos) return;
+    const size_t max = declaration.find(".maxntid");
+    if (max == declaration.npos) return;
     uint32_t threads = 1;
-    for (size_t from = max + 8, i = 0; i < 3 && from < head.size(); ++i) {
-        from = head.find_first_not_of(" \t\n,", from);
-        if (from == head.npos || head[from] < '0' || head[from] > '9') break;
-        threads *= static_cast<uint32_t>(number_in(head.substr(from)));
-        from = head.find_first_not_of("0123456789", from);
+    for (size_t from = max + 8, i = 0; i < 3 && from < declaration.size(); ++i) {
+        from = declaration.find_first_not_of(" \t\n,", from);
+        if (from == declaration.npos || declaration[from] < '0' || declaration[from] > '9') break;
+        threads *= static_cast<uint32_t>(number_in(declaration.substr(from)));
+        from = declaration.find_first_not_of("0123456789", from);
     }
     kernel_.max_threads = threads;
 }
@@ -163,7 +165,7 @@ void Builder::build_body(std::string_view text, size_t begin, uint32_t line) {
                 declare(statement.text);
                 break;
             case Statement::Kind::label:
-                place_label(statement.text);
+                bind_label(statement.text);
                 break;
             default:
                 add(statement);
@@ -176,7 +178,7 @@ void Builder::declare(std::string_view text) {
     if (text.starts_with(".shared") || text.starts_with(".local") || text.starts_with(".param"))
         return declare_space(text);
     if (text.starts_with(".branchtargets")) {
-        // It follows its label, which is the last one placed.
+        // It follows its label, which is the last label defined.
         auto& lists = scopes_.back().jump_lists;
         std::vector<std::string_view> labels;
         for (std::string_view word : words_of(text.substr(14)))
@@ -218,16 +220,16 @@ void Builder::declare_space(std::string_view text) {
     scopes_.back().symbols[declared.name] = {Space::local, at};
 }
 
-uint32_t Builder::place_shared(const FileItem& item) {
-    if (auto known = shared_places_.find(item.name); known != shared_places_.end())
+uint32_t Builder::allocate_shared(const FileItem& item) {
+    if (auto known = shared_offsets_.find(item.name); known != shared_offsets_.end())
         return known->second;
-    const Declaration declared = declaration_in(item.head);
+    const Declaration declared = declaration_in(item.declaration);
     auto at = round_up<uint64_t>(kernel_.static_shared, declared.alignment);
     kernel_.static_shared = static_cast<uint32_t>(at + declared.bytes);
-    return shared_places_[item.name] = static_cast<uint32_t>(shared_base + at);
+    return shared_offsets_[item.name] = static_cast<uint32_t>(shared_base + at);
 }
 
-void Builder::place_label(std::string_view name) {
+void Builder::bind_label(std::string_view name) {
     scopes_.back().labels[name] = static_cast<uint32_t>(kernel_.code.size());
     last_label_ = name;
 }
@@ -282,7 +284,7 @@ Instruction& Builder::emit(Handler run) {
 }
 
 void Builder::refer(uint32_t field, uint32_t reg, bool is_read, bool is_written) {
-    // A guarded instruction may leave the register as it was.
+    // A guarded instruction may leave the register unchanged, so the register counts as read.
     if (is_written && !statement_->guard.empty()) is_read = true;
     const auto instruction = static_cast<uint32_t>(kernel_.code.size() - 1);
     references_.push_back({instruction, field, reg, is_read, is_written});
@@ -314,10 +316,10 @@ std::optional<Symbol> Builder::symbol(std::string_view name) {
         if (found != scopes_[i].symbols.end()) return found->second;
     }
     if (const auto found = module_.shared.find(name); found != module_.shared.end()) {
-        if (found->second->head.find(".extern") == std::string_view::npos)
-            return Symbol{Space::shared, place_shared(*found->second)};
-        // Where the dynamic array lies is known once all static ones are.
-        const Declaration declared = declaration_in(found->second->head);
+        if (found->second->declaration.find(".extern") == std::string_view::npos)
+            return Symbol{Space::shared, allocate_shared(*found->second)};
+        // The offset of the dynamic array is known once all static ones are.
+        const Declaration declared = declaration_in(found->second->declaration);
         dynamic_alignment_ =
             std::max(dynamic_alignment_, static_cast<uint32_t>(declared.alignment));
         return Symbol{Space::shared, UINT64_MAX};
@@ -332,14 +334,14 @@ uint32_t Builder::constant(uint64_t value, unsigned bits) {
     if (bits == 1) value = value ? ~uint64_t{0} : 0;
     if (bits == 16) value &= 0xFFFF;
     if (bits == 32) value &= 0xFFFFFFFF;
-    auto [place, is_new] = constants_[index].try_emplace(value, 0);
-    if (!is_new) return place->second;
+    auto [entry, is_new] = constants_[index].try_emplace(value, 0);
+    if (!is_new) return entry->second;
     auto& words = kernel_.constants;
-    place->second = constant_bit | static_cast<uint32_t>(words.size() * 8);
+    entry->second = constant_bit | static_cast<uint32_t>(words.size() * 8);
     if (bits == 16) value *= 0x0001000100010001u;
     if (bits == 32) value |= value << 32;
     words.insert(words.end(), bits == 1 ? 1 : bits / 2, value);
-    return place->second;
+    return entry->second;
 }
 
 uint32_t Builder::resolve(const Argument& argument, unsigned bits, bool* is_register) {
@@ -410,7 +412,7 @@ unsigned Builder::width(const Argument& argument) {
     return reg ? registers_[*reg] : 0;
 }
 
-// a: the base, 64 bits wide if mode is 1, else 32.
+// a is the base, 64 bits wide if mode is 1, else 32.
 void Builder::read_address(const Argument& argument) {
     if (argument.kind != Argument::Kind::address) throw UnknownForm{};
     Instruction& in = last();
@@ -460,8 +462,8 @@ void Builder::leave() {
     }
 }
 
-// "call (result), name, (arguments)": the body of the function stands here, and its parameters are
-// the caller's.
+// Inlines "call (result), name, (arguments)": the body of the function replaces the call, and its
+// parameters are the caller's.
 void Builder::call(const Statement& statement) {
     const Argument* name = nullptr;
     std::vector<const Argument*> actual;
@@ -476,9 +478,10 @@ void Builder::call(const Statement& statement) {
     Scope scope;
     scope.is_function = true;
     size_t n = 0;
-    for (size_t at = 0; (at = item.head.find(".param", at)) != item.head.npos; ++n) {
-        const size_t end = std::min(item.head.find_first_of(",)", at), item.head.size());
-        const Declaration formal = declaration_in(item.head.substr(at, end - at));
+    for (size_t at = 0; (at = item.declaration.find(".param", at)) != item.declaration.npos; ++n) {
+        const size_t end =
+            std::min(item.declaration.find_first_of(",)", at), item.declaration.size());
+        const Declaration formal = declaration_in(item.declaration.substr(at, end - at));
         const auto given = n < actual.size() ? symbol(actual[n]->text) : std::nullopt;
         if (!given) throw UnknownForm{};
         scope.symbols[formal.name] = *given;
@@ -496,7 +499,7 @@ void Builder::call(const Statement& statement) {
 }
 
 Decoder decoder_of(std::string_view name) {
-    // Where two have a name, the later one: that of whole numbers hands floats on.
+    // Where two tables have a name, the later one wins: the integer decoder forwards floats.
     static const auto table = [] {
         std::unordered_map<std::string_view, Decoder> all;
         for (auto* group :

@@ -1,5 +1,8 @@
-// Makes a Kernel of the text of one: resolves names, puts called functions in place of their calls,
-// and hands every instruction to the decoder of its name.
+// Builds a Kernel from the PTX text of one. Inputs: a Module and the item of the kernel. Output:
+// instructions with handlers and operand offsets.
+//   1. names are resolved and called functions are inlined
+//   2. each instruction goes to the decoder of its name
+//   3. RegisterAssignment gives registers offsets in a warp's memory
 #pragma once
 
 #include <memory>
@@ -14,7 +17,7 @@
 
 namespace emulator {
 
-// One PTX file. The variables of its .global and .const space live here.
+// One PTX file. It owns the variables of its .global and .const space.
 struct Module {
     std::string path, text;
     std::vector<FileItem> items;
@@ -28,19 +31,19 @@ struct Symbol {
     uint64_t at = 0;
 };
 
-// A place in an instruction that names a register.
+// An operand field of an instruction that names a register.
 struct Reference {
     uint32_t instruction, field, reg;
     bool is_read, is_written;
 };
 
-// How control leaves an instruction.
+// The successors of an instruction in the control flow.
 struct Flow {
     std::vector<uint32_t> targets;
     bool falls_through = true;
 };
 
-// What a decoder throws when it does not know the form.
+// A decoder throws this when it does not know the form.
 struct UnknownForm {};
 
 class Builder {
@@ -50,10 +53,10 @@ class Builder {
     Builder(Module& module, Kernel& kernel) : module_(module), kernel_(kernel) {}
     void build(const FileItem& item);
 
-    // For decoders: a new instruction; the calls below fill in the one last made.
+    // Decoders call it for a new instruction; the calls below fill in the one last made.
     Instruction& emit(Handler run);
     Instruction& last() { return kernel_.code.back(); }
-    // bits 0: as many as the register has. A number becomes a constant of `bits`.
+    // bits 0 means the width of the register. A number becomes a constant of `bits`.
     void read(Field field, const Argument& argument, unsigned bits);
     void write(Field field, const Argument& argument, unsigned bits);
     void read_address(const Argument& argument);
@@ -61,7 +64,7 @@ class Builder {
     void list_read(const Argument& argument, unsigned bits);
     void list_write(const Argument& argument, unsigned bits);
     void list_update(const Argument& argument, unsigned bits);
-    // Of a register, 0 if the argument is none.
+    // Returns the width of a register, 0 if the argument is none.
     unsigned width(const Argument& argument);
     std::optional<Symbol> symbol(std::string_view name);
     void branch_to(std::string_view label);
@@ -86,19 +89,19 @@ class Builder {
         std::vector<std::pair<uint32_t, std::string_view>> open_branches;
     };
 
-    void read_parameters(std::string_view head);
+    void read_parameters(std::string_view declaration);
     void build_body(std::string_view text, size_t begin, uint32_t line);
     void add(const Statement& statement);
     void decode(const Statement& statement);
     void declare(std::string_view text);
     void declare_registers(std::string_view text);
     void declare_space(std::string_view text);
-    void place_label(std::string_view name);
+    void bind_label(std::string_view name);
     void close_scope();
     std::optional<uint32_t> find_register(std::string_view name);
     uint32_t new_register(unsigned bits);
     uint32_t constant(uint64_t value, unsigned bits);
-    uint32_t place_shared(const FileItem& item);
+    uint32_t allocate_shared(const FileItem& item);
     uint32_t resolve(const Argument& argument, unsigned bits, bool* is_register);
     void refer(uint32_t field, uint32_t reg, bool is_read, bool is_written);
     void add_list(const Argument& argument, unsigned bits, bool is_read, bool is_written);
@@ -107,25 +110,25 @@ class Builder {
     Kernel& kernel_;
     const Statement* statement_ = nullptr;
     std::vector<Scope> scopes_;
-    std::vector<std::string_view> ends_;  // the labels behind the functions that are open
+    std::vector<std::string_view> ends_;  // labels behind the functions being inlined
     std::string_view last_label_;
-    std::vector<uint8_t> registers_;  // their bits
+    std::vector<uint8_t> registers_;  // width in bits
     std::vector<Reference> references_;
     std::unordered_map<uint32_t, Flow> flows_;
-    std::unordered_map<std::string_view, uint32_t> shared_places_;
+    std::unordered_map<std::string_view, uint32_t> shared_offsets_;
     std::unordered_map<uint64_t, uint32_t> constants_[4];
     uint32_t dynamic_alignment_ = 16;
 };
 
 using Decoder = void (*)(Builder&, const Statement&);
-// By the first word of the opcode; nullptr if there is none.
+// Finds the decoder by the first word of the opcode; nullptr if there is none.
 Decoder decoder_of(std::string_view name);
 
 struct DecoderEntry {
     std::string_view name;
     Decoder decode;
 };
-// The tables of the files with handlers.
+// Each file with handlers has a table.
 std::vector<DecoderEntry> integer_decoders();
 std::vector<DecoderEntry> logic_decoders();
 std::vector<DecoderEntry> float_decoders();
@@ -141,10 +144,10 @@ std::vector<DecoderEntry> matrix_decoders();
 std::vector<DecoderEntry> wgmma_decoders();
 std::vector<DecoderEntry> control_decoders();
 
-// Says which instruction nobody knows; texts[immediate] names it.
+// Faults with the unknown instruction, which texts[immediate] names.
 Step unknown_instruction(Warp& warp, const Instruction& in);
 
-// Gives registers their places in a warp's memory, by how long they are alive.
+// Assigns registers to offsets in a warp's memory, by their live ranges.
 class RegisterAssignment {
   public:
     explicit RegisterAssignment(Builder& builder) : b_(builder) {}
@@ -158,18 +161,18 @@ class RegisterAssignment {
     void find_shared();
     void find_live();
     void extend_ranges();
-    void give_places();
+    void assign_offsets();
     void patch();
 
     Builder& b_;
-    std::vector<uint32_t> starts_;              // of basic blocks, and the end
-    std::vector<uint32_t> block_of_;            // by instruction
-    std::vector<std::vector<uint32_t>> after_;  // blocks
-    std::vector<uint32_t> shared_index_;        // by register; those of several blocks have one
+    std::vector<uint32_t> starts_;              // starts of basic blocks, and the end
+    std::vector<uint32_t> block_of_;            // basic block of each instruction
+    std::vector<std::vector<uint32_t>> after_;  // successor blocks
+    std::vector<uint32_t> shared_index_;        // index of each register that several blocks use
     std::vector<uint32_t> shared_registers_;
     std::vector<std::vector<uint64_t>> live_in_, live_out_;
     std::vector<Range> ranges_;
-    std::vector<uint32_t> places_;
+    std::vector<uint32_t> offsets_;
 };
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Comparisons and choices.
+// Implements setp, selp and slct.
 #include <bit>
 
 #include "tests/emulator/lanes.hpp"
@@ -80,8 +80,8 @@ T flush_to_zero(T x) {
     return x;
 }
 
-// mode: how to combine with the predicate c. e: the second result, where there is one. count: bit
-// 0, flush; bit 1, there is a second result.
+// mode tells how to combine the result with the predicate c. e is the second result, where there is
+// one. count has bit 0 for flush and bit 1 for a second result.
 template <class T, Compare c>
 Step run_setp(Warp& w, const Instruction& in) {
     const T *a = w.lanes<T>(in.a), *b = w.lanes<T>(in.b);

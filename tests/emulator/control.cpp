@@ -1,17 +1,18 @@
-// Branches, ends and calls, and what the emulator has no use for.
+// Implements bra, brx, ret, exit, call, trap, nanosleep and griddepcontrol. Fences and hints do
+// nothing.
 #include "tests/emulator/lanes.hpp"
 
 namespace emulator {
 namespace {
 
-// All lanes of the group go the same way, or it parts.
+// The lanes of the group jump together, or the group diverges.
 Step run_branch(Warp& w, const Instruction& in) {
     if (w.mask == w.active) {
         w.pc = in.target;
         return Step::jumped;
     }
     for (uint32_t i = 0; i < 32; ++i)
-        if (w.active >> i & 1) w.places[i] = w.mask >> i & 1 ? in.target : w.pc + 1;
+        if (w.active >> i & 1) w.pcs[i] = w.mask >> i & 1 ? in.target : w.pc + 1;
     w.regroup();
     return Step::jumped;
 }
@@ -22,14 +23,14 @@ void decode_bra(Builder& b, const Statement& s) {
     b.branch_to(s.arguments.at(0).text);
 }
 
-// A jump by index: a branch for each label, guarded by a comparison.
+// A jump by index becomes a branch for each label, guarded by a comparison.
 Step run_indexed(Warp& w, const Instruction& in) {
     const auto* index = w.lanes<uint32_t>(in.a);
-    uint32_t taken = 0;
+    uint32_t jumping = 0;
     for (uint32_t i = 0; i < 32; ++i)
-        if ((w.mask >> i & 1) && index[i] == in.immediate) taken |= 1u << i;
-    if (!taken) return Step::next;
-    w.mask = taken;
+        if ((w.mask >> i & 1) && index[i] == in.immediate) jumping |= 1u << i;
+    if (!jumping) return Step::next;
+    w.mask = jumping;
     return run_branch(w, in);
 }
 
@@ -48,9 +49,9 @@ void decode_brx(Builder& b, const Statement& s) {
 }
 
 Step run_exit(Warp& w, const Instruction&) {
-    const uint32_t rest = w.active & ~w.mask;
+    const uint32_t others = w.active & ~w.mask;
     w.leave(w.mask);
-    if (rest) return Step::next;
+    if (others) return Step::next;
     w.regroup();
     return Step::jumped;
 }
@@ -69,7 +70,7 @@ void decode_nothing(Builder& b, const Statement&) {
     b.emit(run_nothing);
 }
 
-// Dependent launches.
+// Programmatic dependent launch.
 Step let_next_begin(Warp& w, const Instruction&) {
     w.block->let_next_begin();
     return Step::yielded;
@@ -86,7 +87,7 @@ void decode_griddepcontrol(Builder& b, const Statement& s) {
     b.emit(s.has("wait") ? wait_for_earlier : let_next_begin);
 }
 
-// Everyone else may run first.
+// The other warps run first.
 void decode_nanosleep(Builder& b, const Statement&) {
     b.emit([](Warp&, const Instruction&) { return Step::yielded; });
 }

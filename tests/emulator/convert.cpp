@@ -1,4 +1,5 @@
-// cvt: between whole numbers, floats and small floats.
+// Implements cvt between integers, floats and small floats, with the rounding and saturation of the
+// PTX manual.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +12,7 @@ namespace {
 
 enum Mode : uint8_t { flush = 1, saturate = 2, finite = 4, relu = 8 };
 
-// ---- The frequent ones: registers as wide as their types.
+// ---- Fast paths: registers as wide as their types.
 
 template <class D, class A>
 constexpr auto cast_to = [](A a) { return static_cast<D>(a); };
@@ -74,9 +75,9 @@ Handler fast_handler(const Statement& s, Type to, Type from) {
     return nullptr;
 }
 
-// ---- All others, one value at a time.
+// ---- General path, one value at a time.
 
-// count: width of the source register, bytes: of the destination's; e, f: the types.
+// count is the width of the source register, bytes that of the destination; e and f are the types.
 struct Form {
     Type to, from;
     Rounding rounding;
@@ -178,7 +179,7 @@ uint64_t float_bits(double x, const Form& form) {
     }
 }
 
-// Out of the range of the type: its end, if the conversion saturates.
+// A saturating conversion clamps to the range of the type.
 uint64_t whole_bits(__int128 value, Type to, bool limits) {
     const unsigned bits = bits_of(to);
     if (limits) {
@@ -270,7 +271,7 @@ int part_bits(Type pair) {
     return static_cast<int>(bits_of(pair) / 2);
 }
 
-// d = {a, b}: a is the upper half.
+// Computes d = {a, b}, where a is the upper half.
 Step run_pack(Warp& w, const Instruction& in) {
     const Form form = form_of(in);
     const SmallFormat& format = format_of(form.to);
@@ -301,7 +302,7 @@ constexpr auto pack_f16 = [](float high, float low) {
     return static_cast<uint32_t>(f16_of(high)) << 16 | f16_of(low);
 };
 
-// Two small values of 16 (or 8) bits to two halves.
+// Converts two small values of 16 (or 8) bits to two halves.
 Step run_unpack(Warp& w, const Instruction& in) {
     const Form form = form_of(in);
     const SmallFormat& format = format_of(form.from);

@@ -1,6 +1,6 @@
-// Asynchronous copies. All are as late as the rules allow, so that a kernel that reads before it
-// waits reads what was there before: copies of threads move when they are waited for, bulk loads
-// and arrivals behind copies some turns of the block later, bulk stores when their thread waits.
+// Implements cp.async and cp.async.bulk as late as the rules allow, so that a kernel that reads
+// before it waits gets the old data. Copies of threads happen at their wait, bulk loads and the
+// arrivals behind copies some turns of the block later, bulk stores when their thread waits.
 #include <algorithm>
 
 #include "tests/emulator/access.hpp"
@@ -8,14 +8,14 @@
 namespace emulator {
 namespace {
 
-// Turns of the block until what nobody waits for comes by itself.
+// Turns of the block after which an event happens without a wait.
 constexpr uint64_t delay = 2;
 
-// ---- Copies of threads. a: shared address, b: global, c: bytes to read. bytes: in all.
+// ---- Copies of threads. a: shared address, b: global, c: bytes to read; bytes: total.
 
 Step run_copy(Warp& w, const Instruction& in) {
-    Places to;
-    find_places(w, in, in.bytes, to);
+    LaneAddresses to;
+    find_addresses(w, in, in.bytes, to);
     const auto* from = w.lanes<uint64_t>(in.b);
     for (uint32_t i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
@@ -24,7 +24,7 @@ Step run_copy(Warp& w, const Instruction& in) {
         const uint64_t source = from[i] + static_cast<uint64_t>(in.e);
         if (present > in.bytes) w.fault(lane, "cp.async of more bytes than its size");
         if (source % in.bytes) w.fault(lane, "the source of a cp.async is not aligned");
-        if (present) global_place(w, lane, source, present);
+        if (present) global_address(w, lane, source, present);
         const auto offset = static_cast<uint32_t>(to.at[i] - w.block->shared.data());
         w.copies.push_back({i, offset, reinterpret_cast<const std::byte*>(source), in.bytes,
                             present, w.groups[i], w.copy_serial++});
@@ -57,7 +57,8 @@ Step run_commit(Warp& w, const Instruction&) {
     return Step::next;
 }
 
-// immediate: groups that may stay under way, -1: copies outside of groups are waited for as well.
+// immediate is the number of groups that may stay pending. -1 also waits for copies outside of
+// groups.
 Step run_copy_wait(Warp& w, const Instruction& in) {
     if (in.immediate < 0) {
         finish_copies(w, w.mask, nullptr, UINT64_MAX);
@@ -70,7 +71,7 @@ Step run_copy_wait(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// Without .noinc the arrival is one more than the mbarrier expected.
+// Without .noinc the mbarrier expects one more arrival.
 void add_pending(std::byte* at) {
     MemoryBarrier barrier;
     std::memcpy(&barrier, at, sizeof barrier);
@@ -78,16 +79,16 @@ void add_pending(std::byte* at) {
     std::memcpy(at, &barrier, sizeof barrier);
 }
 
-// Arrivals when the copies of the threads until here have moved: one event for each mbarrier.
+// Arrives when the threads' copies so far are complete, with one event for each mbarrier.
 Step run_copy_arrive(Warp& w, const Instruction& in) {
-    Places places;
-    find_places(w, in, 8, places);
-    for (uint32_t rest = w.mask; rest;) {
-        std::byte* at = places.at[std::countr_zero(rest)];
+    LaneAddresses addresses;
+    find_addresses(w, in, 8, addresses);
+    for (uint32_t remaining = w.mask; remaining;) {
+        std::byte* at = addresses.at[std::countr_zero(remaining)];
         uint32_t same = 0;
         for (uint32_t i = 0; i < 32; ++i)
-            if ((rest >> i & 1) && places.at[i] == at) same |= 1u << i;
-        rest &= ~same;
+            if ((remaining >> i & 1) && addresses.at[i] == at) same |= 1u << i;
+        remaining &= ~same;
         if (!in.count)
             for (int i = std::popcount(same); i > 0; --i) add_pending(at);
         LateEvent event{};
@@ -106,10 +107,10 @@ void check_bulk(Warp& w, int lane, uint64_t global, uint64_t shared, uint32_t by
     if (bytes % 16 || global % 16 || shared % 16)
         w.fault(lane, "a bulk copy of " + std::to_string(bytes) +
                           " bytes, whose size or addresses are not multiples of 16,");
-    if (bytes) global_place(w, lane, global, bytes);
+    if (bytes) global_address(w, lane, global, bytes);
 }
 
-// a: the shared address, b: the global one, c: bytes, e: the mbarrier.
+// a is the shared address, b the global one, c the bytes, e the mbarrier.
 Step run_bulk_load(Warp& w, const Instruction& in) {
     for (uint32_t i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
@@ -120,12 +121,12 @@ Step run_bulk_load(Warp& w, const Instruction& in) {
         check_bulk(w, lane, from, to, bytes);
         if (to >> cluster_shift && (to >> cluster_shift) != w.block->rank + 1)
             w.fault(lane, "a bulk copy into another block, which the emulator cannot,");
-        std::byte* place = shared_at(w, lane, to, bytes);
+        std::byte* target = shared_at(w, lane, to, bytes);
         std::byte* word = shared_at(w, lane, barrier, 8);
         LateEvent event{};
         event.kind = LateEvent::Kind::load;
         event.due = w.block->turn + delay;
-        event.to = static_cast<uint32_t>(place - w.block->shared.data());
+        event.to = static_cast<uint32_t>(target - w.block->shared.data());
         event.barrier = static_cast<uint32_t>(word - w.block->shared.data());
         event.from = reinterpret_cast<const std::byte*>(from);
         event.bytes = bytes;
@@ -134,7 +135,7 @@ Step run_bulk_load(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// a: the global address, b: bytes. Nothing moves, but they must be there.
+// a is the global address, b the bytes. A prefetch moves nothing, but its bytes must exist.
 Step run_bulk_prefetch(Warp& w, const Instruction& in) {
     for (uint32_t i = 0; i < 32; ++i)
         if (w.mask >> i & 1)
@@ -152,7 +153,7 @@ uint64_t& store_group(Block& block, uint32_t thread) {
     return block.store_groups[thread];
 }
 
-// a: the global address, b: the shared one, c: bytes.
+// a is the global address, b the shared one, c the bytes.
 Step run_bulk_store(Warp& w, const Instruction& in) {
     for (uint32_t i = 0; i < 32; ++i) {
         if (!(w.mask >> i & 1)) continue;
@@ -160,12 +161,12 @@ Step run_bulk_store(Warp& w, const Instruction& in) {
         const uint64_t to = w.lanes<uint64_t>(in.a)[i];
         const uint32_t from = w.lanes<uint32_t>(in.b)[i], bytes = w.lanes<uint32_t>(in.c)[i];
         check_bulk(w, lane, to, from, bytes);
-        std::byte* place = shared_at(w, lane, from, bytes);
+        std::byte* target = shared_at(w, lane, from, bytes);
         const uint32_t thread = thread_of(w, i);
         BulkStore store{};
         store.thread = thread;
         store.to = reinterpret_cast<std::byte*>(to);
-        store.from = static_cast<uint32_t>(place - w.block->shared.data());
+        store.from = static_cast<uint32_t>(target - w.block->shared.data());
         store.bytes = bytes;
         store.group = store_group(*w.block, thread);
         w.block->stores.push_back(store);
@@ -294,7 +295,7 @@ bool Block::deliver(bool all) {
     return any;
 }
 
-// The bulk stores of a thread in its first groups.
+// Completes the bulk stores of a thread in its first groups.
 void Block::finish_stores(uint32_t thread, uint64_t groups) {
     std::erase_if(stores, [&](const BulkStore& store) {
         if (store.thread != thread || store.group >= groups) return false;

@@ -1,4 +1,4 @@
-// What lanes of a warp tell each other: shfl, vote, match, redux, activemask, elect.
+// Implements the exchanges between lanes of a warp: shfl, vote, match, redux, activemask, elect.
 #include <algorithm>
 
 #include "tests/emulator/lanes.hpp"
@@ -43,7 +43,7 @@ void shuffle(Warp& w, const Instruction& in) {
         int from = source_lane(static_cast<Shuffle>(in.mode), i, b[i], c[i], &in_range);
         out[i] = a[from];
         valid |= static_cast<uint32_t>(in_range) << i;
-        // A lane that does not take part has nothing to say.
+        // A lane outside the mask contributes nothing.
         if ((w.mask >> i & 1) && !(w.mask >> from & 1)) out[i] = 0xDEADBEEF;
     }
     w.store(in.d, out);
@@ -189,7 +189,7 @@ void decode_activemask(Builder& b, const Statement& s) {
     b.write(&Instruction::d, s.arguments.at(0), 32);
 }
 
-// The first of the members leads.
+// The lowest lane of the members is elected.
 void elect(Warp& w, const Instruction& in) {
     uint32_t out[32];
     std::fill(out, out + 32, static_cast<uint32_t>(w.first_lane()));

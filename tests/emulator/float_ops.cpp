@@ -1,4 +1,4 @@
-// Arithmetic on float32 and float64.
+// Implements arithmetic on float32 and float64.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 enum Mode : uint8_t { flush = 1, saturate = 2 };
 
-// NaNs that are computed have one form.
+// Computed NaNs have one bit pattern.
 inline float clean(float x) {
     return x != x ? std::bit_cast<float>(0x7FFFFFFFu) : x;
 }
@@ -59,7 +59,7 @@ Step run_float(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// One that differs by lanes that take part would be slow, so unused lanes are computed as well.
+// A test per lane would be slow, so inactive lanes are computed as well.
 template <class T, auto op, int n>
 void decode_float(Builder& b, const Statement& s) {
     if (s.last_type() != (sizeof(T) == 4 ? Type::f32 : Type::f64)) throw UnknownForm{};
@@ -97,11 +97,11 @@ template <class T>
 constexpr auto negative = [](T a) { return -a; };
 template <class T>
 constexpr auto magnitude = [](T a) { return std::fabs(a); };
-// copysign.f32 d, a, b: the sign of a and the rest of b.
+// copysign.f32 d, a, b takes the sign of a and the magnitude of b.
 template <class T>
 constexpr auto with_sign = [](T a, T b) { return std::copysign(b, a); };
 
-// Equal values differ in the sign of zero only: -0 is the smaller.
+// Equal values differ in the sign of zero only, and -0 is the smaller.
 inline float both_bits(float a, float b, bool either) {
     const auto x = std::bit_cast<uint32_t>(a), y = std::bit_cast<uint32_t>(b);
     return std::bit_cast<float>(either ? x | y : x & y);
@@ -115,7 +115,7 @@ inline T extreme(T a, T b) {
     const T chosen = (is_max ? a > b : a < b) ? a : b;
     return a == b ? both_bits(a, b, !is_max) : chosen;
 }
-// The number, if the other one is not a number.
+// Returns the number if the other operand is NaN.
 template <class T, bool is_max>
 constexpr auto number_extreme = [](T a, T b) {
     const T value = extreme<T, is_max>(a, b);
@@ -128,7 +128,7 @@ constexpr auto nan_extreme = [](T a, T b) {
     return clean(a != a || b != b ? a + b : value);
 };
 
-// The fused product with a direction, from the sum in double and what that lost.
+// Computes fma with a rounding direction, from the sum in double and its rounding error.
 template <Rounding rounding>
 float directed(float a, float b, float c) {
     const double exact = sum_to_odd(static_cast<double>(a) * b, c);
@@ -163,7 +163,7 @@ bool is_directed(Modifiers s) {
     return s.has("rz") || s.has("rm") || s.has("rp");
 }
 
-// By the rounding: three forms of the operation.
+// Three forms of an operation, chosen by its rounding.
 template <auto zero, auto down, auto up, int n>
 void decode_directed(Builder& b, const Statement& s) {
     if (is_double(s)) throw UnknownForm{};

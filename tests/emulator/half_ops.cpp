@@ -1,4 +1,4 @@
-// Arithmetic on values of 16 bits, alone and in pairs: exact in double, rounded once.
+// Implements arithmetic on 16-bit floats, alone and in pairs: exact in double, rounded once.
 #include <cmath>
 
 #include "tests/emulator/lanes.hpp"

@@ -1,5 +1,5 @@
-// Kernels as the emulator runs them: instructions that know their handler, and where in a warp's
-// registers their operands lie.
+// A kernel in the form that the emulator runs: instructions with a handler and operand offsets into
+// a warp's registers.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace emulator {
 struct Warp;
 struct Instruction;
 
-// What a handler says to the loop of its warp.
+// A handler returns this to the loop of its warp.
 enum class Step : uint8_t {
-    next,     // on to the instruction that follows
-    jumped,   // Warp::pc or the lanes' own places are set
-    blocked,  // the lanes in Warp::stay come here again later, the others go on
-    yielded,  // as next, and other warps shall have their turn
+    next,     // continue with the next instruction
+    jumped,   // Warp::pc or Warp::pcs are set
+    blocked,  // the lanes in Warp::stay retry later, the others continue
+    yielded,  // next, after a turn of the other warps
 };
 
 using Handler = Step (*)(Warp&, const Instruction&);
@@ -38,34 +38,35 @@ struct Instruction {
     uint32_t guard_flip = 0;
     int64_t immediate = 0;
     uint32_t list = 0;    // more operands: an index into Kernel::lists
-    uint32_t target = 0;  // of a branch
+    uint32_t target = 0;  // branch target
     uint32_t line = 0;
     Space space = Space::generic;
-    uint8_t bytes = 0;  // of one element of an access
+    uint8_t bytes = 0;  // size of one element of an access
     uint8_t count = 0;  // elements of an access, or of the list
-    uint8_t mode = 0;   // what else the handler wants to know
+    uint8_t mode = 0;   // further input of the handler
 };
 
 struct Kernel {
     std::string name;
     std::vector<Instruction> code;
     std::vector<uint32_t> lists;
-    std::vector<std::string> texts;   // of instructions that nobody knows
-    std::vector<uint64_t> constants;  // of 32 lanes; a predicate is one
+    std::vector<std::string> texts;   // text of unknown instructions
+    std::vector<uint64_t> constants;  // 32 lanes each; a predicate is one word
     uint32_t register_bytes = 0;
-    std::vector<std::pair<uint32_t, uint32_t>> unset;  // slots that may be read unwritten: bytes
+    // Offset and bytes of registers that may be read before they are written.
+    std::vector<std::pair<uint32_t, uint32_t>> unset;
     std::vector<std::pair<uint32_t, uint32_t>> parameters;  // offset, size
-    uint32_t static_shared = 0;   // without the first bytes that the system keeps
-    uint32_t dynamic_shared = 0;  // where the dynamic array begins
-    uint32_t local_bytes = 0;     // for each thread
+    uint32_t static_shared = 0;   // without the bytes reserved at shared_base
+    uint32_t dynamic_shared = 0;  // offset of the dynamic array
+    uint32_t local_bytes = 0;     // per thread
     uint32_t max_threads = 1024;
 };
 
-// Where the shared memory of a block begins, in its 32-bit addresses: the bytes before are the
-// system's, so that address zero is wrong there, too.
+// The 32-bit address at which a block's shared memory begins. The bytes before it are reserved for
+// the system, so address zero faults there, too.
 constexpr uint32_t shared_base = 1024;
 constexpr uint32_t max_shared_bytes = 227 * 1024;
-// The top byte of a shared::cluster address is the block's rank plus one; zero is the own block.
+// The top byte of a shared::cluster address is the block's rank plus one; zero means the own block.
 constexpr unsigned cluster_shift = 24;
 constexpr uint64_t shared_window = 0xE000000000000000u;
 constexpr uint64_t local_window = 0xD000000000000000u;

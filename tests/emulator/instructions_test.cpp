@@ -1,4 +1,4 @@
-// What instructions compute, alone and by a whole warp, where the results are known.
+// Tests the results of instructions, in one lane and in a whole warp, where they are known.
 #include <cmath>
 
 #include "tests/emulator/kernel_test.hpp"
@@ -133,7 +133,7 @@ TEST_F(Instructions, MatrixProduct) {
     auto* halves = reinterpret_cast<uint16_t*>(words.data() + 1024);
     for (int i = 0; i < 256; ++i) halves[i] = bf16(a[i]);        // [16][16]
     for (int i = 0; i < 128; ++i) halves[256 + i] = bf16(b[i]);  // [16][8]
-    // A by ldmatrix from shared memory, B by ldmatrix.trans.
+    // ldmatrix loads A from shared memory, ldmatrix.trans loads B.
     run(kernel(own_element(16) +
                    "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
                    "mov.u32 %r9, tile;\nadd.u32 %r1, %r9, %r1;\n"
@@ -164,7 +164,7 @@ TEST_F(Instructions, MatrixProduct) {
 }
 
 TEST_F(Instructions, ByteProduct) {
-    // Lane 4 g + t: A's rows g and g + 8, k 4 t and 16 + 4 t from on; B's column g.
+    // Lane 4 g + t holds A's rows g and g + 8, k from 4 t and from 16 + 4 t, and B's column g.
     const auto a = [](int row, int k) { return (row * 37 + k * 11) % 256; };
     const auto b = [](int k, int column) { return (k * 29 + column * 53) % 256 - 128; };
     auto* bytes = reinterpret_cast<uint8_t*>(words.data() + 1024);
@@ -191,14 +191,26 @@ TEST_F(Instructions, ByteProduct) {
                 for (int k = 0; k < 32; ++k)
                     sum += (is_signed ? static_cast<int8_t>(a(row, k)) : a(row, k)) * b(k, column);
                 const int lane = row % 8 * 4 + column / 2;
-                const auto place = static_cast<size_t>(4 * lane + row / 8 * 2 + column % 2);
-                EXPECT_EQ(static_cast<int>(words[place]), sum) << row << ' ' << column;
+                const auto index = static_cast<size_t>(4 * lane + row / 8 * 2 + column % 2);
+                EXPECT_EQ(static_cast<int>(words[index]), sum) << row << ' ' << column;
             }
     }
 }
 
+TEST_F(Instructions, BytesWithTheirSign) {
+    run(kernel(own_element(4) +
+                   "mul.lo.u32 %r1, %r0, 0x12345678;\nshl.b32 %r2, %r0, 2;\nmov.u32 %r3, tile;\n"
+                   "add.u32 %r2, %r3, %r2;\nst.shared.u32 [%r2], %r1;\n"
+                   "ld.shared.s8 %r4, [%r2+1];\nst.global.u32 [%rd1], %r4;\n",
+               ".shared .align 4 .b8 tile[128];\n"));
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const auto byte = static_cast<int8_t>(lane * 0x12345678u >> 8);
+        EXPECT_EQ(static_cast<int32_t>(words[lane]), byte) << lane;
+    }
+}
+
 TEST_F(Instructions, WarpgroupProduct) {
-    // B: eight rows of 64 values, swizzled by 128 bytes; the product takes columns 16 to 31. A:
+    // B has eight rows of 64 values, swizzled by 128 bytes; the wgmma reads columns 16 to 31. A has
     // ones in column `lane % 4 * 2` of each row.
     auto* halves = reinterpret_cast<uint16_t*>(words.data() + 1024);
     const auto small = [](int x) {

@@ -1,4 +1,4 @@
-// Arithmetic on whole numbers.
+// Implements arithmetic on integers.
 #include <algorithm>
 #include <type_traits>
 
@@ -25,7 +25,7 @@ constexpr auto neg_of = [](T a) { return static_cast<T>(uint64_t{0} - uint64_t(a
 template <class T>
 constexpr auto abs_of = [](T a) { return a < 0 ? static_cast<T>(uint64_t{0} - uint64_t(a)) : a; };
 
-// Division by zero gives all ones, and the remainder is the dividend, as on the machines.
+// Division by zero gives all ones, and the remainder is the dividend, which matches the hardware.
 template <class T>
 constexpr auto quotient_of = [](T a, T b) {
     if (b == 0) return static_cast<T>(-1);
@@ -73,7 +73,7 @@ struct Twice<uint32_t> {
     using type = uint64_t;
 };
 
-// Calls make with a value of the C++ type: u16 to s64.
+// Calls make with a value of the C++ type, u16 to s64.
 template <class F>
 void with_type(Type type, F&& make) {
     switch (type) {
@@ -234,7 +234,7 @@ Decoder float_decoder(std::string_view name) {
     throw UnknownForm{};
 }
 
-// The names that whole numbers share with floats.
+// Integers share these names with floats.
 template <Decoder whole>
 void by_type(Builder& b, const Statement& s) {
     if (is_whole(s)) return whole(b, s);

@@ -1,4 +1,4 @@
-// A test runs one small kernel, written as PTX, on a buffer of words.
+// Fixture of tests that run one small kernel, written in PTX, on a buffer of words.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 
 namespace emulator::test {
 
-inline constexpr const char* head = ".version 8.0\n.target sm_90a\n.address_size 64\n";
+inline constexpr const char* ptx_header = ".version 8.0\n.target sm_90a\n.address_size 64\n";
 
-// One kernel "k" with one pointer as its parameter, in %rd0.
+// Returns the text of one kernel "k" with one pointer parameter, in %rd0.
 inline std::string kernel(const std::string& body, const std::string& before = "") {
-    return head + before +
+    return ptx_header + before +
            ".visible .entry k(.param .u64 p)\n{\n"
            ".reg .pred %p<20>; .reg .b16 %h<40>; .reg .b32 %r<200>; .reg .f32 %f<200>;\n"
            ".reg .b64 %rd<40>;\n"
@@ -26,12 +26,12 @@ inline std::string kernel(const std::string& body, const std::string& before = "
            body + "ret;\n}\n";
 }
 
-// Tests run in processes side by side.
+// Tests run in parallel processes, so each needs its own file.
 inline std::string own_file() {
     return testing::TempDir() + "machine_test_" + std::to_string(getpid()) + ".ptx";
 }
 
-// The address of element %r0 = thread of the buffer, of `bytes` each, is in %rd1.
+// Computes in %rd1 the address of element %r0 = thread of the buffer, `bytes` each.
 inline std::string own_element(int bytes) {
     return "mov.u32 %r0, %tid.x;\nmul.wide.u32 %rd1, %r0, " + std::to_string(bytes) +
            ";\nadd.s64 %rd1, %rd0, %rd1;\n";

@@ -1,4 +1,4 @@
-// Handlers of instructions that do the same in every lane.
+// Handlers of instructions that compute the same function in every lane.
 #pragma once
 
 #include "tests/emulator/builder.hpp"
@@ -36,7 +36,7 @@ Step three(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// With arguments d, a; d, a, b; d, a, b, c of so many bits.
+// Decodes arguments d, a; d, a, b; d, a, b, c of the given width.
 inline void decode_one(Builder& b, const Statement& s, Handler run, unsigned d, unsigned a) {
     if (s.arguments.size() != 2) throw UnknownForm{};
     b.emit(run);
@@ -63,7 +63,7 @@ inline void decode_three(Builder& b, const Statement& s, Handler run, unsigned d
     b.read(&Instruction::c, s.arguments[3], third);
 }
 
-// Refuses modifiers that the decoder did not expect: all but types and these.
+// Refuses every modifier that is neither a type nor listed.
 template <class... Words>
 void allow_modifiers(const Statement& s, Words... words) {
     for (size_t i = 1; i < s.opcode.size(); ++i) {

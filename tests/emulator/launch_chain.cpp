@@ -1,4 +1,4 @@
-// See launch_chain.hpp.
+// Runs launches in threads that take turns; launch_chain.hpp documents the order.
 #include "tests/emulator/launch_chain.hpp"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ class LaunchChain::Member : public Neighbours {
         if (has_ended_)
             thread_.join();
         else
-            thread_.detach();  // after a fault nothing goes on
+            thread_.detach();  // after a fault nothing runs any more
     }
 
-    // By whoever waits meanwhile.
+    // The thread that waits runs it meanwhile.
     void go_on() {
         go_.release();
         back_.acquire();
@@ -38,7 +38,7 @@ class LaunchChain::Member : public Neighbours {
         return std::any_of(earlier_.begin(), earlier_.end(),
                            [](const auto& one) { return !one->has_ended(); });
     }
-    // The last one first: it comes to its own wait before those before it go on.
+    // The last launch runs first: it reaches its own wait before the earlier ones continue.
     void end_earlier() override {
         for (auto one = earlier_.rbegin(); one != earlier_.rend(); ++one) (*one)->run_to_end();
     }

@@ -1,6 +1,6 @@
-// Launches that begin before those before them have ended (programmatic dependent launch), as early
-// as they may: one after the other, never two at a time, each in a thread of its own that stands
-// still while another goes on.
+// Launches under programmatic dependent launch (PDL), each as early as the rules allow. Every
+// launch has a host thread of its own, and only one of these threads runs at a time. Inputs: bodies
+// in stream order.
 #pragma once
 
 #include <deque>
@@ -15,10 +15,10 @@ class LaunchChain {
   public:
     using Body = std::function<void(Neighbours&)>;
 
-    // Runs `body` until it lets the next launch begin, or to its end. Throws what it throws, and
-    // what those before it threw since.
+    // Runs `body` until it lets the next launch begin, or to its end. It rethrows the errors of
+    // `body` and of earlier launches since.
     void start(Body body);
-    // Runs all to their ends, each as far as it comes before those before it go on.
+    // Runs all launches to their ends, each as far as it gets before the earlier ones continue.
     void finish();
 
   private:

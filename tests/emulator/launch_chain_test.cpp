@@ -1,5 +1,5 @@
-// Launches that begin early: what a kernel reads before its wait is what was there before, and what
-// it reads behind it is what the kernels before have written.
+// Tests programmatic dependent launch: before its wait a kernel reads the old data, behind it the
+// data of the preceding kernels.
 #include "tests/emulator/launch_chain.hpp"
 
 #include <gtest/gtest.h>
@@ -22,20 +22,20 @@ std::string kernel(const char* name, const char* body) {
 
 const std::string ptx =
     ".version 8.0\n.target sm_90a\n.address_size 64\n" +
-    // Lets the next begin, then stores.
+    // It lets the next launch begin, then stores.
     kernel("writer",
            "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\nbar.sync 0;\n"
            "mov.u32 %r0, 7;\nst.global.u32 [%rd0], %r0;\n") +
-    // Stores, then lets the next begin.
+    // It stores, then lets the next launch begin.
     kernel("late",
            "griddepcontrol.wait;\nmov.u32 %r0, 9;\nst.global.u32 [%rd0], %r0;\n"
            "griddepcontrol.launch_dependents;\n") +
-    // Word 0 before and behind its wait, to words 1 and 2.
+    // It copies word 0 before and behind its wait, to words 1 and 2.
     kernel("reader",
            "griddepcontrol.launch_dependents;\nld.global.u32 %r0, [%rd0];\ngriddepcontrol.wait;\n"
            "ld.global.u32 %r1, [%rd0];\nst.global.u32 [%rd0+4], %r0;\n"
            "st.global.u32 [%rd0+8], %r1;\n") +
-    // Word 0 to word 3, without a wait.
+    // It copies word 0 to word 3, without a wait.
     kernel("careless", "ld.global.u32 %r0, [%rd0];\nst.global.u32 [%rd0+12], %r0;\n") +
     kernel("breaks", "griddepcontrol.launch_dependents;\ntrap;\n");
 
@@ -77,7 +77,7 @@ TEST_F(Chain, WhatIsReadBeforeTheWaitIsOld) {
     EXPECT_EQ(words[2], 7u);
 }
 
-// Of three blocks two are there at a time: the third begins when one of them has ended.
+// Two of three blocks are resident at a time: the third begins when one of them has ended.
 TEST_F(Chain, NothingBeginsBeforeEveryBlockAllowsIt) {
     start("late");
     start("reader");

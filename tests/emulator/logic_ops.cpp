@@ -1,4 +1,4 @@
-// Bits: logic, shifts, fields, counts.
+// Implements operations on bits: logic, shifts, fields, counts.
 #include <bit>
 
 #include "tests/emulator/lanes.hpp"
@@ -75,7 +75,7 @@ void decode_cnot(Builder& b, const Statement& s) {
     }
 }
 
-// A shift by the width or more leaves nothing, or the sign.
+// A shift by the width or more gives zero, or copies of the sign.
 template <class T>
 constexpr auto left_of =
     [](T a, uint32_t n) { return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << n); };
@@ -269,7 +269,7 @@ void decode_popc(Builder& b, const Statement& s) {
     decode_one(b, s, one<uint32_t, uint64_t, ones_of<uint64_t>>, 32, 64);
 }
 
-// Each four bits of the selector: a byte of the eight, or copies of its sign.
+// Each four bits of the selector name a byte of the eight, or copies of its sign.
 uint32_t permuted(uint32_t a, uint32_t b, uint32_t selector) {
     const uint64_t both = uint64_t{b} << 32 | a;
     uint32_t out = 0;

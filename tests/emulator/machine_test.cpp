@@ -1,4 +1,4 @@
-// The emulator on small kernels: how threads, warps and blocks meet, memory, copies and faults.
+// Tests the emulator on small kernels: convergence of threads, barriers, memory, copies and faults.
 #include "tests/emulator/kernel_test.hpp"
 
 namespace emulator::test {
@@ -11,7 +11,7 @@ bool contains(const std::string& text, const std::string& what) {
 }
 
 TEST_F(Machine, LanesPartAndMeet) {
-    // Each lane counts to its number in a loop of its own; odd lanes then take another way.
+    // Each lane counts to its number in its own loop; odd lanes then branch elsewhere.
     run(kernel(own_element(4) +
                "mov.u32 %r1, 0;\nmov.u32 %r2, 0;\n"
                "LOOP:\nsetp.ge.u32 %p1, %r1, %r0;\n@%p1 bra DONE;\n"
@@ -37,7 +37,7 @@ TEST_F(Machine, GuardsAndChoices) {
 }
 
 TEST_F(Machine, BarrierOrdersWarps) {
-    // Every thread reads what the last one has written, into a static array.
+    // Every thread reads from a static array what the last thread has written.
     run(kernel(own_element(4) +
                    "mov.u32 %r5, array;\nshl.b32 %r1, %r0, 2;\nadd.u32 %r1, %r5, %r1;\n"
                    "mul.lo.u32 %r2, %r0, 3;\nst.shared.u32 [%r1], %r2;\nbar.sync 0;\n"
@@ -93,7 +93,7 @@ TEST_F(Machine, DeadlocksAreFaults) {
     std::string text = fault_of(kernel(own_element(4) + "bar.sync 1, 96;\n"), 64);
     EXPECT_TRUE(contains(text, "deadlock")) << text;
     EXPECT_TRUE(contains(text, "warp 1")) << text;
-    // Half of the lanes never come to the shuffle: they have it behind a barrier.
+    // Half of the lanes reach their shuffle only behind a barrier.
     text = fault_of(kernel(own_element(4) +
                            "setp.lt.u32 %p1, %r0, 16;\n@%p1 bra HERE;\nbar.warp.sync -1;\nHERE:\n"
                            "shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;\n"));
@@ -101,7 +101,7 @@ TEST_F(Machine, DeadlocksAreFaults) {
 }
 
 TEST_F(Machine, ALaneThatSpinsLetsOthersRun) {
-    // Lane 0 waits in a loop for what lane 1 stores behind it.
+    // Lane 0 spins on a value that lane 1 stores behind the loop.
     run(kernel(own_element(4) +
                "setp.ne.u32 %p1, %r0, 0;\n@%p1 bra OTHERS;\n"
                "SPIN:\nld.volatile.global.u32 %r1, [%rd0+4];\nsetp.eq.u32 %p2, %r1, 0;\n"
@@ -112,7 +112,7 @@ TEST_F(Machine, ALaneThatSpinsLetsOthersRun) {
 }
 
 TEST_F(Machine, BlocksWaitForEachOther) {
-    // A barrier of the whole grid by a counter.
+    // A counter makes a barrier of the whole grid.
     run(kernel("mov.u32 %r0, %ctaid.x;\nmul.wide.u32 %rd1, %r0, 4;\nadd.s64 %rd1, %rd0, %rd1;\n"
                "atom.global.add.u32 %r1, [%rd0+1024], 1;\n"
                "SPIN:\nld.volatile.global.u32 %r2, [%rd0+1024];\nsetp.lt.u32 %p1, %r2, 1600;\n"
@@ -122,7 +122,7 @@ TEST_F(Machine, BlocksWaitForEachOther) {
 }
 
 TEST_F(Machine, ThreadsOfTheHostShareTheBlocks) {
-    // The same barrier of the grid, and a sum by atomics.
+    // The same barrier of the grid precedes a sum by atomics.
     Launch launch;
     launch.grid.x = 64;
     launch.block.x = 96;
@@ -181,14 +181,14 @@ TEST_F(Machine, BulkLoadsComeWithTheirBarrier) {
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], 32, "
         "[%r9];\n"
         "ld.shared.u32 %r2, [tile+28];\n"
-        // Parity 1 is the phase before the first: it is over.
+        // Parity 1 is the phase before the first, which is complete.
         "{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%r9], 1; selp.u32 %r3, 1, 0, p; "
         "}\n"
         "ld.shared.u32 %r4, [tile+28];\n"
         "WAIT:\nmbarrier.try_wait.parity.shared.b64 %p1, [%r9], 0;\n@!%p1 bra WAIT;\n"
         "ld.shared.u32 %r5, [tile+28];\n"
         "st.global.v4.u32 [%rd0], {%r2, %r3, %r4, %r5};\n"
-        // And back, by a bulk store: it moves when it is waited for.
+        // A bulk store copies it back; it happens at its wait.
         "add.s64 %rd3, %rd0, 128;\ncp.async.bulk.global.shared::cta.bulk_group [%rd3], [%r1], 32;\n"
         "cp.async.bulk.commit_group;\nld.global.u32 %r6, [%rd3+28];\n"
         "cp.async.bulk.wait_group.read 0;\nst.shared.u32 [tile+28], 7;\n"
@@ -308,7 +308,7 @@ TEST_F(Machine, DynamicSharedMemoryAndPoison) {
 
 TEST_F(Machine, Facts) {
     const std::string path = own_file();
-    std::ofstream(path) << head
+    std::ofstream(path) << ptx_header
                         << ".shared .align 8 .b8 x[24];\n"
                            ".entry f(.param .u8 a, .param .align 8 .b8 b[20], .param .u32 c)\n"
                            ".maxntid 128, 2, 1\n{\n.reg .b32 %r<2>;\n"

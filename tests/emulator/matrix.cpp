@@ -1,11 +1,12 @@
-// mma.sync, ldmatrix and stmatrix.
+// Implements mma.sync, ldmatrix and stmatrix. The operands are fragments in the registers of a
+// warp, the accumulator is float32 or int32.
 #include "tests/emulator/access.hpp"
 #include "tests/emulator/small_floats.hpp"
 
 namespace emulator {
 namespace {
 
-// What the registers of A and B hold: halves of one type, summed as float32.
+// The registers of A and B hold halves of one type; the accumulator is float32.
 template <bool is_bf16>
 struct Halves {
     static constexpr int per_register = 2;
@@ -17,7 +18,7 @@ struct Halves {
     static Number b(uint32_t bits, int part) { return a(bits, part); }
 };
 
-// Bytes, those of B signed; sums wrap.
+// The registers hold bytes, those of B signed; the accumulator wraps.
 template <class A>
 struct Bytes {
     static constexpr int per_register = 4;
@@ -30,9 +31,9 @@ struct Bytes {
     }
 };
 
-// D[16][8] = A[16][k] B[k][8] + C. The list: d (4), a, b, c (4). Lane 4 g + t has rows g and g + 8
-// of A, C and D, column g of B, and along the other side neighbours: as many as a register of A or
-// B holds, two of C and D.
+// Computes D[16][8] = A[16][k] B[k][8] + C. The list holds d (4), a, b, c (4). Lane 4 g + t has
+// rows g and g + 8 of A, C and D and column g of B. Along the other dimension it has adjacent
+// values: as many as a register of A or B holds, two of C and D.
 template <class Elements, int k>
 Step run_mma(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
@@ -71,7 +72,7 @@ Step run_mma(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// d, a, b, c in braces, or one register alone.
+// The arguments d, a, b, c are lists in braces, or single registers.
 void list_of_mma(Builder& b, const Statement& s, std::array<size_t, 4> sizes) {
     b.begin_list();
     for (size_t i = 0; i < 4; ++i) {
@@ -105,20 +106,20 @@ void decode_mma(Builder& b, const Statement& s) {
     list_of_mma(b, s, {4, is_long ? 4u : 2u, is_long ? 2u : 1u, 4});
 }
 
-// Lane 8 m + r has the address of row r of matrix m. In registers, lane 4 g + t holds of each
-// matrix row g, columns 2 t and 2 t + 1; transposed, the same of columns.
+// Lane 8 m + r has the address of row r of matrix m. Lane 4 g + t receives row g, columns 2 t and 2
+// t + 1 of each matrix; transposed, it receives column g, rows 2 t and 2 t + 1.
 struct Rows {
     std::byte* at[4][8];
 };
 
 void find_rows(Warp& w, const Instruction& in, Rows& rows) {
     const uint32_t lanes = w.mask;
-    Places places;
-    // Only the lanes of matrices that are asked for have addresses.
+    LaneAddresses addresses;
+    // Only the lanes of the requested matrices have addresses.
     w.mask = in.count == 4 ? all_lanes : (1u << 8 * in.count) - 1;
-    find_places(w, in, 16, places);
+    find_addresses(w, in, 16, addresses);
     w.mask = lanes;
-    for (int i = 0; i < 8 * in.count; ++i) rows.at[i / 8][i % 8] = places.at[i];
+    for (int i = 0; i < 8 * in.count; ++i) rows.at[i / 8][i % 8] = addresses.at[i];
 }
 
 std::byte* element(const Rows& rows, int matrix, int lane, int part, bool transposed) {

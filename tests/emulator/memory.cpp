@@ -1,4 +1,4 @@
-// The allocations that kernels may touch.
+// Keeps the allocations that kernels may access, ordered by address.
 #include "tests/emulator/machine.hpp"
 
 namespace emulator {

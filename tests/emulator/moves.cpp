@@ -1,4 +1,4 @@
-// mov, with special registers, addresses and vectors; cvta and mapa.
+// Implements mov, with special registers, addresses and vectors, and cvta and mapa.
 #include <cstring>
 
 #include "tests/emulator/lanes.hpp"
@@ -57,7 +57,7 @@ Dim3 clusters_of(const Launch& l) {
     return {l.grid.x / l.cluster.x, l.grid.y / l.cluster.y, l.grid.z / l.cluster.z};
 }
 
-Dim3 place_in_cluster(const Warp& w) {
+Dim3 index_in_cluster(const Warp& w) {
     const Dim3 &b = w.block->index, &c = w.run->launch->cluster;
     return {b.x % c.x, b.y % c.y, b.z % c.z};
 }
@@ -88,7 +88,7 @@ uint64_t clusters(const Warp& w, int) {
 }
 template <int axis>
 uint64_t in_cluster(const Warp& w, int) {
-    return part(place_in_cluster(w), axis);
+    return part(index_in_cluster(w), axis);
 }
 template <int axis>
 uint64_t of_cluster(const Warp& w, int) {
@@ -305,7 +305,7 @@ void decode_mov(Builder& b, const Statement& s) {
     decode_one(b, s, move_of(bits), bits, bits);
 }
 
-// ---- Generic addresses: those of global memory as they are, others in windows far from them.
+// ---- Generic addresses: global ones are unchanged, the others have windows far from them.
 
 constexpr auto into_shared = [](uint64_t a) { return shared_window | (a & ~window_mask); };
 constexpr auto into_local = [](uint64_t a) { return local_window | (a & ~window_mask); };
@@ -321,7 +321,7 @@ void decode_cvta(Builder& b, const Statement& s) {
         run = s.has("to") ? one<U, U, out_of_window>
               : is_shared ? one<U, U, into_shared>
                           : one<U, U, into_local>;
-    // The address may be a name.
+    // The address may be a symbol.
     if (s.arguments.size() == 2 && !b.width(s.arguments[1]) && !s.has("to")) {
         const auto symbol = b.symbol(s.arguments[1].text);
         if (!symbol) throw UnknownForm{};

@@ -1,4 +1,4 @@
-// Kernels by name: which file has them, and their launches.
+// Finds kernels by name in the PTX files and launches them.
 #include <algorithm>
 #include <cstring>
 #include <deque>

@@ -1,4 +1,4 @@
-// See ptx_text.hpp.
+// Splits PTX text into statements; ptx_text.hpp documents them.
 #include "tests/emulator/ptx_text.hpp"
 
 #include <array>
@@ -32,7 +32,7 @@ bool is_name(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
 }
 
-void cut_opcode(std::string_view word, std::vector<std::string_view>& parts) {
+void split_opcode(std::string_view word, std::vector<std::string_view>& parts) {
     parts.clear();
     for (size_t from = 0;;) {
         const size_t point = word.find('.', from);
@@ -193,7 +193,7 @@ void StatementReader::read_instruction(Statement& statement) {
     }
     statement.text = read_word();
     if (statement.text.empty()) fail("no instruction");
-    cut_opcode(statement.text, statement.opcode);
+    split_opcode(statement.text, statement.opcode);
     read_arguments(statement.arguments, ';');
 }
 
@@ -276,31 +276,33 @@ void StatementReader::read_address(Argument& argument) {
 
 namespace {
 
-// The name of what `head` declares: the last word before its parameters, size or value.
-std::string_view name_in(std::string_view head, FileItem::Kind kind) {
-    size_t end = head.size();
+// Returns the name that the declaration declares: the last word before its parameters, size or
+// value.
+std::string_view name_in(std::string_view declaration, FileItem::Kind kind) {
+    size_t end = declaration.size();
     if (kind == FileItem::Kind::variable) {
-        end = std::min(head.find('='), head.find('['));
-        end = std::min(end, head.size());
+        end = std::min(declaration.find('='), declaration.find('['));
+        end = std::min(end, declaration.size());
     } else {
-        size_t from = head.find(kind == FileItem::Kind::kernel ? ".entry" : ".func");
+        size_t from = declaration.find(kind == FileItem::Kind::kernel ? ".entry" : ".func");
         from += kind == FileItem::Kind::kernel ? 6 : 5;
-        size_t open = head.find('(', from);
-        const size_t first = head.find_first_not_of(" \t\n", from);
-        if (first == open) from = head.find(')', open) + 1, open = head.find('(', from);
-        end = std::min(open, head.size());
+        size_t open = declaration.find('(', from);
+        const size_t first = declaration.find_first_not_of(" \t\n", from);
+        if (first == open)
+            from = declaration.find(')', open) + 1, open = declaration.find('(', from);
+        end = std::min(open, declaration.size());
     }
-    while (end && !is_name(head[end - 1])) --end;
+    while (end && !is_name(declaration[end - 1])) --end;
     size_t begin = end;
-    while (begin && is_name(head[begin - 1])) --begin;
-    return head.substr(begin, end - begin);
+    while (begin && is_name(declaration[begin - 1])) --begin;
+    return declaration.substr(begin, end - begin);
 }
 
 bool contains(std::string_view text, std::string_view what) {
     return text.find(what) != text.npos;
 }
 
-// Behind the brace that closes the one before `at`.
+// Returns the offset behind the brace that closes the one before `at`.
 size_t end_of_body(std::string_view text, size_t at) {
     for (int depth = 1; depth && at < text.size();) {
         at = text.find_first_of("{}\"/", at);
@@ -318,9 +320,9 @@ size_t end_of_body(std::string_view text, size_t at) {
     return at;
 }
 
-FileItem::Kind kind_of(std::string_view head) {
-    if (contains(head, ".entry")) return FileItem::Kind::kernel;
-    return contains(head, ".func") ? FileItem::Kind::function : FileItem::Kind::variable;
+FileItem::Kind kind_of(std::string_view declaration) {
+    if (contains(declaration, ".entry")) return FileItem::Kind::kernel;
+    return contains(declaration, ".func") ? FileItem::Kind::function : FileItem::Kind::variable;
 }
 
 }  // namespace
@@ -330,10 +332,11 @@ std::vector<FileItem> items_of(std::string_view text) {
     size_t at = 0, counted = 0;
     uint32_t line = 1;
     while ((at = text.find_first_not_of(" \t\r\n", at)) != text.npos) {
-        const std::string_view rest = text.substr(at);
-        const bool is_line = rest.starts_with("//") || rest.starts_with(".version") ||
-                             rest.starts_with(".target") || rest.starts_with(".address_size") ||
-                             rest.starts_with(".file") || rest.starts_with(".loc");
+        const std::string_view line_text = text.substr(at);
+        const bool is_line = line_text.starts_with("//") || line_text.starts_with(".version") ||
+                             line_text.starts_with(".target") ||
+                             line_text.starts_with(".address_size") ||
+                             line_text.starts_with(".file") || line_text.starts_with(".loc");
         if (is_line) {
             at = std::min(text.find('\n', at), text.size());
             continue;
@@ -344,8 +347,8 @@ std::vector<FileItem> items_of(std::string_view text) {
         if (has_values) end = text.find(';', end);
         FileItem item{};
         item.kind = kind_of(text.substr(at, std::min<size_t>(end - at, 4000)));
-        item.head = text.substr(at, end - at);
-        item.name = name_in(item.head, item.kind);
+        item.declaration = text.substr(at, end - at);
+        item.name = name_in(item.declaration, item.kind);
         at = end + 1;
         for (; counted < at; ++counted) line += text[counted] == '\n';
         item.line = line;

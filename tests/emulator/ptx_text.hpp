@@ -1,4 +1,4 @@
-// The text of PTX, cut into statements: labels, braces, directives and instructions with their
+// Splits PTX text into statements: labels, braces, directives and instructions with their
 // arguments. It knows no instruction by name.
 #pragma once
 
@@ -45,8 +45,8 @@ struct Argument {
     Kind kind = Kind::name;
     bool negated = false;   // !%p, or -%r
     std::string_view text;  // the name, or the base of an address
-    uint64_t bits = 0;      // of a number
-    int64_t offset = 0;     // of an address
+    uint64_t bits = 0;      // value of a number
+    int64_t offset = 0;     // offset of an address
     std::vector<Argument> parts;
 };
 
@@ -56,18 +56,19 @@ struct Statement {
     bool guard_negated = false;
     uint32_t line = 0;
     std::string_view guard;
-    std::string_view text;                 // of a label or directive, or the whole opcode
-    std::vector<std::string_view> opcode;  // cut at its points
+    std::string_view text;                 // label, directive or whole opcode
+    std::vector<std::string_view> opcode;  // split at its dots
     std::vector<Argument> arguments;
 
     bool has(std::string_view modifier) const;
-    // The types among the modifiers, in their order; none past the last.
+    // Returns the type modifiers by their order; none past the last.
     Type type(size_t index = 0) const;
-    // The last of them.
+    // Returns the last type modifier.
     Type last_type() const;
 };
 
-// Reads the body of a kernel or function, from behind its opening brace. end: its closing brace.
+// Reads the body of a kernel or function, from behind its opening brace to its closing brace, which
+// gives an `end`.
 class StatementReader {
   public:
     StatementReader(std::string_view text, size_t begin, uint32_t line)
@@ -92,14 +93,14 @@ class StatementReader {
     int depth_ = 0;
 };
 
-// What stands in a file outside of bodies.
+// An item of a file outside of bodies.
 struct FileItem {
     enum class Kind : uint8_t { kernel, function, variable };
     Kind kind;
     std::string_view name;
-    std::string_view head;  // from its first word to its brace or semicolon
-    size_t body = 0;        // behind the opening brace; 0: a declaration only
-    uint32_t line = 0;      // of the body
+    std::string_view declaration;  // text from its first word to its brace or semicolon
+    size_t body = 0;               // offset behind the opening brace; 0: no body
+    uint32_t line = 0;             // line of the body
 };
 
 std::vector<FileItem> items_of(std::string_view text);

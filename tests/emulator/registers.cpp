@@ -1,6 +1,11 @@
-// The places of registers. PTX has a register for every value, tens of thousands of them; a warp
-// gets memory for those that are alive at once. A register lives, here, from the first to the last
-// instruction at which its value may still be wanted, in the order of the text.
+// Register assignment. PTX has a register for every value, tens of thousands of them; a warp gets
+// memory only for those that are live at once.
+// Input: instructions with register references and their control flow. Output: operand offsets.
+//   1. find basic blocks and the registers that several blocks use
+//   2. find the live registers at the bounds of each block
+//   3. extend each live range from the first to the last instruction that may need the value, in
+//      text order
+//   4. assign offsets by a linear scan and patch the operands
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -24,7 +29,7 @@ int class_of(unsigned bits) {
 }
 constexpr std::array<uint32_t, 4> class_bytes = {4, 64, 128, 256};
 
-uint32_t* place_in(Kernel& kernel, const Reference& reference) {
+uint32_t* operand_of(Kernel& kernel, const Reference& reference) {
     Instruction& in = kernel.code[reference.instruction];
     switch (reference.field) {
         case 0:
@@ -53,7 +58,7 @@ void RegisterAssignment::run() {
     find_shared();
     find_live();
     extend_ranges();
-    give_places();
+    assign_offsets();
     patch();
 }
 
@@ -86,12 +91,12 @@ void RegisterAssignment::find_blocks() {
     }
 }
 
-// Registers of one block that are written before they are read need no analysis.
+// Registers that one block writes before it reads them need no analysis.
 void RegisterAssignment::find_shared() {
     std::vector<uint32_t> block(b_.registers_.size(), none);
     shared_index_.assign(b_.registers_.size(), none);
     ranges_.resize(b_.registers_.size());
-    const auto share = [&](uint32_t reg) {
+    const auto mark_shared = [&](uint32_t reg) {
         if (shared_index_[reg] != none) return;
         shared_index_[reg] = static_cast<uint32_t>(shared_registers_.size());
         shared_registers_.push_back(reg);
@@ -103,9 +108,9 @@ void RegisterAssignment::find_shared() {
         const uint32_t here = block_of_[r.instruction];
         if (block[r.reg] == none) {
             block[r.reg] = here;
-            if (r.is_read) share(r.reg);
+            if (r.is_read) mark_shared(r.reg);
         } else if (block[r.reg] != here) {
-            share(r.reg);
+            mark_shared(r.reg);
         }
     }
 }
@@ -116,7 +121,7 @@ void RegisterAssignment::find_live() {
     std::vector<std::vector<uint64_t>> written(n_blocks, empty);
     live_in_.assign(n_blocks, empty);
     live_out_.assign(n_blocks, empty);
-    // Reads of an instruction come before its writes, whatever the order of its references.
+    // Reads of an instruction precede its writes, in any order of its references.
     const auto& references = b_.references_;
     for (size_t i = 0; i < references.size();) {
         size_t end = i;
@@ -164,7 +169,7 @@ void RegisterAssignment::extend_ranges() {
     }
 }
 
-void RegisterAssignment::give_places() {
+void RegisterAssignment::assign_offsets() {
     std::vector<uint32_t> order;
     for (uint32_t reg = 0; reg < ranges_.size(); ++reg)
         if (ranges_[reg].begin != none) order.push_back(reg);
@@ -175,15 +180,15 @@ void RegisterAssignment::give_places() {
     std::array<std::priority_queue<Ending, std::vector<Ending>, std::greater<>>, 4> alive;
     std::array<std::vector<uint32_t>, 4> free;
     std::array<uint32_t, 4> used{};
-    places_.assign(ranges_.size(), 0);
+    offsets_.assign(ranges_.size(), 0);
     for (uint32_t reg : order) {
         const int c = class_of(b_.registers_[reg]);
         while (!alive[c].empty() && alive[c].top().first < ranges_[reg].begin) {
-            free[c].push_back(places_[alive[c].top().second]);
+            free[c].push_back(offsets_[alive[c].top().second]);
             alive[c].pop();
         }
         if (free[c].empty()) free[c].push_back(used[c]++);
-        places_[reg] = free[c].back();
+        offsets_[reg] = free[c].back();
         free[c].pop_back();
         alive[c].emplace(ranges_[reg].end, reg);
     }
@@ -196,18 +201,18 @@ void RegisterAssignment::give_places() {
     b_.kernel_.register_bytes = total;
     for (uint32_t reg : order) {
         const int c = class_of(b_.registers_[reg]);
-        places_[reg] = base[c] + places_[reg] * class_bytes[c];
+        offsets_[reg] = base[c] + offsets_[reg] * class_bytes[c];
     }
     for (uint32_t i = 0; i < shared_registers_.size(); ++i) {
         const uint32_t reg = shared_registers_[i];
         if (has_bit(live_in_[0], i))
-            b_.kernel_.unset.emplace_back(places_[reg], class_bytes[class_of(b_.registers_[reg])]);
+            b_.kernel_.unset.emplace_back(offsets_[reg], class_bytes[class_of(b_.registers_[reg])]);
     }
 }
 
 void RegisterAssignment::patch() {
     for (const Reference& reference : b_.references_)
-        *place_in(b_.kernel_, reference) = places_[reference.reg];
+        *operand_of(b_.kernel_, reference) = offsets_[reference.reg];
 }
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Contexts: of every device one, the primary, and of every thread a stack of them.
+// Contexts: each device has one, the primary context, and each thread has a stack of them.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@ namespace emulator {
 CUcontext primary_context(int device);
 int device_of(CUcontext context);
 std::vector<CUcontext>& contexts();
-// What cudaSetDevice said last; a context says more.
+// The last argument of cudaSetDevice; a context takes precedence.
 int& chosen_device();
 
 }  // namespace emulator

@@ -1,5 +1,5 @@
-// What the emulated machine says of itself. MOE_EMULATOR_CAPABILITY chooses among real ones;
-// MOE_EMULATOR_MULTIPROCESSORS and MOE_EMULATOR_DEVICES say how many there are.
+// Device queries of the emulated machine. MOE_EMULATOR_CAPABILITY chooses among real GPUs;
+// MOE_EMULATOR_MULTIPROCESSORS and MOE_EMULATOR_DEVICES set the numbers of SMs and devices.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,10 +10,10 @@ namespace emulator {
 namespace {
 
 constexpr int default_multiprocessors = 8;
-constexpr int default_devices = 2;  // the second only to be refused
+constexpr int default_devices = 2;  // the second one serves refusals only
 
-//  name, capability, multiprocessors; threads and blocks of one, its shared memory, most of a
-//  block; GB, L2; bus, clocks
+//  name, capability, SMs; threads, blocks and shared memory per SM, maximum of a block; GB, L2;
+//  bus, clocks
 constexpr Machine machines[] = {
     {"A100", 8, 0, 108, 2048, 32, 164, 163, 80, 40, 5120, 1593, 1410},
     {"RTX A6000", 8, 6, 84, 1536, 16, 100, 99, 48, 6, 384, 8001, 1800},

@@ -1,4 +1,4 @@
-// The functions of the driver that libmoe and its GPU tests ask for by name. Others are not found.
+// Driver functions that libmoe and its GPU tests look up by name. Others are not found.
 #include <cuda.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// Kernels as the host knows them: registered by what nvcc makes of a .cu file, with limits of
-// shared memory that cudaFuncSetAttribute raises, launched by <<<>>> or cudaLaunchKernelExC.
+// Kernels from the host's side: nvcc's code registers them, cudaFuncSetAttribute raises their
+// shared memory limits, and <<<>>> or cudaLaunchKernelExC launches them.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,13 +14,13 @@
 namespace emulator {
 namespace {
 
-constexpr uint32_t shared_without_asking = 48 << 10;
-constexpr uint32_t shared_of_system = 1 << 10;  // what a block takes more than it asks for
+constexpr uint32_t default_shared_limit = 48 << 10;
+constexpr uint32_t reserved_shared = 1 << 10;  // reserved per block besides its request
 
-// Of one device: its code comes there when it is first asked for, not under a capture.
+// State of a kernel on one device. The first use loads its code, which a capture does not allow.
 struct OnDevice {
     bool is_loaded = false;
-    int dynamic_shared = -1;  // what cudaFuncSetAttribute said
+    int dynamic_shared = -1;  // set by cudaFuncSetAttribute
 };
 
 struct Kernel {
@@ -47,7 +47,7 @@ Kernel* kernel_of(const void* function) {
     return found == kernels().end() ? nullptr : found->second.get();
 }
 
-// The PTX has a kernel for this machine.
+// Tells whether the PTX has a kernel for this machine.
 bool is_found(Kernel& kernel) {
     if (kernel.name.empty()) kernel.name = name_in_ptx(kernel.registered);
     return !kernel.name.empty();
@@ -59,7 +59,7 @@ uint32_t most_shared() {
 
 uint32_t most_dynamic(const OnDevice& on, uint32_t static_bytes) {
     if (on.dynamic_shared >= 0) return static_cast<uint32_t>(on.dynamic_shared);
-    return shared_without_asking - std::min(shared_without_asking, static_bytes);
+    return default_shared_limit - std::min(default_shared_limit, static_bytes);
 }
 
 cudaError_t attributes_of(cudaFuncAttributes& out, const void* function) {
@@ -145,7 +145,7 @@ uint32_t resident_blocks(const Launch& launch, const KernelFacts& facts) {
     const Machine& m = machine();
     const uint32_t threads = (launch.block.x * launch.block.y * launch.block.z + 31) / 32 * 32;
     const uint32_t shared =
-        facts.static_shared_bytes + launch.dynamic_shared_bytes + shared_of_system;
+        facts.static_shared_bytes + launch.dynamic_shared_bytes + reserved_shared;
     const uint32_t of_one =
         std::min({static_cast<uint32_t>(m.blocks), static_cast<uint32_t>(m.threads) / threads,
                   (static_cast<uint32_t>(m.shared_kb) << 10) / shared});
@@ -227,7 +227,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
                           [&] { return emulator::launch_kernel(function, *config, values); });
 }
 
-// What crt/host_runtime.h calls. A kernel's handle is the address of its host function.
+// Functions that crt/host_runtime.h calls. A kernel's handle is the address of its host function.
 extern "C" {
 
 void** __cudaRegisterFatBinary(void* binary) {
@@ -236,7 +236,7 @@ void** __cudaRegisterFatBinary(void* binary) {
 
 void __cudaRegisterFatBinaryEnd(void**) {}
 
-// At the end of the process, when others may still launch: kernels stay.
+// Kernels stay registered at the end of the process, because others may still launch.
 void __cudaUnregisterFatBinary(void**) {}
 
 char __cudaInitModule(void**) {

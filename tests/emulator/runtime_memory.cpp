@@ -1,6 +1,5 @@
-// Memory of the device is memory of the host that kernels may touch: allocations start on 256
-// bytes, lie between pages that nothing may touch, and are filled with bytes of which every float
-// type makes a NaN.
+// Device memory is host memory that kernels may access. Allocations are aligned to 256 bytes, have
+// guard pages on both sides, and are filled with bytes that are NaN in every float type.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,7 +30,7 @@ size_t mapped(size_t bytes) {
     return (bytes + 4095) / 4096 * 4096;
 }
 
-// Of the host, too: what is not there would be found out only by touching it.
+// Host allocations are checked, too: missing memory would show only at the first access.
 size_t free_bytes() {
     const size_t there =
         static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -72,7 +71,7 @@ cudaError_t release(void* begin, bool is_pinned) {
     return cudaSuccess;
 }
 
-// The sides of a copy that the device has must lie in its memory; of the others the host knows.
+// The device side of a copy must be in device memory; the host checks its own side.
 bool may_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     const bool to_ours = is_ours(to, bytes), from_ours = is_ours(from, bytes);
     switch (kind) {

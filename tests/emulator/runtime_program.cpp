@@ -1,5 +1,5 @@
-// The PTX of every kernel: *.ptx in the folders of MOE_EMULATOR_PTX, else in ../ptx/sm_90a or
-// ../ptx/sm_80 beside this library. What is Hopper's own is in the first alone.
+// Finds the PTX of every kernel: *.ptx in the folders of MOE_EMULATOR_PTX, else in ../ptx/sm_90a or
+// ../ptx/sm_80 beside this library. Only the first has Hopper's own kernels.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Sources {
     std::unique_ptr<Program> program;
     std::vector<fs::path> files;
     int version = 0;
-    std::map<std::string, std::string> by_plain_name;  // filled when a name is not found as it is
+    std::map<std::string, std::string> by_plain_name;  // filled when an exact name is not found
 };
 
 fs::path beside_this_library() {
@@ -46,7 +46,7 @@ std::vector<fs::path> folders() {
     return list;
 }
 
-// ".target sm_90a" as 90; it stands at the head of a file.
+// Reads ".target sm_90a" as 90; the directive is at the top of a file.
 int version_of(const fs::path& path) {
     std::ifstream file(path);
     std::string line;
@@ -84,7 +84,7 @@ void index_plain_names(Sources& of) {
             if (line.find(".entry") != std::string::npos && std::regex_search(line, match, entry))
                 of.by_plain_name[without_hashes(match[1])] = match[1];
     }
-    of.by_plain_name[""] = "";  // it is filled
+    of.by_plain_name[""] = "";  // marks the map as filled
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ int ptx_version() {
     return sources().version;
 }
 
-// ..._GLOBAL__N__5b636dc0_14_early_start_cu_426119bd... : eight digits behind the first mark, eight
-// behind "_cu_".
+// Example: ..._GLOBAL__N__5b636dc0_14_early_start_cu_426119bd... has eight digits behind the first
+// mark and eight behind "_cu_".
 std::string without_hashes(const std::string& name) {
     static const std::regex mark("_GLOBAL__N__[0-9a-f]{8}_([0-9]+_[A-Za-z0-9_]*?_cu)_[0-9a-f]{8}");
     return std::regex_replace(name, mark, "_GLOBAL__N__$1");

@@ -1,14 +1,14 @@
-// Where the PTX lies, and what kernels are called there.
+// Locates the PTX of kernels and maps kernel names to the names in it.
 #pragma once
 
 #include <string>
 
 namespace emulator {
 
-// The name under which the PTX has the kernel that is registered as `name`; empty if it has none.
+// Returns the PTX name of the kernel that is registered as `name`; empty if there is none.
 std::string name_in_ptx(const std::string& name);
-// A mangled name without the two numbers that nvcc puts into names of internal linkage: hashes of
-// the file and its path.
+// Returns a mangled name without the two numbers that nvcc puts into names of internal linkage:
+// hashes of the file and its path.
 std::string without_hashes(const std::string& name);
 
 }  // namespace emulator

@@ -1,6 +1,6 @@
-// Errors and contexts of the emulated runtime, and the guard around its calls. One call at a time:
-// a launch has ended when the next call but a launch begins. Nothing is destroyed at the end of the
-// process, when calls may still come.
+// Errors and contexts of the emulated runtime, and the guard around its calls. One call runs at a
+// time. A launch has ended when the next call other than a launch begins. Nothing is destroyed at
+// the end of the process, because calls may still come.
 #include <cstdio>
 #include <mutex>
 #include <new>

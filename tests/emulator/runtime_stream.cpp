@@ -1,6 +1,6 @@
-// Streams, graphs and events. What is enqueued has run when the call returns, but for launches,
-// which the next call but a launch lets end. Where its stream is captured it becomes a node of a
-// graph, which keeps the order in which the nodes came.
+// Streams, graphs and events. Enqueued work has run when the call returns, except launches, which
+// end at the next call other than a launch. Under a capture, work becomes a node of a graph, which
+// keeps the order of its nodes.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -20,7 +20,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-    CUgraph_st* graph = nullptr;  // while it is captured
+    CUgraph_st* graph = nullptr;  // set during a capture
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
     std::thread::id thread;
     bool is_spoilt = false;
@@ -87,7 +87,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     });
 }
 
-// Those of another stream are not overtaken either: they have ended.
+// Work of another stream is not overtaken, either, because it has ended.
 cudaError_t enqueue_launch(cudaStream_t stream, bool begins_early, LaunchChain::Body body) {
     static cudaStream_t last = nullptr;
     return run_or_keep(stream, [=, body = std::move(body)] {
@@ -212,7 +212,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     });
 }
 
-// Of the host's clock: how long the emulator took.
+// Host time, which measures the emulator.
 cudaError_t cudaEventElapsedTime(float* out, cudaEvent_t begin, cudaEvent_t end) {
     return emulator::call(Call::on_device, [&] {
         if (!begin->is_recorded || !end->is_recorded) return cudaErrorInvalidResourceHandle;

@@ -1,5 +1,5 @@
-// The emulated CUDA runtime as a program sees it: memory, captures, limits of launches, contexts,
-// faults. Its kernels are the few lines of PTX below, registered as nvcc's code would.
+// Tests the emulated CUDA runtime from a program's side: memory, captures, limits of launches,
+// contexts, faults. Its kernels are the PTX below, registered in the same way as nvcc's code does.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size
 
 namespace {
 
-// fill: to[thread of the grid] = value + thread of the block. The other does nothing and has a name
-// of internal linkage.
+// fill stores to[thread of the grid] = value + thread of the block. The other kernel does nothing
+// and has a name of internal linkage.
 constexpr const char* ptx = R"(
 .version 8.0
 .target sm_90a
@@ -56,7 +56,7 @@ void register_kernel(const char& function, const char* name) {
                            nullptr, nullptr);
 }
 
-// Before the first call: the runtime reads its environment once.
+// It runs before the first call, because the runtime reads its environment once.
 class Kernels : public testing::Environment {
   public:
     void SetUp() override {
@@ -314,7 +314,7 @@ TEST(Runtime, AThreadHasAContextAfterItsFirstCallThatNeedsOne) {
     }).join();
 }
 
-// What is under a fault's feet: one thread too many.
+// One thread too many causes the fault.
 int errors_of_a_fault() {
     const Words words;
     if (launch(fill, 3, 32, words.data, 0) != cudaErrorLaunchFailure) return 1;
@@ -330,7 +330,7 @@ TEST(RuntimeDeathTest, AFaultIsPrintedAndStays) {
     EXPECT_EXIT(std::exit(errors_of_a_fault()), testing::ExitedWithCode(0), "emulator: .*fill");
 }
 
-// Code that a capture would have to bring to the device.
+// A capture does not allow the launch to load this code.
 int error_of_an_unprepared_capture() {
     const Words words;
     const Stream stream;

@@ -1,4 +1,6 @@
-// Blocks, clusters and the order in which their warps run. See warp.hpp.
+// Schedules blocks, clusters and their warps; warp.hpp declares them. It keeps a number of clusters
+// resident, gives every warp a slice of instructions in turn, and reports a deadlock when nothing
+// advances.
 #include <algorithm>
 #include <utility>
 
@@ -8,9 +10,9 @@ namespace emulator {
 namespace {
 
 constexpr int slice = 8192;
-// So many instructions without a sign that anything goes on are a deadlock.
+// This many instructions without progress are a deadlock.
 constexpr uint64_t patience = 300'000'000;
-constexpr uint64_t early_patience = 1'000'000;  // where launches before this one may be missing
+constexpr uint64_t early_patience = 1'000'000;  // limit while earlier launches have not ended
 
 uint32_t volume(const Dim3& d) {
     return d.x * d.y * d.z;
@@ -22,7 +24,7 @@ std::byte* Block::at(uint32_t address, uint32_t bytes) {
     if (address < shared_base ||
         uint64_t{address} + bytes > uint64_t{shared_base} + run->shared_bytes)
         return nullptr;
-    // What nobody wrote is not a number.
+    // Unwritten memory reads as NaN.
     if (shared.empty()) shared.assign(run->shared_bytes, std::byte{0xFF});
     return shared.data() + (address - shared_base);
 }
@@ -41,7 +43,7 @@ void Block::release(int barrier) {
     }
 }
 
-// A warp has ended: barriers of all warps may be complete now.
+// A warp has ended, so barriers of all warps may be complete now.
 void Block::check_barriers() {
     for (int i = 0; i < 16; ++i) {
         const BlockBarrier& barrier = barriers[static_cast<size_t>(i)];
@@ -99,7 +101,7 @@ std::unique_ptr<Warp> Run::take_warp() {
     std::unique_ptr<Warp> warp = std::move(spare_warps.back());
     spare_warps.pop_back();
     warp->waiting = warp->pc = 0;
-    warp->places.fill(0);
+    warp->pcs.fill(0);
     warp->is_starved = warp->is_released = false;
     warp->barrier = -1;
     warp->cluster_phase.fill(0);
@@ -129,8 +131,8 @@ std::unique_ptr<Cluster> Run::start(uint64_t index) {
             warp->live = n == 32 ? all_lanes : (1u << n) - 1;
             warp->index = first / 32;
             warp->block = block.get();
-            for (const auto& [place, bytes] : kernel->unset)
-                std::memset(warp->bases[0] + place, 0xFF, bytes);
+            for (const auto& [offset, bytes] : kernel->unset)
+                std::memset(warp->bases[0] + offset, 0xFF, bytes);
             if (kernel->local_bytes)
                 std::memset(warp->local, 0xFF, size_t{kernel->local_bytes} * 32);
             block->warps.push_back(std::move(warp));
@@ -143,15 +145,15 @@ std::unique_ptr<Cluster> Run::start(uint64_t index) {
     return cluster;
 }
 
-// Each warp for a while. Returns whether anything went on.
+// Runs each warp for a slice. Returns whether anything advanced.
 bool Run::take_turn(Cluster& cluster, bool& is_done) {
     bool went_on = false;
     is_done = true;
     for (auto& block : cluster.blocks) {
         ++block->turn;
         went_on |= block->deliver(false);
-        // Every other block from its last warp to its first: whoever leaves out a barrier shall not
-        // be saved by one order.
+        // Every other block runs its warps from the last to the first, so that no single order
+        // hides a missing barrier.
         const size_t n = block->warps.size();
         for (size_t i = 0; i < n; ++i) {
             const auto& warp = block->warps[block->is_backwards ? n - 1 - i : i];
@@ -166,7 +168,7 @@ bool Run::take_turn(Cluster& cluster, bool& is_done) {
     return went_on;
 }
 
-// What was still under way has arrived, and the memory of its warps is free.
+// Completes pending copies and frees the memory of the cluster's warps.
 void Run::retire(Cluster& cluster) {
     for (auto& block : cluster.blocks) {
         for (uint32_t thread = 0; !block->stores.empty() && thread < block->thread_count();
@@ -228,7 +230,7 @@ void Run::execute(Progress& progress, uint64_t at_once) {
         const uint64_t all = progress.effects += effects - own_effects;
         own_effects = effects;
         if (all != last_effects) last_effects = all, last_time = time;
-        // What is left waits for the launches before this one, or for those that wait for them.
+        // The remaining clusters wait for earlier launches, or for clusters that do.
         if (is_ahead && (!went_on || time - last_time > early_patience)) {
             neighbours->end_earlier();
             is_ahead = false;

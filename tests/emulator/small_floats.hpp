@@ -1,4 +1,4 @@
-// Floating-point values of 16 bits and less, as bits.
+// Conversions of floating-point values of 16 bits and less, in their bit patterns.
 #pragma once
 
 #include <bit>
@@ -16,15 +16,15 @@ inline float float_of_bf16(uint16_t bits) {
 inline float float_of_f16(uint16_t half) {
     const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
     const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFF) << 13;
-    // As if the exponent were a float's; the product puts that right, for subnormals too.
+    // The bits are read as a float; the multiplication corrects the exponent, for subnormals too.
     const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
     const uint32_t special = magnitude | 0x7F800000;
     const uint32_t bits = magnitude >= 0x0F800000 ? special : std::bit_cast<uint32_t>(value);
     return std::bit_cast<float>(bits | sign);
 }
 
-// Any format with an implicit first bit: the bits without the sign, at most those of the largest
-// finite value if `finite` says so.
+// A format with an implicit first bit. Values are bits without the sign; `largest` bounds the
+// finite ones.
 struct SmallFormat {
     int mantissa_bits, bias;
     uint32_t largest;   // finite
@@ -38,7 +38,7 @@ constexpr SmallFormat e4m3_format{3, 7, 0x7E, 0, 0x7F};
 constexpr SmallFormat e5m2_format{2, 15, 0x7B, 0x7C, 0x7F};
 constexpr SmallFormat e2m1_format{1, 1, 0x7, 0, 0x7};
 
-// The sign goes above the bits: the caller says where.
+// Encodes with the sign at bit sign_bit.
 inline uint32_t encode_small(double value, const SmallFormat& f, Rounding rounding, bool saturate,
                              int sign_bit) {
     const uint32_t sign = std::signbit(value) ? 1u << sign_bit : 0;
@@ -52,14 +52,14 @@ inline uint32_t encode_small(double value, const SmallFormat& f, Rounding roundi
     if (exponent < lowest) exponent = lowest;
     const double steps = std::ldexp(size, f.mantissa_bits - exponent);
     double whole = std::floor(steps);
-    const double rest = steps - whole;
+    const double fraction = steps - whole;
     const bool is_up = (rounding == Rounding::up && !sign) || (rounding == Rounding::down && sign);
     if (rounding == Rounding::nearest)
-        whole += rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) == 1);
+        whole += fraction > 0.5 || (fraction == 0.5 && std::fmod(whole, 2) == 1);
     else if (rounding == Rounding::away)
-        whole += rest >= 0.5;
+        whole += fraction >= 0.5;
     else
-        whole += is_up && rest > 0;
+        whole += is_up && fraction > 0;
     const auto bits = static_cast<uint32_t>(whole) +
                       (static_cast<uint32_t>(exponent - lowest) << f.mantissa_bits);
     if (bits > f.largest) return sign | (rounding == Rounding::zero ? f.largest : beyond);
@@ -86,7 +86,7 @@ inline uint16_t f16_of(float value) {
     if (size > 0x7F800000) return 0x7FFF;
     if (size >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);
     if (size < 0x38800000) {
-        // Subnormal: the sum rounds at the place of the last bit of the half.
+        // Subnormal: the addition rounds at the last bit of the half.
         const float sum = std::bit_cast<float>(size) + 0.5f;
         return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3F000000));
     }
@@ -94,7 +94,7 @@ inline uint16_t f16_of(float value) {
     return static_cast<uint16_t>(sign | rounded >> 13);
 }
 
-// encode_small to nearest, the quick way for what is normal in the format.
+// encode_small to nearest, with a fast path for normal values of the format.
 inline uint16_t encode_half(double value, const SmallFormat& f) {
     const auto bits = std::bit_cast<uint64_t>(value);
     const int exponent = static_cast<int>(bits >> 52 & 0x7FF) - 1023;
@@ -107,16 +107,17 @@ inline uint16_t encode_half(double value, const SmallFormat& f) {
     return static_cast<uint16_t>(size | (bits >> 63 << 15));
 }
 
-// The sum with one rounding to odd, so that a second rounding to fewer bits is that of the exact
+// Returns the sum rounded to odd, so that a second rounding to fewer bits equals that of the exact
 // sum.
 inline double sum_to_odd(double a, double b) {
     const double sum = a + b;
-    const double part = sum - a, rest = (a - (sum - part)) + (b - part);
-    if (rest == 0 || !std::isfinite(sum)) return sum;
+    const double part = sum - a, error = (a - (sum - part)) + (b - part);
+    if (error == 0 || !std::isfinite(sum)) return sum;
     auto bits = std::bit_cast<uint64_t>(sum);
     if (bits & 1) return sum;
-    // Truncated towards zero, then odd: one down in size if the rest points there.
-    if ((rest < 0) != (sum < 0)) --bits;
+    // Truncates towards zero, then sets the last bit; the magnitude drops by one if the error
+    // points down.
+    if ((error < 0) != (sum < 0)) --bits;
     return std::bit_cast<double>(bits | 1);
 }
 

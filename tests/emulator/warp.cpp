@@ -1,4 +1,5 @@
-// The loop that runs a warp, and how its lanes part and meet. See warp.hpp.
+// Runs a warp: its instruction loop, and the divergence and reconvergence of its lanes. warp.hpp
+// declares it.
 #include "tests/emulator/warp.hpp"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ void Warp::run_slice(int instructions) {
                 done -= stay == active;
                 waiting |= stay;
                 for (uint32_t i = 0; i < 32; ++i)
-                    if (active >> i & 1) places[i] = pc + !(stay >> i & 1);
+                    if (active >> i & 1) pcs[i] = pc + !(stay >> i & 1);
                 regroup();
                 if (--budget <= 0) break;
                 continue;
@@ -41,17 +42,17 @@ void Warp::run_slice(int instructions) {
         }
         if (pc >= next_group || --budget <= 0) {
             for (uint32_t i = 0; i < 32; ++i)
-                if (active >> i & 1) places[i] = pc;
+                if (active >> i & 1) pcs[i] = pc;
             if (budget <= 0) break;
             regroup();
         }
     }
-    // A group that ran to the end of its budget may be waiting for one that stands further on.
+    // A group that used up its budget may wait for a group further on.
     if (active && (active != live)) is_starved = !is_starved_slice;
 }
 
-// Of the lanes that can run, takes those furthest behind; for once, the next after these if they
-// have kept the others from running.
+// Selects the lanes with the lowest pc among those that can run. After a starved slice it selects
+// the next ones once.
 void Warp::regroup() {
     const uint32_t ready = live & ~waiting;
     active = 0;
@@ -59,17 +60,17 @@ void Warp::regroup() {
     if (!ready) return;
     uint32_t least = UINT32_MAX, after = UINT32_MAX;
     for (uint32_t i = 0; i < 32; ++i)
-        if (ready >> i & 1) least = std::min(least, places[i]);
+        if (ready >> i & 1) least = std::min(least, pcs[i]);
     for (uint32_t i = 0; i < 32; ++i)
-        if ((ready >> i & 1) && places[i] != least) after = std::min(after, places[i]);
+        if ((ready >> i & 1) && pcs[i] != least) after = std::min(after, pcs[i]);
     if (is_starved && after != UINT32_MAX) std::swap(least, after);
     for (uint32_t i = 0; i < 32; ++i)
-        if ((ready >> i & 1) && places[i] == least) active |= 1u << i;
+        if ((ready >> i & 1) && pcs[i] == least) active |= 1u << i;
     pc = least;
     next_group = after;
 }
 
-// These lanes have ended.
+// Ends these lanes.
 void Warp::leave(uint32_t lanes) {
     finish_copies(*this, lanes, nullptr, UINT64_MAX);
     live &= ~lanes;
@@ -94,23 +95,23 @@ std::string text_of(const Dim3& d) {
 void Warp::fault(int lane, const std::string& what) const {
     const uint32_t thread = index * 32 + static_cast<uint32_t>(lane);
     const Dim3& n = run->launch->block;
-    const Dim3 place{thread % n.x, thread / n.x % n.y, thread / n.x / n.y};
+    const Dim3 at{thread % n.x, thread / n.x % n.y, thread / n.x / n.y};
     throw Fault(what + " in " + run->kernel->name + ", block " + text_of(block->index) +
-                ", thread " + text_of(place) + ", PTX line " + std::to_string(code[pc].line));
+                ", thread " + text_of(at) + ", PTX line " + std::to_string(code[pc].line));
 }
 
 std::string Warp::where() const {
     std::string text = "block " + text_of(block->index) + " warp " + std::to_string(index);
-    uint32_t rest = live;
-    while (rest) {
-        const uint32_t place = places[std::countr_zero(rest)];
+    uint32_t remaining = live;
+    while (remaining) {
+        const uint32_t group_pc = pcs[std::countr_zero(remaining)];
         uint32_t here = 0;
         for (uint32_t i = 0; i < 32; ++i)
-            if ((rest >> i & 1) && places[i] == place) here |= 1u << i;
-        rest &= ~here;
+            if ((remaining >> i & 1) && pcs[i] == group_pc) here |= 1u << i;
+        remaining &= ~here;
         char hex[16];
         std::snprintf(hex, sizeof hex, "%08x", here);
-        text += " lanes " + std::string(hex) + " at line " + std::to_string(code[place].line);
+        text += " lanes " + std::string(hex) + " at line " + std::to_string(code[group_pc].line);
     }
     return text;
 }
@@ -119,7 +120,7 @@ bool gather_all(Warp& w) {
     if (w.mask == w.live) return true;
     uint32_t here = w.mask;
     for (uint32_t i = 0; i < 32; ++i)
-        if ((w.waiting >> i & 1) && w.places[i] == w.pc) here |= 1u << i;
+        if ((w.waiting >> i & 1) && w.pcs[i] == w.pc) here |= 1u << i;
     if (here != w.live) {
         w.stay = w.mask;
         return false;
@@ -142,15 +143,15 @@ Step synchronise(Warp& w, const Instruction& in, const uint32_t* members, SyncHa
     const uint32_t arriving = w.mask;
     uint32_t here = arriving, blocked = 0;
     for (uint32_t i = 0; i < 32; ++i)
-        if ((w.waiting >> i & 1) && w.places[i] == w.pc) here |= 1u << i;
-    for (uint32_t rest = arriving; rest;) {
-        const int lane = std::countr_zero(rest);
+        if ((w.waiting >> i & 1) && w.pcs[i] == w.pc) here |= 1u << i;
+    for (uint32_t remaining = arriving; remaining;) {
+        const int lane = std::countr_zero(remaining);
         const uint32_t named = members[lane], needed = named & w.live;
         if (!(named >> lane & 1)) w.fault(lane, "a thread that its own member mask leaves out");
         uint32_t same = 0;
         for (uint32_t i = 0; i < 32; ++i)
             if ((here >> i & 1) && members[i] == named) same |= 1u << i;
-        rest &= ~same;
+        remaining &= ~same;
         if (needed & ~same) {
             blocked |= same & arriving;
             continue;

@@ -1,4 +1,4 @@
-// What runs: warps of blocks, of clusters, of a launch.
+// State of a running launch: warps, thread blocks, clusters and the launch itself.
 #pragma once
 
 #include <array>
@@ -18,42 +18,42 @@ struct Run;
 
 constexpr uint32_t all_lanes = ~0u;
 
-// A copy by cp.async that a thread has begun and not waited for.
+// A cp.async copy that a thread has issued and not waited for.
 struct ThreadCopy {
     uint32_t lane, to;
     const std::byte* from;
-    uint32_t bytes, present;  // of `bytes`, so many are read, the rest are zeros
-    uint64_t group;           // of the thread
+    uint32_t bytes, present;  // `present` of `bytes` are read, the others are zero
+    uint64_t group;           // copy group of the thread
     uint64_t serial;
 };
 
-// Lanes that stand at the same instruction run together; of several such groups the one that is
-// behind goes first, so that they meet.
+// Lanes at the same instruction run together. Among several such groups the one with the lowest pc
+// runs first, so that they reconverge.
 struct Warp {
     const Instruction* code = nullptr;
     std::byte* bases[2] = {nullptr, nullptr};  // registers, constants
     uint32_t mask = 0;                         // lanes of this instruction
     uint32_t active = 0;                       // lanes of the group that runs
-    uint32_t live = 0;                         // that have not ended
-    uint32_t waiting = 0;                      // that could not go on
-    uint32_t stay = 0;                         // said by handlers: see Step::blocked
+    uint32_t live = 0;                         // lanes that have not ended
+    uint32_t waiting = 0;                      // lanes that are blocked
+    uint32_t stay = 0;                         // set by handlers, see Step::blocked
     uint32_t pc = 0;
-    uint32_t next_group = UINT32_MAX;   // where the group runs that comes after this one
-    std::array<uint32_t, 32> places{};  // of lanes outside the group
+    uint32_t next_group = UINT32_MAX;  // pc of the next group
+    std::array<uint32_t, 32> pcs{};    // pc of lanes outside the group
     int budget = 0;
     bool is_starved = false;                   // another group waits although this one ran long
-    int barrier = -1;                          // at which the warp waits
-    bool is_released = false;                  // from it
-    std::array<uint64_t, 32> cluster_phase{};  // of the last arrival
+    int barrier = -1;                          // barrier at which the warp waits
+    bool is_released = false;                  // the barrier is complete
+    std::array<uint64_t, 32> cluster_phase{};  // phase of the last arrival
     uint32_t index = 0;                        // in the block
-    uint64_t done = 0;                         // instructions that were not in vain
+    uint64_t done = 0;                         // instructions that advanced
     Block* block = nullptr;
     Run* run = nullptr;
     std::byte* local = nullptr;
-    std::vector<uint64_t> memory;  // behind bases[0] and local
-    // Copies of threads.
+    std::vector<uint64_t> memory;  // storage of bases[0] and local
+    // cp.async copies of the threads.
     std::vector<ThreadCopy> copies;
-    std::array<uint64_t, 32> groups{};  // that each thread has committed
+    std::array<uint64_t, 32> groups{};  // committed groups of each thread
     uint64_t copy_serial = 0;
 
     template <class T>
@@ -78,7 +78,7 @@ struct Warp {
     }
 
     int first_lane() const { return std::countr_zero(mask); }
-    // Runs until nothing goes on or the budget is spent.
+    // Runs until nothing advances or the budget is spent.
     void run_slice(int instructions);
     void regroup();
     void leave(uint32_t lanes);
@@ -97,14 +97,14 @@ struct BlockBarrier {
     uint32_t arrived = 0, expected = 0;
 };
 
-// What happens later: copies in bulk, and arrivals behind copies of threads.
+// A delayed event: a bulk copy, or an arrival behind copies of threads.
 struct LateEvent {
     enum class Kind : uint8_t { load, arrival } kind;
-    uint64_t due;  // turn of the block
+    uint64_t due;  // turn of the block when it happens
     uint32_t to = 0, bytes = 0, barrier = 0;
     const std::byte* from = nullptr;
     uint32_t warp = 0, lanes = 0;
-    uint64_t serial = 0;  // of the threads' copies
+    uint64_t serial = 0;  // serial of the threads' last copy
 };
 
 struct BulkStore {
@@ -121,23 +121,23 @@ struct Block {
     Cluster* cluster = nullptr;
     uint32_t rank = 0;
     Dim3 index;
-    std::vector<std::byte> shared;  // begins at shared_base; empty until it is touched
+    std::vector<std::byte> shared;  // begins at shared_base; empty until its first use
     std::vector<std::unique_ptr<Warp>> warps;
     uint32_t live_warps = 0;
-    bool is_backwards = false;  // how its warps take turns
+    bool is_backwards = false;  // its last warp runs first
     bool lets_next_begin = false;
     std::array<BlockBarrier, 16> barriers{};
     uint64_t turn = 0;
     std::deque<LateEvent> late;
     std::vector<BulkStore> stores;
-    std::vector<uint64_t> store_groups;  // by thread
+    std::vector<uint64_t> store_groups;  // committed groups of each thread
 
-    // At a shared address of this block; nullptr if it has not these bytes.
+    // Returns the bytes at a shared address of this block; nullptr if they are out of range.
     std::byte* at(uint32_t address, uint32_t bytes);
     void release(int barrier);
     void check_barriers();
     void let_next_begin();
-    // Things that are due, or all.
+    // Delivers the events that are due, or all.
     bool deliver(bool all);
     void finish_stores(uint32_t thread, uint64_t groups);
     uint32_t thread_count() const;
@@ -153,31 +153,31 @@ struct Cluster {
     void leave(uint32_t threads);
 };
 
-// What the threads of the host that run one launch have in common.
+// State that the host threads of one launch share.
 struct Progress {
-    std::atomic<uint64_t> next{0};     // cluster to be started
-    std::atomic<uint64_t> effects{0};  // of all
-    std::atomic<bool> is_over{false};  // somebody found a fault
+    std::atomic<uint64_t> next{0};     // next cluster to start
+    std::atomic<uint64_t> effects{0};  // sum over the host threads
+    std::atomic<bool> is_over{false};  // a fault has ended the launch
 };
 
-// One launch, or the part of it that a thread of the host runs.
+// One launch, or the part of it that one host thread runs.
 struct Run {
     const Memory* memory = nullptr;
     const Memory* variables = nullptr;
     const Kernel* kernel = nullptr;
     const Launch* launch = nullptr;
     std::vector<uint64_t> parameters;
-    uint32_t shared_bytes = 0;  // of a block, without the system's
+    uint32_t shared_bytes = 0;  // per block, without the reserved bytes
     Neighbours* neighbours = nullptr;
-    bool is_ahead = false;  // launches before this one have not ended
-    uint64_t holding = 0;   // blocks that do not let the next one begin
-    uint64_t effects = 0;   // stores and the like: signs that something goes on
+    bool is_ahead = false;  // earlier launches have not ended
+    uint64_t holding = 0;   // blocks that have not let the next launch begin
+    uint64_t effects = 0;   // stores and other signs of progress
     uint64_t time = 0;
-    // The last two allocations that were touched.
+    // The last two allocations that were accessed.
     std::array<std::pair<uintptr_t, uintptr_t>, 2> known{};
     std::vector<std::unique_ptr<Warp>> spare_warps;
 
-    // Whether all of it lies in one allocation.
+    // Tells whether one allocation holds all of it.
     bool is_allowed(uintptr_t address, uint64_t bytes);
     bool is_known(uintptr_t low, uintptr_t high) const {
         return (low >= known[0].first && high <= known[0].second) ||
@@ -194,21 +194,21 @@ struct Run {
                                       const char* why) const;
 };
 
-// Handlers of .sync instructions: runs `op` for each set of lanes that is whole. `members` gives
-// the lanes that each lane names. Returns what the handler shall return.
+// Runs `op` for each complete set of lanes of a .sync instruction. `members` gives the lanes that
+// each lane names. The handler returns the result.
 using SyncHandler = void (*)(Warp&, const Instruction&);
 Step synchronise(Warp& warp, const Instruction& in, const uint32_t* members, SyncHandler op);
-// The same of all live lanes; false if some are not here yet, and then the handler returns
+// The same for all live lanes. It returns false while lanes are missing; the handler then returns
 // Step::blocked.
 bool gather_all(Warp& warp);
 
-// The shared memory behind an address that may be of another block of the cluster.
+// Returns the shared memory behind an address, which may belong to another block of the cluster.
 std::byte* shared_at(Warp& warp, int lane, uint32_t address, uint32_t bytes);
-// The copies of these lanes that began before `serial`, in groups before the lane's of `groups`
-// (nullptr: in any, or none).
+// Completes the copies of these lanes that began before `serial`, in groups before the lane's of
+// `groups` (nullptr: in any, or none).
 void finish_copies(Warp& warp, uint32_t lanes, const uint64_t* groups, uint64_t serial);
 
-// Arithmetic on mbarriers, by their place in shared memory. They return what is wrong, or nullptr.
+// Operations on an mbarrier in shared memory. They return an error text, or nullptr.
 const char* arrive_at(std::byte* barrier, uint32_t count, int64_t expected_bytes);
 const char* complete_bytes(std::byte* barrier, uint32_t bytes);
 

@@ -1,4 +1,4 @@
-// wgmma: products of a warpgroup. Each warp computes its 16 rows when it issues the product.
+// Implements wgmma of a warpgroup. Each warp computes its 16 rows when it issues the instruction.
 #include <algorithm>
 
 #include "tests/emulator/access.hpp"
@@ -7,8 +7,8 @@
 namespace emulator {
 namespace {
 
-// A matrix of 16-bit values in shared memory, major along k: rows in groups of eight, whose bytes
-// are swizzled as the descriptor says.
+// A k-major matrix of 16-bit values in shared memory: rows in groups of eight, swizzled according
+// to the descriptor.
 struct Descriptor {
     uint32_t start, leading, stride;
     unsigned swizzle_bits;  // 3: 128 bytes, 2: 64, 1: 32, 0: none
@@ -24,7 +24,8 @@ Descriptor descriptor_of(uint64_t bits) {
     return d;
 }
 
-// Of 16 bytes: chunk 0 or 1 of a row along k. The bits of the address above 128 choose the swizzle.
+// Returns the 16-byte vector 0 or 1 of a row along k. The address bits above 128 choose the
+// swizzle.
 uint32_t chunk_address(const Descriptor& d, uint32_t row, uint32_t chunk) {
     uint32_t address = d.start + row / 8 * d.stride;
     if (d.swizzle_bits == 0) return address + row % 8 * 16 + chunk * d.leading;
@@ -61,7 +62,7 @@ void load_fragment(const Warp& w, const uint32_t* list, float (*a)[16]) {
     }
 }
 
-// sum[n] += a b[n] for 16 rows and values of k in order.
+// Computes sum[n] += a b[n] for 16 rows, with k in order.
 void multiply(const float (*a)[16], const float (*b)[256], float (*sums)[256], uint32_t n) {
     for (int row = 0; row < 16; ++row) {
         float* sum = sums[row];
@@ -74,8 +75,9 @@ void multiply(const float (*a)[16], const float (*b)[256], float (*sums)[256], u
     }
 }
 
-// immediate: n. mode: 1 if A is in registers. count: signs, bit 0 of A, bit 1 of B. The list: the
-// sums (n / 2), then A (4). a: A's descriptor, b: B's, c: whether to add to the sums.
+// immediate is n; mode is 1 if A is in registers; count has the signs, bit 0 of A, bit 1 of B. The
+// list holds the accumulator (n / 2), then A (4). a is A's descriptor, b is B's, and c tells
+// whether to add to the accumulator.
 template <bool is_bf16>
 Step run_wgmma(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
@@ -110,7 +112,7 @@ Step run_wgmma(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// "mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 {sums}, A, B, add, 1, 1, 0 (, 0);"
+// Decodes "mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 {accumulator}, A, B, add, 1, 1, 0 (, 0);"
 void decode_product(Builder& b, const Statement& s) {
     uint32_t n = 0;
     for (std::string_view part : s.opcode)
@@ -123,7 +125,7 @@ void decode_product(Builder& b, const Statement& s) {
         (!is_bf16 && s.type(1) != Type::f16) || s.arguments[0].parts.size() != n / 2 ||
         s.arguments.size() != (by_register ? 7 : 8))
         throw UnknownForm{};
-    // Both matrices lie major along k, and the signs are 1 or -1.
+    // Both matrices are k-major, and the signs are 1 or -1.
     for (size_t i = 6; i < s.arguments.size(); ++i)
         if (s.arguments[i].bits != 0) throw UnknownForm{};
     Instruction& in = b.emit(is_bf16 ? run_wgmma<true> : run_wgmma<false>);

@@ -1,4 +1,4 @@
-// Matrices of the formats that lie whole, random ones, with the tensor that describes them and
+// Matrices of the formats that are not sliceable, random ones, with the tensor that describes them and
 // their values once more: bit by bit, in double, sharing nothing with the decoders.
 #pragma once
 

@@ -152,7 +152,7 @@ TEST(SourceFormats, AreFoundAndDescribed) {
     for (const moe_format& format : test::whole_formats()) {
         const FormatTraits* traits = find_format(format);
         ASSERT_NE(traits, nullptr) << format_name(format).text;
-        EXPECT_NE(traits->whole, nullptr);
+        EXPECT_NE(traits->unsliceable_bytes, nullptr);
         const bool symmetric = format.zero_point == MOE_ZERO_POINT_MIDDLE && !format.act_order &&
                                format.group_rows == 1;
         EXPECT_EQ(traits->encode != nullptr, symmetric && format.bits > 1)

@@ -73,6 +73,7 @@ class Description {
         const char* text = chunks_[plan_filter].c_str();
         plan_.set(offsetof(moe_plan_desc, kernel_filter), has(with_filter) ? text : nullptr);
         plan_.set(offsetof(moe_plan_desc, tuning_path), has(with_tuning) ? text : nullptr);
+        plan_.set<const void*>(offsetof(moe_plan_desc, formats_per_expert), nullptr);
         static constexpr uint64_t dead[32] = {};
         plan_.set<const void*>(offsetof(moe_plan_desc, checkpoint),
                                has(with_dead_checkpoint) ? dead : nullptr);

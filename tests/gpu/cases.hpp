@@ -68,6 +68,7 @@ void add_graph_cases(CaseList& list);
 void add_process_cases(CaseList& list);
 void add_error_cases(CaseList& list);
 void add_weight_cases(CaseList& list);
+void add_memory_cases(CaseList& list);
 void add_large_cases(CaseList& list);
 void add_launch_cases(CaseList& list);
 

@@ -41,12 +41,12 @@ std::vector<Forced> families_of(Context& context, const moe_plan* plan) {
                            text("%s names no family of kernels", candidate.kernel));
             if (!candidate.applicable || by_group.count(name.group())) continue;
             order.push_back(name.group());
-            by_group[name.group()] = {candidate.kernel, candidate.kernel};
+            by_group[name.group()] = {candidate.kernel, std::string("experts:") + candidate.kernel};
         } else if (candidate.stage == MOE_STAGE_FINISH && candidate.applicable) {
             // Candidates come stage by stage: the experts' are known.
             const auto found = by_group.find(name.group());
             if (found != by_group.end())
-                found->second.filter += std::string(",") + candidate.kernel;
+                found->second.filter += std::string(",finish:") + candidate.kernel;
         }
     }
     std::vector<Forced> all;

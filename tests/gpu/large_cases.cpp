@@ -154,6 +154,7 @@ void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "kbit3_given", 6784, Extent::full);
     add_many_bytes_of(list, "kbit4_given", 5184, Extent::full);
     add_many_bytes_of(list, "q4_k", 5120, Extent::smoke);
+    add_many_bytes_of(list, "q6_k", 3584, Extent::full);
     for (const char* format :
          {"bf16", "fp8_128x128", "mxfp4", "q8_0", "kbit2", "kbit3", "kbit4", "kbit5"})
         add_many_bytes_of_few(list, format, Extent::full, {5, 8, 16});

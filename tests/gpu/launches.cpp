@@ -84,27 +84,24 @@ bool stands_for(const std::string& named, const std::string& launched) {
 namespace {
 
 struct Family {
-    const char* in_name;
-    const char* family;
+    const char* name;
     std::vector<const char*> functions;
     bool has_packed_type;  // among the template arguments; the other kernels ask at run time
 };
 
 const std::vector<Family>& families() {
     static const std::vector<Family> all = {
-        {"gemv", "gemv", {"gemv_gate_up", "gemv_down"}, true},
-        // As the names are today.
-        {"one_token", "gemv", {"gemv_gate_up", "gemv_down"}, true},
-        {"grouped", "grouped_gemm", {"grouped_gemm_kernel", "grouped_kernel"}, true},
-        {"generic", "generic", {"generic_gemm"}, false},
-        {"exact", "exact", {"exact_gemm"}, false},
+        {"gemv", {"gemv_gate_up", "gemv_down"}, true},
+        {"grouped_gemm", {"grouped_gemm_kernel", "grouped_kernel"}, true},
+        {"generic", {"generic_gemm"}, false},
+        {"exact", {"exact_gemm"}, false},
     };
     return all;
 }
 
 const Family* family_in(const std::string& name) {
     for (const Family& family : families())
-        if (name.find(std::string("_") + family.in_name) != std::string::npos) return &family;
+        if (name.find(std::string("_") + family.name) != std::string::npos) return &family;
     return nullptr;
 }
 
@@ -180,12 +177,11 @@ std::string demangled(const char* name) {
 
 }  // namespace
 
-// Today's names have the stage before the family: <arch>_<weight>_<activation>_<stage>_<family>.
 KernelName::KernelName(const std::string& name) : arch(name.substr(0, name.find('_'))) {
     const Family* found = family_in(name);
     if (!found) return;
-    family = found->family;
-    const std::string head = name.substr(0, name.find(std::string("_") + found->in_name)) + "_";
+    family = found->name;
+    const std::string head = name.substr(0, name.find(std::string("_") + found->name)) + "_";
     size_t last = 0;
     for (const char* type : {"bf16", "f16", "f32", "fp8", "int8"}) {
         const size_t at = head.rfind(std::string("_") + type + "_");

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "libmoe/cpu/dot.hpp"
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"

@@ -12,7 +12,7 @@ namespace {
 std::vector<Tile> tiles_for(const TileRule& rule, int32_t begin, int32_t count) {
     std::vector<Tile> tiles;
     for (int32_t i = 0; i < tiles_of_expert(rule, count); i++)
-        tiles.push_back(cut_tile(rule, 3, begin, count, i));
+        tiles.push_back(make_tile(rule, 3, begin, count, i));
     return tiles;
 }
 
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, Tiles,
 TEST(Tiles, OfManyRowsDoNotOverflow) {
     const TileRule rule{64, 8, 0};
     const int32_t count = 2147483000;
-    const Tile last = cut_tile(rule, 0, 0, count, tiles_of_expert(rule, count) - 1);
+    const Tile last = make_tile(rule, 0, 0, count, tiles_of_expert(rule, count) - 1);
     EXPECT_EQ(int64_t{last.row} + last.n_rows, count);
     EXPECT_GT(last.n_rows, 0);
 }

@@ -2,6 +2,9 @@
 
 MOE_LIBRARY names the library, else that of build/cpu or build/dev is taken. A test carries the cases that it shows:
 @pytest.mark.case("ERR-01"). With --results FILE the outcome of each case is written as bindings/conformance/README.md says.
+
+--device cuda, or MOE_TEST_DEVICE=cuda, runs the tests marked `on_device` alone, on the first GPU; results then have every case,
+with the name of the GPU, and the reason where a case is none for it. Without it the same tests run on the CPU.
 """
 import json
 import os
@@ -28,22 +31,39 @@ _find_library()
 with open(CASES_FILE, "rb") as _file:
     CASES = {case["id"]: case for case in tomllib.load(_file)["case"]}
 
+# Why a case is none for a device: "" is any other.
+NOT_ON_A_DEVICE = {
+    "": "what it shows is the same on every device, and is shown on the CPU",
+    "BIG-01": "needs 8 GiB of device memory",
+    "CALL-05": "parallel_for serves plans for the CPU",
+    "FWD-05": "the host tools work in host memory",
+    "LIST-01": "formats are described without a device",
+}
 _outcomes = {}  # case -> list of (outcome, reason)
 
 
 def pytest_addoption(parser):
     parser.addoption("--results", type=pathlib.Path, help="where to write the outcome of the conformance cases")
+    device = os.environ.get("MOE_TEST_DEVICE", "cpu")
+    parser.addoption("--device", choices=["cpu", "cuda"], default=device, help="where the tests marked on_device run")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "case(*ids): the conformance cases that a test shows")
+    config.addinivalue_line("markers", "on_device: runs on the device that --device names")
+    if config.getoption("--device") == "cuda":
+        _name_of("cuda")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     for item in items:
         for name in cases_of(item):
             if name not in CASES:
                 raise pytest.UsageError(f"{item.nodeid}: {name} is no case of {CASES_FILE.name}")
+    if config.getoption("--device") == "cuda":
+        others = [item for item in items if not item.get_closest_marker("on_device")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 def cases_of(item):
@@ -73,12 +93,35 @@ def _result(name):
     return {"case": name, "passed": True}
 
 
+def _name_of(device):
+    import moe
+
+    try:
+        return moe.device_info(device).name
+    except moe.MoeError as error:
+        pytest.exit(f"--device {device}: {error.message}", returncode=2)
+
+
+def _results_on(device):
+    """Every case, with the name of the device."""
+    name = _name_of(device)
+    for case in CASES.keys() - _outcomes.keys():
+        _outcomes[case] = [("skipped", NOT_ON_A_DEVICE.get(case, NOT_ON_A_DEVICE[""]))]
+    return [{**_result(case), "device": name} for case in CASES]
+
+
 def pytest_sessionfinish(session):
-    path = session.config.getoption("--results")
+    path, device = session.config.getoption("--results"), session.config.getoption("--device")
     if path and _outcomes:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(_result(name)) + "\n" for name in CASES if name in _outcomes]
-        path.write_text("".join(lines), encoding="utf-8")
+        results = [_result(name) for name in CASES if name in _outcomes] if device == "cpu" else _results_on(device)
+        path.write_text("".join(json.dumps(one) + "\n" for one in results), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def device(request):
+    """Where tests marked on_device run."""
+    return request.config.getoption("--device")
 
 
 @pytest.fixture

@@ -1,15 +1,21 @@
-// Rows back to tokens: the weighted sum over a token's slots with all that is added to it, and the
-// copy of rows to slots.
+// Combine: the weighted sum over a token's slots with everything that is added to it, and the copy
+// of rows to slots.
 //
-// A block takes one token and 128 x n neighbouring columns, n = 8 where every pointer and stride
-// allows 16-byte accesses (`packets`) and there are blocks enough, else 1.
-//   1. loads that wait for no other: threads j < k ask for weight, expert and place of slot j, all
-//      for the shared expert's columns; the product of its gate, if it is still to be made
-//   2. row, weight and expert of the slots to shared memory
-//   3. rows of y in slot order, several loads at a time on their way, each added by one fma
-//   4. identity experts, down biases, the sum made before, the shared expert, in this order
-//   5. scale, add what out holds, one rounding
-// out may be `routed` itself: a thread reads its columns before it writes them.
+// Inputs: CombineInput: y rows [.., width] of F32, F16 or BF16; slot-to-row map, ids and weights
+// [T, k]; optional identity input, down biases, routed sum, shared expert and its gate.
+// Output: out [T, width] of F32, F16 or BF16, the sum in slot order and float32.
+// Preconditions: k up to 64; out may be `routed` itself, because a thread reads its columns before
+// it writes them.
+//
+// A thread block owns one token and 128 x n adjacent columns. n is 8 where every pointer and stride
+// allows 16-byte accesses (`packets`) and the grid is large enough, else 1.
+//   1. issue the loads that depend on no other: threads j < k load weight, expert and row of slot
+//      j, all threads load the shared expert's columns; compute the gate's dot product, if it is
+//      fused
+//   2. store row, weight and expert of the slots to shared memory
+//   3. load rows of y in slot order, several loads in flight at a time, and add each by one fma
+//   4. add identity experts, down biases, the routed sum and the shared expert, in this order
+//   5. scale, add the old value of out, round once
 #include "libmoe/cuda/combine/row_dot.cuh"
 
 #include "libmoe/cuda/device/call.cuh"
@@ -22,44 +28,44 @@ namespace moe::cuda {
 namespace {
 
 constexpr int n_threads = 128;
-constexpr int32_t most_slots = 64;
-constexpr int32_t most_at_once = 16;
+constexpr int32_t max_slots = 64;
+constexpr int32_t max_at_once = 16;
 
-// What a block knows of its token.
+// Slot data of the block's token, in shared memory.
 struct TokenSlots {
-    int64_t row[most_slots + most_at_once];  // where its row of y begins, in elements; -1: none
-    float row_weight[most_slots + most_at_once];
-    float identity_weight[most_slots];
-    bool is_identity[most_slots];
-    int32_t biased_expert[most_slots];  // -1: none
+    int64_t row[max_slots + max_at_once];  // element offset of its row of y; -1: none
+    float row_weight[max_slots + max_at_once];
+    float identity_weight[max_slots];
+    bool is_identity[max_slots];
+    int32_t biased_expert[max_slots];  // -1: none
 };
 
-// Of a slot, on its way from memory.
-struct AskedSlot {
+// Data of one slot whose loads may be in flight.
+struct PrefetchedSlot {
     int32_t id = -1;
     float weight = 1.0f;
-    int32_t place = 0;
+    int32_t row = 0;
 };
 
-__device__ AskedSlot ask_slot(const CombineInput& in, int32_t t, int32_t j) {
-    AskedSlot asked;
-    if (j >= in.top_k) return asked;
+__device__ PrefetchedSlot issue_slot_loads(const CombineInput& in, int32_t t, int32_t j) {
+    PrefetchedSlot prefetched;
+    if (j >= in.top_k) return prefetched;
     const int64_t slot = static_cast<int64_t>(t) * in.top_k + j;
-    if (in.ids) asked.id = in.ids[slot];
-    if (in.weights) asked.weight = in.weights[slot];
-    if (in.place) asked.place = in.place[slot];
-    return asked;
+    if (in.ids) prefetched.id = in.ids[slot];
+    if (in.weights) prefetched.weight = in.weights[slot];
+    if (in.slot_to_row) prefetched.row = in.slot_to_row[slot];
+    return prefetched;
 }
 
-__device__ void keep_slot(const CombineInput& in, int32_t t, int32_t j, const AskedSlot& asked,
-                          TokenSlots& slots) {
-    const int32_t id = asked.id;
+__device__ void store_slot(const CombineInput& in, int32_t t, int32_t j,
+                           const PrefetchedSlot& prefetched, TokenSlots& slots) {
+    const int32_t id = prefetched.id;
     const bool is_routed = id >= 0 && id < in.n_experts;
     const int64_t row =
-        in.place ? asked.place * in.y_stride : t * in.y_token_stride + j * in.y_stride;
-    slots.row[j] = in.y && asked.place >= 0 && (is_routed || !in.ids) ? row : -1;
-    slots.row_weight[j] = in.weighted ? asked.weight : 1.0f;
-    slots.identity_weight[j] = asked.weight;
+        in.slot_to_row ? prefetched.row * in.y_stride : t * in.y_token_stride + j * in.y_stride;
+    slots.row[j] = in.y && prefetched.row >= 0 && (is_routed || !in.ids) ? row : -1;
+    slots.row_weight[j] = in.weighted ? prefetched.weight : 1.0f;
+    slots.identity_weight[j] = prefetched.weight;
     slots.is_identity[j] = in.x && id >= in.n_experts && id < in.n_experts_all;
     slots.biased_expert[j] = in.down_bias && is_routed ? id : -1;
 }
@@ -73,7 +79,7 @@ __device__ void add_scaled(float (&sum)[n], float factor, const float (&values)[
 template <moe_type y_type, int n>
 __device__ void add_rows(const CombineInput& in, const TokenSlots& slots, int64_t column,
                          float (&sum)[n]) {
-    constexpr int32_t at_once = n == 1 ? most_at_once : y_type == MOE_TYPE_F32 ? 4 : 8;
+    constexpr int32_t at_once = n == 1 ? max_at_once : y_type == MOE_TYPE_F32 ? 4 : 8;
     for (int32_t j = 0; j < in.top_k; j += at_once) {
         Packet<y_type, n> packet[at_once];
 #pragma unroll
@@ -141,7 +147,7 @@ __global__ void __launch_bounds__(n_threads)
     combine_slots(const __grid_constant__ CombineInput in, TokenCount tokens,
                   const __grid_constant__ CombineOutput out, int32_t column_blocks) {
     __shared__ TokenSlots slots;
-    __shared__ float gate_shares[n_shares];
+    __shared__ float gate_slices[n_slices];
     fetch_parameter(in);
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x / column_blocks);
@@ -149,17 +155,17 @@ __global__ void __launch_bounds__(n_threads)
     const auto j = static_cast<int32_t>(threadIdx.x);
     const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
     const bool has_columns = column < in.width;
-    const AskedSlot asked = ask_slot(in, t, j);
+    const PrefetchedSlot prefetched = issue_slot_loads(in, t, j);
     float shared[n] = {};
     if (in.shared && has_columns) {
         const int64_t row = t + (in.shared_first ? *in.shared_first : 0);
         load_values(in.shared, in.shared_type, row * in.shared_stride + column, shared);
     }
     const float gate_sum = in.shared_gate ? in.shared_gate[t] : 0.0f;
-    if (in.gate.row) dot_shares<n_threads / 32, packets>(in.gate, t, gate_shares);
+    if (in.gate.row) dot_slices<n_threads / 32, packets>(in.gate, t, gate_slices);
     if (j < in.top_k)
-        keep_slot(in, t, j, asked, slots);
-    else if (j < in.top_k + most_at_once)
+        store_slot(in, t, j, prefetched, slots);
+    else if (j < in.top_k + max_at_once)
         slots.row[j] = -1;
     __syncthreads();
     if (!has_columns) return;
@@ -168,7 +174,7 @@ __global__ void __launch_bounds__(n_threads)
     add_rows<y_type>(in, slots, column, sum);
     add_identity(in, slots, t, column, sum);
     add_bias(in, slots, column, sum);
-    const float gate = in.gate.row      ? routing_math::sigmoid(add_shares(gate_shares))
+    const float gate = in.gate.row      ? routing_math::sigmoid(add_slices(gate_slices))
                        : in.shared_gate ? routing_math::sigmoid(gate_sum)
                                         : 1.0f;
     add_sums(in, t, column, shared, gate, sum);
@@ -181,7 +187,7 @@ struct CopyInput {
     const void* y;
     moe_type y_type;
     int64_t y_stride;
-    const int32_t* place;  // [T k]; null: row t k + j
+    const int32_t* slot_to_row;  // [T k]; null: row t k + j
     int32_t top_k;
     int32_t width;
     bool zero_missing;  // slots without a row: zero, or not written
@@ -194,7 +200,7 @@ __global__ void __launch_bounds__(n_threads)
     const auto slot = static_cast<int64_t>(blockIdx.x / column_blocks);
     if (slot >= static_cast<int64_t>(true_tokens(tokens)) * in.top_k) return;
     const int64_t column = (int64_t{blockIdx.x % column_blocks} * n_threads + threadIdx.x) * n;
-    const int64_t row = in.place ? in.place[slot] : slot;
+    const int64_t row = in.slot_to_row ? in.slot_to_row[slot] : slot;
     if (column >= in.width || (row < 0 && !in.zero_missing)) return;
     float values[n] = {};
     if (row >= 0) load_values(in.y, in.y_type, row * in.y_stride + column, values);
@@ -261,16 +267,17 @@ void run_combine(const DeviceFacts& device, const CombineInput& input, const Tok
 }
 
 void run_store_slots(const DeviceFacts&, const void* y, moe_type y_type, int64_t y_stride,
-                     const int32_t* place, int32_t top_k, int32_t width, const TokenCount& tokens,
-                     void* out, moe_type out_type, int64_t out_stride, cudaStream_t stream) {
-    copy({y, y_type, y_stride, place, top_k, width, true}, tokens,
+                     const int32_t* slot_to_row, int32_t top_k, int32_t width,
+                     const TokenCount& tokens, void* out, moe_type out_type, int64_t out_stride,
+                     cudaStream_t stream) {
+    copy({y, y_type, y_stride, slot_to_row, top_k, width, true}, tokens,
          {out, out_type, out_stride, false}, stream);
 }
 
 void run_store_rows(const DeviceFacts&, const void* y, moe_type y_type, int64_t y_stride,
-                    const int32_t* place, int32_t n_rows, int32_t width, void* out,
+                    const int32_t* slot_to_row, int32_t n_rows, int32_t width, void* out,
                     moe_type out_type, int64_t out_stride, cudaStream_t stream) {
-    copy({y, y_type, y_stride, place, 1, width, false}, {n_rows, nullptr, 0},
+    copy({y, y_type, y_stride, slot_to_row, 1, width, false}, {n_rows, nullptr, 0},
          {out, out_type, out_stride, false}, stream);
 }
 

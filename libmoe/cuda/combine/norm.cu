@@ -1,11 +1,16 @@
-// One pass over a row that ends in one number: the RMS norm of a token, and its product with a
-// fixed row. A block per token; thread i takes octets of columns i, i + 256, ..., by 16-byte
-// accesses where those are possible and by single ones where not: the sums are in the same order.
-// Sums in float32, warps added in order: squares of values beyond 1e19 are infinite and make the
-// norm zero, and of rows below 1e-23 throughout they are zero.
+// Reductions over a whole row: the RMS norm of a token, and its dot product with a fixed row.
 //
-// The norm reads its row twice, the second time from the cache; each thread writes the columns that
-// it alone reads, after the sum, so out may be in.
+// Inputs: rows [T, width] of F32, F16 or BF16; weight or row [width] of float32. Outputs:
+// normalised rows [T, width], or dot products [T] of float32.
+// Precondition of the norm: squares must fit float32. Values beyond 1e19 square to infinity and
+// make the norm zero; rows below 1e-23 throughout give zeros.
+//
+// A thread block owns a token. Thread i owns octets of columns i, i + 256, ..., by 16-byte accesses
+// where alignment allows and by single values else. The order of the sums is the same.
+//   1. each thread sums its octets in float32
+//   2. lanes, then warps are added in order
+//   3. the norm reads its row again, from the cache, and each thread writes its own columns; it
+//      does so after the sum, so out may be `in`
 #include "libmoe/cuda/combine/row_dot.cuh"
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -73,9 +78,9 @@ __global__ void __launch_bounds__(n_threads) dot_rows(DotInput in, TokenCount to
     begin_after_previous_kernel();
     const auto t = static_cast<int32_t>(blockIdx.x);
     if (t >= true_tokens(tokens)) return;
-    dot_shares<n_threads / 32, packets>(in, t, partial);
+    dot_slices<n_threads / 32, packets>(in, t, partial);
     __syncthreads();
-    if (threadIdx.x == 0) out[t] = add_shares(partial);
+    if (threadIdx.x == 0) out[t] = add_slices(partial);
 }
 
 }  // namespace

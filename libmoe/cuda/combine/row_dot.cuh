@@ -1,6 +1,12 @@
-// The product of a token's row with a fixed one, by a block of threads. A share is the work of a
-// warp: octets of columns 32 s .. 32 s + 31 of every n_shares * 32. However many warps a block has,
-// sums are the same: those of a share over its lanes, then shares in order.
+// Dot product of a token's row with a fixed row, by a thread block. Inputs: x [T, width] of F32,
+// F16 or BF16, row [width] of float32. Output: one float32 per token.
+//
+// The columns are split into n_slices slices: slice s has octets 32 s .. 32 s + 31 of every
+// n_slices * 32. A warp computes whole slices.
+//   1. dot_slices: each slice is summed over its lanes, to shared memory
+//   2. the caller synchronizes
+//   3. add_slices: slices are added in order
+// The result therefore does not depend on the number of warps.
 #pragma once
 
 #include "libmoe/cuda/combine/combine.hpp"
@@ -9,7 +15,7 @@
 
 namespace moe::cuda {
 
-constexpr int32_t n_shares = 8;
+constexpr int32_t n_slices = 8;
 
 // Columns past the end, in the last octet of a row, count as zero.
 template <bool packets>
@@ -30,14 +36,14 @@ __device__ inline float sum_of(const float (&values)[8]) {
     return sum;
 }
 
-// Sum of every share to shared memory; the caller has the barrier.
+// Stores the sum of every slice to shared memory; the caller has the barrier.
 template <int n_warps, bool packets>
-__device__ void dot_shares(const DotInput& in, int64_t t, float* of_share) {
-    constexpr int32_t own_shares = n_shares / n_warps;
-    float sum[own_shares][8] = {};
-    for (int32_t base = 0; base < in.width; base += n_shares * 256) {
+__device__ void dot_slices(const DotInput& in, int64_t t, float* slice_sums) {
+    constexpr int32_t own_slices = n_slices / n_warps;
+    float sum[own_slices][8] = {};
+    for (int32_t base = 0; base < in.width; base += n_slices * 256) {
 #pragma unroll
-        for (int32_t s = 0; s < own_shares; s++) {
+        for (int32_t s = 0; s < own_slices; s++) {
             const int32_t i = base + ((warp_index() + s * n_warps) * 32 + lane_index()) * 8;
             const int32_t left = in.width - i;
             if (left <= 0) continue;
@@ -49,16 +55,16 @@ __device__ void dot_shares(const DotInput& in, int64_t t, float* of_share) {
         }
     }
 #pragma unroll
-    for (int32_t s = 0; s < own_shares; s++) {
+    for (int32_t s = 0; s < own_slices; s++) {
         const float total = warp_sum(sum_of(sum[s]));
-        if (lane_index() == 0) of_share[warp_index() + s * n_warps] = total;
+        if (lane_index() == 0) slice_sums[warp_index() + s * n_warps] = total;
     }
 }
 
-__device__ inline float add_shares(const float* of_share) {
+__device__ inline float add_slices(const float* slice_sums) {
     float sum = 0.0f;
 #pragma unroll
-    for (int32_t s = 0; s < n_shares; s++) sum += of_share[s];
+    for (int32_t s = 0; s < n_slices; s++) sum += slice_sums[s];
     return sum;
 }
 

@@ -1,12 +1,12 @@
-// Asynchronous copies by the copy engine of contiguous bytes; addresses and sizes are multiples of
-// 16 bytes.
+// Bulk copies of contiguous bytes (cp.async.bulk, sm_90). Addresses and sizes are multiples of 16
+// bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-// Global to shared; completion counts its bytes at the mbarrier.
+// Copies global to shared memory; the completed bytes count at the mbarrier.
 __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t n_bytes,
                                           uint32_t barrier) {
     asm volatile(
@@ -16,8 +16,8 @@ __device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_
         : "memory");
 }
 
-// The same of bytes that leave the L2 before others do: weights, of which a call reads more than it
-// holds. The policy is what createpolicy.fractional.L2::evict_first gives, at fewer instructions.
+// The same with evict-first priority in L2, for weights: a call reads more of them than L2 holds.
+// The constant equals the result of createpolicy.fractional.L2::evict_first and saves instructions.
 __device__ __forceinline__ void bulk_load_once(uint32_t to, const void* from, uint32_t n_bytes,
                                                uint32_t barrier) {
     constexpr uint64_t evict_first = 0x12F0000000000000;
@@ -28,12 +28,12 @@ __device__ __forceinline__ void bulk_load_once(uint32_t to, const void* from, ui
         : "memory");
 }
 
-// To the L2.
+// Prefetches to L2.
 __device__ __forceinline__ void bulk_prefetch(const void* from, uint32_t n_bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
 }
 
-// Shared to global, as a group of its own; see bulk_store_wait.
+// Copies shared to global memory as a bulk group of its own; bulk_store_wait waits for it.
 __device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t n_bytes) {
     asm volatile(
         "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
@@ -42,13 +42,13 @@ __device__ __forceinline__ void bulk_store(void* to, uint32_t from, uint32_t n_b
         : "memory");
 }
 
-// Until shared memory has been read by all stores that this thread began.
+// Waits until all bulk stores of this thread have read their shared memory.
 __device__ __forceinline__ void bulk_store_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-// Before a barrier, by every thread that wrote shared memory which the copy engine or the tensor
-// cores read next.
+// Every thread that wrote shared memory calls this before a barrier, if bulk copies or wgmma read
+// it next.
 __device__ __forceinline__ void async_proxy_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

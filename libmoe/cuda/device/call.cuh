@@ -1,5 +1,4 @@
-// What every kernel of a stage asks about its call: how many tokens there are, and where to report
-// what is wrong with them.
+// Facts of a call that every kernel of a stage reads: its number of tokens and its fault counters.
 #pragma once
 
 #include "libmoe/cuda/faults.hpp"
@@ -18,8 +17,8 @@ __device__ inline int32_t true_tokens(const TokenCount& tokens) {
     return static_cast<int32_t>(clamp_to_range(wanted - tokens.first, 0, tokens.n));
 }
 
-// Copies the sums to host memory. Whoever finds another thread at it may leave: that one looks
-// again when it has let go.
+// Copies the fault counters to host memory. A thread that finds another one copying may leave,
+// because that one looks again after it has released the flag.
 __device__ inline void show_faults(FaultWords* faults) {
     constexpr int n_sums = sizeof(FaultSums) / sizeof(unsigned long long);
     const auto* sums = reinterpret_cast<volatile unsigned long long*>(&faults->sums);

@@ -1,5 +1,5 @@
-// Blocks of a cluster: their barrier, and stores into each other's shared memory. Before sm_90
-// there are no clusters, and nobody may come here.
+// Thread block clusters: their barrier, and stores to the shared memory of another block. Clusters
+// need sm_90; on older architectures these functions do nothing and must not be reached.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Stores where block `rank` of the cluster has what lies at this shared address here. Its block
-// must have arrived at a barrier before, and must not have ended.
-__device__ __forceinline__ void store_in_block(uint32_t at, uint32_t rank, float value) {
+// Stores `value` at the same shared address in block `rank` of the cluster. That block must have
+// arrived at a cluster barrier before and must not have exited.
+__device__ __forceinline__ void store_remote_shared(uint32_t at, uint32_t rank, float value) {
 #if __CUDA_ARCH__ >= 900
-    uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+    uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(at), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
 #endif
 }
 

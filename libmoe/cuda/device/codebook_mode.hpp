@@ -6,12 +6,12 @@
 namespace moe::cuda {
 
 // By tables of every slot's expert, or by one where all experts have the same codebook, so that it
-// is there before ids are (gemv_dequant_kbit.cuh).
+// is there before ids are (dequant/kbit.cuh).
 enum class CodebookMode : int32_t {
     none,
     per_expert,    // 2 and 3 bits: pairs of neighbours, which come to registers; else look-ups
     shared_lanes,  // one of 4 bits, or 5 that is its own mirror: a table for every lane
-                   // (codebook_lanes.cuh)
+                   // (dequant/codebook_lanes.cuh)
     shared_bytes,  // one of 2 or 3 bits, whose values are bytes times one number: these
 };
 

@@ -1,5 +1,5 @@
-// Asynchronous copies from global to shared memory (sm_80): 16 bytes each, counted in groups that a
-// thread commits and waits for in order.
+// Asynchronous copies from global to shared memory (cp.async, sm_80). A thread commits them in
+// groups and waits for the groups in order.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace moe::cuda {
 
-// Both addresses aligned to 16 bytes. Where `present` is false zeros are written and nothing is
-// read; `from` must still be an address.
+// Both addresses are aligned to 16 bytes. If `present` is false, zeros are written and `from` is
+// not read, but it must be an address.
 __device__ inline void copy_async_16(uint32_t to, const void* from, bool present = true) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(present ? 16 : 0)
@@ -18,13 +18,13 @@ __device__ inline void copy_async_16(std::byte* to, const void* from, bool prese
     copy_async_16(static_cast<uint32_t>(__cvta_generic_to_shared(to)), from, present);
 }
 
-// Four bytes, both addresses aligned to four.
+// Both addresses are aligned to 4 bytes.
 __device__ inline void copy_async_4(void* to, const void* from) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
 }
 
-// Until all of this thread's copies have arrived, in groups or not.
+// Waits for all copies of this thread, committed or not.
 __device__ inline void wait_all_copies() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
@@ -38,7 +38,7 @@ __device__ inline void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// Until at most `pending` of this thread's groups, 0 to 6, are under way.
+// Waits until at most `pending` (0 to 6) of this thread's groups are incomplete.
 __device__ inline void wait_copies(int pending) {
     switch (pending) {
         case 6:

@@ -1,20 +1,19 @@
-// Programmatic dependent launch, seen from the kernels. Every kernel of the library is launched so
-// that it may start while the one before it still runs, and every thread of it that touches memory
-// of other kernels waits first (but for what gemv_down.cuh and sm90_grouped_gemm.cuh explain). That
-// all blocks of all kernels wait, those without work too, makes the order a chain: a kernel that
-// has ended means that all before it have. Before sm_90 there is no such launch, and nothing to do.
+// Programmatic dependent launch (PDL), the kernels' side. Every kernel of the library may start
+// while the preceding kernel in the stream still runs. Every thread that touches memory of other
+// kernels waits first, except where gemv_down.cuh and sm90_grouped_gemm.cuh explain it. All blocks
+// of all kernels wait, those without work, too. Completion is therefore a chain: when a kernel has
+// ended, all before it have ended. Before sm_90 there is no PDL, and these functions do nothing.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-// Waits until the kernels before this one have ended and their writes can be seen. What they wrote
-// must be read with loads that the compiler cannot move above this (ordinary ones), nor through the
-// read-only cache (ld.global.nc).
+// Waits until all preceding kernels have ended and their writes are visible. Read what they wrote
+// with ordinary loads, which the compiler cannot move above the wait, and never with ld.global.nc.
 //
-// In a loop that never repeats, and ptxas does not know it: otherwise it would wait as early as it
-// can, and do behind the wait the arithmetic that stands before it.
+// The wait stands in a loop that never repeats. Without the loop ptxas hoists the wait above the
+// arithmetic that should run before it.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
     uint32_t sm;
@@ -31,8 +30,7 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #endif
 }
 
-// For what should be computed before a wait or a barrier: the compiler, too, moves arithmetic to
-// its use.
+// Forces a value to be computed before a wait or barrier; the compiler would move it to its use.
 __device__ __forceinline__ void compute_now(int32_t& value) {
     asm volatile("" : "+r"(value));
 }
@@ -44,15 +42,15 @@ __device__ __forceinline__ void compute_now(T*& value) {
     asm volatile("" : "+l"(value));
 }
 
-// The next kernel may start as soon as every block has said so or ended. Before its own wait it may
-// rely on what this kernel had waited for at this point, and on nothing else.
+// The next kernel may start once every block has called this or exited. Before its own wait it may
+// rely only on memory that this kernel had waited for at this point.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// How most kernels begin: the next one comes to its wait while this one is at work.
+// Most kernels begin so: the next kernel reaches its wait while this one runs.
 __device__ __forceinline__ void begin_after_previous_kernel() {
     let_next_kernel_start();
     wait_for_previous_kernel();

@@ -1,4 +1,5 @@
-// Activations in device memory, F32, F16 or BF16: one or eight at a time, in float32 outside.
+// Loads and stores of activations (F32, F16 or BF16) in device memory as float32, one or eight at a
+// time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,13 +31,13 @@ __device__ inline uint16_t narrow(float value, moe_type type) {
     return __half_as_ushort(__float2half_rn(value));
 }
 
-// Two values in a word, the first in the low half.
+// Packs two values in a word, the first in the low half.
 __device__ inline uint32_t narrow_pair(float first, float second, moe_type type) {
     return narrow(first, type) | static_cast<uint32_t>(narrow(second, type)) << 16;
 }
 
-// n values as they lie in memory: n is 8 (16-byte aligned) or 1. Loading and decoding are apart so
-// that several loads can be on their way at once.
+// Holds n values as memory has them; n is 8 (aligned to 16 bytes) or 1. Load and conversion are
+// separate, so that several loads can be in flight.
 template <moe_type type, int n>
 struct Packet {
     static_assert(n == 8 || n == 1);
@@ -75,7 +76,7 @@ __device__ void load_as(const std::byte* from, float (&out)[n]) {
     for (int i = 0; i < n; i++) out[i] = packet.value(i);
 }
 
-// The type known only at run time; alike for the whole warp.
+// The type is a run-time value and uniform over the warp.
 template <int n>
 __device__ void load_values(const void* data, moe_type type, int64_t index, float (&out)[n]) {
     const std::byte* from = element_at(data, type, index);
@@ -115,7 +116,7 @@ __device__ inline void store_value(void* data, moe_type type, int64_t index, flo
     store_values(data, type, index, values);
 }
 
-// Can rows at data, `stride` elements apart, be read eight elements at a time?
+// True if rows at data, `stride` elements apart, can be read eight elements at a time.
 inline bool takes_packets(const void* data, int64_t stride) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 8 == 0;
 }

@@ -1,6 +1,12 @@
-// The end of a gemm (gemm_args.hpp): sums of some tokens and a group of weight tiles, in shared
-// memory, become outputs. Shared memory because the activations need registers of their own, and so
-// that stores of one token lie side by side.
+// Epilogue of the generic and exact GEMMs (gemm_args.hpp): accumulators of a work item to outputs.
+//
+// Input: float32 accumulators [n_rows][accum_stride] in shared memory. Output: rows of gemm.out,
+// any type. Precondition: the accumulators are visible to the block, which has a multiple of 128
+// threads. They pass through shared memory because activations need registers, and to make stores
+// coalesced.
+//
+// 1. A thread takes one feature of the group and loads its scale and bias.
+// 2. Per token: scale, row weight, bias, activation, rounding, store.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -9,28 +15,27 @@
 
 namespace moe::cuda {
 
-// Floats from token to token of the sums; the four more let the lanes of an mma's result, two
-// tokens apart, write to different banks.
-constexpr int sum_stride = 16 * tiles_of_group + 4;
+// Floats between the accumulators of two tokens. Four extra floats avoid bank conflicts between the
+// lanes of an mma result, which are two tokens apart.
+constexpr int accum_stride = 16 * tiles_of_group + 4;
 
-// The global scales of an expert, rows 0 to 7 and 8 to 15 of its tiles.
+// Global scale of an expert for an M half: rows 0-7 or 8-15 of its tiles.
 __device__ inline float global_scale(const PackedMatrix& weights, int32_t expert, int half) {
     return weights.global_scale ? weights.global_scale[2 * int64_t{expert} + half] : 1.0f;
 }
 
-// One feature of the group as a thread sees it: where its sums lie, what they are multiplied by and
-// what is added.
+// One feature of the group: the column of its accumulators, its scale and its bias.
 struct Feature {
-    int column;  // of the sums; of gated: of gate, up lies eight further
+    int column;  // of the accumulator; gated: of the gate half, the up half is 8 columns further
     float scale;
     float bias;
-    float up_scale;  // gated
+    float up_scale;  // gated only
     float up_bias;
-    int64_t out;  // column of the output
+    int64_t out;  // output column
 };
 
-// Column of the sums of output number f of a group. Joint tiles: eight gate rows, eight up rows;
-// the outputs of gate_and_up are those of gate, then those of up.
+// Column of the accumulators of output f of a group. Fused gate_up tiles hold eight gate rows, then
+// eight up rows; the outputs of gate_and_up are all gates, then all ups.
 __device__ inline int feature_column(Epilogue epilogue, int f) {
     if (epilogue == Epilogue::linear || epilogue == Epilogue::activation) return f;
     const int half = f / (8 * tiles_of_group);
@@ -38,7 +43,7 @@ __device__ inline int feature_column(Epilogue epilogue, int f) {
     return j / 8 * 16 + j % 8 + 8 * half;
 }
 
-// The feature of a column of the group whose first tile is first_tile, which the matrix must have.
+// The feature of a column of the group at first_tile, which must exist in the matrix.
 __device__ inline Feature find_feature(const GemmArgs& gemm, int32_t expert, int32_t first_tile,
                                        int column, float scale) {
     const int64_t biases = expert * gemm.bias_stride;
@@ -60,24 +65,23 @@ __device__ inline Feature find_feature(const GemmArgs& gemm, int32_t expert, int
             0.0f,   0.0f, half * n_features + i};
 }
 
-__device__ inline float finish_feature(const GemmArgs& gemm, const Feature& feature,
-                                       const float* sums, float weight) {
-    const float value = sums[feature.column] * feature.scale * weight + feature.bias;
+__device__ inline float feature_epilogue(const GemmArgs& gemm, const Feature& feature,
+                                         const float* accum, float weight) {
+    const float value = accum[feature.column] * feature.scale * weight + feature.bias;
     if (gemm.epilogue == Epilogue::gated) {
-        const float up = sums[feature.column + 8] * feature.up_scale * weight + feature.up_bias;
+        const float up = accum[feature.column + 8] * feature.up_scale * weight + feature.up_bias;
         return round_to_type(activate(gemm.activation, value, up), gemm.round_to);
     }
     if (gemm.epilogue != Epilogue::activation) return value;
     return round_to_type(activate(gemm.activation, 0.0f, value), gemm.round_to);
 }
 
-// sums: [n_rows][sum_stride], column 16 i + r is row r of tile first_tile + i. scale multiplies
-// every sum beside the global scale. All threads of the block, a multiple of 128; the sums must be
-// visible.
+// Column 16 i + r of accum is row r of tile first_tile + i. `scale` multiplies every accumulator
+// besides the global scale. All threads of the block call it.
 template <int max_rows>
-__device__ inline void finish_tile(const GemmArgs& gemm, const Tile& tile,
-                                   const RowPlaces<max_rows>& rows, int32_t first_tile,
-                                   const float* sums, float scale) {
+__device__ inline void tile_epilogue(const GemmArgs& gemm, const Tile& tile,
+                                     const TileRows<max_rows>& rows, int32_t first_tile,
+                                     const float* accum, float scale) {
     const int width = gemm.epilogue == Epilogue::gated ? 8 * tiles_of_group : 16 * tiles_of_group;
     const int thread = static_cast<int>(threadIdx.x);
     const int column = feature_column(gemm.epilogue, thread % width);
@@ -88,7 +92,8 @@ __device__ inline void finish_tile(const GemmArgs& gemm, const Tile& tile,
 #pragma unroll 1
     for (int i = thread / width; i < tile.n_rows; i += step) {
         if (rows.out[i] < 0) continue;
-        const float value = finish_feature(gemm, feature, sums + i * sum_stride, rows.weight[i]);
+        const float value =
+            feature_epilogue(gemm, feature, accum + i * accum_stride, rows.weight[i]);
         store_value(out, gemm.out.type, rows.out[i] + feature.out, value);
     }
 }

@@ -1,7 +1,7 @@
-// The activations of activation.hpp in one short form for epilogues with bfloat16 outputs. SiLU and
-// both GELUs are g s(z(g)), s the logistic function and z = g times a polynomial of g^2; the
-// polynomial of GELU_ERF is log(Phi / (1 - Phi)) to 1.3e-3. Approximate exp, tanh and division.
-// Relative errors stay below half a step of bfloat16. NaN passes through; infinities saturate.
+// Approximate activations (activation.hpp) for epilogues with bfloat16 outputs. SiLU and both GELUs
+// are g s(z(g)): s is the logistic function and z is g times a polynomial of g^2. The polynomial of
+// GELU_ERF approximates log(Phi / (1 - Phi)) to 1.3e-3. Exp, tanh and division are approximate.
+// Relative errors stay below half a bfloat16 step. NaN propagates, and infinities saturate.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace moe::cuda {
 
-// Kinds that share their arithmetic.
+// Kinds of one class share their arithmetic.
 enum class ActivationClass { silu, gelu, other };
 
 template <ActivationClass kind>
@@ -44,7 +44,7 @@ __device__ __forceinline__ float fast_reciprocal(float x) {
     return y;
 }
 
-// NaN wins.
+// NaN propagates.
 __device__ __forceinline__ float least(float a, float b) {
     float y;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -99,7 +99,8 @@ struct FastActivation {
 
     __device__ __forceinline__ float gate(float value) const {
         constexpr float largest = 3.4028235e38f;
-        const float g = greatest(least(value, gate_limit), -largest);  // times a vanished s: zero
+        // A finite g keeps g times a logistic of 0 at 0 instead of NaN.
+        const float g = greatest(least(value, gate_limit), -largest);
         if constexpr (kind == ActivationClass::silu) {
             return least(g * logistic_of(g * c0), post_limit);
         } else if constexpr (kind == ActivationClass::gelu) {

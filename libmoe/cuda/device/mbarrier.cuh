@@ -1,5 +1,5 @@
-// mbarriers in shared memory, by their 32-bit shared address: the meeting point of copies, or of
-// warps, and the threads that wait for them.
+// mbarriers in shared memory, given by 32-bit shared address. Threads and asynchronous copies
+// arrive at them, and threads wait for a phase to complete.
 #pragma once
 
 #include "libmoe/cuda/device/shared_memory.cuh"
@@ -10,7 +10,7 @@ __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrival
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers visible to the copy engine; before their first use by a copy.
+// Makes initialized barriers visible to bulk copies; call it before the first of these.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -19,18 +19,18 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// One arrival, and bytes that copies will still bring in this phase.
+// Arrives once and adds `bytes` of copies that this phase must still receive.
 __device__ __forceinline__ void mbarrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-// An arrival of this thread, once its asynchronous copies (cp_async.cuh) until here are done.
+// Arrives when the asynchronous copies (cp_async.cuh) that this thread has issued are complete.
 __device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Waits until the phase of this parity has completed; asleep, where the architecture can.
+// Waits until the phase of this parity has completed; sm_90 suspends the thread meanwhile.
 #if __CUDA_ARCH__ >= 900
 #define MOE_MBARRIER_WAIT "mbarrier.try_wait"
 #else

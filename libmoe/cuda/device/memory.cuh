@@ -1,5 +1,5 @@
-// Global loads that stay where they are written, neither hoisted above a wait nor served by the
-// read-only cache; and what only brings memory closer.
+// Global loads that the compiler neither hoists above a wait nor serves from the read-only cache,
+// and a prefetch to L2.
 #pragma once
 
 #include "libmoe/cuda/device/shared_memory.cuh"
@@ -27,7 +27,7 @@ __device__ __forceinline__ float load_global(const float* p) {
     return v;
 }
 
-// Asks for at least the 32 bytes around p, as far as the L2.
+// Prefetches at least the 32 bytes around p to L2.
 __device__ __forceinline__ void prefetch_l2(const void* p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }

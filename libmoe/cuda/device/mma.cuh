@@ -1,13 +1,12 @@
-// The tensor core instructions of every architecture from sm_80: d[16, 8] += a[16, k] b[k, 8]. Lane
-// 4 g + t holds of a: rows g and g + 8; of b: column g; of d: rows g and g + 8 (d[0..1], d[2..3]),
-// columns 2 t and 2 t + 1.
+// mma.sync from sm_80 on: d[16, 8] += a[16, k] b[k, 8]. Lane 4 g + t holds rows g and g + 8 of a,
+// column g of b, and of d rows g and g + 8 (d[0..1], d[2..3]), columns 2 t and 2 t + 1.
 #pragma once
 
 #include "libmoe/cuda/device/operand.hpp"
 
 namespace moe::cuda {
 
-// k = 16, with 16-bit operands and float32 sums.
+// k = 16: 16-bit operands, float32 accumulators.
 template <Operand operand>
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t* a, uint32_t b0,
                                             uint32_t b1) {
@@ -24,7 +23,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t* a, ui
     }
 }
 
-// k = 32, of bytes; those of b are signed.
+// k = 32: byte operands (b is signed), int32 accumulators.
 template <bool a_signed>
 __device__ __forceinline__ void mma_16x8x32(int32_t (&d)[4], const uint32_t* a, uint32_t b0,
                                             uint32_t b1) {

@@ -1,13 +1,13 @@
-// A kernel's parameters come through a cache that is cold when it starts, 64 bytes at a time, and a
-// warp that meets an absent line stands still.
+// Prefetch of kernel parameters. They are read through a cache that is cold when a kernel starts,
+// in lines of 64 bytes, and a warp stalls at every missing line.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-// Brings the lines of a parameter (of a kernel: __grid_constant__) together, each by another warp,
-// while there is nothing else to do: before the wait for the kernel before.
+// Loads all lines of a __grid_constant__ parameter at once, one warp per line. Call it before the
+// wait for the preceding kernel (PDL), when the warps have nothing else to do.
 template <class Parameter>
 __device__ __forceinline__ void fetch_parameter(const Parameter& parameter) {
     constexpr int32_t words_of_line = 16;

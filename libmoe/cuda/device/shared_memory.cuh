@@ -1,5 +1,5 @@
-// Loads from and stores to shared memory by its 32-bit address, which bulk copies, barriers and
-// matrix descriptors take as well.
+// Loads and stores by 32-bit shared address, which bulk copies, mbarriers and matrix descriptors
+// take as well.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,12 @@ namespace moe::cuda {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ int32_t load_shared_signed_byte(uint32_t from) {
+    int32_t value;
+    asm volatile("ld.shared.s8 %0, [%1];" : "=r"(value) : "r"(from));
+    return value;
 }
 
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t from) {
@@ -36,6 +42,11 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t from) {
     return v;
 }
 
+// Word j, a constant, of a vector.
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int j) {
+    return j == 0 ? v.x : j == 1 ? v.y : j == 2 ? v.z : v.w;
+}
+
 __device__ __forceinline__ void store_shared(uint32_t to, uint32_t value) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
 }
@@ -50,16 +61,16 @@ __device__ __forceinline__ void store_shared(uint32_t to, uint4 v) {
                  : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit values: the lane gives the address of row lane & 7 of matrix
-// lane >> 3, and receives of each matrix row lane >> 2, columns 2 (lane & 3) and the next.
+// ldmatrix of four 8 x 8 matrices of 16-bit values. A lane passes the address of row lane & 7 of
+// matrix lane >> 3 and receives row lane >> 2, columns 2 (lane & 3) and the next, of each matrix.
 __device__ __forceinline__ void load_matrices(uint32_t from, uint32_t (&v)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                  : "r"(from));
 }
 
-// Two 8 x 8 matrices of 16-bit values, transposed: the lane gives the address of row lane & 7 of
-// matrix lane >> 3, and holds of each matrix column lane >> 2, rows 2 (lane & 3) and the next.
+// stmatrix of two transposed 8 x 8 matrices of 16-bit values. A lane passes the address of row lane
+// & 7 of matrix lane >> 3 and holds column lane >> 2, rows 2 (lane & 3) and the next, of each.
 __device__ __forceinline__ void store_two_matrices_transposed(uint32_t to, uint32_t v0,
                                                               uint32_t v1) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to),
@@ -67,7 +78,7 @@ __device__ __forceinline__ void store_two_matrices_transposed(uint32_t to, uint3
                  : "memory");
 }
 
-// Barrier `id` (1 to 15) of `n_threads` threads of the block, whole warps.
+// Synchronizes `n_threads` threads of the block, whole warps, at barrier `id` (1 to 15).
 __device__ __forceinline__ void named_barrier(uint32_t id, uint32_t n_threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }

@@ -1,9 +1,9 @@
-// A warp's own pipeline of shared memory that asynchronous copies fill: weights stream through it
-// without a barrier of the block. Item i goes into stage i % n_stages; every lane waits for an
-// item, and after a __syncwarp the warp refills the stage it has been read from.
-//   BulkPipeline    sm_90: a lane asks the copy engine for a whole stage
-//   AsyncPipeline   sm_80: all lanes copy 16 bytes at a time; wait_all_copies waits for these as
-//   well
+// A shared-memory pipeline of one warp. Asynchronous copies fill its stages, and no block barrier
+// is needed. Item i goes to stage i % n_stages. Every lane waits for an item; after __syncwarp the
+// warp refills the stage.
+//   BulkPipeline   sm_90: one lane issues a bulk copy per stage
+//   AsyncPipeline  sm_80: all lanes issue cp.async of 16 bytes; wait_all_copies waits for these,
+//                  too
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
@@ -13,21 +13,21 @@
 
 namespace moe::cuda {
 
-// What is copied into a stage; bytes may be 0.
+// The source of a stage; bytes may be 0.
 struct StreamItem {
     const void* from = nullptr;
-    int32_t bytes = -1;  // nothing to copy, and the stage is not waited for
+    int32_t bytes = -1;  // nothing is copied, and nobody waits for the stage
 };
 
 class StreamPipeline {
   public:
-    // The current item, when it has arrived.
+    // Waits for the current item and returns its shared address.
     __device__ uint32_t wait() const {
         mbarrier_wait(barrier(stage_), parity_);
         return data(stage_);
     }
 
-    // The same, and on to the next, of a pipeline that holds all items and is not refilled.
+    // Waits for the current item and advances; for pipelines that hold all items and never refill.
     __device__ uint32_t wait_once() {
         mbarrier_wait(barrier(stage_), 0);
         return data(stage_++);
@@ -41,8 +41,8 @@ class StreamPipeline {
     }
 
   protected:
-    // barriers: 8 n_stages bytes, data: n_stages stage_bytes, both of this warp alone. n_stages
-    // <= 32.
+    // barriers: 8 n_stages bytes, data: n_stages * stage_bytes; both belong to this warp alone.
+    // n_stages is at most 32.
     __device__ StreamPipeline(uint32_t barriers, uint32_t data, int32_t n_stages,
                               int32_t stage_bytes, uint32_t arrivals)
         : barriers_(barriers), data_(data), n_stages_(n_stages), stage_bytes_(stage_bytes) {
@@ -67,15 +67,15 @@ class BulkPipeline : public StreamPipeline {
         mbarrier_fence_init();
         __syncwarp();
     }
-    // The first items, by the whole warp: lane i has that of stage i.
+    // The whole warp fills the stages; lane i passes the item of stage i.
     __device__ void begin(const StreamItem& own) const {
         if (own.bytes >= 0) fill(lane_index(), own);
     }
-    // The next item of the current stage, which nobody reads any more; by the whole warp.
+    // The whole warp refills the current stage, which no lane reads any more.
     __device__ void refill(const StreamItem& item) const {
         if (lane_index() == 0) fill(stage(), item);
     }
-    // To the L2, by one lane: what will be an item.
+    // One lane prefetches a future item to L2.
     static __device__ void prefetch(const StreamItem& item) {
         bulk_prefetch(item.from, static_cast<uint32_t>(item.bytes));
     }
@@ -96,7 +96,7 @@ class AsyncPipeline : public StreamPipeline {
         : StreamPipeline(barriers, data, n_stages, stage_bytes, 32) {
         __syncwarp();
     }
-    // As those of BulkPipeline.
+    // begin and refill have the contract of BulkPipeline.
     __device__ void begin(const StreamItem& own) const {
         const auto from = reinterpret_cast<uintptr_t>(own.from);
 #pragma unroll 1
@@ -109,7 +109,7 @@ class AsyncPipeline : public StreamPipeline {
     __device__ void refill(const StreamItem& item) const {
         fill(stage(), item);
     }
-    // Nothing: copies of 16 bytes would have to be as many as those into the pipeline.
+    // Does nothing: it would take as many instructions as the copies themselves.
     static __device__ void prefetch(const StreamItem&) {}
 
   private:

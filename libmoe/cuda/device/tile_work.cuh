@@ -1,5 +1,6 @@
-// How a gemm (gemm_args.hpp) is tiling into work for blocks of threads: pairs of a token tile and a
-// group of weight tiles, one weight tile a warp; and the rows of a tile.
+// Work items of the generic and exact GEMMs (gemm_args.hpp). A work item is a token tile and a
+// group of weight tiles, one weight tile per warp. This file also resolves the rows of a token
+// tile.
 #pragma once
 
 #include "libmoe/cuda/device/element.cuh"
@@ -7,24 +8,24 @@
 
 namespace moe::cuda {
 
-// Weight tiles (of 16 rows) that a block of threads works on at a time, a warp each.
+// Weight tiles of 16 rows that a block multiplies at once, one per warp.
 constexpr int tiles_of_group = 8;
 
 constexpr MOE_HOST_DEVICE int groups_of_tiles(const PackedMatrix& weights) {
     return (weights.n_tiles + tiles_of_group - 1) / tiles_of_group;
 }
 
-struct Work {
+struct WorkItem {
     Tile tile;
     int32_t first_tile;      // of the group
     const std::byte* codes;  // of the warp's weight tile; null: none
 };
 
-// Pair `item` of n_tiles->all * groups_of_tiles.
-__device__ inline Work take_work(const GemmArgs& gemm, int64_t item) {
+// `item` counts to n_tiles->all * groups_of_tiles.
+__device__ inline WorkItem load_work_item(const GemmArgs& gemm, int64_t item) {
     const PackedMatrix& weights = gemm.weights;
     const int n_groups = groups_of_tiles(weights);
-    Work work;
+    WorkItem work;
     work.tile = gemm.tiles[item / n_groups];
     work.first_tile = static_cast<int32_t>(item % n_groups) * tiles_of_group;
     const int32_t tile = work.first_tile + static_cast<int32_t>(threadIdx.x) / 32;
@@ -36,25 +37,24 @@ __device__ inline Work take_work(const GemmArgs& gemm, int64_t item) {
     return work;
 }
 
-// First element of row r of a gemm, or -1 where there is none.
+// Returns the offset of row r in elements, or -1 where there is no row.
 __device__ inline int64_t row_offset(const DeviceRows& rows, int32_t r) {
     if (!rows.index) return r * rows.stride;
     const int32_t i = rows.index[r];
     return i < 0 ? -1 : i / rows.divisor * rows.stride;
 }
 
-// What a block of threads keeps of the rows of its tile.
+// Rows of a token tile, in shared memory.
 template <int max_rows>
-struct RowPlaces {
-    int64_t in[max_rows];   // first element, -1: a row of zeros
-    int64_t out[max_rows];  // likewise, -1: not stored
+struct TileRows {
+    int64_t in[max_rows];   // offset in elements; -1: a row of zeros
+    int64_t out[max_rows];  // offset in elements; -1: not stored
     float weight[max_rows];
 };
 
-// Rows from n_rows on count as absent.
+// Rows from n_rows on are absent.
 template <int max_rows>
-__device__ inline void find_rows(const GemmArgs& gemm, const Tile& tile,
-                                 RowPlaces<max_rows>& rows) {
+__device__ inline void find_rows(const GemmArgs& gemm, const Tile& tile, TileRows<max_rows>& rows) {
     const int i = static_cast<int>(threadIdx.x);
     if (i >= max_rows) return;
     const int32_t r = tile.row + i;
@@ -69,7 +69,7 @@ __device__ inline void find_rows(const GemmArgs& gemm, const Tile& tile,
     rows.weight[i] = weight;
 }
 
-// Of rows 0 to 7 and of rows 8 to 15.
+// Loads 32 values for M half 0, then 32 for M half 1.
 __device__ inline void load_codebook(const PackedMatrix& weights, int32_t expert,
                                      float (&codebook)[64]) {
     const int i = static_cast<int>(threadIdx.x);

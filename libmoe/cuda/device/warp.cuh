@@ -1,4 +1,4 @@
-// Sums and maxima over a warp and a block, in a fixed order; and numbers as integers of their
+// Sums and maxima over a warp and a block in a fixed order, and floats as integers of the same
 // order.
 #pragma once
 
@@ -18,7 +18,8 @@ __device__ inline int32_t warp_index() {
     return static_cast<int32_t>(threadIdx.x / 32);
 }
 
-// The second half of routing_math::sum_in_lanes: lanes 16, 8, 4, 2 and 1 apart. Every lane gets it.
+// The lane part of routing_math::sum_in_lanes: lanes 16, 8, 4, 2 and 1 apart are added. Every lane
+// receives the sum.
 __device__ inline float warp_sum(float value) {
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2)
@@ -26,7 +27,7 @@ __device__ inline float warp_sum(float value) {
     return value;
 }
 
-// The same where lanes from n on, at most 32, have +0: what they would add changes nothing.
+// The same if lanes from n on, at most 32, hold +0: adding these would change nothing.
 __device__ inline float warp_sum_of_first(float value, int32_t n) {
     if (n > 16) value = routing_math::add(value, __shfl_xor_sync(every_lane, value, 16));
     if (n > 8) value = routing_math::add(value, __shfl_xor_sync(every_lane, value, 8));
@@ -36,23 +37,23 @@ __device__ inline float warp_sum_of_first(float value, int32_t n) {
     return value;
 }
 
-// Of a key that is not NaN: grows with it, alike for both zeros, never 0.
+// Maps a key that is not NaN to an integer of the same order: equal for both zeros, never 0.
 MOE_HOST_DEVICE inline uint32_t rank_of(float key) {
     const uint32_t bits = routing_math::to_bits(key == 0.0f ? 0.0f : key);
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// The key of a rank, +0 for either zero.
+// The inverse of rank_of; +0 for either zero.
 MOE_HOST_DEVICE inline float key_of(uint32_t rank) {
     return routing_math::from_bits(rank >> 31 ? rank & 0x7FFFFFFFu : ~rank);
 }
 
-// Of values without NaN; +0 for either zero.
+// The values must not be NaN; either zero becomes +0.
 __device__ inline float warp_max(float value) {
     return key_of(__reduce_max_sync(every_lane, rank_of(value)));
 }
 
-// Warps in order; every thread gets it. partial: one float per warp in shared memory.
+// Adds the warps in order; every thread receives the sum. partial: [warps], shared memory.
 __device__ inline float block_sum(float value, float* partial) {
     const float own = warp_sum(value);
     if (lane_index() == 0) partial[warp_index()] = own;

@@ -1,20 +1,20 @@
-// Warpgroup matrix products of sm_90a: D[64][N] += A[64][16] B[N][16]^T in float32 from bfloat16. A
+// wgmma of sm_90a: D[64][N] += A[64][16] B[N][16]^T, bfloat16 operands and float32 accumulators. A
 // comes from registers: warp w of the warpgroup holds rows 16 w to 16 w + 15 as the A fragment of
-// mma.m16n8k16. B lies in shared memory, K-major, rows of 128 bytes with their 16-byte chunks c
-// stored at c ^ (row & 7). D: lane 4 g + t of warp w holds rows 16 w + g (sums 4 i, 4 i + 1) and
-// 16 w + g + 8 (4 i + 2, 4 i + 3), columns 8 i + 2 t and the next.
+// mma.m16n8k16. B lies in shared memory, K-major, in rows of 128 bytes with the 128-byte swizzle:
+// 16-byte vector v at v ^ (row & 7). Lane 4 g + t of warp w holds of D rows 16 w + g (accumulators
+// 4 i, 4 i + 1) and 16 w + g + 8 (4 i + 2, 4 i + 3), columns 8 i + 2 t and 8 i + 2 t + 1.
 //
-// Products run behind the instruction stream. Neither sums nor A registers may be touched before
-// the group that uses them has been waited for; the compiler does not know, so the wait must stand
-// in front of every reader, inside the loop that issues the products.
+// Precondition: between issue and wgmma_wait no thread touches accumulators or A registers. The
+// compiler does not know this, so the wait must precede every reader inside the loop that issues
+// wgmma.
 #pragma once
 
 #include <cstdint>
 
 namespace moe::cuda {
 
-// The lower half of a descriptor: of N rows that begin at `address`, a multiple of 1024. A step of
-// 16 along k is 32 bytes: add 2.
+// Low half of the descriptor of N rows from `address`, a multiple of 1024. Add 2 per step of 16
+// along k, 32 bytes.
 __device__ __forceinline__ uint32_t wgmma_rows(uint32_t address) {
     constexpr uint32_t unused_leading_stride = 1u << 16;
     return unused_leading_stride | address >> 4;
@@ -30,7 +30,7 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t rows) {
     return descriptor;
 }
 
-// Orders this thread's register writes before the products that follow.
+// Orders this thread's register writes before the wgmma that follow.
 __device__ __forceinline__ void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -39,14 +39,13 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until at most n_pending groups run.
+// Waits until at most n_pending groups are incomplete.
 template <int n_pending>
 __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n_pending) : "memory");
 }
 
-// A reader or writer of the registers for the compiler's eyes only: keeps them where they are until
-// here.
+// Pretends to read and write the registers, so that the compiler keeps them in place until here.
 template <int n>
 __device__ __forceinline__ void keep(uint32_t (&registers)[n]) {
 #pragma unroll
@@ -84,8 +83,8 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
 #define MOE_D7                                         \
     "%112, %113, %114, %115, %116, %117, %118, %119, " \
     "%120, %121, %122, %123, %124, %125, %126, %127"
-#define MOE_SUMS4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define MOE_SUMS16(i) MOE_SUMS4(i), MOE_SUMS4(i + 4), MOE_SUMS4(i + 8), MOE_SUMS4(i + 12)
+#define MOE_ACCUM4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define MOE_ACCUM16(i) MOE_ACCUM4(i), MOE_ACCUM4(i + 4), MOE_ACCUM4(i + 8), MOE_ACCUM4(i + 12)
 #define MOE_WGMMA(n, list, a0, a1, a2, a3, b, ...)                           \
     asm volatile(                                                            \
         "{ .reg .pred add; setp.eq.u32 add, 0, 0;\n\t"                       \
@@ -95,77 +94,80 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
         : __VA_ARGS__                                                        \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
 
-// d may have more than the n / 2 sums of the product. low: from wgmma_rows.
-template <int n, int n_sums>
-__device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uint32_t low) {
-    static_assert(n_sums >= n / 2);
+// d may have more than the n / 2 accumulators of this width. low: from wgmma_rows.
+template <int n, int n_accum>
+__device__ __forceinline__ void wgmma(float (&d)[n_accum], const uint32_t* a, uint32_t low) {
+    static_assert(n_accum >= n / 2);
     const uint64_t rows = wgmma_descriptor(low);
     if constexpr (n == 8) {
-        MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_SUMS4(0));
+        MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_ACCUM4(0));
     } else if constexpr (n == 16) {
-        MOE_WGMMA(16, "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, MOE_SUMS4(0),
-                  MOE_SUMS4(4));
+        MOE_WGMMA(16, "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, MOE_ACCUM4(0),
+                  MOE_ACCUM4(4));
     } else if constexpr (n == 24) {
         MOE_WGMMA(24, "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11", 12, 13, 14, 15, 16,
-                  MOE_SUMS4(0), MOE_SUMS4(4), MOE_SUMS4(8));
+                  MOE_ACCUM4(0), MOE_ACCUM4(4), MOE_ACCUM4(8));
     } else if constexpr (n == 32) {
-        MOE_WGMMA(32, MOE_D0, 16, 17, 18, 19, 20, MOE_SUMS16(0));
+        MOE_WGMMA(32, MOE_D0, 16, 17, 18, 19, 20, MOE_ACCUM16(0));
     } else if constexpr (n == 48) {
         MOE_WGMMA(48,
                   MOE_D0
                   ", "
                   "%16, %17, %18, %19, %20, %21, %22, %23",
-                  24, 25, 26, 27, 28, MOE_SUMS16(0), MOE_SUMS4(16), MOE_SUMS4(20));
+                  24, 25, 26, 27, 28, MOE_ACCUM16(0), MOE_ACCUM4(16), MOE_ACCUM4(20));
     } else if constexpr (n == 64) {
-        MOE_WGMMA(64, MOE_D0 ", " MOE_D1, 32, 33, 34, 35, 36, MOE_SUMS16(0), MOE_SUMS16(16));
+        MOE_WGMMA(64, MOE_D0 ", " MOE_D1, 32, 33, 34, 35, 36, MOE_ACCUM16(0), MOE_ACCUM16(16));
     } else if constexpr (n == 96) {
-        MOE_WGMMA(96, MOE_D0 ", " MOE_D1 ", " MOE_D2, 48, 49, 50, 51, 52, MOE_SUMS16(0),
-                  MOE_SUMS16(16), MOE_SUMS16(32));
+        MOE_WGMMA(96, MOE_D0 ", " MOE_D1 ", " MOE_D2, 48, 49, 50, 51, 52, MOE_ACCUM16(0),
+                  MOE_ACCUM16(16), MOE_ACCUM16(32));
     } else if constexpr (n == 128) {
         MOE_WGMMA(128, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3, 64, 65, 66, 67, 68,
-                  MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48));
+                  MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32), MOE_ACCUM16(48));
     } else if constexpr (n == 160) {
         MOE_WGMMA(160, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4, 80, 81, 82, 83, 84,
-                  MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48), MOE_SUMS16(64));
+                  MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32), MOE_ACCUM16(48),
+                  MOE_ACCUM16(64));
     } else if constexpr (n == 176) {
         MOE_WGMMA(176,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4
                          ", "
                          "%80, %81, %82, %83, %84, %85, %86, %87",
-                  88, 89, 90, 91, 92, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48),
-                  MOE_SUMS16(64), MOE_SUMS4(80), MOE_SUMS4(84));
+                  88, 89, 90, 91, 92, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32),
+                  MOE_ACCUM16(48), MOE_ACCUM16(64), MOE_ACCUM4(80), MOE_ACCUM4(84));
     } else if constexpr (n == 192) {
         MOE_WGMMA(192, MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5, 96, 97,
-                  98, 99, 100, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32), MOE_SUMS16(48),
-                  MOE_SUMS16(64), MOE_SUMS16(80));
+                  98, 99, 100, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32), MOE_ACCUM16(48),
+                  MOE_ACCUM16(64), MOE_ACCUM16(80));
     } else if constexpr (n == 208) {
         MOE_WGMMA(208,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5
                          ", "
                          "%96, %97, %98, %99, %100, %101, %102, %103",
-                  104, 105, 106, 107, 108, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
-                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS4(96), MOE_SUMS4(100));
+                  104, 105, 106, 107, 108, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32),
+                  MOE_ACCUM16(48), MOE_ACCUM16(64), MOE_ACCUM16(80), MOE_ACCUM4(96),
+                  MOE_ACCUM4(100));
     } else if constexpr (n == 224) {
         MOE_WGMMA(224,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6,
-                  112, 113, 114, 115, 116, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
-                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96));
+                  112, 113, 114, 115, 116, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32),
+                  MOE_ACCUM16(48), MOE_ACCUM16(64), MOE_ACCUM16(80), MOE_ACCUM16(96));
     } else if constexpr (n == 240) {
         MOE_WGMMA(240,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6
                          ", "
                          "%112, %113, %114, %115, %116, %117, %118, %119",
-                  120, 121, 122, 123, 124, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
-                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96), MOE_SUMS4(112),
-                  MOE_SUMS4(116));
+                  120, 121, 122, 123, 124, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32),
+                  MOE_ACCUM16(48), MOE_ACCUM16(64), MOE_ACCUM16(80), MOE_ACCUM16(96),
+                  MOE_ACCUM4(112), MOE_ACCUM4(116));
     } else if constexpr (n == 256) {
         MOE_WGMMA(256,
                   MOE_D0 ", " MOE_D1 ", " MOE_D2 ", " MOE_D3 ", " MOE_D4 ", " MOE_D5 ", " MOE_D6
                          ", " MOE_D7,
-                  128, 129, 130, 131, 132, MOE_SUMS16(0), MOE_SUMS16(16), MOE_SUMS16(32),
-                  MOE_SUMS16(48), MOE_SUMS16(64), MOE_SUMS16(80), MOE_SUMS16(96), MOE_SUMS16(112));
+                  128, 129, 130, 131, 132, MOE_ACCUM16(0), MOE_ACCUM16(16), MOE_ACCUM16(32),
+                  MOE_ACCUM16(48), MOE_ACCUM16(64), MOE_ACCUM16(80), MOE_ACCUM16(96),
+                  MOE_ACCUM16(112));
     } else {
-        static_assert(n == 0, "no product of this width");
+        static_assert(n == 0, "no wgmma of this width");
     }
 }
 
@@ -177,8 +179,8 @@ __device__ __forceinline__ void wgmma(float (&d)[n_sums], const uint32_t* a, uin
 #undef MOE_D5
 #undef MOE_D6
 #undef MOE_D7
-#undef MOE_SUMS4
-#undef MOE_SUMS16
+#undef MOE_ACCUM4
+#undef MOE_ACCUM16
 #undef MOE_WGMMA
 
 }  // namespace moe::cuda

@@ -1,7 +1,12 @@
-// 1. mark_rows: one block per expert walks its rows and puts (expert, row) into the key of each
-// slot,
-//    the smallest wins: experts in order, rows in order.
-// 2. unpack: keys to experts, rows and weights.
+// Rows that the caller has sorted by expert, converted into slots with an expert each.
+//
+// Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
+// int32; a window of n slots; scratch keys [n] of uint64.
+// Outputs: SlotsOut: local expert, source row and weight of each slot of the window.
+//   1. fill_keys: every key becomes no_row
+//   2. mark_rows: a thread block per expert walks its rows and takes the atomic minimum of (expert,
+//      row) in the key of each slot, so the lowest expert and row win in any order of execution
+//   3. unpack: keys become experts, rows and weights
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 
 #include "libmoe/cuda/device/call.cuh"
@@ -22,9 +27,9 @@ __device__ int64_t first_row(const CallerRows& rows, int32_t e) {
 
 __device__ int64_t end_row(const CallerRows& rows, int32_t e) {
     const int64_t first = first_row(rows, e);
-    const int64_t room = rows.offsets ? clamp_to_range(rows.offsets[e + 1], first, rows.n_rows)
-                                      : first + rows.batch_capacity;
-    return rows.counts ? first + clamp_to_range(rows.counts[e], 0, room - first) : room;
+    const int64_t limit = rows.offsets ? clamp_to_range(rows.offsets[e + 1], first, rows.n_rows)
+                                       : first + rows.batch_capacity;
+    return rows.counts ? first + clamp_to_range(rows.counts[e], 0, limit - first) : limit;
 }
 
 __device__ bool breaks_rules(const CallerRows& rows, int32_t e) {
@@ -36,7 +41,7 @@ __device__ bool breaks_rules(const CallerRows& rows, int32_t e) {
             (rows.counts[e] < 0 || rows.counts[e] > end_row(rows, e) - first_row(rows, e)));
 }
 
-// Slot of a row, -1 for padding and for ids that are out of range.
+// Returns the slot of a row, -1 for padding and for ids out of range.
 __device__ int64_t slot_of(const CallerRows& rows, int64_t row) {
     const int64_t slot = rows.row_ids[row];
     return slot < 0 || (rows.n_slots && slot >= rows.n_slots) ? -1 : slot;
@@ -54,9 +59,9 @@ __global__ void mark_rows(CallerRows rows, SlotWindow window, unsigned long long
             n_bad += report_faults && rows.row_ids[row] != -1;
             continue;
         }
-        const int64_t place = (window.by_row ? row : slot) - window.first;
-        if (place < 0 || place >= window.n) continue;
-        atomicMin(&keys[place],
+        const int64_t offset = (window.by_row ? row : slot) - window.first;
+        if (offset < 0 || offset >= window.n) continue;
+        atomicMin(&keys[offset],
                   static_cast<unsigned long long>(e) << 32 | static_cast<uint32_t>(row));
     }
     if (n_bad) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
@@ -76,7 +81,7 @@ __global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* key
     if (s >= round_up_to(n, row_alignment)) return;
     const bool found = s < n && keys[s] != no_row;
     if (s >= n) {
-        if (out.source) out.source[s] = -1;  // of padding
+        if (out.source) out.source[s] = -1;  // padding row
         return;
     }
     const auto row = static_cast<int32_t>(keys[s] & 0xFFFFFFFFu);
@@ -94,7 +99,7 @@ __global__ void fill_keys(unsigned long long* keys, int32_t n) {
     if (s < n) keys[s] = no_row;
 }
 
-// Past the last row in use slots are undefined.
+// Slots past the last row in use are undefined, so each one is checked.
 __global__ void compose(const int32_t* slot, const int32_t* source, int32_t n_slots, int32_t n,
                         int32_t* in_row) {
     begin_after_previous_kernel();

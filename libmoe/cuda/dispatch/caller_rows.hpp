@@ -1,5 +1,5 @@
-// Rows that the caller has sorted or batched by expert (moe_experts_args): turned into slots with
-// an expert each, so that the library's own sort can lay them out as its kernels want them.
+// Rows that the caller has sorted or batched by expert (moe_experts_args) become slots with an
+// expert each. The library's own sort then lays them out as its kernels need them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,22 +11,22 @@ namespace moe::cuda {
 struct CallerRows {
     const int64_t* offsets;  // [n_local + 1], or null: batched
     const int64_t* counts;   // [n_local], or null
-    int64_t batch_capacity;  // without counts: every batch is full
+    int64_t batch_capacity;  // rows of a batch; without counts every batch is full
     const int32_t* row_ids;  // [n_rows] slot of each row, -1 padding; or null
     int64_t n_rows;
-    int64_t n_slots;  // row ids beyond are a fault; 0: they mark padding only
+    int64_t n_slots;  // a row id at or above it is a fault; 0: row ids mark padding only
     int32_t n_local;
 };
 
-// The slots that a chunk works on: with `by_row` slot s is the caller's row first + s, else it is
-// the slot first + s of the row ids.
+// The slots of a chunk of tokens. With `by_row` slot s is the caller's row first + s, else it is
+// slot first + s of the row ids.
 struct SlotWindow {
     bool by_row;
     int64_t first;
     int32_t n;
 };
 
-// What is wanted of every slot of the window; null pointers: not wanted.
+// Outputs for every slot of the window; a null pointer leaves that output out.
 struct SlotsOut {
     int32_t* ids;           // local expert, -1: no row
     int32_t* source;        // its row (with token_divisor: row_ids[row] / token_divisor), or -1
@@ -38,13 +38,13 @@ struct SlotsOut {
     int32_t top_k;
 };
 
-// Offsets and counts are clamped; of several rows of a slot the first counts. keys: scratch, 8
-// bytes a slot. With report_faults all that breaks the rules is counted.
+// Offsets and counts are clamped. Where several rows have one slot, the first one counts. keys is
+// scratch of 8 bytes per slot. With report_faults every broken rule is counted.
 void run_rows_to_slots(const CallerRows& rows, const SlotWindow& window, unsigned long long* keys,
                        const SlotsOut& out, bool report_faults, FaultWords* faults,
                        cudaStream_t stream);
 
-// in_row[r] = source[slot[r]], -1 where there is no such slot.
+// Computes in_row[r] = source[slot[r]], or -1 where there is no such slot.
 void run_compose(const int32_t* slot, const int32_t* source, int32_t n_slots, int32_t n_rows,
                  int32_t* in_row, cudaStream_t stream);
 

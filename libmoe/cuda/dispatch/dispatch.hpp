@@ -1,5 +1,10 @@
-// The dispatch stage: from expert ids to rows sorted by expert, and the tiles that cover them, all
-// on the device and in a fixed order: experts ascending, slots ascending inside an expert.
+// The dispatch stage: sorts slots by expert and makes the tiles that cover the rows, all on the
+// device.
+//
+// Inputs: ids [T, k] of int32 and the true number of tokens. Outputs: Rows (begin, count, slot,
+// slot_to_row, tiles), or the 64-bit outputs of moe_dispatch.
+// The order is fixed: experts ascending, slots ascending inside an expert. Equal ids give equal
+// rows.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,51 +12,45 @@
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/kernel_limits.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/rows.hpp"
 
 namespace moe::cuda {
 
-// Scratch of one chunk of tokens.
+// Returns the scratch bytes of one chunk of tokens.
 uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local);
 
 struct SortInput {
-    const int32_t* ids;       // [T, k] dense global ids; -1, absent and identity experts: no row
+    const int32_t* ids;  // [T, k] dense global ids; -1, absent and identity experts have no row
     const int32_t* local_of;  // [n_ids] device; global expert -> local, -1 absent (values outside
                               // [-1, n_local) count as absent and are a fault); null: ids are local
     int32_t n_ids;
     int32_t top_k;
     int32_t n_local;
     std::byte* scratch;
-    bool has_shared;  // local expert n_local has a row for every token, in order, and no place
+    bool has_shared;  // local expert n_local has a row per token, in order; slot_to_row omits it
 };
 
-// One kernel of one block (sort_small.cu), which can do other small work by the way.
-constexpr int32_t most_few_slots = 8192;
-constexpr int32_t most_few_local = 512;
-constexpr bool is_small_sort(int64_t n_slots, int32_t n_local) {
-    return n_slots <= most_few_slots && n_local <= most_few_local;
-}
-
-// What run_sort does along with the sort.
+// Work that run_sort does beside the sort; SortKernel::fused does it in the same launch.
 struct SortAlong {
-    const GivenRouting* given;  // null: input.ids are there; else they are first taken from here
-    SelectOutput taken;         // to here: ids are input.ids
-    const Rows* token_rows;     // run_list_tokens of the same tokens; null: not wanted. Small sorts
-    TileRule token_rule;        // only
+    const GivenRouting* given;  // null: input.ids are ready; else they are converted from here
+    SelectOutput published;     // to here; its ids are input.ids
+    const Rows* token_rows;     // run_list_tokens of the same tokens, with the fused sort only;
+    TileRule token_rule;        // null: not wanted
 };
 
-// Fills rows.begin, count, slot (-1 in the padding), place, tiles, n_tiles.
-void run_sort(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+// Fills rows.begin, count, slot (-1 in the padding), slot_to_row, tiles and n_tiles.
+void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
+              const TileRule& rule, const SortAlong& along, FaultWords* faults,
               cudaStream_t stream);
 
-// One "expert" with rows 0 .. true number of tokens: for the dense matrices of the layer. Slot and
-// place of token t are t.
+// Makes one "expert" with rows 0 .. true number of tokens, for the dense matrices of the layer.
+// Token t has slot t and row t.
 void run_list_tokens(const DeviceFacts& device, const TokenCount& tokens, const Rows& rows,
                      const TileRule& rule, cudaStream_t stream);
 
-// moe_dispatch: the same sort with the caller's block size and 64-bit outputs.
+// moe_dispatch uses the same sort with the caller's block size and 64-bit outputs.
 struct DispatchOutput {
     int64_t* offsets;  // [n_local + 1]
     int64_t* counts;   // [n_local] or null
@@ -59,20 +58,21 @@ struct DispatchOutput {
     int64_t row_capacity;
     int32_t block_rows;
 };
-void run_dispatch(const DeviceFacts& device, const SortInput& input, const TokenCount& tokens,
+void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
                   const DispatchOutput& output, FaultWords* faults, cudaStream_t stream);
 
-// Tokens per global expert, added to counts [E_all], which the call zeroes.
+// Adds the tokens per global expert to counts [E_all], which the caller zeroes first.
 void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
                        const TokenCount& tokens, int64_t* counts, cudaStream_t stream);
 
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Rows into token blocks of bfloat16 (experts/experts.hpp, grouped): sorted row r is the row of
-// `in` that its index and divisor say (DeviceRows), zero where the index is negative (without one:
-// where rows.slot is). Rows up to the last one used are written, padding included. Also zeroes
-// rows.tile_counter, for the grouped products that follow. width: columns, a multiple of 64.
+// Gathers rows into token blocks of bfloat16, the layout that grouped_gemm reads. Sorted row r is
+// the row of `in` that its index and divisor name (DeviceRows; without an index, rows.slot), zero
+// where the index is negative. It writes all rows up to the last one in use, padding included, and
+// zeroes rows.tile_counter for the grouped GEMMs that follow. width is the number of columns, a
+// multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t width;
@@ -80,18 +80,18 @@ struct GatherInput {
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);
 
-// The same of the tokens themselves, in order and without padding, for products that index them;
-// index and divisor of `in` are not used.
+// Arranges the tokens themselves, in order and without padding, for GEMMs that index them. It
+// ignores index and divisor of `in`.
 struct BlockRows {
     std::byte* blocks;
-    int32_t capacity;       // rows, a multiple of row_alignment and no less than tokens.n
-    int32_t* tile_counter;  // of Rows
+    int32_t capacity;       // rows, a multiple of row_alignment and at least tokens.n
+    int32_t* tile_counter;  // the one of Rows
 };
 void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
                  const BlockRows& out, cudaStream_t stream);
 
 void prepare_dispatch();
-void prepare_sort();  // the parts of it in sort.cu, sort_small.cu and gather.cu
-void prepare_gather();
+void prepare_sort();    // called by prepare_dispatch
+void prepare_gather();  // likewise
 
 }  // namespace moe::cuda

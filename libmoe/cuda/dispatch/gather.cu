@@ -1,16 +1,21 @@
-// Rows of x into token blocks of bfloat16, the operand of the grouped kernels
-// (experts/experts.hpp).
+// Gathers rows of x into token blocks of bfloat16, the B operand of grouped_gemm.
 //
-// Block b of 64 columns is [capacity][64]: 128 bytes a row, eight 16-byte chunks. Chunk c = 2 j + h
-// of row r lies at chunk c ^ (r & 7) and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
+// Inputs: `in`, rows [.., width] of F32, F16 or BF16; an index per row, or the tokens in order;
+// width a multiple of 64.
+// Output: width / 64 token blocks [capacity][64] of bfloat16; capacity is a multiple of
+// row_alignment. A row of a block has 128 bytes, eight 16-byte vectors. Vector c = 2 j + h of row r
+// is stored at vector c ^ (r & 7), free of bank conflicts when read, and holds the pairs k = 16 t +
+// 2 c, + 1 for t = 0..3.
 //
-// A warp takes four rows and up to four blocks, and all rows of those blocks come before the next
-// four: the L2 then holds the columns of x that several rows read, and neighbouring warps write
-// neighbouring rows. Eight lanes a row. Per block:
-//   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7: the pairs of t for chunks 4 u .. 4 u + 3
-//   2. the four lanes with one u transpose their 4 x 4 pairs, which gives lane (t, u) chunk 4 u + t
+// A warp converts four rows of up to four blocks. All rows of these blocks precede the next four
+// blocks: columns of x that several rows read then stay in L2, and adjacent warps write adjacent
+// rows. Eight lanes share a row. For each block:
+//   1. lane q = 2 t + u loads columns 8 q .. 8 q + 7, which are the pairs of t for vectors 4 u .. 4
+//      u + 3
+//   2. the four lanes with one u transpose their 4 x 4 pairs, so that lane (t, u) has vector 4 u +
+//      t
 //   3. the eight lanes store 128 contiguous bytes
-// Rows beyond the last one used are left alone. capacity is a multiple of row_alignment.
+// Rows past the last one in use are not written.
 #include <algorithm>
 
 #include "libmoe/cuda/device/call.cuh"
@@ -29,7 +34,7 @@ constexpr int n_threads = 256;
 constexpr int32_t rows_at_once = 4;
 constexpr int32_t blocks_at_once = 4;
 
-// Four pairs of bfloat16.
+// Four pairs of bfloat16 values.
 struct Pairs {
     uint32_t at[4];
 };
@@ -51,8 +56,8 @@ __device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packet
     return pairs;
 }
 
-// Between lanes whose t differs in one bit, `apart` lanes from each other: the upper lane's `low`
-// for the lower lane's `high`.
+// Exchanges values between lanes `apart` lanes from each other: the upper lane's `low` for the
+// lower lane's `high`.
 __device__ void exchange(uint32_t& low, uint32_t& high, int apart) {
     const bool is_upper = lane_index() & apart;
     const uint32_t got = __shfl_xor_sync(every_lane, is_upper ? low : high, apart);
@@ -62,7 +67,7 @@ __device__ void exchange(uint32_t& low, uint32_t& high, int apart) {
         high = got;
 }
 
-// at[i] of lane t becomes at[t] of lane i, lanes 2 apart.
+// at[i] of lane t becomes at[t] of lane i, for lanes that are 2 apart.
 __device__ void transpose(Pairs& p) {
     exchange(p.at[0], p.at[1], 2);
     exchange(p.at[2], p.at[3], 2);
@@ -70,7 +75,7 @@ __device__ void transpose(Pairs& p) {
     exchange(p.at[1], p.at[3], 4);
 }
 
-// Rows of the input by expert, padding included, which is zero.
+// Source rows sorted by expert; padding rows are zero.
 struct SortedRows {
     Rows rows;
     const int32_t* index;
@@ -100,7 +105,7 @@ template <class Source>
 __global__ void __launch_bounds__(n_threads)
     copy_rows(GatherInput input, Source source, bool packets, BlockRows out) {
     wait_for_previous_kernel();
-    let_next_kernel_start();  // which reads the tiles before it waits
+    let_next_kernel_start();  // the next kernel reads the tiles before its own wait
     if (blockIdx.x == 0 && threadIdx.x < 4) out.tile_counter[threadIdx.x] = 0;
     const int32_t n_used = source.used();
     const int32_t n_blocks = input.width / 64;
@@ -109,7 +114,7 @@ __global__ void __launch_bounds__(n_threads)
     const int64_t n_items = int64_t{n_parts} * n_groups;
     const int64_t n_warps = int64_t{gridDim.x} * (n_threads / 32);
     const int32_t q = lane_index() % 8;
-    const int32_t chunk = 4 * (q % 2) + q / 2;
+    const int32_t vector = 4 * (q % 2) + q / 2;
     for (int64_t item = int64_t{blockIdx.x} * (n_threads / 32) + warp_index(); item < n_items;
          item += n_warps) {
         const auto first_row = static_cast<int32_t>(item % n_parts) * rows_at_once;
@@ -129,7 +134,7 @@ __global__ void __launch_bounds__(n_threads)
             transpose(pairs[i]);
             if (first + i >= n_blocks) continue;
             const int64_t row = int64_t{first + i} * out.capacity + r;
-            *reinterpret_cast<uint4*>(out.blocks + row * 128 + (chunk ^ (r & 7)) * 16) =
+            *reinterpret_cast<uint4*>(out.blocks + row * 128 + (vector ^ (r & 7)) * 16) =
                 make_uint4(pairs[i].at[0], pairs[i].at[1], pairs[i].at[2], pairs[i].at[3]);
         }
     }
@@ -149,7 +154,7 @@ void run_copy(const DeviceFacts& device, const char* name, const GatherInput& in
 
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream) {
-    const bool has_index = input.in.index;  // else the row's own number, -1 in the padding
+    const bool has_index = input.in.index;  // else a row's slot is its index, -1 in the padding
     const SortedRows source{rows, has_index ? input.in.index : rows.slot,
                             has_index ? input.in.divisor : 1};
     run_copy(device, "gather_rows", input, source, {blocks, rows.capacity, rows.tile_counter},

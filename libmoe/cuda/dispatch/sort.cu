@@ -1,24 +1,26 @@
-// A stable counting sort of slots by local expert, without atomics whose order would show: the same
-// ids give the same rows.
+// A stable counting sort of slots by local expert. No result depends on the order of atomics, so
+// equal ids give equal rows.
 //
-// Shapes: ids [T, k] dense, n_slots = T k below 2^31, up to 4096 experts. Slots of tokens beyond
-// the true number, and those without a local expert, have no row. Experts begin on a multiple of
-// `align`.
+// Inputs: ids [T, k] of int32, dense, n_slots = T k below 2^31, up to 4096 experts. Slots of tokens
+// beyond the true number, and slots without a local expert, have no row.
+// Outputs: SortTarget: begin and count of each expert, slot of each row, row of each slot, tiles.
+// Experts begin on a multiple of `align`.
+// sort_small.cu serves small batches over up to max_fused_sort_experts experts.
 //
-// Few slots over few experts are sorted in sort_small.cu.
-// Up to small_slots slots, one block (sort_small):
+// Up to max_block_sort_slots slots, one thread block (sort_small):
 //   1. count the slots of each expert in shared memory
-//   2. scan: first row and first tile of each expert, the tiles themselves
-//   3. place: warps take turns in the order of their slots; inside a warp the lanes with one expert
-//      find each other by match_any, so a slot's rank is what earlier turns left in the expert's
-//      cursor plus the number of lower lanes with its expert
+//   2. scan: first row and first tile of each expert, and the tiles themselves
+//   3. scatter: warps take turns in the order of their slots. Inside a warp the lanes of one expert
+//      find each other by match_any. A slot's rank is the expert's cursor, which earlier turns have
+//      advanced, plus the number of lower lanes with its expert
 //   4. fill the padding with -1
-// More slots, cut into runs of run_slots (few blocks, so that the matrix of counts stays small):
-//   1. count_runs: counts [n_local][n_runs]
-//   2. scan_runs: a warp per expert turns its counts into those of the runs before, and sums them
-//   3. assign_rows: one block, step 2 above
-//   4. place_runs: a block per run, steps 3 and 4 above with cursors that start at the run's counts
-// The shared expert, where it takes part, is one more expert with a row for every token.
+// More slots are split into at most max_runs runs, which keeps the matrix of counts small:
+//   1. count_runs: counts [n_local][n_runs], a thread block per run
+//   2. scan_runs: counts become sums over the runs before, a warp per expert; totals [n_local]
+//   3. assign_rows: step 2 above on the totals, one thread block
+//   4. scatter_runs: steps 3 and 4 above, a thread block per run, whose cursors start at the run's
+//      counts
+// The shared expert, if it takes part, is one more expert with a row for every token.
 // Shared memory, int32: counts [experts], then cursors [experts].
 #include <algorithm>
 
@@ -30,19 +32,18 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t most_threads = 1024;
-constexpr int32_t small_slots = 4096;
-constexpr int32_t most_local = 4096;
-constexpr int32_t most_runs = 256;
-constexpr int32_t fewest_slots = 2048;  // of a run
-constexpr int32_t turn_groups = 4;      // groups of 32 slots that a warp takes in one turn
+constexpr int32_t max_threads = 1024;
+constexpr int32_t max_local = 4096;
+constexpr int32_t max_runs = 256;
+constexpr int32_t min_run_slots = 2048;  // slots of a run
+constexpr int32_t turn_groups = 4;       // groups of 32 slots that a warp takes in one turn
 
-// Either rows for the experts' kernels (begin, count, slot, place, tiles) or the public outputs of
-// dispatch (offsets, counts, slot).
+// Outputs are either Rows for the kernels of the experts (begin, count, slot, slot_to_row, tiles)
+// or those of moe_dispatch (offsets, counts, slot).
 struct SortTarget {
     int32_t* begin;
     int32_t* count;
-    int32_t* place;
+    int32_t* slot_to_row;
     Tile* tiles;
     TileCount* n_tiles;
     int64_t* offsets;
@@ -67,7 +68,7 @@ __device__ void fill(int32_t* values, int32_t n, int32_t value) {
         values[i] = value;
 }
 
-// counts, zero before, of the slots; ends with a barrier.
+// Adds the slots of each expert to counts, which are zero before. It ends with a barrier.
 __device__ void count_slots(const SortInput& input, Slice32 slots, int32_t* counts,
                             FaultWords* faults) {
     int32_t n_bad = 0;
@@ -92,7 +93,7 @@ __device__ Sums operator+(const Sums& a, const Sums& b) {
     return {a.rows + b.rows, {a.tiles.all + b.tiles.all, a.tiles.large + b.tiles.large}};
 }
 
-// Sums of the lower lanes.
+// Returns the sums over the lower lanes.
 __device__ Sums before_in_warp(const Sums& own) {
     Sums up_to = own;
 #pragma unroll
@@ -106,9 +107,9 @@ __device__ Sums before_in_warp(const Sums& own) {
             {up_to.tiles.all - own.tiles.all, up_to.tiles.large - own.tiles.large}};
 }
 
-// Sums of the lower threads; total of all.
+// Returns the sums over the lower threads; total becomes the sum over all threads.
 __device__ Sums before_in_block(const Sums& own, Sums& total) {
-    __shared__ Sums of_warp[most_threads / 32];
+    __shared__ Sums of_warp[max_threads / 32];
     const Sums in_warp = before_in_warp(own);
     if (lane_index() == 31) of_warp[warp_index()] = in_warp + own;
     __syncthreads();
@@ -133,8 +134,8 @@ __device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin,
     if (target.counts) target.counts[e] = count;
 }
 
-// From counts to begin, count and tiles. Each thread looks after neighbouring experts. Begins of
-// this block's experts may be read by all its threads afterwards.
+// Turns counts into begin, count and tiles. A thread owns adjacent experts. After the call all
+// threads of the block may read the begins.
 __device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts) {
     const int32_t each =
         (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
@@ -159,7 +160,7 @@ __device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const
     __syncthreads();
 }
 
-// ---- place
+// ---- scatter
 
 struct Ranked {
     int32_t slot;
@@ -176,7 +177,7 @@ __device__ Ranked rank_in_warp(const SortInput& input, int32_t slot, int32_t end
     return {slot, e, __popc(lower), __popc(same)};
 }
 
-// The expert's cursor, advanced by the warp's slots; answers what it was.
+// Advances the expert's cursor by the warp's slots and returns its old value.
 __device__ int32_t take_turn(const Ranked& r, int32_t* cursor) {
     const int32_t before = r.expert >= 0 ? cursor[r.expert] : 0;
     __syncwarp();
@@ -190,12 +191,13 @@ __device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t be
     const int64_t row = r.expert < 0 ? -1 : first_row(target, r.expert) + before + r.rank;
     const bool fits = row >= 0 && row < target.capacity;
     if (fits) target.slot[row] = r.slot;
-    if (target.place) target.place[r.slot] = fits ? static_cast<int32_t>(row) : -1;
+    if (target.slot_to_row) target.slot_to_row[r.slot] = fits ? static_cast<int32_t>(row) : -1;
 }
 
-// Rows of slots, in turns: the warps of the block in order, each turn_groups times 32 slots.
-__device__ void place_slots(const SortInput& input, Slice32 slots, const SortTarget& target,
-                            int32_t* cursor) {
+// Assigns rows to slots. The warps of the block take turns in order, each with turn_groups times 32
+// slots.
+__device__ void scatter_slots(const SortInput& input, Slice32 slots, const SortTarget& target,
+                              int32_t* cursor) {
     constexpr int32_t turn_slots = 32 * turn_groups;
     const auto n_warps = static_cast<int32_t>(blockDim.x / 32);
     for (int64_t base = slots.first; base < slots.end; base += n_warps * turn_slots) {
@@ -222,13 +224,13 @@ __device__ void place_slots(const SortInput& input, Slice32 slots, const SortTar
     }
 }
 
-// Slots beyond the true tokens.
-__device__ void clear_places(const SortTarget& target, int64_t first, int64_t end) {
-    if (!target.place) return;
-    for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) target.place[s] = -1;
+// Marks the slots beyond the true tokens as having no row.
+__device__ void clear_slot_to_row(const SortTarget& target, int64_t first, int64_t end) {
+    if (!target.slot_to_row) return;
+    for (int64_t s = first + threadIdx.x; s < end; s += blockDim.x) target.slot_to_row[s] = -1;
 }
 
-// An expert at a time for each of the n_warps warps.
+// Each of n_warps warps pads one expert at a time.
 __device__ void fill_padding(const SortTarget& target, int32_t n_local, const int32_t* counts,
                              int32_t warp, int32_t n_warps) {
     if (target.align < 2) return;
@@ -243,13 +245,13 @@ __device__ void fill_padding(const SortTarget& target, int32_t n_local, const in
 
 // ---- shared expert
 
-// A barrier must follow, and have come after counts were cleared.
+// Needs a barrier before it, after counts were cleared, and one behind it.
 __device__ void count_shared(const SortInput& input, const TokenCount& tokens, int32_t* counts) {
     if (input.has_shared && threadIdx.x == 0) counts[input.n_local] = true_tokens(tokens);
 }
 
-__device__ void place_shared(const SortInput& input, const TokenCount& tokens,
-                             const SortTarget& target, int32_t first, int32_t step) {
+__device__ void scatter_shared(const SortInput& input, const TokenCount& tokens,
+                               const SortTarget& target, int32_t first, int32_t step) {
     if (!input.has_shared) return;
     const int64_t begin = first_row(target, input.n_local);
     for (int32_t t = first; t < true_tokens(tokens); t += step)
@@ -258,7 +260,7 @@ __device__ void place_shared(const SortInput& input, const TokenCount& tokens,
 
 // ---- kernels
 
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(max_threads)
     sort_small(SortInput input, TokenCount tokens, SortTarget target, FaultWords* faults) {
     extern __shared__ int32_t shared[];
     int32_t* counts = shared;
@@ -270,16 +272,16 @@ __global__ void __launch_bounds__(most_threads)
     count_shared(input, tokens, counts);
     count_slots(input, slots, counts, faults);
     lay_out_experts(target, experts_of(input), counts);
-    place_slots(input, slots, target, cursor);
+    scatter_slots(input, slots, target, cursor);
     fill_padding(target, experts_of(input), counts, warp_index(), blockDim.x / 32);
-    place_shared(input, tokens, target, static_cast<int32_t>(threadIdx.x),
-                 static_cast<int32_t>(blockDim.x));
-    clear_places(target, slots.end, int64_t{tokens.n} * input.top_k);
+    scatter_shared(input, tokens, target, static_cast<int32_t>(threadIdx.x),
+                   static_cast<int32_t>(blockDim.x));
+    clear_slot_to_row(target, slots.end, int64_t{tokens.n} * input.top_k);
 }
 
 struct Runs {
     int32_t n;
-    int32_t slots;    // of a run
+    int32_t slots;    // slots of a run
     int32_t* counts;  // [n_local][n]
     int32_t* totals;  // [n_local]
 };
@@ -291,7 +293,7 @@ __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
             static_cast<int32_t>(end < n_slots ? end : n_slots)};
 }
 
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(max_threads)
     count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
     fill(counts, experts_of(input), 0);
@@ -320,7 +322,7 @@ __global__ void scan_runs(Runs runs, int32_t n_local) {
     if (lane_index() == 0) runs.totals[e] = static_cast<int32_t>(total);
 }
 
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(max_threads)
     assign_rows(Runs runs, int32_t n_local, SortTarget target) {
     extern __shared__ int32_t counts[];
     begin_after_previous_kernel();
@@ -331,8 +333,8 @@ __global__ void __launch_bounds__(most_threads)
     lay_out_experts(target, n_local, counts);
 }
 
-__global__ void __launch_bounds__(most_threads)
-    place_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
+__global__ void __launch_bounds__(max_threads)
+    scatter_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
     extern __shared__ int32_t cursor[];
     begin_after_previous_kernel();
     for (auto e = static_cast<int32_t>(threadIdx.x); e < experts_of(input);
@@ -340,26 +342,26 @@ __global__ void __launch_bounds__(most_threads)
         cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];
     __syncthreads();
     const int32_t n_slots = true_slots(input, tokens);
-    place_slots(input, slots_of_run(runs, n_slots), target, cursor);
+    scatter_slots(input, slots_of_run(runs, n_slots), target, cursor);
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
     fill_padding(target, experts_of(input), runs.totals,
                  static_cast<int32_t>(blockIdx.x) * warps + warp_index(),
                  static_cast<int32_t>(gridDim.x) * warps);
     const auto block_threads = static_cast<int32_t>(blockDim.x);
-    place_shared(
+    scatter_shared(
         input, tokens, target,
         static_cast<int32_t>(blockIdx.x) * block_threads + static_cast<int32_t>(threadIdx.x),
         static_cast<int32_t>(gridDim.x) * block_threads);
     const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
-    clear_places(target, all.first > n_slots ? all.first : n_slots, all.end);
+    clear_slot_to_row(target, all.first > n_slots ? all.first : n_slots, all.end);
 }
 
 // ---- host
 
-Runs cut_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
-    const int64_t even = (n_slots + most_runs - 1) / most_runs;
+Runs make_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
+    const int64_t even = (n_slots + max_runs - 1) / max_runs;
     Runs runs{};
-    runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, fewest_slots), 1024));
+    runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, min_run_slots), 1024));
     runs.n = static_cast<int32_t>((n_slots + runs.slots - 1) / runs.slots);
     runs.totals = reinterpret_cast<int32_t*>(scratch);
     runs.counts = runs.totals + n_local;
@@ -369,43 +371,42 @@ Runs cut_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
 void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
                FaultWords* faults, cudaStream_t stream) {
     const int32_t n_experts = experts_of(input);
-    const Runs runs = cut_runs(int64_t{tokens.n} * input.top_k, n_experts, input.scratch);
+    const Runs runs = make_runs(int64_t{tokens.n} * input.top_k, n_experts, input.scratch);
     const size_t bytes = static_cast<size_t>(n_experts) * 4;
-    launch("count_runs", count_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
+    launch("count_runs", count_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
            faults);
     launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
-    launch("assign_rows", assign_rows, 1, most_threads, bytes, stream, runs, n_experts, target);
-    launch("place_runs", place_runs, runs.n, most_threads, bytes, stream, input, tokens, runs,
+    launch("assign_rows", assign_rows, 1, max_threads, bytes, stream, runs, n_experts, target);
+    launch("scatter_runs", scatter_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
            target);
 }
 
-void sort(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
-          FaultWords* faults, cudaStream_t stream) {
-    const int64_t n_slots = int64_t{tokens.n} * input.top_k;
-    if (n_slots > small_slots) return sort_runs(input, tokens, target, faults, stream);
-    launch("sort_small", sort_small, 1, most_threads, static_cast<size_t>(experts_of(input)) * 8,
+void sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
+          const SortTarget& target, FaultWords* faults, cudaStream_t stream) {
+    if (kernel == SortKernel::runs) return sort_runs(input, tokens, target, faults, stream);
+    launch("sort_small", sort_small, 1, max_threads, static_cast<size_t>(experts_of(input)) * 8,
            stream, input, tokens, target, faults);
 }
 
 }  // namespace
 
 uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
-    if (n_slots <= small_slots) return 0;
-    // Does not fall as n_slots grows, as the number of runs does.
-    const int64_t runs = std::min<int64_t>((n_slots + fewest_slots - 1) / fewest_slots, most_runs);
+    if (n_slots <= max_block_sort_slots) return 0;
+    // The size must not fall as n_slots grows, although the number of runs may.
+    const int64_t runs = std::min<int64_t>((n_slots + min_run_slots - 1) / min_run_slots, max_runs);
     return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs + 1) * 4;
 }
 
-void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
-              const Rows& rows, const TileRule& rule, const SortAlong& along, FaultWords* faults,
+void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
+              const TileRule& rule, const SortAlong& along, FaultWords* faults,
               cudaStream_t stream) {
-    if (is_small_sort(int64_t{tokens.n} * input.top_k, input.n_local))
-        return run_sort_few(input, tokens, rows, rule, along, faults, stream);
-    if (along.given) run_take_routing(*along.given, tokens, along.taken, faults, stream);
+    if (kernel == SortKernel::fused)
+        return run_sort_small_batch(input, tokens, rows, rule, along, faults, stream);
+    if (along.given) run_take_routing(*along.given, tokens, along.published, faults, stream);
     SortTarget target{};
     target.begin = rows.begin;
     target.count = rows.count;
-    target.place = rows.slot_to_row;
+    target.slot_to_row = rows.slot_to_row;
     target.tiles = rows.tiles;
     target.n_tiles = rows.n_tiles;
     target.slot = rows.slot;
@@ -413,10 +414,10 @@ void run_sort(const DeviceFacts&, const SortInput& input, const TokenCount& toke
     target.align = row_alignment;
     target.max_tiles = rows.max_tiles;
     target.rule = rule;
-    sort(input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, faults, stream);
 }
 
-void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& tokens,
+void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
                   const DispatchOutput& output, FaultWords* faults, cudaStream_t stream) {
     SortTarget target{};
     target.offsets = output.offsets;
@@ -424,16 +425,16 @@ void run_dispatch(const DeviceFacts&, const SortInput& input, const TokenCount& 
     target.slot = output.row_ids;
     target.capacity = output.row_capacity;
     target.align = std::max(output.block_rows, 1);
-    sort(input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, faults, stream);
 }
 
 void prepare_sort() {
-    prepare_sort_few();
-    load("sort_small", sort_small, 2 * most_local * 4);
+    prepare_sort_small_batch();
+    load("sort_small", sort_small, 2 * max_local * 4);
     load("count_runs", count_runs);
     load("scan_runs", scan_runs);
     load("assign_rows", assign_rows);
-    load("place_runs", place_runs);
+    load("scatter_runs", scatter_runs);
 }
 
 }  // namespace moe::cuda

@@ -1,18 +1,20 @@
-// The sort of few slots over few experts (sort.cu has the rules and does the others): one block, so
-// that the only waits are those for memory and four barriers. A thread for each expert; a thread
-// for each slot, or for eight: a warp has a range of neighbouring slots, in groups of 32. What may
-// be done along with it (SortAlong) is done by the same threads.
+// The sort of a small batch by local expert (sort.cu has the rules and serves all others). It is
+// one thread block, so that it waits for memory and four barriers only. The same threads do the
+// work that is fused into the launch (SortAlong).
 //
-// Shapes: ids [T, k] dense, T k up to most_few_slots, n_local up to most_few_local; experts begin
-// on a multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, large ones below 2^9.
-//   1. thread = slots: their ids, taken from the caller where that is still to be done; their
-//      experts; their ranks among the warp's slots of this expert, by match_any and by the warp's
-//      own count for each expert, in shared memory
-//   2. thread = expert: counts become those of the warps before, their sum the expert's rows;
-//      rows and tiles of all experts before by one scan, all in one word
-//   3. begin, count, tiles and padding of the expert
+// Inputs: ids [T, k] of int32, dense, T k up to max_fused_sort_slots, n_local up to
+// max_fused_sort_experts; or a GivenRouting to convert first. Outputs: Rows; experts begin on a
+// multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, tiles of large experts below
+// 2^9. A thread owns one expert and one slot, or eight slots; a warp owns a range of adjacent
+// slots, in groups of 32.
+//   1. thread = slots: load the ids, or convert the caller's; find the experts; rank the warp's
+//      slots of one expert by match_any and by the warp's own count for each expert, in shared
+//      memory
+//   2. thread = expert: counts become sums over the warps before, whose total is the expert's rows;
+//      one scan over packed words gives rows and tiles of all experts before
+//   3. store begin, count, tiles and padding of the expert
 //   4. thread = slots: row = begin + slots of the warps before + rank
-// The shared expert, the last, has as many rows as there are tokens.
+// The shared expert, the last one, has a row for every token.
 // Shared memory, 16 bits each: counts [warps of slots][n_local], begins [experts].
 #include <algorithm>
 
@@ -26,24 +28,24 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t most_threads = 1024;
-constexpr int32_t most_groups = most_few_slots / most_threads;
-static_assert(most_few_local < most_threads);
+constexpr int32_t max_threads = 1024;
+constexpr int32_t max_groups = max_fused_sort_slots / max_threads;
+static_assert(max_fused_sort_experts < max_threads);
 
-// How slots are dealt to warps: each has as many groups of 32.
+// Assignment of slots to warps: each warp has the same number of groups of 32.
 struct Deal {
     int32_t groups, n_warps;
 
     __host__ __device__ explicit Deal(int32_t n_slots)
-        : groups(n_slots > most_threads ? divide_up(n_slots, most_threads) : 1),
+        : groups(n_slots > max_threads ? divide_up(n_slots, max_threads) : 1),
           n_warps(divide_up(n_slots, 32 * groups)) {}
 };
 
-// What the launch does along.
+// Work that is fused into the launch, see SortAlong.
 struct Along {
     bool takes_routing;
     GivenRouting given;
-    SelectOutput taken;
+    SelectOutput published;
     bool lists_tokens;
     Rows token_rows;
     TileRule token_rule;
@@ -56,9 +58,9 @@ struct OwnSlot {
 
 __device__ int32_t id_of_slot(const SortInput& input, const Along& along, int32_t slot,
                               FaultWords* faults) {
-    return along.takes_routing
-               ? take_slot(along.given, along.taken, slot / input.top_k, slot % input.top_k, faults)
-               : input.ids[slot];
+    return along.takes_routing ? take_slot(along.given, along.published, slot / input.top_k,
+                                           slot % input.top_k, faults)
+                               : input.ids[slot];
 }
 
 __device__ int32_t expert_of_id(const SortInput& input, int32_t id, FaultWords* faults) {
@@ -68,7 +70,7 @@ __device__ int32_t expert_of_id(const SortInput& input, int32_t id, FaultWords* 
     return e;
 }
 
-// Of 32 neighbouring slots; counts: the warp's own, for each expert.
+// Ranks 32 adjacent slots. counts belong to the warp, one for each expert.
 __device__ OwnSlot rank_in_warp(int32_t expert, uint16_t* counts) {
     const unsigned same = __match_any_sync(every_lane, expert);
     const int32_t rank = __popc(same & ((1u << lane_index()) - 1u));
@@ -79,7 +81,8 @@ __device__ OwnSlot rank_in_warp(int32_t expert, uint16_t* counts) {
     return {expert, before + rank};
 }
 
-// Turns the counts of an expert's warps, n_local apart, into those before each; answers their sum.
+// Turns the counts of an expert's warps, n_local apart, into the sums over the warps before.
+// Returns the total.
 __device__ int32_t scan_warps(uint16_t* counts, int32_t n_warps, int32_t n_local) {
     constexpr int32_t at_once = 8;
     int32_t sum = 0;
@@ -97,14 +100,15 @@ __device__ int32_t scan_warps(uint16_t* counts, int32_t n_warps, int32_t n_local
     return sum;
 }
 
-// Rows, a multiple of row_alignment, and tiles of experts, summed as one word. At most there are
-// 8,192 slots, as many rows of a shared expert, seven of padding for each expert, and of 16 rows a
-// tile; large experts, if there are such (TileRule), have least_large_rows at least.
-constexpr int32_t least_large_rows = 33;
-constexpr int32_t most_rows_here = 2 * most_few_slots + (row_alignment - 1) * (most_few_local + 1);
-static_assert(most_rows_here / row_alignment < 1 << 12);
-static_assert(2 * most_few_slots / 16 + most_few_local + 1 < 1 << 11);
-static_assert(2 * most_few_slots / least_large_rows < 1 << 9);
+// Rows, a multiple of row_alignment, and tiles of experts are summed as one word. There are at most
+// 8,192 slots, as many rows of a shared expert, seven rows of padding for each expert, and tiles
+// have at least 16 rows. Large experts (TileRule) have at least min_large_rows rows.
+constexpr int32_t min_large_rows = 33;
+constexpr int32_t max_rows_here =
+    2 * max_fused_sort_slots + (row_alignment - 1) * (max_fused_sort_experts + 1);
+static_assert(max_rows_here / row_alignment < 1 << 12);
+static_assert(2 * max_fused_sort_slots / 16 + max_fused_sort_experts + 1 < 1 << 11);
+static_assert(2 * max_fused_sort_slots / min_large_rows < 1 << 9);
 
 struct LaidOut {
     int32_t rows;
@@ -122,9 +126,10 @@ struct LaidOut {
     }
 };
 
-// Sum of the lower threads; total of all. Ends soon after a barrier.
+// Returns the sum over the lower threads; total becomes the sum over all. It ends soon after a
+// barrier.
 __device__ uint32_t before_in_block(uint32_t own, uint32_t& total) {
-    __shared__ uint32_t of_warp[most_threads / 32];
+    __shared__ uint32_t of_warp[max_threads / 32];
     uint32_t up_to = own;
 #pragma unroll
     for (int apart = 1; apart < 32; apart *= 2) {
@@ -152,12 +157,12 @@ __device__ void store_expert(const Rows& rows, const TileRule& rule, int32_t e, 
     for (int32_t r = begin + count; r < end; r++) rows.slot[r] = -1;
 }
 
-// groups: of a warp, at most.
+// groups is the maximum number of groups of a warp.
 template <int32_t groups>
-__global__ void __launch_bounds__(most_threads)
-    sort_few(const __grid_constant__ SortInput input, TokenCount tokens,
-             const __grid_constant__ Rows rows, TileRule rule, const __grid_constant__ Along along,
-             FaultWords* faults) {
+__global__ void __launch_bounds__(max_threads)
+    sort_small_batch(const __grid_constant__ SortInput input, TokenCount tokens,
+                     const __grid_constant__ Rows rows, TileRule rule,
+                     const __grid_constant__ Along along, FaultWords* faults) {
     extern __shared__ uint16_t counts[];
     const auto i = static_cast<int32_t>(threadIdx.x);
     const auto n_threads = static_cast<int32_t>(blockDim.x);
@@ -221,28 +226,29 @@ __global__ void __launch_bounds__(most_threads)
 
 }  // namespace
 
-void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& rows,
-                  const TileRule& rule, const SortAlong& along, FaultWords* faults,
-                  cudaStream_t stream) {
+void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, const Rows& rows,
+                          const TileRule& rule, const SortAlong& along, FaultWords* faults,
+                          cudaStream_t stream) {
     const int32_t n_slots = tokens.n * input.top_k;
     const Deal deal(n_slots);
     const int32_t n_counts = deal.n_warps * input.n_local + experts_of(input);
     Along done{};
     done.takes_routing = along.given != nullptr;
     if (along.given) done.given = *along.given;
-    done.taken = along.taken;
+    done.published = along.published;
     done.lists_tokens = along.token_rows != nullptr;
     if (along.token_rows) done.token_rows = *along.token_rows;
     done.token_rule = along.token_rule;
     const int32_t n_threads = 32 * std::max(deal.n_warps, divide_up(experts_of(input), 32));
-    launch("sort_few", deal.groups == 1 ? sort_few<1> : sort_few<most_groups>, 1, n_threads,
+    launch("sort_small_batch",
+           deal.groups == 1 ? sort_small_batch<1> : sort_small_batch<max_groups>, 1, n_threads,
            static_cast<size_t>(n_counts) * sizeof(uint16_t), stream, input, tokens, rows, rule,
            done, faults);
 }
 
-void prepare_sort_few() {
-    load("sort_few", sort_few<1>);
-    load("sort_few", sort_few<most_groups>);
+void prepare_sort_small_batch() {
+    load("sort_small_batch", sort_small_batch<1>);
+    load("sort_small_batch", sort_small_batch<max_groups>);
 }
 
 }  // namespace moe::cuda

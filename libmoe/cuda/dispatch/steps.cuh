@@ -1,4 +1,5 @@
-// Steps that kernels of dispatch share, each the work of one thread.
+// Device functions that the kernels of dispatch share, each the work of one thread. Inputs and
+// outputs are those of SortInput and Rows.
 #pragma once
 
 #include "libmoe/cuda/device/call.cuh"
@@ -11,12 +12,12 @@ __device__ inline int32_t true_slots(const SortInput& input, const TokenCount& t
     return true_tokens(tokens) * input.top_k;
 }
 
-// Experts that have rows.
+// Counts the experts that have rows.
 __host__ __device__ inline int32_t experts_of(const SortInput& input) {
     return input.n_local + (input.has_shared ? 1 : 0);
 }
 
-// Of a global id; -1: no row.
+// Returns the local expert of a global id, -1 for no row.
 __device__ inline int32_t local_expert(const SortInput& input, int32_t id, bool& is_bad) {
     is_bad = false;
     if (id < 0 || id >= input.n_ids) return -1;
@@ -26,19 +27,19 @@ __device__ inline int32_t local_expert(const SortInput& input, int32_t id, bool&
     return -1;
 }
 
-// The tiles of an expert's `count` rows from `begin`, at tiles[first] and after.
+// Stores the tiles of an expert's `count` rows from `begin` to tiles[first] and after.
 __device__ inline void store_tiles(Tile* tiles, int32_t max_tiles, const TileRule& rule, int32_t e,
                                    int32_t begin, int32_t count, int32_t first) {
     const int32_t end = min(first + tiles_of_expert(rule, count), max_tiles);
 #pragma unroll 1
-    for (int32_t i = first; i < end; i++) tiles[i] = cut_tile(rule, e, begin, count, i - first);
+    for (int32_t i = first; i < end; i++) tiles[i] = make_tile(rule, e, begin, count, i - first);
 }
 
 __device__ inline void store_tile_count(TileCount* to, const TileCount& n, int32_t max_tiles) {
     *to = {min(n.all, max_tiles), min(n.large, max_tiles)};
 }
 
-// Token i with its padding, and tile i, of rows that are n tokens themselves.
+// Stores row i, its padding and tile i, where the rows are n tokens themselves.
 __device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens, const Rows& rows,
                                   const TileRule& rule) {
     const TileCount n_tiles = count_tiles(rule, n);
@@ -47,22 +48,22 @@ __device__ inline void list_token(int32_t i, int32_t n, const TokenCount& tokens
         rows.count[0] = n;
         store_tile_count(rows.n_tiles, n_tiles, rows.max_tiles);
     }
-    if (i < min(n_tiles.all, rows.max_tiles)) rows.tiles[i] = cut_tile(rule, 0, 0, n, i);
+    if (i < min(n_tiles.all, rows.max_tiles)) rows.tiles[i] = make_tile(rule, 0, 0, n, i);
     if (rows.slot && i < rows.capacity && i < round_up_to(n, row_alignment))
         rows.slot[i] = i < n ? i : -1;
     if (rows.slot_to_row && i < tokens.n) rows.slot_to_row[i] = i < n ? i : -1;
 }
 
-// The shared expert's row of token t counts as one of its first slot.
+// A row of the shared expert counts as a row of the token's first slot.
 __device__ inline void store_shared_row(const SortInput& input, int32_t* slot, int64_t capacity,
                                         int64_t begin, int32_t t) {
     if (begin + t < capacity) slot[begin + t] = t * input.top_k;
 }
 
-// sort_small.cu: run_sort where is_small_sort.
-void run_sort_few(const SortInput& input, const TokenCount& tokens, const Rows& rows,
-                  const TileRule& rule, const SortAlong& along, FaultWords* faults,
-                  cudaStream_t stream);
-void prepare_sort_few();
+// sort_small.cu has SortKernel::fused.
+void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, const Rows& rows,
+                          const TileRule& rule, const SortAlong& along, FaultWords* faults,
+                          cudaStream_t stream);
+void prepare_sort_small_batch();
 
 }  // namespace moe::cuda

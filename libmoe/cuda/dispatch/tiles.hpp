@@ -1,5 +1,5 @@
-// How the rows of an expert are cut into tiles, and where rows and tiles of an expert begin: plain
-// arithmetic for the host and the device.
+// Tiles of an expert's rows: their number, their bounds and their position in the list of tiles.
+// Inputs: TileRule and counts of rows. It is plain arithmetic for the host and the device.
 #pragma once
 
 #include "libmoe/base/host_device.hpp"
@@ -11,7 +11,8 @@ MOE_HOST_DEVICE constexpr int64_t round_up_to(int64_t value, int64_t step) {
     return (value + step - 1) / step * step;
 }
 
-// Of numbers that are not negative. The sum does not overflow, and 32 bits divide sooner than 64.
+// Arguments are not negative. The unsigned sum cannot overflow, and a 32-bit division is faster
+// than a 64-bit one.
 MOE_HOST_DEVICE constexpr int32_t divide_up(int32_t value, int32_t by) {
     const auto divisor = static_cast<uint32_t>(by);
     return static_cast<int32_t>((static_cast<uint32_t>(value) + divisor - 1) / divisor);
@@ -21,10 +22,10 @@ MOE_HOST_DEVICE constexpr int32_t tiles_of_expert(const TileRule& rule, int32_t 
     return divide_up(count, rule.max_rows);
 }
 
-// Tile `index` of an expert whose `count` rows start at `begin`. max_rows is a multiple of the
-// granule, so that no tile is larger than it and none is empty.
-MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, int32_t begin,
-                                        int32_t count, int32_t index) {
+// Returns tile `index` of an expert whose `count` rows start at `begin`. max_rows is a multiple of
+// the granule, so no tile exceeds max_rows and none is empty.
+MOE_HOST_DEVICE constexpr Tile make_tile(const TileRule& rule, int32_t expert, int32_t begin,
+                                         int32_t count, int32_t index) {
     const int32_t n_tiles = tiles_of_expert(rule, count);
     const int32_t size = divide_up(divide_up(count, n_tiles), rule.granule) * rule.granule;
     const int32_t first = index * size;
@@ -32,13 +33,14 @@ MOE_HOST_DEVICE constexpr Tile cut_tile(const TileRule& rule, int32_t expert, in
     return {expert, begin + first, n_rows};
 }
 
-// Of one expert.
+// Counts the tiles of one expert.
 MOE_HOST_DEVICE constexpr TileCount count_tiles(const TileRule& rule, int32_t count) {
     const int32_t n = tiles_of_expert(rule, count);
     return {n, count > rule.most_small ? n : 0};
 }
 
-// Where an expert's tiles begin, from those of the experts before it and of all together.
+// Returns the index of an expert's first tile, from the tiles of the experts before it and the
+// large tiles of all.
 MOE_HOST_DEVICE constexpr int32_t first_tile(const TileRule& rule, int32_t count,
                                              const TileCount& before, int32_t all_large) {
     return count > rule.most_small ? before.large : all_large + before.all - before.large;

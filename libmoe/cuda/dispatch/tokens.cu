@@ -1,6 +1,9 @@
-// Small kernels around the sort: rows that are the tokens themselves, tokens per expert, and the
-// check of the number of tokens. A thread per token, slot or tile; nothing is shared but the
-// counts.
+// Small kernels beside the sort, each with a thread per token, slot or tile.
+//
+//   list_tokens: Rows of one dense "expert" whose rows are the T tokens themselves
+//   count_experts: counts [E_all] of int64, the tokens per global expert, from ids [T, k] of int32
+//   check_tokens: reports a number of tokens outside [0, n] as a fault
+// Only count_experts shares data between threads: its counts.
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -9,7 +12,7 @@ namespace moe::cuda {
 namespace {
 
 constexpr int n_threads = 256;
-constexpr int32_t most_experts = 8192;
+constexpr int32_t max_experts = 8192;
 
 __global__ void list_tokens(TokenCount tokens, Rows rows, TileRule rule) {
     begin_after_previous_kernel();
@@ -17,7 +20,8 @@ __global__ void list_tokens(TokenCount tokens, Rows rows, TileRule rule) {
     list_token(i, true_tokens(tokens), tokens, rows, rule);
 }
 
-// Blocks count what they see in shared memory first. Sums of integers have no order.
+// A thread block counts in shared memory first, to save global atomics. Integer sums do not depend
+// on the order.
 __global__ void count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
                               TokenCount tokens, unsigned long long* counts) {
     extern __shared__ int32_t seen[];
@@ -44,7 +48,7 @@ __global__ void check_tokens(const int32_t* n_device, int32_t n, FaultWords* fau
 
 void run_list_tokens(const DeviceFacts&, const TokenCount& tokens, const Rows& rows,
                      const TileRule& rule, cudaStream_t stream) {
-    // With the padding; there are never more tiles than tokens.
+    // The grid covers the padding, and there are never more tiles than tokens.
     const int64_t n = round_up_to(tokens.n, row_alignment);
     launch("list_tokens", list_tokens, (n + n_threads - 1) / n_threads, n_threads, 0, stream,
            tokens, rows, rule);
@@ -52,11 +56,11 @@ void run_list_tokens(const DeviceFacts&, const TokenCount& tokens, const Rows& r
 
 void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
                        const TokenCount& tokens, int64_t* counts, cudaStream_t stream) {
-    constexpr int64_t most_blocks = 128;
+    constexpr int64_t max_blocks = 128;
     const int64_t n_blocks = (int64_t{tokens.n} * top_k + 4 * n_threads - 1) / (4 * n_threads);
-    launch("count_experts", count_experts, n_blocks < most_blocks ? n_blocks : most_blocks,
-           n_threads, static_cast<size_t>(n_experts_all) * 4, stream, ids, top_k, n_experts_all,
-           tokens, reinterpret_cast<unsigned long long*>(counts));
+    launch("count_experts", count_experts, n_blocks < max_blocks ? n_blocks : max_blocks, n_threads,
+           static_cast<size_t>(n_experts_all) * 4, stream, ids, top_k, n_experts_all, tokens,
+           reinterpret_cast<unsigned long long*>(counts));
 }
 
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream) {
@@ -65,7 +69,7 @@ void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cu
 
 void prepare_dispatch() {
     load("list_tokens", list_tokens);
-    load("count_experts", count_experts, most_experts * 4);
+    load("count_experts", count_experts, max_experts * 4);
     load("check_tokens", check_tokens);
     prepare_sort();
     prepare_gather();

@@ -1,19 +1,26 @@
-// run_exact: a grouped gemm (gemm_args.hpp) of any packed type and shape in float32: decoded
-// weights and float32 inputs, fma, nothing rounded to 16 bits before the output.
+// run_exact: grouped GEMM (gemm_args.hpp) of any packed type in float32: dequantized weights,
+// float32 inputs and fma; nothing is rounded to 16 bits before the output.
 //
-// Weights: the packed layout (weights/packed.hpp), k a multiple of 16. Tiles: up to 16 rows of one
-// expert. Input rows: F32, F16 or BF16, any stride. One block of 256 threads works on 16 tokens and
-// 128 weight rows at a time; warp w owns weight tile w of the eight.
-//   1. Each block of threads takes (token tile, group of weight tiles) pairs in turn.
-//   2. For every block of 64, 32 or 16 columns the tokens go to shared memory as float32.
-//   3. Lane (g, t) decodes its columns of rows g and g + 8, sums their products with every token,
-//   and
-//      adds that to its two sums of the token: two levels, so that no chain of additions is long.
-//   4. The four lanes of a row are added; the sums go through shared memory to the epilogue.
+// Inputs: packed weights (weights/packed.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
+// BF16 with any stride; tiles of up to 16 rows of one expert.
+// Output: rows of gemm.out's type, after the epilogue.
+// Precondition: k is a multiple of 16.
+//
+// A block has 256 threads. A work item is 16 tokens and 128 weight rows; warp w owns weight tile w
+// of eight.
+//
+// 1. A block takes work items in turn (persistent kernel).
+// 2. Per block of 64, 32 or 16 columns it stores the tokens to shared memory as float32.
+// 3. Mainloop: lane (g, t) dequantizes its columns of rows g and g + 8, accumulates
+//    their products over the block for each token, and adds that to the token's two accumulators.
+//    Two levels keep the chain of rounded additions short.
+// 4. The four lanes of a row are reduced, and accumulators pass through shared memory to the
+//    epilogue (epilogue.cuh).
+#include "libmoe/cuda/dequant/packed_value.hpp"
+#include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
-#include "libmoe/cuda/device/generic_dequant.hpp"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -24,10 +31,10 @@ constexpr int max_rows = exact_tiles.max_rows;
 constexpr int blocks_per_sm = 2;
 
 struct Shared {
-    RowPlaces<max_rows> rows;
+    TileRows<max_rows> rows;
     float codebook[64];
     alignas(16) float tokens[max_rows][64];
-    float sums[max_rows * sum_stride];
+    float accum[max_rows * accum_stride];
 };
 
 __device__ int warp_id() {
@@ -38,10 +45,10 @@ __device__ int lane_id() {
     return static_cast<int>(threadIdx.x) % 32;
 }
 
-// Four columns lie together, at another place for the upper half of a row, so that the four t of a
-// warp read from different banks.
-__device__ int column_place(int chunk) {
-    return 4 * (chunk ^ (chunk >> 3 & 1));
+// Four columns stay together. The upper half of a row is swizzled, so that the four t of a warp
+// read without bank conflicts.
+__device__ int column_offset(int vector) {
+    return 4 * (vector ^ (vector >> 3 & 1));
 }
 
 __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shared& shared) {
@@ -49,22 +56,22 @@ __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shar
         const int row = i / columns;
         const int column = i % columns;
         const int64_t offset = shared.rows.in[row];
-        shared.tokens[row][column_place(column / 4) + column % 4] =
+        shared.tokens[row][column_offset(column / 4) + column % 4] =
             offset < 0 ? 0.0f : load_value(in.data, in.type, offset + k0 + column);
     }
 }
 
-// The lane's 8 n weights of the block at k0: values[2 (4 step + register) + parity].
-__device__ void decode_weights(const PackedMatrix& weights, const Work& work, const float* codebook,
-                               int64_t k0, int n, float (&values)[32]) {
-    const BlockOffset place = block_offset(weights.type, weights.k, k0, n);
-    const std::byte* codes = work.codes + place.codes;
-    const std::byte* scales = work.codes + place.scales;
+// Dequantizes the lane's 8 n weights of the block at k0: values[2 (4 step + register) + parity].
+__device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& work,
+                                   const float* codebook, int64_t k0, int n, float (&values)[32]) {
+    const BlockOffset offset = block_offset(weights.type, weights.k, k0, n);
+    const std::byte* codes = work.codes + offset.codes;
+    const std::byte* scales = work.codes + offset.scales;
     const int lane = lane_id();
     if (n == 4 && !weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = Codes<type>::load(weights.type, codes, scales, lane, k0 / 64);
-            decode_floats<type>(words, codebook, values);
+            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0 / 64);
+            dequantize_floats<type>(words, codebook, values);
         });
         return;
     }
@@ -79,63 +86,62 @@ __device__ void decode_weights(const PackedMatrix& weights, const Work& work, co
     }
 }
 
-// Adds the products of n steps of 4 columns with every token to the lane's sums of rows g and g
-// + 8.
+// Accumulates n steps of 4 columns of every token for rows g and g + 8.
 template <int n>
-__device__ void add_products(const float (&values)[32], const float (&tokens)[max_rows][64],
-                             int n_rows, float (&sums)[max_rows][2]) {
+__device__ void accumulate(const float (&values)[32], const float (&tokens)[max_rows][64],
+                           int n_rows, float (&accum)[max_rows][2]) {
     const int t = lane_id() % 4;
 #pragma unroll
     for (int row = 0; row < max_rows; ++row) {
         if (row >= n_rows) break;
-        float part[2] = {};
+        float partial[2] = {};
 #pragma unroll
         for (int step = 0; step < n; ++step) {
-            const float* at = &tokens[row][column_place(n * t + step)];
+            const float* at = &tokens[row][column_offset(n * t + step)];
             const float4 x = *reinterpret_cast<const float4*>(at);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float* w = values + 8 * step + 2 * half;
-                part[half] = fmaf(w[0], x.x, part[half]);
-                part[half] = fmaf(w[1], x.y, part[half]);
-                part[half] = fmaf(w[4], x.z, part[half]);
-                part[half] = fmaf(w[5], x.w, part[half]);
+                partial[half] = fmaf(w[0], x.x, partial[half]);
+                partial[half] = fmaf(w[1], x.y, partial[half]);
+                partial[half] = fmaf(w[4], x.z, partial[half]);
+                partial[half] = fmaf(w[5], x.w, partial[half]);
             }
         }
-        sums[row][0] += part[0];
-        sums[row][1] += part[1];
+        accum[row][0] += partial[0];
+        accum[row][1] += partial[1];
     }
 }
 
-__device__ void multiply(const GemmArgs& gemm, const Work& work, Shared& shared,
-                         float (&sums)[max_rows][2]) {
+__device__ void multiply(const GemmArgs& gemm, const WorkItem& work, Shared& shared,
+                         float (&accum)[max_rows][2]) {
     const PackedMatrix& weights = gemm.weights;
     int n;
     for (int64_t k0 = 0; (n = steps_of_block(k0, weights.k)) > 0; k0 += 16 * n) {
-        __syncthreads();  // the tokens of the block before have been used
+        __syncthreads();  // all warps have used the previous tokens
         fetch_tokens(gemm.in, k0, 16 * n, shared);
         __syncthreads();
         if (!work.codes) continue;
         float values[32];
-        decode_weights(weights, work, shared.codebook, k0, n, values);
-        if (n == 4) add_products<4>(values, shared.tokens, work.tile.n_rows, sums);
-        if (n == 2) add_products<2>(values, shared.tokens, work.tile.n_rows, sums);
-        if (n == 1) add_products<1>(values, shared.tokens, work.tile.n_rows, sums);
+        dequantize_weights(weights, work, shared.codebook, k0, n, values);
+        if (n == 4) accumulate<4>(values, shared.tokens, work.tile.n_rows, accum);
+        if (n == 2) accumulate<2>(values, shared.tokens, work.tile.n_rows, accum);
+        if (n == 1) accumulate<1>(values, shared.tokens, work.tile.n_rows, accum);
     }
 }
 
-// Adds the four lanes of a row; lane t stores every fourth token.
-__device__ void store_sums(const float (&sums)[max_rows][2], float* to) {
+// Reduces the four lanes of a row; lane t stores every fourth token.
+__device__ void store_accum(const float (&accum)[max_rows][2], float* to) {
     const int g = lane_id() / 4;
     const int t = lane_id() % 4;
 #pragma unroll
     for (int row = 0; row < max_rows; ++row) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float sum = sums[row][half];
-            sum += __shfl_xor_sync(~0u, sum, 1);
-            sum += __shfl_xor_sync(~0u, sum, 2);
-            if (row % 4 == t) to[row * sum_stride + 16 * warp_id() + g + 8 * half] = sum;
+            float total = accum[row][half];
+            total += __shfl_xor_sync(~0u, total, 1);
+            total += __shfl_xor_sync(~0u, total, 2);
+            if (row % 4 == t) to[row * accum_stride + 16 * warp_id() + g + 8 * half] = total;
         }
     }
 }
@@ -146,24 +152,25 @@ __global__ void __launch_bounds__(n_threads, blocks_per_sm)
     begin_after_previous_kernel();
     const int64_t n_items = int64_t{gemm.n_tiles->all} * groups_of_tiles(gemm.weights);
     for (int64_t item = blockIdx.x; item < n_items; item += gridDim.x) {
-        const Work work = take_work(gemm, item);
+        const WorkItem work = load_work_item(gemm, item);
         find_rows(gemm, work.tile, shared.rows);
         load_codebook(gemm.weights, work.tile.expert, shared.codebook);
-        float sums[max_rows][2] = {};
-        multiply(gemm, work, shared, sums);
-        store_sums(sums, shared.sums);
+        float accum[max_rows][2] = {};
+        multiply(gemm, work, shared, accum);
+        store_accum(accum, shared.accum);
         __syncthreads();
-        finish_tile(gemm, work.tile, shared.rows, work.first_tile, shared.sums, 1.0f);
-        __syncthreads();  // before the next pair overwrites rows and sums
+        tile_epilogue(gemm, work.tile, shared.rows, work.first_tile, shared.accum, 1.0f);
+        __syncthreads();  // the next work item overwrites rows and accumulators
     }
 }
 
 }  // namespace
 
-void run_exact(const DeviceFacts& device, const GemmArgs& gemm, cudaStream_t stream) {
+void run_exact(const DeviceFacts& device, const GemmArgs& gemm, const KernelName& name,
+               cudaStream_t stream) {
     const int64_t n_items = int64_t{gemm.max_tiles} * groups_of_tiles(gemm.weights);
     const int64_t resident = blocks_per_sm * int64_t{device.n_sms};
-    launch("exact gemm", exact_gemm, n_items < resident ? n_items : resident, n_threads, 0, stream,
+    launch(name.c_str(), exact_gemm, n_items < resident ? n_items : resident, n_threads, 0, stream,
            gemm);
 }
 

@@ -1,171 +1,150 @@
-// The experts of a token and their weighted acc at the speed of memory.
-//
-// Of each token: out[n] = acc over slots j of w_j (down_j h_j + bias_j), h_j = bfloat16(act(gate_j
-// x, up_j x)). Shapes: k of both matrices a multiple of 64 (q4_k: 256); up to 64 slots, in any
-// order, of which those without a local expert take no part. x is aligned to 16 bytes. Types of the
-// two matrices may differ. local_of may be null: ids are local then. Sums are float32 in a fixed
-// order.
-//
-// Few tokens go side by side: token t has the blocks (b, t) of the grid, and the multiprocessors
-// are divided by tokens. An expert of two tokens is read twice, the second time from the L2.
-//
-// Two kernels, gemv_gate_up.cuh and gemv_down.cuh, each launched so that it may start
-// while the kernel before it ends. Weights stream through rings of shared memory, one for each
-// warp; scales are applied after the product (gemv_dequant.cuh). gemv_tiling.cpp cuts the work;
-// this file launches. The kernels of sm_90 and the portable ones differ by the pipeline alone
-// (stream_pipeline.cuh): one is filled by the copy engine, the other by the warp itself.
+// Launches the gemv kernels; gemv.hpp has their contract, plan/gemv_tiling.cpp their launch
+// configuration. The sm_90 instances differ from the portable ones by the pipeline alone
+// (stream_pipeline.cuh): the copy engine fills the one, the warp itself the other.
+#include "libmoe/cuda/gemv/gemv.hpp"
+
 #include <algorithm>
 #include <cmath>
 
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch.hpp"
 
 namespace moe::cuda {
 namespace {
 
-GemvSlots slots_of(const GemvArgs& call) {
-    return {call.ids,
-            call.local_of,
-            call.weights,
-            call.ids_stride,
-            call.weights_stride,
-            call.n_slots,
-            call.top_k,
-            call.n_ids,
-            call.n_ids_all,
-            call.n_local,
-            call.local_of ? 0 : std::min(call.n_ids, call.n_local),
-            call.faults};
+GemvSlots slots_of(const GemvArgs& args) {
+    return {args.ids,
+            args.local_of,
+            args.weights,
+            args.ids_stride,
+            args.weights_stride,
+            args.n_slots,
+            args.top_k,
+            args.n_ids,
+            args.n_ids_all,
+            args.n_local,
+            args.local_of ? 0 : std::min(args.n_ids, args.n_local),
+            args.faults};
 }
 
-using Group = GemvKernels (*)(PackedType, CodebookMode);
-constexpr Group bulk_groups[] = {sm90_gemv_dense, sm90_gemv_fp4, sm90_gemv_kbit, sm90_gemv_kbit_f32,
-                                 sm90_gemv_gguf};
-constexpr Group portable_groups[] = {sm80_gemv_dense, sm80_gemv_fp4, sm80_gemv_kbit,
-                                     sm80_gemv_kbit_f32, sm80_gemv_gguf};
+using Instances = GemvKernels (*)(PackedType, CodebookMode);
+constexpr Instances sm90_instances[] = {sm90_gemv_dense, sm90_gemv_fp4, sm90_gemv_kbit,
+                                        sm90_gemv_kbit_f32, sm90_gemv_gguf};
+constexpr Instances sm80_instances[] = {sm80_gemv_dense, sm80_gemv_fp4, sm80_gemv_kbit,
+                                        sm80_gemv_kbit_f32, sm80_gemv_gguf};
 
-GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, bool portable) {
-    for (const Group find : portable ? portable_groups : bulk_groups) {
+GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
+    const bool is_hopper = has_hopper_instructions(architecture);
+    for (const Instances find : is_hopper ? sm90_instances : sm80_instances) {
         const GemvKernels kernels = find(type, codebook_mode);
         if (kernels.gate_up) return kernels;
     }
     return {};
 }
 
-// Of one token alone: several had no gain of it.
-void find_prefetch(const GemvArgs& call, const GemvTuning& tuning, GemvGateUpParams& first) {
-    if (call.n_slots == call.top_k || call.n_tokens > 1) return;
-    int64_t left = tuning.prefetch_bytes;
-    L2Prefetch* ahead = first.ahead;
-    for (const PackedMatrix* matrix : {&call.gate_up, &call.down}) {
+// The shared expert's weights are known before ids are. Several tokens gained nothing by it.
+void set_prefetch(const GemvArgs& args, const GemvLaunch& launch, GemvGateUpParams& params) {
+    if (args.n_slots == args.top_k || args.n_tokens > 1) return;
+    int64_t left = launch.prefetch_bytes;
+    L2Prefetch* prefetch = params.ahead;
+    for (const PackedMatrix* matrix : {&args.gate_up, &args.down}) {
         const int64_t bytes = std::min(left, matrix->tile_stride() * matrix->n_tiles);
-        const int64_t of_block = bytes / first.tiling.n_blocks / 16 * 16;
-        *ahead++ = {matrix->data + matrix->expert_stride * call.n_local,
-                    static_cast<int32_t>(of_block)};
+        const int64_t of_block = bytes / params.tiling.n_blocks / 16 * 16;
+        *prefetch++ = {matrix->data + matrix->expert_stride * args.n_local,
+                       static_cast<int32_t>(of_block)};
         left -= bytes;
     }
 }
 
-template <class Call>
-void launch(const void* kernel, Call& call, int32_t n_tokens, cudaStream_t stream,
-            const char* what) {
+template <class Params>
+void launch_tiled(const KernelName& name, const void* function, Params& params, int32_t n_tokens,
+                  cudaStream_t stream) {
+    const GemvTiling& tiling = params.tiling;
     cudaLaunchAttribute attributes[2] = {};
     attributes[0] = early_start();
     attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {static_cast<unsigned>(call.tiling.cluster), 1, 1};
+    attributes[1].val.clusterDim = {static_cast<unsigned>(tiling.cluster), 1, 1};
     cudaLaunchConfig_t config = {};
-    config.gridDim =
-        dim3(static_cast<unsigned>(call.tiling.n_blocks), static_cast<unsigned>(n_tokens));
-    config.blockDim = dim3(static_cast<unsigned>(32 * call.tiling.n_warps));
-    config.dynamicSmemBytes = static_cast<size_t>(call.tiling.shared.total);
+    config.gridDim = dim3(static_cast<unsigned>(tiling.n_blocks), static_cast<unsigned>(n_tokens));
+    config.blockDim = dim3(static_cast<unsigned>(32 * tiling.n_warps));
+    config.dynamicSmemBytes = static_cast<size_t>(tiling.shared.total);
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = !kernels_may_start_early() ? 0 : call.tiling.cluster > 1 ? 2 : 1;
-    void* arguments[] = {&call};
-    check(cudaLaunchKernelExC(&config, kernel, arguments), what);
+    config.numAttrs = !kernels_may_start_early() ? 0 : tiling.cluster > 1 ? 2 : 1;
+    void* arguments[] = {&params};
+    launch_kernel(name.c_str(), function, config, arguments);
 }
 
-void prepare_kernel(const void* kernel, int32_t most_shared) {
-    if (!kernel) return;
+void prepare_kernel(const void* kernel, int32_t max_shared) {
     cudaFuncAttributes loaded;
-    check(cudaFuncGetAttributes(&loaded, kernel), "loading a one-token kernel");
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared),
-          "shared memory of a one-token kernel");
-    // The default would leave room for blocks of this kernel alone, and none for one of the other.
+    check(cudaFuncGetAttributes(&loaded, kernel), "loading a gemv kernel");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_shared),
+          "shared memory of a gemv kernel");
+    // The default carveout fits thread blocks of this kernel alone and none of the other one.
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared),
-          "shared memory of a one-token kernel");
+          "shared memory of a gemv kernel");
 }
 
 }  // namespace
 
 bool gemv_supports(PackedType type) {
-    const CodebookMode codebook_mode =
-        has_codebook(type) ? CodebookMode::per_expert : CodebookMode::none;
-    return kernels_of(type, codebook_mode, true).gate_up != nullptr;
+    const CodebookMode mode = has_codebook(type) ? CodebookMode::per_expert : CodebookMode::none;
+    return kernels_of(type, mode, Architecture::sm80).gate_up != nullptr;
 }
 
-void prepare_gemv(const DeviceFacts& device, bool portable) {
+void prepare_gemv(const DeviceFacts& device, GemvLaunch& launch) {
     kernels_may_start_early();  // asks the device, so that a launch need not
-    for (auto type = static_cast<int32_t>(PackedType::f32);
-         type <= static_cast<int32_t>(PackedType::q4_k); ++type) {
-        for (const CodebookMode codebook_mode :
-             {CodebookMode::none, CodebookMode::per_expert, CodebookMode::shared_lanes,
-              CodebookMode::shared_bytes}) {
-            const GemvKernels kernels =
-                kernels_of(static_cast<PackedType>(type), codebook_mode, portable);
-            prepare_kernel(kernels.gate_up, device.shared_bytes);
-            prepare_kernel(kernels.gate_up_split_k, device.shared_bytes);
-            prepare_kernel(kernels.down, device.shared_bytes);
-        }
-    }
+    const auto gate_up =
+        kernels_of(launch.gate_up_type, launch.gate_up.codebook_mode, launch.kernels);
+    const auto down = kernels_of(launch.down_type, launch.down.codebook_mode, launch.kernels);
+    launch.gate_up_function =
+        launch.gate_up.n_groups > 1 ? gate_up.gate_up_split_k : gate_up.gate_up;
+    launch.down_function = down.down;
+    launch.h_scale = std::ldexp(1.0f, down.h_exponent);
+    prepare_kernel(launch.gate_up_function, device.shared_bytes);
+    prepare_kernel(launch.down_function, device.shared_bytes);
 }
 
-void run_gemv(const DeviceFacts& device, const GemvArgs& call, cudaStream_t stream) {
-    const GemvTuning tuning = tuning_of(device);
-    const GemvTiling gate_up_tiling = tile_gate_up(device, call, tuning);
-    const GemvTiling down_tiling = tile_down(device, call, tuning);
-    const auto gate_up = kernels_of(call.gate_up.type, gate_up_tiling.codebook_mode, call.portable);
-    const auto down = kernels_of(call.down.type, down_tiling.codebook_mode, call.portable);
-    const int32_t intermediate = call.down.k;
-    GemvGateUpParams first{call.gate_up,
-                           slots_of(call),
-                           gate_up_tiling,
-                           call.activation,
-                           call.gate_bias,
-                           call.up_bias,
-                           call.x,
-                           call.h,
-                           call.x_type,
-                           call.x_stride,
-                           intermediate,
-                           call.weight_on_input,
-                           call.weight_on_input || call.gate_bias || call.up_bias,
-                           std::ldexp(1.0f, down.h_exponent),
-                           {}};
-    find_prefetch(call, tuning, first);
-    GemvDownParams second{call.down,
-                          slots_of(call),
-                          down_tiling,
-                          call.down_bias,
-                          call.h,
-                          call.out,
-                          call.out_type,
-                          call.out_stride,
-                          call.x,
-                          call.x_type,
-                          call.x_stride,
-                          call.gate_up.k,
-                          call.shared,
-                          call.scale,
-                          16 * call.down.n_tiles,
-                          call.weight_on_input,
-                          call.accumulate};
-    const bool is_split_k = first.tiling.n_groups > 1;
-    launch(is_split_k ? gate_up.gate_up_split_k : gate_up.gate_up, first, call.n_tokens, stream,
-           "one-token gate and up kernel");
-    launch(down.down, second, call.n_tokens, stream, "one-token down kernel");
+void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream) {
+    const GemvSlots slots = slots_of(args);
+    GemvGateUpParams gate_up{args.gate_up,
+                             slots,
+                             launch.gate_up,
+                             args.activation,
+                             args.gate_bias,
+                             args.up_bias,
+                             args.x,
+                             args.h,
+                             args.x_type,
+                             args.x_stride,
+                             args.down.k,
+                             args.weight_on_input,
+                             args.weight_on_input || args.gate_bias || args.up_bias,
+                             launch.h_scale,
+                             {}};
+    set_prefetch(args, launch, gate_up);
+    GemvDownParams down{args.down,
+                        slots,
+                        launch.down,
+                        args.down_bias,
+                        args.h,
+                        args.out,
+                        args.out_type,
+                        args.out_stride,
+                        args.x,
+                        args.x_type,
+                        args.x_stride,
+                        args.gate_up.k,
+                        args.shared,
+                        args.scale,
+                        16 * args.down.n_tiles,
+                        args.weight_on_input,
+                        args.accumulate};
+    launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, args.n_tokens, stream);
+    launch_tiled(launch.down_name, launch.down_function, down, args.n_tokens, stream);
 }
 
 }  // namespace moe::cuda

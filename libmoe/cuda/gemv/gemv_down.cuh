@@ -1,20 +1,31 @@
-// Second kernel of one token, a row of the grid for each:
-//     out = scale * (acc over slots of weight (down h + bias))
+// gemv_down: the second of the two kernels of a small batch. A row of the grid serves one token:
 //
-// Work: tiles of 16 outputs are spread over clusters of one or two blocks. k runs over all slots;
-// a slice is one k_block of one slot's part of it. The blocks of a cluster work the slices of their
-// tiles, the warps of a block those of the block: slice u goes to warp u % n_warps.
-// 1. ids, the list of slots and their weights; the warp's first copies; the table of the one
-//    codebook, if all experts have the same: nothing of it depends on the kernel before
-// 2. let the next kernel start; the shared expert's weight from x and its gate; biases; codebooks
-//    of the experts, where they have their own; block barrier; the first blocks decoded; wait for
-//    the kernel before
-// 3. every warp: h of its own slices among pass_slices to shared memory as operands
-// 4. tile after tile: wait for a k_block, multiply, times the slot's factor, refill
-// 5. steps 3 and 4 again until no slices are left; block barrier
-// 6. a thread per output adds the warps' accum; the first block of a cluster adds those of the
-// other x, ids and their weights may be read before the wait because the kernel before waited for
-// their writers.
+//     out[token][i] = scale * (sum over slots v of weight_v * (down_v h_v + bias_v)[i])
+//
+// Inputs: h [tokens][n_slots][k], bfloat16, from gemv_gate_up; ids [tokens][top_k], int32, and
+// their weights, float32; the packed down matrix of every expert; optional biases [experts][width],
+// float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for the gate of the
+// shared expert.
+// Output: out [tokens][width], float32, float16 or bfloat16, stored or accumulated.
+// Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
+// Dequant::min_split, rows of h and x begin on 16 bytes, and the grid has clusters of
+// tiling.cluster (1 or 2) blocks. x, ids and their weights are read before the wait: the preceding
+// kernel has waited for their writers.
+//
+// Tiles of 16 outputs are divided among the clusters. The k of a tile runs over all slots; a
+// split-k slice is one k_block of one slot. The blocks of a cluster halve the slices of their
+// tiles, and slice u of a block goes to warp u % n_warps.
+//
+// 1. Load ids, list the slots and load their weights. Start the warp's weight pipeline and fill the
+//    shared codebook table. Nothing of this depends on the preceding kernel.
+// 2. Let the next kernel start. Compute the shared expert's gate and weight, load biases and the
+//    codebooks per expert, and synchronize the block. Dequantize the first blocks, then wait for
+//    the preceding kernel in the stream (PDL).
+// 3. Every warp loads h of its own slices of a pass (pass_slices) to shared memory as operands.
+// 4. Mainloop, tile after tile: wait for a k_block, multiply, apply the slot's factor, refill.
+// 5. Repeat 3 and 4 until no slices are left, then synchronize the block.
+// 6. Epilogue: two lanes per output add the warps' accumulators; the second block of a cluster
+//    sends its accumulators to the first, which adds them and stores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,11 +41,11 @@
 
 namespace moe::cuda {
 
-// Units as the kernel counts them: slot after slot, k_block after k_block.
+// Slices are numbered slot by slot, then k_block by k_block.
 template <class Dequant>
 struct DownSlices {
     const GemvDownParams& call;
-    const int32_t* table;
+    const int32_t* slot_list;
     int32_t slot_splits;
 
     __device__ __forceinline__ int32_t slot(int32_t slice) const {
@@ -53,40 +64,41 @@ struct DownSlices {
     }
     __device__ __forceinline__ StreamItem item(int32_t tile, int32_t slice) const {
         const int32_t c = k_block(slice);
-        const int64_t min_split =
+        const int64_t first_split =
             static_cast<int64_t>(tile) * slot_splits + c * call.tiling.k_block_splits;
         const std::byte* from = call.matrix.data +
-                                slot_expert(table[slot(slice)]) * call.matrix.expert_stride +
-                                min_split * Dequant::min_split_bytes;
+                                slot_expert(slot_list[slot(slice)]) * call.matrix.expert_stride +
+                                first_split * Dequant::min_split_bytes;
         return {from, splits(c) * Dequant::min_split_bytes};
     }
 };
 
-// What a block works at: tiles, and of the slices of its cluster's k its own.
+// The tiles of a block and its part of the slices of the cluster.
 struct DownWork {
-    int32_t rank;  // in the cluster
+    int32_t rank;  // rank of the block in the cluster
     int32_t first_tile, end_tile;
     int32_t first_slice, end_slice;
 
     __device__ __forceinline__ explicit DownWork(const GemvDownParams& call) {
-        const int32_t paired = call.tiling.cluster - 1;  // 0 or 1
+        const int32_t log2_cluster = call.tiling.cluster - 1;  // the cluster has 1 or 2 blocks
         const auto block = static_cast<int32_t>(blockIdx.x);
-        const EvenPartition tiles(call.matrix.n_tiles, block >> paired,
-                                  call.tiling.n_blocks >> paired, call.tiling.block_reciprocal);
-        rank = block & paired;
+        const EvenPartition tiles(call.matrix.n_tiles, block >> log2_cluster,
+                                  call.tiling.n_blocks >> log2_cluster,
+                                  call.tiling.block_reciprocal);
+        rank = block & log2_cluster;
         first_tile = tiles.first;
         end_tile = tiles.last;
     }
     __device__ __forceinline__ void divide_slices(const GemvDownParams& call, int32_t n_slots) {
         const int32_t n_slices = n_slots * call.tiling.n_k_blocks;
-        const int32_t paired = call.tiling.cluster - 1;
-        first_slice = rank * n_slices >> paired;
-        end_slice = (rank + 1) * n_slices >> paired;
+        const int32_t log2_cluster = call.tiling.cluster - 1;
+        first_slice = rank * n_slices >> log2_cluster;
+        end_slice = (rank + 1) * n_slices >> log2_cluster;
     }
     __device__ __forceinline__ int32_t n_outputs() const { return 16 * (end_tile - first_tile); }
 };
 
-// The copies of one warp in the order of their use: passes, tiles, slices.
+// The copies of one warp in the order of their use: by pass, by tile, by slice.
 struct SliceWalk {
     int32_t warp, n_warps, pass_slices, first_tile, end_tile, end_slice;
     int32_t pass_begin, pass_end, tile, slice;
@@ -117,15 +129,15 @@ struct SliceWalk {
     }
 };
 
-// Of a routed slot.
+// Only routed slots have an entry in `weights`.
 __device__ __forceinline__ float slot_weight(const GemvDownParams& call, int32_t entry) {
     const float* weights = weights_of_token(call.slots);
     return call.scale * (call.weight_on_input ? 1.0f : load_global(weights + slot_index(entry)));
 }
 
-// Adds the product of four 16-bit values with four of float32.
-__device__ __forceinline__ float add_product(uint32_t low, uint32_t high, moe_type type,
-                                             const uint4& factors, float acc) {
+// Dot product of four 16-bit and four float32 values, added to acc.
+__device__ __forceinline__ float add_dot_4(uint32_t low, uint32_t high, moe_type type,
+                                           const uint4& factors, float acc) {
     const float2 a = two_values(low, type), b = two_values(high, type);
     acc = fmaf(a.x, __uint_as_float(factors.x), acc);
     acc = fmaf(a.y, __uint_as_float(factors.y), acc);
@@ -133,8 +145,8 @@ __device__ __forceinline__ float add_product(uint32_t low, uint32_t high, moe_ty
     return fmaf(b.y, __uint_as_float(factors.w), acc);
 }
 
-// This warp's part of the product of x with the shared expert's gate.
-__device__ __forceinline__ float gate_part(const GemvDownParams& call) {
+// This warp's part of the dot product of x and the shared expert's gate vector.
+__device__ __forceinline__ float gate_partial(const GemvDownParams& call) {
     const std::byte* x = row_of_token(call.x, call.x_stride);
     float acc = 0.0f;
 #pragma unroll 2
@@ -143,47 +155,47 @@ __device__ __forceinline__ float gate_part(const GemvDownParams& call) {
         const uint4 bits = load_global_16(vector_at(x, i));
         const uint4 first = load_global_16(call.shared.gate + 8 * i);
         const uint4 second = load_global_16(call.shared.gate + 8 * i + 4);
-        acc = add_product(bits.x, bits.y, call.x_type, first, acc);
-        acc = add_product(bits.z, bits.w, call.x_type, second, acc);
+        acc = add_dot_4(bits.x, bits.y, call.x_type, first, acc);
+        acc = add_dot_4(bits.z, bits.w, call.x_type, second, acc);
     }
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) acc += __shfl_xor_sync(~0u, acc, distance);
     return acc;
 }
 
-// What the product of a thread's slot and row half is multiplied by. Loaded before the weights are
-// asked for, behind which it would wait. There are at least two threads for each slot.
+// Factor of one slot and M half, held by one thread. Its loads are issued before the weight copies,
+// behind which they would queue. A block has at least two threads per slot.
 struct SlotTerms {
     bool is_shared = false;
     float weight = 0.0f;
     float global = 1.0f;
 
-    __device__ __forceinline__ SlotTerms(const GemvDownParams& call, const int32_t* table,
+    __device__ __forceinline__ SlotTerms(const GemvDownParams& call, const int32_t* slot_list,
                                          int32_t n_slots) {
         const auto thread = static_cast<int32_t>(threadIdx.x);
         if (thread >= 2 * n_slots) return;
-        const int32_t entry = table[thread >> 1];
+        const int32_t entry = slot_list[thread >> 1];
         is_shared = is_shared_slot(call.slots, slot_index(entry));
         weight = is_shared ? call.scale * call.shared.scale : slot_weight(call, entry);
-        global = global_scale(call.matrix, slot_expert(entry), thread & 1);
+        global = gemv_global_scale(call.matrix, slot_expert(entry), thread & 1);
     }
-    // gate_parts: those of the warps, in shared memory.
+    // gate_partials: [warps], shared memory.
     __device__ __forceinline__ float factor(const GemvDownParams& call,
-                                            const float* gate_parts) const {
+                                            const float* gate_partials) const {
         if (!is_shared || !call.shared.gate) return weight * global;
         float acc = 0.0f;
-        for (int32_t warp = 0; warp < call.tiling.n_warps; ++warp) acc += gate_parts[warp];
+        for (int32_t warp = 0; warp < call.tiling.n_warps; ++warp) acc += gate_partials[warp];
         return weight * logistic(acc) * global;
     }
 };
 
-// The biases of one output, weighted.
-__device__ __forceinline__ float bias_sum(const GemvDownParams& call, const int32_t* table,
+// Sum of the weighted biases of one output.
+__device__ __forceinline__ float bias_sum(const GemvDownParams& call, const int32_t* slot_list,
                                           int32_t n_slots, int32_t output) {
     float acc = 0.0f;
     for (int32_t v = 0; v < n_slots; ++v) {
-        const int64_t expert = slot_expert(table[v]);
-        acc = fmaf(slot_weight(call, table[v]), call.bias[expert * call.width + output], acc);
+        const int64_t expert = slot_expert(slot_list[v]);
+        acc = fmaf(slot_weight(call, slot_list[v]), call.bias[expert * call.width + output], acc);
     }
     return acc;
 }
@@ -202,13 +214,12 @@ __device__ __forceinline__ void store_output(const GemvDownParams& call, int32_t
     store_as<__half>(call, output, value);
 }
 
-// The h of a slice in vectors of 16 bytes, of which every lane brings each 32nd to its warp's part
-// of shared memory.
+// The h of a slice as 16-byte vectors. Lane i of the warp copies vectors i, i + 32, and so on.
 template <class Dequant>
-struct SliceOfH {
-    const std::byte* from;  // of the lane's first
+struct HSlice {
+    const std::byte* from;  // first vector of this lane
     uint32_t to;
-    int32_t n;  // vectors from the lane's first on; not above 0 if it has none
+    int32_t n;  // vectors from the lane's first on; at most 0 if it has none
     int32_t slice;
 
     __device__ __forceinline__ void compute() {
@@ -216,8 +227,9 @@ struct SliceOfH {
         compute_now(to);
         compute_now(n);
     }
-    // Copies wait_all_copies waits for, or operands below 2^15 whose accum lack *scale.
-    __device__ __forceinline__ void bring(float* scale) const {
+    // Issues copies for wait_all_copies, or stores scaled operands and the residual scale of their
+    // accumulators to *scale.
+    __device__ __forceinline__ void load(float* scale) const {
         if constexpr (Dequant::Operand::has_block_exponent)
             scale_block(scale);
         else
@@ -251,31 +263,29 @@ struct SliceOfH {
         for_vectors(held, [&](int32_t i, const uint4& bits) {
             store_vector<Operand>(to, i, bits, MOE_TYPE_BF16, factor);
         });
-        if ((threadIdx.x & 31) == 0) *scale = block_scale<Operand>(largest);
+        if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
     }
 };
 
-// The first blocks of a warp's first slice, decoded while it would wait for h.
+// A warp dequantizes the first blocks of its first slice while it would wait for h.
 template <class Dequant>
 struct EarlyBlocks {
-    static constexpr int most = 2;
+    static constexpr int most = Dequant::min_split == 1 ? 2 : Dequant::min_split / Dequant::span;
     DequantizedBlocks<Dequant, Dequant::span> held[most];
     int32_t n = 0;
 
     __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t n_blocks, int32_t lane,
                                                uint32_t tables) {
-        static_assert(Dequant::min_split == 1 || most * Dequant::span == Dequant::min_split,
-                      "one head, whole splits");
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
-        const typename Dequant::GroupScales head(k_block, 0, lane);
+        const typename Dequant::GroupScales group_scales(k_block, 0, lane);
         n = min(most, n_blocks / Dequant::span);
 #pragma unroll
         for (int i = 0; i < most; ++i)
-            if (i < n) held[i].dequantize(k_block, i * Dequant::span, lane, table, head);
+            if (i < n) held[i].dequantize(k_block, i * Dequant::span, lane, table, group_scales);
     }
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
                                              int32_t lane, float (&acc)[2]) const {
-        if (n == most) {  // together, so that the one need not wait for the other
+        if (n == most) {  // both at once, so that their latencies overlap
 #pragma unroll
             for (int i = 0; i < most; ++i)
                 held[i].multiply(x_block + i * Dequant::span, addresses, lane, acc);
@@ -288,7 +298,7 @@ struct EarlyBlocks {
     }
 };
 
-// Two lanes add the warps' accum of an output, each of one half of the warps.
+// Two lanes add the warps' accumulators of an output, half of the warps each.
 __device__ __forceinline__ float add_halves(const GemvTiling& tiling, const float* accum,
                                             int32_t output) {
     const int32_t half = static_cast<int32_t>(threadIdx.x) >> 4 & 1;
@@ -299,10 +309,10 @@ __device__ __forceinline__ float add_halves(const GemvTiling& tiling, const floa
     return acc + __shfl_xor_sync(~0u, acc, 16);
 }
 
-// Adds up and stores the outputs of a block's tiles; of a cluster's, the second block hands its
-// accum to the first.
-__device__ __forceinline__ void finish_outputs(const GemvDownParams& call, unsigned char* shared,
-                                               const DownWork& work) {
+// The epilogue of a block's tiles. In a cluster, the second block sends its accumulators to the
+// first through distributed shared memory.
+__device__ __forceinline__ void run_epilogue(const GemvDownParams& call, unsigned char* shared,
+                                             const DownWork& work) {
     const GemvTiling& tiling = call.tiling;
     const int32_t rank = work.rank;
     const int32_t n_outputs = work.n_outputs();
@@ -314,26 +324,26 @@ __device__ __forceinline__ void finish_outputs(const GemvDownParams& call, unsig
     const int32_t first = 16 * (thread >> 5) + (thread & 15);
     const bool stores = (thread & 16) == 0;
     __syncthreads();
-    const float first_sum = first < n_outputs ? add_halves(tiling, accum, first) : 0.0f;
+    const float first_acc = first < n_outputs ? add_halves(tiling, accum, first) : 0.0f;
     if (tiling.cluster > 1) {
         cluster_wait();
         for (int32_t i = first; rank > 0 && i < n_outputs; i += stride) {
-            const float acc = i == first ? first_sum : add_halves(tiling, accum, i);
-            if (stores) store_in_block(shared_address(partial + i), 0, acc);
+            const float acc = i == first ? first_acc : add_halves(tiling, accum, i);
+            if (stores) store_remote_shared(shared_address(partial + i), 0, acc);
         }
         cluster_arrive();
         cluster_wait();
         if (rank > 0) return;
     }
     for (int32_t i = first; i < n_outputs; i += stride) {
-        float acc = i == first ? first_sum : add_halves(tiling, accum, i);
+        float acc = i == first ? first_acc : add_halves(tiling, accum, i);
         if (tiling.cluster > 1) acc += partial[i];
         if (call.bias) acc += biases[i];
         if (stores) store_output(call, 16 * work.first_tile + i, acc);
     }
 }
 
-// The first item of every stage, that of stage i by lane i.
+// Fills every stage for the first time; lane i issues the copy of stage i.
 template <class Dequant, class Pipeline>
 __device__ __forceinline__ void begin_copies(const DownSlices<Dequant>& slices,
                                              const Pipeline& pipeline, SliceWalk& copies) {
@@ -352,34 +362,35 @@ __device__ __forceinline__ void begin_copies(const DownSlices<Dequant>& slices,
     pipeline.begin(own);
 }
 
-// Into shared memory, by the whole block, what products and outputs are multiplied by or added to.
-// A barrier must follow.
+// The block stores the factors of the accumulators and the biases of the outputs to shared memory.
+// The caller synchronizes afterwards.
 template <class Dequant>
 __device__ __forceinline__ void store_terms(const GemvDownParams& call, const DownWork& work,
-                                            const SlotTerms& terms, const int32_t* table,
+                                            const SlotTerms& terms, const int32_t* slot_list,
                                             int32_t n_slots, unsigned char* shared) {
     const GemvSmemLayout& at = call.tiling.shared;
     const auto thread = static_cast<int32_t>(threadIdx.x);
-    float* const gate_parts = reinterpret_cast<float*>(shared + at.gate);
+    float* const gate_partials = reinterpret_cast<float*>(shared + at.gate);
     float* const factors = reinterpret_cast<float*>(shared + at.factors);
     float* const biases = reinterpret_cast<float*>(shared + at.biases);
     if (call.shared.gate) {
-        const float part = gate_part(call);
-        if ((thread & 31) == 0) gate_parts[thread >> 5] = part;
+        const float partial = gate_partial(call);
+        if ((thread & 31) == 0) gate_partials[thread >> 5] = partial;
         __syncthreads();
     }
     if (thread < 2 * n_slots)
-        factors[thread] = terms.factor(call, gate_parts) * residual_scale_of<Dequant>(call.matrix);
+        factors[thread] =
+            terms.factor(call, gate_partials) * residual_scale_of<Dequant>(call.matrix);
     if (call.bias && work.rank == 0) {
         for (int32_t i = thread; i < work.n_outputs(); i += static_cast<int32_t>(blockDim.x))
-            biases[i] = bias_sum(call, table, n_slots, 16 * work.first_tile + i);
+            biases[i] = bias_sum(call, slot_list, n_slots, 16 * work.first_tile + i);
     }
     if (thread < 8) store_shared(shared_address(shared) + at.zeros + 16 * thread, uint4{});
-    typename CodebookTables<Dequant>::Slots(call.matrix, table, 0, n_slots)
+    typename CodebookTables<Dequant>::PerSlot(call.matrix, slot_list, 0, n_slots)
         .store(shared + at.codebooks);
 }
 
-// A warp at its slices: accum of its tiles, to shared memory.
+// The mainloop of one warp. It stores the accumulators of its slices, tile by tile.
 template <class Dequant, class Pipeline>
 struct DownWarp {
     const DownSlices<Dequant>& slices;
@@ -402,26 +413,26 @@ struct DownWarp {
     __device__ __forceinline__ int32_t blocks_of(int32_t slice) const {
         return slices.splits(slices.k_block(slice)) * Dequant::min_split;
     }
-    // Where the slice's h lies, in blocks.
+    // Offset of the slice's h in shared memory, in blocks of 64 k.
     __device__ __forceinline__ int32_t x_block(int32_t slice) const {
         return (slice - pass) * tiling().k_block_splits * Dequant::min_split;
     }
     __device__ __forceinline__ float* slice_scale(int32_t slice) const {
         return reinterpret_cast<float*>(shared + tiling().shared.slice_scales) + slice - pass;
     }
-    __device__ __forceinline__ SliceOfH<Dequant> h_of(int32_t slice) const {
+    __device__ __forceinline__ HSlice<Dequant> h_of(int32_t slice) const {
         const GemvDownParams& call = slices.call;
         const std::byte* h = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
         const int32_t n = slice < pass_end ? 8 * blocks_of(slice) - lane : 0;
         return {h + 128 * slices.h_block(slice) + 16 * lane,
                 base + tiling().shared.x + 128 * x_block(slice) + 16 * lane, n, slice};
     }
-    __device__ __forceinline__ void bring(const SliceOfH<Dequant>& h) const {
-        if (h.slice < pass_end) h.bring(slice_scale(h.slice));
+    __device__ __forceinline__ void load_h(const HSlice<Dequant>& h) const {
+        if (h.slice < pass_end) h.load(slice_scale(h.slice));
     }
-    // The h of this warp's slices of the pass, from `slice` on.
-    __device__ __forceinline__ void bring_from(int32_t slice) const {
-        for (; slice < pass_end; slice += tiling().n_warps) bring(h_of(slice));
+    // Loads h of this warp's slices of the pass, from `slice` on.
+    __device__ __forceinline__ void load_h_from(int32_t slice) const {
+        for (; slice < pass_end; slice += tiling().n_warps) load_h(h_of(slice));
         wait_all_copies();
         __syncwarp();
     }
@@ -429,17 +440,17 @@ struct DownWarp {
         pass = pass_end;
         pass_end = min(pass + tiling().pass_slices, work.end_slice);
     }
-    // early_sum: of the first `done` blocks of the slice that is next.
-    __device__ __forceinline__ void add_pass(float (&early_sum)[2], int32_t& done) {
+    // early_acc holds the accumulators of the first `done` blocks of the next slice.
+    __device__ __forceinline__ void multiply_pass(float (&early_acc)[2], int32_t& done) {
         float* const accum = reinterpret_cast<float*>(shared + tiling().shared.accum);
         for (int32_t tile = work.first_tile; tile < work.end_tile; ++tile) {
             float total[2] = {};
             for (int32_t slice = pass + warp; slice < pass_end; slice += tiling().n_warps) {
-                float acc[2] = {early_sum[0], early_sum[1]};
+                float acc[2] = {early_acc[0], early_acc[1]};
                 add_k_block<Dequant>(pipeline.wait(), done, blocks_of(slice), x_block(slice),
                                      addresses, lane, tables_of(slice), acc);
                 done = 0;
-                early_sum[0] = early_sum[1] = 0.0f;
+                early_acc[0] = early_acc[1] = 0.0f;
                 refill();
                 add_scaled(slice, acc, total);
             }
@@ -477,7 +488,7 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     const int32_t warp = static_cast<int32_t>(threadIdx.x) >> 5;
     const int32_t lane = static_cast<int32_t>(threadIdx.x) & 31;
     const int32_t stage_bytes = tiling.k_block_splits * Dequant::min_split_bytes;
-    int32_t* table =
+    int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
                       base + tiling.shared.pipeline + tiling.n_stages * stage_bytes * warp,
@@ -486,18 +497,18 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     fetch_parameter(call);
 
     const SlotIds ids = IdAddresses(call.slots, lane).load();
-    const typename CodebookTables<Dequant>::One one_table(call.matrix, lane);
+    const typename CodebookTables<Dequant>::Shared shared_table(call.matrix, lane);
     DownWork work(call);
     const int32_t n_slots =
-        list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
-    const SlotTerms terms(call, table, n_slots);
+        list_slots(call.slots, find_experts(call.slots, ids, lane), lane, slot_list);
+    const SlotTerms terms(call, slot_list, n_slots);
     work.divide_slices(call, n_slots);
-    const DownSlices<Dequant> slices{call, table, call.matrix.k / (64 * Dequant::min_split)};
+    const DownSlices<Dequant> slices{call, slot_list, call.matrix.k / (64 * Dequant::min_split)};
     SliceWalk copies(work, tiling, warp);
     begin_copies(slices, pipeline, copies);
-    one_table.store(base + tiling.shared.codebooks);
+    shared_table.store(base + tiling.shared.codebooks);
     let_next_kernel_start();
-    store_terms<Dequant>(call, work, terms, table, n_slots, shared);
+    store_terms<Dequant>(call, work, terms, slot_list, n_slots, shared);
     __syncthreads();
 
     DownWarp<Dequant, Pipeline> worker{
@@ -518,27 +529,27 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     if (own_slice < worker.pass_end)
         early.dequantize(pipeline.wait(), worker.blocks_of(own_slice), lane,
                          worker.tables_of(own_slice));
-    SliceOfH<Dequant> first_h = worker.h_of(own_slice);
-    SliceOfH<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
+    HSlice<Dequant> first_h = worker.h_of(own_slice);
+    HSlice<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
     first_h.compute();
     if constexpr (!Dequant::Operand::has_block_exponent)
-        second_h.compute();  // registers are short there
+        second_h.compute();  // block exponents leave no registers for it
     wait_for_previous_kernel();
 
-    worker.bring(first_h);
-    worker.bring(second_h);
-    worker.bring_from(own_slice + 2 * tiling.n_warps);
-    float early_sum[2] = {};
-    early.multiply(worker.x_block(own_slice), worker.addresses, lane, early_sum);
+    worker.load_h(first_h);
+    worker.load_h(second_h);
+    worker.load_h_from(own_slice + 2 * tiling.n_warps);
+    float early_acc[2] = {};
+    early.multiply(worker.x_block(own_slice), worker.addresses, lane, early_acc);
     int32_t done = early.n_blocks();
     for (;;) {
-        worker.add_pass(early_sum, done);
+        worker.multiply_pass(early_acc, done);
         if (worker.pass_end >= work.end_slice) break;
         worker.next_pass();
         __syncwarp();
-        worker.bring_from(worker.pass + warp);
+        worker.load_h_from(worker.pass + warp);
     }
-    finish_outputs(call, shared, work);
+    run_epilogue(call, shared, work);
 }
 
 }  // namespace moe::cuda

@@ -1,31 +1,41 @@
-// First kernel of one token, a row of the grid for each: h[v][feature] = act(gate, up) times the
-// power of two that down takes (GemvKernels), for the slots v that have an expert here.
+// gemv_gate_up: the first of the two kernels of a small batch. A row of the grid serves one token:
 //
-// Work: a work_item is one packed tile of one slot's expert; work_items are spread evenly over the
-// blocks of the token, one per SM of its share, and over the teams of a block. Inside a warp_group
-// every warp owns the same part of k of every work_item. One warp_group has the shortest lookup to
-// the first acc. Several take longer parts of k, so that what a work_item costs besides its
-// products is paid less often; they are for calls of many bytes (gemv_tiling.cpp), a kernel of
-// their own with more registers.
-// 1. of one token: the shared expert's weights are asked for, as far as the L2 (gemv.cu);
-// the table of the one codebook is made, if all experts have the same; neither needs ids. Every
-// lane finds what it copies first, as if every slot had an expert here
-// 2. wait for the kernel before; issue_loads for ids, then x; the warp's pipeline begins, every
-// lane knowing the first item of one stage; the slots with an expert are listed where there are
-// others or the list is needed. Where experts have codebooks of their own, these are asked for
-// before the pipeline begins, and by the list
-// 3. issue_loads for scales, weights and biases of rows; codebooks to shared memory; the warp's
-// part of x to operands; block barrier
-// 4. every warp: wait for a k_block, multiply, refill the stage; a work_item's accum to shared
-// memory
-// 5. barrier of the warp_group; a thread per row of a work_item adds the warps' accum, scales,
-// biases, activates
+//     h[token][v][feature] = act(gate, up) * h_factor
 //
-// Steps 4 and 5 alternate for groups of as many work_items as that, with two sets of accum. The
-// next kernel may start right after the wait where that was the faster
-// (Dequant::starts_next_early), otherwise after the first work_item. An instruction less between
-// the wait and the first product is worth as much as one less in the loop: whatever can be known
-// before the wait is computed there.
+// v counts the slots of the token whose expert is on this GPU.
+//
+// Inputs: x [tokens][k], bfloat16 or float16; ids [tokens][top_k], int32; the packed gate_up matrix
+// of every expert; optional biases [experts][intermediate] and slot weights, float32.
+// Output: h [tokens][n_slots][intermediate], bfloat16; h_factor is the power of two that gemv_down
+// expects (GemvKernels).
+// Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
+// Dequant::min_split, rows of x begin on 16 bytes, and the tiling (gemv_tiling.cpp) fits the shared
+// memory of a block.
+//
+// A work item is one packed tile (16 weight rows) of one slot's expert. The work items of a token
+// are divided evenly among its thread blocks, then among the split-k warp groups of a block. Each
+// warp of a group owns the same slice of k in every work item. One group per block (WholeBlock)
+// reaches the first accumulator soonest. Several groups (SplitKGroup) take longer slices of k, so
+// that the epilogue of a work item costs less per byte; they suit calls that read many bytes.
+//
+// 1. Before the wait for the preceding kernel: prefetch the shared expert's weights to L2, fill the
+//    shared codebook table, and compute every address that ids do not change. Every lane assumes
+//    that each slot has an expert here.
+// 2. Wait for the preceding kernel in the stream (PDL). Load ids, then issue the copies of x. If
+//    all slots are direct (all_direct), start the weight pipeline at once; otherwise list the slots
+//    first. Codebooks per expert are loaded before weights.
+// 3. Issue the loads of scales, slot weights and biases. Store the codebooks to shared memory and
+//    convert the warp's slice of x to operands. Synchronize the block.
+// 4. Mainloop, warp by warp: wait for a k_block, multiply, refill its stage. The accumulators of a
+//    work item go to shared memory.
+// 5. Epilogue: the group synchronizes; one thread per row adds the warps' accumulators, applies
+//    scales and bias, activates and stores h.
+//
+// Steps 4 and 5 alternate over batches of n_threads / 16 work items, with two sets of accumulators,
+// so that one barrier per batch is enough. The next kernel may start right after the wait
+// (Dequant::starts_next_early) or after the first work item; the faster choice was measured per
+// type. Instructions between the wait and the first mma add to the latency of the call, hence step
+// 1.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -40,14 +50,14 @@
 
 namespace moe::cuda {
 
-// The k of a warp, in elements.
-struct PartOfK {
+// The slice of k that a warp owns, in elements.
+struct KRange {
     int32_t first, n;
 };
 
-// Part `index` of as many as the reciprocal tells.
+// The slices differ by one split at most. `reciprocal`: reciprocal_of the number of slices.
 template <class Dequant>
-__device__ __forceinline__ PartOfK part_of_k(const GemvGateUpParams& call, int32_t index,
+__device__ __forceinline__ KRange k_range_of(const GemvGateUpParams& call, int32_t index,
                                              uint32_t reciprocal) {
     constexpr int32_t each = 64 * Dequant::min_split;
     const int32_t splits = call.matrix.k / each;
@@ -55,13 +65,13 @@ __device__ __forceinline__ PartOfK part_of_k(const GemvGateUpParams& call, int32
     return {each * first, each * (divide((index + 1) * splits, reciprocal) - first)};
 }
 
-// The warps that share work_items, each with its part of k: all of a block, ...
+// All warps of a block split k among themselves.
 struct WholeBlock {
     static constexpr bool are_several = false;
     static constexpr int registers = gate_up_registers;
     static constexpr int32_t index = 0;
-    int32_t member;  // this warp
-    int32_t thread;  // of the warp_group
+    int32_t member;  // index of the warp in the group
+    int32_t thread;  // index of the thread in the group
     int32_t n_threads;
 
     __device__ __forceinline__ WholeBlock(const GemvTiling&, int32_t warp)
@@ -69,7 +79,7 @@ struct WholeBlock {
     __device__ __forceinline__ void sync() const { __syncthreads(); }
 };
 
-// ... or some of them. Teams know nothing of each other once x is there.
+// Several warp groups per block; they synchronize with each other only until x is stored.
 struct SplitKGroup {
     static constexpr bool are_several = true;
     static constexpr int registers = split_k_registers;
@@ -88,14 +98,14 @@ struct SplitKGroup {
     }
 };
 
-// Several teams: the part of k of a member is made by n_groups warps, whatever their teams, and has
-// one exponent.
-struct LargestOfX {
-    float* of_warp;  // in shared memory
+// Largest magnitudes of x. With several groups, n_groups warps convert one member's slice of k
+// together, so that they must agree on one block exponent.
+struct XMaxima {
+    float* of_warp;  // [warps], shared memory
     int32_t n_groups;
 
-    // Of all parts together with this warp's. Meets the block.
-    __device__ __forceinline__ float whole_part(float largest, int32_t lane) const {
+    // Returns the maximum over the slice that this warp belongs to. Synchronizes the block.
+    __device__ __forceinline__ float reduce_slice(float largest, int32_t lane) const {
         const auto warp = static_cast<int32_t>(threadIdx.x >> 5);
         if (lane == 0) of_warp[warp] = largest;
         __syncthreads();
@@ -110,29 +120,30 @@ struct LargestOfX {
     }
 };
 
-// A warp's part of x in shared memory: first as it is, then in the same place as operands.
+// A warp's slice of x in shared memory. It arrives as 16-bit values and becomes operands in place.
 template <class Dequant>
-struct PartOfX {
+struct XSlice {
     uint32_t at;
     int32_t n_vectors;
-    const std::byte* from;  // of this lane's first vector
+    const std::byte* from;  // first vector of this lane
 
-    __device__ __forceinline__ PartOfX(const GemvGateUpParams& call, uint32_t x,
-                                       const PartOfK& part, int32_t lane)
-        : at(x + 2 * part.first),
-          n_vectors(part.n / 8),
-          from(row_of_token(call.x, call.x_stride) + 2 * part.first + 16 * lane) {
+    __device__ __forceinline__ XSlice(const GemvGateUpParams& call, uint32_t x,
+                                      const KRange& k_range, int32_t lane)
+        : at(x + 2 * k_range.first),
+          n_vectors(k_range.n / 8),
+          from(row_of_token(call.x, call.x_stride) + 2 * k_range.first + 16 * lane) {
         compute_now(from);
     }
     __device__ __forceinline__ void copy(int32_t lane) const {
         copy_vectors(at + 16 * lane, from, n_vectors - lane);
         commit_copies();
     }
-    // Returns the power of two that the accum lack. A barrier must follow.
+    // Returns the residual scale of the accumulators, a power of two. The caller synchronizes the
+    // block afterwards.
     template <class Group>
     __device__ __forceinline__ float make_operands(moe_type type, int32_t lane,
                                                    const Group& warp_group,
-                                                   const LargestOfX& largest_of) const {
+                                                   const XMaxima& x_maxima) const {
         using Operand = typename Dequant::Operand;
         wait_copies<0>();
         float factor = power_of_two(Dequant::x_exponent);
@@ -149,7 +160,7 @@ struct PartOfX {
             for (int32_t i = lane; i < n_vectors; i += 32)
                 largest = larger(largest, largest_of_vector(load_shared_16(at + 16 * i), type));
             largest = warp_largest(largest);
-            if constexpr (Group::are_several) largest = largest_of.whole_part(largest, lane);
+            if constexpr (Group::are_several) largest = x_maxima.reduce_slice(largest, lane);
             factor = power_of_two(block_exponent<Operand>(largest));
         }
         if constexpr (Operand::are_bytes) {
@@ -157,7 +168,7 @@ struct PartOfX {
             for (int32_t i = lane; i - lane < n_vectors; i += 32) {
                 const bool is_vector = i < n_vectors;
                 const uint4 bits = is_vector ? load_shared_16(at + 16 * i) : uint4{};
-                __syncwarp();  // see store_vector
+                __syncwarp();  // store_vector requires it
                 if (is_vector) store_vector<Operand>(at, i, bits, type, factor);
             }
         } else {
@@ -166,65 +177,66 @@ struct PartOfX {
                 store_vector<Operand>(at, i, load_shared_16(at + 16 * i), type, factor);
         }
         if constexpr (Operand::has_block_exponent) {
-            if constexpr (Group::are_several) largest = largest_of.of_member(warp_group.member);
-            return block_scale<Operand>(largest);
+            if constexpr (Group::are_several) largest = x_maxima.of_member(warp_group.member);
+            return residual_scale_of_block<Operand>(largest);
         }
         return 1.0f;
     }
 };
 
-// A k_block to copy.
-struct WorkItemCursor {
-    const std::byte* from;  // as if of expert 0 until it is resolved
+// A k_block that a warp copies next.
+struct KBlockCursor {
+    const std::byte* from;  // address in expert 0 until resolve() adds the expert
     int32_t k_block, tile, slot;
 };
 
-// The items of a warp, work_item after work_item: its part of k is the same splits of every tile.
+// Enumerates the k_blocks of a warp, work item after work item. The warp's slice of k covers the
+// same splits in every tile.
 template <class Dequant>
-struct WorkItemBlocks {
+struct KBlockList {
     const GemvGateUpParams& call;
-    const int32_t* table;
+    const int32_t* slot_list;
     int32_t first_split;
     int32_t n_splits;
 
-    __device__ __forceinline__ WorkItemBlocks(const GemvGateUpParams& of, const int32_t* slots,
-                                              const PartOfK& part)
+    __device__ __forceinline__ KBlockList(const GemvGateUpParams& of, const int32_t* slots,
+                                          const KRange& k_range)
         : call(of),
-          table(slots),
-          first_split(part.first / (64 * Dequant::min_split)),
-          n_splits(part.n / (64 * Dequant::min_split)) {}
+          slot_list(slots),
+          first_split(k_range.first / (64 * Dequant::min_split)),
+          n_splits(k_range.n / (64 * Dequant::min_split)) {}
     __device__ __forceinline__ int32_t tile_splits() const {
         return call.matrix.k / (64 * Dequant::min_split);
     }
-    // None for the last k_block of some warps.
+    // The last k_block of a warp may be empty, because slices differ by one split.
     __device__ __forceinline__ int32_t splits(int32_t k_block) const {
         return max(
             0, min(call.tiling.k_block_splits, n_splits - k_block * call.tiling.k_block_splits));
     }
-    __device__ __forceinline__ const std::byte* place(const WorkItemCursor& at) const {
+    __device__ __forceinline__ const std::byte* address(const KBlockCursor& at) const {
         return call.matrix.data + (static_cast<int64_t>(at.tile) * tile_splits() + first_split +
                                    at.k_block * call.tiling.k_block_splits) *
                                       Dequant::min_split_bytes;
     }
-    // Of the warp's item in a warp_group that begins with first_work_item.
-    __device__ __forceinline__ WorkItemCursor cursor(int32_t first_work_item, int32_t item) const {
-        const int32_t item_of_group = divide(item, call.tiling.k_block_reciprocal);
-        const int32_t work_item = first_work_item + item_of_group;
-        WorkItemCursor at;
-        at.k_block = item - item_of_group * call.tiling.n_k_blocks;
+    // `index` counts the k_blocks of the warp from first_work_item on.
+    __device__ __forceinline__ KBlockCursor cursor(int32_t first_work_item, int32_t index) const {
+        const int32_t work_item_of_group = divide(index, call.tiling.k_block_reciprocal);
+        const int32_t work_item = first_work_item + work_item_of_group;
+        KBlockCursor at;
+        at.k_block = index - work_item_of_group * call.tiling.n_k_blocks;
         at.slot = divide(work_item, call.tiling.tile_reciprocal);
         at.tile = work_item - at.slot * call.matrix.n_tiles;
-        at.from = place(at);
+        at.from = address(at);
         return at;
     }
-    __device__ __forceinline__ void resolve(WorkItemCursor& at, int32_t expert) const {
+    __device__ __forceinline__ void resolve(KBlockCursor& at, int32_t expert) const {
         at.from += expert * call.matrix.expert_stride;
     }
-    __device__ __forceinline__ int32_t listed_expert(const WorkItemCursor& at) const {
-        return slot_expert(table[at.slot]);
+    __device__ __forceinline__ int32_t listed_expert(const KBlockCursor& at) const {
+        return slot_expert(slot_list[at.slot]);
     }
-    // To the next k_block, which must exist.
-    __device__ __forceinline__ void advance(WorkItemCursor& at) const {
+    // Moves to the next k_block, which must exist.
+    __device__ __forceinline__ void advance(KBlockCursor& at) const {
         const int32_t k_block_bytes = call.tiling.k_block_splits * Dequant::min_split_bytes;
         at.from += k_block_bytes;
         if (++at.k_block < call.tiling.n_k_blocks) return;
@@ -234,48 +246,49 @@ struct WorkItemBlocks {
         if (++at.tile < call.matrix.n_tiles) return;
         at.tile = 0;
         ++at.slot;
-        at.from = place(at);
+        at.from = address(at);
         resolve(at, listed_expert(at));
     }
-    __device__ __forceinline__ int32_t bytes(const WorkItemCursor& at) const {
+    __device__ __forceinline__ int32_t bytes(const KBlockCursor& at) const {
         return splits(at.k_block) * Dequant::min_split_bytes;
     }
 };
 
-// The work_items of a warp_group of this block.
+// The work items of one warp group of this block.
 template <class Group>
-__device__ __forceinline__ EvenPartition items_of_group(const GemvGateUpParams& call,
-                                                        int32_t n_slots, int32_t warp_group) {
+__device__ __forceinline__ EvenPartition work_items_of_group(const GemvGateUpParams& call,
+                                                             int32_t n_slots, int32_t warp_group) {
     const int32_t n = Group::are_several ? call.tiling.n_groups : 1;
     return {n_slots * call.matrix.n_tiles, static_cast<int32_t>(blockIdx.x) * n + warp_group,
             call.tiling.n_blocks * n, call.tiling.block_reciprocal};
 }
 
-// The work_items of a warp_group, n_slots slots having an expert here, and what a lane copies
-// first.
+// The work items of a warp group, and the k_block that each lane copies first. n_slots slots have
+// an expert on this GPU.
 template <class Dequant, class Group>
 struct WarpWorkItems {
     EvenPartition range;
-    int32_t n_items;
-    WorkItemCursor own;
+    int32_t n_copies;
+    KBlockCursor own;
     int32_t own_bytes;  // -1: nothing to copy
 
-    // warp_group: of the block.
-    __device__ __forceinline__ WarpWorkItems(const WorkItemBlocks<Dequant>& items,
+    // `warp_group` is its index in the block.
+    __device__ __forceinline__ WarpWorkItems(const KBlockList<Dequant>& k_blocks,
                                              int32_t warp_group, int32_t n_slots, int32_t lane)
-        : range(items_of_group<Group>(items.call, n_slots, warp_group)),
-          n_items((range.last - range.first) * items.call.tiling.n_k_blocks),
-          own(items.cursor(range.first, lane)),
-          own_bytes(lane < min(items.call.tiling.n_stages, n_items) ? items.bytes(own) : -1) {
+        : range(work_items_of_group<Group>(k_blocks.call, n_slots, warp_group)),
+          n_copies((range.last - range.first) * k_blocks.call.tiling.n_k_blocks),
+          own(k_blocks.cursor(range.first, lane)),
+          own_bytes(lane < min(k_blocks.call.tiling.n_stages, n_copies) ? k_blocks.bytes(own)
+                                                                        : -1) {
         compute_now(own.from);
         compute_now(own.slot);
         compute_now(own_bytes);
     }
     __device__ __forceinline__ bool copies() const { return own_bytes >= 0; }
-    __device__ __forceinline__ StreamItem first_item() const { return {own.from, own_bytes}; }
+    __device__ __forceinline__ StreamItem first_copy() const { return {own.from, own_bytes}; }
 };
 
-// The slots whose work_items a block has, n_slots of them having an expert here.
+// The range of listed slots that a block works on. n_slots slots have an expert on this GPU.
 struct SlotsOfBlock {
     int32_t first, end;
 
@@ -283,24 +296,24 @@ struct SlotsOfBlock {
     static __device__ __forceinline__ SlotsOfBlock of(const GemvGateUpParams& call,
                                                       int32_t n_slots) {
         const int32_t last_group = Group::are_several ? call.tiling.n_groups - 1 : 0;
-        const int32_t begin = items_of_group<Group>(call, n_slots, 0).first;
-        const int32_t end = items_of_group<Group>(call, n_slots, last_group).last;
+        const int32_t begin = work_items_of_group<Group>(call, n_slots, 0).first;
+        const int32_t end = work_items_of_group<Group>(call, n_slots, last_group).last;
         const int32_t first = divide(begin, call.tiling.tile_reciprocal);
         return {first, begin < end ? divide(end - 1, call.tiling.tile_reciprocal) + 1 : first};
     }
 };
 
-// What becomes of the acc of one row of a work_item: scale, weight and bias of shared memory, which
-// are asked for long before they are needed. Loads to registers would make others wait for them.
-struct RowFinish {
-    float* terms;  // three of this thread alone
+// Epilogue terms of one row of a work item. Asynchronous copies bring scale, weight and bias to
+// shared memory early; loads to registers would stall the thread in the mainloop.
+struct RowEpilogue {
+    float* terms;  // scale, weight and bias of this thread, shared memory
     int32_t row;
-    int32_t slot;  // in the list
+    int32_t slot;  // index in the slot list
     int32_t feature;
-    const float* scales;  // of the row's half, if there are any
+    const float* scales;  // of the row's M half; null: none
 
-    __device__ __forceinline__ RowFinish(const GemvGateUpParams& call, float* own_terms,
-                                         int32_t row_of_item, int32_t work_item)
+    __device__ __forceinline__ RowEpilogue(const GemvGateUpParams& call, float* own_terms,
+                                           int32_t row_of_item, int32_t work_item)
         : terms(own_terms), row(row_of_item), scales(call.matrix.global_scale) {
         terms[0] = 1.0f;
         terms[1] = 1.0f;
@@ -316,12 +329,13 @@ struct RowFinish {
         compute_now(slot);
         compute_now(feature);
     }
-    // entry: of the slot. Few instructions: the other warps wait for those that have rows.
+    // `entry` is the slot's list entry. The code is short, because only some warps run it and the
+    // others wait for them.
     __device__ __forceinline__ void issue_loads(const GemvGateUpParams& call, int32_t entry) const {
         if (scales) copy_async_4(terms, scales + 2 * slot_expert(entry));
         if (call.has_row_terms) issue_row_loads(call, entry);
     }
-    __device__ __forceinline__ __nv_bfloat16* place(const GemvGateUpParams& call) const {
+    __device__ __forceinline__ __nv_bfloat16* address(const GemvGateUpParams& call) const {
         const int32_t slot_of_call = static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
         return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.intermediate + feature;
     }
@@ -337,61 +351,62 @@ struct RowFinish {
     }
 };
 
-// When all warps of the warp_group are done: adds their accum of a row in order; 16 lanes hold the
-// rows of a work_item. Whatever needs no accum comes before the barrier. SiLU in the short form of
-// the grouped kernels, half a step of the bfloat16 that it becomes from the exact one.
+// Adds the warps' accumulators of one row in a fixed order, applies the epilogue and stores h.
+// Sixteen lanes hold the rows of a work item. Work that needs no accumulator stands before the
+// barrier. SiLU uses the approximate form of the grouped GEMM, within half a bfloat16 step of
+// the exact one.
 template <class Group>
-__device__ __forceinline__ void finish_row(const GemvGateUpParams& call, const float* accum,
-                                           const Group& warp_group, const RowFinish& finish,
-                                           float residual_scale, bool has_work_item) {
+__device__ __forceinline__ void store_row(const GemvGateUpParams& call, const float* accum,
+                                          const Group& warp_group, const RowEpilogue& epilogue,
+                                          float residual_scale, bool has_work_item) {
     wait_all_copies();
     const bool gated = call.activation.gated;
     const bool is_silu = call.activation.kind == MOE_ACTIVATION_SILU && gated;
-    const bool stores = has_work_item && !(gated && finish.row >= 8);
+    const bool stores = has_work_item && !(gated && epilogue.row >= 8);
     FastActivation<ActivationClass::silu> silu(call.activation);
-    float factor = residual_scale * finish.terms[0] * finish.terms[1];
+    float factor = residual_scale * epilogue.terms[0] * epilogue.terms[1];
     float h_factor = call.h_factor;
-    const float bias = finish.terms[2];
-    __nv_bfloat16* to = finish.place(call);
+    const float bias = epilogue.terms[2];
+    __nv_bfloat16* to = epilogue.address(call);
     warp_group.sync();
     const float value =
-        fmaf(add_warps(accum + finish.row, warp_group.n_threads / 32), factor, bias);
+        fmaf(add_warps(accum + epilogue.row, warp_group.n_threads / 32), factor, bias);
     const float other = __shfl_xor_sync(~0u, value, 8);
     const float acted =
         is_silu ? silu(value, other) : activate(call.activation, value, gated ? other : value);
     if (stores) *to = __float2bfloat16(acted * h_factor);
 }
 
-// This block's part.
+// Every block prefetches its own part of the bytes.
 template <class Pipeline>
 __device__ __forceinline__ void prefetch_to_l2(const L2Prefetch& ahead) {
     const int32_t n = ahead.bytes_of_block;
     if (n > 0) Pipeline::prefetch({ahead.from + int64_t{n} * blockIdx.x, n});
 }
 
-// A warp at its work_items: accum of its part of k, to shared memory.
+// The mainloop of one warp. It stores the accumulators of its slice of k to shared memory.
 template <class Dequant, class Pipeline>
 struct GateUpWarp {
     const GemvGateUpParams& call;
-    const WorkItemBlocks<Dequant>& items;
+    const KBlockList<Dequant>& k_blocks;
     Pipeline& pipeline;
     OperandAddresses addresses;
-    uint32_t tables;  // one, or of the block's slots from first_slot on
+    uint32_t tables;  // one table, or one per slot from first_slot on
     int32_t first_slot;
-    int32_t member;  // of its warp_group
+    int32_t member;  // index in its warp group
     int32_t first_work_item;
-    int32_t n_items;
-    float rescale;        // of the accum
-    int32_t item;         // that comes next into the pipeline, if there are so many
-    WorkItemCursor next;  // where it is
+    int32_t n_copies;
+    float rescale;      // residual scale of the accumulators
+    int32_t next_copy;  // next k_block to copy, if below n_copies
+    KBlockCursor next;  // its address
 
     __device__ __forceinline__ void begin_refilling() {
-        item = call.tiling.n_stages;
-        if (item >= n_items) return;
-        next = items.cursor(first_work_item, item);
-        items.resolve(next, items.listed_expert(next));
+        next_copy = call.tiling.n_stages;
+        if (next_copy >= n_copies) return;
+        next = k_blocks.cursor(first_work_item, next_copy);
+        k_blocks.resolve(next, k_blocks.listed_expert(next));
     }
-    __device__ __forceinline__ void add_work_items(int32_t begin, int32_t end, float* accum) {
+    __device__ __forceinline__ void multiply_work_items(int32_t begin, int32_t end, float* accum) {
         const auto lane = static_cast<int32_t>(threadIdx.x & 31);
         float* to = accum + 16 * member + (lane >> 2) + 8 * (lane & 1);
         const auto store = [&](int32_t work_item, const float(&acc)[2]) {
@@ -404,15 +419,16 @@ struct GateUpWarp {
         if (call.tiling.is_resident) {
             for (int32_t work_item = begin; work_item < end; ++work_item) {
                 float acc[2] = {};
-                add_k_block<Dequant>(pipeline.wait_once(), 0, items.n_splits * Dequant::min_split,
-                                     first_block(), addresses, lane, tables_of(work_item), acc);
+                add_k_block<Dequant>(pipeline.wait_once(), 0,
+                                     k_blocks.n_splits * Dequant::min_split, first_block(),
+                                     addresses, lane, tables_of(work_item), acc);
                 store(work_item, acc);
             }
         } else {
 #pragma unroll 1
             for (int32_t work_item = begin; work_item < end; ++work_item) {
                 float acc[2] = {};
-                add_refilling(work_item, lane, acc);
+                multiply_refilling(work_item, lane, acc);
                 store(work_item, acc);
             }
         }
@@ -425,19 +441,19 @@ struct GateUpWarp {
         return tables + slot * table_bytes(Dequant::type, CodebookMode::per_expert);
     }
     __device__ __forceinline__ int32_t first_block() const {
-        return items.first_split * Dequant::min_split;
+        return k_blocks.first_split * Dequant::min_split;
     }
-    __device__ __forceinline__ void add_refilling(int32_t work_item, int32_t lane,
-                                                  float (&acc)[2]) {
+    __device__ __forceinline__ void multiply_refilling(int32_t work_item, int32_t lane,
+                                                       float (&acc)[2]) {
         for (int32_t k_block = 0; k_block < call.tiling.n_k_blocks; ++k_block) {
             add_k_block<Dequant>(
-                pipeline.wait(), 0, items.splits(k_block) * Dequant::min_split,
+                pipeline.wait(), 0, k_blocks.splits(k_block) * Dequant::min_split,
                 first_block() + k_block * call.tiling.k_block_splits * Dequant::min_split,
                 addresses, lane, tables_of(work_item), acc);
             __syncwarp();
-            if (item < n_items) {
-                pipeline.refill({next.from, items.bytes(next)});
-                if (++item < n_items) items.advance(next);
+            if (next_copy < n_copies) {
+                pipeline.refill({next.from, k_blocks.bytes(next)});
+                if (++next_copy < n_copies) k_blocks.advance(next);
             }
             pipeline.next();
         }
@@ -454,7 +470,7 @@ __global__ void __maxnreg__(Group::registers)
     const int32_t warp = thread >> 5;
     const int32_t lane = thread & 31;
     const int32_t stage_bytes = tiling.k_block_splits * Dequant::min_split_bytes;
-    int32_t* table =
+    int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
                       base + tiling.shared.pipeline + tiling.n_stages * stage_bytes * warp,
@@ -462,98 +478,98 @@ __global__ void __maxnreg__(Group::registers)
 
     fetch_parameter(call);
     if (thread < 2) prefetch_to_l2<Pipeline>(call.ahead[thread]);
-    const typename CodebookTables<Dequant>::One one_table(call.matrix, lane);
+    const typename CodebookTables<Dequant>::Shared shared_table(call.matrix, lane);
     const Group warp_group(tiling, warp);
-    const WorkItemBlocks<Dequant> items(
-        call, table, part_of_k<Dequant>(call, warp_group.member, tiling.group_reciprocal));
-    // If every slot has an expert here, all is known up to the expert before ids are.
-    WarpWorkItems<Dequant, Group> work(items, warp_group.index, call.slots.n_slots, lane);
-    PartOfX<Dequant> x(call, base + tiling.shared.x,
-                       part_of_k<Dequant>(call, warp, tiling.warp_reciprocal), lane);
+    const KBlockList<Dequant> k_blocks(
+        call, slot_list, k_range_of<Dequant>(call, warp_group.member, tiling.group_reciprocal));
+    // If every slot has an expert here, only the expert index is unknown before ids arrive.
+    WarpWorkItems<Dequant, Group> work(k_blocks, warp_group.index, call.slots.n_slots, lane);
+    XSlice<Dequant> x(call, base + tiling.shared.x,
+                      k_range_of<Dequant>(call, warp, tiling.warp_reciprocal), lane);
     IdAddresses id_addresses(call.slots, lane);
-    RowFinish finish(call, reinterpret_cast<float*>(shared + tiling.shared.terms) + 3 * thread,
-                     thread & 15, work.range.first + (warp_group.thread >> 4));
+    RowEpilogue epilogue(call, reinterpret_cast<float*>(shared + tiling.shared.terms) + 3 * thread,
+                         thread & 15, work.range.first + (warp_group.thread >> 4));
     const DirectExpert own_slot(call.slots, work.own.slot);
-    const DirectExpert finish_slot(call.slots, finish.slot);
+    const DirectExpert row_slot(call.slots, epilogue.slot);
     const int32_t group_work_items = warp_group.n_threads / 16;
     const bool needs_list =
         !tiling.is_resident || work.range.last - work.range.first > group_work_items;
     const OperandAddresses addresses = OperandAddresses::of<typename Dequant::Operand>(
         base + tiling.shared.x, base + tiling.shared.zeros, lane);
     if (thread < 8) store_shared(base + tiling.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
-    one_table.store(base + tiling.shared.codebooks);
+    shared_table.store(base + tiling.shared.codebooks);
 
     wait_for_previous_kernel();
     if constexpr (Dequant::starts_next_early) let_next_kernel_start();
     const SlotIds ids = id_addresses.load();
     const int32_t own_expert = own_slot.load();
-    const int32_t finish_expert = finish_slot.load();
+    const int32_t row_expert = row_slot.load();
     x.copy(lane);
-    // Codebooks of slots are asked for before weights.
+    // Codebooks per expert must be loaded before weights, which would delay them.
     const bool fills_at_once =
         Dequant::codebook_mode != CodebookMode::per_expert && all_direct(call.slots, ids, lane);
     if (fills_at_once) {
-        items.resolve(work.own, own_expert);
-        pipeline.begin(work.first_item());
+        k_blocks.resolve(work.own, own_expert);
+        pipeline.begin(work.first_copy());
     }
-    int32_t entry = slot_entry(finish_expert, finish.slot);
+    int32_t entry = slot_entry(row_expert, epilogue.slot);
     int32_t n_slots = call.slots.n_slots;
-    // The list is for those who cannot do without: it takes its time.
+    // Only warps that need the list pay for its latency.
     if (!fills_at_once || needs_list) {
-        n_slots = list_slots(call.slots, find_experts(call.slots, ids, lane), lane, table);
-        entry = table[min(finish.slot, max_gemv_slots - 1)];
+        n_slots = list_slots(call.slots, find_experts(call.slots, ids, lane), lane, slot_list);
+        entry = slot_list[min(epilogue.slot, max_gemv_slots - 1)];
     }
     if (!fills_at_once) {
         if (n_slots < call.slots.n_slots) {
-            work = WarpWorkItems<Dequant, Group>(items, warp_group.index, n_slots, lane);
-            finish.go_to(call, work.range.first + (warp_group.thread >> 4));
-            entry = table[min(finish.slot, max_gemv_slots - 1)];
+            work = WarpWorkItems<Dequant, Group>(k_blocks, warp_group.index, n_slots, lane);
+            epilogue.go_to(call, work.range.first + (warp_group.thread >> 4));
+            entry = slot_list[min(epilogue.slot, max_gemv_slots - 1)];
         }
-        if (work.copies()) items.resolve(work.own, items.listed_expert(work.own));
+        if (work.copies()) k_blocks.resolve(work.own, k_blocks.listed_expert(work.own));
     }
     const auto [first, last] = work.range;
     const auto slots = SlotsOfBlock::of<Group>(call, n_slots);
-    const typename CodebookTables<Dequant>::Slots tables(call.matrix, table, slots.first,
-                                                         slots.end);
-    if (!fills_at_once) pipeline.begin(work.first_item());
-    if (first + (warp_group.thread >> 4) < last) finish.issue_loads(call, entry);
+    const typename CodebookTables<Dequant>::PerSlot tables(call.matrix, slot_list, slots.first,
+                                                           slots.end);
+    if (!fills_at_once) pipeline.begin(work.first_copy());
+    if (first + (warp_group.thread >> 4) < last) epilogue.issue_loads(call, entry);
     tables.store(shared + tiling.shared.codebooks);
     GateUpWarp<Dequant, Pipeline> worker{call,
-                                         items,
+                                         k_blocks,
                                          pipeline,
                                          addresses,
                                          base + tiling.shared.codebooks,
                                          slots.first,
                                          warp_group.member,
                                          first,
-                                         work.n_items,
+                                         work.n_copies,
                                          1.0f,
                                          0,
                                          {}};
     worker.begin_refilling();
-    const LargestOfX largest_of{reinterpret_cast<float*>(shared + tiling.shared.largest),
-                                tiling.n_groups};
-    worker.rescale = x.make_operands(call.x_type, lane, warp_group, largest_of);
+    const XMaxima x_maxima{reinterpret_cast<float*>(shared + tiling.shared.largest),
+                           tiling.n_groups};
+    worker.rescale = x.make_operands(call.x_type, lane, warp_group, x_maxima);
     __syncthreads();
 
     float* accum = reinterpret_cast<float*>(shared + tiling.shared.accum +
                                             warp_group.index * tiling.accum_bytes_of_group);
-    float* other_sums = accum + 16 * group_work_items * tiling.group_warps;
+    float* other_accum = accum + 16 * group_work_items * tiling.group_warps;
     for (int32_t group = first; group < last; group += group_work_items) {
-        worker.add_work_items(group, min(group + group_work_items, last), accum);
+        worker.multiply_work_items(group, min(group + group_work_items, last), accum);
         const int32_t own_work_item = group + (warp_group.thread >> 4);
-        finish_row(
+        store_row(
             call, accum + 16 * tiling.group_warps * min(warp_group.thread >> 4, last - 1 - group),
-            warp_group, finish, residual_scale_of<Dequant>(call.matrix), own_work_item < last);
+            warp_group, epilogue, residual_scale_of<Dequant>(call.matrix), own_work_item < last);
         if (own_work_item + group_work_items < last) {
-            finish.go_to(call, own_work_item + group_work_items);
-            finish.issue_loads(call, table[finish.slot]);
+            epilogue.go_to(call, own_work_item + group_work_items);
+            epilogue.issue_loads(call, slot_list[epilogue.slot]);
         }
         float* const used = accum;
-        accum = other_sums;
-        other_sums = used;
+        accum = other_accum;
+        other_accum = used;
     }
-    // By a block that has no more work_items than the others.
+    // The last block never has more work items than the others, so it has time to report.
     if (static_cast<int32_t>(blockIdx.x) == tiling.n_blocks - 1 && warp == 0)
         report_bad_ids(call.slots, id_addresses.load());
 }

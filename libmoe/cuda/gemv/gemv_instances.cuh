@@ -2,8 +2,15 @@
 // (stream_pipeline.cuh). A slice of translation for each group and pipeline.
 #pragma once
 
-#include "libmoe/cuda/device/gemv_dequant_gguf.cuh"
-#include "libmoe/cuda/device/gemv_dequant_kbit.cuh"
+#include "libmoe/cuda/dequant/bf16.cuh"
+#include "libmoe/cuda/dequant/e4m3.cuh"
+#include "libmoe/cuda/dequant/f16.cuh"
+#include "libmoe/cuda/dequant/kbit.cuh"
+#include "libmoe/cuda/dequant/mxfp4.cuh"
+#include "libmoe/cuda/dequant/nvfp4.cuh"
+#include "libmoe/cuda/dequant/q4_k.cuh"
+#include "libmoe/cuda/dequant/q6_k.cuh"
+#include "libmoe/cuda/dequant/q8_0.cuh"
 #include "libmoe/cuda/gemv/gemv_down.cuh"
 #include "libmoe/cuda/gemv/gemv_gate_up.cuh"
 
@@ -29,22 +36,25 @@ GemvKernels kernels_among(PackedType type, CodebookMode codebook_mode) {
 
 template <class Pipeline>
 GemvKernels plain_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvBf16, GemvF16, GemvE4m3>(type, codebook_mode);
+    return kernels_among<Pipeline, GemvDequant<PackedType::bf16>, GemvDequant<PackedType::f16>,
+                         GemvDequant<PackedType::e4m3>>(type, codebook_mode);
 }
 
 template <class Pipeline>
 GemvKernels fp4_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvNvfp4, GemvMxfp4>(type, codebook_mode);
+    return kernels_among<Pipeline, GemvDequant<PackedType::nvfp4>, GemvDequant<PackedType::mxfp4>>(
+        type, codebook_mode);
 }
 
 template <class Pipeline, PackedType two, PackedType three, PackedType four, PackedType five>
 GemvKernels kernels_of_bits(PackedType type, CodebookMode codebook_mode) {
     return kernels_among<
-        Pipeline, GemvKbit<two, CodebookMode::per_expert>,
-        GemvKbit<three, CodebookMode::per_expert>, GemvKbit<four, CodebookMode::per_expert>,
-        GemvKbit<five, CodebookMode::per_expert>, GemvKbit<two, CodebookMode::shared_bytes>,
-        GemvKbit<three, CodebookMode::shared_bytes>, GemvKbit<four, CodebookMode::shared_lanes>,
-        GemvKbit<five, CodebookMode::shared_lanes>>(type, codebook_mode);
+        Pipeline, GemvDequant<two, CodebookMode::per_expert>,
+        GemvDequant<three, CodebookMode::per_expert>, GemvDequant<four, CodebookMode::per_expert>,
+        GemvDequant<five, CodebookMode::per_expert>, GemvDequant<two, CodebookMode::shared_bytes>,
+        GemvDequant<three, CodebookMode::shared_bytes>,
+        GemvDequant<four, CodebookMode::shared_lanes>,
+        GemvDequant<five, CodebookMode::shared_lanes>>(type, codebook_mode);
 }
 
 template <class Pipeline>
@@ -61,7 +71,8 @@ GemvKernels kbit_f32_kernels(PackedType type, CodebookMode codebook_mode) {
 
 template <class Pipeline>
 GemvKernels gguf_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvQ8_0, GemvQ4K>(type, codebook_mode);
+    return kernels_among<Pipeline, GemvDequant<PackedType::q8_0>, GemvDequant<PackedType::q4_k>,
+                         GemvDequant<PackedType::q6_k>>(type, codebook_mode);
 }
 
 }  // namespace moe::cuda

@@ -1,31 +1,43 @@
-// What the two kernels of one token share: the slots that have a local expert, the vector of
-// operands in shared memory, and the product of a k_block with it.
+// Building blocks that gemv_gate_up and gemv_down share. One block of threads serves one token.
+//
+// 1. Slots: read ids, find the local experts, list the slots that have one.
+// 2. Operands: convert a vector of 16-bit values in shared memory to the B operand of mma.
+// 3. Codebooks: fill lookup tables in shared memory, per expert or shared.
+// 4. Mainloop: multiply a k_block of packed weights (16 rows) with the operands, and reduce the
+//    accumulators over lanes and warps.
+//
+// Inputs: packed weights of a warp's pipeline stage, 16-bit x or h. Output: float32 accumulators of
+// rows g and g + 8. Precondition: a k_block holds whole splits, Dequant::min_split blocks of 64 k
+// each.
 #pragma once
 
+#include <type_traits>
+
+#include "libmoe/cuda/dequant/codebook_lanes.cuh"
+#include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/device/call.cuh"
-#include "libmoe/cuda/device/codebook_values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/gemv_dequant.cuh"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 
 namespace moe::cuda {
 
-// n / d for n d < 2^31, given reciprocal_of(d): divisions by run-time numbers are too slow here.
+// Returns n / d for n d < 2^31, given reciprocal_of(d). An integer division by a run-time number is
+// too slow in the prologue.
 __device__ __forceinline__ int32_t divide(int32_t n, uint32_t reciprocal) {
     return static_cast<int32_t>(__umulhi(2 * static_cast<uint32_t>(n), reciprocal));
 }
 
-// Items [first, last) of share `index` of n: as many for each, one more for the first ones.
+// Divides n_items among n: range `index` is [first, last), and the first ranges have one item more.
 struct EvenPartition {
     int32_t first, last;
 
     __device__ __forceinline__ EvenPartition(int32_t n_items, int32_t index, int32_t n,
                                              uint32_t reciprocal) {
         const int32_t each = divide(n_items, reciprocal);
-        const int32_t rest = n_items - each * n;
-        first = index * each + min(index, rest);
-        last = first + each + (index < rest ? 1 : 0);
+        const int32_t remainder = n_items - each * n;
+        first = index * each + min(index, remainder);
+        last = first + each + (index < remainder ? 1 : 0);
     }
 };
 
@@ -36,12 +48,12 @@ __device__ __forceinline__ int64_t token_index() {
 
 // ---- slots
 
-// Ids of slots lane and lane + 32 as loaded, -1 past the last.
+// Ids of slots lane and lane + 32; -1 past the last slot.
 struct SlotIds {
     int32_t id[2];
 };
 
-// Where a lane's ids are.
+// Addresses of a lane's ids.
 struct IdAddresses {
     const int32_t* first;
     int32_t n;  // 0 to 2
@@ -57,7 +69,7 @@ struct IdAddresses {
     }
 };
 
-// Ids that are neither experts nor -1, or of which the map says neither, by one warp of the token.
+// Reports ids that are out of range or whose map entry is. One warp per token calls it.
 __device__ __forceinline__ void report_bad_ids(const GemvSlots& slots, const SlotIds& ids) {
     const auto is_bad = [&](int32_t id) {
         if (id < -1 || id >= slots.n_ids_all) return true;
@@ -74,12 +86,12 @@ __device__ __forceinline__ const float* weights_of_token(const GemvSlots& slots)
     return slots.weights + token_index() * slots.weights_stride;
 }
 
-// The shared expert's slot is the last, if there is one.
+// The shared expert has the last slot, if the layer has one.
 __device__ __forceinline__ bool is_shared_slot(const GemvSlots& slots, int32_t slot) {
     return slot == slots.top_k && slot < slots.n_slots;
 }
 
-// The experts of slots lane and lane + 32, -1 where there is none here.
+// Local experts of slots lane and lane + 32; -1 where the expert is not on this GPU.
 struct SlotExperts {
     int32_t expert[2];
 };
@@ -87,24 +99,25 @@ struct SlotExperts {
 __device__ __forceinline__ SlotExperts find_experts(const GemvSlots& slots, const SlotIds& ids,
                                                     int32_t lane) {
     const auto n_ids = static_cast<uint32_t>(slots.n_ids);
-    SlotExperts of;
+    SlotExperts experts;
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-        of.expert[i] = static_cast<uint32_t>(ids.id[i]) < n_ids ? ids.id[i] : -1;
+        experts.expert[i] = static_cast<uint32_t>(ids.id[i]) < n_ids ? ids.id[i] : -1;
     if (slots.local_of) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-            if (of.expert[i] >= 0) of.expert[i] = load_global(slots.local_of + of.expert[i]);
+            if (experts.expert[i] >= 0)
+                experts.expert[i] = load_global(slots.local_of + experts.expert[i]);
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        if (of.expert[i] >= slots.n_local) of.expert[i] = -1;
-        if (is_shared_slot(slots, lane + 32 * i)) of.expert[i] = slots.n_local;
+        if (experts.expert[i] >= slots.n_local) experts.expert[i] = -1;
+        if (is_shared_slot(slots, lane + 32 * i)) experts.expert[i] = slots.n_local;
     }
-    return of;
+    return experts;
 }
 
-// Does the id of every slot name an expert here, without a map?
+// True if every id is a local expert as it stands, so that neither a map nor the list is needed.
 __device__ __forceinline__ bool all_direct(const GemvSlots& slots, const SlotIds& ids,
                                            int32_t lane) {
     const auto n_direct = static_cast<uint32_t>(slots.n_direct);
@@ -113,7 +126,8 @@ __device__ __forceinline__ bool all_direct(const GemvSlots& slots, const SlotIds
     return __all_sync(~0u, first && second);
 }
 
-// The expert of one slot where all_direct, in a single load of which all else is known before.
+// Loads the expert of one slot if all_direct holds. Its address is known before ids arrive, so that
+// one load is the whole latency.
 class DirectExpert {
   public:
     __device__ __forceinline__ DirectExpert(const GemvSlots& slots, int32_t slot)
@@ -132,7 +146,7 @@ class DirectExpert {
     int32_t shared_;
 };
 
-// Local expert and slot in one number.
+// A list entry packs local expert and slot.
 __device__ __forceinline__ int32_t slot_entry(int32_t expert, int32_t slot) {
     return expert << 6 | slot;
 }
@@ -143,24 +157,25 @@ __device__ __forceinline__ int32_t slot_index(int32_t entry) {
     return entry & 63;
 }
 
-// Writes the slots that have an expert here to a warp's table, in order; returns how many.
-__device__ __forceinline__ int32_t list_slots(const GemvSlots& slots, const SlotExperts& of,
-                                              int32_t lane, int32_t* table) {
+// Writes the entries of slots with a local expert to slot_list in order; returns their
+// number.
+__device__ __forceinline__ int32_t list_slots(const GemvSlots& slots, const SlotExperts& experts,
+                                              int32_t lane, int32_t* slot_list) {
     int32_t n = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         if (32 * i >= slots.n_slots) break;
-        const int32_t expert = of.expert[i];
+        const int32_t expert = experts.expert[i];
         const uint32_t present = __ballot_sync(~0u, expert >= 0);
         const uint32_t below = present & ((1u << lane) - 1);
-        if (expert >= 0) table[n + __popc(below)] = slot_entry(expert, lane + 32 * i);
+        if (expert >= 0) slot_list[n + __popc(below)] = slot_entry(expert, lane + 32 * i);
         n += __popc(present);
     }
     __syncwarp();
     return n;
 }
 
-// ---- vector
+// ---- operands
 
 // The row of this block's token, of 16-bit values.
 __device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
@@ -173,7 +188,8 @@ __device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
     return {f16_value(bits), f16_value(bits >> 16)};
 }
 
-// Eight values as 256 high + low of whole numbers, signed bytes; 0, 2, 1, 3 of each four.
+// Rounds eight values to integers 256 high + low, signed bytes. Each four are stored in the order
+// 0, 2, 1, 3, which the dequantized A operand has, too.
 struct HighAndLow {
     uint2 high, low;
 
@@ -181,7 +197,7 @@ struct HighAndLow {
         uint32_t halves[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-            halves[i] = permute_bytes(whole(v[i].x * factor), whole(v[i].y * factor), 0x5140);
+            halves[i] = permute_bytes(rounded(v[i].x * factor), rounded(v[i].y * factor), 0x5140);
         high = {permute_bytes(halves[0], halves[1], 0x7362),
                 permute_bytes(halves[2], halves[3], 0x7362)};
         low = {permute_bytes(halves[0], halves[1], 0x5140) ^ 0x80808080u,
@@ -189,16 +205,16 @@ struct HighAndLow {
     }
 
   private:
-    // 128 more than v rounded, in the lower half: what the acc's mantissa ends with.
-    static __device__ __forceinline__ uint32_t whole(float v) {
+    // Rounds v + 128 to an integer in the low half: the mantissa of the result ends with it.
+    static __device__ __forceinline__ uint32_t rounded(float v) {
         constexpr float ones = 12582912.0f;  // 1.5 x 2^23
         return __float_as_uint(v + (ones + 128.0f));
     }
 };
 
-// 16 bytes of the vector, number `vector` of those from `to` on, as operands times factor. Bytes
-// have the 32 of two vectors together, sixteen high ones before the low ones: a lane writes where
-// another may have read.
+// Stores vector number `vector` behind `to` as operands times factor. Byte operands interleave two
+// vectors, 16 high bytes before 16 low ones. A lane so overwrites bytes that another lane reads,
+// and the warp must synchronize between the loads and the stores.
 template <class Operand>
 __device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const uint4& bits,
                                              moe_type type, float factor) {
@@ -218,14 +234,14 @@ __device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const 
     }
 }
 
-// The same for bfloat16 of both sides and a power of two, which loses nothing.
+// The bfloat16 to bfloat16 case: a power of two loses no bits.
 __device__ __forceinline__ void store_scaled_vector(uint32_t to, const uint4& bits,
                                                     uint32_t factors) {
     store_shared(to, uint4{multiply_bf16(bits.x, factors), multiply_bf16(bits.y, factors),
                            multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
 }
 
-// NaN if one is.
+// NaN propagates.
 __device__ __forceinline__ float larger(float a, float b) {
     float v;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
@@ -247,7 +263,7 @@ __device__ __forceinline__ const std::byte* vector_at(const void* from, int32_t 
     return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(vector);
 }
 
-// Every 32nd of n vectors of 16 bytes; most slices have two for a lane.
+// A lane copies every 32nd of n vectors; most slices have at most two per lane.
 __device__ __forceinline__ void copy_vectors(uint32_t to, const std::byte* from, int32_t n) {
     if (n > 0) copy_async_16(to, from);
     if (n > 32) copy_async_16(to + 512, from + 512);
@@ -267,16 +283,17 @@ __device__ __forceinline__ float warp_largest(float largest) {
     return largest;
 }
 
-// The exponent that brings the largest magnitude to [2^(top - 1), 2^top).
+// The block exponent brings the largest magnitude into [2^(top - 1), 2^top).
 template <class Operand>
 __device__ __forceinline__ int32_t block_exponent(float largest) {
     constexpr int32_t top = 126 + Operand::top;
     return max(-126, min(top - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
 }
 
-// What accum of has_block_exponent operands lack. Bytes have no NaN of their own.
+// Residual scale of accumulators whose operands have a block exponent. Integer operands cannot
+// carry NaN, so that it passes through here.
 template <class Operand>
-__device__ __forceinline__ float block_scale(float largest) {
+__device__ __forceinline__ float residual_scale_of_block(float largest) {
     const float factor = power_of_two(-block_exponent<Operand>(largest));
     if constexpr (Operand::are_bytes) return factor + 0.0f * largest;
     return factor;
@@ -284,10 +301,10 @@ __device__ __forceinline__ float block_scale(float largest) {
 
 // ---- codebooks
 
-// The tables of slots [begin, end) of the list. Better asked for before the weights: what is asked
-// for after them arrives after them.
+// Loads the tables of listed slots [begin, end). The loads are issued before the weight copies,
+// behind which they would queue.
 template <class Dequant>
-struct TablesOfSlots {
+struct SlotTables {
     static constexpr int32_t bytes = table_bytes(Dequant::type, CodebookMode::per_expert);
     static constexpr int32_t entries = bytes / 4;
     const PackedMatrix& matrix;
@@ -296,8 +313,8 @@ struct TablesOfSlots {
     int32_t n;
     float2 held;
 
-    __device__ __forceinline__ TablesOfSlots(const PackedMatrix& weights, const int32_t* list,
-                                             int32_t first, int32_t end)
+    __device__ __forceinline__ SlotTables(const PackedMatrix& weights, const int32_t* list,
+                                          int32_t first, int32_t end)
         : matrix(weights), slots(list), begin(first), n((end - first) * entries), held{} {
         if (static_cast<int32_t>(threadIdx.x) < n) held = load(static_cast<int32_t>(threadIdx.x));
     }
@@ -305,7 +322,7 @@ struct TablesOfSlots {
         const int64_t expert = slot_expert(slots[begin + i / entries]);
         return Dequant::load_entry(i % entries, matrix.codebook + 64 * expert);
     }
-    // A block barrier must follow.
+    // The caller synchronizes the block afterwards.
     __device__ __forceinline__ void store(unsigned char* to) const {
         float2 values = held;
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < n;) {
@@ -316,14 +333,14 @@ struct TablesOfSlots {
     }
 };
 
-// The one codebook as a table for every lane: a lane loads the value of code lane % 16 in rows of
-// half lane / 16.
+// The shared codebook, replicated per lane to avoid bank conflicts. A lane loads the value of code
+// lane % 16 for M half lane / 16.
 template <class Dequant>
-class OneLaneTable {
+class SharedLaneTable {
   public:
-    __device__ __forceinline__ OneLaneTable(const PackedMatrix& matrix, int32_t lane)
+    __device__ __forceinline__ SharedLaneTable(const PackedMatrix& matrix, int32_t lane)
         : value_(load_global(matrix.codebook + 32 * (lane >> 4) + (lane & 15))) {}
-    // A block barrier must follow.
+    // The caller synchronizes the block afterwards.
     __device__ __forceinline__ void store(uint32_t to) const {
         using Lanes = LaneTable<Dequant::bits>;
         static_assert(table_bytes(Dequant::type, CodebookMode::shared_lanes) == Lanes::bytes);
@@ -341,12 +358,12 @@ class OneLaneTable {
     float value_;
 };
 
-// The one codebook as bytes: they came with the call.
-class OneByteTable {
+// The shared codebook as bytes, which arrive with the kernel's parameters.
+class SharedByteTable {
   public:
-    __device__ __forceinline__ OneByteTable(const PackedMatrix& matrix, int32_t)
+    __device__ __forceinline__ SharedByteTable(const PackedMatrix& matrix, int32_t)
         : values_{matrix.byte_codebook.values[0], matrix.byte_codebook.values[1]} {}
-    // A block barrier must follow.
+    // The caller synchronizes the block afterwards.
     __device__ __forceinline__ void store(uint32_t to) const {
         if (threadIdx.x == 0) store_shared(to, values_);
     }
@@ -355,7 +372,7 @@ class OneByteTable {
     uint2 values_;
 };
 
-// What multiplies all accum of a matrix besides its scales.
+// Residual scale of all accumulators of a matrix.
 template <class Dequant>
 __device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
     if constexpr (Dequant::codebook_mode == CodebookMode::shared_bytes)
@@ -363,7 +380,7 @@ __device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
     return Dequant::residual_scale;
 }
 
-// Nothing to load.
+// Stands in where a type has no table to load.
 struct NoTables {
     __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
     __device__ __forceinline__ NoTables(const PackedMatrix&, int32_t) {}
@@ -373,48 +390,52 @@ struct NoTables {
 
 template <class Dequant, CodebookMode codebook_mode = Dequant::codebook_mode>
 struct CodebookTables {
-    using Slots = NoTables;
-    using One = OneLaneTable<Dequant>;
+    using PerSlot = NoTables;
+    using Shared = SharedLaneTable<Dequant>;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::none> {
-    using Slots = NoTables;
-    using One = NoTables;
+    using PerSlot = NoTables;
+    using Shared = NoTables;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
-    using Slots = NoTables;
-    using One = OneByteTable;
+    using PerSlot = NoTables;
+    using Shared = SharedByteTable;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::per_expert> {
-    using Slots = TablesOfSlots<Dequant>;
-    using One = NoTables;
+    using PerSlot = SlotTables<Dequant>;
+    using Shared = NoTables;
 };
 
-// ---- product
+// ---- mainloop
 
-// Where a lane finds its B. Of a pair of blocks, columns 0 to 3 belong to the even one and 4 to 7
-// to the odd one, and column n has the 16 k of lane n % 4. Both blocks are multiplied by the same
-// registers: four columns of each result are of use. Everybody else reads zeros, in other banks
-// than the two of the same eight lanes that read x. Of bytes, columns 0 and 1, 4 and 5 have the
-// high and the low ones of the first 32 k of a block, the other four those of the rest.
+// Addresses of a lane's B operand. An mma of a pair of blocks takes columns 0-3 from the even block
+// and 4-7 from the odd one; column n holds the 16 k of lane n % 4. Both blocks are multiplied by
+// the same B registers, and four columns of each accumulator are used. All other lanes read zeros,
+// which lie in other banks than the x that two of the same eight lanes read. With byte operands,
+// columns 0 and 1, 4 and 5 hold the high and low bytes of the first 32 k of a block, the other four
+// those of the last 32. With BytesOf16, columns 2 i and 2 i + 1 hold the high and the low bytes of
+// the 16 k of lane i, of one block.
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
-    uint32_t single, single_stride;  // of a block alone
+    uint32_t single, single_stride;  // the same for a block without a pair
 
     template <class Operand>
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
                                                           int32_t lane) {
         constexpr bool are_bytes = Operand::are_bytes;
+        constexpr bool of_16 = std::is_same_v<Operand, BytesOf16>;
         const int32_t column = lane >> 2;
-        const uint32_t zeros = all_zeros + (lane & 8 ? 0 : 64);
-        const bool mine =
-            are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1) : (lane & 3) == (column & 3);
-        const bool alone = mine && column < 4;
+        const uint32_t zeros = all_zeros + (lane & (of_16 ? 16 : 8) ? 0 : 64);
+        const bool mine = of_16       ? (lane & 3) == column >> 1
+                          : are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1)
+                                      : (lane & 3) == (column & 3);
+        const bool alone = mine && (of_16 || column < 4);
         const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
         OperandAddresses addresses;
-        addresses.pair = mine ? x + 128 * (column >> 2) + own : zeros;
+        addresses.pair = mine ? x + (of_16 ? 0 : 128 * (column >> 2)) + own : zeros;
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
         addresses.single_stride = alone ? 128 : 0;
@@ -426,18 +447,18 @@ struct OperandAddresses {
     }
 };
 
-// n blocks as A operands.
+// n blocks of 64 k, dequantized to A operands.
 template <class Dequant, int n>
 struct DequantizedBlocks {
     using Operand = typename Dequant::Operand;
-    static constexpr int products = Operand::are_bytes ? 2 : 4;  // of a block
-    uint32_t a[products * n][4];
+    static constexpr int n_mma = Operand::are_bytes ? 2 : 4;  // instructions per block
+    uint32_t a[n_mma * n][4];
     typename Dequant::Factors factors;
 
-    // `block`: the first of them in the k_block; head: of its min_split.
+    // `block` is the first of them in the k_block; group_scales belong to its split.
     __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t block, int32_t lane,
                                                const typename Dequant::Table& table,
-                                               const typename Dequant::GroupScales& head) {
+                                               const typename Dequant::GroupScales& group_scales) {
         typename Dequant::template Words<n> words;
         Dequant::load(words, k_block, block, lane);
 #pragma unroll
@@ -450,27 +471,27 @@ struct DequantizedBlocks {
             }
         }
         if constexpr (Dequant::min_split > 1)
-            factors = Dequant::factors(head, block);
+            factors = Dequant::factors(group_scales, block);
         else
             factors = Dequant::factors(words);
     }
 
-    // Adds the product with x from x_block on.
+    // Accumulates the product with x from x_block on.
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
                                              int32_t lane, float (&acc)[2]) const {
         const uint32_t at = addresses.template at<n>(x_block);
-        uint4 b[products / 2];
+        uint4 b[n_mma / 2];
 #pragma unroll
-        for (int j = 0; j < products / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        for (int j = 0; j < n_mma / 2; ++j) b[j] = load_shared_16(at + 16 * j);
         typename Operand::Accumulator c[2][4] = {};
         typename Operand::Accumulator x[4] = {};
 #pragma unroll
-        for (int j = 0; j < products; ++j) {
+        for (int j = 0; j < n_mma; ++j) {
             const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
             const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
 #pragma unroll
             for (int i = 0; i < n; ++i)
-                Operand::multiply(c[n == 2 ? i : j & 1], a[products * i + j], first, second);
+                Operand::multiply(c[n == 2 ? i : j & 1], a[n_mma * i + j], first, second);
             if constexpr (Dequant::ones != 0)
                 Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
                                   first, second);
@@ -489,8 +510,8 @@ struct DequantizedBlocks {
     }
 };
 
-// Adds the product of blocks [block, n_blocks) of a k_block with x, which has block 0 at x_block.
-// `block` and n_blocks: of whole splits.
+// Accumulates blocks [block, n_blocks) of a k_block times x, whose first block is x_block. `block`
+// and n_blocks are multiples of min_split.
 template <class Dequant>
 __device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int32_t n_blocks,
                                             int32_t x_block, const OperandAddresses& addresses,
@@ -501,11 +522,11 @@ __device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int
 #pragma unroll 1
     for (; block + step <= n_blocks; block += step) {
         __builtin_assume(block % Dequant::min_split == 0);
-        const typename Dequant::GroupScales head(k_block, block, lane);
+        const typename Dequant::GroupScales group_scales(k_block, block, lane);
 #pragma unroll
         for (int32_t i = 0; i < step; i += Dequant::span) {
             DequantizedBlocks<Dequant, Dequant::span> blocks;
-            blocks.dequantize(k_block, block + i, lane, table, head);
+            blocks.dequantize(k_block, block + i, lane, table, group_scales);
             blocks.multiply(x_block + block + i, addresses, lane, acc);
         }
     }
@@ -518,7 +539,7 @@ __device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int
     }
 }
 
-// Adds up over the lanes of a quad: lanes 0 and 1 return the accum of rows g and g + 8.
+// Reduces over the lanes of a quad: lanes 0 and 1 return the accumulators of rows g and g + 8.
 __device__ __forceinline__ float add_quad(const float (&acc)[2], int32_t lane) {
     const bool odd = lane & 1;
     const float other = __shfl_xor_sync(~0u, odd ? acc[0] : acc[1], 1);
@@ -526,7 +547,7 @@ __device__ __forceinline__ float add_quad(const float (&acc)[2], int32_t lane) {
     return own + __shfl_xor_sync(~0u, own, 2);
 }
 
-// The acc over up to eight warps, in one order, of one row of a tile.
+// Adds a row's accumulators of up to eight warps in a fixed order.
 __device__ __forceinline__ float add_eight_warps(const float* row, int32_t n_warps) {
     float part[8];
 #pragma unroll
@@ -535,14 +556,14 @@ __device__ __forceinline__ float add_eight_warps(const float* row, int32_t n_war
            ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
-// The same over up to sixteen.
+// Adds those of up to sixteen warps.
 __device__ __forceinline__ float add_warps(const float* row, int32_t n_warps) {
     const float acc = add_eight_warps(row, n_warps);
     return n_warps <= 8 ? acc : acc + add_eight_warps(row + 16 * 8, n_warps - 8);
 }
 
-__device__ __forceinline__ float global_scale(const PackedMatrix& matrix, int32_t expert,
-                                              int32_t half) {
+__device__ __forceinline__ float gemv_global_scale(const PackedMatrix& matrix, int32_t expert,
+                                                   int32_t half) {
     return matrix.global_scale ? matrix.global_scale[2 * expert + half] : 1.0f;
 }
 

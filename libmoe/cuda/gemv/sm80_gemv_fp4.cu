@@ -1,5 +1,5 @@
-// The one-token kernels of NVFP4 and MXFP4, any architecture. Contracts: gemv_gate_up.cuh,
-// gemv_down.cuh.
+// Instances of gemv_gate_up and gemv_down for nvfp4 and mxfp4 weights:
+// any architecture from sm_80, cp.async pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
 namespace moe::cuda {

@@ -1,5 +1,5 @@
-// The one-token kernels of Q8_0 and Q4_K, any architecture. Contracts: gemv_gate_up.cuh,
-// gemv_down.cuh.
+// Instances of gemv_gate_up and gemv_down for q8_0, q4_k and q6_k weights:
+// any architecture from sm_80, cp.async pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
 namespace moe::cuda {

@@ -1,5 +1,5 @@
-// The one-token kernels of codebook types with float32 scales, any architecture. Contracts:
-// gemv_gate_up.cuh, gemv_down.cuh.
+// Instances of gemv_gate_up and gemv_down for codebook types with float32 scales:
+// any architecture from sm_80, cp.async pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
 namespace moe::cuda {

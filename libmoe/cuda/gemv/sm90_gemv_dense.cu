@@ -1,5 +1,5 @@
-// The one-token kernels of bfloat16, float16 and FP8, sm_90. Contracts: gemv_gate_up.cuh,
-// gemv_down.cuh.
+// Instances of gemv_gate_up and gemv_down for bf16, f16 and e4m3 weights:
+// sm_90, bulk copy pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
 namespace moe::cuda {

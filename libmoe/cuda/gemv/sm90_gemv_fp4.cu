@@ -1,5 +1,5 @@
-// The one-token kernels of NVFP4 and MXFP4, sm_90. Contracts: gemv_gate_up.cuh,
-// gemv_down.cuh.
+// Instances of gemv_gate_up and gemv_down for nvfp4 and mxfp4 weights:
+// sm_90, bulk copy pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 
 namespace moe::cuda {

@@ -1,12 +1,17 @@
-// run_activate: the activation by itself, for gate and up that lie in float32 rows (experts.hpp).
+// run_activate: out = act(gate, up) for float32 rows that a GEMM without fused activation wrote.
 //
-// in: rows [2 n_features] (gate first) or, of layers without a gate, [n_features]; row r of a tile
-// is row r of in. out: any type and stride, through its index. Blocks of threads take
-// the pairs (tile, 256 features) in turn; each output is rounded to round_to, then stored.
+// Inputs: in, float32 rows [2 n_features], gate first, or [n_features] for layers without a gate;
+// row r of a tile is row r of in.
+// Output: out, any type and stride, at the rows of its index. Each value is rounded to round_to
+// first.
+// Precondition: tiles cover the rows of in.
+//
+// 1. A block takes work items (a tile and 256 features) in turn.
+// 2. Each thread activates one feature of every row of the tile.
 #include "libmoe/base/half.hpp"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/tile_work.cuh"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/activation.hpp"
 

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -33,28 +34,27 @@ void allow_shared_memory(const GroupedKernel& kernel) {
     for (const void* function : {kernel.linear, kernel.activated}) {
         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(kernel.shared_bytes)),
-              "loading the grouped kernels");
+              "loading the grouped GEMM kernels");
     }
 }
 
-void launch_part(const DeviceFacts& device, const GroupedGemmArgs& gemm,
-                 const GroupedKernel& kernel, TilePart part, cudaStream_t stream) {
+void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedKernel& kernel,
+                 const KernelName& name, TilePart part, cudaStream_t stream) {
     const int64_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
-    const int64_t most = n_row_blocks * gemm.max_tiles;
+    const int64_t max_work_tiles = n_row_blocks * gemm.max_tiles;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(
-        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, most)));
+        std::min<int64_t>(int64_t{device.n_sms} * kernel.blocks_per_sm, max_work_tiles)));
     config.blockDim = dim3(kernel.threads);
     config.dynamicSmemBytes = kernel.shared_bytes;
     config.stream = stream;
     cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
     config.attrs = &early;
     config.numAttrs = 1;
-    GroupedGemmArgs copy = gemm;
+    GemmArgs copy = gemm;
     void* arguments[] = {&copy, &part};
     const bool linear = gemm.epilogue == Epilogue::linear;
-    check(cudaLaunchKernelExC(&config, linear ? kernel.linear : kernel.activated, arguments),
-          "grouped gemm");
+    launch_kernel(name.c_str(), linear ? kernel.linear : kernel.activated, config, arguments);
 }
 
 }  // namespace
@@ -63,21 +63,21 @@ bool grouped_supports(PackedType type) {
     return std::find(std::begin(types), std::end(types), type) != std::end(types);
 }
 
-void prepare_grouped() {
-    for (const PackedType type : types) {
-        const GroupedKernels kernels = kernels_of(type);
-        allow_shared_memory(kernels.wide);
-        allow_shared_memory(kernels.narrow);
-    }
+void prepare_grouped_gemm(PackedType type) {
+    if (!grouped_supports(type)) return;  // a role that the layer lacks
+    const GroupedKernels kernels = kernels_of(type);
+    allow_shared_memory(kernels.wide);
+    allow_shared_memory(kernels.narrow);
 }
 
-void run_grouped(const DeviceFacts& device, const GroupedGemmArgs& gemm, cudaStream_t stream) {
+void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
+                      bool has_wide_tiles, cudaStream_t stream) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
     const GroupedKernels kernels = kernels_of(gemm.weights.type);
-    if (gemm.n_tokens <= grouped_tiles.most_small)
-        return launch_part(device, gemm, kernels.narrow, TilePart::all, stream);
-    launch_part(device, gemm, kernels.wide, TilePart::large, stream);
-    launch_part(device, gemm, kernels.narrow, TilePart::small, stream);
+    if (!has_wide_tiles)
+        return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream);
+    launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream);
+    launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream);
 }
 
 }  // namespace moe::cuda

@@ -1,26 +1,35 @@
-// What the grouped kernel does with finished accum. A warp has the 16 rows of one packed tile; lane
-// 4 g + t holds, of tokens 8 i + 2 t and the next, tile rows g (accum 4 i, 4 i + 1) and g + 8
-// (4 i + 2, 4 i + 3). Outputs pass through shared memory in rounds of tokens, so that they leave in
-// whole rows:
-//   linear       per warpgroup, 64 features: rows of 64 values, 16-byte stores
-//   activation   per warpgroup, 64 features: one block column of the output, one bulk store a round
-//   gated        both warpgroups together, 64 features: likewise
+// Epilogue of the sm90 grouped GEMM: accumulators of a work tile to outputs (step 4 of
+// sm90_grouped_gemm.cuh).
+//
+// Inputs: float32 accumulators in registers. A warp holds the 16 rows of one packed tile. Lane 4 g
+// + t holds tokens 8 i + 2 t and 8 i + 2 t + 1 of tile row g (accumulators 4 i, 4 i + 1) and of row
+// g + 8 (4 i + 2, 4 i + 3).
+// Outputs: bfloat16 or float32 rows (linear), or bfloat16 token blocks (activated, gated).
+// Preconditions: all consumer threads of a warpgroup call it; gated needs both warpgroups.
+//
+// 1. Multiply by the row weights; clear the accumulators of weight rows that do not exist.
+// 2. Per round of tokens: scale, add bias, activate, and store to the staging memory. The staging
+//    memory makes global stores coalesced.
+// 3. Copy the round to global memory, by one of these paths:
+//   linear      per warpgroup, 64 features: rows of 64 values, 16-byte stores
+//   activation  per warpgroup, 64 features: one block column of the output, a bulk store per round
+//   gated       both warpgroups, 64 features: one block column, a bulk store per round
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/convert.hpp"
 #include "libmoe/cuda/device/fast_activation.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
-#include "libmoe/cuda/gemm_families.hpp"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
 namespace moe::cuda {
 
 template <class Shape>
-using Accumulators = float[Shape::most_rows / 2];  // narrower products leave the last ones unused
+using Accumulators = float[Shape::most_rows / 2];  // narrower tiles leave the last ones unused
 
-// The part of a work_tile that one lane knows.
+// A work tile as one lane sees it.
 struct LaneWork {
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     WorkTile work_tile;
     uint32_t warpgroup;   // 0 or 1
     uint32_t warp, lane;  // in the warpgroup, in the warp
@@ -36,13 +45,13 @@ struct LaneWork {
     __device__ bool has_rows() const { return packed_tile() < gemm.weights.n_tiles; }
 };
 
-// Global scales and biases of the lane's two weight rows, as memory has them.
-struct RowFacts {
+// Global scales and biases of the lane's two weight rows.
+struct RowTerms {
     float scale[2] = {1.0f, 1.0f};
     float bias[2] = {0.0f, 0.0f};
 
-    __device__ explicit RowFacts(const LaneWork& work) {
-        const GroupedGemmArgs& gemm = work.gemm;
+    __device__ explicit RowTerms(const LaneWork& work) {
+        const GemmArgs& gemm = work.gemm;
         const int64_t expert = work.work_tile.expert;
         const bool gated = gemm.epilogue == Epilogue::gated;
         const int64_t feature =
@@ -57,13 +66,13 @@ struct RowFacts {
     }
 };
 
-// Weights of the rows on their accum; accum of weight rows that do not exist are zero. Rarely
-// anything to do, and then before the loops below, whose blocks of code stay long without.
+// Applies row weights and clears accumulators of weight rows that do not exist. It rarely does
+// anything, and a separate pass keeps the branches out of the loops below.
 template <class Shape>
 __device__ __forceinline__ void scale_rows(const LaneWork& work, Accumulators<Shape>& accum) {
     if (!work.has_rows()) {
 #pragma unroll
-        for (float& sum : accum) sum = 0.0f;
+        for (float& value : accum) value = 0.0f;
     }
     const float* row_weight = work.gemm.row_weight;
     if (!row_weight) return;
@@ -83,38 +92,39 @@ __device__ __forceinline__ void scale_rows(const LaneWork& work, Accumulators<Sh
     }
 }
 
-// Accumulators to pre-activations: times scales, plus bias.
+// Maps accumulators to pre-activations: scale, then bias.
 struct Affine {
     float scale[2];
     float bias[2];
 
-    __device__ Affine(const RowFacts& facts, float residual_scale)
-        : scale{residual_scale * facts.scale[0], residual_scale * facts.scale[1]},
-          bias{facts.bias[0], facts.bias[1]} {}
+    __device__ Affine(const RowTerms& terms, float residual_scale)
+        : scale{residual_scale * terms.scale[0], residual_scale * terms.scale[1]},
+          bias{terms.bias[0], terms.bias[1]} {}
 
-    // v: four accum of the same eight tokens.
+    // v: four accumulators of the same eight tokens.
     __device__ __forceinline__ void operator()(const float* accum, float (&v)[4]) const {
 #pragma unroll
         for (int e = 0; e < 4; ++e) v[e] = fmaf(accum[e], scale[e >> 1], bias[e >> 1]);
     }
 };
 
-// Rows [first, first + n) of a warpgroup's 64 features, n at most `round`, from its staging rows of
-// `row_bytes` with chunks of 16 bytes exchanged by `swizzle(row)`, to row-major memory.
+// Copies rows [first, first + n) of a warpgroup's 64 features to row-major global memory; n is at
+// most `round`. Staging rows swizzle their 16-byte vectors by `swizzle(row)` to avoid bank
+// conflicts.
 template <int round, uint32_t value_bytes, class Swizzle>
 __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t staging, int32_t first,
                                               int32_t n, Swizzle swizzle) {
-    constexpr uint32_t n_chunks = 4 * value_bytes;
-    constexpr int32_t rows_at_once = 128 / n_chunks;
-    constexpr int32_t values_per_chunk = 16 / value_bytes;
-    const uint32_t chunk = work.thread() % n_chunks;
-    const auto row = static_cast<int32_t>(work.thread() / n_chunks);
+    constexpr uint32_t n_vectors = 4 * value_bytes;
+    constexpr int32_t rows_at_once = 128 / n_vectors;
+    constexpr int32_t values_per_vector = 16 / value_bytes;
+    const uint32_t vector = work.thread() % n_vectors;
+    const auto row = static_cast<int32_t>(work.thread() / n_vectors);
     const int32_t feature =
-        work.packed_tile() / 4 * 64 + static_cast<int32_t>(chunk) * values_per_chunk;
+        work.packed_tile() / 4 * 64 + static_cast<int32_t>(vector) * values_per_vector;
     if (feature >= work.gemm.weights.n_tiles * 16) return;
-    const uint32_t from = staging + row * (n_chunks * 16) + ((chunk ^ swizzle(row)) << 4);
-    const int64_t stride = work.gemm.out_stride;
-    std::byte* out = work.gemm.out +
+    const uint32_t from = staging + row * (n_vectors * 16) + ((vector ^ swizzle(row)) << 4);
+    const int64_t stride = work.gemm.out.stride;
+    std::byte* out = work.gemm.out_bytes() +
                      ((int64_t(work.work_tile.row) + first + row) * stride + feature) * value_bytes;
     const int64_t step = rows_at_once * stride * value_bytes;
     uint4 values[round / rows_at_once];
@@ -127,13 +137,13 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
 }
 
 template <class Shape>
-__device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const Affine& affine,
-                                                   const Accumulators<Shape>& accum) {
+__device__ __forceinline__ void store_linear_bf16(const LaneWork& work, const Affine& affine,
+                                                  const Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 128;
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t token = work.lane & 7;
-    const uint32_t chunk = 2 * work.warp + (work.lane >> 3 & 1);
-    const uint32_t address = staging + token * 128 + ((chunk ^ token) << 4);
+    const uint32_t vector = 2 * work.warp + (work.lane >> 3 & 1);
+    const uint32_t address = staging + token * 128 + ((vector ^ token) << 4);
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += round) {
         if (first >= work.work_tile.n_rows) break;
@@ -154,14 +164,14 @@ __device__ __forceinline__ void finish_linear_bf16(const LaneWork& work, const A
 }
 
 template <class Shape>
-__device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Affine& affine,
-                                                  const Accumulators<Shape>& accum) {
+__device__ __forceinline__ void store_linear_f32(const LaneWork& work, const Affine& affine,
+                                                 const Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 256;
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
-    const uint32_t chunk = 4 * work.warp + (work.g() >> 2);
+    const uint32_t vector = 4 * work.warp + (work.g() >> 2);
     const uint32_t row = staging + 2 * work.t() * 256 + (work.g() & 3) * 4;
-    const uint32_t address[2] = {row + ((chunk ^ 2 * work.t()) << 4),
-                                 row + (((chunk + 2) ^ 2 * work.t()) << 4)};
+    const uint32_t address[2] = {row + ((vector ^ 2 * work.t()) << 4),
+                                 row + (((vector + 2) ^ 2 * work.t()) << 4)};
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += round) {
         if (first >= work.work_tile.n_rows) break;
@@ -182,29 +192,29 @@ __device__ __forceinline__ void finish_linear_f32(const LaneWork& work, const Af
     }
 }
 
-// Where a lane's values go in the 128-byte rows of a block column: features f = 16 q + 8 half + g
-// with their neighbours f ^ 1 are the word q of chunk 4 half + g / 2. The lane of the even feature
-// writes the words of tokens 2 t, that of the odd one of tokens 2 t + 1.
+// Places a lane's values in the 128-byte rows of a block column. Features f = 16 q + 8 half + g and
+// f ^ 1 form word q of vector 4 half + g / 2. The lane of the even feature writes the words of
+// tokens 2 t, the lane of the odd one those of tokens 2 t + 1.
 struct BlockColumn {
-    uint32_t address;  // of token 8 * 0, half 0
-    int32_t token;     // of eight
+    uint32_t address;  // of tokens 0 to 7, half 0
+    int32_t token;     // 0 to 7
     bool odd;
 
     __device__ BlockColumn(const LaneWork& work, uint32_t staging, uint32_t q, uint32_t half) {
         odd = work.g() & 1;
         token = static_cast<int32_t>(2 * work.t() + odd);
-        const uint32_t chunk = 4 * half + (work.g() >> 1);
-        address = staging + token * 128 + ((chunk ^ token) << 4) + 4 * q;
+        const uint32_t vector = 4 * half + (work.g() >> 1);
+        address = staging + token * 128 + ((vector ^ token) << 4) + 4 * q;
     }
 
-    // Values of tokens 8 i + 2 t and the next.
+    // v0 and v1 belong to tokens 8 i + 2 t and 8 i + 2 t + 1.
     __device__ __forceinline__ void put(int i, float v0, float v1, uint32_t other_half) const {
         const float received = __shfl_xor_sync(0xFFFFFFFFu, odd ? v0 : v1, 4);
         const uint32_t word = odd ? bf16_pair(received, v1) : bf16_pair(v0, received);
         store_shared((address ^ other_half << 6) + 1024 * i, word);
     }
 
-    // The tokens from n on to the next multiple of eight become zero.
+    // Zeros the padding from token n to the next multiple of eight.
     __device__ __forceinline__ void clear_from(int32_t n, bool both_halves) const {
         if (token < n % 8) return;
         store_shared(address + 1024 * (n / 8), 0u);
@@ -215,12 +225,12 @@ struct BlockColumn {
 // Stores rows [first, first + n) of block column `column` of the output.
 __device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t staging,
                                                  int32_t column, int32_t first, int32_t n) {
-    const GroupedGemmArgs& gemm = work.gemm;
-    const int64_t row = int64_t(column) * gemm.capacity + work.work_tile.row + first;
-    bulk_store(gemm.out + row * 128, staging, static_cast<uint32_t>(n) * 128);
+    const GemmArgs& gemm = work.gemm;
+    const int64_t row = int64_t(column) * gemm.out_capacity + work.work_tile.row + first;
+    bulk_store(gemm.out_bytes() + row * 128, staging, static_cast<uint32_t>(n) * 128);
 }
 
-// Outputs of tokens 8 i; gated: v[0], v[1], else v[0..3].
+// Gated outputs are v[0] and v[1], others v[0..3].
 template <ActivationClass kind, bool gated>
 __device__ __forceinline__ void activate_accum(const Affine& affine,
                                                const FastActivation<kind>& act, const float* accum,
@@ -235,7 +245,7 @@ __device__ __forceinline__ void activate_accum(const Affine& affine,
     }
 }
 
-// The rounds of finish_activated: where a round goes and who stores it.
+// Synchronization and global stores around the rounds of store_activated.
 template <class Shape, bool gated>
 struct ColumnRounds {
     static constexpr int rows = (gated ? 2 : 1) * Shape::staging_bytes / 128;
@@ -269,8 +279,8 @@ struct ColumnRounds {
 };
 
 template <class Shape, ActivationClass kind, bool gated>
-__device__ __forceinline__ void finish_activated(const LaneWork& work, const Affine& affine,
-                                                 const Accumulators<Shape>& accum) {
+__device__ __forceinline__ void store_activated(const LaneWork& work, const Affine& affine,
+                                                const Accumulators<Shape>& accum) {
     using Rounds = ColumnRounds<Shape, gated>;
     const Rounds rounds(work);
     const BlockColumn block(work, rounds.staging, gated ? work.local_tile() >> 1 : work.warp,
@@ -295,22 +305,22 @@ __device__ __forceinline__ void finish_activated(const LaneWork& work, const Aff
     }
 }
 
-// One kernel for products that end before the activation and one for those that end behind it.
+// Linear and activated GEMMs are separate kernels, because activations need registers.
 template <class Shape, bool activated>
-__device__ __forceinline__ void finish(const LaneWork& work, const Affine& affine,
-                                       Accumulators<Shape>& accum) {
+__device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine& affine,
+                                             Accumulators<Shape>& accum) {
     scale_rows<Shape>(work, accum);
     if constexpr (activated) {
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.gemm.epilogue == Epilogue::gated)
-                finish_activated<Shape, kind, true>(work, affine, accum);
+                store_activated<Shape, kind, true>(work, affine, accum);
             else
-                finish_activated<Shape, kind, false>(work, affine, accum);
+                store_activated<Shape, kind, false>(work, affine, accum);
         });
-    } else if (work.gemm.out_type == MOE_TYPE_F32) {
-        finish_linear_f32<Shape>(work, affine, accum);
+    } else if (work.gemm.out.type == MOE_TYPE_F32) {
+        store_linear_f32<Shape>(work, affine, accum);
     } else {
-        finish_linear_bf16<Shape>(work, affine, accum);
+        store_linear_bf16<Shape>(work, affine, accum);
     }
 }
 

@@ -1,32 +1,37 @@
-// The grouped gemm of sm_90a: out = epilogue(W_expert v) for tiles of up to 256 rows.
+// Grouped GEMM of sm_90a, a persistent warp-specialized kernel: out = epilogue(W_expert v) for
+// every row v of every tile.
 //
-// Shapes: weights packed (packed.hpp), k a multiple of 64 (q4_k: of 256), any number of tiles of 16
-// rows; tokens in blocks (experts.hpp). Preconditions: Tile.row and capacity are multiples of 8,
-// Tile.n_rows at most 256; rows up to the next multiple of 8 belong to the tile. A linear output
-// has 16-byte aligned rows.
+// Inputs (GemmArgs): packed weights [experts][n_tiles * 16][k]; bfloat16 tokens in token
+// blocks [k / 64][in_capacity][64], each row at its own number or through in_index; tiles, rows of
+// one expert; optional biases and row weights, float32.
+// Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or bfloat16 token blocks
+// (activated, gated).
+// Preconditions: k is a multiple of 64 (q4_k: of 256); Tile.row and both capacities are multiples
+// of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the tile; rows
+// of a linear output are aligned to 16 bytes.
 //
-// 1. A producer warp takes pairs of a tile and 128 weight rows (8 packed tiles) for its block of
-//    threads: the first by its number, then whichever is next, from a counter in memory, so that
-//    tiles of any sizes keep all blocks busy. Which block has a pair does not matter for the
-//    result.
-// 2. It copies stages of a few blocks of 64 k, weights and tokens, into a pipeline. The first stage
-// of
-//    a work_tile, as many rows of the tile as fit at once, says which work_tile it is and brings
-//    the codebook. Weights of the very first work_tile are asked for before the kernel before this
-//    one has ended: that one lets this one begin when tiles are known. Tokens of an indexed input
-//    come row by row from three warps more.
-// 3. Eight consumer warps, a packed tile each, dequantize weights into A fragments and multiply
-// them
-//    with the tokens of the stage: as two warpgroups with wgmma (sm90_mainloop_wide.cuh, and
-//    sm90_mainloop_warpgroup.cuh for few rows) or each by itself with mma.sync
-//    (sm90_mainloop_warp.cuh, for very few). The width of a gemm is the least of a few that holds
-//    the work_tile.
-// 4. The epilogue (sm90_epilogue.cuh) leaves through shared memory of its own, so that the
-//    producer is already at the next pair.
+// A work item is a tile and 128 weight rows (8 packed tiles). A work tile is the part of it that a
+// block processes at once: at most Shape::most_rows rows.
 //
-// Of the two launches of a gemm the second, for small tiles, does not wait at its beginning, so
-// that it fills the multiprocessors that the first leaves: the first lets it begin only after its
-// own wait, when all that both read has been written. It waits at its end, which keeps the chain of
+// 1. Scheduler: a producer warp takes work items for its block, the first by block index, the
+//    others from an atomic counter, so that tiles of any size keep all SMs busy. Results do not
+//    depend on which block takes an item.
+// 2. Producer: it copies weights and tokens, a few blocks of 64 k per stage, into a multistage
+//    pipeline with full and empty barriers. The first stage of a work tile also carries the work
+//    tile and its codebook. Weights of the very first work tile are issued before the wait for the
+//    preceding kernel (PDL), which lets this kernel begin when the tiles are known. Three more
+//    warps gather the tokens of an indexed input row by row.
+// 3. Mainloop: eight consumer warps, one packed tile each, dequantize weights to A fragments in
+//    registers and multiply them with the tokens in shared memory. Two warpgroups use wgmma
+//    (sm90_mainloop_wide.cuh, or sm90_mainloop_warpgroup.cuh up to 48 rows); up to 16 rows each
+//    warp uses mma.sync (sm90_mainloop_warp.cuh). The N of an instruction is the smallest available
+//    one that covers the work tile.
+// 4. Epilogue (sm90_epilogue.cuh): it has shared memory of its own, so that the producer already
+//    prefetches the next work item.
+//
+// A GEMM may be two launches. The second, for small tiles, does not wait at its beginning and fills
+// the SMs that the first leaves idle. The first lets it begin only after its own wait, when
+// everything that both read has been written. The second waits at its end, which keeps the chain of
 // dependent_launch.cuh.
 #pragma once
 
@@ -39,29 +44,29 @@
 namespace moe::cuda {
 
 template <class Dequant, class Shape>
-__device__ __forceinline__ void multiply(const LaneWork& work,
-                                         Pipeline<Dequant::type, Shape>& pipeline,
-                                         const Codebooks& codebooks, Accumulators<Shape>& accum) {
-    const auto run = [&]<class Multiplier>(Multiplier multiplier) {
-        multiplier.run(accum, static_cast<uint32_t>(work.gemm.weights.k) / 64,
-                       work.work_tile.n_rows);
+__device__ __forceinline__ void run_mainloop(const LaneWork& work,
+                                             Pipeline<Dequant::type, Shape>& pipeline,
+                                             const Codebooks& codebooks,
+                                             Accumulators<Shape>& accum) {
+    const auto run = [&]<class Mainloop>(Mainloop mainloop) {
+        mainloop.run(accum, static_cast<uint32_t>(work.gemm.weights.k) / 64, work.work_tile.n_rows);
     };
     if constexpr (std::is_same_v<Shape, Wide>) {
-        run(WideMultiplier<Dequant, Shape>(work, pipeline, codebooks));
+        run(WideMainloop<Dequant, Shape>(work, pipeline, codebooks));
     } else if (work.work_tile.width <= Shape::most_rows_by_warp) {
-        run(WarpMultiplier<Dequant, Shape>(work, pipeline, codebooks));
+        run(WarpMainloop<Dequant, Shape>(work, pipeline, codebooks));
     } else {
-        run(WarpgroupMultiplier<Dequant, Shape>(work, pipeline, codebooks));
+        run(WarpgroupMainloop<Dequant, Shape>(work, pipeline, codebooks));
     }
 }
 
-// Where the multipliers find the codebook of the work_tile that begins. In the head of the stage
-// for those that take it into registers; else a copy that lasts.
+// Returns the codebook of the work tile that begins. Mainloops that take it into registers read the
+// stage header; the others need a copy that outlives the stage.
 template <class Dequant, class Shape>
-__device__ __forceinline__ Codebooks take_codebook(uint32_t head, const WorkTile& work_tile,
+__device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const WorkTile& work_tile,
                                                    uint32_t warpgroup, uint32_t base) {
     using Shared = GroupedShared<Dequant::type, Shape>;
-    Codebooks codebooks{head + work_tile_bytes, base + Shared::pairs};
+    Codebooks codebooks{stage_header + work_tile_bytes, base + Shared::pairs};
     if constexpr (has_codebook(Dequant::type)) {
         if constexpr (Dequant::table_in_memory) {
             const uint32_t thread = threadIdx.x % 128;
@@ -73,7 +78,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const WorkTile
             named_barrier(1 + warpgroup, 128);
             codebooks.values = copy;
         }
-        // One table for both warpgroups.
+        // Both warpgroups share one table.
         constexpr uint32_t pair_bytes = pair_table_bytes<Dequant::type, Shape>;
         if constexpr (pair_bytes > 0) {
             static_assert(pair_bytes == Dequant::Values::table_bytes);
@@ -89,7 +94,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t head, const WorkTile
 }
 
 template <class Dequant, class Shape, bool activated>
-__device__ __forceinline__ void consume_all(const GroupedGemmArgs& gemm,
+__device__ __forceinline__ void consume_all(const GemmArgs& gemm,
                                             Pipeline<Dequant::type, Shape> pipeline,
                                             uint32_t base) {
     const uint32_t warpgroup = threadIdx.x / 128;
@@ -101,10 +106,10 @@ __device__ __forceinline__ void consume_all(const GroupedGemmArgs& gemm,
                             staging};
         const Codebooks codebooks =
             take_codebook<Dequant, Shape>(pipeline.header(), work_tile, warpgroup, base);
-        const RowFacts facts(work);  // asked for long before they are needed
+        const RowTerms terms(work);  // loaded early to hide the latency
         Accumulators<Shape> accum;
-        multiply<Dequant, Shape>(work, pipeline, codebooks, accum);
-        finish<Shape, activated>(work, Affine(facts, Dequant::residual_scale), accum);
+        run_mainloop<Dequant, Shape>(work, pipeline, codebooks, accum);
+        run_epilogue<Shape, activated>(work, Affine(terms, Dequant::residual_scale), accum);
         pipeline.wait_full();
         work_tile = load_work_tile(pipeline.header());
     }
@@ -113,19 +118,19 @@ __device__ __forceinline__ void consume_all(const GroupedGemmArgs& gemm,
 
 template <class Dequant, class Shape, bool activated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
-    grouped_kernel(const __grid_constant__ GroupedGemmArgs gemm, TilePart part) {
+    grouped_kernel(const __grid_constant__ GemmArgs gemm, TilePart part) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    const bool is_indexed = activated && gemm.in_index;
+    const bool is_indexed = activated && gemm.in.index;
     Pipeline<Dequant::type, Shape> pipeline{base, base + Shared::headers, base + Shared::barriers,
                                             is_indexed};
-    const WorkTileExchange exchange{base + Shared::work_tiles};
+    const WorkTileQueue queue{base + Shared::work_tiles};
     if (threadIdx.x == 0) {
-        exchange.begin();
+        queue.init();
         for (uint32_t i = 0; i < Stages<Dequant::type, Shape>::count; ++i) {
             mbarrier_init(pipeline.full() + 8 * i, 1 + (is_indexed ? token_threads : 0));
-            mbarrier_init(pipeline.empty() + 8 * i, 8);  // consumer warps
+            mbarrier_init(pipeline.empty() + 8 * i, 8);  // one arrival per consumer warp
         }
         mbarrier_fence_init();
     }
@@ -134,10 +139,10 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     if (threadIdx.x >= 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shape::producer_registers));
         if (threadIdx.x < 288)
-            Producer<Dequant::type, Shape>{gemm, pipeline, exchange, threadIdx.x % 32, waits}.run(
+            Producer<Dequant::type, Shape>{gemm, pipeline, queue, threadIdx.x % 32, waits}.run(
                 part);
         else if (is_indexed)
-            TokenProducer<Dequant::type, Shape>(gemm, pipeline, exchange, threadIdx.x - 288)
+            TokenProducer<Dequant::type, Shape>(gemm, pipeline, queue, threadIdx.x - 288)
                 .run(waits);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::consumer_registers));

@@ -1,4 +1,5 @@
 // The grouped kernel (sm90_grouped_gemm.cuh) for codebook weights with scales in E4M4.
+#include "libmoe/cuda/dequant/kbit.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_grouped_gemm.cuh"
 
 namespace moe::cuda {
@@ -6,13 +7,13 @@ namespace moe::cuda {
 GroupedKernels grouped_kbit(PackedType type) {
     switch (type) {
         case PackedType::kbit2:
-            return grouped_kernels_of<GroupedKbit<PackedType::kbit2, 2>>();
+            return grouped_kernels_of<GroupedDequant<PackedType::kbit2>>();
         case PackedType::kbit3:
-            return grouped_kernels_of<GroupedKbit<PackedType::kbit3, 3>>();
+            return grouped_kernels_of<GroupedDequant<PackedType::kbit3>>();
         case PackedType::kbit4:
-            return grouped_kernels_of<GroupedKbit<PackedType::kbit4, 4>>();
+            return grouped_kernels_of<GroupedDequant<PackedType::kbit4>>();
         case PackedType::kbit5:
-            return grouped_kernels_of<GroupedKbit<PackedType::kbit5, 5>>();
+            return grouped_kernels_of<GroupedDequant<PackedType::kbit5>>();
         default:
             return {};
     }

@@ -1,5 +1,5 @@
-// The kernels of the grouped family, one per packed type, spread over translation instance_tables
-// by the cost of compiling them.
+// The kernels of the sm90 grouped GEMM, one pair per packed type. They are spread over translation
+// units by the cost of compiling them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace moe::cuda {
 
-// Which tiles a launch takes, and where it stands among the launches of a gemm.
+// The tiles of a launch, and its order among the launches of a GEMM.
 enum class TilePart : int32_t {
     all,
     large,  // the first launch of two: the second one may begin once this one has
@@ -23,9 +23,9 @@ struct GroupedKernel {
     uint32_t shared_bytes;
 };
 
-// For tiles of many and of few rows, see sm90_tile_shape.cuh.
+// sm90_tile_shape.cuh describes the two shapes.
 struct GroupedKernels {
-    GroupedKernel wide, narrow;  // null functions: the table does not have the type
+    GroupedKernel wide, narrow;  // null functions: the type is not in this unit
 };
 
 GroupedKernels grouped_16bit(PackedType type);

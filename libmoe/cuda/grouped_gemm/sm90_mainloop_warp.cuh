@@ -1,7 +1,16 @@
-// Step 3 of the grouped kernel (sm90_grouped_gemm.cuh) for up to 16 rows: every warp by itself, on
-// the products of 16 weight rows and eight tokens of mma.sync. Decoding takes the time, not the
-// products; without the waits of a warpgroup a warp decodes on while its products run. Accumulators
-// lie as those of wgmma do.
+// Mainloop of the sm90 grouped GEMM for up to 16 rows (step 3 of sm90_grouped_gemm.cuh). Every warp
+// multiplies by itself with mma.sync: 16 weight rows by 8 tokens per instruction.
+//
+// Inputs: packed weights and tokens in the pipeline. Output: float32 accumulators in the layout of
+// wgmma. Precondition: the work tile has at most 16 rows.
+//
+// Dequantization limits the speed here, not the tensor cores. Without warpgroup synchronization a
+// warp dequantizes the next block while its mma instructions run.
+//
+// 1. Wait for a stage's full barrier.
+// 2. Per block of 64 k: dequantize to A fragments, load B fragments, multiply; the words of the
+//    next block are loaded meanwhile. Types with scales_after apply scales to accumulators instead.
+// 3. Arrive at the stage's empty barrier.
 #pragma once
 
 #include "libmoe/cuda/device/mma.cuh"
@@ -9,9 +18,9 @@
 
 namespace moe::cuda {
 
-// Fragments of eight tokens for steps j and j + 1 of a block: of each, both halves of k.
+// B fragments of eight tokens for mma steps j and j + 1 of a block, both k halves of each.
 struct TokenFragments {
-    uint32_t offset;  // of this lane's row of the matrix it names, step 0
+    uint32_t offset;  // of the row that this lane addresses for ldmatrix, step 0
 
     __device__ explicit TokenFragments(uint32_t lane)
         : offset((lane & 7) * 128 + (((lane >> 3) ^ (lane & 7)) << 4)) {}
@@ -21,12 +30,12 @@ struct TokenFragments {
     }
 };
 
-// Up to four tokens, number `four`, with the two groups of 32 k of a block in columns of their own:
-// column n is token n % 4 with group n / 4, and zero in the lanes that have the other group. A
-// lane's two columns of the result belong to its own group.
+// B fragments of four tokens (number `four`) that keep the two groups of 32 k of a block apart.
+// Column n is token n % 4 with group n / 4; lanes of the other group hold zeros. A lane's two
+// columns of the accumulator so belong to one group.
 struct TokenGroups {
     uint32_t offset;
-    uint32_t mine;  // 1: the lane's k are in its column's group
+    uint32_t mine;  // 1 if the lane's k belong to its column's group
 
     __device__ explicit TokenGroups(uint32_t lane)
         : offset((lane & 3) * 128 + (((lane >> 3) ^ (lane & 3)) << 4)),
@@ -44,7 +53,7 @@ struct EightTokens;
 template <class Dequant, class Shape>
 struct SixteenTokens;
 
-// Two steps.
+// Two mma steps.
 __device__ __forceinline__ void multiply_steps(float (&to)[4], const uint32_t* first,
                                                const uint32_t* second, const uint32_t (&b)[4]) {
     mma_16x8x16<Operand::bf16>(to, first, b[0], b[1]);
@@ -52,7 +61,7 @@ __device__ __forceinline__ void multiply_steps(float (&to)[4], const uint32_t* f
 }
 
 template <class Dequant, class Shape>
-struct WarpMultiplier {
+struct WarpMainloop {
     static constexpr PackedType type = Dequant::type;
 
     Pipeline<type, Shape>& pipeline;
@@ -60,8 +69,8 @@ struct WarpMultiplier {
     TokenFragments tokens;
     Codebooks codebook;
 
-    __device__ WarpMultiplier(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
-                              const Codebooks& codebook_)
+    __device__ WarpMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
+                            const Codebooks& codebook_)
         : pipeline(pipeline_), tile(work), tokens(work.lane), codebook(codebook_) {}
 
     template <int width>
@@ -78,7 +87,7 @@ struct WarpMultiplier {
         }
     }
 
-    // Blocks [block, block + n), a stage.
+    // Multiplies the n blocks of a stage; `block` is the first.
     template <int width>
     __device__ __forceinline__ void stage(const typename Dequant::Table& table,
                                           float (&d)[width / 8][4], uint32_t block, uint32_t n) {
@@ -94,7 +103,7 @@ struct WarpMultiplier {
         }
     }
 
-    // add(block, n): of every stage.
+    // Calls add(first block, number of blocks) for every stage.
     template <class Add>
     __device__ __forceinline__ void each_stage(uint32_t n_blocks, Add add) {
         for (uint32_t block = 0; block < n_blocks; block += tile.per_stage) {
@@ -109,7 +118,7 @@ struct WarpMultiplier {
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks,
                                         int32_t n_rows) {
 #pragma unroll
-        for (float& sum : accum) sum = 0.0f;
+        for (float& value : accum) value = 0.0f;
         if constexpr (Dequant::scales_after) {
             if (n_rows <= 4) return EightTokens<Dequant, Shape, 1>(*this).run(accum, n_blocks);
             if (n_rows <= 8) return EightTokens<Dequant, Shape, 2>(*this).run(accum, n_blocks);
@@ -131,20 +140,20 @@ struct WarpMultiplier {
     }
 };
 
-// Eight tokens at most, in fours, with scales after the products.
+// Mainloop for up to eight tokens in fours; scales are applied to the accumulators.
 template <class Dequant, class Shape, int fours>
 struct EightTokens {
     using Words = typename Dequant::Words;
 
-    WarpMultiplier<Dequant, Shape>& all;
+    WarpMainloop<Dequant, Shape>& mainloop;
     TokenGroups tokens;
     typename Dequant::Values values;
     float d[fours][4] = {};
 
-    __device__ explicit EightTokens(WarpMultiplier<Dequant, Shape>& multiplier)
-        : all(multiplier),
-          tokens(multiplier.tile.lane),
-          values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {}
+    __device__ explicit EightTokens(WarpMainloop<Dequant, Shape>& mainloop_)
+        : mainloop(mainloop_),
+          tokens(mainloop_.tile.lane),
+          values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {}
 
     __device__ __forceinline__ void add(const Words& words, const RowFactors& factors,
                                         uint32_t rows) {
@@ -176,13 +185,13 @@ struct EightTokens {
         }
     }
 
-    // While one block is multiplied, the words of the next are on their way.
+    // The words of the next block are loaded while one block is multiplied.
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
-        const uint32_t data = all.pipeline.data();
+        const uint32_t data = mainloop.pipeline.data();
         const auto add_block = [&](const Words& words, uint32_t i) {
             add(words, Dequant::factors(words), data + i * 1024);
         };
-        const auto load = [&](uint32_t i) { return all.tile.load(data, i, block + i); };
+        const auto load = [&](uint32_t i) { return mainloop.tile.load(data, i, block + i); };
         Words words[2] = {load(0), {}};
         for (uint32_t i = 0; i < n; i += 2) {
             const bool pair = i + 1 < n;
@@ -194,15 +203,15 @@ struct EightTokens {
         }
     }
 
-    // The same of the four blocks that have one head.
+    // The q4_k case: the four blocks of a superblock share their scales.
     __device__ __forceinline__ void superblock_stage() {
         static_assert(Stages<Dequant::type, Shape>::blocks(8) == 4);
-        const uint32_t data = all.pipeline.data();
-        const uint32_t lane = all.tile.lane;
+        const uint32_t data = mainloop.pipeline.data();
+        const uint32_t lane = mainloop.tile.lane;
         const auto load = [&](uint32_t i) {
-            return Dequant::load_codes(all.tile.codes(data, i), lane);
+            return Dequant::load_codes(mainloop.tile.codes(data, i), lane);
         };
-        const auto headers = Dequant::load_superblock_scales(all.tile.scales(data, 0), lane);
+        const auto headers = Dequant::load_superblock_scales(mainloop.tile.scales(data, 0), lane);
         Words words = load(0);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -213,46 +222,47 @@ struct EightTokens {
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
-        all.each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
+        mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
             if constexpr (Dequant::has_superblock_scales)
                 superblock_stage();
             else
                 stage(block, n);
         });
-        const bool second = all.tile.lane & 2;  // of the fours, once both groups are together
+        const bool second =
+            mainloop.tile.lane & 2;  // selects the second four, once both groups are added
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            float sum[2] = {};
+            float total[2] = {};
 #pragma unroll
             for (int i = 0; i < fours; ++i)
-                sum[i] = d[i][e] + __shfl_xor_sync(0xFFFFFFFFu, d[i][e], 2);
-            accum[e] = second ? sum[1] : sum[0];
+                total[i] = d[i][e] + __shfl_xor_sync(0xFFFFFFFFu, d[i][e], 2);
+            accum[e] = second ? total[1] : total[0];
         }
     }
 };
 
-// Sixteen tokens at most, with scales after the products: A has one of the two groups of 32 k of a
-// block at a time, and zero in the lanes that have the other. That is half as many products as the
-// fours would take.
+// Mainloop for up to sixteen tokens; scales are applied to the accumulators. A holds one of the two
+// groups of 32 k at a time, with zeros in the lanes of the other. It issues half as many mma
+// instructions as EightTokens would.
 template <class Dequant, class Shape>
 struct SixteenTokens {
     using Words = typename Dequant::Words;
 
-    WarpMultiplier<Dequant, Shape>& all;
+    WarpMainloop<Dequant, Shape>& mainloop;
     typename Dequant::Values values;
-    uint32_t mine[2];  // of each group: all bits in the lanes that have it
+    uint32_t mine[2];  // per group: all bits set in the lanes that hold it
     float d[2][4] = {};
 
-    __device__ explicit SixteenTokens(WarpMultiplier<Dequant, Shape>& multiplier)
-        : all(multiplier),
-          values(multiplier.codebook.values, multiplier.codebook.pairs, multiplier.tile.lane) {
-        mine[1] = 0u - (multiplier.tile.lane >> 1 & 1);
+    __device__ explicit SixteenTokens(WarpMainloop<Dequant, Shape>& mainloop_)
+        : mainloop(mainloop_),
+          values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {
+        mine[1] = 0u - (mainloop_.tile.lane >> 1 & 1);
         mine[0] = ~mine[1];
     }
 
     __device__ __forceinline__ void add(const Words& words, const RowFactors (&factors)[2],
                                         uint32_t rows) {
-        float c[2][2][4] = {};  // of each group, of each eight tokens
+        float c[2][2][4] = {};  // [group][eight tokens]
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
             uint32_t a[2][8];
@@ -266,7 +276,7 @@ struct SixteenTokens {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 uint32_t b[4];
-                all.tokens.load(rows + 1024 * i, j, b);
+                mainloop.tokens.load(rows + 1024 * i, j, b);
 #pragma unroll
                 for (int s = 0; s < 2; ++s) multiply_steps(c[s][i], a[s], a[s] + 4, b);
             }
@@ -283,22 +293,22 @@ struct SixteenTokens {
     }
 
     __device__ __forceinline__ void stage(uint32_t n) {
-        const uint32_t data = all.pipeline.data();
+        const uint32_t data = mainloop.pipeline.data();
         const auto load = [&](uint32_t i) {
-            return Dequant::load_codes(all.tile.codes(data, i), all.tile.lane);
+            return Dequant::load_codes(mainloop.tile.codes(data, i), mainloop.tile.lane);
         };
         Words words = load(0);
         for (uint32_t i = 0; i < n; ++i) {
             const Words ahead = load(min(i + 1, n - 1));
             RowFactors factors[2];
-            Dequant::factors_of_groups(all.tile.scales(data, i), all.tile.lane, factors);
+            Dequant::factors_of_groups(mainloop.tile.scales(data, i), mainloop.tile.lane, factors);
             add(words, factors, data + i * 2048);
             words = ahead;
         }
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
-        all.each_stage(n_blocks, [&](uint32_t, uint32_t n) { stage(n); });
+        mainloop.each_stage(n_blocks, [&](uint32_t, uint32_t n) { stage(n); });
 #pragma unroll
         for (int i = 0; i < 8; ++i) accum[i] = d[i / 4][i % 4];
     }

@@ -1,7 +1,17 @@
-// Step 3 of the grouped kernel (sm90_grouped_gemm.cuh) for 17 to 48 rows: a warpgroup's products of
-// 64 weight rows and all tokens of the work_tile, on wgmma, as in sm90_mainloop_wide.cuh. But here
-// a block of 64 k is so short that all else shows: there is a loop for each width, and one set of
-// fragments, as the other warpgroups of the SM dequantize while the products of this one run.
+// Mainloop of the sm90 grouped GEMM for 17 to 48 rows, and for fewer if bits must not depend on
+// the number of rows (step 3 of sm90_grouped_gemm.cuh). A warpgroup multiplies 64 weight rows by
+// all tokens of the work tile with wgmma.
+//
+// Inputs: packed weights and tokens in the pipeline. Output: float32 accumulators. Precondition:
+// the width of the work tile is 32 or 48.
+//
+// A block of 64 k is so short that every overhead shows. Each width therefore has its own loop. One
+// set of A fragments is enough, because the other warpgroups of the SM dequantize meanwhile.
+//
+// 1. Wait for a stage's full barrier.
+// 2. Per block of 64 k: dequantize to A fragments, issue wgmma, load the words of the next block,
+//    wait for wgmma.
+// 3. Arrive at the stage's empty barrier.
 #pragma once
 
 #include "libmoe/cuda/device/wgmma.cuh"
@@ -10,18 +20,18 @@
 namespace moe::cuda {
 
 template <class Dequant, class Shape>
-struct WarpgroupMultiplier {
+struct WarpgroupMainloop {
     static constexpr PackedType type = Dequant::type;
 
     Pipeline<type, Shape>& pipeline;
     StagedTile<Dequant, Shape> tile;
     typename Dequant::Table table;
 
-    __device__ WarpgroupMultiplier(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
-                                   const Codebooks& codebook)
+    __device__ WarpgroupMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
+                                 const Codebooks& codebook)
         : pipeline(pipeline_), tile(work), table(codebook.values) {}
 
-    // Blocks [block, block + n), a stage.
+    // Multiplies the n blocks of a stage; `block` is the first.
     template <int width>
     __device__ __forceinline__ void stage(float (&d)[width / 2], uint32_t block, uint32_t n) {
         const uint32_t data = pipeline.data();
@@ -48,7 +58,7 @@ struct WarpgroupMultiplier {
         constexpr uint32_t per_stage = Stages<type, Shape>::blocks(width);
         float d[width / 2];
 #pragma unroll
-        for (float& sum : d) sum = 0.0f;
+        for (float& value : d) value = 0.0f;
         for (uint32_t block = 0; block < n_blocks; block += per_stage) {
             pipeline.wait_full();
             stage<width>(d, block, min(per_stage, n_blocks - block));

@@ -1,6 +1,13 @@
-// Step 3 of the grouped kernel (sm90_grouped_gemm.cuh) for many rows: a warpgroup's products of 64
-// weight rows and all tokens of the work_tile, on wgmma. A block of 64 k is decoded while the
-// products of the one before it run.
+// Mainloop of the sm90 grouped GEMM for up to 256 rows (step 3 of sm90_grouped_gemm.cuh). A
+// warpgroup multiplies 64 weight rows by all tokens of the work tile with wgmma.
+//
+// Inputs: packed weights and tokens in the pipeline. Output: float32 accumulators. Precondition:
+// the width of the work tile comes from Shape::width_of.
+//
+// 1. Wait for a stage's full barrier.
+// 2. Per block of 64 k: dequantize to one of two sets of A fragments, issue wgmma, then wait for
+//    the wgmma of the block before. Dequantization so overlaps with the tensor cores.
+// 3. Arrive at a stage's empty barrier once its last wgmma is complete.
 #pragma once
 
 #include "libmoe/cuda/device/wgmma.cuh"
@@ -8,8 +15,8 @@
 
 namespace moe::cuda {
 
-// The products of a block of 64 k, as one group. Only they differ from width to width: decoding,
-// the accum and the fragments are common, so that they have one set of registers.
+// Issues the wgmma of a block of 64 k as one group. Only this code differs between widths;
+// dequantization, accumulators and fragments are common, so that they share one set of registers.
 template <class Shape>
 __device__ __forceinline__ void multiply_block(int32_t width, Accumulators<Shape>& accum,
                                                const uint32_t (&a)[16], uint32_t rows) {
@@ -21,9 +28,9 @@ __device__ __forceinline__ void multiply_block(int32_t width, Accumulators<Shape
     });
 }
 
-// A consumer warp's walk over the blocks of a work_tile.
+// The mainloop of one consumer warp over the blocks of a work tile.
 template <class Dequant, class Shape>
-struct WideMultiplier {
+struct WideMainloop {
     static constexpr PackedType type = Dequant::type;
     static constexpr uint32_t no_stage = 0;
 
@@ -32,19 +39,19 @@ struct WideMultiplier {
     typename Dequant::Table table;
     uint32_t block = 0;
     uint32_t in_stage = 0;
-    uint32_t passed = no_stage;  // empty barrier of the stage before, its products under way
+    uint32_t pending_empty = no_stage;  // empty barrier of the stage whose wgmma still run
 
-    __device__ WideMultiplier(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
-                              const Codebooks& codebook)
+    __device__ WideMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
+                            const Codebooks& codebook)
         : pipeline(pipeline_), tile(work), table(codebook.values) {}
 
     __device__ __forceinline__ void release() {
-        if (passed != no_stage && tile.lane == 0) mbarrier_arrive(passed);
-        passed = no_stage;
+        if (pending_empty != no_stage && tile.lane == 0) mbarrier_arrive(pending_empty);
+        pending_empty = no_stage;
     }
 
-    // One block of 64 k into `a`; the products before it, which read `other`, are over at the end,
-    // and with `last` these too.
+    // Multiplies one block of 64 k with fragments `a`. At the end the wgmma of the block before,
+    // which read `other`, are complete; with `last` those of this block are, too.
     __device__ __forceinline__ void step(Accumulators<Shape>& accum, uint32_t (&a)[16],
                                          uint32_t (&other)[16], bool last) {
         if (in_stage == 0) pipeline.wait_full();
@@ -61,7 +68,7 @@ struct WideMultiplier {
         ++block;
         if (++in_stage == tile.per_stage || last) {
             in_stage = 0;
-            passed = pipeline.empty();
+            pending_empty = pipeline.empty();
             pipeline.advance();
         }
     }
@@ -71,13 +78,14 @@ struct WideMultiplier {
 #pragma unroll
         for (int i = 0; i < 16; ++i) a[0][i] = a[1][i] = 0;
 #pragma unroll
-        for (float& sum : accum) sum = 0.0f;
+        for (float& value : accum) value = 0.0f;
         while (block < n_blocks) {
             step(accum, a[0], a[1], block + 1 == n_blocks);
             if (block == n_blocks) break;
             step(accum, a[1], a[0], block + 1 == n_blocks);
         }
-        wgmma_wait<0>();  // nothing to wait for: tells the compiler that accum are complete
+        // All are complete; the wait tells the compiler that the accumulators are final.
+        wgmma_wait<0>();
         keep(accum);
         release();
     }

@@ -1,23 +1,27 @@
-// The pipeline of stages between the producer and the consumers of the grouped kernel
-// (sm90_grouped_gemm.cuh), and how a consumer warp reads its weights there.
+// Multistage shared-memory pipeline between the producer and the consumers of the sm90 grouped GEMM
+// (sm90_grouped_gemm.cuh), with a full and an empty barrier per stage.
+//
+// A stage holds `per_stage` blocks of 64 k: token rows of 128 bytes, then eight packed tiles. Its
+// header holds a work tile and a codebook. Inputs and outputs: shared addresses. Precondition:
+// producer and consumers advance through the same stages, and the producer begins with phase 1.
 #pragma once
 
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/device/bulk_copy.cuh"
-#include "libmoe/cuda/device/grouped_dequant.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
 namespace moe::cuda {
 
-// Position in the pipeline, the same walk for producer and consumers.
+// Position in the pipeline. Producer and consumers advance alike.
 template <PackedType type, class Shape>
 struct Pipeline {
     using Stages = moe::cuda::Stages<type, Shape>;
     uint32_t base;
-    uint32_t headers;   // of every stage
-    uint32_t barriers;  // full of every stage, then empty
-    bool is_indexed;    // tokens come by ordinary writes, which the tensor cores must be told of
+    uint32_t headers;   // one per stage
+    uint32_t barriers;  // full barriers of all stages, then empty barriers
+    bool is_indexed;    // cp.async brings the tokens, so that wgmma needs a proxy fence
     uint32_t stage = 0;
     uint32_t phase = 0;
 
@@ -38,7 +42,7 @@ struct Pipeline {
     }
 };
 
-// By one thread, before the stage is full; by others once it is.
+// One thread stores it before the stage is full; consumers load it afterwards.
 __device__ __forceinline__ void store_work_tile(uint32_t to, const WorkTile& work_tile) {
     store_shared(
         to,
@@ -54,12 +58,12 @@ __device__ __forceinline__ WorkTile load_work_tile(uint32_t from) {
             static_cast<int32_t>(load_shared_4(from + 16))};
 }
 
-// Shared addresses of a codebook: values in float32, and pairs of them where a table is kept.
+// Shared addresses of a codebook: float32 values, and a table of pairs where one is kept.
 struct Codebooks {
     uint32_t values, pairs;
 };
 
-// A consumer warp's packed tile in the stages of a work_tile.
+// A consumer warp's packed tile in the stages of a work tile.
 template <class Dequant, class Shape>
 struct StagedTile {
     static constexpr PackedType type = Dequant::type;
@@ -75,7 +79,8 @@ struct StagedTile {
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }
 
-    // Of the block `in_stage` of the stage at `data`: its codes, and its scales or their headers.
+    // Codes and scales of block `in_stage` of the stage at `data`; q4_k keeps its superblock scales
+    // last.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
         return data + offset + in_stage * staged_block_bytes(type);
     }
@@ -86,7 +91,7 @@ struct StagedTile {
             return codes(data, in_stage) + block_code_bytes(type, 4);
     }
 
-    // Block `block` of the matrix, the one `in_stage` of the stage.
+    // `block` counts in the matrix, `in_stage` in the stage.
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
                                                             uint32_t block) const {
         const uint32_t from = codes(data, in_stage), scale = scales(data, in_stage);

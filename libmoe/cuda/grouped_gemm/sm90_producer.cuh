@@ -1,5 +1,13 @@
-// Steps 1 and 2 of the grouped kernel (sm90_grouped_gemm.cuh): the warps that take work and copy
-// weights and tokens into the pipeline.
+// Producer warps of the sm90 grouped GEMM (steps 1 and 2 of sm90_grouped_gemm.cuh): they schedule
+// work items and copy weights and tokens into the pipeline.
+//
+// Inputs: tiles, packed weights and token blocks in global memory. Output: filled pipeline stages;
+// a work tile without rows ends the work. Precondition: one warp runs Producer, and token_threads
+// threads run TokenProducer if the input is indexed.
+//
+// 1. Take a work item and divide it into work tiles.
+// 2. Per stage: wait for its empty barrier, then issue copies that complete its full barrier.
+// 3. Indexed inputs: pass each work tile to TokenProducer, which gathers token rows with cp.async.
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
@@ -11,24 +19,23 @@
 
 namespace moe::cuda {
 
-// The pairs of a launch: groups of eight tiles, in which the tiles of one block of weight rows
-// follow each other. Blocks of threads that run at the same time so share both weights and tokens
-// in L2.
-struct WorkList {
+// Order of the work items of a launch. In a group of eight tiles, the tiles of the same weight rows
+// follow each other, so that blocks that run at the same time share weights and tokens in L2.
+struct WorkItems {
     int32_t first_tile, n_tiles;
     int32_t n_row_blocks;
 
-    __device__ WorkList(const GroupedGemmArgs& gemm, TilePart part)
+    __device__ WorkItems(const GemmArgs& gemm, TilePart part)
         : first_tile(part == TilePart::small ? gemm.n_tiles->large : 0),
           n_tiles((part == TilePart::large ? gemm.n_tiles->large : gemm.n_tiles->all) - first_tile),
           n_row_blocks((gemm.weights.n_tiles + 7) / 8) {}
 
     __device__ int32_t size() const { return n_tiles * n_row_blocks; }
 
-    struct Place {
+    struct Coordinates {
         int32_t tile, row_block;
     };
-    __device__ Place at(int32_t item) const {
+    __device__ Coordinates at(int32_t item) const {
         const int32_t first = item / (8 * n_row_blocks) * 8;
         const int32_t in_group = item - first * n_row_blocks;
         const int32_t n = min(8, n_tiles - first);
@@ -42,14 +49,14 @@ __device__ __forceinline__ Tile load_tile(const Tile* tiles, int32_t index) {
             static_cast<int32_t>(words.z)};
 }
 
-// Step 1, by a whole warp.
-struct Walk {
-    const GroupedGemmArgs& gemm;
-    WorkList list;
+// The tile scheduler, run by a whole warp.
+struct TileScheduler {
+    const GemmArgs& gemm;
+    WorkItems list;
     int32_t* tile_counter;
     int32_t item;
 
-    __device__ Walk(const GroupedGemmArgs& gemm_, TilePart part)
+    __device__ TileScheduler(const GemmArgs& gemm_, TilePart part)
         : gemm(gemm_),
           list(gemm_, part),
           tile_counter(gemm_.tile_counter + (part == TilePart::small ? 1 : 0)),
@@ -57,64 +64,64 @@ struct Walk {
 
     __device__ bool done() const { return item >= list.size(); }
 
-    __device__ WorkTile whole_tile() const {
-        const WorkList::Place place = list.at(item);
-        const Tile tile = load_tile(gemm.tiles, place.tile);
-        return {tile.expert, tile.row, tile.n_rows, place.row_block, 0};
+    __device__ WorkTile current_tile() const {
+        const WorkItems::Coordinates at = list.at(item);
+        const Tile tile = load_tile(gemm.tiles, at.tile);
+        return {tile.expert, tile.row, tile.n_rows, at.row_block, 0};
     }
 
     __device__ void next(uint32_t lane) {
-        int32_t before = 0;
-        if (lane == 0) before = atomicAdd(tile_counter, 1);
-        item = static_cast<int32_t>(gridDim.x) + __shfl_sync(0xFFFFFFFFu, before, 0);
+        int32_t previous = 0;
+        if (lane == 0) previous = atomicAdd(tile_counter, 1);
+        item = static_cast<int32_t>(gridDim.x) + __shfl_sync(0xFFFFFFFFu, previous, 0);
     }
 };
 
-// Step 2 for one stage of n blocks from `block`, by a whole warp: lanes copy a packed tile or,
-// unless the input is indexed, the tokens of a block each.
+// Fills one stage with n blocks from `block`, by a whole warp. A lane copies one packed tile, and
+// the tokens of one block unless the input is indexed.
 template <PackedType type>
 struct StageCopy {
     uint32_t lane, width, n_weight_tiles, token_bytes;
     const std::byte* weights;  // this lane's packed tile
-    const std::byte* tokens;   // the work_tile's rows in block column 0
+    const std::byte* tokens;   // rows of the work tile in block column 0
     int64_t column_bytes;
     const float* codebook;
 
-    __device__ StageCopy(const GroupedGemmArgs& gemm, const WorkTile& work_tile, uint32_t lane_,
+    __device__ StageCopy(const GemmArgs& gemm, const WorkTile& work_tile, uint32_t lane_,
                          uint32_t width_)
         : lane(lane_), width(width_) {
         const int32_t first = work_tile.row_block * static_cast<int32_t>(tiles_per_block);
         n_weight_tiles = min(8, gemm.weights.n_tiles - first);
-        token_bytes = gemm.in_index ? 0 : round_up(work_tile.n_rows, 8) * 128;
+        token_bytes = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128;
         weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
                   (first + static_cast<int64_t>(lane)) * tile_bytes(type, gemm.weights.k);
-        tokens = gemm.in + int64_t(work_tile.row) * 128;
+        tokens = gemm.in_bytes() + int64_t(work_tile.row) * 128;
         column_bytes = int64_t(gemm.in_capacity) * 128;
         codebook = gemm.weights.codebook + int64_t(work_tile.expert) * 64;
     }
 
-    // per_stage: what the stage is laid out for; n may be less at the end of k.
+    // The stage is laid out for per_stage blocks; n may be less at the end of k.
     template <class Pipeline>
     __device__ void load_weights(const Pipeline& pipeline, uint32_t block, uint32_t n,
                                  uint32_t per_stage) const {
         const uint32_t full = pipeline.full();
         const uint32_t tile_bytes = staged_tile_bytes(type, n);
-        const bool brings_codebook = has_codebook(type) && block == 0;
+        const bool copies_codebook = has_codebook(type) && block == 0;
         if (lane == 0)
             mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
-                                      (brings_codebook ? raw_codebook_bytes<type> : 0));
+                                      (copies_codebook ? raw_codebook_bytes<type> : 0));
         __syncwarp();
         if (lane < n_weight_tiles) {
             const uint32_t to = pipeline.data() + per_stage * width * 128 +
                                 lane * staged_tile_bytes(type, per_stage);
-            const BlockOffset place = block_offset(type, any_k, int64_t(block) * 64, 4);
+            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64, 4);
             if (type == PackedType::q4_k && per_stage < 4) {
-                bulk_load_once(to, weights + place.codes, n * 512, full);
-                bulk_load_once(to + per_stage * 512, weights + place.scales, 256, full);
+                bulk_load_once(to, weights + offset.codes, n * 512, full);
+                bulk_load_once(to + per_stage * 512, weights + offset.scales, 256, full);
             } else {
-                bulk_load_once(to, weights + place.codes, tile_bytes, full);
+                bulk_load_once(to, weights + offset.codes, tile_bytes, full);
             }
-        } else if (brings_codebook && lane == tiles_per_block) {
+        } else if (copies_codebook && lane == tiles_per_block) {
             bulk_load(pipeline.header() + work_tile_bytes, codebook, raw_codebook_bytes<type>,
                       full);
         }
@@ -128,10 +135,10 @@ struct StageCopy {
     }
 };
 
-// Calls load(pipeline, block, n) for the stages of a work_tile from `block` on, max_stages at most,
-// and returns the block it came to.
+// Calls load(pipeline, block, n) for at most max_stages stages of a work tile from `block` on.
+// Returns the next block.
 template <class Pipeline, class Load>
-__device__ __forceinline__ uint32_t each_stage(const GroupedGemmArgs& gemm, Pipeline& pipeline,
+__device__ __forceinline__ uint32_t each_stage(const GemmArgs& gemm, Pipeline& pipeline,
                                                uint32_t block, uint32_t per_stage,
                                                uint32_t max_stages, Load load) {
     const uint32_t n_blocks = static_cast<uint32_t>(gemm.weights.k) / 64;
@@ -142,47 +149,46 @@ __device__ __forceinline__ uint32_t each_stage(const GroupedGemmArgs& gemm, Pipe
     return block;
 }
 
-// How the producer gives each work_tile to the warps that bring the tokens of an indexed input: two
-// places by turns, each with a barrier that says it has been given and one that all warps have
-// tile_counter it.
-struct WorkTileExchange {
-    uint32_t places;
-    uint32_t turn = 0;
+// Passes work tiles from the producer to the token producer warps. It is a queue of two entries,
+// each with a full and an empty barrier.
+struct WorkTileQueue {
+    uint32_t entries;
+    uint32_t index = 0;
     uint32_t phase = 0;
 
-    __device__ uint32_t place() const { return places + turn * (work_tile_bytes + 16); }
-    __device__ uint32_t given() const { return place() + work_tile_bytes; }
-    __device__ uint32_t taken() const { return given() + 8; }
+    __device__ uint32_t entry() const { return entries + index * (work_tile_bytes + 16); }
+    __device__ uint32_t full() const { return entry() + work_tile_bytes; }
+    __device__ uint32_t empty() const { return full() + 8; }
 
-    // By one thread of the block.
-    __device__ void begin() const {
-        for (WorkTileExchange each = *this; each.phase == 0; each.advance()) {
-            mbarrier_init(each.given(), 1);
-            mbarrier_init(each.taken(), token_threads / 32);
+    // One thread of the block calls it.
+    __device__ void init() const {
+        for (WorkTileQueue each = *this; each.phase == 0; each.advance()) {
+            mbarrier_init(each.full(), 1);
+            mbarrier_init(each.empty(), token_threads / 32);
         }
     }
-    __device__ void give(const WorkTile& work_tile, uint32_t lane) {
-        mbarrier_wait(taken(), phase ^ 1);
+    __device__ void push(const WorkTile& work_tile, uint32_t lane) {
+        mbarrier_wait(empty(), phase ^ 1);
         if (lane == 0) {
-            store_work_tile(place(), work_tile);
-            mbarrier_arrive(given());
+            store_work_tile(entry(), work_tile);
+            mbarrier_arrive(full());
         }
         __syncwarp();
         advance();
     }
-    __device__ WorkTile take(uint32_t lane) {
-        mbarrier_wait(given(), phase);
-        const WorkTile work_tile = load_work_tile(place());
+    __device__ WorkTile pop(uint32_t lane) {
+        mbarrier_wait(full(), phase);
+        const WorkTile work_tile = load_work_tile(entry());
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(taken());
+        if (lane == 0) mbarrier_arrive(empty());
         advance();
         return work_tile;
     }
 
   private:
     __device__ void advance() {
-        turn ^= 1;
-        if (turn == 0) phase ^= 1;
+        index ^= 1;
+        if (index == 0) phase ^= 1;
     }
 };
 
@@ -190,11 +196,11 @@ template <PackedType type, class Shape>
 struct Producer {
     using Pipeline = moe::cuda::Pipeline<type, Shape>;
 
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     Pipeline pipeline;
-    WorkTileExchange exchange;
+    WorkTileQueue queue;
     uint32_t lane;
-    bool waits;  // for the kernel before this one, once the first weights are asked for
+    bool waits;  // for the preceding kernel (PDL), after the first weight copies are issued
 
     __device__ void copy_work_tile(const WorkTile& work_tile) {
         const StageCopy<type> copy(gemm, work_tile, lane, static_cast<uint32_t>(work_tile.width));
@@ -224,13 +230,13 @@ struct Producer {
                    });
     }
 
-    // In work_tiles of most_rows.
+    // Divides a tile into work tiles of most_rows.
     __device__ void copy_tile(WorkTile tile) {
         while (tile.n_rows > 0) {
             WorkTile work_tile = tile;
             work_tile.n_rows = min(tile.n_rows, Shape::most_rows);
             work_tile.width = Shape::width_of(work_tile.n_rows, gemm.batch_invariant);
-            if (gemm.in_index) exchange.give(work_tile, lane);
+            if (gemm.in.index) queue.push(work_tile, lane);
             copy_work_tile(work_tile);
             tile.row += Shape::most_rows;
             tile.n_rows -= Shape::most_rows;
@@ -239,12 +245,13 @@ struct Producer {
 
     __device__ void run(TilePart part) {
         pipeline.phase = 1;  // the pipeline begins empty
-        for (Walk walk(gemm, part); !walk.done(); walk.next(lane)) copy_tile(walk.whole_tile());
+        for (TileScheduler scheduler(gemm, part); !scheduler.done(); scheduler.next(lane))
+            copy_tile(scheduler.current_tile());
         if (waits) {
             wait_for_previous_kernel();
             let_next_kernel_start();
         }
-        if (gemm.in_index) exchange.give({}, lane);
+        if (gemm.in.index) queue.push({}, lane);
         mbarrier_wait(pipeline.empty(), pipeline.phase);
         if (lane != 0) return;
         store_work_tile(pipeline.header(), {});
@@ -252,55 +259,54 @@ struct Producer {
     }
 };
 
-// The tokens of an indexed input: three warps, eight lanes a row, copy each row's 128 bytes of a
-// block from where its token lies. A row of the tile swizzles by its own number, a row of the input
-// by the token's.
+// Gathers the tokens of an indexed input: three warps, eight lanes per row, 128 bytes per row and
+// block. A row of the stage swizzles by its own number, a row of the input by the token's.
 template <PackedType type, class Shape>
 struct TokenProducer {
     using Pipeline = moe::cuda::Pipeline<type, Shape>;
     static constexpr int32_t rows_at_once = token_threads / 8;
     static constexpr int rounds = (Shape::most_rows + rows_at_once - 1) / rows_at_once;
 
-    const GroupedGemmArgs& gemm;
+    const GemmArgs& gemm;
     Pipeline pipeline;
-    WorkTileExchange exchange;
+    WorkTileQueue queue;
     uint32_t lane;
-    int32_t row;     // of the work_tile, in round 0
-    uint32_t chunk;  // where this lane stores in the row
+    int32_t row;      // row of the work tile in round 0
+    uint32_t vector;  // swizzled 16-byte vector of the row that this lane stores
 
-    __device__ TokenProducer(const GroupedGemmArgs& gemm_, const Pipeline& pipeline_,
-                             const WorkTileExchange& exchange_, uint32_t thread)
+    __device__ TokenProducer(const GemmArgs& gemm_, const Pipeline& pipeline_,
+                             const WorkTileQueue& queue_, uint32_t thread)
         : gemm(gemm_),
           pipeline(pipeline_),
-          exchange(exchange_),
+          queue(queue_),
           lane(thread % 32),
           row(static_cast<int32_t>(thread / 8)),
-          chunk(thread % 8) {}
+          vector(thread % 8) {}
 
-    // Bytes from the beginning of a block column to what this lane copies. Padding has no token;
-    // any will do, as nothing comes of it.
+    // Byte offsets of this lane's source vectors in a block column. Padding rows copy the last
+    // token; its results are never stored.
     __device__ __forceinline__ void find_rows(const WorkTile& work_tile,
                                               uint32_t (&from)[rounds]) const {
         const int32_t last = work_tile.n_rows - 1;
 #pragma unroll
         for (int i = 0; i < rounds; ++i) {
             const int32_t r = row + i * rows_at_once;
-            from[i] = static_cast<uint32_t>(gemm.in_index[work_tile.row + min(r, last)]);
+            from[i] = static_cast<uint32_t>(gemm.in.index[work_tile.row + min(r, last)]);
         }
 #pragma unroll
         for (int i = 0; i < rounds; ++i) {
             const auto r = static_cast<uint32_t>(row + i * rows_at_once);
-            const uint32_t token = from[i] / static_cast<uint32_t>(gemm.in_divisor);
-            from[i] = token * 128 + (((chunk ^ r ^ token) & 7) << 4);
+            const uint32_t token = from[i] / static_cast<uint32_t>(gemm.in.divisor);
+            from[i] = token * 128 + (((vector ^ r ^ token) & 7) << 4);
         }
     }
 
-    // One block, from its column of the input to its rows in a stage. What is the same for all rows
-    // is in registers before the first: between two copies stand four instructions and no load.
+    // Copies one block of 64 k from its input column to the rows of a stage. Everything invariant
+    // is in registers beforehand: between two copies stand four instructions and no load.
     __device__ __forceinline__ void copy_block(const std::byte* column, uint32_t to, int32_t n_rows,
                                                const uint32_t (&from)[rounds]) const {
         compute_now(column);
-        to += row * 128 + (chunk << 4);
+        to += row * 128 + (vector << 4);
         compute_now(to);
         int32_t left = n_rows - row;
         compute_now(left);
@@ -321,7 +327,7 @@ struct TokenProducer {
                    [&](const Pipeline& at, uint32_t block, uint32_t n) {
                        mbarrier_wait(at.empty(), at.phase);
                        for (uint32_t b = 0; b < n; ++b)
-                           copy_block(gemm.in + (block + b) * column_bytes,
+                           copy_block(gemm.in_bytes() + (block + b) * column_bytes,
                                       at.data() + b * work_tile.width * 128, n_rows, from);
                        arrive_after_copies(at.full());
                    });
@@ -330,8 +336,8 @@ struct TokenProducer {
     __device__ void run(bool waits) {
         pipeline.phase = 1;
         if (waits) wait_for_previous_kernel();
-        for (WorkTile work_tile = exchange.take(lane); work_tile.n_rows > 0;
-             work_tile = exchange.take(lane))
+        for (WorkTile work_tile = queue.pop(lane); work_tile.n_rows > 0;
+             work_tile = queue.pop(lane))
             copy_work_tile(work_tile);
         mbarrier_wait(pipeline.empty(), pipeline.phase);
         mbarrier_arrive(pipeline.full());

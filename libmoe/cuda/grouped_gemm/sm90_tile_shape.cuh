@@ -1,8 +1,12 @@
-// The two kernels of the grouped family, how they divide an SM and which widths they multiply, and
-// what lies in the shared memory of a block of threads.
-//   Wide     tiles of up to 256 rows at once: one block per SM, all registers for accum
-//   Narrow   up to 48 rows at once, more in turns: two blocks per SM, so that twice as many warps
-//            dequantize and one block works while the other begins or ends a tile
+// Tile shapes, stages and shared-memory layout of the sm90 grouped GEMM (sm90_grouped_gemm.cuh).
+// Both shapes process 128 weight rows per work tile and differ in tokens and occupancy:
+//
+//   Wide    up to 256 rows at once; one block per SM, all registers for accumulators
+//   Narrow  up to 48 rows at once, more in turns; two blocks per SM, so that twice as many warps
+//           dequantize and one block computes during the other's prologue or epilogue
+//
+// Inputs: packed type and shape, at compile time. Outputs: constants of the kernel and its launch.
+// Precondition: Shape::blocks_per_sm blocks fit the 228 KB of shared memory of an SM.
 #pragma once
 
 #include <type_traits>
@@ -20,9 +24,9 @@ __host__ __device__ constexpr uint32_t round_up(uint32_t value, uint32_t to) {
 template <int n>
 using Width = std::integral_constant<int, n>;
 
-// with_width(width, call) calls `call` with the width, one that width_of gave, as a constant.
-// tokens_at_once: of the epilogue, without a branch: enough to hide latencies, no more than many
-// work_tiles have.
+// with_width(width, call) calls `call` with the run-time width as a constant; the width comes from
+// width_of. tokens_at_once is the unroll of the epilogue: enough to hide latency, and no more than
+// most work tiles have.
 struct Wide {
     static constexpr int most_rows = 256;
     static constexpr uint32_t threads = 384;
@@ -30,8 +34,8 @@ struct Wide {
     static constexpr uint32_t consumer_registers = 224;
     static constexpr uint32_t producer_registers = 56;
     static constexpr uint32_t pipeline_bytes = 192 * 1024;
-    static constexpr uint32_t least_stage_bytes = 0;
-    static constexpr uint32_t staging_bytes = 16 * 1024;  // of a warpgroup
+    static constexpr uint32_t min_stage_bytes = 0;
+    static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
     static constexpr int tokens_at_once = 32;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
@@ -73,11 +77,11 @@ struct Narrow {
     static constexpr uint32_t consumer_registers = 104;
     static constexpr uint32_t producer_registers = 32;
     static constexpr uint32_t pipeline_bytes = 95 * 1024;
-    static constexpr uint32_t least_stage_bytes = 23 * 1024;
+    static constexpr uint32_t min_stage_bytes = 23 * 1024;
     static constexpr uint32_t staging_bytes = 4 * 1024;
     static constexpr int tokens_at_once = 8;
-    // Up to here warps multiply by themselves (sm90_mainloop_warp.cuh), unless bits must not depend
-    // on the number of rows.
+    // Up to this many rows each warp uses mma.sync (sm90_mainloop_warp.cuh), unless results must
+    // not depend on the number of rows.
     static constexpr int most_rows_by_warp = 16;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
@@ -99,8 +103,8 @@ struct Narrow {
     }
 };
 
-// How a stage holds `n` blocks of one packed tile: one after the other; of q4_k, four at most,
-// whose headers come along with fewer, too, and lie behind the codes.
+// Bytes of n blocks of one packed tile in a stage. Blocks follow each other; q4_k holds at most
+// four, with the superblock scales behind the codes.
 __host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
     return static_cast<uint32_t>(type == PackedType::q4_k ? block_code_bytes(type, 4)
                                                           : block_bytes(type, 4));
@@ -109,24 +113,25 @@ __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32
     return n * staged_block_bytes(type) + (type == PackedType::q4_k ? 256 : 0);
 }
 
-// What a block of threads does at once: up to most_rows rows of a tile and 128 weight rows.
+// The part of a work item that a block processes at once: up to most_rows rows, 128 weight rows.
 struct WorkTile {
-    int32_t expert, row, n_rows;  // no rows: there is nothing more
-    int32_t row_block;            // of 8 packed tiles
+    int32_t expert, row, n_rows;  // n_rows 0: no work is left
+    int32_t row_block;            // 8 packed tiles each
     int32_t width;
 };
 
-// Warps beside the producer that bring the tokens of an indexed input.
+// Threads of the warps that gather the tokens of an indexed input.
 constexpr uint32_t token_threads = 96;
 
-// What a stage begins: a work_tile, and with it the codebook of its expert.
+// A stage header holds a work tile and the codebook of its expert.
 constexpr uint32_t work_tile_bytes = 32;
 template <PackedType type>
 constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
 
-// Shared memory for the tables of unscaled values (grouped_dequant.cuh); a large one costs a stage.
+// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh). A large table costs
+// one pipeline stage.
 template <PackedType type>
 constexpr uint32_t pair_table_bytes_of_bits() {
     constexpr int bits = code_bits(type);
@@ -142,14 +147,14 @@ struct Stages {
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
     static constexpr uint32_t bytes =
-        needed > Shape::least_stage_bytes ? needed : Shape::least_stage_bytes;
+        needed > Shape::min_stage_bytes ? needed : Shape::min_stage_bytes;
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
     static constexpr uint32_t count = Shape::pipeline_bytes / bytes - (table_bytes > 1024 ? 1 : 0);
 
     static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
         return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
     }
-    // Blocks of a stage for tiles of this width; q4_k: 1, 2 or 4.
+    // Blocks of 64 k per stage at this width; q4_k: 1, 2 or 4.
     static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
         uint32_t n = 1;
         if (type == PackedType::q4_k) {
@@ -164,8 +169,8 @@ struct Stages {
     }
 };
 
-// Shared memory: the pipeline, the staging of the epilogue, a table of pairs, a codebook of each
-// warpgroup, the headers of the stages, the barriers, two work_tiles of an indexed input.
+// Shared-memory layout: pipeline stages, epilogue staging, pair table, a codebook per warpgroup,
+// stage headers, barriers, and the work tile queue of an indexed input.
 template <PackedType type, class Shape>
 struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
@@ -175,7 +180,8 @@ struct GroupedShared {
     static constexpr uint32_t barriers =
         headers + stage_header_bytes<type> * Stages<type, Shape>::count;
     static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::count;
-    static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);  // WorkTileExchange
+    // Two entries of WorkTileQueue.
+    static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
     static constexpr uint32_t alignment = 1024;
     static constexpr uint32_t allocated = bytes + alignment;
     static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);

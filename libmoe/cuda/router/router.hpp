@@ -1,17 +1,24 @@
-// The route stage: logits, then scores, selection and weights, all in float32.
+// The router stage: logits, then scores, selection and weights, all in float32.
+//
+// Inputs: router input [T, hidden] and weights [E_all, hidden], or logits, or ids with weights.
+// Outputs: ids [T, k] of int32 and weights [T, k] of float32, dense.
+//   1. run_logits writes the logits as split-k parts
+//   2. run_select adds the parts and chooses experts and weights; run_take_routing converts a given
+//      routing instead
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/kernel_limits.hpp"
 #include "libmoe/cuda/router/logits_library.hpp"
 #include "libmoe/layer/layer.hpp"
 
 namespace moe::cuda {
 
-// Tokens of a call on the device: rows from *n_device on are left alone (null: n). The true number
-// is clamped to [0, n]; the fault is reported where the call begins (dispatch/).
+// Tokens of a call, counted on the device: kernels leave rows from *n_device on alone (null: n).
+// The true number is clamped to [0, n]; the start of the call reports the fault (dispatch/).
 struct TokenCount {
     int32_t n;
     const int32_t* n_device;
@@ -31,15 +38,16 @@ struct LogitsInput {
     float input_scale;
     int32_t hidden;
     int32_t n_experts_all;
-    bool batch_invariant;          // a token's logits do not depend on the number of tokens
-    bool may_use_library;          // whether or not there is one
-    const LogitsLibrary* library;  // of such a plan
+    bool batch_invariant;  // a token's logits do not depend on the number of tokens
+    LogitsKernel kernel;
+    bool may_use_library;          // even if the machine has none
+    const LogitsLibrary* library;  // of a plan that may use it
 };
 
 bool may_use_library(const Setup& setup);
 
 // Logits of a call: [t][e] is scale * (sum over p of data[p * part_stride + t * stride + e]) +
-// bias[e], added in order of p.
+// bias[e], where the parts are added in order of p.
 struct LogitParts {
     const float* data;
     int64_t stride;
@@ -47,17 +55,17 @@ struct LogitParts {
     int64_t part_stride;
     const float* bias;  // or null
     float scale;
-    bool is_computed;  // of run_logits: scale and bias are still to be applied
+    bool is_computed;  // true after run_logits: the selection applies scale and bias
 };
 
-// Sums in float32. scratch: logits_scratch_bytes, for the normalised input and the parts; they grow
-// with n_tokens.
+// Sums are float32. scratch has logits_scratch_bytes, for the normalised input and the parts; the
+// size grows with n_tokens.
 uint64_t logits_scratch_bytes(const LogitsInput& input, int64_t n_tokens);
 LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const TokenCount& tokens,
                       std::byte* scratch, cudaStream_t stream);
 
-// A warp or a team of warps per token does what cpu/ref/route.cpp does for one: same functions
-// (layer/routing_math.hpp), same order of sums, same ids to the bit from the same logits.
+// A warp or a thread block routes one token and gives the same bits as cpu/ref/route.cpp from the
+// same logits: it uses the same functions (layer/routing_math.hpp) and the same order of sums.
 struct SelectInput {
     Routing routing;
     int32_t n_experts;            // ids from here on are identity experts
@@ -84,11 +92,12 @@ struct SelectOutput {
     int64_t out_logits_stride;
 };
 
-void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
-                const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
+void run_select(const DeviceFacts& device, SelectKernel kernel, const SelectInput& input,
+                const TokenCount& tokens, const SelectOutput& output, FaultWords* faults,
+                cudaStream_t stream);
 
-// Given ids and weights: converted to dense int32 and float32; ids out of range become -1 and a
-// fault, their weight 0.
+// Given ids and weights become dense int32 and float32. An id out of range becomes -1 and a fault,
+// and its weight becomes 0.
 struct GivenRouting {
     const void* ids;
     moe_type ids_type;
@@ -102,7 +111,7 @@ struct GivenRouting {
 void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
                       const SelectOutput& output, FaultWords* faults, cudaStream_t stream);
 
-void prepare_router(const DeviceFacts& device);
-void prepare_select();  // the part of it in select.cu
+void prepare_router(const Setup& setup);
+void prepare_select();  // called by prepare_router
 
 }  // namespace moe::cuda

@@ -1,17 +1,20 @@
-// Routing of tokens, one warp each: what cpu/ref/route.cpp does for one, with the same functions
-// and sums in the same order, so that ids and weights are the same to the bit. Of few tokens with
-// up to 512 experts select_block.cu does this for every rule but the sparse mixer.
+// Routing of tokens, one warp each. It gives the same ids and weights as cpu/ref/route.cpp, to the
+// bit, because functions and order of sums are the same. select_block.cu serves small batches over
+// up to 512 experts, except for the sparse mixer.
 //
-// Shapes: logits [T, e], e = n_experts_all up to 8192, k up to 64. In a warp lane l owns the
-// experts l, l + 32, ... and the chosen slots l and l + 32. Shared memory of a warp: candidates
-// where keys go into registers, n of a lane (n = 0: they do not); floats: scores [e]; keys [e]
-// where a bias or groups make them differ from scores; a score per group.
+// Inputs: LogitParts [part][T][e] of float32, e = n_experts_all up to 8192; optional biases [e];
+// optional ids [T, k], k up to 64.
+// Outputs: ids [T, k] and weights [T, k], dense, and optional copies and logits for the caller.
+// Shared memory of a warp: candidates, where keys are kept in registers, n of a lane (n = 0: in
+// shared memory); float scores [e]; float keys [e] where a bias or groups make them differ from
+// scores; one float per group. Lane l owns the experts l, l + 32, ... and the chosen slots l and l
+// + 32.
 //
-// 1. logits: their parts added, published, rounded, capped, sanitised, into scores
-// 2. scores in place, unless the rule looks at the logits themselves
-// 3. ids: given, from the hash table, or the first k in the order of keys
-// 4. weights: score of each id, post score, renormalisation, scales; published
-// Warps know nothing of each other: no block barrier anywhere.
+// 1. logits: add the parts, publish, round, cap, sanitise, into scores
+// 2. scores in place, unless the rule works on the logits
+// 3. ids: given, from the hash table, or the first k keys in order
+// 4. weights: score of each id, post score, renormalisation, scales; publish
+// Warps are independent: no thread block synchronizes.
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -22,10 +25,9 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t most_warps = 8;
-constexpr int32_t few_tokens_of_sm = 4;  // up to these, a block for each
+constexpr int32_t max_warps = 8;
 constexpr int32_t usual_shared_bytes = 48 * 1024;
-constexpr int32_t most_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
+constexpr int32_t max_shared_bytes = 3 * 8192 * 4;  // one warp, the most experts, a group each
 
 // ---- a token's memory
 
@@ -47,21 +49,21 @@ __device__ WarpMemory memory_at(const SelectInput& input, float* scores) {
 
 // ---- logits and scores
 
-// The logits that a lane takes at a time: `first`, `first` + 32, ...; those past the end repeat the
-// last.
+// A lane loads this many logits at a time: `first`, `first` + 32, ...; those past the end repeat
+// the last.
 constexpr int32_t logits_at_once = 2;
 
-// To be asked for before the parts, so that they come with them.
-__device__ void ask_bias(const LogitParts& logits, int32_t first, int32_t n_experts,
-                         float (&bias)[logits_at_once]) {
+// Its loads are issued before those of the parts, so that they overlap.
+__device__ void issue_bias_loads(const LogitParts& logits, int32_t first, int32_t n_experts,
+                                 float (&bias)[logits_at_once]) {
 #pragma unroll
     for (int32_t j = 0; j < logits_at_once; j++)
         bias[j] =
             logits.bias ? load_global(logits.bias + min(first + 32 * j, n_experts - 1)) : 0.0f;
 }
 
-// Eight parts are on their way at once: additions without branches, which the loads would wait for.
-// One past the last part is a copy of it and not added.
+// Eight loads are in flight at once. The additions have no branches, because a branch would wait
+// for a load. A part past the last one repeats it and is not added.
 __device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, int32_t n_experts,
                           float (&z)[logits_at_once]) {
     constexpr int32_t parts_at_once = 8;
@@ -76,9 +78,9 @@ __device__ void add_parts(const LogitParts& logits, int32_t t, int32_t first, in
         float part[parts_at_once][logits_at_once];
 #pragma unroll
         for (int32_t q = 0; q < parts_at_once; q++) {
-            const int64_t place = min(p + q, logits.n_parts - 1) * logits.part_stride;
+            const int64_t offset = min(p + q, logits.n_parts - 1) * logits.part_stride;
 #pragma unroll
-            for (int32_t j = 0; j < logits_at_once; j++) part[q][j] = load_global(at[j] + place);
+            for (int32_t j = 0; j < logits_at_once; j++) part[q][j] = load_global(at[j] + offset);
         }
 #pragma unroll
         for (int32_t q = 0; q < parts_at_once; q++) {
@@ -98,7 +100,7 @@ __device__ void take_logits(const SelectInput& input, const SelectOutput& output
     if (published) published += t * output.out_logits_stride;
     for (int32_t i = lane_index(); i < n; i += 32 * logits_at_once) {
         float z[logits_at_once], bias[logits_at_once];
-        ask_bias(input.logits, i, n, bias);
+        issue_bias_loads(input.logits, i, n, bias);
         add_parts(input.logits, t, i, n, z);
 #pragma unroll
         for (int32_t j = 0; j < logits_at_once; j++)
@@ -137,7 +139,7 @@ __device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
     __syncwarp();
 }
 
-// The two largest of some keys.
+// The two largest of a set of keys.
 struct TopTwo {
     float first = -infinity;
     float second = -infinity;
@@ -166,7 +168,7 @@ __device__ void score_groups(const Routing& r, const WarpMemory& memory) {
     }
 }
 
-// How many come before group g.
+// Counts the groups that come before group g.
 __device__ int32_t groups_before(const Routing& r, const float* scores, int32_t g) {
     const float own = scores[g];
     int32_t before = 0;
@@ -175,7 +177,8 @@ __device__ int32_t groups_before(const Routing& r, const float* scores, int32_t 
     return before;
 }
 
-// Keys of the experts outside the best topk_group groups, which have their scores, become -inf.
+// Sets the keys of the experts outside the best topk_group groups to -inf; those groups have their
+// scores.
 __device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
     const int32_t size = r.n_experts_all / r.n_group;
     for (int32_t base = 0; base < r.n_group; base += 32) {
@@ -190,13 +193,13 @@ __device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
     __syncwarp();
 }
 
-// first_of by the places of the few that can be among the first k, where there are few.
+// Finds the first k by sorting the candidates at once; with too many candidates it walks the order.
 template <int n>
 __device__ Slots<int32_t> first_of(const RegisterOrder<n>& order, int32_t k,
                                    Candidate* candidates) {
-    if (k > most_candidates) return first_of(order, k);
+    if (k > max_candidates) return first_of(order, k);
     const int32_t n_found = order.find(order.bound_of_first(k, candidates), candidates);
-    if (n_found > most_candidates) return first_of(order, k);
+    if (n_found > max_candidates) return first_of(order, k);
     const int32_t index = in_order(candidates, n_found);
     return {{lane_index() < k ? index : -1, -1}};
 }
@@ -232,8 +235,8 @@ __device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemor
 
 // ---- weights
 
-// Softmax weight of expert `chosen` among those whose logit is within the jitter of its own;
-// `excluded` (or -1) is out.
+// Returns the softmax weight of expert `chosen` among those whose logit is within the jitter of its
+// own; `excluded` (or -1) does not take part.
 __device__ float sparsemixer_weight(const float* z, int32_t n, float jitter, int32_t chosen,
                                     int32_t excluded) {
     if (chosen < 0) return 0.0f;
@@ -268,13 +271,12 @@ __device__ Slots<float> sparsemixer_weights(const Routing& r, const float* logit
 
 template <int n>
 __host__ __device__ int32_t warp_bytes(const SelectInput& input) {
-    const int32_t bytes =
-        warp_floats(input) * 4 + (n > 0 ? sizeof(Candidate) * most_candidates : 0);
+    const int32_t bytes = warp_floats(input) * 4 + (n > 0 ? sizeof(Candidate) * max_candidates : 0);
     return (bytes + 15) / 16 * 16;
 }
 
 template <int n>
-__global__ void __launch_bounds__(most_warps * 32)
+__global__ void __launch_bounds__(max_warps * 32)
     select_in_warps(const __grid_constant__ SelectInput input, TokenCount tokens,
                     const __grid_constant__ SelectOutput output, FaultWords* faults) {
     extern __shared__ __align__(16) std::byte shared[];
@@ -284,7 +286,7 @@ __global__ void __launch_bounds__(most_warps * 32)
     const Routing& r = input.routing;
     auto* candidates = reinterpret_cast<Candidate*>(shared + warp_index() * warp_bytes<n>(input));
     const WarpMemory memory =
-        memory_at(input, reinterpret_cast<float*>(candidates + (n > 0 ? most_candidates : 0)));
+        memory_at(input, reinterpret_cast<float*>(candidates + (n > 0 ? max_candidates : 0)));
     const bool on_logits = r.selection == MOE_SELECT_SPARSEMIXER;
 
     take_logits(input, output, t, memory.scores);
@@ -293,7 +295,7 @@ __global__ void __launch_bounds__(most_warps * 32)
 
     Slots<int32_t> ids;
     if (has_ids(input))
-        ids = check_ids(r, ask_ids(input, t), faults);
+        ids = check_ids(r, issue_id_loads(input, t), faults);
     else if (on_logits)
         ids = first_k<n>(memory.scores, r.n_experts_all, r.top_k, candidates);
     else
@@ -304,7 +306,7 @@ __global__ void __launch_bounds__(most_warps * 32)
     store_slots(input, output, t, ids, weights);
 }
 
-// Given ids and weights, a thread per slot.
+// Converts given ids and weights, one thread per slot.
 __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput output,
                            FaultWords* faults) {
     begin_after_previous_kernel();
@@ -315,14 +317,14 @@ __global__ void take_slots(GivenRouting given, TokenCount tokens, SelectOutput o
               faults);
 }
 
-// Tokens are spread over the multiprocessors; many share a block as far as shared memory goes.
+// Tokens are spread over the SMs; several share a thread block as far as shared memory allows.
 template <int n>
 void launch_warps(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
                   const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
     const int64_t bytes = warp_bytes<n>(input);
     const int64_t fitting = std::max<int64_t>(usual_shared_bytes / bytes, 1);
     const int64_t wanted = (int64_t{tokens.n} + device.n_sms - 1) / device.n_sms;
-    const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, most_warps));
+    const int64_t warps = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(fitting, max_warps));
     const int64_t n_blocks = (tokens.n + warps - 1) / warps;
     launch("select_in_warps", select_in_warps<n>, n_blocks, static_cast<int>(warps * 32),
            static_cast<size_t>(warps * bytes), stream, input, tokens, output, faults);
@@ -330,13 +332,12 @@ void launch_warps(const DeviceFacts& device, const SelectInput& input, const Tok
 
 }  // namespace
 
-void run_select(const DeviceFacts& device, const SelectInput& input, const TokenCount& tokens,
-                const SelectOutput& output, FaultWords* faults, cudaStream_t stream) {
+void run_select(const DeviceFacts& device, SelectKernel kernel, const SelectInput& input,
+                const TokenCount& tokens, const SelectOutput& output, FaultWords* faults,
+                cudaStream_t stream) {
     const Routing& r = input.routing;
-    const bool suits_block = r.selection != MOE_SELECT_SPARSEMIXER &&
-                             r.n_experts_all <= most_experts_of_block &&
-                             tokens.n <= few_tokens_of_sm * device.n_sms;
-    if (suits_block) return launch_block_select(stream, input, tokens, output, faults);
+    if (kernel == SelectKernel::block)
+        return launch_block_select(stream, input, tokens, output, faults);
     const auto launch_with = r.n_experts_all <= 128   ? launch_warps<4>
                              : r.n_experts_all <= 256 ? launch_warps<8>
                              : r.n_experts_all <= 512 ? launch_warps<16>
@@ -353,7 +354,7 @@ void run_take_routing(const GivenRouting& given, const TokenCount& tokens,
 }
 
 void prepare_select() {
-    load("select_in_warps", select_in_warps<0>, most_shared_bytes);
+    load("select_in_warps", select_in_warps<0>, max_shared_bytes);
     load("select_in_warps", select_in_warps<4>);
     load("select_in_warps", select_in_warps<8>);
     load("select_in_warps", select_in_warps<16>);

@@ -1,6 +1,9 @@
-// What the kernels of selection share: what is made of a logit, and, as the work of one warp, the
-// first k in an order, ids that are not chosen, the weights of the experts, and the outputs. Lane l
-// owns the chosen slots l and, where there are more than 32, l + 32.
+// Device functions that both selection kernels share. take_logit works on one thread's logit. The
+// others are the work of one warp: top k in an order, given or hashed ids, expert weights and
+// outputs.
+//
+// Inputs and outputs are those of SelectInput and SelectOutput (router.hpp). Lane l owns the chosen
+// slots l and, where k exceeds 32, l + 32.
 #pragma once
 
 #include "libmoe/base/half.hpp"
@@ -12,7 +15,7 @@ namespace moe::cuda {
 
 using namespace routing_math;
 
-// A value for each slot of a lane: j = lane and, where there are two, lane + 32.
+// One value for each slot of a lane: slot lane and, for n = 2, slot lane + 32.
 template <class T, int n = 2>
 struct Slots {
     T at[n];
@@ -31,12 +34,12 @@ __host__ __device__ inline bool has_own_keys(const SelectInput& input) {
 
 // ---- logits
 
-// Rare and long: not repeated for every value of a lane.
+// Not inlined: the code is long, its use is rare, and a lane has several logits.
 static __device__ __noinline__ float cap_logit(float z, float cap) {
     return softcap(z, cap);
 }
 
-// Of the sum of its parts: published, and what selection makes of it.
+// Publishes the logit, given the sum z of its parts, and returns the value that selection uses.
 __device__ inline float take_logit(const SelectInput& input, int32_t i, float z, float bias,
                                    float* published) {
     const Routing& r = input.routing;
@@ -61,49 +64,52 @@ __device__ Slots<int32_t> first_of(Order order, int32_t k) {
     return ids;
 }
 
-// ---- ids that are not chosen here
+// ---- given and hashed ids
 
 __host__ __device__ inline bool has_ids(const SelectInput& input) {
     return input.given_ids || input.routing.selection == MOE_SELECT_HASH;
 }
 
-// A token's ids on their way from memory, those of slots lane and lane + 32.
-struct AskedIds {
+// Ids of slots lane and lane + 32 of a token, whose loads may be in flight.
+struct PrefetchedIds {
     int64_t at[2];
     bool is_known;  // false: the hash table has no such token
 };
 
-__device__ inline void ask_row(const void* ids, moe_type type, int64_t first, int32_t k,
-                               AskedIds& asked) {
+__device__ inline void issue_row_loads(const void* ids, moe_type type, int64_t first, int32_t k,
+                                       PrefetchedIds& prefetched) {
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
         const int32_t j = lane_index() + 32 * h;
-        if (j < k) asked.at[h] = id_at(ids, type, first + j);
+        if (j < k) prefetched.at[h] = id_at(ids, type, first + j);
     }
 }
 
-// Given, or from the hash table.
-__device__ inline AskedIds ask_ids(const SelectInput& input, int32_t t) {
+// Ids are the caller's, or come from the hash table.
+__device__ inline PrefetchedIds issue_id_loads(const SelectInput& input, int32_t t) {
     const Routing& r = input.routing;
-    AskedIds asked{{-1, -1}, true};
+    PrefetchedIds prefetched{{-1, -1}, true};
     if (input.given_ids) {
-        ask_row(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r.top_k, asked);
-        return asked;
+        issue_row_loads(input.given_ids, input.given_ids_type, t * input.given_ids_stride, r.top_k,
+                        prefetched);
+        return prefetched;
     }
     const int64_t id = id_at(input.token_ids, input.token_ids_type, t);
-    asked.is_known = id >= 0 && id < r.hash_vocabulary;
-    if (asked.is_known) ask_row(input.hash_table, MOE_TYPE_I32, id * r.top_k, r.top_k, asked);
-    return asked;
+    prefetched.is_known = id >= 0 && id < r.hash_vocabulary;
+    if (prefetched.is_known)
+        issue_row_loads(input.hash_table, MOE_TYPE_I32, id * r.top_k, r.top_k, prefetched);
+    return prefetched;
 }
 
-__device__ inline Slots<int32_t> check_ids(const Routing& r, const AskedIds& asked,
+__device__ inline Slots<int32_t> check_ids(const Routing& r, const PrefetchedIds& prefetched,
                                            FaultWords* faults) {
     Slots<int32_t> ids;
     int32_t n_bad = 0;
 #pragma unroll
-    for (int32_t h = 0; h < 2; h++) ids.at[h] = checked_id(asked.at[h], r.n_experts_all, n_bad);
+    for (int32_t h = 0; h < 2; h++)
+        ids.at[h] = checked_id(prefetched.at[h], r.n_experts_all, n_bad);
     if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    if (!asked.is_known && lane_index() == 0)
+    if (!prefetched.is_known && lane_index() == 0)
         report_fault(faults, MOE_FAULT_TOKEN_ID_OUT_OF_RANGE, r.top_k);
     return ids;
 }
@@ -116,7 +122,7 @@ static __device__ __noinline__ float score_of(moe_score score, float z) {
     return z;
 }
 
-// Slots beyond k hold id -1 and weight 0 and add nothing.
+// Slots beyond k have id -1 and weight 0, which add nothing.
 template <int n>
 __device__ inline float sum_of_slots(const Slots<float, n>& weights, int32_t k) {
     float sum = 0.0f;
@@ -124,8 +130,8 @@ __device__ inline float sum_of_slots(const Slots<float, n>& weights, int32_t k) 
     return warp_sum_of_first(sum, k);
 }
 
-// weight / divisor, 0 in slots without an expert: those are not divided, since a quotient of 0
-// takes the long way of a division.
+// Returns weight / divisor, or 0 in slots without an expert. Those divide divisor by itself,
+// because a quotient of 0 takes the slow path of a division.
 __device__ inline float divided(int32_t id, float weight, float divisor) {
     const float quotient = divide(id < 0 ? divisor : weight, divisor);
     return id < 0 ? 0.0f : quotient;
@@ -153,7 +159,7 @@ __device__ inline Slots<float, n> scores_of(const float* scores, const Slots<int
     return chosen;
 }
 
-// Of the scores of the chosen, 0 in slots without an id.
+// Turns the scores of the chosen experts into weights, 0 in slots without an id.
 template <int n>
 __device__ inline Slots<float, n> score_weights(const Routing& r, const Slots<int32_t, n>& ids,
                                                 Slots<float, n> weights) {
@@ -189,7 +195,7 @@ __device__ inline float scaled(const SelectInput& input, int32_t id, float weigh
     return input.routing.round_weights ? round_to_type(weight, input.round_to) : weight;
 }
 
-// Renormalises and scales the weights of the slots that there are, and stores both.
+// Renormalises and scales the weights of the first top_k slots, and stores ids and weights.
 template <int n>
 __device__ inline void store_slots(const SelectInput& input, const SelectOutput& output, int32_t t,
                                    const Slots<int32_t, n>& ids, Slots<float, n> weights) {
@@ -204,8 +210,7 @@ __device__ inline void store_slots(const SelectInput& input, const SelectOutput&
     }
 }
 
-// select_block.cu: every rule but the sparse mixer, among few enough experts.
-constexpr int32_t most_experts_of_block = 512;
+// select_block.cu serves every rule but the sparse mixer, up to this many experts.
 void launch_block_select(cudaStream_t stream, const SelectInput& input, const TokenCount& tokens,
                          const SelectOutput& output, FaultWords* faults);
 void prepare_block_select();

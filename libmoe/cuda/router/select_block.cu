@@ -1,18 +1,23 @@
-// Routing of few tokens: a block for each, a thread for each of up to 512 experts, for every rule
-// but the sparse mixer: what select.cu does in one warp, with the same functions and the same sums,
-// in the least time. What counts is how many instructions follow each other from the wait for the
-// logits to the stores, so nothing is looped over that a thread can have for itself, and whatever
-// does not come from the kernel before is there already when it ends.
+// Routing of a small batch: a thread block for each token, a thread for each of up to 512 experts,
+// for every rule but the sparse mixer. It computes the same bits as select.cu, with the same
+// functions and order of sums, at a lower latency. Latency is the number of dependent instructions
+// between the wait for the logits and the stores. So a thread loops over nothing that it can own,
+// and every load that does not depend on the preceding kernel in the stream (PDL) is issued before
+// the wait.
 //
-//   1. while the kernel before runs: biases, and where the parts of a logit lie
-//   2. logits: their parts added, published, sanitised; in the thread's register from here on
-//   3. scores; for a softmax the block's largest logit, then the sum of all, which every warp adds
-//      up in the one order
-//   4. keys as ranks (warp.cuh); of groups: a warp finds the two largest keys of a group, a thread
-//      the place of its group, and ranks outside the best groups become that of -inf
-//   5. every warp lists those of its keys that can be among the first k; the first warp puts them
-//      in order, or where they are too many walks through all ranks; or ids were asked for
-//   6. weights, outputs, by the first warp
+// Inputs: LogitParts [part][T][e] of float32, e up to 512; optional biases [e]; optional ids [T,
+// k], k up to 64.
+// Outputs: ids [T, k] and weights [T, k], dense, and optional copies and logits for the caller.
+//
+//   1. before the wait for the preceding kernel: biases, and the addresses of the parts
+//   2. logits: add the parts, publish, sanitise; each stays in its thread's register from here on
+//   3. scores; for a softmax the largest logit of the block, then the sum, which every warp
+//      computes in the one order
+//   4. keys as ranks (warp.cuh); with groups, a warp finds the two largest keys of a group, a
+//      thread the position of its group, and ranks outside the best groups become that of -inf
+//   5. each warp lists those of its keys that can be among the first k; the first warp sorts them,
+//      or walks all ranks where there are too many; given ids are checked instead
+//   6. the first warp computes the weights and stores the outputs
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
@@ -22,24 +27,25 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t most_experts = most_experts_of_block;
-constexpr int32_t most_block_warps = most_experts / 32;
+constexpr int32_t max_experts = max_block_select_experts;
+constexpr int32_t max_block_warps = max_experts / 32;
 
 struct alignas(16) BlockMemory {
-    float terms[most_experts];  // of the sum of a softmax, 0 past the last expert
-    float scores[most_experts];
-    uint32_t ranks[most_experts];                // 0 past the last expert
-    uint32_t ranks_of_groups[most_experts + 4];  // of their scores, 0 past the last
+    float terms[max_experts];  // exponentials of a softmax, 0 past the last expert
+    float scores[max_experts];
+    uint32_t ranks[max_experts];                // 0 past the last expert
+    uint32_t ranks_of_groups[max_experts + 4];  // of the group scores, 0 past the last group
     uint32_t largest_of_parts[32];
-    float maxima[most_block_warps];
-    Candidate candidates[most_candidates];
+    float maxima[max_block_warps];
+    Candidate candidates[max_candidates];
     int32_t n_candidates;
 };
 
-// The expert of this thread, past the end the last one: what is known of it before its logit is.
+// The expert of this thread; threads past the last expert repeat it. The constructor loads what
+// does not depend on the logit.
 struct OwnExpert {
     static constexpr int32_t at_once = 8;
-    const float* parts[at_once];  // past the last part, the last
+    const float* parts[at_once];  // addresses; those past the last part repeat it
     int32_t index;
     int32_t group;
     bool exists;
@@ -64,8 +70,8 @@ struct OwnExpert {
         bias = logits.bias ? load_global(logits.bias + index) : 0.0f;
         selection_bias = is_biased ? load_global(input.selection_bias + index) : 0.0f;
     }
-    // The first parts on their way at once, before anything else is asked.
-    __device__ __forceinline__ void ask(float (&part)[at_once]) const {
+    // Issues the loads of the first parts before any other load.
+    __device__ __forceinline__ void issue_loads(float (&part)[at_once]) const {
 #pragma unroll
         for (int32_t p = 0; p < at_once; p++) part[p] = load_global(parts[p]);
     }
@@ -98,7 +104,7 @@ __device__ __forceinline__ float block_max(float value, BlockMemory& memory) {
     return warp_max(memory.maxima[min(lane_index(), last)]);
 }
 
-// Of the block's logits, this thread's being z.
+// Returns the softmax score of this thread's logit z over the logits of the thread block.
 template <int n>
 __device__ __forceinline__ float softmax_of(float z, bool exists, BlockMemory& memory) {
     const float top = block_max(z, memory);
@@ -113,7 +119,7 @@ __device__ __forceinline__ float softmax_of(float z, bool exists, BlockMemory& m
 
 // ---- keys
 
-// The two largest ranks of a warp's, each lane having its own two: the larger first.
+// Finds the two largest ranks of a warp from each lane's own two, of which `first` is the larger.
 __device__ __forceinline__ void largest_two(uint32_t first, uint32_t second, uint32_t& top,
                                             uint32_t& next) {
     top = __reduce_max_sync(every_lane, first);
@@ -122,7 +128,7 @@ __device__ __forceinline__ void largest_two(uint32_t first, uint32_t second, uin
     next = __reduce_max_sync(every_lane, gives ? second : first);
 }
 
-// The rank of the score of n keys, whose ranks these are.
+// Returns the rank of the group score of n keys, given their ranks.
 __device__ __forceinline__ uint32_t rank_of_group(moe_group_score rule, const uint32_t* ranks,
                                                   int32_t n) {
     uint32_t first = 0, second = 0;
@@ -136,7 +142,7 @@ __device__ __forceinline__ uint32_t rank_of_group(moe_group_score rule, const ui
     return is_sum ? rank_of(add(key_of(top), key_of(next))) : top;
 }
 
-// Is this thread's group among the best?
+// Tells whether this thread's group is among the best.
 __device__ __forceinline__ bool is_in_best_group(const Routing& r, int32_t group,
                                                  const uint32_t* ranks) {
     const uint32_t own = ranks[group];
@@ -153,7 +159,7 @@ __device__ __forceinline__ bool is_in_best_group(const Routing& r, int32_t group
     return before < r.topk_group;
 }
 
-// The rank of this thread's key, which outside of the best groups is that of -inf.
+// Returns the rank of this thread's key, which is that of -inf outside the best groups.
 __device__ __forceinline__ uint32_t limit_to_groups(const Routing& r, const OwnExpert& own,
                                                     uint32_t rank, BlockMemory& memory) {
     const int32_t size = r.n_experts_all / r.n_group;
@@ -179,8 +185,9 @@ __device__ __forceinline__ uint32_t rank_of_key(const SelectInput& input, const 
 
 // ---- ids
 
-// Lists the keys that can be among the first k, in any order, and all ranks besides. Parts of n
-// neighbouring lanes tell how large a key must be. A barrier follows in it.
+// Lists the keys that can be among the first k, in any order, and stores all ranks. The largest
+// ranks of parts of n adjacent lanes give a lower bound. It synchronizes once inside; the caller
+// synchronizes afterwards.
 template <int n>
 __device__ __forceinline__ void find_candidates(uint32_t rank, int32_t k, BlockMemory& memory) {
     uint32_t largest_of_part = rank;
@@ -199,13 +206,13 @@ __device__ __forceinline__ void find_candidates(uint32_t rank, int32_t k, BlockM
     if (lane_index() == 0) first = atomicAdd(&memory.n_candidates, __popc(ones));
     const int32_t at =
         __shfl_sync(every_lane, first, 0) + __popc(ones & ((1u << lane_index()) - 1u));
-    if (is_one && at < most_candidates) memory.candidates[at] = {rank, thread};
+    if (is_one && at < max_candidates) memory.candidates[at] = {rank, thread};
 }
 
-// By the first warp.
+// The first warp calls it.
 template <int n>
 __device__ __forceinline__ Slots<int32_t> choose(const Routing& r, BlockMemory& memory) {
-    if (r.top_k <= most_candidates && memory.n_candidates <= most_candidates) {
+    if (r.top_k <= max_candidates && memory.n_candidates <= max_candidates) {
         const int32_t index = in_order(memory.candidates, memory.n_candidates);
         return {{lane_index() < r.top_k ? index : -1, -1}};
     }
@@ -217,7 +224,7 @@ __device__ __forceinline__ Slots<int32_t> choose(const Routing& r, BlockMemory& 
 
 // ---- the kernel
 
-// Of up to 32 n_slots slots.
+// Handles up to 32 n_slots slots.
 template <int n_slots>
 __device__ __forceinline__ void finish(const SelectInput& input, const SelectOutput& output,
                                        int32_t t, const Slots<int32_t>& chosen,
@@ -240,12 +247,12 @@ __global__ void __launch_bounds__(32 * n)
     if (threadIdx.x < 4) memory.ranks_of_groups[max(r.n_group, 0) + threadIdx.x] = 0;
     begin_after_previous_kernel();
     float parts[OwnExpert::at_once];
-    own.ask(parts);
+    own.issue_loads(parts);
     if (t >= true_tokens(tokens)) return;
 
     const bool is_first_warp = threadIdx.x < 32;
-    AskedIds asked{};
-    if (has_ids(input) && is_first_warp) asked = ask_ids(input, t);
+    PrefetchedIds prefetched{};
+    if (has_ids(input) && is_first_warp) prefetched = issue_id_loads(input, t);
     const float z = own.take(input, output, t, parts);
     const float score =
         r.score == MOE_SCORE_SOFTMAX ? softmax_of<n>(z, own.exists, memory) : score_of(r.score, z);
@@ -254,7 +261,8 @@ __global__ void __launch_bounds__(32 * n)
         find_candidates<n>(rank_of_key(input, own, score, memory), r.top_k, memory);
     __syncthreads();
     if (!is_first_warp) return;
-    const Slots<int32_t> ids = has_ids(input) ? check_ids(r, asked, faults) : choose<n>(r, memory);
+    const Slots<int32_t> ids =
+        has_ids(input) ? check_ids(r, prefetched, faults) : choose<n>(r, memory);
     if (r.top_k <= 32)
         finish<1>(input, output, t, ids, memory.scores);
     else
@@ -287,7 +295,7 @@ void prepare_block_select() {
     for (const int32_t n_experts : {128, 256, 512}) {
         auto* kernel = launch_of(n_experts).kernel;
         load("select_in_block", kernel);
-        want_most_shared_memory("select_in_block", kernel);  // as the one-token kernels
+        want_most_shared_memory("select_in_block", kernel);  // same carveout as the gemv kernels
     }
 }
 

@@ -1,4 +1,6 @@
-// One slot of a token: its id as the caller gives it, and what is published of id and weight.
+// One slot of a token, the work of one thread: reads the caller's id and weight, checks the id, and
+// publishes both. Inputs: ids [T, k] of int32 or int64, weights [T, k] of F32, F16 or BF16.
+// Outputs: SelectOutput.
 #pragma once
 
 #include "libmoe/cuda/device/call.cuh"
@@ -12,7 +14,7 @@ __device__ inline int64_t id_at(const void* ids, moe_type type, int64_t index) {
                                 : static_cast<const int32_t*>(ids)[index];
 }
 
-// In-range ids as they are, -1 for others; n_bad counts those that are not -1 themselves.
+// Returns an id in range as it is, else -1. n_bad counts the ids out of range other than -1.
 __device__ inline int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) {
     if (id >= 0 && id < n_all) return static_cast<int32_t>(id);
     if (id != -1) n_bad++;
@@ -28,7 +30,8 @@ __device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t,
     if (output.out_weights) output.out_weights[t * output.out_weights_stride + j] = weight;
 }
 
-// Slot j of token t with its given weight; answers its id, -1 where the one given is out of range.
+// Publishes slot j of token t with its given weight. Returns its id, or -1 where the given id is
+// out of range.
 __device__ inline int32_t take_slot(const GivenRouting& given, const SelectOutput& output,
                                     int32_t t, int32_t j, FaultWords* faults) {
     const float weight =

@@ -1,4 +1,5 @@
-// CUDA's errors as statuses of libmoe.
+// Maps CUDA errors to statuses of libmoe. Input: a cudaError_t and the name of the call. Output: an
+// Error with both.
 #include "libmoe/cuda/runtime/check.hpp"
 
 #include "libmoe/base/error.hpp"

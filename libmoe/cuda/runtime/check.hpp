@@ -1,5 +1,5 @@
-// A failed CUDA call becomes MOE_ERROR_DEVICE with the driver's own text. Only the code returned is
-// looked at: the caller's sticky errors are not touched.
+// A failed CUDA call becomes MOE_ERROR_DEVICE with the driver's own text. The check reads only the
+// code that the call returned, so the caller's sticky errors stay untouched.
 #pragma once
 
 #include <cuda_runtime_api.h>

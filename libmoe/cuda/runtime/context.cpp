@@ -1,6 +1,10 @@
-// UseDevice: the caller's context where there is one, the device's primary context otherwise. Asks
-// the driver only what is legal while a stream is captured, and never calls cudaSetDevice, whose
-// effect would outlast the call.
+// UseDevice makes a context of a device current for the length of a call. Input: a device index. It
+// keeps the caller's context if there is one and pushes the device's primary context otherwise.
+//   1. the device of the index is found, and a forked process is refused
+//   2. a current context must be of this device
+//   3. without one, the primary context is retained once per process and pushed
+// It makes only calls that are legal while a stream is captured. It never calls cudaSetDevice,
+// whose effect would outlast the call.
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -13,7 +17,8 @@ namespace {
 
 constexpr int32_t max_devices = 256;
 
-// Retained at the first use and kept: retaining it for every call would make and destroy it.
+// The context is retained at the first use and kept: to retain it in every call would make and
+// destroy it each time.
 CUcontext primary_context(CUdevice device, int32_t index) {
     static std::array<std::atomic<CUcontext>, max_devices> kept{};
     static std::mutex mutex;

@@ -1,5 +1,10 @@
-// The few functions and numbers of cublasLt.h that a plain product needs; the header itself is not
-// required to build.
+// cuBLASLt behind dlopen: C [n, m] = B [n, k] A [m, k]^T with a float32 accumulator.
+//
+// It declares the functions and constants of cublasLt.h that a plain GEMM needs, so the build does
+// not require that header.
+//   1. load: dlopen, look up the functions, make a handle and one GEMM descriptor
+//   2. find: query the heuristic for an algorithm for the given sizes and workspace
+//   3. run: issue the GEMM with that algorithm on a stream
 #include "libmoe/cuda/runtime/cublaslt.hpp"
 
 #include <dlfcn.h>
@@ -84,8 +89,8 @@ struct CublasLt::Functions {
 
 namespace {
 
-// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, an operand A
-// that is transposed.
+// The library is column-major: row-major C = B A^T is column-major C^T = A^T^T B^T, so operand A is
+// transposed.
 struct Layouts {
     Layout a, b, c;
 };
@@ -110,14 +115,14 @@ std::unique_ptr<CublasLt> CublasLt::load(const char* path) {
     const bool good =
         loaded->library_ && loaded->functions_->find(loaded->library_) &&
         f.create(&loaded->handle_) == 0 &&
-        f.desc_create(&loaded->product_, compute_f32, data_f32) == 0 &&
-        f.desc_set(loaded->product_, transpose_a, &operation_t, sizeof operation_t) == 0;
+        f.desc_create(&loaded->gemm_desc_, compute_f32, data_f32) == 0 &&
+        f.desc_set(loaded->gemm_desc_, transpose_a, &operation_t, sizeof operation_t) == 0;
     return good ? std::move(loaded) : nullptr;
 }
 
 const CublasLt* CublasLt::shared(const char* path, int32_t device) {
     using Key = std::pair<std::string, int32_t>;
-    // Never destroyed: at the end of a process the driver may be gone before it.
+    // The map is never destroyed, because the driver may be gone before it at the end of a process.
     static auto& kept = *new std::map<Key, std::unique_ptr<CublasLt>>;
     static std::mutex mutex;
     std::lock_guard lock(mutex);
@@ -128,7 +133,7 @@ const CublasLt* CublasLt::shared(const char* path, int32_t device) {
 }
 
 CublasLt::~CublasLt() {
-    if (product_) functions_->desc_destroy(product_);
+    if (gemm_desc_) functions_->desc_destroy(gemm_desc_);
     if (handle_) functions_->destroy(handle_);
     if (library_) dlclose(library_);
 }
@@ -139,15 +144,15 @@ bool CublasLt::find(const DenseGemm& p, LibraryAlgorithm& algorithm) const {
     Layouts of;
     Opaque preference = nullptr;
     if (!describe(f.layout_init, p, of) || f.preference_create(&preference) != 0) return false;
-    const auto room = static_cast<size_t>(p.workspace_bytes);
-    bool good = f.preference_set(preference, max_workspace, &room, sizeof room) == 0;
+    const auto capacity = static_cast<size_t>(p.workspace_bytes);
+    bool good = f.preference_set(preference, max_workspace, &capacity, sizeof capacity) == 0;
     for (int i = 0; i < 4; ++i)
         good = good &&
                f.preference_set(preference, alignment_of_a + i, &alignment, sizeof alignment) == 0;
     Heuristic found{};
     int n_found = 0;
-    good = good && f.heuristic(handle_, product_, &of.a, &of.b, &of.c, &of.c, preference, 1, &found,
-                               &n_found) == 0;
+    good = good && f.heuristic(handle_, gemm_desc_, &of.a, &of.b, &of.c, &of.c, preference, 1,
+                               &found, &n_found) == 0;
     f.preference_destroy(preference);
     if (!good || n_found == 0) return false;
     static_assert(sizeof algorithm.data == sizeof found.algorithm);
@@ -159,17 +164,17 @@ bool CublasLt::run(const DenseGemm& p, const LibraryAlgorithm& algorithm,
                    cudaStream_t stream) const {
     Layouts of;
     if (!algorithm.is_known || !describe(functions_->layout_init, p, of)) return false;
-    Algorithm how;
-    std::memcpy(&how, algorithm.data, sizeof how);
+    Algorithm used;
+    std::memcpy(&used, algorithm.data, sizeof used);
     const float one = 1.0f, zero = 0.0f;
-    return functions_->matmul(handle_, product_, &one, p.a, &of.a, p.b, &of.b, &zero, p.c, &of.c,
-                              p.c, &of.c, &how, p.workspace, static_cast<size_t>(p.workspace_bytes),
-                              stream) == 0;
+    return functions_->matmul(handle_, gemm_desc_, &one, p.a, &of.a, p.b, &of.b, &zero, p.c, &of.c,
+                              p.c, &of.c, &used, p.workspace,
+                              static_cast<size_t>(p.workspace_bytes), stream) == 0;
 }
 
-bool CublasLt::run(const DenseGemm& product, cudaStream_t stream) const {
+bool CublasLt::run(const DenseGemm& gemm, cudaStream_t stream) const {
     LibraryAlgorithm algorithm;
-    return find(product, algorithm) && run(product, algorithm, stream);
+    return find(gemm, algorithm) && run(gemm, algorithm, stream);
 }
 
 }  // namespace moe::cuda

@@ -1,5 +1,5 @@
-// cuBLASLt where the machine has it: found by dlopen, never required. Products whose sizes the host
-// knows, with sums in float32.
+// cuBLASLt where the machine has it: found by dlopen, never required. It runs GEMMs whose sizes the
+// host knows, with a float32 accumulator.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 namespace moe::cuda {
 
 // C [n, m] = B [n, k] A [m, k]^T, row-major: rows of tokens times rows of weights. Pointers and
-// rows begin on 16 bytes.
+// rows are aligned to 16 bytes.
 struct DenseGemm {
     int64_t m, n, k;
     moe_type type;      // of A and B: BF16, F16 or F32
@@ -30,22 +30,22 @@ struct DenseGemm {
 
 class CublasLt {
   public:
-    // path null: the usual names. null when there is no such library. For the current device.
+    // A null path means the usual names. It returns null when there is no such library. The handle
+    // is for the current device.
     static std::unique_ptr<CublasLt> load(const char* path);
-    // The process's own for a path and the current device, which is `device`: loaded by the first
-    // call, never unloaded. null when there is no such library.
+    // Returns the process's instance for a path and the current device, which is `device`. The
+    // first call loads it and nothing unloads it. It returns null when there is no such library.
     static const CublasLt* shared(const char* path, int32_t device);
     ~CublasLt();
     CublasLt(const CublasLt&) = delete;
     CublasLt& operator=(const CublasLt&) = delete;
 
-    // false: the library has no algorithm for this product. Pointers are not looked at.
-    bool find(const DenseGemm& product, LibraryAlgorithm& algorithm) const;
-    // false: it cannot be run for this product. Allocates nothing here; may be captured.
-    bool run(const DenseGemm& product, const LibraryAlgorithm& algorithm,
-             cudaStream_t stream) const;
-    // Both.
-    bool run(const DenseGemm& product, cudaStream_t stream) const;
+    // Returns false when the library has no algorithm for this GEMM. It does not read the pointers.
+    bool find(const DenseGemm& gemm, LibraryAlgorithm& algorithm) const;
+    // Returns false when the GEMM cannot be run. It allocates nothing and may be captured.
+    bool run(const DenseGemm& gemm, const LibraryAlgorithm& algorithm, cudaStream_t stream) const;
+    // Finds an algorithm and runs it.
+    bool run(const DenseGemm& gemm, cudaStream_t stream) const;
 
   private:
     struct Functions;
@@ -54,7 +54,7 @@ class CublasLt {
     void* library_ = nullptr;
     std::unique_ptr<Functions> functions_;
     void* handle_ = nullptr;
-    void* product_ = nullptr;  // description of every product: float32 sums, A transposed
+    void* gemm_desc_ = nullptr;  // descriptor of every GEMM: float32 accumulator, A transposed
 };
 
 }  // namespace moe::cuda

@@ -1,4 +1,5 @@
-// What devices there are. None of this makes a context.
+// Lists the CUDA devices and their properties. Input: a device index. Output: moe_device_info,
+// DeviceFacts or NominalRates. None of it makes a context.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,7 @@ cudaDeviceProp properties(int32_t index) {
     return found;
 }
 
-// 0 where the driver does not tell: only a prediction hangs on it.
+// Returns 0 where the driver does not tell, because only a prediction depends on it.
 double attribute(cudaDeviceAttr what, int32_t index) {
     int value = 0;
     if (cudaDeviceGetAttribute(&value, what, index) == cudaSuccess) return value;
@@ -63,8 +64,9 @@ moe_device_info device_info(int32_t index) {
     return info;
 }
 
-DeviceFacts device_facts(int32_t index) {
-    const cudaDeviceProp found = properties(index);
+namespace {
+
+DeviceFacts facts_of(const cudaDeviceProp& found, int32_t index) {
     DeviceFacts facts;
     facts.index = index;
     facts.major = found.major;
@@ -76,8 +78,25 @@ DeviceFacts device_facts(int32_t index) {
     return facts;
 }
 
-// Clocks are in kHz; memory moves twice a clock. Products: dense, of Hopper, which alone has
-// kernels whose time is predicted.
+}  // namespace
+
+DeviceFacts device_facts(int32_t index) {
+    return facts_of(properties(index), index);
+}
+
+bool find_device(int32_t index, DeviceFacts& facts) {
+    int count = 0;
+    cudaDeviceProp found{};
+    if (is_forked() || cudaGetDeviceCount(&count) != cudaSuccess || index < 0 || index >= count ||
+        cudaGetDeviceProperties(&found, index) != cudaSuccess)
+        return false;
+    note_use();
+    facts = facts_of(found, index);
+    return true;
+}
+
+// Clocks are in kHz; memory transfers twice per clock. The dense GEMM rate is Hopper's, because
+// only Hopper kernels have predicted times.
 NominalRates nominal_rates(const DeviceFacts& device) {
     const double bus_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, device.index) / 8;
     const double memory_clock = attribute(cudaDevAttrMemoryClockRate, device.index) * 1e-3;

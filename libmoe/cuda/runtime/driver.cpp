@@ -1,4 +1,5 @@
-// Finding the driver's functions through the runtime library.
+// Looks up the driver's functions through the runtime library, and remembers which process first
+// used CUDA.
 #include "libmoe/cuda/runtime/driver.hpp"
 
 #include <unistd.h>
@@ -13,7 +14,7 @@ namespace {
 
 std::atomic<pid_t> first_user{0};
 
-// `version` is that of CUDA in which the function took its present form.
+// `version` is the CUDA version in which the function took its present form.
 template <class Function>
 void find(Function& function, const char* name, unsigned version) {
     void* found = nullptr;
@@ -48,7 +49,7 @@ Driver load() {
 }  // namespace
 
 const Driver& driver() {
-    static const Driver functions = load();  // tried again when it fails
+    static const Driver functions = load();  // a failed load is tried again
     return functions;
 }
 

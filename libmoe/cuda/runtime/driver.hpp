@@ -1,6 +1,6 @@
-// The few functions of the CUDA driver that the runtime library has no equal of. They are looked up
-// at the first use, so that libmoe.so does not need libcuda to load. Also: which process began to
-// use CUDA, because a child made by fork() cannot.
+// CUDA driver functions that have no equal in the runtime library. They are looked up at the first
+// use, so that libmoe.so loads without libcuda. The file also tracks which process first used CUDA,
+// because a child made by fork() cannot use it.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ struct Driver {
     decltype(&::cuGetErrorString) error_string;
 };
 
-// Loads and initialises the driver the first time; fails with MOE_ERROR_NO_DEVICE.
+// The first call loads and initialises the driver; it fails with MOE_ERROR_NO_DEVICE.
 const Driver& driver();
 
 [[noreturn]] void fail_driver(CUresult error, const char* what);
@@ -29,7 +29,7 @@ inline void check(CUresult error, const char* what) {
     if (error != CUDA_SUCCESS) fail_driver(error, what);
 }
 
-// True in a child of the process that called note_use first.
+// Returns true in a child of the process that called note_use first.
 bool is_forked();
 // Fails with MOE_ERROR_FORKED in such a child.
 void check_not_forked();

@@ -1,13 +1,13 @@
-// Programmatic dependent launch, seen from the host: kernels that begin with the wait of
-// device/dependent_launch.cuh may be launched while the one before them runs.
+// Programmatic dependent launch (PDL) on the host side. A kernel that begins with the wait of
+// device/dependent_launch.cuh may be launched while the preceding kernel in the stream still runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace moe::cuda {
 
-// On the current device: is the code that it runs of sm_90 at least? Older code does not wait.
-// Asks the device once.
+// Tells whether the current device runs code of sm_90 or newer; older code does not wait. It
+// queries the device once.
 bool kernels_may_start_early();
 
 inline cudaLaunchAttribute early_start() {

@@ -1,15 +1,17 @@
-// Launching and loading of kernels with their errors checked.
+// Launches and loads kernels and checks their errors. Input: a kernel, its launch configuration and
+// its arguments; a failed call throws with the kernel's name.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch_hook.hpp"
 
 namespace moe::cuda {
 
-// Of a kernel that waits for the one before it (device/dependent_launch.cuh). No launch at all for
-// an empty grid.
+// Launches a kernel that waits for the preceding kernel in the stream
+// (device/dependent_launch.cuh). An empty grid launches nothing.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, int n_threads,
             size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
@@ -22,13 +24,14 @@ void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, i
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = kernels_may_start_early() ? 1 : 0;
+    report_launch(name, reinterpret_cast<const void*>(kernel));
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
 }
 
-// Brings the kernel's code to the device, so that its first launch may be captured.
+// Loads the kernel's code onto the device, so that its first launch may be captured.
 template <class... Parameters>
 void load(const char* name, void (*kernel)(Parameters...), int shared_bytes = 0) {
-    kernels_may_start_early();  // likewise
+    kernels_may_start_early();  // loads its probe kernel, likewise
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, kernel), name);
     if (shared_bytes > 48 * 1024)
@@ -37,8 +40,8 @@ void load(const char* name, void (*kernel)(Parameters...), int shared_bytes = 0)
             name);
 }
 
-// Multiprocessors divide their memory into L1 and shared memory as the kernel on them wants it, and
-// change it when they are empty: kernels that want the same may stand beside each other.
+// Sets the largest shared memory carveout. An SM repartitions L1 and shared memory only when it is
+// empty, so kernels with the same carveout can be resident together.
 template <class... Parameters>
 void want_most_shared_memory(const char* name, void (*kernel)(Parameters...)) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,

@@ -1,4 +1,4 @@
-// How an optional library does one product, as it says itself: opaque, found when a plan is made.
+// Algorithm of an optional library for one GEMM, opaque to us. It is found when a plan is made.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Memory of the device and memory shared with it, and copies on a stream. All but release are
-// called within UseDevice.
+// Device memory, pinned host memory, streams and copies on a stream. Precondition: all functions but
+// release are called within UseDevice.
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/driver.hpp"
@@ -11,8 +11,8 @@ cudaStream_t stream_of(void* stream) {
     return static_cast<cudaStream_t>(stream);
 }
 
-// Frees in the context that the memory is of when the thread has none: the runtime library would
-// make one on device 0. Memory whose context is gone has gone with it.
+// Makes the owner's context current for a free when the thread has none, because the runtime
+// library would make one on device 0. Memory whose context is gone is already free.
 class OwningContext {
   public:
     explicit OwningContext(void* memory) {
@@ -69,7 +69,7 @@ void* allocate(moe_space space, uint64_t bytes) {
 }
 
 void release(moe_space space, void* memory) noexcept {
-    if (is_forked()) return;  // it is the parent's
+    if (is_forked()) return;  // the memory is the parent's
     const OwningContext context(memory);
     if (!context.is_current()) return;
     if (space == MOE_SPACE_PINNED)
@@ -94,6 +94,21 @@ void fill_zero(void* to, uint64_t bytes, void* stream) {
 
 void synchronize(void* stream) {
     check(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
+
+void copy(void* to, const void* from, uint64_t bytes, void* stream) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+          "cudaMemcpyAsync");
+}
+
+void* make_stream() {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return stream;
+}
+
+void destroy_stream(void* stream) {
+    check(cudaStreamDestroy(stream_of(stream)), "cudaStreamDestroy");
 }
 
 }  // namespace moe::cuda

@@ -23,6 +23,13 @@ namespace Moe
             "moe_runtime_destroy",
             "moe_device_count",
             "moe_device_get_info",
+            "moe_memory_allocate",
+            "moe_memory_free",
+            "moe_memory_copy",
+            "moe_memory_zero",
+            "moe_stream_create",
+            "moe_stream_synchronize",
+            "moe_stream_destroy",
             "moe_layer_validate",
             "moe_format_name_at",
             "moe_format_by_name",
@@ -111,6 +118,31 @@ namespace Moe
 
         [LibraryImport(Loader.Name)]
         public static partial Status moe_device_get_info(DeviceKind kind, int index, moe_device_info* out_info);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_memory_allocate(RuntimeHandle runtime, DeviceKind kind, int index, Space space,
+            ulong bytes, IntPtr out_memory);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_memory_free(RuntimeHandle runtime, DeviceKind kind, int index, Space space,
+            ulong bytes, IntPtr memory);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_memory_copy(DeviceKind kind, int index, IntPtr to, IntPtr from, ulong bytes,
+            IntPtr stream);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_memory_zero(DeviceKind kind, int index, IntPtr memory, ulong bytes,
+            IntPtr stream);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_stream_create(DeviceKind kind, int index, IntPtr out_stream);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_stream_synchronize(DeviceKind kind, int index, IntPtr stream);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_stream_destroy(DeviceKind kind, int index, IntPtr stream);
 
         [LibraryImport(Loader.Name)]
         public static partial Status moe_layer_validate(moe_layer_desc* layer);
@@ -309,6 +341,31 @@ namespace Moe
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_device_get_info(DeviceKind kind, int index, moe_device_info* out_info);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_memory_allocate(RuntimeHandle runtime, DeviceKind kind, int index, Space space,
+            ulong bytes, IntPtr out_memory);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_memory_free(RuntimeHandle runtime, DeviceKind kind, int index, Space space,
+            ulong bytes, IntPtr memory);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_memory_copy(DeviceKind kind, int index, IntPtr to, IntPtr from, ulong bytes,
+            IntPtr stream);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_memory_zero(DeviceKind kind, int index, IntPtr memory, ulong bytes,
+            IntPtr stream);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_stream_create(DeviceKind kind, int index, IntPtr out_stream);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_stream_synchronize(DeviceKind kind, int index, IntPtr stream);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_stream_destroy(DeviceKind kind, int index, IntPtr stream);
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_layer_validate(moe_layer_desc* layer);

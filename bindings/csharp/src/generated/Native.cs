@@ -70,6 +70,51 @@ namespace Moe
         }
 
         [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_memory_allocate(RuntimeHandle runtime, DeviceKind kind, int index, Space space, ulong bytes,
+            IntPtr out_memory)
+        {
+            MoeException.Check("moe_memory_allocate", Imports.moe_memory_allocate(runtime, kind, index, space, bytes,
+                out_memory));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_memory_free(RuntimeHandle runtime, DeviceKind kind, int index, Space space, ulong bytes,
+            IntPtr memory)
+        {
+            MoeException.Check("moe_memory_free", Imports.moe_memory_free(runtime, kind, index, space, bytes, memory));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_memory_copy(DeviceKind kind, int index, IntPtr to, IntPtr from, ulong bytes, IntPtr stream)
+        {
+            MoeException.Check("moe_memory_copy", Imports.moe_memory_copy(kind, index, to, from, bytes, stream));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_memory_zero(DeviceKind kind, int index, IntPtr memory, ulong bytes, IntPtr stream)
+        {
+            MoeException.Check("moe_memory_zero", Imports.moe_memory_zero(kind, index, memory, bytes, stream));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_stream_create(DeviceKind kind, int index, IntPtr out_stream)
+        {
+            MoeException.Check("moe_stream_create", Imports.moe_stream_create(kind, index, out_stream));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_stream_synchronize(DeviceKind kind, int index, IntPtr stream)
+        {
+            MoeException.Check("moe_stream_synchronize", Imports.moe_stream_synchronize(kind, index, stream));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_stream_destroy(DeviceKind kind, int index, IntPtr stream)
+        {
+            MoeException.Check("moe_stream_destroy", Imports.moe_stream_destroy(kind, index, stream));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
         public void moe_layer_validate(moe_layer_desc* layer)
         {
             MoeException.Check("moe_layer_validate", Imports.moe_layer_validate(layer));

@@ -248,6 +248,9 @@ namespace Moe
         public int unfused;
         public IntPtr kernel_filter;
         public IntPtr tuning_path;
+        public IntPtr formats_per_expert;
+        public uint n_formats_per_expert;
+        public uint reserved2;
     }
 
     [StructLayout(LayoutKind.Sequential)]

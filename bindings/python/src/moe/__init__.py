@@ -12,6 +12,7 @@ from .enums import *
 from .errors import *
 from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
 from .tensors import convert_scales, dequantize, families, formats, quantize, scale_layout_size
+from .device import DeviceArray, Stream
 from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
 from .layer import Layer
 from .layer_desc import LayerDesc, Slice
@@ -32,6 +33,7 @@ __all__ += [
     "Checkpoint",
     "CheckpointInfo",
     "CheckpointTensor",
+    "DeviceArray",
     "DeviceInfo",
     "Dispatched",
     "Faults",
@@ -49,6 +51,7 @@ __all__ += [
     "Routed",
     "Runtime",
     "Slice",
+    "Stream",
     "Tensor",
     "Weights",
     "Workspace",

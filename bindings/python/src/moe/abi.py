@@ -320,6 +320,9 @@ class PlanDesc(Struct):
     unfused: i32
     kernel_filter: text
     tuning_path: text
+    formats_per_expert: ptr
+    n_formats_per_expert: u32
+    reserved2: u32
 
 
 @sized

@@ -4,6 +4,7 @@ Everything here checks before anything is called, and names the argument that is
 """
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy
 from . import dlpack
 from .enums import DeviceKind, Type
 
-Array = Any  # numpy.ndarray, torch.Tensor, or an object with __dlpack__
+Array = Any  # numpy.ndarray, torch.Tensor, DeviceArray, or an object with __dlpack__
 
 BY_NAME = {
     "float32": Type.F32,
@@ -60,6 +61,22 @@ def is_torch_dtype(value: object) -> bool:
 def is_tensor(value: object) -> bool:
     torch = torch_module()
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+class DeviceArrayLike:
+    """What device.DeviceArray is to this module, which it needs."""
+
+    shape: tuple[int, ...]
+    type: Type
+    device: DeviceKind
+    index: int
+
+    @property
+    def address(self) -> int:
+        raise NotImplementedError
+
+    def like(self, shape: tuple[int, ...], kind: Type) -> DeviceArrayLike:
+        raise NotImplementedError
 
 
 @dataclass
@@ -134,9 +151,16 @@ def _dlpack_view(name: str, given: Any, stream: int | None) -> View:
     return View(name, *where, device, found.device_index, writable, (given, found.owner))
 
 
+def _device_view(name: str, given: DeviceArrayLike) -> View:
+    strides = tuple(math.prod(given.shape[i + 1 :]) for i in range(len(given.shape)))
+    return View(name, given.address, given.shape, strides, given.type, given.device, given.index, True, given)
+
+
 def view(name: str, given: Array, stream: int | None = None) -> View:
     if isinstance(given, numpy.ndarray):
         return _numpy_view(name, given)
+    if isinstance(given, DeviceArrayLike):
+        return _device_view(name, given)
     if is_tensor(given):
         return _torch_view(name, given)
     if hasattr(given, "__dlpack__"):
@@ -184,6 +208,8 @@ def empty(shape: tuple[int, ...], kind: Type, like: View) -> Array:
     if is_tensor(like.owner):
         torch = torch_module()
         return torch.empty(shape, dtype=getattr(torch, NAMES[kind]), device=like.owner.device)
+    if isinstance(like.owner, DeviceArrayLike):
+        return like.owner.like(shape, kind)
     if like.device != DeviceKind.CPU:
         raise ValueError(f"out: must be given where {like.name} is a DLPack object on a device")
     return numpy.empty(shape, numpy_type(kind, like.owner))

@@ -25,6 +25,52 @@ functions! {
         index: i32,
         out_info: *mut moe_device_info,
     ) -> moe_status;
+    pub fn moe_memory_allocate(
+        runtime: *mut moe_runtime,
+        kind: moe_device_kind,
+        index: i32,
+        space: moe_space,
+        bytes: u64,
+        out_memory: *mut *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_memory_free(
+        runtime: *mut moe_runtime,
+        kind: moe_device_kind,
+        index: i32,
+        space: moe_space,
+        bytes: u64,
+        memory: *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_memory_copy(
+        kind: moe_device_kind,
+        index: i32,
+        to: *mut ::std::os::raw::c_void,
+        from: *const ::std::os::raw::c_void,
+        bytes: u64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_memory_zero(
+        kind: moe_device_kind,
+        index: i32,
+        memory: *mut ::std::os::raw::c_void,
+        bytes: u64,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_stream_create(
+        kind: moe_device_kind,
+        index: i32,
+        out_stream: *mut *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_stream_synchronize(
+        kind: moe_device_kind,
+        index: i32,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> moe_status;
+    pub fn moe_stream_destroy(
+        kind: moe_device_kind,
+        index: i32,
+        stream: *mut ::std::os::raw::c_void,
+    ) -> moe_status;
     pub fn moe_layer_validate(layer: *const moe_layer_desc) -> moe_status;
     pub fn moe_format_name_at(index: u32) -> *const ::std::os::raw::c_char;
     pub fn moe_format_by_name(name: *const ::std::os::raw::c_char, out_format: *mut moe_format)

@@ -785,6 +785,9 @@ pub struct moe_plan_desc {
     pub unfused: i32,
     pub kernel_filter: *const ::std::os::raw::c_char,
     pub tuning_path: *const ::std::os::raw::c_char,
+    pub formats_per_expert: *const *const moe_format,
+    pub n_formats_per_expert: u32,
+    pub reserved2: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

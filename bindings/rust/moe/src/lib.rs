@@ -18,6 +18,7 @@
 
 mod calls;
 mod checkpoint;
+mod device;
 mod enums;
 mod error;
 mod hooks;
@@ -33,6 +34,7 @@ mod workspace;
 
 pub use calls::Forward;
 pub use checkpoint::{Checkpoint, CheckpointInfo, CheckpointOptions};
+pub use device::{DeviceMemory, Stream};
 pub use enums::*;
 #[cfg(feature = "dlopen")]
 pub use error::load;

@@ -209,7 +209,10 @@ layout! {
         batch_invariant,
         unfused,
         kernel_filter,
-        tuning_path
+        tuning_path,
+        formats_per_expert,
+        n_formats_per_expert,
+        reserved2
     }
     moe_workspace_need {
         struct_size,

@@ -3,6 +3,7 @@
 // apply is an ignored test with the reason.
 mod arrays;
 mod callbacks;
+mod device;
 mod errors;
 mod header;
 mod lifetime;

@@ -1,0 +1,104 @@
+"""The speeds of README.md and docs/performance.md, of made-up results."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+import check_results  # noqa: E402
+import readme_table  # noqa: E402
+import regimes  # noqa: E402
+
+
+def case(name, us, **more):
+    model, form, mode, tokens, _ = name.split("/")
+    return {**check_results.SAMPLE["results"][0], "case": name, "model": model, "format": form, "mode": mode, "n_tokens": int(tokens[1:]), "us": us,
+            "us_lowest": us, "us_highest": us, "floor_us": us / 2, "times_floor": 2.0, **more}
+
+
+def peer(name, model, form, n_tokens, us):
+    return {"peer": name, "model": model, "format": form, "n_tokens": n_tokens, "us": us}
+
+
+MAIN = {**check_results.SAMPLE, "results": [
+    case("qwen3next/nvfp4/ids/T1/uniform", 9.2), case("mixtral/nvfp4/layer/T8192/uniform", 100.0), case("mixtral/bf16/ids/T8192/uniform", 300.0),
+    case("dsv3/bf16/layer/T1/uniform", 50.0, times_floor=5.5)]}
+PEERS = {"commit": "89abcde", "results": [
+    peer("libmoe", "mixtral", "bf16", 1, 20.0), peer("vLLM Triton", "mixtral", "bf16", 1, 30.0), peer("torch", "mixtral", "bf16", 1, 80.0),
+    peer("libmoe", "qwen3next", "bf16", 1, 10.0), peer("Humming, products only", "qwen3next", "bf16", 1, 9.0),
+    peer("libmoe", "mixtral", "bf16", 16, 120.4), peer("libmoe", "mixtral", "q4_k", 2, 4.0), peer("ggml", "mixtral", "q4_k", 2, 8.0)]}
+OUTSIDE = {"dense_cold_tflops": 600, "results": [peer("DeepGEMM bf16", "mixtral", "bf16", 8192, 250.0)]}
+PEER_TABLE = """\
+| us of a layer | T = 1 | T = 16 | T = 8192 |
+|--|--|--|--|
+| Qwen3-Next, bf16 | 10.0, **Humming GEMMs 9.0** | - | - |
+| Mixtral, bf16 | **20.0**, vLLM Triton 30.0 | - | 300, **DeepGEMM GEMMs 250** |
+"""
+SUMMARY = """\
+| time of the best peer / time of libmoe | T = 1 | T = 2 | T = 8 | T = 16 | T = 8192 |
+|--|--|--|--|--|--|
+| bf16 | 0.90 to 1.50 (Humming GEMMs; vLLM Triton) | - | - | - | 0.83 (DeepGEMM GEMMs) |
+| NVFP4 | - | - | - | - | - |
+| MXFP4 | - | - | - | - | - |
+| q4_k | - | 2.00 (ggml) | - | - | - |
+"""
+ONE_TOKEN = """\
+| T = 1 | Qwen3-Next | Qwen3-30B | Mixtral | DeepSeek-V3 | gpt-oss-120b |
+|--|--|--|--|--|--|
+| nvfp4 | 9.2 (2.00) | - | - | - | - |
+"""
+PROMPT = """\
+| T = 8192 | Qwen3-Next | Qwen3-30B | Mixtral | DeepSeek-V3 | gpt-oss-120b |
+|--|--|--|--|--|--|
+| bf16 | - | - | 50 | - | - |
+| DeepGEMM bf16, two GEMMs alone, another run | - | - | 4 | - | - |
+
+A dense bfloat16 GEMM of cuBLASLt reached 500 TFLOP/s in the same run, at the power limit. On a card that was idle before it reached 600 TFLOP/s"""
+FLOORS = "| DeepSeek-V3 layer | 5.50 | - | - | - | - | - | - | - |"
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for part in ("bench/results", "docs"):
+            (self.root / part).mkdir(parents=True)
+        for path, document in (("bench/results/h200.json", MAIN), ("bench/results/peers.json", PEERS), ("bench/outside.json", OUTSIDE)):
+            (self.root / path).write_text(json.dumps(document))
+        self.readme, self.page = self.root / "README.md", self.root / "docs/performance.md"
+        self.readme.write_text("before\n" + "".join(readme_table.MARKS))
+        blocks = [readme_table.MARKS, readme_table.SUMMARY_MARKS, *map(regimes.marks, regimes.REGIMES)]
+        self.page.write_text("between\n".join("".join(marks) for marks in blocks))
+
+    def run_it(self, *arguments):
+        return subprocess.run([sys.executable, readme_table.__file__, self.root, *arguments], capture_output=True, text=True)
+
+    def test_written_then_held(self):
+        self.assertEqual(self.run_it().returncode, 1)
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        self.assertIn(PEER_TABLE, self.readme.read_text())
+        self.assertIn("at commit 89abcde and 0123abc", self.readme.read_text().replace("\n", " "))
+        for wanted in (SUMMARY, FLOORS, ONE_TOKEN, PROMPT, "1 take more than 5 times their floor: `dsv3/bf16/layer/T1/uniform` 5.50", "takes 9.2 us"):
+            self.assertIn(wanted, self.page.read_text())
+        self.assertEqual(self.run_it().returncode, 0)
+        for page, good, bad in ((self.readme, "250", "350"), (self.page, "0.90", "1.90"), (self.page, "5.50", "1.50")):
+            text = page.read_text()
+            page.write_text(text.replace(good, bad))
+            self.assertEqual(self.run_it().returncode, 1, good)
+            page.write_text(text)
+
+    def test_a_page_without_its_marks_is_refused(self):
+        self.page.write_text("".join(readme_table.MARKS))
+        self.assertIn("lacks a mark", self.run_it("--write").stderr)
+
+    def test_what_is_committed_about_peers_can_be_read(self):
+        document = json.loads((pathlib.Path(readme_table.__file__).parent / "outside.json").read_text())
+        keys = [(r["peer"], *readme_table.key(r)) for r in document["results"]]
+        self.assertEqual(len(keys), len(set(keys)))
+        self.assertTrue(all(r["us"] > 0 and r["what"] for r in document["results"]))
+
+
+unittest.main()

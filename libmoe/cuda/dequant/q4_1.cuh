@@ -1,0 +1,12 @@
+// q4_1 of ggml: 4-bit codes; a float16 scale and a float16 offset, which is added, per row and 32 k
+// behind the codes of a block. Used by the generic and exact kernels.
+#pragma once
+
+#include "libmoe/cuda/dequant/affine.cuh"
+
+namespace moe::cuda {
+
+template <>
+struct ValueDequant<PackedType::q4_1> : AffineValueDequant<PackedType::q4_1> {};
+
+}  // namespace moe::cuda

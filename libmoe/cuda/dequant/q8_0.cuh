@@ -1,0 +1,100 @@
+// q8_0 of ggml: a code is a signed byte; a float16 scale per row and 32 k, behind the codes of a
+// block. Used by all kernels; gemv multiplies the bytes as they are.
+#pragma once
+
+#include "libmoe/cuda/dequant/byte_codes.cuh"
+
+namespace moe::cuda {
+
+template <>
+struct ValueDequant<PackedType::q8_0> {
+    using Words = ScaledWords<8>;
+    static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
+                                      int32_t lane, int64_t) {
+        Words words;
+        load_code_words(codes, lane, words.code);
+        uint32_t bits;
+        load_words<1>(scales + 4 * scale_pair_of_32(lane), &bits);
+        const FloatPair pair = pair_of_f16(bits);
+        words.scale[0] = pair.low;
+        words.scale[1] = pair.high;
+        return words;
+    }
+    static MOE_HOST_DEVICE float value(uint32_t code) {
+        return static_cast<float>(static_cast<int8_t>(code));
+    }
+    static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
+        return scaled_byte_pair(words, step, reg, value);
+    }
+};
+
+#if defined(__CUDACC__)
+
+template <>
+struct GemvDequant<PackedType::q8_0> : GemvDequantBase<PackedType::q8_0> {
+    using Operand = Bytes<true>;
+    template <int n>
+    struct Words : GemvByteCodes<n> {
+        uint32_t scales;  // float16 of rows g and g + 8
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t k_block, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = k_block + block * min_split_bytes;
+        words.scales = load_shared_4(
+            scales_of_32(at + scales + column_block(lane, n) * min_split_bytes, lane, 2));
+        words.GemvByteCodes<n>::load(at, min_split_bytes, lane);
+    }
+    // A word has two k of row g, then of row g + 8.
+    template <int n>
+    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i, uint32_t,
+                                                     uint32_t (&a)[4]) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t first = words.word(2 * i + j, 0), second = words.word(2 * i + j, 1);
+            a[2 * j] = __byte_perm(first, second, 0x5140);
+            a[2 * j + 1] = __byte_perm(first, second, 0x7362);
+        }
+    }
+    template <int n>
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
+        return {f16_value(words.scales), f16_value(words.scales >> 16)};
+    }
+};
+
+template <>
+struct GroupedDequant<PackedType::q8_0> : GroupedDequantBase<PackedType::q8_0> {
+    using Words = GroupedByteWords;
+    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
+        Words words;
+        load_byte_codes(codes, lane, words.codes);
+        words.scale = two_f16_values(load_shared_4(scales + (lane >> 1) * 4));
+        return words;
+    }
+    // Code + 128 is byte 1 of the float32 of 2^15. Both constants leave again with the scale,
+    // exactly, which is quicker than conversions of integers.
+    static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
+                                                      uint32_t (&a)[16]) {
+        const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
+                               words.codes[0].w, words.codes[1].x, words.codes[1].y,
+                               words.codes[1].z, words.codes[1].w};
+        constexpr float base = 32768.0f;
+        const float scale[2] = {words.scale.x, words.scale.y};
+        const float offset[2] = {-(base + 128) * scale[0], -(base + 128) * scale[1]};
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const uint32_t bytes = w[i / 2] ^ 0x80808080u;
+            float value[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+                value[e] = __uint_as_float(
+                    permute_bytes(bytes, __float_as_uint(base), 0x7504 + 0x10 * (2 * (i & 1) + e)));
+            a[i] = bf16_pair(fmaf(value[0], scale[i & 1], offset[i & 1]),
+                             fmaf(value[1], scale[i & 1], offset[i & 1]));
+        }
+    }
+};
+
+#endif
+
+}  // namespace moe::cuda

@@ -1,0 +1,64 @@
+// The gemv family: the experts of up to 16 tokens and their weighted sum at the read rate of
+// memory.
+//
+// out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = bf16(act(gate_j x_t,
+// up_j x_t)). Two launches, gemv_gate_up.cuh and gemv_down.cuh, chained by programmatic dependent
+// launch from sm_90 on. Each token has thread blocks of its own; an expert that two tokens share
+// comes from the L2 the second time. k of both matrices is a multiple of 64 (256 for types with
+// superblocks), x is aligned to 16 bytes. Accumulation is float32 in a fixed order.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/gemv/gemv_launch.hpp"
+#include "libmoe/layer/layer.hpp"
+
+namespace moe::cuda {
+
+// The shared expert as one more slot of every token: local expert n_local, whose weight is
+// scale * sigmoid(x . gate), or scale where gate is null.
+struct SharedSlot {
+    const float* gate;  // [hidden]
+    float scale;
+};
+
+struct GemvArgs {
+    PackedMatrix gate_up;  // fused where the layer is gated, else up alone
+    PackedMatrix down;
+    Activation activation;
+    const float* gate_bias;  // [n_local][intermediate] or null; unused without a gate
+    const float* up_bias;
+    const float* down_bias;  // [n_local][width] or null
+    bool weight_on_input;  // weights multiply the accumulators of gate and up instead of the output
+    int32_t n_slots;       // top_k, and one for the shared expert
+    int32_t top_k;
+    SharedSlot shared;        // of the last slot, where n_slots is top_k + 1
+    float scale;              // of the whole sum
+    const int32_t* ids;       // [T][top_k] global ids; slots out of range or absent take no part
+    const int32_t* local_of;  // [n_ids] local expert or -1; null: ids are local
+    int32_t n_ids;
+    int32_t n_ids_all;     // ids in [n_ids, n_ids_all) are identity experts: no part, no fault
+    int32_t n_local;       // experts that the weights hold
+    FaultWords* faults;    // ids outside [-1, n_ids_all) are reported
+    const float* weights;  // [T][top_k]
+    const void* x;         // [T][k of gate_up], every row aligned to 16 bytes
+    moe_type x_type;
+    void* h;    // scratch, [T][n_slots][intermediate] bfloat16 times 2^h_exponent of down's kernel
+    void* out;  // [T][width]
+    moe_type out_type;
+    bool accumulate;
+    int32_t n_tokens;  // T
+    int64_t ids_stride;
+    int64_t weights_stride;
+    int64_t x_stride;
+    int64_t out_stride;
+};
+
+// Two launches on `stream`; no allocation, no synchronization.
+void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream);
+
+// Finds the kernels of a launch and loads them, so that the first launch may be captured.
+void prepare_gemv(const DeviceFacts& device, GemvLaunch& launch);
+
+}  // namespace moe::cuda

@@ -1,0 +1,90 @@
+// What plan/ has decided about the launches of a CUDA plan. A forward picks the range of its number
+// of tokens and launches; nothing below decides again. Plain data, without the CUDA runtime.
+#pragma once
+
+#include <memory_resource>
+#include <vector>
+
+#include "libmoe/cuda/gemv/gemv_launch.hpp"
+#include "moe/moe.h"
+
+namespace moe::cuda {
+
+// The kernel families of GEMMs, of the routed experts and of finish.
+enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, sm90_gemv, sm80_gemv };
+
+// Router logits: for small batches; by cuBLASLt, with the tiled kernel in its place for x that it
+// cannot read; tiled, for any number of tokens.
+enum class LogitsKernel : uint8_t { small_batch, library, tiled };
+// Selection of the experts: a thread block per token, or a warp.
+enum class SelectKernel : uint8_t { block, warp };
+// The sort of the slots by expert: one block that also does what stands beside the sort; one block;
+// several runs and a scan.
+enum class SortKernel : uint8_t { fused, block, runs };
+
+// Names of the kernels of one GEMM. Hopper's grouped GEMM has one for wide tiles and one for narrow
+// tiles; other families have the first alone.
+struct GemmNames {
+    KernelName wide;
+    KernelName narrow;
+};
+
+// Decisions for chunks of up to max_tokens tokens, from the range before on.
+struct LaunchRange {
+    int64_t max_tokens = 0;
+    LogitsKernel logits = LogitsKernel::tiled;
+    SelectKernel select = SelectKernel::warp;
+    SortKernel sort = SortKernel::runs;
+    SortKernel dispatch_sort = SortKernel::runs;  // of moe_dispatch
+    bool indexes_rows = false;    // grouped gate_up reads x by row index; else rows are gathered
+    bool has_wide_tiles = false;  // grouped: wide and narrow tiles, two launches; else narrow alone
+    bool gate_in_combine = false;  // combine computes the shared expert's gate; else its own kernel
+    moe_type y_type = MOE_TYPE_F32;  // of down's rows
+
+    bool has_same_decisions(const LaunchRange& other) const {
+        return logits == other.logits && select == other.select && sort == other.sort &&
+               dispatch_sort == other.dispatch_sort && indexes_rows == other.indexes_rows &&
+               has_wide_tiles == other.has_wide_tiles && gate_in_combine == other.gate_in_combine &&
+               y_type == other.y_type;
+    }
+};
+
+// The gemv launches of 1 to max_tokens tokens. Whether the experts share one codebook is known with
+// the weights, so there is a launch for either answer, of gate_up and of down.
+struct GemvLaunches {
+    explicit GemvLaunches(std::pmr::memory_resource* memory) : all(memory) {}
+
+    int32_t max_tokens = 0;            // 0: this path is not taken
+    std::pmr::vector<GemvLaunch> all;  // [max_tokens][2][2]
+
+    static size_t index(int64_t n_tokens, bool gate_up_shares, bool down_shares) {
+        return static_cast<size_t>(n_tokens - 1) * 4 + (gate_up_shares ? 2 : 0) +
+               (down_shares ? 1 : 0);
+    }
+    const GemvLaunch& at(int64_t n_tokens, bool gate_up_shares, bool down_shares) const {
+        return all[index(n_tokens, gate_up_shares, down_shares)];
+    }
+};
+
+struct LaunchPlan {
+    explicit LaunchPlan(std::pmr::memory_resource* memory)
+        : experts_gemv(memory),
+          experts_and_shared_gemv(memory),
+          shared_gemv(memory),
+          ranges(memory) {}
+
+    GemvLaunches experts_gemv;             // the routed experts
+    GemvLaunches experts_and_shared_gemv;  // with the shared expert as one more slot
+    GemvLaunches shared_gemv;              // the shared expert alone
+    GemmNames gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;
+    GemmNames pre_activation;              // of gate_up that stops before the activation
+    std::pmr::vector<LaunchRange> ranges;  // ascending; the last one serves every larger number
+
+    const LaunchRange& range(int64_t n_tokens) const {
+        for (const LaunchRange& range : ranges)
+            if (n_tokens <= range.max_tokens) return range;
+        return ranges.back();
+    }
+};
+
+}  // namespace moe::cuda

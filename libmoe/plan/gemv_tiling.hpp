@@ -1,0 +1,36 @@
+// Launch configurations of the gemv kernels, from the host's numbers alone:
+// 1. gate_up: the warps of a split-k group divide k of a tile; a large call has several groups per
+//    block. A k_block is at most k_block_bytes, and stages fill the shared memory.
+// 2. down: k_blocks and warps such that no warp waits long for the others; clusters of two blocks
+//    where tiles do not divide well by blocks.
+// 3. several tokens: each has its part of the SMs.
+#pragma once
+
+#include "libmoe/cuda/gemv/gemv_tiling.hpp"
+#include "libmoe/plan/tuning.hpp"
+
+namespace moe {
+
+// Of the matrices only type, k and n_tiles count.
+struct GemvProblem {
+    PackedMatrix gate_up;
+    PackedMatrix down;
+    int32_t n_slots = 0;  // top_k, and one more where the shared expert is among the slots
+    int32_t n_tokens = 1;
+    bool has_shared_gate = false;
+    // All experts have one codebook in a form that one table serves; known with the weights.
+    bool gate_up_shares_codebook = false;
+    bool down_shares_codebook = false;
+};
+
+cuda::GemvTiling tile_gate_up(const cuda::DeviceFacts& device, const GemvProblem& problem,
+                              const GemvTuning& tuning);
+cuda::GemvTiling tile_down(const cuda::DeviceFacts& device, const GemvProblem& problem,
+                           const GemvTuning& tuning);
+
+// Tokens up to which the kernels can take the problem, whatever the codebooks turn out to be;
+// max_gemv_batch at most, 0 for a shape that they cannot read.
+int32_t max_gemv_tokens(const cuda::DeviceFacts& device, GemvProblem problem,
+                        const GemvTuning& tuning);
+
+}  // namespace moe

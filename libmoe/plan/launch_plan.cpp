@@ -1,0 +1,222 @@
+#include "libmoe/plan/launch_plan.hpp"
+
+#include <algorithm>
+
+#include "libmoe/cuda/backend.hpp"
+#include "libmoe/cuda/kernel_limits.hpp"
+#include "libmoe/plan/kernel_names.hpp"
+
+namespace moe {
+namespace {
+
+using cuda::Family;
+using cuda::GemmNames;
+using cuda::GemvLaunch;
+using cuda::GemvLaunches;
+using cuda::KernelName;
+using cuda::LaunchRange;
+
+// --- gemv
+
+bool is_gemv(const Candidate& candidate) {
+    return candidate.tokens == Tokens::small_batch;
+}
+
+KernelName variant_name(const KernelName& name, bool splits_k, const cuda::GemvTiling& tiling) {
+    const bool shares = tiling.codebook_mode == cuda::CodebookMode::shared_lanes ||
+                        tiling.codebook_mode == cuda::CodebookMode::shared_bytes;
+    return kernel_name({name.view(), {}, {}}, {}, splits_k ? "split_k" : "",
+                       shares ? "shared_codebook" : "");
+}
+
+GemvLaunch make_gemv_launch(const moe_plan& plan, const Candidate& candidate,
+                            const GemvProblem& problem, const GemvTuning& tuning) {
+    const cuda::DeviceFacts& device = plan.cuda.device;
+    GemvLaunch launch;
+    launch.kernels =
+        candidate.family == Family::sm90_gemv ? cuda::Architecture::sm90 : cuda::Architecture::sm80;
+    launch.gate_up_type = problem.gate_up.type;
+    launch.down_type = problem.down.type;
+    launch.gate_up = tile_gate_up(device, problem, tuning);
+    launch.down = tile_down(device, problem, tuning);
+    launch.prefetch_bytes = tuning.prefetch_bytes;
+    launch.gate_up_name =
+        variant_name(candidate.gate_up, launch.gate_up.n_groups > 1, launch.gate_up);
+    launch.down_name = variant_name(candidate.down, false, launch.down);
+    return launch;
+}
+
+// The launches of 1 to candidate.most_tokens tokens, for every answer about the codebooks.
+void fill_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem problem,
+               GemvLaunches& launches) {
+    if (!is_gemv(candidate)) return;
+    const GemvTuning tuning = tuning_of(plan.cuda.device).gemv;
+    launches.max_tokens = candidate.most_tokens;
+    for (int32_t n = 1; n <= candidate.most_tokens; ++n) {
+        problem.n_tokens = n;
+        for (const bool gate_up_shares : {false, true}) {
+            for (const bool down_shares : {false, true}) {
+                problem.gate_up_shares_codebook = gate_up_shares;
+                problem.down_shares_codebook = down_shares;
+                launches.all.push_back(make_gemv_launch(plan, candidate, problem, tuning));
+            }
+        }
+    }
+}
+
+void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
+    const DevicePlacement& placement = plan.placement;
+    const Layer& layer = plan.layout.layer;
+    const moe_role first = layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
+    const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS, 1);
+    GemvProblem problem = gemv_problem(placement, first, MOE_ROLE_DOWN, layer.top_k);
+    fill_gemv(plan, experts, problem, launch.experts_gemv);
+    if (plan.cuda.shared_joins) {
+        ++problem.n_slots;
+        problem.has_shared_gate = layer.has_shared_expert_gate;
+        fill_gemv(plan, experts, problem, launch.experts_and_shared_gemv);
+    }
+    if (!layer.shared_intermediate) return;
+    const moe_role shared =
+        layer.shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP;
+    fill_gemv(plan, plan.chosen(MOE_STAGE_FINISH, 1),
+              gemv_problem(placement, shared, MOE_ROLE_SHARED_DOWN, 1), launch.shared_gemv);
+}
+
+// --- names of the other families
+
+GemmNames names_of(const KernelName& name, Family family) {
+    if (family != Family::grouped) return {name, {}};
+    return {kernel_name({name.view(), {}, {}}, {}, {}, "wide"),
+            kernel_name({name.view(), {}, {}}, {}, {}, "narrow")};
+}
+
+// The linear kernel of the family, which is also that of down.
+GemmNames projection_names(const moe_plan& plan, const Candidate& candidate, moe_role role) {
+    const KernelName weight = weight_of(plan.layout, role);
+    return names_of(kernel_name(candidate.words, weight.view(), "down"), candidate.family);
+}
+
+GemmNames pre_activation_names(const moe_plan& plan, const cuda::LaunchPlan& launch) {
+    if (plan.cuda.pre_activation == plan.cuda.experts) return launch.gate_up;
+    const KernelName weight = weight_of_gate_up(plan.layout, MOE_ROLE_GATE, MOE_ROLE_UP);
+    return {kernel_name({"sm80", "bf16", "generic"}, weight.view(), "gate_up"), {}};
+}
+
+void fill_names(const moe_plan& plan, cuda::LaunchPlan& launch) {
+    const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS);
+    const Candidate& finish = plan.chosen(MOE_STAGE_FINISH);
+    launch.gate_up = names_of(experts.gate_up, experts.family);
+    launch.down = names_of(experts.down, experts.family);
+    launch.pre_activation = pre_activation_names(plan, launch);
+    launch.shared_gate_up = names_of(finish.gate_up, finish.family);
+    launch.shared_down = names_of(finish.down, finish.family);
+    launch.latent_in = projection_names(plan, finish, MOE_ROLE_LATENT_IN);
+    launch.latent_out = projection_names(plan, finish, MOE_ROLE_LATENT_OUT);
+}
+
+// --- decisions by the number of tokens
+
+class Decisions {
+  public:
+    explicit Decisions(const moe_plan& plan)
+        : plan_(plan), setup_(plan.cuda), tuning_(tuning_of(plan.cuda.device)) {}
+
+    LaunchRange of(int64_t n_tokens) const {
+        LaunchRange range;
+        range.max_tokens = n_tokens;
+        range.logits = logits(n_tokens);
+        range.select = select(n_tokens);
+        range.sort = sort(n_tokens);
+        range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
+        range.indexes_rows = indexes_rows(n_tokens);
+        range.has_wide_tiles = has_grouped() && n_tokens > cuda::max_narrow_rows;
+        range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;
+        range.y_type = cuda::y_type(setup_, n_tokens * layer().top_k);
+        return range;
+    }
+
+  private:
+    const Layer& layer() const { return plan_.layout.layer; }
+    bool has_grouped() const {
+        return setup_.experts == Family::grouped || setup_.finish == Family::grouped;
+    }
+
+    cuda::LogitsKernel logits(int64_t n_tokens) const {
+        if (n_tokens <= tuning_.router.max_small_batch_tokens && !plan_.batch_invariant)
+            return cuda::LogitsKernel::small_batch;
+        const bool by_library =
+            setup_.logits_library.library && n_tokens >= cuda::min_library_tokens;
+        return by_library ? cuda::LogitsKernel::library : cuda::LogitsKernel::tiled;
+    }
+    cuda::SelectKernel select(int64_t n_tokens) const {
+        const Routing& routing = layer().routing;
+        const int64_t few =
+            int64_t{tuning_.router.block_select_tokens_per_sm} * setup_.device.n_sms;
+        const bool by_block = routing.selection != MOE_SELECT_SPARSEMIXER &&
+                              routing.n_experts_all <= cuda::max_block_select_experts &&
+                              n_tokens <= few;
+        return by_block ? cuda::SelectKernel::block : cuda::SelectKernel::warp;
+    }
+    cuda::SortKernel sort(int64_t n_tokens) const {
+        return cuda::sort_kernel(n_tokens * layer().top_k, plan_.layout.slice.n_local);
+    }
+    // Reading x by index costs the GEMM some 2 percent. A copy of every row costs more once the
+    // copies leave the L2, the more the narrower the GEMM is.
+    bool indexes_rows(int64_t n_tokens) const {
+        if (setup_.experts != Family::grouped) return false;
+        const GroupedTuning& tuning = tuning_.grouped;
+        if (plan_.layout.slice.intermediate_count > tuning.max_indexed_features) return false;
+        const int64_t row_bytes = int64_t{layer().expert_width()} * 2;
+        return cuda::row_capacity(setup_, n_tokens) * row_bytes > tuning.max_gathered_bytes;
+    }
+
+    const moe_plan& plan_;
+    const cuda::Setup& setup_;
+    Tuning tuning_;
+};
+
+// Each decision changes once at most as tokens become more, so the ends of ranges are found by
+// halving.
+void fill_ranges(const moe_plan& plan, cuda::LaunchPlan& launch) {
+    const Decisions decisions(plan);
+    for (int64_t first = 1; first <= plan.max_tokens;) {
+        const LaunchRange begin = decisions.of(first);
+        int64_t same = first, other = plan.max_tokens + 1;
+        while (other - same > 1) {
+            const int64_t middle = same + (other - same) / 2;
+            const bool agrees = decisions.of(middle).has_same_decisions(begin);
+            (agrees ? same : other) = middle;
+        }
+        launch.ranges.push_back(begin);
+        launch.ranges.back().max_tokens = same;
+        first = same + 1;
+    }
+}
+
+}  // namespace
+
+GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe_role down,
+                         int32_t n_slots) {
+    const auto matrix_of = [&](moe_role role) {
+        const DevicePlacement::Region& region = placement.matrices[role];
+        PackedMatrix matrix{};
+        matrix.type = region.type;
+        matrix.k = region.k;
+        matrix.n_tiles = region.n_tiles;
+        return matrix;
+    };
+    GemvProblem problem;
+    problem.gate_up = matrix_of(gate_up);
+    problem.down = matrix_of(down);
+    problem.n_slots = n_slots;
+    return problem;
+}
+
+void make_launch_plan(const moe_plan& plan, cuda::LaunchPlan& launch) {
+    fill_gemv(plan, launch);
+    fill_names(plan, launch);
+    fill_ranges(plan, launch);
+}
+
+}  // namespace moe

@@ -1,0 +1,16 @@
+// Fills the LaunchPlan of a CUDA plan: every launch configuration and kernel name, per range of T.
+#pragma once
+
+#include "libmoe/plan/gemv_tiling.hpp"
+#include "libmoe/plan/plan.hpp"
+
+namespace moe {
+
+// Of the routed experts or of the shared expert; n_slots as in GemvProblem.
+GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe_role down,
+                         int32_t n_slots);
+
+// Needs the chosen candidates and the chunk of tokens.
+void make_launch_plan(const moe_plan& plan, cuda::LaunchPlan& launch);
+
+}  // namespace moe
