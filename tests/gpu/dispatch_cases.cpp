@@ -250,7 +250,7 @@ void check_nan_in_round_trip(const Pair& pair, int64_t n_tokens) {
     pair.context.expect(got == clean, "other values differ");
 }
 
-struct Model {
+struct PermuteModel {
     const char* name;
     int32_t hidden, n_experts, k;
 };
@@ -279,12 +279,12 @@ void add_round_trips(CaseList& list) {
     }
 }
 
-void add_models(CaseList& list) {
-    constexpr Model models[] = {{"mixtral_8x7b", 4096, 8, 2},
-                                {"mixtral_8x22b", 6144, 8, 2},
-                                {"qwen2_moe_57b", 3584, 64, 4},
-                                {"deepseek_v3", 7168, 256, 8}};
-    for (const Model& model : models)
+void add_permute_models(CaseList& list) {
+    constexpr PermuteModel models[] = {{"mixtral_8x7b", 4096, 8, 2},
+                                       {"mixtral_8x22b", 6144, 8, 2},
+                                       {"qwen2_moe_57b", 3584, 64, 4},
+                                       {"deepseek_v3", 7168, 256, 8}};
+    for (const PermuteModel& model : models)
         for (const Numbers& numbers : common_numbers)
             list.add(text("triton/permute_models/%s/%s", model.name, numbers.name), Extent::full,
                      [=](Context& context) {
@@ -339,7 +339,7 @@ void add_dispatch_cases(CaseList& list) {
     add_permute(list);
     add_unpermute(list);
     add_round_trips(list);
-    add_models(list);
+    add_permute_models(list);
     add_odd_ids(list);
 }
 

@@ -6,20 +6,20 @@ namespace moe_gpu {
 namespace {
 
 // From given ids and weights, with no other output than the sum; from x, the router's too.
-struct Counts {
+struct LaunchCounts {
     size_t from_ids, from_x;
 };
 
 // One token: the GEMV of gate and up, and that of down, which adds up its slots itself. From x two
 // more: the logits, and the choice.
-constexpr Counts of_one_token{2, 4};
+constexpr LaunchCounts of_one_token{2, 4};
 // Sorted rows: the sort, which takes the ids and weights, too; the rows of x in the order of their
 // experts; gate and up; down; the sum over the slots. From x also the logits and the choice.
-constexpr Counts of_grouped_gemm{5, 7};
+constexpr LaunchCounts of_grouped_gemm{5, 7};
 // The generic kernels read x by index, so that no rows are brought into order.
-constexpr Counts of_generic{4, 6};
+constexpr LaunchCounts of_generic{4, 6};
 
-Counts wanted_counts(const Pair& pair, int64_t n_tokens) {
+LaunchCounts wanted_counts(const Pair& pair, int64_t n_tokens) {
     const std::string kernel = pair.subject.kernel(MOE_STAGE_EXPERTS, n_tokens);
     const std::string family = KernelName(kernel).family;
     if (family == "gemv") return of_one_token;
@@ -47,7 +47,7 @@ void check_counts(const Pair& pair, int64_t n_tokens, const char* family) {
     if (family)
         pair.context.expect(KernelName(kernel).family == family,
                             kernel + " is chosen, not " + family);
-    const Counts wanted = wanted_counts(pair, n_tokens);
+    const LaunchCounts wanted = wanted_counts(pair, n_tokens);
     expect_count(pair, pair.routed_call(n_tokens), wanted.from_ids, "from ids");
     expect_count(pair, pair.call(n_tokens), wanted.from_x, "from x");
 }

@@ -151,7 +151,7 @@ moe_slice mapped(const int32_t (&map)[8]) {
     return slice;
 }
 
-void check_map(const Pair& pair) {
+void check_slice_map(const Pair& pair) {
     Context& context = pair.context;
     for (const int64_t T : {1, 5, 50}) {
         Forward call = pair.routed_call(T);
@@ -210,7 +210,7 @@ void add_maps(CaseList& list) {
     static const moe_slice of_half = mapped(half_of_experts), reversed = mapped(reversed_experts),
                            all = whole();
     const std::tuple<const char*, const moe_slice*, void (*)(const Pair&)> kinds[] = {
-        {"map", &of_half, check_map},
+        {"map", &of_half, check_slice_map},
         {"permuted", &reversed, check_permuted},
         {"per_slot/l0", &all, check_per_slot},
     };
