@@ -56,10 +56,10 @@ def failing(report):
             yield f"{case['name']}: {case['metric']}, limit {case['limit']}"
     if not report["cases"]:
         yield "there are no cases"
-    if report.get("launches_recorded") and report["extent"] == "full" and not any(
-        case.get("named_checked") for case in report["cases"]
-    ):
-        yield "launches are recorded, and none was compared with a plan"
+    if report.get("launches_recorded") and report["extent"] == "full":
+        for key in ("named_checked", "functions_checked"):
+            if not any(case.get(key) for case in report["cases"]):
+                yield f"launches are recorded, and {key} is 0 in every case"
 
 
 def stale(root, report):

@@ -31,8 +31,9 @@ class CheckReport(unittest.TestCase):
         self.assertIn("not recorded", check_report.launch_checks(report(False)))
 
     def test_recorded_launches_must_have_been_compared(self):
-        self.assertEqual(list(check_report.failing(report(True, named_checked=1))), [])
-        self.assertEqual(len(list(check_report.failing(report(True)))), 1)
+        self.assertEqual(list(check_report.failing(report(True, named_checked=1, functions_checked=1))), [])
+        self.assertEqual(len(list(check_report.failing(report(True, named_checked=1)))), 1)
+        self.assertEqual(list(check_report.failing(report(False))), [])
 
     def test_the_table_of_the_plan_is_found(self):
         kernels = check_report.cuda_kernels(pathlib.Path(__file__).resolve().parents[2])
