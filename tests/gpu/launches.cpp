@@ -117,6 +117,9 @@ const std::map<std::string, moe::PackedType>& numbered_types() {
     using enum moe::PackedType;
     static const std::map<std::string, moe::PackedType> types = {{"f16", f16},
                                                                  {"bf16", bf16},
+                                                                 {"e4m3", e4m3},
+                                                                 {"nvfp4", nvfp4},
+                                                                 {"mxfp4", mxfp4},
                                                                  {"kbit2", kbit2},
                                                                  {"kbit3", kbit3},
                                                                  {"kbit4", kbit4},
@@ -124,7 +127,13 @@ const std::map<std::string, moe::PackedType>& numbered_types() {
                                                                  {"kbit2_f32", kbit2_f32},
                                                                  {"kbit3_f32", kbit3_f32},
                                                                  {"kbit4_f32", kbit4_f32},
-                                                                 {"kbit5_f32", kbit5_f32}};
+                                                                 {"kbit5_f32", kbit5_f32},
+                                                                 {"q8_0", q8_0},
+                                                                 {"q4_k", q4_k},
+                                                                 {"q5_k", q5_k},
+                                                                 {"q2_k", q2_k},
+                                                                 {"q3_k", q3_k},
+                                                                 {"q6_k", q6_k}};
     return types;
 }
 
@@ -146,8 +155,9 @@ bool has_type(const std::string& demangled, const std::string& weight) {
     const auto found = numbered_types().find(weight);
     if (found == numbered_types().end() || arguments.find(number) == std::string::npos)
         return has_word(arguments, weight);
-    return arguments.find(number + text("%d", static_cast<int>(found->second)) + ",") !=
-           std::string::npos;
+    const std::string wanted = number + text("%d", static_cast<int>(found->second));
+    return arguments.find(wanted + ",") != std::string::npos ||
+           arguments.find(wanted + ">") != std::string::npos;
 }
 
 // Gate and up of two types are both named, with a plus between them.
