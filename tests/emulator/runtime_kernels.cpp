@@ -78,6 +78,14 @@ cudaError_t attributes_of(cudaFuncAttributes& out, const void* function) {
     return cudaSuccess;
 }
 
+// As it was registered: the name of the PTX, but for the hashes of internal names.
+cudaError_t name_of(const char** out, const void* function) {
+    const Kernel* kernel = kernel_of(function);
+    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    *out = kernel->registered.c_str();
+    return cudaSuccess;
+}
+
 cudaError_t set_attribute(const void* function, cudaFuncAttribute what, int value) {
     Kernel* kernel = kernel_of(function);
     if (!kernel) return cudaErrorInvalidDeviceFunction;
@@ -207,6 +215,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute what, int value) {
     return emulator::call(Call::on_device,
                           [&] { return emulator::set_attribute(function, what, value); });
+}
+
+cudaError_t cudaFuncGetName(const char** out, const void* function) {
+    return emulator::call(Call::query, [&] { return emulator::name_of(out, function); });
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,

@@ -210,6 +210,13 @@ TEST(Runtime, SharedMemoryAbove48KMustBeAskedFor) {
     EXPECT_EQ(found.ptxVersion, 90);
 }
 
+TEST(Runtime, KernelsHaveNames) {
+    const char* name = nullptr;
+    ASSERT_EQ(cudaFuncGetName(&name, reinterpret_cast<const void*>(&fill)), cudaSuccess);
+    EXPECT_NE(std::string(name).find("fill"), std::string::npos) << name;
+    EXPECT_EQ(cudaFuncGetName(&name, name), cudaErrorInvalidDeviceFunction);
+}
+
 TEST(Runtime, GridsAndClustersHaveLimits) {
     const Words words;
     EXPECT_EQ(launch(fill, 0, 32, words.data, 0), cudaErrorInvalidConfiguration);

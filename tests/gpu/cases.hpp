@@ -24,10 +24,14 @@ class Context {
 
     std::set<std::string> kernels;
     std::set<std::string> notes;
+    std::set<std::string> launched_elsewhere;  // by processes that the case started
     std::vector<std::string> failures;
     // The value nearest to its limit.
     double metric = 0, limit = 0;
     bool has_metric = false;
+    // Checks that a kernel that the plan names was launched, that a launched function is what its
+    // name says, and that any kernel of the plan's choice was, where the named one may give way.
+    int64_t n_named_checked = 0, n_functions_checked = 0, n_gave_way = 0;
 
     // An error against its limit. NaN fails.
     void measure(const std::string& what, double value, double allowed);
@@ -66,9 +70,11 @@ void add_error_cases(CaseList& list);
 void add_weight_cases(CaseList& list);
 void add_memory_cases(CaseList& list);
 void add_large_cases(CaseList& list);
+void add_launch_cases(CaseList& list);
 
-// What runs in a process of its own, by name; 0 is good. Cases start it with run_in_child.
-int run_child(const std::string& name, Device& device, Device& host);
-void run_in_child(Context& context, const std::string& name);
+// What runs in a process of its own, by name; 0 is good. Cases start it with run_in_child, and get
+// the kernels that it ran. filter is the kernel_filter of its plans.
+int run_child(const std::string& name, const std::string& filter, Device& device, Device& host);
+void run_in_child(Context& context, const std::string& name, const std::string& filter = "");
 
 }  // namespace moe_gpu

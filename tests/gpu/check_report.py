@@ -1,9 +1,10 @@
 """Judges the committed reports of GPU runs: check_report.py ROOT [--write].
 
-Fails when a report has a failing case, or when a kernel of the plan's CUDA table is run by no case
-of any report. Kernels whose sources have changed since are listed; that is no failure. --write also
+Fails when a report has a failing case, or when a family of the plan's CUDA table is launched by no case of
+any report that recorded launches. Kernels whose sources have changed since are listed; that is no failure. --write also
 writes the state of the reports into docs/support.md, between two marks.
 """
+import fnmatch
 import json
 import pathlib
 import re
@@ -14,14 +15,35 @@ import kernel_hashes
 PAGE = "docs/support.md"
 REPORTS = ("report-smoke.json", "report-full.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n", "<!-- end of gpu reports -->")
-CANDIDATE = re.compile(r'"([a-z0-9]+(?:_[a-z0-9]+)+)"\s*,\s*(?:\.stage = )?MOE_STAGE_[A-Z]+')
+# The words of a row with a family: architecture, activation, family. The weight and the stage complete a kernel's name.
+WORDS = re.compile(r'\{"(sm[0-9]+)", "([a-z0-9]+)", "([a-z0-9_]+)"\}')
 MOST_LISTED = 8  # kernel files that changed; of more the page has the number
-OF_THE_CPU = ("cpu_", "avx2_", "avx512_")
 
 
 def cuda_kernels(root):
-    text = "".join(p.read_text() for p in sorted((root / "libmoe/plan").glob("*.cpp")))
-    return sorted({n for n in CANDIDATE.findall(text) if not n.startswith(OF_THE_CPU)})
+    """Globs of the kernels that the rows of the plan's CUDA table launch."""
+    text = (root / "libmoe/plan/candidates.cpp").read_text()
+    return sorted({f"{arch}_*_{activation}_{family}_*" for arch, activation, family in WORDS.findall(text)})
+
+
+def launched_by(reports):
+    """Kernels that ran, of the reports that recorded it."""
+    cases = [case for report in reports if report.get("launches_recorded") for case in report["cases"]]
+    return {kernel for case in cases for kernel in case["launched"]}
+
+
+def missing(kernels, reports):
+    """Those of a table that no case of the reports launches."""
+    launched = launched_by(reports)
+    return [glob for glob in kernels if not any(fnmatch.fnmatchcase(name, glob) for name in launched)]
+
+
+def launch_checks(report):
+    """In words, how many checks compared plans with launches: none at all must show."""
+    if not report.get("launches_recorded"):
+        return "launches are not recorded: nothing says which kernels ran"
+    total = {key: sum(case.get(key, 0) for case in report["cases"]) for key in ("named_checked", "functions_checked")}
+    return f"{total['named_checked']} kernels that plans name were launched, {total['functions_checked']} functions are of their names' family and type"
 
 
 def failing(report):
@@ -34,6 +56,10 @@ def failing(report):
             yield f"{case['name']}: {case['metric']}, limit {case['limit']}"
     if not report["cases"]:
         yield "there are no cases"
+    if report.get("launches_recorded") and report["extent"] == "full":
+        for key in ("named_checked", "functions_checked"):
+            if not any(case.get(key) for case in report["cases"]):
+                yield f"launches are recorded, and {key} is 0 in every case"
 
 
 def stale(root, report):
@@ -81,16 +107,16 @@ def check_page(root, rewrite):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     check_page(root, "--write" in sys.argv[2:])
-    problems, used, found = [], set(), False
+    problems, reports = [], []
     for name in REPORTS:
         path = root / "tests/gpu" / name
         if not path.is_file():
             print(f"{name}: not there")
             continue
-        found = True
         report = json.loads(path.read_text())
+        reports.append(report)
         problems += [f"{name}: {problem}" for problem in failing(report)]
-        used |= {kernel for case in report["cases"] for kernel in case["kernels"]}
+        print(f"{name}: {launch_checks(report)}")
         skipped = sum("skipped" in case for case in report["cases"])
         print(
             f"{name}: {report['device']}, commit {report['commit']}, {report['date']}: "
@@ -98,10 +124,14 @@ def main():
         )
         for source in stale(root, report):
             print(f"{name}: {source} has changed since")
-    if not found:
+    if not reports:
         print("no GPU has reported yet")
         return 0
-    problems += [f"no case runs {name}" for name in cuda_kernels(root) if name not in used]
+    kernels = cuda_kernels(root)
+    if any(report.get("launches_recorded") for report in reports):
+        problems += [f"no case runs {name}" for name in missing(kernels, reports)]
+    if not kernels:
+        problems.append("no kernel was found in the plan's CUDA table")
     for problem in problems:
         print(f"FAIL {problem}")
     return 1 if problems else 0

@@ -11,14 +11,12 @@ void check_choice(const Pair& pair, Forward call, const Floats& logits, const ch
     call.token_ids = random_token_ids(pair.desc(), call.n_tokens, 5);
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = logits;
-    const Result got = pair.subject.forward(call), wanted = pair.reference.forward(call);
+    const Result got = pair.run(call), wanted = pair.reference.forward(call);
     const std::string where = text("%s, T %ld", what, static_cast<long>(call.n_tokens));
     pair.context.expect(got.ids == wanted.ids, where + ": ids differ");
     pair.context.expect(got.counts == wanted.counts, where + ": counts differ");
     pair.context.measure(where + ": ulps of weights",
                          static_cast<double>(most_ulps(got.weights, wanted.weights)), 1);
-    for (const std::string& name : pair.subject.kernels(call.n_tokens))
-        pair.context.kernels.insert(name);
     if (rms(wanted.weights) > 100) return;  // logits of 1e30 as weights
     const auto width = static_cast<int64_t>(wanted.out.size()) / call.n_tokens;
     pair.context.expect(rms(wanted.out) > 0.02, where + ": the reference's output is nothing");

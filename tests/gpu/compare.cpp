@@ -137,10 +137,17 @@ Forward Pair::routed_call(int64_t n_tokens, uint64_t seed) const {
     return call;
 }
 
-Result Pair::check(const Forward& call, const std::string& what) const {
-    const Result got = subject.forward(call);
-    const Result wanted = reference.forward(call);
+Result Pair::run(const Forward& call) const {
+    const size_t mark = launch_mark();
+    Result result = subject.forward(call);
+    expect_launched(launches_since(mark), call);
     for (const std::string& name : subject.kernels(call.n_tokens)) context.kernels.insert(name);
+    return result;
+}
+
+Result Pair::check(const Forward& call, const std::string& what) const {
+    const Result got = run(call);
+    const Result wanted = reference.forward(call);
     measure(got, wanted, call, what);
     return got;
 }
@@ -175,6 +182,42 @@ void Pair::measure(const Result& got, const Result& wanted, const Forward& call,
                    where + text(": faults %#x, %ld skipped, wanted %#x, %ld", got.faults.faults,
                                 static_cast<long>(got.faults.n_skipped), wanted.faults.faults,
                                 static_cast<long>(wanted.faults.n_skipped)));
+}
+
+// ---- launches
+
+bool Pair::may_give_way(const Forward& call) const {
+    const int64_t size = size_of(subject.x_type), columns = desc().hidden;
+    const int64_t stride = call.x_place.stride ? call.x_place.stride : columns;
+    const bool aligned =
+        call.x_place.shift * size % 16 == 0 && (call.n_tokens <= 1 || stride * size % 16 == 0);
+    return !aligned || call.n_tokens_device || call.out_layout == MOE_OUT_PER_SLOT ||
+           call.n_tokens > subject.chunk_tokens();
+}
+
+void Pair::expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
+                           bool gives_way) const {
+    if (!subject.device.is_cuda() || !are_launches_recorded()) return;
+    std::set<std::string> named{subject.kernel(stage, n_tokens)};
+    if (gives_way) named = subject.chosen(stage);
+    bool found = false;
+    for (const std::string& name : named)
+        for (const std::string& launched : names_of(launches))
+            found = found || stands_for(name, launched);
+    context.expect(found, text("T %ld: %s is named and not launched", static_cast<long>(n_tokens),
+                               named.begin()->c_str()));
+    ++(gives_way ? context.n_gave_way : context.n_named_checked);
+}
+
+// The stages of a forward that one kernel's name stands for: the experts, and the shared expert
+// where it runs apart.
+void Pair::expect_launched(const std::vector<Launch>& launches, const Forward& call) const {
+    if (call.n_tokens == 0) return;
+    const bool gives_way = may_give_way(call);
+    expect_launched(launches, MOE_STAGE_EXPERTS, call.n_tokens, gives_way);
+    if (!subject.partial && subject.is_shared_apart() &&
+        !subject.kernel(MOE_STAGE_FINISH, call.n_tokens).empty())
+        expect_launched(launches, MOE_STAGE_FINISH, call.n_tokens, gives_way);
 }
 
 // ---- routing

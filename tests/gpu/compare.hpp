@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cases.hpp"
+#include "launches.hpp"
 #include "layer.hpp"
 #include "side.hpp"
 
@@ -51,12 +52,22 @@ class Pair {
     Forward call(int64_t n_tokens, uint64_t seed = 7) const;
     // Random distinct ids and weights that add up to one, instead of a router.
     Forward routed_call(int64_t n_tokens, uint64_t seed = 7) const;
+    // The subject's result, with the kernels that it names and launches noted and checked.
+    Result run(const Forward& call) const;
     // Runs both and measures; the subject's result.
     Result check(const Forward& call, const std::string& what = "forward") const;
     void measure(const Result& got, const Result& wanted, const Forward& call,
                  const std::string& what) const;
+    // A kernel for few tokens may give way to the plan's other one: what moe.h says of
+    // moe_plan_kernel, output by slot, and a call in chunks.
+    bool may_give_way(const Forward& call) const;
+    // The kernel that the plan names for the stage and so many tokens is among the launches. In
+    // calls where a kernel for few tokens may give way, any that the plan chose for the stage.
+    void expect_launched(const std::vector<Launch>& launches, moe_stage stage, int64_t n_tokens,
+                         bool may_give_way) const;
 
   private:
+    void expect_launched(const std::vector<Launch>& launches, const Forward& call) const;
     SideSpec subject_spec() const;
     SideSpec reference_spec() const;
 };

@@ -46,6 +46,9 @@ class Device {
     virtual void make_current(int) {}
     virtual void* current_context() { return nullptr; }
 
+    // The mangled name of a kernel, by the host function that launches it; "" where nobody knows.
+    virtual std::string kernel_function_name(const void*) { return ""; }
+
     bool is_cuda() const { return kind() == MOE_DEVICE_CUDA; }
 };
 

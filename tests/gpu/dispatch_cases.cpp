@@ -1,5 +1,7 @@
-// moe_dispatch and moe_combine: TritonMoE's permutation grid (exact rows), its unpermutation grid
-// and the round trip, and ids of every kind.
+// moe_dispatch and moe_combine: TritonMoE's permutation grid (exact rows, in every type), its
+// unpermutation grid, the round trip, the sizes of its models, and ids of every kind.
+#include <cmath>
+
 #include "compare.hpp"
 #include "layer_kinds.hpp"
 #include "stages.hpp"
@@ -79,18 +81,106 @@ void check_combine(const Pair& pair, int64_t n_tokens, bool accumulates) {
     note_kernels(pair, n_tokens);
 }
 
+// What a permutation is, whatever the reference says: the rows of an expert are one range that
+// begins on a block, hold the slots that chose it in ascending order, and end in padding.
+void check_permutation(const Pair& pair, const Dispatch& call, const Dispatched& got) {
+    const int64_t block = std::max(call.block_rows, 1);
+    size_t n_slots = 0;
+    bool good = got.offsets.front() == 0;
+    for (size_t e = 0; e < got.counts.size(); ++e) {
+        const int64_t first = got.offsets[e], end = got.offsets[e + 1];
+        good = good && first % block == 0 && end - first >= got.counts[e] &&
+               end - first < got.counts[e] + block;
+        int32_t last = -1;
+        for (int64_t row = first; good && row < end; ++row) {
+            const int32_t slot = got.row_ids[static_cast<size_t>(row)];
+            if (row >= first + got.counts[e]) {
+                good = slot == -1;
+                continue;
+            }
+            good = slot > last && call.ids[static_cast<size_t>(slot)] == static_cast<int64_t>(e);
+            last = slot;
+            ++n_slots;
+        }
+    }
+    pair.context.expect(good && n_slots == call.ids.size(),
+                        text("T %ld, blocks of %d: no permutation",
+                             static_cast<long>(call.n_tokens), call.block_rows));
+}
+
+constexpr int32_t block_sizes[] = {0, 1, 8, 16, 64, 128};
+
+// Rows that the library brings into order itself, against rows that come in order: the same bits.
+void check_permuted_rows(const Pair& pair, int64_t n_tokens) {
+    const int64_t k = pair.desc().top_k, H = pair.desc().hidden;
+    const Ids ids = as_ids(random_ids(n_tokens, pair.desc().top_k, pair.desc().n_experts, 11));
+    const Dispatched order = check_dispatch(pair, {n_tokens, ids, 0, {}, pair.desc().n_experts});
+    Experts call;
+    call.out = MOE_OUT_ROWS;
+    call.n_tokens = n_tokens;
+    call.x = pair.x(n_tokens);
+    call.x_columns = call.out_columns = H;
+    call.offsets = order.offsets;
+    call.row_ids = order.row_ids;
+    call.n_rows = call.out_rows = static_cast<int64_t>(order.row_ids.size());
+    Experts in_order = call;
+    in_order.in = MOE_IN_SORTED;
+    in_order.x.clear();
+    for (const int32_t slot : order.row_ids) {
+        const auto row = call.x.begin() + slot / k * H;
+        in_order.x.insert(in_order.x.end(), row, row + H);
+    }
+    call.ids = ids;
+    const Floats got = experts(pair.subject, call), wanted = experts(pair.subject, in_order);
+    pair.context.expect(rms(wanted) > 0.02 && got == wanted, "the rows are not those in order");
+    if (n_tokens <= 32)
+        pair.context.measure("rows", worst_row(got, experts(pair.reference, call), H),
+                             pair.spec.limit());
+    note_kernels(pair, n_tokens);
+}
+
+void check_permute(const Pair& pair, int64_t n_tokens) {
+    const int32_t n = pair.desc().n_experts;
+    Dispatch call{n_tokens, as_ids(random_ids(n_tokens, pair.desc().top_k, n, 11)), 0, {}, n};
+    for (const int32_t block : block_sizes) {
+        call.block_rows = block;
+        check_permutation(pair, call, check_dispatch(pair, call));
+    }
+    call.block_rows = 16;
+    call.ids_type = MOE_TYPE_I64;
+    check_permutation(pair, call, check_dispatch(pair, call));
+}
+
+PairSpec permute_spec(int32_t hidden, int32_t n_experts, int32_t k, const Numbers& numbers,
+                      int64_t max_tokens) {
+    PairSpec spec = stage_spec(hidden, n_experts, k, numbers, max_tokens);
+    spec.layer.desc.intermediate = 64;
+    spec.layer.format = numbers.x == MOE_TYPE_F32 ? "f32" : "bf16";
+    spec.layer.distinct_experts = 2;
+    spec.both = [](moe_plan_desc& desc) { desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS; };
+    return spec;
+}
+
 void add_permute(CaseList& list) {
-    constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}, {256, 8}};
+    constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}};
     for (const auto& [n, k] : grid)
-        for (const int64_t T : {1, 32, 128, 512})
-            list.add(text("triton/permute/t%ld_e%d_k%d", static_cast<long>(T), n, k),
-                     T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
-                         const Pair pair(context, stage_spec(128, n, k, bf16, T));
-                         const Ids ids = as_ids(random_ids(T, k, n, 11));
-                         for (const int32_t block : {0, 1, 8, 16, 64, 128})
-                             check_dispatch(pair, {T, ids, block, {}, n});
-                         check_dispatch(pair, {T, ids, 16, {}, n, MOE_TYPE_I64});
-                     });
+        for (const int32_t hidden : {128, 1024, 4096})
+            for (const int64_t T : {1, 32, 128, 512})
+                for (const Numbers& numbers : common_numbers)
+                    list.add(text("triton/permute/t%ld_e%d_k%d_h%d/%s", static_cast<long>(T), n, k,
+                                  hidden, numbers.name),
+                             T == 32 && hidden == 128 ? Extent::smoke : Extent::full,
+                             [=](Context& context) {
+                                 const Pair pair(context, permute_spec(hidden, n, k, numbers, T));
+                                 check_permute(pair, T);
+                                 check_permuted_rows(pair, T);
+                             });
+    // Of more experts, without rows.
+    for (const int64_t T : {1, 32, 128, 512})
+        list.add(text("triton/permute/t%ld_e256_k8/bf16", static_cast<long>(T)),
+                 T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
+                     check_permute(Pair(context, stage_spec(128, 256, 8, bf16, T)), T);
+                 });
 }
 
 void add_unpermute(CaseList& list) {
@@ -113,29 +203,57 @@ void add_unpermute(CaseList& list) {
         });
 }
 
-// Every token k times with equal weights that add up to one: its own row comes back, to the bit
-// where the output is rounded.
-void check_round_trip(const Pair& pair, int64_t n_tokens) {
+// Every token k times, with weights that are all alike: `x` k times, sorted.
+Combine round_trip_of(const Pair& pair, int64_t n_tokens, const Floats& x, float scale) {
     const int64_t k = pair.desc().top_k, H = pair.desc().hidden;
     const Ids ids = as_ids(random_ids(n_tokens, pair.desc().top_k, pair.desc().n_experts, 5));
     const Dispatched order = check_dispatch(pair, {n_tokens, ids, 0, {}, pair.desc().n_experts});
-    const Floats x = pair.x(n_tokens);
     Combine call;
     call.layout = MOE_IN_SORTED;
     call.n_tokens = n_tokens;
     call.row_ids = order.row_ids;
     call.ids = ids;
-    call.weights.assign(static_cast<size_t>(n_tokens * k), 1.0f / static_cast<float>(k));
+    call.weights.assign(static_cast<size_t>(n_tokens * k), scale / static_cast<float>(k));
     for (const int32_t slot : order.row_ids) {
         const auto row = x.begin() + slot / k * H;
         call.rows.insert(call.rows.end(), row, row + H);
     }
-    const Floats got = combine(pair.subject, call);
-    if (pair.spec.numbers.out != MOE_TYPE_F32)
-        pair.context.expect(got == x, "the round trip changes x");
-    pair.context.measure("round trip", worst_row(got, x, H), 1e-6);
     note_kernels(pair, n_tokens);
+    return call;
 }
+
+// With weights that add up to one a token's own row comes back, to the bit where the output is
+// rounded; with others so does its multiple.
+void check_round_trip(const Pair& pair, int64_t n_tokens, float scale = 1.0f) {
+    const Floats x = pair.x(n_tokens);
+    Floats wanted = x;
+    for (float& value : wanted) value *= scale;
+    wanted = rounded(wanted, pair.spec.numbers.out);
+    const Floats got = combine(pair.subject, round_trip_of(pair, n_tokens, x, scale));
+    if (pair.spec.numbers.out != MOE_TYPE_F32)
+        pair.context.expect(got == wanted, text("times %g: the round trip changes x", scale));
+    pair.context.measure("round trip", worst_row(got, wanted, pair.desc().hidden), 1e-6);
+}
+
+// What is not a number stays in its token and its column.
+void check_nan_in_round_trip(const Pair& pair, int64_t n_tokens) {
+    Floats x = pair.x(n_tokens);
+    const auto H = static_cast<size_t>(pair.desc().hidden);
+    const size_t spoiled[] = {0, 3 * H + 7, x.size() - 1};
+    const Floats clean = combine(pair.subject, round_trip_of(pair, n_tokens, x, 1.0f));
+    for (const size_t i : spoiled) x[i] = NAN;
+    Floats got = combine(pair.subject, round_trip_of(pair, n_tokens, x, 1.0f));
+    for (const size_t i : spoiled) {
+        pair.context.expect(std::isnan(got[i]), text("value %zu became a number", i));
+        got[i] = clean[i];
+    }
+    pair.context.expect(got == clean, "other values differ");
+}
+
+struct PermuteModel {
+    const char* name;
+    int32_t hidden, n_experts, k;
+};
 
 void add_round_trips(CaseList& list) {
     constexpr ExpertsAndK grid[] = {{8, 2}, {64, 4}, {256, 8}};
@@ -147,6 +265,36 @@ void add_round_trips(CaseList& list) {
                          T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
                              check_round_trip(Pair(context, stage_spec(256, n, k, numbers, T)), T);
                          });
+    for (const Numbers& numbers : common_numbers) {
+        list.add(text("triton/round_trip_scaled/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) {
+                     const Pair pair(context, stage_spec(256, 8, 2, numbers, 32));
+                     for (const float scale : {0.5f, 2.0f, 0.0f, -1.0f})
+                         check_round_trip(pair, 32, scale);
+                 });
+        list.add(text("triton/round_trip_nan/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) {
+                     check_nan_in_round_trip(Pair(context, stage_spec(256, 8, 2, numbers, 32)), 32);
+                 });
+    }
+}
+
+void add_permute_models(CaseList& list) {
+    constexpr PermuteModel models[] = {{"mixtral_8x7b", 4096, 8, 2},
+                                       {"mixtral_8x22b", 6144, 8, 2},
+                                       {"qwen2_moe_57b", 3584, 64, 4},
+                                       {"deepseek_v3", 7168, 256, 8}};
+    for (const PermuteModel& model : models)
+        for (const Numbers& numbers : common_numbers)
+            list.add(text("triton/permute_models/%s/%s", model.name, numbers.name), Extent::full,
+                     [=](Context& context) {
+                         const Pair pair(context, stage_spec(model.hidden, model.n_experts, model.k,
+                                                             numbers, 128));
+                         for (const int64_t T : {1, 32, 128}) {
+                             check_permute(pair, T);
+                             check_round_trip(pair, T);
+                         }
+                     });
 }
 
 void check_odd_ids(Context& context) {
@@ -191,6 +339,7 @@ void add_dispatch_cases(CaseList& list) {
     add_permute(list);
     add_unpermute(list);
     add_round_trips(list);
+    add_permute_models(list);
     add_odd_ids(list);
 }
 

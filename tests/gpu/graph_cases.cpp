@@ -2,7 +2,7 @@
 // on several streams and threads at once. Everything must have the bits of a call alone.
 #include <thread>
 
-#include "compare.hpp"
+#include "families.hpp"
 #include "layer_kinds.hpp"
 
 namespace moe_gpu {
@@ -17,12 +17,16 @@ PairSpec spec_of(const char* format, const Numbers& numbers, int64_t max_tokens)
     return spec;
 }
 
+// Where the number of true tokens lies. On the device it may keep the kernels of few tokens away.
+enum class Count { on_host, on_device };
+
 // Inputs that route differently; some leave tokens out.
-std::vector<Forward> variants(const Pair& pair, int64_t n_tokens, bool routed) {
+std::vector<Forward> variants(const Pair& pair, int64_t n_tokens, bool routed, Count count) {
     std::vector<Forward> calls;
     for (uint64_t seed = 1; seed <= 8; ++seed) {
         Forward call = routed ? pair.routed_call(n_tokens, seed) : pair.call(n_tokens, seed);
-        call.n_tokens_device = static_cast<int32_t>(seed % 3 ? n_tokens : n_tokens / 2);
+        if (count == Count::on_device)
+            call.n_tokens_device = static_cast<int32_t>(seed % 3 ? n_tokens : n_tokens / 2);
         if (routed && seed == 4) std::fill(call.ids.begin(), call.ids.end(), 5);
         if (routed && seed == 5)
             for (size_t i = 0; i < call.ids.size(); i += 3) call.ids[i] = -1;
@@ -35,9 +39,10 @@ bool same(const Result& a, const Result& b) {
     return a.bits == b.bits && a.ids == b.ids && a.counts == b.counts;
 }
 
-void check_replays(const Pair& pair, int64_t n_tokens, bool routed, int n_replays) {
+void check_replays(const Pair& pair, int64_t n_tokens, bool routed, Count count) {
     const Side& side = pair.subject;
-    const std::vector<Forward> calls = variants(pair, n_tokens, routed);
+    const int n_replays = side.device.is_cuda() ? 1000 : 20;
+    const std::vector<Forward> calls = variants(pair, n_tokens, routed, count);
     ForwardBuffers buffers(side, calls[0], side.stream());
     side.poison_workspace();
     const auto graph = side.device.capture(side.stream(), [&] {
@@ -71,22 +76,46 @@ void add_replays(CaseList& list) {
                          in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
                              PairSpec spec = spec_of(format, numbers, 64);
                              if (format[0] == 'q') spec.layer.desc.intermediate = 256;
-                             const int n = context.device.is_cuda() ? 1000 : 20;
-                             with_every_kernel(
-                                 context, spec, MOE_STAGE_EXPERTS,
-                                 [&](const Pair& pair) { check_replays(pair, T, routed, n); });
+                             with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
+                                               [&](const Pair& pair) {
+                                                   check_replays(pair, T, routed, Count::on_device);
+                                               });
                          });
             }
 }
 
+PairSpec grid_spec_of(const char* format, int64_t max_tokens) {
+    PairSpec spec = spec_of(format, bf16, max_tokens);
+    spec.layer.desc = rich_layer_on_grid(256, format[0] == 'q' ? 256 : 128, 16, 4);
+    return spec;
+}
+
+// With the number on the device the kernels of few tokens need not run, so both are one case.
+void add_replays_on_every_family(CaseList& list) {
+    for (const char* format : {"bf16", "nvfp4", "q4_k"})
+        for (const int64_t T : {1, 6, 64})
+            for (const bool routed : {false, true})
+                list.add(text("families/graph/replay/%s/t%ld_%s", format, static_cast<long>(T),
+                              routed ? "ids" : "x"),
+                         format[0] == 'b' && routed ? Extent::smoke : Extent::full,
+                         [=](Context& context) {
+                             with_every_family(context, grid_spec_of(format, 64),
+                                               [&](const Pair& pair) {
+                                                   check_replays(pair, T, routed, Count::on_host);
+                                                   check_replays(pair, T, routed, Count::on_device);
+                                                   // Whatever T is, every family runs.
+                                                   pair.check(pair.routed_call(1), "one token");
+                                               });
+                         });
+}
+
 // A chain of layers in one graph, all on one workspace.
-void check_layers_in_one_graph(Context& context) {
-    const Pair first(context, spec_of("bf16", bf16, 32));
-    PairSpec other = spec_of("mxfp4", bf16, 32);
+void check_layers_in_one_graph(const Pair& first, PairSpec other, int64_t n_tokens) {
+    Context& context = first.context;
     other.layer.seed = 2;
     const Pair second(context, other);
     const Side &a = first.subject, &b = second.subject;
-    const Forward call = first.routed_call(32);
+    const Forward call = first.routed_call(n_tokens);
     ForwardBuffers in_a(a, call, a.stream()), in_b(b, call, a.stream());
     moe_workspace* workspace = a.workspace();
     auto need_a = sized<moe_workspace_need>(), need_b = need_a;
@@ -136,8 +165,8 @@ struct Lane {
     ForwardBuffers buffers;
 };
 
-void check_streams(Context& context) {
-    const Pair pair(context, spec_of("bf16", bf16, 200));
+void check_streams(const Pair& pair) {
+    Context& context = pair.context;
     Lane a(pair, 200, 1), b(pair, 3, 2), c(pair, 1, 3);
     for (int round = 0; round < 30; ++round) {
         for (Lane* lane : {&a, &b, &c}) lane->start();
@@ -146,8 +175,8 @@ void check_streams(Context& context) {
     }
 }
 
-void check_threads(Context& context) {
-    const Pair pair(context, spec_of("nvfp4", bf16, 64));
+void check_threads(const Pair& pair) {
+    Context& context = pair.context;
     std::vector<std::unique_ptr<Lane>> lanes;
     for (uint64_t i = 0; i < 6; ++i)
         lanes.push_back(std::make_unique<Lane>(pair, i % 2 ? 64 : 1, 20 + i));
@@ -170,8 +199,8 @@ void check_threads(Context& context) {
 }
 
 // Threads that capture at the same time as others run.
-void check_capture_in_threads(Context& context) {
-    const Pair pair(context, spec_of("bf16", bf16, 64));
+void check_capture_in_threads(const Pair& pair) {
+    Context& context = pair.context;
     Lane runs(pair, 64, 1), captured(pair, 5, 2);
     std::string error;
     std::thread thread([&] {
@@ -194,16 +223,56 @@ void check_capture_in_threads(Context& context) {
     context.expect(error.empty(), error);
 }
 
+// A process for every family and two numbers of tokens, whose first launch of all is captured.
+void check_first_of_process(Context& context) {
+    const PairSpec spec = first_of_process_spec();
+    force_every_family(context, spec, [&](const ForcePlan& force) {
+        auto desc = sized<moe_plan_desc>();
+        force(desc);
+        for (const char* name : {"first_capture_of_1", "first_capture_of_64"})
+            run_in_child(context, name, desc.kernel_filter ? desc.kernel_filter : "");
+    });
+}
+
+// By the plan's choice, off the grid; and on it, on every family.
+void add_both(CaseList& list, const char* name, const char* format, int64_t max_tokens,
+              void (*run)(const Pair&)) {
+    list.add(text("graph/%s", name), Extent::smoke,
+             [=](Context& context) { run(Pair(context, spec_of(format, bf16, max_tokens))); });
+    list.add(text("families/graph/%s", name), Extent::smoke, [=](Context& context) {
+        with_every_family(context, grid_spec_of(format, max_tokens), run);
+    });
+}
+
+void add_layers(CaseList& list) {
+    list.add("graph/layers", Extent::smoke, [](Context& context) {
+        const Pair first(context, spec_of("bf16", bf16, 32));
+        check_layers_in_one_graph(first, spec_of("mxfp4", bf16, 32), 32);
+    });
+    for (const int64_t T : {2, 32})
+        list.add(text("families/graph/layers/t%ld", static_cast<long>(T)), Extent::smoke,
+                 [=](Context& context) {
+                     with_every_family(context, grid_spec_of("bf16", 32), [&](const Pair& pair) {
+                         PairSpec other = pair.spec;
+                         other.loaded = nullptr;
+                         check_layers_in_one_graph(pair, other, T);
+                         pair.check(pair.routed_call(1), "one token");
+                     });
+                 });
+}
+
 }  // namespace
 
 void add_graph_cases(CaseList& list) {
     add_replays(list);
-    list.add("graph/layers", Extent::smoke, check_layers_in_one_graph);
-    list.add("graph/streams", Extent::smoke, check_streams);
-    list.add("graph/threads", Extent::smoke, check_threads);
-    list.add("graph/capture_in_threads", Extent::smoke, check_capture_in_threads);
+    add_replays_on_every_family(list);
+    add_layers(list);
+    add_both(list, "streams", "bf16", 200, check_streams);
+    add_both(list, "threads", "nvfp4", 64, check_threads);
+    add_both(list, "capture_in_threads", "bf16", 64, check_capture_in_threads);
     list.add("graph/first_of_process", Extent::smoke,
              [](Context& context) { run_in_child(context, "first_capture"); });
+    list.add("families/graph/first_of_process", Extent::smoke, check_first_of_process);
 }
 
 }  // namespace moe_gpu

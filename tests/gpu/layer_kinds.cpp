@@ -291,4 +291,11 @@ moe_layer_desc rich_layer(int32_t hidden, int32_t intermediate, int32_t n_expert
     return desc;
 }
 
+moe_layer_desc rich_layer_on_grid(int32_t hidden, int32_t intermediate, int32_t n_experts,
+                                  int32_t top_k) {
+    moe_layer_desc desc = rich_layer(hidden, intermediate, n_experts, top_k);
+    desc.shared_intermediate = 64;
+    return desc;
+}
+
 }  // namespace moe_gpu

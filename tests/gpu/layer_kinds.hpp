@@ -23,5 +23,9 @@ std::vector<NamedLayer> expert_layers();
 
 // Biases, shared expert with its gate, mean: what a stage may forget.
 moe_layer_desc rich_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k);
+// The same with a shared expert of 64 features. Of sizes in multiples of 64 it is what the kernels
+// that read packed tiles want; that of rich_layer keeps them away.
+moe_layer_desc rich_layer_on_grid(int32_t hidden, int32_t intermediate, int32_t n_experts,
+                                  int32_t top_k);
 
 }  // namespace moe_gpu

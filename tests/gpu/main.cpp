@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cases.hpp"
+#include "launches.hpp"
 #include "report.hpp"
 
 namespace moe_gpu {
@@ -41,6 +42,7 @@ struct Options {
     const char* report = nullptr;
     const char* commit = "";
     const char* child = nullptr;
+    const char* child_filter = "";
 };
 
 bool parse(int count, char** words, Options& options) {
@@ -66,6 +68,8 @@ bool parse(int count, char** words, Options& options) {
             options.commit = given;
         } else if (word == "--child") {
             options.child = given;
+        } else if (word == "--child-filter") {
+            options.child_filter = given;
         } else {
             return false;
         }
@@ -75,10 +79,11 @@ bool parse(int count, char** words, Options& options) {
 
 CaseList all_cases() {
     CaseList list;
-    for (auto* add : {add_router_cases, add_choice_cases, add_dispatch_cases, add_triton_cases,
-                      add_format_cases, add_skew_cases, add_layer_cases, add_call_cases,
-                      add_stage_cases, add_slice_cases, add_graph_cases, add_process_cases,
-                      add_error_cases, add_weight_cases, add_memory_cases, add_large_cases})
+    for (auto* add :
+         {add_router_cases, add_choice_cases, add_dispatch_cases, add_triton_cases,
+          add_format_cases, add_skew_cases, add_layer_cases, add_call_cases, add_stage_cases,
+          add_slice_cases, add_graph_cases, add_process_cases, add_error_cases, add_weight_cases,
+          add_memory_cases, add_large_cases, add_launch_cases})
         add(list);
     return list;
 }
@@ -96,9 +101,11 @@ Outcome run_case(const Case& one, Device& device, Device& host) {
     Outcome outcome;
     outcome.name = one.name;
     Context context(device, host, nullptr, one.name);
+    forget_launches();
     const auto begin = std::chrono::steady_clock::now();
     try {
         one.run(context);
+        check_functions(context, launches_since(0));
     } catch (const Skip& skip) {
         outcome.skipped = skip.what();
     } catch (const std::exception& error) {
@@ -106,6 +113,11 @@ Outcome run_case(const Case& one, Device& device, Device& host) {
     }
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     outcome.kernels = context.kernels;
+    outcome.launched = context.launched_elsewhere;
+    outcome.launched.merge(names_of(launches_since(0)));
+    outcome.n_named_checked = context.n_named_checked;
+    outcome.n_functions_checked = context.n_functions_checked;
+    outcome.n_gave_way = context.n_gave_way;
     outcome.notes = context.notes;
     outcome.failures = context.failures;
     outcome.metric = context.metric;
@@ -130,14 +142,30 @@ void print(const Outcome& outcome, bool quiet) {
     std::fflush(stdout);
 }
 
+// Checks that were silently none would look like checks that passed.
+void print_launch_checks(const Report& report) {
+    int64_t n_named = 0, n_functions = 0, n_gave_way = 0;
+    for (const Outcome& outcome : report.outcomes) {
+        n_named += outcome.n_named_checked;
+        n_functions += outcome.n_functions_checked;
+        n_gave_way += outcome.n_gave_way;
+    }
+    if (!report.are_launches_recorded)
+        return static_cast<void>(std::printf("launches: the library has no hook, none checked\n"));
+    std::printf(
+        "launches: %ld kernels that plans name, %ld functions; %ld where one could give way\n",
+        static_cast<long>(n_named), static_cast<long>(n_functions), static_cast<long>(n_gave_way));
+}
+
 int run_cases(const Options& options, const CaseList& list) {
     Report report;
     report.extent = !options.filters.empty() ? "filtered" : options.smoke ? "smoke" : "full";
     report.commit = options.commit;
     const auto host = make_host_device();
     const auto device = options.is_cuda ? make_cuda_device() : make_host_device();
-    if (options.child) return run_child(options.child, *device, *host);
+    if (options.child) return run_child(options.child, options.child_filter, *device, *host);
     report.names = device->names();
+    report.are_launches_recorded = are_launches_recorded();
     size_t n_failed = 0, n_skipped = 0;
     double seconds = 0;
     for (const Case& one : list.cases) {
@@ -149,6 +177,7 @@ int run_cases(const Options& options, const CaseList& list) {
         seconds += outcome.seconds;
     }
     const size_t n = report.outcomes.size();
+    print_launch_checks(report);
     std::printf("%zu cases: %zu passed, %zu failed, %zu skipped, %.1f s\n", n,
                 n - n_failed - n_skipped, n_failed, n_skipped, seconds);
     if (options.report && !write_report(report, options.report)) {

@@ -45,6 +45,17 @@ std::string today() {
     return buffer;
 }
 
+std::string launches_of(const Outcome& outcome) {
+    std::string line = ", \"launched\": " + listed(outcome.launched);
+    const std::pair<const char*, int64_t> counts[] = {
+        {"named_checked", outcome.n_named_checked},
+        {"functions_checked", outcome.n_functions_checked},
+        {"gave_way", outcome.n_gave_way}};
+    for (const auto& [key, n] : counts)
+        if (n) line += text(", \"%s\": %ld", key, static_cast<long>(n));
+    return line;
+}
+
 std::string line_of(const Outcome& outcome) {
     std::string line = "    {\"name\": " + quoted(outcome.name);
     line += ", \"ok\": " + std::string(outcome.good() ? "true" : "false");
@@ -52,6 +63,7 @@ std::string line_of(const Outcome& outcome) {
         line += ", \"metric\": " + number(outcome.metric) + ", \"limit\": " + number(outcome.limit);
     line += ", \"seconds\": " + text("%.3f", outcome.seconds);
     line += ", \"kernels\": " + listed(outcome.kernels);
+    line += launches_of(outcome);
     if (!outcome.skipped.empty()) line += ", \"skipped\": " + quoted(outcome.skipped);
     if (!outcome.notes.empty()) line += ", \"notes\": " + listed(outcome.notes);
     if (!outcome.failures.empty()) line += ", \"failures\": " + listed(outcome.failures);
@@ -70,6 +82,8 @@ bool write_report(const Report& report, const std::string& path) {
     };
     for (const auto& [key, value] : facts)
         json += "  \"" + std::string(key) + "\": " + quoted(value) + ",\n";
+    json += std::string("  \"launches_recorded\": ") +
+            (report.are_launches_recorded ? "true" : "false") + ",\n";
     json += "  \"sources\": {";
     const char* separator = "\n";
     for (const KernelSource& source : kernel_sources) {

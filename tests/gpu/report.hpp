@@ -11,10 +11,13 @@ namespace moe_gpu {
 
 struct Outcome {
     std::string name;
-    std::set<std::string> kernels, notes;
+    std::set<std::string> kernels;   // that moe_plan_kernel named
+    std::set<std::string> launched;  // that ran; none where the library has no launch hook
+    std::set<std::string> notes;
     std::vector<std::string> failures;
     double metric = 0, limit = 0, seconds = 0;
     bool has_metric = false;
+    int64_t n_named_checked = 0, n_functions_checked = 0, n_gave_way = 0;
     std::string skipped;  // the reason, "" when it ran
     bool good() const { return failures.empty(); }
 };
@@ -22,6 +25,7 @@ struct Outcome {
 struct Report {
     std::string extent, commit;
     DeviceNames names;
+    bool are_launches_recorded = false;
     std::vector<Outcome> outcomes;
 };
 

@@ -1,5 +1,7 @@
 // moe_route: TritonMoE's router grid (tokens, experts, k; model sizes; edges), and every routing
 // rule of moe.h from given logits, where device and CPU must agree to the bit.
+#include <dlfcn.h>
+
 #include <cmath>
 
 #include "compare.hpp"
@@ -28,7 +30,7 @@ void note_kernel(const Pair& pair, int64_t n_tokens) {
 }
 
 // From x: ids and weights wherever the logits decide.
-void check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed = 3) {
+Result check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed = 3) {
     Route call;
     call.n_tokens = n_tokens;
     call.x = pair.x(n_tokens, seed);
@@ -42,6 +44,27 @@ void check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t seed
     note_kernel(pair, n_tokens);
     measure_routing(pair, got, wanted, decided_tokens(pair.reference, same, wanted), n_tokens,
                     "from x");
+    return got;
+}
+
+// What must hold of softmax and sigmoid, whatever the reference says: ids in range, each once for a
+// token, weights that are not negative and add up to 1 at most.
+void check_gating(const Pair& pair, int64_t n_tokens, float scale) {
+    const Result got = check_from_x(pair, n_tokens, scale);
+    const auto k = static_cast<size_t>(pair.desc().top_k);
+    for (size_t t = 0; t < static_cast<size_t>(n_tokens); ++t) {
+        std::set<int32_t> ids;
+        double sum = 0;
+        bool good = true;
+        for (size_t i = t * k; i < (t + 1) * k; ++i) {
+            good = good && got.ids[i] >= 0 && got.ids[i] < pair.desc().n_experts;
+            good = good && got.weights[i] >= 0;
+            ids.insert(got.ids[i]);
+            sum += got.weights[i];
+        }
+        pair.context.expect(good && ids.size() == k && sum <= 1 + 1e-5,
+                            text("token %zu has a routing that the gating cannot give", t));
+    }
 }
 
 // From logits: ids to the bit, weights to the last place.
@@ -108,7 +131,7 @@ void add_grid(CaseList& list) {
                                   static_cast<long>(T), n, k, numbers.name),
                              T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
                                  const Pair pair(context, route_spec(desc, numbers, T));
-                                 check_from_x(pair, T, 1);
+                                 check_gating(pair, T, 1);
                                  check_from_logits(pair, normal(T * n, 9, 1.5f), T);
                              });
                 }
@@ -124,15 +147,19 @@ constexpr Model models[] = {{"mixtral_8x7b", 4096, 8, 2},
                             {"deepseek_v3", 7168, 256, 8}};
 
 void add_models(CaseList& list) {
-    for (const Model& model : models)
-        for (const Numbers& numbers : common_numbers)
-            list.add(text("triton/router_models/%s/%s", model.name, numbers.name), Extent::full,
-                     [=](Context& context) {
-                         const moe_layer_desc desc =
-                             gated_layer(gatings[0], model.hidden, model.n_experts, model.k);
-                         const Pair pair(context, route_spec(desc, numbers, 1024));
-                         for (const int64_t T : {1, 32, 128, 1024}) check_from_x(pair, T, 1);
-                     });
+    for (const Gating& gating : gatings)
+        for (const Model& model : models)
+            for (const Numbers& numbers : common_numbers) {
+                const bool is_sigmoid = gating.score == MOE_SCORE_SIGMOID;
+                list.add(text("triton/router_models%s/%s/%s", is_sigmoid ? "_sigmoid" : "",
+                              model.name, numbers.name),
+                         Extent::full, [=](Context& context) {
+                             const moe_layer_desc desc =
+                                 gated_layer(gating, model.hidden, model.n_experts, model.k);
+                             const Pair pair(context, route_spec(desc, numbers, 1024));
+                             for (const int64_t T : {1, 32, 128, 1024}) check_gating(pair, T, 1);
+                         });
+            }
 }
 
 void check_repeats(const Pair& pair) {
@@ -156,10 +183,10 @@ void add_edges(CaseList& list) {
                      [=](Context& context) { run(Pair(context, route_spec(desc, numbers, 128))); });
         };
         const moe_layer_desc desc = gated_layer(gatings[0], 256, 8, 2);
-        add("single_token", desc, [](const Pair& pair) { check_from_x(pair, 1, 1); });
+        add("single_token", desc, [](const Pair& pair) { check_gating(pair, 1, 1); });
         add("k_is_e", gated_layer(gatings[0], 256, 8, 8),
-            [](const Pair& pair) { check_from_x(pair, 32, 1); });
-        add("logits_x100", desc, [](const Pair& pair) { check_from_x(pair, 128, 100); });
+            [](const Pair& pair) { check_gating(pair, 32, 1); });
+        add("logits_x100", desc, [](const Pair& pair) { check_gating(pair, 128, 100); });
         // float16 holds x of 1e-4 with few digits, but exactly what is rounded is given to both.
         add("logits_x1e-4", desc, [](const Pair& pair) {
             Route call;
@@ -266,6 +293,42 @@ void add_formats(CaseList& list) {
                          });
 }
 
+// By the names under which the library looks for it.
+bool is_cublaslt_there() {
+    for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"})
+        if (dlopen(name, RTLD_NOW | RTLD_LOCAL)) return true;
+    return false;
+}
+
+bool runs_library(const Pair& pair, int64_t n_tokens) {
+    const size_t mark = launch_mark();
+    check_from_x(pair, n_tokens, 1);
+    return names_of(launches_since(mark)).count("cublaslt_gemm") > 0;
+}
+
+// The logits of 256 tokens and more are cuBLASLt's where the machine has it, and the plan lets the
+// other tokens of a call decide over the order of a token's sums.
+void check_library(Context& context, const Numbers& numbers) {
+    if (!context.device.is_cuda()) throw Skip("the CPU has no cuBLASLt");
+    need_launches();
+    if (!is_cublaslt_there()) throw Skip("the machine has no cuBLASLt");
+    PairSpec spec = route_spec(gated_layer(gatings[0], 512, 64, 4), numbers, 1024,
+                               numbers.x == MOE_TYPE_F16 ? "f16" : "bf16");
+    const Pair pair(context, spec);
+    for (const int64_t T : {256, 1024})
+        context.expect(runs_library(pair, T),
+                       text("T %ld: cuBLASLt did not run", static_cast<long>(T)));
+    context.expect(!runs_library(pair, 255), "T 255: cuBLASLt ran");
+    spec.subject = [](moe_plan_desc& desc) { desc.batch_invariant = 1; };
+    context.expect(!runs_library(Pair(context, spec), 1024), "batch_invariant: cuBLASLt ran");
+}
+
+void add_library(CaseList& list) {
+    for (const Numbers& numbers : {bf16, f16})
+        list.add(text("router/library/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) { check_library(context, numbers); });
+}
+
 }  // namespace
 
 void add_router_cases(CaseList& list) {
@@ -277,6 +340,7 @@ void add_router_cases(CaseList& list) {
     add_sizes(list);
     add_near_ties(list);
     add_formats(list);
+    add_library(list);
 }
 
 }  // namespace moe_gpu

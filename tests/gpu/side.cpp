@@ -2,6 +2,7 @@
 #include "side.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace moe_gpu {
 namespace {
@@ -51,7 +52,22 @@ Side::Side(Device& on, moe_runtime* runtime, const SideSpec& spec)
       weights(weights_of(plan.get(), spec)),
       stages_(spec.plan.stages),
       stream_(on),
-      spaces_(std::make_unique<Space>(on, runtime, plan.get(), spec.plan.max_tokens)) {}
+      spaces_(std::make_unique<Space>(on, runtime, plan.get(), spec.plan.max_tokens)) {
+    read_explanation();
+}
+
+void Side::read_explanation() {
+    uint64_t size = 0;
+    must(moe_plan_explain(plan.get(), MOE_EXPLAIN_JSON, nullptr, 0, &size), "moe_plan_explain");
+    std::string json(size, '\0');
+    must(moe_plan_explain(plan.get(), MOE_EXPLAIN_JSON, json.data(), size, &size),
+         "moe_plan_explain");
+    const std::string chunk = "\"chunk_tokens\":";
+    const size_t at = json.find(chunk);
+    if (at == std::string::npos) throw Failure("the explanation has no chunk_tokens");
+    chunk_tokens_ = std::atol(json.c_str() + at + chunk.size());
+    is_shared_apart_ = json.find("\"shared_expert\": \"apart\"") != std::string::npos;
+}
 
 moe_workspace_faults Side::faults() const {
     auto faults = sized<moe_workspace_faults>();
@@ -61,12 +77,23 @@ moe_workspace_faults Side::faults() const {
 
 std::set<std::string> Side::kernels(int64_t n_tokens) const {
     std::set<std::string> names;
-    for (const moe_stage stage : stages) {
-        const char* name = nullptr;
-        if (stages_ && !(stages_ & static_cast<uint32_t>(stage))) continue;
-        if (moe_plan_kernel(plan.get(), stage, n_tokens, &name) == MOE_OK && name)
-            names.insert(name);
-    }
+    for (const moe_stage stage : stages)
+        if (std::string name = kernel(stage, n_tokens); !name.empty()) names.insert(name);
+    return names;
+}
+
+std::string Side::kernel(moe_stage stage, int64_t n_tokens) const {
+    const char* name = nullptr;
+    if (stages_ && !(stages_ & static_cast<uint32_t>(stage))) return "";
+    const moe_status status = moe_plan_kernel(plan.get(), stage, n_tokens, &name);
+    return status == MOE_OK && name ? name : "";
+}
+
+std::set<std::string> Side::chosen(moe_stage stage) const {
+    std::set<std::string> names;
+    auto candidate = sized<moe_candidate>();
+    for (uint32_t i = 0; moe_candidates(plan.get(), i, &candidate) == MOE_OK; ++i)
+        if (candidate.stage == stage && candidate.chosen) names.insert(candidate.kernel);
     return names;
 }
 

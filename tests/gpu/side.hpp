@@ -65,6 +65,13 @@ class Side {
     moe_workspace_faults faults() const;
     // Names of the kernels of the plan's stages for so many tokens.
     std::set<std::string> kernels(int64_t n_tokens) const;
+    // That of one stage; "" where the plan has no such stage.
+    std::string kernel(moe_stage stage, int64_t n_tokens) const;
+    // Every kernel that the plan chose for a stage, for few tokens and for any number.
+    std::set<std::string> chosen(moe_stage stage) const;
+    // Facts of the explanation: tokens of a chunk; the shared expert runs apart from the others.
+    int64_t chunk_tokens() const { return chunk_tokens_; }
+    bool is_shared_apart() const { return is_shared_apart_; }
 
     Result forward(const Forward& call) const;
 
@@ -76,7 +83,11 @@ class Side {
     };
 
   private:
+    void read_explanation();
+
     uint32_t stages_;
+    int64_t chunk_tokens_ = 0;
+    bool is_shared_apart_ = false;
     Stream stream_;
     std::unique_ptr<Space> spaces_;
 };

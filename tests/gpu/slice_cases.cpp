@@ -1,8 +1,9 @@
 // Partial plans: slices of experts and of the intermediate, summed and finished once; per-slot
 // output; plans that own some stages only.
 #include <algorithm>
+#include <tuple>
 
-#include "compare.hpp"
+#include "families.hpp"
 #include "layer_kinds.hpp"
 #include "stages.hpp"
 
@@ -69,7 +70,8 @@ PairSpec partial_spec(const moe_layer_desc& desc, const char* format, const Numb
 
 // Each slice against the CPU's; their sum, finished, against the CPU's whole layer.
 void check_partition(Context& context, const moe_layer_desc& desc, const char* format,
-                     const Numbers& numbers, const Partition& partition) {
+                     const Numbers& numbers, const Partition& partition,
+                     const ForcePlan& force = nullptr) {
     PairSpec of_whole;
     of_whole.layer.desc = desc;
     of_whole.layer.format = format;
@@ -81,7 +83,9 @@ void check_partition(Context& context, const moe_layer_desc& desc, const char* f
         Floats sum;
         Forward call = layer.routed_call(T);
         for (const moe_slice& slice : partition.slices) {
-            const Pair part(context, partial_spec(desc, format, numbers, &slice), data);
+            PairSpec of_part = partial_spec(desc, format, numbers, &slice);
+            of_part.subject = force;
+            const Pair part(context, of_part, data);
             call.base = sum;
             // A token may have no expert in the slice; alone it would be refused as zero.
             if (sum.empty()) call.base.assign(static_cast<size_t>(T * part.data->width()), 0.0f);
@@ -137,15 +141,21 @@ void add_grids(CaseList& list) {
             });
 }
 
-void check_map(Context& context, const Numbers& numbers) {
-    const std::vector<int32_t> map{-1, 2, 0, -1, 1, -1, 3, -1};
+constexpr int32_t half_of_experts[] = {-1, 2, 0, -1, 1, -1, 3, -1};
+constexpr int32_t reversed_experts[] = {7, 6, 5, 4, 3, 2, 1, 0};
+
+moe_slice mapped(const int32_t (&map)[8]) {
     moe_slice slice = whole();
-    slice.expert_to_local = map.data();
+    slice.expert_to_local = map;
     slice.n_expert_to_local = 8;
-    const Pair pair(context, partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers, &slice));
-    for (const int64_t T : {1, 50}) {
+    return slice;
+}
+
+void check_slice_map(const Pair& pair) {
+    Context& context = pair.context;
+    for (const int64_t T : {1, 5, 50}) {
         Forward call = pair.routed_call(T);
-        call.base = rounded(normal(T * 128, 3), numbers.out);
+        call.base = rounded(normal(T * 128, 3), pair.spec.numbers.out);
         pair.check(call, "map of experts");
         // Of the slice's four, two stay and change places.
         call.expert_map = {0, -1, 2, -1, -1, -1, -1, -1};
@@ -156,22 +166,16 @@ void check_map(Context& context, const Numbers& numbers) {
 }
 
 // Every expert is local under another number, and the map is its own inverse.
-void check_permuted(Context& context, const Numbers& numbers) {
-    const std::vector<int32_t> map{7, 6, 5, 4, 3, 2, 1, 0};
-    moe_slice slice = whole();
-    slice.expert_to_local = map.data();
-    slice.n_expert_to_local = 8;
-    const Pair pair(context, partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers, &slice));
+void check_permuted(const Pair& pair) {
     for (const int64_t T : {1, 2, 50}) pair.check(pair.routed_call(T));
 }
 
-void check_per_slot(Context& context, const Numbers& numbers, int32_t latent) {
-    moe_layer_desc desc = rich_layer(128, 64, 8, 3);
-    desc.latent = latent;
-    const moe_slice slice = whole();
-    const Pair pair(context, partial_spec(desc, "bf16", numbers, &slice));
+void check_per_slot(const Pair& pair) {
+    Context& context = pair.context;
     for (const int64_t T : {1, 50}) {
         Forward call = pair.routed_call(T);
+        // Output by slot has no kernel for few tokens.
+        pair.check(call, "by token");
         call.out_layout = MOE_OUT_PER_SLOT;
         const Result dense = pair.check(call, "per slot");
         call.out_place.stride = 3 * pair.data->width() + 5;
@@ -180,38 +184,88 @@ void check_per_slot(Context& context, const Numbers& numbers, int32_t latent) {
     }
 }
 
-// A plan for experts alone has the weights of nothing else.
-void check_stages(Context& context) {
+PairSpec experts_alone(const moe_layer_desc& desc) {
     PairSpec spec;
-    spec.layer.desc = rich_layer(128, 64, 8, 3);
+    spec.layer.desc = desc;
     spec.max_tokens = 30;
-    spec.both = [](moe_plan_desc& desc) {
-        desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE;
-        desc.partial = 1;
+    spec.both = [](moe_plan_desc& plan) {
+        plan.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE;
+        plan.partial = 1;
     };
-    const Pair pair(context, spec);
-    pair.check(pair.routed_call(30), "without route and finish");
+    return spec;
+}
+
+// A plan for experts alone has the weights of nothing else.
+void check_stages(const Pair& pair) {
+    Context& context = pair.context;
+    for (const int64_t T : {2, 30}) pair.check(pair.routed_call(T), "without route and finish");
     auto report = sized<moe_memory_report>();
     must(moe_weights_memory(pair.subject.weights.get(), &report), "moe_weights_memory");
     context.expect(!report.role_bytes[MOE_ROLE_ROUTER] && !report.role_bytes[MOE_ROLE_SHARED_UP],
                    "weights of other stages are loaded");
 }
 
+// Layers off the grid of 64 by the plan's choice, and on it on every family.
+void add_maps(CaseList& list) {
+    static const moe_slice of_half = mapped(half_of_experts), reversed = mapped(reversed_experts),
+                           all = whole();
+    const std::tuple<const char*, const moe_slice*, void (*)(const Pair&)> kinds[] = {
+        {"map", &of_half, check_slice_map},
+        {"permuted", &reversed, check_permuted},
+        {"per_slot/l0", &all, check_per_slot},
+    };
+    for (const auto& [name, slice, run] : kinds) {
+        for (const Numbers& numbers : common_numbers)
+            list.add(text("slice/%s/%s", name, numbers.name), Extent::smoke,
+                     [=, slice = slice, run = run](Context& context) {
+                         run(Pair(context,
+                                  partial_spec(rich_layer(128, 64, 8, 3), "bf16", numbers, slice)));
+                     });
+        for (const char* format : {"bf16", "nvfp4"})
+            list.add(text("families/slice/%s/%s", name, format),
+                     format[0] == 'b' ? Extent::smoke : Extent::full,
+                     [=, slice = slice, run = run](Context& context) {
+                         with_every_family(
+                             context,
+                             partial_spec(rich_layer_on_grid(128, 64, 8, 3), format, bf16, slice),
+                             run);
+                     });
+    }
+    moe_layer_desc latent = rich_layer(128, 64, 8, 3);
+    latent.latent = 64;
+    for (const Numbers& numbers : common_numbers)
+        list.add(text("slice/per_slot/l64/%s", numbers.name), Extent::smoke, [=](Context& context) {
+            check_per_slot(Pair(context, partial_spec(latent, "bf16", numbers, &all)));
+        });
+}
+
+void add_partitions_on_every_family(CaseList& list) {
+    const moe_layer_desc desc = rich_layer_on_grid(128, 256, 8, 3);
+    for (const Partition& partition : partitions(8, 256))
+        for (const char* format : {"bf16", "nvfp4"})
+            list.add(text("families/slice/%s/%s", partition.name, format),
+                     format[0] == 'b' ? Extent::smoke : Extent::full, [=](Context& context) {
+                         force_every_family(
+                             context, partial_spec(desc, format, bf16, &partition.slices[0]),
+                             [&](const ForcePlan& force) {
+                                 check_partition(context, desc, format, bf16, partition, force);
+                             });
+                     });
+}
+
 }  // namespace
 
 void add_slice_cases(CaseList& list) {
     add_partitions(list);
+    add_partitions_on_every_family(list);
     add_grids(list);
-    for (const Numbers& numbers : common_numbers) {
-        list.add(text("slice/map/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_map(context, numbers); });
-        list.add(text("slice/permuted/%s", numbers.name), Extent::smoke,
-                 [=](Context& context) { check_permuted(context, numbers); });
-        for (const int32_t latent : {0, 64})
-            list.add(text("slice/per_slot/l%d/%s", latent, numbers.name), Extent::smoke,
-                     [=](Context& context) { check_per_slot(context, numbers, latent); });
-    }
-    list.add("slice/stages", Extent::smoke, check_stages);
+    add_maps(list);
+    list.add("slice/stages", Extent::smoke, [](Context& context) {
+        check_stages(Pair(context, experts_alone(rich_layer(128, 64, 8, 3))));
+    });
+    list.add("families/slice/stages", Extent::smoke, [](Context& context) {
+        with_every_family(context, experts_alone(rich_layer_on_grid(128, 64, 8, 3)), check_stages);
+    });
 }
 
 }  // namespace moe_gpu

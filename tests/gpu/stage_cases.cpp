@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare.hpp"
+#include "families.hpp"
 #include "layer_kinds.hpp"
 #include "stages.hpp"
 
@@ -41,6 +41,7 @@ struct Engine {
     void batch(Experts& call) const;
     // Both sides; rows that are nobody's must be untouched, the others near.
     Floats check(const Experts& call, const char* what) const;
+    void expect_launched(const Experts& call, const std::vector<Launch>& launches) const;
 
     const Pair& pair;
     int64_t T, k, H, L, n_local;
@@ -89,8 +90,19 @@ void Engine::batch(Experts& call) const {
     call.x = gathered(call.row_ids);
 }
 
+// Tokens to their sums are what a kernel for few tokens makes. What stops before the activation has
+// kernels of its own, which no plan names.
+void Engine::expect_launched(const Experts& call, const std::vector<Launch>& launches) const {
+    if (call.stops_before_activation) return;
+    const bool plain = call.in == MOE_IN_TOKENS && call.out == MOE_OUT_REDUCED && !call.x_is_latent;
+    pair.expect_launched(launches, MOE_STAGE_EXPERTS, T, !plain);
+}
+
 Floats Engine::check(const Experts& call, const char* what) const {
-    Floats got = experts(pair.subject, call), wanted = experts(pair.reference, call);
+    const size_t mark = launch_mark();
+    Floats got = experts(pair.subject, call);
+    expect_launched(call, launches_since(mark));
+    Floats wanted = experts(pair.reference, call);
     const auto width = static_cast<size_t>(call.out_columns);
     if (call.out == MOE_OUT_ROWS)
         for (size_t r = 0; r < call.row_ids.size(); ++r)
@@ -157,8 +169,7 @@ struct Kind {
     moe_layer_desc desc;
 };
 
-std::vector<Kind> kinds() {
-    const moe_layer_desc rich = rich_layer(128, 80, 9, 3);
+std::vector<Kind> kinds(const moe_layer_desc& rich) {
     moe_layer_desc on_input = rich, latent = rich, ungated = rich;
     on_input.weight_on = MOE_WEIGHT_ON_INPUT;
     latent.latent = 64;
@@ -169,8 +180,41 @@ std::vector<Kind> kinds() {
     return {{"rich", rich}, {"on_input", on_input}, {"latent", latent}, {"ungated", ungated}};
 }
 
+// Every layout that moe_experts takes.
+void check_layouts(const Pair& pair) {
+    for (const int64_t T : {1, 30}) {
+        check_cells(pair, T, false);
+        check_cells(pair, T, true);
+        check_accumulated(pair, T);
+        if (pair.desc().latent) check_latent_rows(pair, T);
+        if (pair.desc().weight_on == MOE_WEIGHT_ON_INPUT) check_row_weights(pair, T);
+    }
+}
+
+PairSpec experts_spec(const moe_layer_desc& desc, const char* format, const Numbers& numbers) {
+    PairSpec spec;
+    spec.layer.desc = desc;
+    spec.layer.format = format;
+    spec.numbers = numbers;
+    spec.max_tokens = 30;
+    return spec;
+}
+
+void add_experts_on_every_family(CaseList& list) {
+    for (const Kind& kind : kinds(rich_layer_on_grid(128, 64, 9, 3)))
+        for (const char* format : {"bf16", "mxfp4"})
+            for (const Numbers& numbers : {bf16, f16_through_bf16})
+                list.add(
+                    text("families/stage/experts/%s/%s/%s", kind.name, format, numbers.name),
+                    format[0] == 'b' && numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                    [=](Context& context) {
+                        with_every_family(context, experts_spec(kind.desc, format, numbers),
+                                          check_layouts);
+                    });
+}
+
 void add_experts(CaseList& list) {
-    for (const Kind& kind : kinds())
+    for (const Kind& kind : kinds(rich_layer(128, 80, 9, 3)))
         for (const char* format : {"bf16", "mxfp4"})
             for (const Numbers& numbers : common_numbers) {
                 // mxfp4 needs columns in 32.
@@ -179,22 +223,8 @@ void add_experts(CaseList& list) {
                 const bool in_smoke = format[0] == 'b';
                 list.add(text("stage/experts/%s/%s/%s", kind.name, format, numbers.name),
                          in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
-                             PairSpec spec;
-                             spec.layer.desc = desc;
-                             spec.layer.format = format;
-                             spec.numbers = numbers;
-                             spec.max_tokens = 30;
-                             with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
-                                               [&](const Pair& pair) {
-                                                   for (const int64_t T : {1, 30}) {
-                                                       check_cells(pair, T, false);
-                                                       check_cells(pair, T, true);
-                                                       check_accumulated(pair, T);
-                                                       if (desc.latent) check_latent_rows(pair, T);
-                                                       if (desc.weight_on == MOE_WEIGHT_ON_INPUT)
-                                                           check_row_weights(pair, T);
-                                                   }
-                                               });
+                             with_every_kernel(context, experts_spec(desc, format, numbers),
+                                               MOE_STAGE_EXPERTS, check_layouts);
                          });
             }
 }
@@ -206,7 +236,11 @@ void check_finish(const Pair& pair, int64_t n_tokens) {
     call.x = pair.x(n_tokens);
     const Floats routed = rounded(normal(n_tokens * pair.data->width(), 31), pair.spec.numbers.out);
     const auto both = [&](const char* what) {
-        const Floats got = finish(pair.subject, call), wanted = finish(pair.reference, call);
+        const size_t mark = launch_mark();
+        const Floats got = finish(pair.subject, call);
+        if (!call.parts || (call.parts & MOE_FINISH_SHARED))
+            pair.expect_launched(launches_since(mark), MOE_STAGE_FINISH, n_tokens, false);
+        const Floats wanted = finish(pair.reference, call);
         pair.context.measure(text("%s, T %ld", what, static_cast<long>(n_tokens)),
                              worst_row(got, wanted, d.hidden), pair.spec.limit());
         pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
@@ -228,7 +262,7 @@ void check_finish(const Pair& pair, int64_t n_tokens) {
 }
 
 void add_finish(CaseList& list) {
-    for (const Kind& kind : kinds())
+    for (const Kind& kind : kinds(rich_layer(128, 80, 9, 3)))
         for (const Numbers& numbers : common_numbers)
             list.add(text("stage/finish/%s/%s", kind.name, numbers.name), Extent::smoke,
                      [=](Context& context) {
@@ -240,6 +274,16 @@ void add_finish(CaseList& list) {
                              for (const int64_t T : {1, 7, 90}) check_finish(pair, T);
                          });
                      });
+}
+
+void add_finish_on_grid(CaseList& list) {
+    for (const Kind& kind : kinds(rich_layer_on_grid(128, 64, 9, 3)))
+        list.add(text("families/stage/finish/%s", kind.name), Extent::smoke, [=](Context& context) {
+            with_every_kernel(context, experts_spec(kind.desc, "bf16", bf16), MOE_STAGE_FINISH,
+                              [&](const Pair& pair) {
+                                  for (const int64_t T : {1, 7, 30}) check_finish(pair, T);
+                              });
+        });
 }
 
 // Offsets, counts and row ids that are not what they must be: no memory is read by them.
@@ -273,7 +317,9 @@ void check_wrong_offsets(Context& context) {
 
 void add_stage_cases(CaseList& list) {
     add_experts(list);
+    add_experts_on_every_family(list);
     add_finish(list);
+    add_finish_on_grid(list);
     list.add("stage/wrong_offsets", Extent::smoke, check_wrong_offsets);
 }
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "compare.hpp"
+#include "families.hpp"
 #include "layer_kinds.hpp"
 
 namespace moe_gpu {
@@ -47,12 +47,8 @@ void add_shapes(CaseList& list) {
 }
 
 // With a codebook that is given, matrices that all had the same one end with different ones.
-void check_update(Context& context, const char* format) {
-    PairSpec spec;
-    spec.layer.desc = plain_layer(128, 128, 6, 2);
-    spec.layer.format = format;
-    spec.max_tokens = 40;
-    const Pair pair(context, spec);
+void check_update(const Pair& pair) {
+    Context& context = pair.context;
     const Result before = pair.check(pair.routed_call(40), "before");
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_DOWN, MOE_ROLE_UP})
         for (const int32_t expert : {0, 5}) {
@@ -66,6 +62,31 @@ void check_update(Context& context, const char* format) {
             const Result after = pair.check(pair.routed_call(40), moe_role_name(role));
             context.expect(after.bits != before.bits, "the update has no effect");
         }
+}
+
+PairSpec update_spec(const moe_layer_desc& desc, const char* format) {
+    PairSpec spec;
+    spec.layer.desc = desc;
+    spec.layer.format = format;
+    spec.max_tokens = 40;
+    return spec;
+}
+
+// Every family has weights of its own: an update changes them.
+void add_updates(CaseList& list) {
+    for (const char* format : {"bf16", "nvfp4", "fp8_128x128", "kbit4", "kbit4_given", "q8_0"}) {
+        list.add(text("weights/update/%s", format), Extent::smoke, [=](Context& context) {
+            check_update(Pair(context, update_spec(plain_layer(128, 128, 6, 2), format)));
+        });
+        list.add(text("families/weights/update/%s", format), Extent::smoke, [=](Context& context) {
+            const PairSpec spec = update_spec(rich_layer_on_grid(128, 128, 6, 2), format);
+            force_every_family(context, spec, [&](const ForcePlan& force) {
+                PairSpec forced = spec;
+                forced.subject = force;
+                check_update(Pair(context, forced));
+            });
+        });
+    }
 }
 
 // Memory of the caller, poisoned before: every byte that a kernel reads is written by the load.
@@ -209,12 +230,10 @@ void check_cancelled(Context& context) {
 
 void add_weight_cases(CaseList& list) {
     add_shapes(list);
-    for (const char* format : {"bf16", "nvfp4", "fp8_128x128", "kbit4", "kbit4_given", "q8_0"}) {
-        list.add(text("weights/update/%s", format), Extent::smoke,
-                 [=](Context& context) { check_update(context, format); });
+    add_updates(list);
+    for (const char* format : {"bf16", "nvfp4", "fp8_128x128", "kbit4", "kbit4_given", "q8_0"})
         list.add(text("weights/caller_memory/%s", format), Extent::smoke,
                  [=](Context& context) { check_caller_memory(context, format); });
-    }
     for (const char* format : packed_formats())
         list.add(text("weights/size/%s", format), Extent::full,
                  [=](Context& context) { check_size(context, format); });
