@@ -42,8 +42,8 @@ def terms(case, family):
     read_us = rates.latency_us + met * case["expert_bytes"] / rates.bytes_per_us
     again_us = (slots - met) * case["expert_bytes"] / rates.bytes_per_us
     crowd = min(1.0, (slots / met - 1) / 16)
-    product_us = slots * weights * 2 / rates.flops_per_us
-    of_all = [1.0, read_us, again_us, met * weights * 1e-6 * crowd, product_us, slots * hidden * 2e-6]
+    gemm_us = slots * weights * 2 / rates.flops_per_us
+    of_all = [1.0, read_us, again_us, met * weights * 1e-6 * crowd, gemm_us, slots * hidden * 2e-6]
     return [of_all[i] for i in FAMILIES[family]]
 
 

@@ -782,9 +782,9 @@ MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_
 
 /* Name of the kernel that runs a stage for n_tokens tokens, <arch>_<weight>_<activation>_<family>_<stage>; static. For the
  * stages experts and finish it is the GEMM of gate and up. moe_plan_explain has that of down, the variants that are launched
- * (launched names begin with this one), and for every gemv kernel the one that takes its place where rows of x are not on 16
- * bytes or the true number of tokens is on the device. For calls in chunks n_tokens is a chunk's. The kernel of finish does
- * nothing where the explanation says that the shared expert goes with the experts. */
+ * (launched names begin with this one), and beside every gemv kernel the one that takes its place where rows of x are not on 16
+ * bytes, the true number of tokens is on the device, or the output is per slot or by rows. For calls in chunks n_tokens is a
+ * chunk's. The kernel of finish does nothing where the explanation says that the shared expert goes with the experts. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,
                                             const char **out_name) MOE_NOEXCEPT;
 

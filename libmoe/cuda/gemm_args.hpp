@@ -11,7 +11,7 @@
 #include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/rows.hpp"
 #include "libmoe/layer/layer.hpp"
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 

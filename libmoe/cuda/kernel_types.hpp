@@ -2,7 +2,7 @@
 // without CUDA in the build; a test of builds with CUDA holds them to the instances.
 #pragma once
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 

@@ -87,8 +87,8 @@ ExpertTerms::ExpertTerms(const ExpertWork& work, const DeviceRates& rates) {
     const double crowd = std::min(1.0, (slots / met - 1.0) / 16.0);
     read_us = rates.latency_us + met * work.bytes / rates.bytes_per_us;
     again_us = (slots - met) * work.bytes / rates.bytes_per_us;
-    decodes = met * work.weights * 1e-6 * crowd;
-    product_us = 2.0 * slots * work.weights / rates.flops_per_us;
+    dequantized = met * work.weights * 1e-6 * crowd;
+    gemm_us = 2.0 * slots * work.weights / rates.flops_per_us;
     row_mb = slots * work.width * 2e-6;
 }
 
@@ -99,8 +99,8 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
     if (!constants || work.n_tokens < 1 || !has_rates) return std::nullopt;
     const CostConstants& c = *constants;
     const ExpertTerms terms(work, rates);
-    return c.fixed + c.read * terms.read_us + c.again * terms.again_us + c.decode * terms.decodes +
-           c.multiply * terms.product_us + c.rows * terms.row_mb;
+    return c.fixed + c.read * terms.read_us + c.again * terms.again_us + c.dequantize * terms.dequantized +
+           c.multiply * terms.gemm_us + c.rows * terms.row_mb;
 }
 
 int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {

@@ -301,14 +301,16 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
         return 0;
     if (!has_whole_splits(problem.gate_up) || !has_whole_splits(problem.down)) return 0;
     if (!can_divide(problem.gate_up, problem.n_slots)) return 0;
-    const auto fits = [&](bool shares_codebook) {
-        problem.gate_up_shares_codebook = problem.down_shares_codebook = shares_codebook;
+    const auto fits = [&](bool gate_up_shares, bool down_shares) {
+        problem.gate_up_shares_codebook = gate_up_shares;
+        problem.down_shares_codebook = down_shares;
         return std::max(tile_gate_up(device, problem, tuning).shared.total,
                         tile_down(device, problem, tuning).shared.total) <= device.shared_bytes;
     };
     int32_t n = 0;
     for (problem.n_tokens = 1; problem.n_tokens <= max_gemv_batch; ++problem.n_tokens) {
-        if (!fits(false) || !fits(true)) break;
+        if (!fits(false, false) || !fits(false, true) || !fits(true, false) || !fits(true, true))
+            break;
         n = problem.n_tokens;
     }
     return n;

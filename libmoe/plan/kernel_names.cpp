@@ -27,40 +27,8 @@ void append_word(std::string& name, std::string_view word) {
 
 std::string_view weight_name(PackedType type) {
     switch (kind_of(type)) {
-#define MOE_NAME(type)     \
-    case PackedType::type: \
-        return #type;
-        MOE_NAME(f32)
-        MOE_NAME(f16)
-        MOE_NAME(bf16)
-        MOE_NAME(e4m3)
-        MOE_NAME(nvfp4)
-        MOE_NAME(mxfp4)
-        MOE_NAME(kbit2)
-        MOE_NAME(kbit3)
-        MOE_NAME(kbit4)
-        MOE_NAME(kbit5)
-        MOE_NAME(kbit2_f32)
-        MOE_NAME(kbit3_f32)
-        MOE_NAME(kbit4_f32)
-        MOE_NAME(kbit5_f32)
-        MOE_NAME(q8_0)
-        MOE_NAME(q4_k)
-        MOE_NAME(q5_k)
-        MOE_NAME(q2_k)
-        MOE_NAME(q3_k)
-        MOE_NAME(q6_k)
-        MOE_NAME(iq4_xs)
-        MOE_NAME(iq2_xxs)
-        MOE_NAME(iq2_xs)
-        MOE_NAME(iq3_xxs)
-        MOE_NAME(iq3_s)
-        MOE_NAME(q4_0)
-        MOE_NAME(iq4_nl)
-        MOE_NAME(q5_0)
-        MOE_NAME(q4_1)
-        MOE_NAME(q5_1)
-#undef MOE_NAME
+        case PackedType::none:
+            return "any";
         case PackedType::grid_e4m3:
             return "fp8";
         case PackedType::grid_1:
@@ -82,7 +50,7 @@ std::string_view weight_name(PackedType type) {
         case PackedType::grid_codebook:
             return "codebook4";
         default:
-            return "any";
+            return traits(type).name;
     }
 }
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe_gpu {
 namespace {

@@ -80,7 +80,8 @@ void set_code(Stored& stored, int64_t row, int64_t column, uint32_t code) {
     std::memcpy(at + place, &code, static_cast<size_t>(bytes));
 }
 
-// Lane 4 g + t, step j, register a, half e of the comments: worked out on paper from packed.hpp.
+// Lane 4 g + t, step j, register a, half e of the comments: worked out on paper from
+// packed/layout.hpp.
 const CodeCase code_cases[] = {
     // bf16, 16 bytes per lane and step. Row 0, k 0: lane 0, step 0, register 0, half 0.
     {"bf16", 64, 0, 0, 0x8001, {{0, 0}, {1, 7}}},

@@ -125,7 +125,7 @@ TEST(Cost, CountsTheExpertsThatAreHere) {
     part.n_local /= 8;
     const ExpertTerms eighth(part, rates);
     EXPECT_NEAR(eighth.read_us * 8, whole.read_us, 1e-6);
-    EXPECT_NEAR(eighth.product_us * 8, whole.product_us, 1e-6);
+    EXPECT_NEAR(eighth.gemm_us * 8, whole.gemm_us, 1e-6);
     EXPECT_NEAR(eighth.row_mb * 8, whole.row_mb, 1e-9);
 }
 

@@ -1,10 +1,11 @@
 // Codes to registers of two 16-bit values by loads from a table in shared memory that every lane
 // has in its own bank, entries 128 bytes apart: there are no bank conflicts, and one load gives the
 // values of rows g and g + 8. The address is a dot product of bytes, which uses another pipe than
-// masks and shifts. Codes lie as packed.hpp has them, so that a byte has a code of row g and one of
-// row g + 8:
+// masks and shifts. Codes lie as packed/layout.hpp has them, so that a byte has a code of row g and
+// one of row g + 8:
 //   4 bits   the byte is the entry
-//   5 bits   likewise, of magnitudes; the fifth bits, which are signs (packed.hpp), come to the
+//   5 bits   likewise, of magnitudes; the fifth bits, which are signs (packed/layout.hpp), come to
+//   the
 //            values' own
 // Tables are 32 KB, for a codebook that serves many weights. Device only.
 #pragma once

@@ -1,6 +1,6 @@
 // Small codebooks in registers: byte permutations make the operands of a step, without loads from
-// shared memory. Codes of two and three bits lie by rows (packed.hpp): a nibble word has the four
-// codes of row g, then those of row g + 8. Device only.
+// shared memory. Codes of two and three bits lie by rows (packed/layout.hpp): a nibble word has the
+// four codes of row g, then those of row g + 8. Device only.
 #pragma once
 
 #include "libmoe/cuda/device/convert.hpp"

@@ -1,6 +1,6 @@
 // The contract of this folder. A packed type has one file, <type>.cuh, with everything that a
 // kernel must know of it: loads, scales, constants, and how codes become operands. The layout
-// itself is that of libmoe/weights/packed.hpp. A file specializes up to three templates:
+// itself is that of libmoe/packed/layout.hpp. A file specializes up to three templates:
 //
 //   ValueDequant<type>         values of a full block for the generic and the exact kernels;
 //                              required. Host and device: tests/weights/dequant_test.cpp checks
@@ -85,7 +85,7 @@
 #pragma once
 
 #include "libmoe/cuda/device/codebook_mode.hpp"
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 

@@ -1,11 +1,11 @@
 // The grids: codes of 1 to 8 bits, e4m3 bytes or codebook indices under a scale, and perhaps a zero
 // point, for a row and a group of any multiple of 16 columns. A tile begins with a record of scales
-// and zero points per group (packed.hpp). Used by the generic and exact kernels; types with a table
-// of columns are read value by value (packed_value.hpp).
+// and zero points per group (packed/layout.hpp). Used by the generic and exact kernels; types with
+// a table of columns are read value by value (packed_value.hpp).
 #pragma once
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"
-#include "libmoe/weights/packed_grid.hpp"
+#include "libmoe/packed/grid.hpp"
 
 namespace moe::cuda {
 

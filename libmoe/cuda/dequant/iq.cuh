@@ -4,7 +4,7 @@
 #pragma once
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"
-#include "libmoe/weights/ggml_scales.hpp"
+#include "libmoe/packed/ggml_scales.hpp"
 
 namespace moe::cuda {
 

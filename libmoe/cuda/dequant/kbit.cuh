@@ -60,7 +60,8 @@ requires(is_kbit(type)) struct ValueDequant<type> {
 
 #if defined(__CUDACC__)
 
-// Loads a lane's codes of a block, the words of four steps (packed.hpp), from their shared address.
+// Loads a lane's codes of a block, the words of four steps (packed/layout.hpp), from their shared
+// address.
 template <int bits>
 __device__ __forceinline__ void load_kbit_codes(uint32_t codes, uint32_t lane,
                                                 uint32_t (&words)[bits]) {

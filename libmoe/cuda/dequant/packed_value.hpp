@@ -1,4 +1,4 @@
-// One value of a packed block, bit by bit as libmoe/weights/packed.hpp has it: for the short blocks
+// One value of a packed block, bit by bit as libmoe/packed/layout.hpp has it: for the short blocks
 // at the end of k, and the reference of the tests of ValueDequant. Host and device.
 #pragma once
 
@@ -6,8 +6,8 @@
 #include "libmoe/cuda/dequant/kbit.cuh"
 #include "libmoe/cuda/dequant/mxfp4.cuh"
 #include "libmoe/cuda/dequant/nvfp4.cuh"
-#include "libmoe/weights/ggml_scales.hpp"
-#include "libmoe/weights/packed_grid.hpp"
+#include "libmoe/packed/ggml_scales.hpp"
+#include "libmoe/packed/grid.hpp"
 
 namespace moe::cuda {
 

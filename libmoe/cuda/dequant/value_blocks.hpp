@@ -2,9 +2,9 @@
 // bits in them. Host and device.
 #pragma once
 
+#include "libmoe/base/element.hpp"
 #include "libmoe/cuda/dequant/dequant.cuh"
 #include "libmoe/cuda/device/operand.hpp"
-#include "libmoe/formats/element.hpp"
 
 namespace moe::cuda {
 

@@ -1,7 +1,7 @@
 // How the one-token kernels of codebook types come to values.
 #pragma once
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 

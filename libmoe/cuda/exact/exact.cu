@@ -1,7 +1,7 @@
 // run_exact: grouped GEMM (gemm_args.hpp) of any packed type in float32: dequantized weights,
 // float32 inputs and fma; nothing is rounded to 16 bits before the output.
 //
-// Inputs: packed weights (weights/packed.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
+// Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride; tiles of up to 16 rows of one expert.
 // Output: rows of gemm.out's type, after the epilogue.
 // Precondition: k is a multiple of 16.

@@ -1,7 +1,7 @@
 // run_generic: grouped GEMM (gemm_args.hpp) of any packed type but f32 on any GPU from sm_80, with
 // mma.sync.m16n8k16, 16-bit operands and float32 accumulators.
 //
-// Inputs: packed weights (weights/packed.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
+// Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride; tiles of up to 64 rows of one expert.
 // Output: rows of gemm.out's type, after the epilogue.
 // Preconditions: k is a multiple of 16. Input rows of the operand type that begin on 16 bytes are
@@ -18,9 +18,9 @@
 //    t) reads columns 16 t to 16 t + 15 of token g, its B registers of these steps.
 // 4. The k tail, 32 and 16 columns, is dequantized value by value.
 // 5. Epilogue: accumulators pass through shared memory (epilogue.cuh).
-#include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/dequant/packed_value.hpp"
 #include "libmoe/cuda/dequant/values.cuh"
+#include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
 #include "libmoe/cuda/device/mma.cuh"
@@ -364,8 +364,8 @@ void run_generic(const DeviceFacts& device, const GemmArgs& gemm, const KernelNa
     const int64_t n_items = int64_t{gemm.max_tiles} * groups_of_tiles(gemm.weights);
     const int64_t resident = 2 * int64_t{device.n_sms};
     const auto kernel = kernel_of(operand, is_rare(gemm.weights.type));
-    launch(name.c_str(), kernel, n_items < resident ? n_items : resident, n_threads,
-           dynamic_bytes, stream, make_call(gemm, operand));
+    launch(name.c_str(), kernel, n_items < resident ? n_items : resident, n_threads, dynamic_bytes,
+           stream, make_call(gemm, operand));
 }
 
 void prepare_generic(PackedType type, moe_type operand) {

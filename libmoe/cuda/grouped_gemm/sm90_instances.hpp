@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 

@@ -11,7 +11,7 @@
 
 #include <type_traits>
 
-#include "libmoe/weights/packed.hpp"
+#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 
