@@ -1,11 +1,12 @@
-// moe-bench-host: the host's time of one moe_forward on a GPU, without graphs: what a program that calls from
-// a loop pays per layer before the GPU has done anything. Written on moe.h and the CUDA runtime, so that one
-// binary times any libmoe.so:
+// moe-bench-host: the host's time of one moe_forward on a GPU, without graphs: what a program that
+// calls from a loop pays per layer before the GPU has done anything. Written on moe.h and the CUDA
+// runtime, so that one binary times any libmoe.so:
 //
 //   LD_LIBRARY_PATH=OLD moe-bench-host; LD_LIBRARY_PATH=NEW moe-bench-host
 //
-// Every expert has the same bytes, because the host does not look at them. A sample is the time to enqueue 50
-// calls on an idle stream, which the GPU's queue takes without waiting; the median of 41 samples counts.
+// Every expert has the same bytes, because the host does not look at them. A sample is the time to
+// enqueue 50 calls on an idle stream, which the GPU's queue takes without waiting. The median and
+// the least of 201 samples are printed: on a shared machine the least is the steadier one.
 #include <cuda_runtime_api.h>
 #include <moe/moe.h>
 
@@ -18,7 +19,7 @@
 
 namespace {
 
-constexpr int calls = 50, samples = 41;
+constexpr int calls = 50, samples = 201;
 
 void check(moe_status status) {
     if (status == MOE_OK) return;
@@ -84,8 +85,12 @@ T* on_device(const std::vector<T>& values) {
     return static_cast<T*>(there);
 }
 
-double median_us(moe_plan* plan, moe_weights* weights, moe_workspace* workspace,
-                 const moe_forward_args& args) {
+struct HostTime {
+    double median_us, least_us;
+};
+
+HostTime time_calls(moe_plan* plan, moe_weights* weights, moe_workspace* workspace,
+                    const moe_forward_args& args) {
     using Clock = std::chrono::steady_clock;
     std::vector<double> us;
     for (int i = 0; i < samples + 3; ++i) {
@@ -96,7 +101,7 @@ double median_us(moe_plan* plan, moe_weights* weights, moe_workspace* workspace,
         if (i >= 3) us.push_back(time.count() / calls);
     }
     std::sort(us.begin(), us.end());
-    return us[us.size() / 2];
+    return {us[us.size() / 2], us.front()};
 }
 
 void run(const Model& model, const char* format_name, int64_t n_tokens) {
@@ -156,13 +161,15 @@ void run(const Model& model, const char* format_name, int64_t n_tokens) {
     args.x = on_device(x);
     args.out = on_device(x);
     args.stream = stream;
-    const double layer_us = median_us(plan, weights, workspace, args);
+    const HostTime layer_time = time_calls(plan, weights, workspace, args);
     args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
     args.ids = on_device(ids);
     args.weights = on_device(std::vector<float>(ids.size(), 0.125f));
-    const double ids_us = median_us(plan, weights, workspace, args);
-    std::printf("%-10s %-6s T = %-4lld host us per call: from ids %.2f, whole layer %.2f\n",
-                model.name, format_name, static_cast<long long>(n_tokens), ids_us, layer_us);
+    const HostTime ids_time = time_calls(plan, weights, workspace, args);
+    std::printf(
+        "%-10s %-6s T = %-3lld from ids %6.2f us (least %6.2f), whole layer %6.2f us (%6.2f)\n",
+        model.name, format_name, static_cast<long long>(n_tokens), ids_time.median_us,
+        ids_time.least_us, layer_time.median_us, layer_time.least_us);
     check(cudaStreamSynchronize(stream));
     moe_workspace_destroy(workspace);
     moe_weights_destroy(weights);

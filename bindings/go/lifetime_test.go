@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// countingAllocator keeps books of what handles take and give back.
+// countingAllocator keeps a ledger of what handles take and give back.
 type countingAllocator struct {
 	sync.Mutex
 	living   map[unsafe.Pointer]allocation

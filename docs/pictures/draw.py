@@ -141,7 +141,7 @@ def plan():
         d.arrow(250, 84 + 58 * i, 326, 84 + 58 * i)
     d.box(330, 60, 320, 338, GREY)
     d.text(490, 86, "moe_plan, immutable", 14, INK, bold=True)
-    facts = [(0, "device cpu 0, 2 threads: asked for"), (0, "stage route: cpu_any_f32_route_ref"),
+    facts = [(0, "device cpu 0, 2 threads: requested"), (0, "stage route: cpu_any_f32_route_ref"),
              (0, "stage experts: avx512_dense_f32_experts"), (1, "* avx512_dense_f32_experts:"),
              (2, "the first of the list that applies"), (1, "- avx2_dense_f32_experts: applies, but"),
              (2, "one before it is expected to be faster"), (0, "weights 1208483840 bytes, layout 100f..."),

@@ -1,5 +1,5 @@
 // main.cpp - `moe`, the command line of libmoe: parses, calls a subcommand, turns failures into
-// exit codes (1: what was asked for failed, 2: the command line is wrong).
+// exit codes (1: the command failed, 2: the command line is wrong).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -14,7 +14,7 @@ file, or a GGUF file. It is a program on the C interface of libmoe, moe.h, and n
 """
 ENDING = """\
 .SH EXIT STATUS
-0: done. 1: what was asked for failed, and one line on standard error says why. 2: the command line is wrong.
+0: done. 1: the command failed, and one line on standard error says why. 2: the command line is wrong.
 .SH SEE ALSO
 The header moe/moe.h, which documents the library.
 """

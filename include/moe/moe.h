@@ -107,7 +107,7 @@ enum {
     MOE_ERROR_INVALID_ARGUMENT = -1,     /* the sentence names the field and the value */
     MOE_ERROR_OUT_OF_MEMORY = -2,        /* an allocator returned NULL */
     MOE_ERROR_UNSUPPORTED = -3,          /* understood, legal, not implemented by this version or candidate */
-    MOE_ERROR_NOT_BUILT = -4,            /* this build of the library lacks the backend asked for */
+    MOE_ERROR_NOT_BUILT = -4,            /* this build of the library lacks the requested backend */
     MOE_ERROR_NO_DEVICE = -5,            /* the backend is there, the device or its driver is not */
     MOE_ERROR_LAYOUT_MISMATCH = -6,      /* weights or tensors are not in the plan's layout or formats */
     MOE_ERROR_WORKSPACE_TOO_SMALL = -7,  /* the sentence says how much is needed */
@@ -263,7 +263,7 @@ typedef enum moe_device_kind MOE_ENUM_BASE {
     MOE_DEVICE_AUTO = 0, /* CUDA when it is there and the description is one for it, else CPU; moe_plan_device says which and
                             why. Activations are memory of that device: a program that has them in host memory asks for CPU */
     MOE_DEVICE_CPU = 1,
-    MOE_DEVICE_CUDA = 2, /* asked for and absent: MOE_ERROR_NOT_BUILT or MOE_ERROR_NO_DEVICE, never the CPU */
+    MOE_DEVICE_CUDA = 2, /* requested and absent: MOE_ERROR_NOT_BUILT or MOE_ERROR_NO_DEVICE, never the CPU */
     MOE_DEVICE_FORCE_INT32 = 0x7FFFFFFF
 } moe_device_kind;
 
@@ -1186,7 +1186,7 @@ MOE_API moe_status MOE_CALL moe_finish(const moe_plan *plan, const moe_weights *
 
 typedef enum moe_io MOE_ENUM_BASE {
     MOE_IO_MMAP = 0, /* mapped read-only: nothing is read until used. A file truncated meanwhile kills the process (SIGBUS) */
-    MOE_IO_READ = 1, /* plain reads into memory of the allocator, tensor by tensor, when asked for; no borrowing */
+    MOE_IO_READ = 1, /* plain reads into memory of the allocator, tensor by tensor, on request; no borrowing */
     MOE_IO_FORCE_INT32 = 0x7FFFFFFF
 } moe_io;
 

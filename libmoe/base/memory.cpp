@@ -45,7 +45,7 @@ void Memory::release_in(moe_space space, void* memory, uint64_t bytes, uint64_t 
 }
 
 void* Memory::do_allocate(size_t bytes, size_t alignment) {
-    // std::pmr may ask for nothing; the caller's allocator is never asked for nothing.
+    // std::pmr may request no bytes; the caller's allocator never sees such a request.
     return allocate_in(MOE_SPACE_HOST, bytes ? bytes : 1, alignment, nullptr);
 }
 

@@ -1,5 +1,5 @@
 // An open checkpoint: the definition of moe.h's opaque handle. Layers are put together when they
-// are first asked for and then kept; any number of threads may ask. Weights that borrow from the
+// are first requested and then kept; any number of threads may ask. Weights that borrow from the
 // mapping keep the checkpoint by retain and release.
 #pragma once
 
@@ -50,7 +50,7 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
   private:
     struct LayerSlot {
         moe::LayerPlace place;
-        moe::LayerData* data = nullptr;  // null until asked for
+        moe::LayerData* data = nullptr;  // null until requested
     };
 
     [[noreturn]] void fail_no_layers() const;

@@ -1,5 +1,5 @@
 // JSON as a stream of events, so that duplicate keys are seen and nothing is built that was not
-// asked for. The parser itself is nlohmann's; only json.cpp includes it.
+// requested. The parser itself is nlohmann's; only json.cpp includes it.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class CallerRows {
   public:
     CallerRows(const Call& call, const moe_experts_args& args) : call_(call), args_(args) {}
 
-    // Rows of expert e; experts are asked for in ascending order, so that what came before is known
+    // Rows of expert e; experts are requested in ascending order, so that what came before is known
     // at no cost. Rows belong to one expert: one that does not begin behind all before it has none.
     RowRange range(int32_t e) {
         const RowRange room = room_of(e);

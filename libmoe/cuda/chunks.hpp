@@ -46,7 +46,7 @@ GivenRouting given_ids(const Call& call, const Args& args, int64_t first) {
     return given;
 }
 
-// Tokens at a time; fewer where pre-activations must find room in the wide buffer.
+// Tokens at a time; fewer where pre-activations must fit the wide buffer.
 inline int64_t chunk_for(const Setup& setup, const Scratch& scratch, bool pre_activations) {
     int64_t n = scratch.chunk_tokens;
     while (pre_activations && n > 1 &&
@@ -55,7 +55,7 @@ inline int64_t chunk_for(const Setup& setup, const Scratch& scratch, bool pre_ac
     return n;
 }
 
-// body(pipeline, first token) for chunks that the scratch of n_tokens tokens has room for.
+// Calls body(pass, first token) for chunks that fit the scratch of n_tokens tokens.
 template <class Body>
 void for_each_chunk(const Call& call, int64_t n_tokens, const int32_t* n_tokens_device, Body body,
                     bool pre_activations = false) {

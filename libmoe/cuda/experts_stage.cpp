@@ -1,6 +1,6 @@
 // moe_experts and moe_combine in every layout. Rows that the caller sorted become slots with an
 // expert each (dispatch/caller_rows), are sorted again as the kernels want them, and their results
-// go back to the caller's places. Output by token goes chunk of tokens by chunk, output by row
+// go back to the caller's rows. Output by token goes chunk of tokens by chunk, output by row
 // chunk of rows by chunk.
 #include <algorithm>
 
@@ -140,9 +140,9 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const int32_t k = setup.layer->top_k;
     const int64_t n_rows = caller_rows(setup, args).n_rows;
     const Scratch scratch(setup, tokens_that_fit(call), call.scratch);
-    const int64_t room = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
-    for (int64_t first = 0; first < n_rows; first += room) {
-        const auto n = static_cast<int32_t>(std::min(room, n_rows - first));
+    const int64_t capacity = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
+    for (int64_t first = 0; first < n_rows; first += capacity) {
+        const auto n = static_cast<int32_t>(std::min(capacity, n_rows - first));
         LayerPass p(call, scratch, {(n + k - 1) / k, nullptr, 0});
         if (args.stop_before_activation) p.take_pre_activation_family();
         take_caller_rows(p, call, args, {true, first, n});

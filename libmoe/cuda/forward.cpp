@@ -135,7 +135,7 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
     const auto stream = static_cast<cudaStream_t>(call.stream);
     const Layer& layer = *call.setup.layer;
     check_tokens(call, args, stream);
-    // The whole call at once: its scratch is ids and counts, which a workspace always has room for.
+    // The whole call at once: its scratch is ids and counts, which fit every workspace.
     const DispatchScratch scratch(call.setup, args.n_tokens, call.scratch);
     const TokenCount tokens{static_cast<int32_t>(args.n_tokens), args.n_tokens_device, 0};
     SelectOutput ids{};

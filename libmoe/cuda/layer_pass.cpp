@@ -27,7 +27,7 @@ Rows LayerPass::rows() const {
 Rows LayerPass::token_rows(int32_t n) const {
     Rows rows = b_.token_rows;
     rows.n_tokens = n;
-    // Of slots there is room for more rows than the buffers of tokens have.
+    // The lists hold more slots than the buffers of tokens have rows.
     rows.capacity = static_cast<int32_t>(padded_rows(n));
     return rows;
 }
@@ -232,7 +232,7 @@ Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
     return mlp;
 }
 
-// The shared expert apart from the others, and the product of its gate.
+// The shared expert apart from the others, and the dot product of its gate.
 void LayerPass::run_shared(const DeviceRows& x) {
     if (joins_) {
         // Done with the others.

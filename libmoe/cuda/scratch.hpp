@@ -39,7 +39,7 @@ struct Scratch {
     uint64_t bytes;
 };
 
-// Bytes of the float32 gate and up sums of n_tokens tokens before the activation.
+// Bytes of the float32 gate and up values of n_tokens tokens before the activation.
 int64_t pre_activation_bytes(const Setup& setup, int64_t n_tokens);
 
 // moe_dispatch works on all tokens of a call at once.
@@ -55,7 +55,7 @@ struct DispatchScratch {
 // Rows of n tokens or slots that are one "expert".
 int64_t padded_rows(int64_t n);
 
-// Type in which a family keeps h and what else feeds its products.
+// Type in which a family keeps h and its other GEMM inputs.
 moe_type operand_type(Family family);
 TileRule tiles_of(Family family);
 

@@ -39,8 +39,8 @@ inline constexpr Reason latent{"latent", "it does not make the rows of a latent"
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
-inline constexpr Reason batch_invariant{"batch_invariant",
-                                        "its sums are in another order than those of more tokens"};
+inline constexpr Reason batch_invariant{
+    "batch_invariant", "it accumulates in another order than the kernels of more tokens"};
 }  // namespace reasons
 
 // Up to how many tokens the kernels of small_batch tokens can run, and are worth running; 0: none.

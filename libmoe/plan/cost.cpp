@@ -40,11 +40,11 @@ const CostConstants* constants_of(cuda::Family family, PackedType type) {
 void add_matrices(const DevicePlacement& placement, std::initializer_list<moe_role> roles,
                   ExpertWork& work) {
     for (const moe_role role : roles) {
-        const DevicePlacement::Region& place = placement.matrices[role];
-        if (placement.is_up_half(role) || place.n_tiles == 0) continue;
-        work.weights += 16.0 * place.n_tiles * place.k;
-        work.bytes += static_cast<double>(place.n_tiles) *
-                      static_cast<double>(tile_bytes(place.type, place.k));
+        const DevicePlacement::Region& region = placement.matrices[role];
+        if (placement.is_up_half(role) || region.n_tiles == 0) continue;
+        work.weights += 16.0 * region.n_tiles * region.k;
+        work.bytes += static_cast<double>(region.n_tiles) *
+                      static_cast<double>(tile_bytes(region.type, region.k));
     }
 }
 
@@ -99,8 +99,8 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
     if (!constants || work.n_tokens < 1 || !has_rates) return std::nullopt;
     const CostConstants& c = *constants;
     const ExpertTerms terms(work, rates);
-    return c.fixed + c.read * terms.read_us + c.again * terms.again_us + c.dequantize * terms.dequantized +
-           c.multiply * terms.gemm_us + c.rows * terms.row_mb;
+    return c.fixed + c.read * terms.read_us + c.again * terms.again_us +
+           c.dequantize * terms.dequantized + c.multiply * terms.gemm_us + c.rows * terms.row_mb;
 }
 
 int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {

@@ -16,7 +16,7 @@ namespace moe {
 namespace {
 
 constexpr uint32_t every_stage = 31;
-// Scratch that a plan takes unless told otherwise: on the CPU room for hundreds of tokens of the
+// Scratch that a plan takes unless told otherwise: on the CPU enough for hundreds of tokens of the
 // largest layers, on a GPU for thousands, since every chunk reads the weights again.
 constexpr uint64_t usual_workspace = uint64_t{128} << 20;
 constexpr uint64_t usual_device_workspace = uint64_t{3} << 29;
@@ -146,10 +146,10 @@ void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
 void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
     switch (desc.device) {
         case MOE_DEVICE_CPU:
-            return use_cpu(plan, desc, "asked for");
+            return use_cpu(plan, desc, "requested");
         case MOE_DEVICE_CUDA:
             plan.cuda.device = cuda::device_facts(desc.device_index);
-            return use_cuda(plan, desc, "asked for");
+            return use_cuda(plan, desc, "requested");
         case MOE_DEVICE_AUTO: {
             const char* obstacle = obstacle_to_cuda(desc, plan.cuda.device);
             if (obstacle) return use_cpu(plan, desc, obstacle);
@@ -203,7 +203,7 @@ void choose_chunk(moe_plan& plan) {
     int64_t& chunk = plan.is_cuda() ? plan.cuda.chunk_tokens : plan.setup.chunk_tokens;
     auto need = [&](int64_t tokens) {
         chunk = tokens;
-        // What does not come in chunks is part of a size that was asked for.
+        // What does not come in chunks is part of the size that the caller set.
         const moe_workspace_need need =
             plan.workspace_need(plan.max_workspace_bytes ? plan.max_tokens : tokens);
         return plan.is_cuda() ? need.device_bytes : need.host_bytes;

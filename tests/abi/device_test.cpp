@@ -1,5 +1,5 @@
 // The library and CUDA on a machine without a GPU: built with CUDA or not, it loads, runs on the
-// CPU, and says what is missing when CUDA is asked for. Nothing touches the driver before that.
+// CPU, and says what is missing when CUDA is requested. Nothing touches the driver before that.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>

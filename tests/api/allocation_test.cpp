@@ -140,7 +140,7 @@ void refuse_each(TestAllocator& allocator, Make make) {
         EXPECT_EQ(allocator.live_bytes(), before) << "leak after request " << n << " was refused";
         if (!refused) {
             EXPECT_EQ(status, MOE_OK) << moe_last_error();
-            EXPECT_GT(n, 1) << "it asked for nothing";
+            EXPECT_GT(n, 1) << "it allocated nothing";
             return;
         }
         ASSERT_EQ(status, MOE_ERROR_OUT_OF_MEMORY) << "request " << n;

@@ -199,7 +199,7 @@ void refuse_every(moe_runtime* runtime, const Source& source, moe_io io, Refuse 
                                   << " was refused: " << moe_last_error();
         if (was_refused == Refusal::no) {
             EXPECT_EQ(status, MOE_OK) << moe_last_error();
-            EXPECT_GT(n, 10) << "it asked for next to nothing";
+            EXPECT_GT(n, 10) << "it allocated next to nothing";
             return;
         }
         // std::stable_sort asks for more memory and can do without.

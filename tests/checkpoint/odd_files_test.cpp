@@ -142,7 +142,7 @@ TEST(ShrinkingFiles, OfGgufAreAnErrorWhenRead) {
     expect_shrinking_is_told(path, path, 0);
 }
 
-// Scalars beside the weights are read when the layer is first asked for.
+// Scalars beside the weights are read when the layer is first requested.
 TEST(ShrinkingFiles, AreAnErrorWhenALayerIsDescribed) {
     const Folder folder;
     Model model = qwen("qwen3_moe", "", false);

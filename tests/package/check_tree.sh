@@ -61,7 +61,7 @@ grep -q "^moe_DIR:.*=$libraries/cmake/moe\$" "$work/$version/CMakeCache.txt" || 
 check_program "$work/$version/by_cmake"
 for wrong in "0.$((${abi#*.} + 1))" 1.0; do
     if configure "$wrong"; then fail "find_package accepts $version as $wrong"; fi
-    grep -q "requested version" "$work/log" || fail "find_package, asked for $wrong, fails without naming it: $(cat "$work/log")"
+    grep -q "requested version" "$work/log" || fail "find_package of $wrong, fails without naming it: $(cat "$work/log")"
 done
 
 if command -v pkg-config >/dev/null 2>&1; then

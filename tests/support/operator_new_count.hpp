@@ -10,7 +10,7 @@ namespace moe_test {
 inline std::atomic<int64_t> n_operator_new{0};
 inline std::atomic<int64_t> n_operator_new_live{0};  // taken and not given back
 // The n-th request from now on fails, once; 1 is the next. 0: none. Below 0: it has failed, -1 by
-// an exception, -2 by a null pointer that was asked for (std::nothrow).
+// an exception, -2 by a null pointer on request (std::nothrow).
 inline std::atomic<int64_t> refuse_operator_new{0};
 
 inline bool refuses_operator_new() {

@@ -1,6 +1,6 @@
-// Formats that lie whole (GPTQ, AWQ, compressed-tensors, bitsandbytes): views, parts, copies and
-// stacks of random matrices against their formulas; what is refused; and which of the grids of FP8
-// scales pack, without loss.
+// Formats that are not sliceable (GPTQ, AWQ, compressed-tensors, bitsandbytes): views, parts,
+// copies and stacks of random matrices against their formulas; what is refused; and which of the
+// grids of FP8 scales pack, without loss.
 #include "tests/formats/sources.hpp"
 
 #include <gtest/gtest.h>

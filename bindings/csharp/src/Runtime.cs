@@ -26,7 +26,7 @@ namespace Moe
         public string NcclPath { get; set; }
     }
 
-    /// <summary>Memory, threads and log. Where one is asked for, null is the process default. Any number of threads may use
+    /// <summary>Memory, threads and log. Where one is requested, null is the process default. Any number of threads may use
     /// one; what was made with it goes on working when it is disposed.</summary>
     public sealed unsafe class Runtime : IDisposable
     {

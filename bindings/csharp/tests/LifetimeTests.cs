@@ -6,7 +6,7 @@ using System.Runtime.InteropServices;
 using System.Threading;
 using Moe;
 
-/// <summary>Keeps books of what handles take and give back.</summary>
+/// <summary>Keeps a ledger of what handles take and give back.</summary>
 internal sealed class CountingAllocator : IAllocator
 {
     private readonly Dictionary<IntPtr, (ulong, ulong, Space, IntPtr)> living =

@@ -1,4 +1,4 @@
-"""An allocator that keeps books, for the tests of what handles take and give back."""
+"""An allocator that keeps a ledger, for the tests of what handles take and give back."""
 import ctypes
 import threading
 

@@ -18,7 +18,7 @@ namespace moe::cuda {
 //          (+ out[t])
 // Every term is optional. Tokens beyond the true number are not written.
 //
-// gate[t] is shared_gate[t] or, for few tokens, a dot product that every
+// gate[t] is shared_gate[t] or, for small batches, a dot product that every
 // thread block computes anew.
 struct DotInput {
     const void* x;

@@ -50,10 +50,10 @@ struct CodebookLookup {
     // codes: of rows g in bytes 0 and 1, of rows g + 8 in 2 and 3, all 2^shift times as large.
     __device__ __forceinline__ void look_up_pairs(uint32_t codes, int shift, uint32_t& a,
                                                   uint32_t& b) const {
-        const uint32_t unit = 4u >> shift;
-        const uint32_t units = unit | unit << (8 + bits);
-        a = load_shared_4(__dp4a(codes, units, table));
-        b = load_shared_4(__dp4a(codes, units << 16, table) + bytes);
+        const uint32_t stride = 4u >> shift;
+        const uint32_t strides = stride | stride << (8 + bits);
+        a = load_shared_4(__dp4a(codes, strides, table));
+        b = load_shared_4(__dp4a(codes, strides << 16, table) + bytes);
     }
     // codes: of one register in bytes 0 and 2, of another in 1 and 3.
     __device__ __forceinline__ void look_up(uint32_t codes, int m_half, uint32_t& a,

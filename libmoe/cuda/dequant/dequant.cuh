@@ -70,7 +70,7 @@
 //                              the 16 registers of four steps
 //   table_in_memory            types with a codebook: dequantize reads the table's shared memory
 //   scales_after               scales may also be applied to accumulators, which costs less for
-//                              few tokens. These types have the rest of the list, too
+//                              small batches. These types have the rest of the list, too
 //   Values                     unscaled values of a codebook, from the table, the shared address of
 //                              Values::table_bytes more of it, and the lane
 //   spread(words, values, j, a)

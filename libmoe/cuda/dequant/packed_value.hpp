@@ -20,11 +20,11 @@ struct CodeIndex {
 
 // Bit of a 32-bit word that holds bit b (3: sign) of the e2m1 code.
 MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t b) {
-    const int32_t places = reg == 0   ? 0x0F080706
-                           : reg == 1 ? 0x09020100
-                           : reg == 2 ? 0x130C0B0A
-                                      : 0x0D0E0504;  // a byte for each bit
-    return ((places >> 8 * b & 31) + 16 * parity) & 31;
+    const int32_t offsets = reg == 0   ? 0x0F080706
+                            : reg == 1 ? 0x09020100
+                            : reg == 2 ? 0x130C0B0A
+                                       : 0x0D0E0504;  // a byte for each bit
+    return ((offsets >> 8 * b & 31) + 16 * parity) & 31;
 }
 
 // Where bit b of a code lies among the bits of its lane.

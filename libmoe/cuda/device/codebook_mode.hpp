@@ -1,11 +1,11 @@
-// How the one-token kernels of codebook types come to values.
+// How the gemv kernels look up the values of codebook types.
 #pragma once
 
 #include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 
-// By tables of every slot's expert, or by one where all experts have the same codebook, so that it
+// A table for every slot's expert, or one where all experts have the same codebook, so that it
 // is there before ids are (dequant/kbit.cuh).
 enum class CodebookMode : int32_t {
     none,
@@ -26,7 +26,7 @@ constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
                                                      : CodebookMode::per_expert;
 }
 
-// Room for one table, and for those of n_slots.
+// Bytes of one table, and of those of n_slots.
 MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode) {
     const int32_t bits = code_bits(type);
     if (codebook_mode == CodebookMode::none) return 0;

@@ -54,13 +54,13 @@ MOE_HOST_DEVICE inline uint32_t f16_pair(float low, float high) {
 #endif
 }
 
-// Products of two pairs of bfloat16, each rounded once. The instruction is an fma that adds minus
+// Multiplies two pairs of bfloat16, each rounded once. The instruction is an fma that adds minus
 // zero, because sm_80 has no packed multiplication.
 MOE_HOST_DEVICE inline uint32_t multiply_bf16(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__)
-    uint32_t product;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
-    return product;
+    uint32_t result;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(0x80008000u));
+    return result;
 #else
     const FloatPair x = pair_of_bf16(a);
     const FloatPair y = pair_of_bf16(b);
@@ -72,9 +72,9 @@ MOE_HOST_DEVICE inline uint32_t multiply_bf16(uint32_t a, uint32_t b) {
 
 // The same on sm_90, which has the packed multiplication.
 __device__ __forceinline__ uint32_t multiply_bf16_sm90(uint32_t a, uint32_t b) {
-    uint32_t product;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
+    uint32_t result;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
 }
 
 // The value of the float16 in the low half.

@@ -1,4 +1,4 @@
-// The kernels of one token as table entries, for the packed types of a group and a pipeline
+// The gemv kernels as table entries, for the packed types of a group and a pipeline
 // (stream_pipeline.cuh). A slice of translation for each group and pipeline.
 #pragma once
 

@@ -476,7 +476,7 @@ struct DequantizedBlocks {
             factors = Dequant::factors(words);
     }
 
-    // Accumulates the product with x from x_block on.
+    // Accumulates the mma with x from x_block on.
     __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
                                              int32_t lane, float (&acc)[2]) const {
         const uint32_t at = addresses.template at<n>(x_block);

@@ -27,7 +27,7 @@ struct GemvSlots {
     FaultWords* faults;
 };
 
-// Bytes that are known before ids are, asked for while the router is at work.
+// Weights that are known before ids are, prefetched into the L2 while the router runs.
 struct L2Prefetch {
     const std::byte* from;
     int32_t bytes_of_block;

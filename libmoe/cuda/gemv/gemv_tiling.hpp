@@ -15,17 +15,17 @@ constexpr int32_t max_split_k_groups = 8;  // each has a named barrier of its ow
 struct GemvSmemLayout {
     int32_t zeros = 0;         // 128 bytes: B of the lanes that take no part
     int32_t x = 0;             // operands
-    int32_t accum = 0;         // partial accum, float32
+    int32_t accum = 0;         // partial accumulators, float32
     int32_t slots = 0;         // per warp, [64] int32: local expert * 64 + slot
     int32_t factors = 0;       // down: [64][2] float32
     int32_t biases = 0;        // down: weighted biases of the outputs, float32
-    int32_t partial = 0;       // down: accum of the other block of the cluster, float32
+    int32_t partial = 0;       // down: accumulators of the other block of the cluster, float32
     int32_t codebooks = 0;     // tables_bytes
     int32_t slice_scales = 0;  // down: [slices of a pass] float32
     int32_t gate = 0;          // down: [warps] float32, parts of the shared expert's gate
     int32_t terms = 0;         // gate and up: [threads][3] float32
-    int32_t largest = 0;       // gate and up of several teams: [warps] float32, of parts of x
-    int32_t barriers = 0;      // per warp and stage
+    int32_t largest = 0;   // gate_up with several split-k groups: [warps] float32, of parts of x
+    int32_t barriers = 0;  // per warp and stage
     int32_t pipeline = 0;
     int32_t total = 0;
 };
@@ -39,9 +39,9 @@ MOE_HOST_DEVICE constexpr uint32_t reciprocal_of(int32_t d) {
 // a warp's pipeline holds one k_block: up to k_block_splits splits of a tile.
 struct GemvTiling {
     int32_t n_blocks = 1;  // of a token
-    int32_t cluster = 1;   // down: blocks that limits their tiles
+    int32_t cluster = 1;   // down: blocks that share their tiles
     int32_t n_warps = 1;
-    int32_t group_warps = 1;  // gate and up: that limits a tile
+    int32_t group_warps = 1;  // gate_up: that share a tile
     int32_t n_groups = 1;
     int32_t accum_bytes_of_group = 0;  // bytes
     int32_t k_block_splits = 1;
@@ -54,7 +54,7 @@ struct GemvTiling {
     uint32_t k_block_reciprocal = 0;  // of n_k_blocks
     uint32_t warp_reciprocal = 0;     // of n_warps
     uint32_t group_reciprocal = 0;    // of group_warps
-    uint32_t block_reciprocal = 0;    // of all teams; down: of clusters
+    uint32_t block_reciprocal = 0;    // of all split-k groups; down: of clusters
     GemvSmemLayout shared;
 };
 

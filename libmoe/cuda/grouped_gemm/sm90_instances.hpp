@@ -1,5 +1,5 @@
 // The kernels of the sm90 grouped GEMM, one pair per packed type. They are spread over translation
-// units by the cost of compiling them.
+// files by the cost of compiling them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct GroupedKernel {
 
 // sm90_tile_shape.cuh describes the two shapes.
 struct GroupedKernels {
-    GroupedKernel wide, narrow;  // null functions: the type is not in this unit
+    GroupedKernel wide, narrow;  // null functions: the type is in another file
 };
 
 GroupedKernels grouped_16bit(PackedType type);

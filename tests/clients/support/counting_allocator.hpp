@@ -46,7 +46,7 @@ class CountingAllocator {
         CHECK(bytes > 0 && alignment && !(alignment & (alignment - 1)) && alignment <= 4096,
               "allocate(%llu, alignment %llu)", static_cast<unsigned long long>(bytes),
               static_cast<unsigned long long>(alignment));
-        CHECK(space == MOE_SPACE_HOST, "a CPU program was asked for space %d", int(space));
+        CHECK(space == MOE_SPACE_HOST, "a CPU program got a request for space %d", int(space));
         return static_cast<CountingAllocator*>(self)->take(bytes, alignment);
     }
 

@@ -13,7 +13,7 @@ namespace Moe
         OutOfMemory = -2,
         /// <summary>understood, legal, not implemented by this version or candidate</summary>
         Unsupported = -3,
-        /// <summary>this build of the library lacks the backend asked for</summary>
+        /// <summary>this build of the library lacks the requested backend</summary>
         NotBuilt = -4,
         /// <summary>the backend is there, the device or its driver is not</summary>
         NoDevice = -5,
@@ -210,7 +210,7 @@ namespace Moe
         /// why. Activations are memory of that device: a program that has them in host memory asks for CPU</summary>
         Auto = 0,
         Cpu = 1,
-        /// <summary>asked for and absent: MOE_ERROR_NOT_BUILT or MOE_ERROR_NO_DEVICE, never the CPU</summary>
+        /// <summary>requested and absent: MOE_ERROR_NOT_BUILT or MOE_ERROR_NO_DEVICE, never the CPU</summary>
         Cuda = 2,
     }
 
@@ -443,8 +443,7 @@ namespace Moe
         /// <summary>mapped read-only: nothing is read until used. A file truncated meanwhile kills the process
         /// (SIGBUS)</summary>
         Mmap = 0,
-        /// <summary>plain reads into memory of the allocator, tensor by tensor, when asked for; no
-        /// borrowing</summary>
+        /// <summary>plain reads into memory of the allocator, tensor by tensor, on request; no borrowing</summary>
         Read = 1,
     }
 }

@@ -236,7 +236,7 @@ def stream_address(stream: Any) -> int | None:
 
 
 def current_stream(stream: Any, given: Array) -> int | None:
-    """The stream asked for, else torch's current one where the argument is a tensor on a GPU."""
+    """The requested stream, else torch's current one where the argument is a tensor on a GPU."""
     if stream is None and is_tensor(given) and given.is_cuda:
         return int(torch_module().cuda.current_stream(given.device).cuda_stream)
     return stream_address(stream)

@@ -76,7 +76,7 @@ class CheckpointTensor:
 
 
 class Checkpoint(Handle):
-    """Opened headers of a model. io "mmap" maps the files, "read" reads tensors when they are asked for."""
+    """Opened headers of a model. io "mmap" maps the files, "read" reads tensors on request."""
 
     destroy = "moe_checkpoint_destroy"
 

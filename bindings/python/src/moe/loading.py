@@ -100,5 +100,5 @@ def load(path: str | os.PathLike[str] | None = None) -> Library:
 
 
 def library() -> Library:
-    """The library in use, loaded when it is first asked for."""
+    """The library in use, loaded on first use."""
     return _loaded or load()

@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 
 
 class PlanOptions:
-    """What a plan is asked for: moe_plan_desc with what it points to. Fields that are left out are the library's choice.
+    """What a plan is requested for: moe_plan_desc with what it points to. Fields that are left out are the library's choice.
 
     x_type and max_tokens are required, and either layer and formats or a checkpoint with its decoder layer.
     Types are given as "bf16", a Type, or a dtype of numpy or torch; formats by role, as Format or by name.

@@ -289,18 +289,18 @@ def quantize(matrix: Array, format: Format | str, codebook: Array | None = None)
     data = numpy.empty(size.data_bytes, numpy.uint8)
     scales = numpy.empty(size.scale_bytes, numpy.uint8) if size.scale_bytes else None
     global_scale = numpy.zeros(1, numpy.float32) if format.global_scale else None
-    book = view("codebook", codebook) if codebook is not None else None
-    if book is not None:
-        check_type(book, [Type.F32])
-        check_dense(book)
-        if book.size != 1 << format.bits:
-            raise ValueError(f"codebook: has {book.size} values, must have {1 << format.bits}")
+    values = view("codebook", codebook) if codebook is not None else None
+    if values is not None:
+        check_type(values, [Type.F32])
+        check_dense(values)
+        if values.size != 1 << format.bits:
+            raise ValueError(f"codebook: has {values.size} values, must have {1 << format.bits}")
     args = abi.QuantizeArgs(format=c.addressof(format), source=source.address, rows=rows, columns=columns)
     args.data, args.data_bytes = data.ctypes.data, data.nbytes
     if scales is not None:
         args.scales, args.scale_bytes = scales.ctypes.data, scales.nbytes
     args.global_scale = global_scale.ctypes.data if global_scale is not None else None
-    args.codebook = book.address if book is not None else None
+    args.codebook = values.address if values is not None else None
     library().call("moe_quantize", c.addressof(args))
     return Quantized(format, rows, columns, data, scales, global_scale, codebook)
 

@@ -50,7 +50,7 @@ impl<'a> CheckpointOptions<'a> {
         self
     }
 
-    /// `MMAP` maps the files, `READ` reads tensors when they are asked for.
+    /// `MMAP` maps the files, `READ` reads tensors on request.
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
         self

@@ -13,7 +13,7 @@ use crate::hooks::Hooks;
 use crate::layer::{Format, LayerDesc, Slice};
 use crate::runtime::{handle, made, raw_of, Runtime};
 
-/// What a plan is asked for. `x_type` and `max_tokens` are required, and either a layer with its formats or a checkpoint;
+/// What a plan is requested for. `x_type` and `max_tokens` are required, and either a layer with its formats or a checkpoint;
 /// what is left out is the library's choice.
 #[derive(Clone)]
 #[must_use]

@@ -106,8 +106,8 @@ fn call_03_the_allocator_serves_handles_and_gets_all_back() {
     golden.forward(&mut handles);
     drop(handles);
     drop(runtime);
-    let books = allocator.0.lock().unwrap();
-    assert!(books.living.is_empty() && books.problems.is_empty(), "{:?}", books.problems);
+    let ledger = allocator.0.lock().unwrap();
+    assert!(ledger.living.is_empty() && ledger.problems.is_empty(), "{:?}", ledger.problems);
 }
 
 /// CALL-04
@@ -145,7 +145,7 @@ fn call_05_parallel_for_of_the_caller() {
     assert_near(&found, &golden.y, golden.n_tokens, 1e-5);
 }
 
-/// CALL-05: tasks that are asked for twice, or that do not exist, run once or not at all.
+/// CALL-05: tasks that are requested twice, or that do not exist, run once or not at all.
 #[test]
 fn call_05_a_careless_parallel_for_does_no_harm() {
     let golden = golden();

@@ -57,8 +57,8 @@ fn life_04_what_goes_out_of_scope_gives_its_memory_back() {
         golden.forward(&mut handles);
         assert!(!allocator.0.lock().unwrap().living.is_empty());
     }
-    let books = allocator.0.lock().unwrap();
-    assert!(books.living.is_empty() && books.problems.is_empty(), "{:?}", books.problems);
+    let ledger = allocator.0.lock().unwrap();
+    assert!(ledger.living.is_empty() && ledger.problems.is_empty(), "{:?}", ledger.problems);
 }
 
 /// THR-01

@@ -1,4 +1,4 @@
-//! An allocator that keeps books.
+//! An allocator that keeps a ledger.
 use moe::{Allocator, Space};
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::os::raw::c_void;
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
-pub struct Books {
+pub struct Ledger {
     pub living: BTreeMap<usize, (u64, u64)>,
     pub total: u64,
     pub problems: Vec<String>,
 }
 
 #[derive(Clone, Default)]
-pub struct CountingAllocator(pub Arc<Mutex<Books>>);
+pub struct CountingAllocator(pub Arc<Mutex<Ledger>>);
 
 fn layout(bytes: u64, alignment: u64) -> Layout {
     Layout::from_size_align(bytes as usize, alignment as usize).unwrap()
@@ -24,11 +24,11 @@ unsafe impl Allocator for CountingAllocator {
     fn allocate(&self, bytes: u64, alignment: u64, space: Space, _stream: *mut c_void) -> *mut c_void {
         // SAFETY: bytes is not zero.
         let memory = unsafe { std::alloc::alloc(layout(bytes, alignment)) } as *mut c_void;
-        let mut books = self.0.lock().unwrap();
-        books.living.insert(memory as usize, (bytes, alignment));
-        books.total += bytes;
+        let mut ledger = self.0.lock().unwrap();
+        ledger.living.insert(memory as usize, (bytes, alignment));
+        ledger.total += bytes;
         if space != Space::HOST || bytes == 0 {
-            books.problems.push(format!("{} bytes of {:?}", bytes, space));
+            ledger.problems.push(format!("{} bytes of {:?}", bytes, space));
         }
         memory
     }
@@ -41,9 +41,9 @@ unsafe impl Allocator for CountingAllocator {
         space: Space,
         _stream: *mut c_void,
     ) {
-        let mut books = self.0.lock().unwrap();
-        if books.living.remove(&(memory as usize)) != Some((bytes, alignment)) || space != Space::HOST {
-            books.problems.push(format!("{:p} of {} bytes was never allocated", memory, bytes));
+        let mut ledger = self.0.lock().unwrap();
+        if ledger.living.remove(&(memory as usize)) != Some((bytes, alignment)) || space != Space::HOST {
+            ledger.problems.push(format!("{:p} of {} bytes was never allocated", memory, bytes));
             return;
         }
         // SAFETY: allocated above with this layout.

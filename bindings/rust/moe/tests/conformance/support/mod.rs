@@ -1,4 +1,4 @@
-//! Data of the tests: cases, golden fixtures, an allocator that keeps books.
+//! Data of the tests: cases, golden fixtures, an allocator that keeps a ledger.
 pub mod memory;
 pub mod schema;
 pub mod values;
