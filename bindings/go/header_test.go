@@ -136,7 +136,7 @@ func TestWordsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// TestTheExampleAndTheReadme run the example, and the Go of the two README files, on a checkpoint that the command moe makes.
+// TestTheExampleAndTheReadme run the example, and the Go of the README, on a checkpoint that the command moe makes.
 func TestTheExampleAndTheReadme(t *testing.T) {
 	command := os.Getenv("MOE_COMMAND")
 	if command == "" {
@@ -155,28 +155,26 @@ func TestTheExampleAndTheReadme(t *testing.T) {
 		t.Fatal(said)
 	}
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
-	for _, page := range []string{"README.md", filepath.Join(root, "README.md")} {
-		programs := block.FindAllStringSubmatch(readText(t, page), -1)
-		if len(programs) == 0 {
-			t.Fatal(page, "has no Go")
+	programs := block.FindAllStringSubmatch(readText(t, "README.md"), -1)
+	if len(programs) == 0 {
+		t.Fatal("README.md has no Go")
+	}
+	for _, program := range programs {
+		lines := strings.ReplaceAll(program[1], `"/tmp/qwen3"`, "os.Args[1]")
+		if lines == program[1] {
+			t.Fatal("README.md opens nothing")
 		}
-		for _, program := range programs {
-			lines := strings.ReplaceAll(program[1], `"/tmp/qwen3"`, "os.Args[1]")
-			if lines == program[1] {
-				t.Fatal(page, "opens nothing")
-			}
-			place := filepath.Join("example", "readme_"+filepath.Base(t.TempDir()))
-			must(t, os.Mkdir(place, 0o755))
-			defer os.RemoveAll(place)
-			text := "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n\t\"libmoe/moe\"\n)\n\nfunc main() {\n" + lines + "}\n"
-			must(t, os.WriteFile(filepath.Join(place, "main.go"), []byte(text), 0o644))
-			if said := runGo(t, "./"+place, folder); !strings.Contains(said, "<nil>") {
-				t.Fatal(page, said)
-			}
-			absent := filepath.Join(folder, "absent")
-			if said, err := tryGo("./"+place, absent); err == nil || !strings.Contains(said, "MOE_ERROR_IO") {
-				t.Fatal(page, said)
-			}
+		place := filepath.Join("example", "readme_"+filepath.Base(t.TempDir()))
+		must(t, os.Mkdir(place, 0o755))
+		defer os.RemoveAll(place)
+		text := "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n\t\"libmoe/moe\"\n)\n\nfunc main() {\n" + lines + "}\n"
+		must(t, os.WriteFile(filepath.Join(place, "main.go"), []byte(text), 0o644))
+		if said := runGo(t, "./"+place, folder); !strings.Contains(said, "<nil>") {
+			t.Fatal(said)
+		}
+		absent := filepath.Join(folder, "absent")
+		if said, err := tryGo("./"+place, absent); err == nil || !strings.Contains(said, "MOE_ERROR_IO") {
+			t.Fatal(said)
 		}
 	}
 }

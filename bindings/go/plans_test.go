@@ -116,8 +116,9 @@ func (s *schemaCheck) problem(place string, schema map[string]any, found any) bo
 				ok = ok || one == found
 			}
 		case "required":
+			object, isObject := found.(map[string]any)
 			for _, name := range wanted.([]any) {
-				if _, has := found.(map[string]any)[name.(string)]; !has {
+				if _, has := object[name.(string)]; isObject && !has {
 					ok = false
 				}
 			}

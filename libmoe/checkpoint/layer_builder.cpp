@@ -5,8 +5,8 @@
 #include <cctype>
 
 #include "libmoe/base/checked.hpp"
-#include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/base/element.hpp"
+#include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/layer/layer.hpp"
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "libmoe/base/checked.hpp"
+#include "libmoe/base/element.hpp"
 #include "libmoe/checkpoint/json.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/printable.hpp"
-#include "libmoe/base/element.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/formats/int_codes.hpp"
 

@@ -25,10 +25,11 @@ class CallerRows {
     // Rows of expert e; experts are requested in ascending order, so that what came before is known
     // at no cost. Rows belong to one expert: one that does not begin behind all before it has none.
     RowRange range(int32_t e) {
-        const RowRange room = room_of(e);
-        if (!args_.counts) return room;
-        const int64_t count = std::clamp<int64_t>(args_.counts[e], 0, room.end - room.begin);
-        return {room.begin, room.begin + count};
+        const RowRange capacity = capacity_of(e);
+        if (!args_.counts) return capacity;
+        const int64_t count =
+            std::clamp<int64_t>(args_.counts[e], 0, capacity.end - capacity.begin);
+        return {capacity.begin, capacity.begin + count};
     }
     // Slot of a row: -1 for padding; rows without row ids have none.
     int64_t slot(int64_t row) const {
@@ -60,7 +61,7 @@ class CallerRows {
     int64_t offset(int32_t e) const {
         return std::clamp<int64_t>(args_.offsets[e], 0, args_.n_rows);
     }
-    RowRange room_of(int32_t e) {
+    RowRange capacity_of(int32_t e) {
         if (args_.in_layout == MOE_IN_BATCHED)
             return {e * args_.batch_capacity, (e + 1) * args_.batch_capacity};
         for (; n_seen_ <= e; ++n_seen_) largest_ = std::max(largest_, offset(n_seen_));
@@ -144,11 +145,11 @@ struct Cursor {
     int64_t row = -1;  // -1: the expert's first
 };
 
-// Lists up to `room` rows from the cursor on; targets are the caller's rows. Returns where to go
-// on.
+// Lists up to `capacity` rows from the cursor on; targets are the caller's rows. Returns where to
+// go on.
 template <class Real>
 Cursor list_next_rows(const Scratch<Real>& b, const Call& call, const moe_experts_args& args,
-                      Cursor cursor, int64_t room) {
+                      Cursor cursor, int64_t capacity) {
     CallerRows rows(call, args);
     const int32_t n_local = call.setup.slice->n_local;
     int64_t count = 0;
@@ -158,7 +159,7 @@ Cursor list_next_rows(const Scratch<Real>& b, const Call& call, const moe_expert
         b.offsets[e] = count;
         const RowRange range = rows.range(e);
         int64_t row = cursor.row < 0 ? range.begin : cursor.row;
-        for (; row < range.end && count < room; ++row) {
+        for (; row < range.end && count < capacity; ++row) {
             if (rows.is_padding(row)) continue;
             b.row_slot[count] = static_cast<int32_t>(count);
             add_row(b, count++, row, row_weight(call, args, row, rows.slot(row)));
@@ -210,10 +211,10 @@ void run_by_rows(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
     const bool stop = args.stop_before_activation != 0;
     const int64_t width = stop ? pre_activation_width(call) : call.setup.layer->expert_width();
     const Real* from = stop ? b.h : b.y;
-    // A chunk fills x, and no more than the rows there is room for.
-    const int64_t room = std::min(b.n_inputs_max, b.n_rows_max);
+    // A chunk fills x, and the rows at most.
+    const int64_t capacity = std::min(b.n_inputs_max, b.n_rows_max);
     for (Cursor cursor; cursor.expert < call.setup.slice->n_local;) {
-        cursor = list_next_rows(b, call, args, cursor, room);
+        cursor = list_next_rows(b, call, args, cursor, capacity);
         p.count_active();
         load_inputs(p, call, args);
         run_listed(p, args);

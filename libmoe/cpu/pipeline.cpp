@@ -10,7 +10,7 @@
 namespace moe::cpu {
 namespace {
 
-// Output features of one piece of work: enough that taking an item costs nothing beside it, few
+// Output features of a work item: enough that taking an item costs nothing beside it, few
 // enough to share one expert.
 constexpr int64_t block_features = 32;
 

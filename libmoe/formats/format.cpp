@@ -85,8 +85,8 @@ const char* packing_name(moe_packing packing) {
 template <class... Args>
 void append(FormatName& name, fmt::format_string<Args...> format, Args&&... args) {
     const size_t used = std::strlen(name.text);
-    const size_t room = sizeof name.text - 1 - used;
-    *fmt::format_to_n(name.text + used, room, format, std::forward<Args>(args)...).out = '\0';
+    const size_t capacity = sizeof name.text - 1 - used;
+    *fmt::format_to_n(name.text + used, capacity, format, std::forward<Args>(args)...).out = '\0';
 }
 
 void append_groups(const moe_format& format, FormatName& name) {

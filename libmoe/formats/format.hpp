@@ -57,10 +57,11 @@ struct FormatTraits {
     // An entry for many formats that differ in sizes of groups and the like: does it take this one?
     // null: only the equal of `format`. decode reads the numbers from Matrix::format.
     bool (*accepts)(const moe_format& format) = nullptr;
-    // Not sliceable: formats whose buffers are no rows of blocks. A part is the whole and an offset in it
-    // (Matrix::row_begin): the bytes of one matrix. Fails with MOE_ERROR_INVALID_ARGUMENT where a
-    // size does not fit. null: rows of blocks.
-    MatrixBytes (*unsliceable_bytes)(const moe_format& format, int64_t rows, int64_t columns) = nullptr;
+    // Not sliceable: formats whose buffers are no rows of blocks. A part is the whole and an offset
+    // in it (Matrix::row_begin): the bytes of one matrix. Fails with MOE_ERROR_INVALID_ARGUMENT
+    // where a size does not fit. null: rows of blocks.
+    MatrixBytes (*unsliceable_bytes)(const moe_format& format, int64_t rows,
+                                     int64_t columns) = nullptr;
     // ggml blocks with a code for each column: those of some columns of a block, blocks of less
     // than 256 as a whole. null: others.
     void (*read_codes)(const std::byte* block, BlockColumns columns, uint8_t* codes) = nullptr;

@@ -1,8 +1,8 @@
 // f32, f16, bf16: one little-endian element after the other, no scales. The only formats that may
 // lie transposed: Matrix::column_stride bytes from column to column. Encoding rounds to nearest,
 // ties to even; f16 overflows to infinity; infinities and NaN are kept.
-#include "libmoe/base/error.hpp"
 #include "libmoe/base/element.hpp"
+#include "libmoe/base/error.hpp"
 #include "libmoe/formats/entries.hpp"
 
 namespace moe {

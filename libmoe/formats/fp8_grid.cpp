@@ -27,7 +27,7 @@ struct E4m3Values {
 constexpr E4m3Values e4m3;
 
 struct E4m3Value {
-    static float of(const std::byte* place) { return e4m3.value[load<uint8_t>(place)]; }
+    static float of(const std::byte* address) { return e4m3.value[load<uint8_t>(address)]; }
 };
 
 struct Extent {
@@ -45,12 +45,12 @@ float largest_in(const float* source, int64_t stride, const Extent& extent) {
 
 // Stores the scale of a group by its largest magnitude.
 template <moe_type scale_type>
-void store_scale(float largest, std::byte* place) {
+void store_scale(float largest, std::byte* address) {
     if constexpr (scale_type == MOE_TYPE_F8_E8M0) {
         const auto exponent = static_cast<int>(std::bit_cast<uint32_t>(largest) >> 23);
-        store(place, static_cast<uint8_t>(std::max(exponent - 8, 0)));
+        store(address, static_cast<uint8_t>(std::max(exponent - 8, 0)));
     } else {
-        store_float_scale(scale_type, largest / 448.0f, place);
+        store_float_scale(scale_type, largest / 448.0f, address);
     }
 }
 

@@ -6,14 +6,14 @@
 
 namespace moe {
 
-inline float load_f16(const std::byte* place) {
-    return f16_to_float(load<uint16_t>(place));
+inline float load_f16(const std::byte* address) {
+    return f16_to_float(load<uint16_t>(address));
 }
 
 // Stores the finite f16 nearest to value and returns what it decodes to.
-inline float store_f16(float value, std::byte* place) {
+inline float store_f16(float value, std::byte* address) {
     const uint16_t code = float_to_f16(std::clamp(value, -65504.0f, 65504.0f));
-    store(place, code);
+    store(address, code);
     return f16_to_float(code);
 }
 

@@ -9,7 +9,7 @@ namespace moe {
 namespace {
 
 struct Int8Value {
-    static float of(const std::byte* place) { return static_cast<float>(load<int8_t>(place)); }
+    static float of(const std::byte* address) { return static_cast<float>(load<int8_t>(address)); }
 };
 
 bool accepts(const moe_format& format) {

@@ -59,14 +59,14 @@ inline const std::byte* scale_in_row(const Matrix& matrix, int64_t row, int64_t 
 
 // Rounded to its type; a scale of zero divides by nothing, so it is stored as 1, and one beyond f16
 // as 65504.
-inline void store_float_scale(moe_type type, float scale, std::byte* place) {
-    if (type == MOE_TYPE_F32) return store(place, scale > 0 ? scale : 1.0f);
+inline void store_float_scale(moe_type type, float scale, std::byte* address) {
+    if (type == MOE_TYPE_F32) return store(address, scale > 0 ? scale : 1.0f);
     const auto narrow = [type](float value) {
         return type == MOE_TYPE_F16 ? float_to_f16(std::min(value, 65504.0f))
                                     : float_to_bf16(value);
     };
     const uint16_t half = narrow(scale);
-    store(place, half ? half : narrow(1.0f));
+    store(address, half ? half : narrow(1.0f));
 }
 
 constexpr bool is_float_scale(moe_type type) {
@@ -122,9 +122,9 @@ inline void require_countable(int64_t rows, int64_t columns) {
 }
 
 // A format of integers from where its parts are, for row n and column k of the whole matrix:
-//   Places::code(matrix, n, k), scale(matrix, n, group) [where it is stored], zero(matrix, n,
+//   Parts::code(matrix, n, k), scale(matrix, n, group) [where it is stored], zero(matrix, n,
 //   group)
-template <class Places>
+template <class Parts>
 struct IntFormat {
     // Scale and zero point change from group to group only.
     static void decode(const Matrix& matrix, int64_t row, int64_t column, int64_t count,
@@ -138,10 +138,10 @@ struct IntFormat {
             const int64_t group = group_of_column(matrix, k);
             if (group != known) {
                 known = group;
-                scale = scale_value(matrix.format.scale_type, Places::scale(matrix, n, group), 0);
-                zero = Places::zero(matrix, n, group);
+                scale = scale_value(matrix.format.scale_type, Parts::scale(matrix, n, group), 0);
+                zero = Parts::zero(matrix, n, group);
             }
-            const auto code = static_cast<int32_t>(Places::code(matrix, n, k));
+            const auto code = static_cast<int32_t>(Parts::code(matrix, n, k));
             out[i] = static_cast<float>(code - zero) * scale;
         }
     }
@@ -150,18 +150,17 @@ struct IntFormat {
                       uint8_t* out) {
         for (int64_t i = 0; i < count; ++i)
             out[i] = static_cast<uint8_t>(
-                Places::code(matrix, matrix.row_begin + row, matrix.column_begin + column + i));
+                Parts::code(matrix, matrix.row_begin + row, matrix.column_begin + column + i));
     }
     static int64_t group(const Matrix& matrix, int64_t column) {
         return group_of_column(matrix, matrix.column_begin + column);
     }
     static void scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
-        const std::byte* from =
-            Places::scale(matrix, matrix.row_begin + row, group(matrix, column));
+        const std::byte* from = Parts::scale(matrix, matrix.row_begin + row, group(matrix, column));
         std::memcpy(out, from, static_cast<size_t>(element_bytes(matrix.format.scale_type)));
     }
     static int32_t zero(const Matrix& matrix, int64_t row, int64_t column) {
-        return Places::zero(matrix, matrix.row_begin + row, group(matrix, column));
+        return Parts::zero(matrix, matrix.row_begin + row, group(matrix, column));
     }
     static constexpr GridParts parts{codes, scale, zero};
 };

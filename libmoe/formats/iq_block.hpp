@@ -1,8 +1,8 @@
 // A ggml block whose codes are entries of a grid, of 256 columns.
 #pragma once
 
-#include "libmoe/formats/gguf_block.hpp"
 #include "libmoe/base/iq_columns.hpp"
+#include "libmoe/formats/gguf_block.hpp"
 
 namespace moe {
 

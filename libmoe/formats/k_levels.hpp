@@ -1,5 +1,5 @@
-// The head of q4_k and q5_k, 16 bytes: f16 d, f16 dmin, 12 bytes sc. Eight sub-blocks j of 32
-// columns have a 6-bit scale S and a 6-bit minimum M:
+// The superblock scales of q4_k and q5_k, 16 bytes: f16 d, f16 dmin, 12 bytes sc. Eight sub-blocks
+// j of 32 columns have a 6-bit scale S and a 6-bit minimum M:
 //   j < 4:   S = sc[j] & 63                             M = sc[j + 4] & 63
 //   j >= 4:  S = (sc[j + 4] & 15) + 16 (sc[j - 4] >> 6)   M = (sc[j + 4] >> 4) + 16 (sc[j] >> 6)
 // Encoding: a sub-block spans [min(0, least), largest] in `most` steps; d and dmin are the largest
@@ -21,11 +21,11 @@ struct KLevels {
     uint8_t minimum[sub_blocks];
 };
 
-inline KLevels read_levels(const std::byte* head) {
-    const auto at = [head](int i) { return load<uint8_t>(head + 4 + i); };
+inline KLevels read_levels(const std::byte* bytes) {
+    const auto at = [bytes](int i) { return load<uint8_t>(bytes + 4 + i); };
     KLevels levels;
-    levels.d = load_f16(head);
-    levels.dmin = load_f16(head + 2);
+    levels.d = load_f16(bytes);
+    levels.dmin = load_f16(bytes + 2);
     for (int j = 0; j < 4; ++j) {
         levels.scale[j] = at(j) & 63;
         levels.minimum[j] = at(j + 4) & 63;
@@ -45,8 +45,8 @@ inline void write_levels(const KLevels& levels, std::byte* sc) {
     }
 }
 
-// Writes the head of 256 values whose codes go up to `most`, and returns what it decodes to.
-inline KLevels encode_levels(const float* values, int most, std::byte* head) {
+// Writes the superblock scales of 256 values whose codes go up to `most`, and returns their values.
+inline KLevels encode_levels(const float* values, int most, std::byte* bytes) {
     float step[KLevels::sub_blocks], minimum[KLevels::sub_blocks];
     const float parts = static_cast<float>(most);
     for (int j = 0; j < KLevels::sub_blocks; ++j) {
@@ -56,13 +56,13 @@ inline KLevels encode_levels(const float* values, int most, std::byte* head) {
         step[j] = std::max(*largest / parts + minimum[j] / parts, 0.0f);
     }
     KLevels levels;
-    levels.d = store_f16(largest_magnitude(step, KLevels::sub_blocks) / 63.0f, head);
-    levels.dmin = store_f16(largest_magnitude(minimum, KLevels::sub_blocks) / 63.0f, head + 2);
+    levels.d = store_f16(largest_magnitude(step, KLevels::sub_blocks) / 63.0f, bytes);
+    levels.dmin = store_f16(largest_magnitude(minimum, KLevels::sub_blocks) / 63.0f, bytes + 2);
     for (int j = 0; j < KLevels::sub_blocks; ++j) {
         levels.scale[j] = static_cast<uint8_t>(steps(step[j], levels.d, 0, 63));
         levels.minimum[j] = static_cast<uint8_t>(steps(minimum[j], levels.dmin, 0, 63));
     }
-    write_levels(levels, head + 4);
+    write_levels(levels, bytes + 4);
     return levels;
 }
 

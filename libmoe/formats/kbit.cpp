@@ -53,15 +53,15 @@ constexpr BitSpread bits_to_bytes;
 struct E4m4Scale {
     static constexpr moe_type type = MOE_TYPE_F8_E4M4;
     static constexpr int32_t bytes = 1;
-    static float decode(const std::byte* place) { return e4m4_to_f32(load<uint8_t>(place)); }
-    static void encode(float value, std::byte* place) { store(place, f32_to_e4m4(value)); }
+    static float decode(const std::byte* address) { return e4m4_to_f32(load<uint8_t>(address)); }
+    static void encode(float value, std::byte* address) { store(address, f32_to_e4m4(value)); }
 };
 
 struct F32Scale {
     static constexpr moe_type type = MOE_TYPE_F32;
     static constexpr int32_t bytes = 4;
-    static float decode(const std::byte* place) { return load<float>(place); }
-    static void encode(float value, std::byte* place) { store(place, value); }
+    static float decode(const std::byte* address) { return load<float>(address); }
+    static void encode(float value, std::byte* address) { store(address, value); }
 };
 
 const float* codebook_of(const moe_format& format, const float* given) {

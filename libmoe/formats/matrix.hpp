@@ -43,9 +43,9 @@ struct Matrix {
     float global_scale = 1.0f;               // multiplied or divided as format.global_scale says
     const float* pre_quant_scale = nullptr;  // one per column of the view
 
-    // Formats that are not sliceable (FormatTraits::unsliceable_bytes): every pointer stays where the whole matrix
-    // begins, row_stride and scale_row_stride are those of its buffers, and the view is
-    // [row_begin, + rows) x [column_begin, + columns) of whole_rows x whole_columns.
+    // Formats that are not sliceable (FormatTraits::unsliceable_bytes): every pointer stays where
+    // the whole matrix begins, row_stride and scale_row_stride are those of its buffers, and the
+    // view is [row_begin, + rows) x [column_begin, + columns) of whole_rows x whole_columns.
     int64_t whole_rows = 0;
     int64_t whole_columns = 0;
     int64_t row_begin = 0;

@@ -1,7 +1,7 @@
 // mxfp4_gguf (ggml type 39): blocks of 17 bytes for 32 columns of a row: an E8M0 scale e, 16 bytes
 // q. Byte j holds column j in its low nibble, column j + 16 in its high one.
 //   W[n, k] = e2m1(code) * 2^(e - 127)                  exact; e 0 is 2^-127, 0xFF is NaN
-// Encoding is that of mxfp4: the values are the same, only their places differ.
+// Encoding is that of mxfp4: the values are the same, only their layout differs.
 #include "libmoe/formats/gguf_block.hpp"
 
 namespace moe {

@@ -4,7 +4,7 @@
 // 480). Byte j of its 8 bytes q holds its column j in the low nibble, j + 8 in the high one.
 //   W[n, k] = (e2m1(code) * scale[k / 16]) * global      the first product is exact, one rounding
 // Read only: the same without a global scale. Encoding is that of nvfp4: the values are the same,
-// only their places differ.
+// only their layout differs.
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/entries.hpp"
 

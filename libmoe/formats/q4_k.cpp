@@ -5,8 +5,8 @@
 // Byte l of the 32 bytes q of a pair (2p, 2p + 1) of sub-blocks holds column l of 2p in its low
 // nibble, of 2p + 1 in its high one.
 //   W[n, k] = d * S * nibble - dmin * M                 exact products, one rounding
-// Encoding: the head is that of k_levels.hpp, with 15 steps; each nibble is rounded to nearest
-// against what decodes.
+// Encoding: the superblock scales are those of k_levels.hpp, with 15 steps; each nibble is rounded
+// to nearest against what decodes.
 #include "libmoe/formats/k_levels.hpp"
 
 namespace moe {

@@ -1,11 +1,11 @@
-// q5_k (ggml type 13): blocks of 176 bytes for 256 columns of a row: the head of k_levels.hpp (f16
-// d, f16 dmin, and a 6-bit scale S and minimum M for each of eight sub-blocks j of 32 columns), 32
-// bytes qh, 128 bytes q. Byte l of the 32 bytes q of a pair (2p, 2p + 1) of sub-blocks holds the
-// low four bits of column l of 2p in its low nibble, of 2p + 1 in its high one; the fifth bit of
-// column l of sub-block j is bit j of qh[l].
+// q5_k (ggml type 13): blocks of 176 bytes for 256 columns of a row: superblock scales of
+// k_levels.hpp (f16 d, f16 dmin, and a 6-bit scale S and minimum M for each of eight sub-blocks j
+// of 32 columns), 32 bytes qh, 128 bytes q. Byte l of the 32 bytes q of a pair (2p, 2p + 1) of
+// sub-blocks holds the low four bits of column l of 2p in its low nibble, of 2p + 1 in its high
+// one; the fifth bit of column l of sub-block j is bit j of qh[l].
 //   W[n, k] = d * S * code - dmin * M                   exact products, one rounding
-// Encoding: the head is that of k_levels.hpp, with 31 steps; each code is rounded to nearest
-// against what decodes.
+// Encoding: the superblock scales are those of k_levels.hpp, with 31 steps; each code is rounded to
+// nearest against what decodes.
 #include "libmoe/formats/k_codes.hpp"
 #include "libmoe/formats/k_levels.hpp"
 

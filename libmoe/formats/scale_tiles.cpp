@@ -36,11 +36,11 @@ uint64_t scale_layout_bytes(moe_scale_layout layout, int64_t rows, int64_t colum
 namespace {
 
 // Scale (row, column) is at row(row) + column(column).
-struct Places {
+struct ScaleOffsets {
     bool is_tiled;
     int64_t stride;
 
-    Places(moe_scale_layout layout, int64_t rows, int64_t columns)
+    ScaleOffsets(moe_scale_layout layout, int64_t rows, int64_t columns)
         : is_tiled(layout == MOE_SCALE_LAYOUT_TILED_128X4),
           stride(is_tiled ? tiled_bytes(rows, columns).stride : columns) {}
 
@@ -51,8 +51,8 @@ struct Places {
 }  // namespace
 
 void convert_scales(const LaidOutScales& from, moe_scale_layout layout, std::byte* to) {
-    const Places source(from.layout, from.rows, from.columns);
-    const Places target(layout, from.rows, from.columns);
+    const ScaleOffsets source(from.layout, from.rows, from.columns);
+    const ScaleOffsets target(layout, from.rows, from.columns);
     if (target.is_tiled) std::memset(to, 0, scale_layout_bytes(layout, from.rows, from.columns));
     for (int64_t r = 0; r < from.rows; ++r) {
         const std::byte* source_row = from.scales + source.row(r);

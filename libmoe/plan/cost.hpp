@@ -42,17 +42,18 @@ struct ExpertWork {
 ExpertWork work_of_experts(const moe_plan& plan, const DevicePlacement& placement, bool joined);
 ExpertWork work_of_shared(const moe_plan& plan, const DevicePlacement& placement);
 
-// Microseconds: fixed, then times read, again, dequantize, multiply and rows of what ExpertTerms says.
-// Of gemv, which reads an expert for every token, again counts and the three behind it do not.
+// Microseconds: fixed, then times read, again, dequantize, multiply and rows of what ExpertTerms
+// says. Of gemv, which reads an expert for every token, again counts and the three behind it do
+// not.
 struct CostConstants {
     double fixed, read, again, dequantize, multiply, rows;
 };
 
 // What the constants multiply.
 struct ExpertTerms {
-    double read_us;   // of each expert once
-    double again_us;  // for the other tokens that meet in it, from the L2
-    double dequantized;   // 10^6 weights, where several rows share one: full from 17 rows on
+    double read_us;      // of each expert once
+    double again_us;     // for the other tokens that meet in it, from the L2
+    double dequantized;  // 10^6 weights, where several rows share one: full from 17 rows on
     double gemm_us;
     double row_mb;  // 10^6 bytes of rows of 16-bit values
 

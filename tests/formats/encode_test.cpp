@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "libmoe/base/error.hpp"
 #include "libmoe/base/element.hpp"
+#include "libmoe/base/error.hpp"
 #include "tests/formats/matrices.hpp"
 
 namespace moe {

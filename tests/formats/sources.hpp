@@ -1,5 +1,5 @@
-// Matrices of the formats that are not sliceable, random ones, with the tensor that describes them and
-// their values once more: bit by bit, in double, sharing nothing with the decoders.
+// Matrices of the formats that are not sliceable, random ones, with the tensor that describes them
+// and their values once more: bit by bit, in double, sharing nothing with the decoders.
 #pragma once
 
 #include <string>

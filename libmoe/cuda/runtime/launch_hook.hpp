@@ -1,5 +1,6 @@
-// Every kernel launch can be reported to a test: moe-gpu-test compares what ran with what the plan named.
-// Builds with MOE_LAUNCH_HOOK export the function that sets the hook; in others it stays null.
+// Every kernel launch can be reported to a test: moe-gpu-test compares what ran with what the plan
+// named. Builds with MOE_LAUNCH_HOOK export the function that sets the hook; in others it stays
+// null.
 #pragma once
 
 #include <atomic>

@@ -19,6 +19,8 @@ fn check_keyword(
     let holds = |value: &Value, rule: &Value| check(value, rule, whole, place).is_ok();
     let number = || if let Value::Number(_) = value { Some(value.f64()) } else { None };
     let good = match keyword {
+        // They hold for what is no object.
+        "required" | "properties" | "additionalProperties" if !is(value, "object") => true,
         "$schema" | "$id" | "$defs" | "title" | "description" => true,
         "then" | "else" | "minContains" | "maxContains" => true, // read with if and contains
         "type" => match rule {
