@@ -48,7 +48,7 @@ def kernels_of(lines):
 
 
 def fingerprints(cuobjdump, path):
-    files = sorted(path.rglob("*.o")) if path.is_dir() else [path]
+    files = sorted(path.rglob("*.cu.o")) if path.is_dir() else [path]
     found = collections.defaultdict(list)
     for file in files:
         for (architecture, name), body in kernels_of(dump(cuobjdump, file)).items():
