@@ -59,7 +59,7 @@ LayerSource synthetic_source(const BenchOptions& options) {
     return source_of(model, format);
 }
 
-// Of CUDA: enough that a wait for the stream is small beside them.
+// So many calls make the wait for a CUDA stream small beside them.
 constexpr int32_t calls_of_cuda = 50;
 
 struct Measured {

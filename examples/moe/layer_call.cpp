@@ -94,7 +94,7 @@ LayerCall::LayerCall(moe_runtime* runtime, Plan plan, std::shared_ptr<moe_weight
       x_type_(choice.x_type),
       out_type_(choice.out_type == MOE_TYPE_NONE ? choice.x_type : choice.out_type) {}
 
-// What a call reads and writes, on the device.
+// The arrays that a call reads and writes, on the device.
 class LayerCall::Arrays {
   public:
     Arrays(const LayerCall& call, int64_t n_tokens)

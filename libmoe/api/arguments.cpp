@@ -19,7 +19,7 @@ void check_stages(const moe_plan& plan, uint32_t needed) {
 
 namespace {
 
-// What forward and route have in common.
+// Uses of the fields that forward and route share.
 
 template <class Args>
 bool routes_from_x(const Args& args) {

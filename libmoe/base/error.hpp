@@ -10,8 +10,8 @@
 
 namespace moe {
 
-// What every error of this thread begins with while the context lives: the field that a lower layer
-// knows nothing of. Contexts do not nest.
+// Every error of this thread begins with this text while the context lives: it names the field that
+// a lower layer does not know. Contexts do not nest.
 class ErrorContext {
   public:
     template <class... Args>

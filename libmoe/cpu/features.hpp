@@ -1,4 +1,4 @@
-// What the processor is called and can do.
+// The name of the processor and its instruction sets.
 #pragma once
 
 namespace moe::cpu {
@@ -13,7 +13,7 @@ Text name();
 Text features();
 // Conversion between float32 and float16.
 bool has_f16c();
-// What the kernels of an instruction set need, of this machine and build.
+// True where this machine and this build can run the kernels of an instruction set.
 bool has_avx2();
 bool has_avx512();
 

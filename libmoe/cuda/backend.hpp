@@ -21,7 +21,7 @@ DeviceFacts device_facts(int32_t index);
 // The same where nothing stands in the way; false, and no error, without a driver or a device.
 bool find_device(int32_t index, DeviceFacts& facts);
 
-// What the clocks of a device say of its memory and of its bfloat16 GEMMs; 0: unknown.
+// Rates of memory and of bfloat16 GEMMs at the clocks that a device names; 0: unknown.
 struct NominalRates {
     double bytes_per_us;
     double flops_per_us;

@@ -24,8 +24,8 @@ double dot(std::span<const float> a, const std::array<double, 8>& b) {
     return sum;
 }
 
-// Of values that are at most `largest`, which comes to `top`: the nearest bytes, then the scale
-// that leaves the least error.
+// Rounds values of at most `largest`, which becomes `top`, to the nearest bytes, and finds the
+// scale that leaves the least error.
 Bytes rounded_to(std::span<const float> values, double largest, double top) {
     Bytes bytes;
     double squares = 0;

@@ -125,7 +125,7 @@ class Blocks {
         at_ += 16 * n;
         return true;
     }
-    // Of the tile, once there is no next block.
+    // The bytes of the tile, once there is no next block.
     int64_t bytes() const { return end_; }
 
   private:

@@ -8,7 +8,7 @@
 
 namespace moe {
 
-// What a packed matrix has beside its tiles.
+// The tables that a packed matrix has beside its tiles.
 struct PackedTables {
     float global_scale = 1.0f;
     const float* codebook = nullptr;
@@ -29,8 +29,8 @@ struct PackedScales {
     int32_t columns;  // of the block
 };
 
-// Of tile row `row` and column `column` of a block whose code there is `code`; without the global
-// scale.
+// The value of tile row `row` and column `column` of a block whose code there is `code`, without
+// the global scale.
 float packed_value_of(const PackedScales& scales, int32_t row, int32_t column, uint32_t code);
 
 }  // namespace moe

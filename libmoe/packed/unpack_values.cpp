@@ -1,4 +1,4 @@
-// What a code is worth under its scale record, type by type as the opening comments of traits.hpp,
+// The value of a code under its scale record, type by type as the opening comments of traits.hpp,
 // layout.hpp and ggml_scales.hpp have it.
 #include <array>
 #include <bit>
@@ -86,7 +86,7 @@ int32_t iq4_xs_scale(const std::byte* record, int32_t group) {
     return (byte_at(record, 4 + group / 2) >> 4 * (group % 2) & 15) + 16 * high - 32;
 }
 
-// Of a column of the 256 or 32 that the record serves.
+// The record serves 256 or 32 columns, of which this is one.
 ScaleAndMinimum ggml_scale(PackedType type, const std::byte* record, int32_t column) {
     const int32_t of_16 = column / 16, of_32 = column / 32;
     switch (type) {
@@ -230,7 +230,7 @@ int32_t grid_scale_size(GridScale kind) {
     return kind == GridScale::f32 ? 4 : kind == GridScale::f16 || kind == GridScale::bf16 ? 2 : 1;
 }
 
-// What the codes of tile row 8 h + g count from.
+// The zero point of the codes of tile row 8 h + g.
 int32_t grid_zero_at(const PackedScales& scales, const std::byte* record, int32_t row) {
     const int32_t bits = scales.traits.bits, g = row % 8, h = row / 8;
     if (scales.grid.zero == GridZero::middle) return 1 << (bits - 1);

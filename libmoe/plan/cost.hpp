@@ -11,8 +11,8 @@
 
 namespace moe {
 
-// Of a device: reading takes latency_us + bytes / bytes_per_us at best, large GEMMs of bfloat16
-// flops / flops_per_us.
+// The rates of a device: reading takes latency_us + bytes / bytes_per_us at best, large GEMMs of
+// bfloat16 flops / flops_per_us.
 struct DeviceRates {
     double latency_us;
     double bytes_per_us;

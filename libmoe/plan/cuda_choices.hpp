@@ -7,7 +7,7 @@
 
 namespace moe {
 
-// What candidates are asked of a plan; the fields of a CUDA plan are left empty.
+// The problem whose candidates a plan needs; the fields of a CUDA plan are left empty.
 Problem problem_of(const moe_plan& plan);
 
 // Needs the layout, the types and the device's facts. Fills in placement, setup and candidates.

@@ -11,7 +11,7 @@
 
 namespace moe {
 
-// Of the matrices only type, k and n_tiles count.
+// The tiling reads only type, k and n_tiles of the matrices.
 struct GemvProblem {
     PackedMatrix gate_up;
     PackedMatrix down;

@@ -6,7 +6,7 @@
 
 namespace moe {
 
-// Of the routed experts or of the shared expert; n_slots as in GemvProblem.
+// The problem of the routed experts or of the shared expert; n_slots as in GemvProblem.
 GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe_role down,
                          int32_t n_slots);
 

@@ -203,7 +203,7 @@ void choose_chunk(moe_plan& plan) {
     int64_t& chunk = plan.is_cuda() ? plan.cuda.chunk_tokens : plan.setup.chunk_tokens;
     auto need = [&](int64_t tokens) {
         chunk = tokens;
-        // What does not come in chunks is part of the size that the caller set.
+        // The size that the caller set includes the memory that does not come in chunks.
         const moe_workspace_need need =
             plan.workspace_need(plan.max_workspace_bytes ? plan.max_tokens : tokens);
         return plan.is_cuda() ? need.device_bytes : need.host_bytes;
@@ -296,8 +296,8 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     key = make_key(*this, desc.kernel_filter);
 }
 
-// What the plan keeps on its device: the slice's map of experts, two constants, and the kernels
-// that its launches name.
+// Copies the slice's map of experts and two constants to the device, and loads the kernels that the
+// launches name.
 void moe_plan::go_to_device() {
     using namespace moe;
     std::pmr::vector<int32_t> words(layout.slice.local_of, &runtime->memory);

@@ -41,7 +41,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
     int64_t chunk_tokens() const { return is_cuda() ? cuda.chunk_tokens : setup.chunk_tokens; }
-    // Of a CUDA plan.
+    // CUDA plans only.
     const moe::cuda::LaunchPlan& launch_plan() const { return launch_; }
     const moe::Candidate& chosen(moe_stage stage, int64_t n_tokens = INT64_MAX) const;
     moe_workspace_need workspace_need(int64_t n_tokens) const;

@@ -1,4 +1,4 @@
-// What a caller says of a load: where the matrices go, on which stream, and who is told of
+// A caller's request to load weights: where the matrices go, on which stream, and who is told of
 // progress.
 #pragma once
 

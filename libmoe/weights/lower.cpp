@@ -80,7 +80,7 @@ void check(const Matrix& source, PackedType type, TileRows rows, const char* wha
     check_scale_grid(source, type, what);
 }
 
-// What multiplies the packed matrix; a grid has it in its codebook.
+// The factor of the packed matrix; a grid has it in its codebook.
 float global_of(const Matrix& source, const ScaleSource& scales) {
     if (is_grid(scales.type)) return 1.0f;
     if (scales.type == PackedType::mxfp4)

@@ -1,5 +1,5 @@
-// What packed matrices have beside their tiles: a global scale, a codebook and a table of columns
-// for each half of every matrix, where the type has them.
+// The constants of packed matrices beside their tiles: a global scale, a codebook and a table of
+// columns for each half of every matrix, where the type has them.
 #pragma once
 
 #include "libmoe/weights/codebook_tables.hpp"

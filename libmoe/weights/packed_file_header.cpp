@@ -1,4 +1,4 @@
-// What a packed file says of its layout: in words, and which packed types it has.
+// Describes the layout of a packed file in words, and lists the packed types that it has.
 #include "libmoe/weights/packed_file_header.hpp"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// What the writer and the reader of packed files share: the file header, the chunks, and how the
-// parts lie. All numbers are little-endian.
+// The writer and the reader of packed files share the file header, the chunks and the order of the
+// parts. All numbers are little-endian.
 //   0      8 bytes   "moepack" and a line feed
 //   8      uint32    version of the file, 4; 3 is read, too
 //   12     uint32    packed_layout_version

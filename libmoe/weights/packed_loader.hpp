@@ -28,7 +28,7 @@ class PackedLoader {
     void pack();
     // Fails when something is missing; sends all that is small and waits until everything is there.
     void finish();
-    // Of an update: sends the vectors of one tensor's role and waits.
+    // Ends an update: sends the vectors of one tensor's role and waits.
     void finish_update(moe_role role);
 
   private:

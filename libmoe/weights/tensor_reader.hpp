@@ -10,7 +10,7 @@
 
 namespace moe {
 
-// What a tensor holds for one role and expert of a layout.
+// The part of a tensor that belongs to one role and expert of a layout.
 struct TensorPart {
     moe_role role;  // that of one half where the tensor is fused
     int64_t index;  // in the role's list

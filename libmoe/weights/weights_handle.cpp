@@ -1,4 +1,4 @@
-// What a weights handle keeps alive, and what it says of its memory.
+// The weights handle keeps its sources alive and reports its memory.
 #include "libmoe/weights/weights_handle.hpp"
 
 #include "libmoe/checkpoint/checkpoint.hpp"

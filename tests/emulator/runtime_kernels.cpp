@@ -78,7 +78,7 @@ cudaError_t attributes_of(cudaFuncAttributes& out, const void* function) {
     return cudaSuccess;
 }
 
-// As it was registered: the name of the PTX, but for the hashes of internal names.
+// The registered name is that of the PTX, but for the hashes of internal names.
 cudaError_t name_of(const char** out, const void* function) {
     const Kernel* kernel = kernel_of(function);
     if (!kernel) return cudaErrorInvalidDeviceFunction;

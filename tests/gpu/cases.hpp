@@ -72,8 +72,8 @@ void add_memory_cases(CaseList& list);
 void add_large_cases(CaseList& list);
 void add_launch_cases(CaseList& list);
 
-// What runs in a process of its own, by name; 0 is good. Cases start it with run_in_child, and get
-// the kernels that it ran. filter is the kernel_filter of its plans.
+// Runs a case in a process of its own, by name; 0 is good. Cases start it with run_in_child, and
+// get the kernels that it ran. filter is the kernel_filter of its plans.
 int run_child(const std::string& name, const std::string& filter, Device& device, Device& host);
 void run_in_child(Context& context, const std::string& name, const std::string& filter = "");
 

@@ -81,8 +81,8 @@ void check_combine(const Pair& pair, int64_t n_tokens, bool accumulates) {
     note_kernels(pair, n_tokens);
 }
 
-// What a permutation is, whatever the reference says: the rows of an expert are one range that
-// begins on a block, hold the slots that chose it in ascending order, and end in padding.
+// A permutation holds to this, whatever the reference says: the rows of an expert are one range
+// that begins on a block, hold the slots that chose it in ascending order, and end in padding.
 void check_permutation(const Pair& pair, const Dispatch& call, const Dispatched& got) {
     const int64_t block = std::max(call.block_rows, 1);
     size_t n_slots = 0;
@@ -175,7 +175,7 @@ void add_permute(CaseList& list) {
                                  check_permute(pair, T);
                                  check_permuted_rows(pair, T);
                              });
-    // Of more experts, without rows.
+    // 256 experts, without check_permuted_rows.
     for (const int64_t T : {1, 32, 128, 512})
         list.add(text("triton/permute/t%ld_e256_k8/bf16", static_cast<long>(T)),
                  T == 32 ? Extent::smoke : Extent::full, [=](Context& context) {
@@ -235,7 +235,7 @@ void check_round_trip(const Pair& pair, int64_t n_tokens, float scale = 1.0f) {
     pair.context.measure("round trip", worst_row(got, wanted, pair.desc().hidden), 1e-6);
 }
 
-// What is not a number stays in its token and its column.
+// A NaN stays in its token and its column.
 void check_nan_in_round_trip(const Pair& pair, int64_t n_tokens) {
     Floats x = pair.x(n_tokens);
     const auto H = static_cast<size_t>(pair.desc().hidden);

@@ -66,7 +66,7 @@ void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
     }
 }
 
-// What the other cases read from names.
+// The other cases read these parts from names.
 void check_names(Context& context) {
     const auto expect = [&](const char* kernel, const char* weight, const char* group) {
         const KernelName name(kernel);

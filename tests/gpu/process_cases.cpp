@@ -127,7 +127,7 @@ void check_other_device(Context& context) {
     context.expect(error.empty(), error);
 }
 
-// What the parent reads: a line for each kernel, and the numbers of checks.
+// The parent reads this: a line for each kernel, and the numbers of checks.
 void print_kernels(const Context& context) {
     for (const std::string& kernel : context.kernels) std::printf("kernel %s\n", kernel.c_str());
     for (const std::string& kernel : names_of(launches_since(0)))

@@ -47,7 +47,7 @@ Result check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t se
     return got;
 }
 
-// What must hold of softmax and sigmoid, whatever the reference says: ids in range, each once for a
+// Softmax and sigmoid hold to this, whatever the reference says: ids in range, each once for a
 // token, weights that are not negative and add up to 1 at most.
 void check_gating(const Pair& pair, int64_t n_tokens, float scale) {
     const Result got = check_from_x(pair, n_tokens, scale);

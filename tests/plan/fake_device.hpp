@@ -95,7 +95,7 @@ inline std::string chosen_kernel(const moe_test::Plan& plan, moe_stage stage,
     return plan->chosen(stage, n_tokens).name();
 }
 
-// What the filter is refused with: status, sentence. MOE_OK and "" where it is taken.
+// Status and sentence that refuse the filter; MOE_OK and "" where it is accepted.
 inline std::pair<moe_status, std::string> refusal(const FakeDevice& device, const FakeLayer& layer,
                                                   const char* filter) {
     try {

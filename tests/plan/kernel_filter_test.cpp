@@ -79,7 +79,7 @@ TEST(CudaFilter, AGlobForbids) {
     EXPECT_EQ(experts("-*_generic_*,-sm90_*", 512), "sm80_nvfp4_f32_exact_gate_up");
 }
 
-// Of what a glob forces, the best one that applies is taken.
+// The plan takes the best applicable kernel of those that a glob forces.
 TEST(CudaFilter, AForcedGlobTakesTheBestOfItsMatches) {
     EXPECT_EQ(experts("sm90_*", 1), "sm90_nvfp4_bf16_gemv_gate_up");
     EXPECT_EQ(experts("sm90_*", 512), "sm90_nvfp4_bf16_grouped_gemm_gate_up");

@@ -13,7 +13,7 @@ _OPEN = {"(": ")", "[": "]", "{": "}"}
 _TYPE_WORDS = {"class", "struct", "union", "enum"}
 _NO_NAMES = {"requires", "decltype", "sizeof", "alignas", "explicit", "noexcept", "__attribute__", "__launch_bounds__",
              "static_assert", "declspec", "asm"}
-# What may end a parameter without being its name.
+# A parameter may end in one of these without having a name.
 _NOT_A_NAME = {"int", "char", "bool", "float", "double", "void", "long", "short", "unsigned", "signed", "auto", "const",
                "*", "&", ">", "...", ")", "]"}
 

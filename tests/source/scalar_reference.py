@@ -7,9 +7,9 @@ from cpp_source import code_of, includes_of, read_tree
 
 FOLDER = "libmoe/cpu/ref/"
 
-# What the files of the folder, and all that they include of ours, may not include ...
+# The files of the folder, and all that they include of ours, may not include these ...
 INCLUDES = re.compile(r"intrin\.h$|^cpuid\.h$|^arm_|^libmoe/cpu/(simd|avx2|avx512|kernels|features|setup)\b")
-# ... and may not say.
+# ... and may not use these.
 WORDS = re.compile(r"\b_mm\d*_\w+|\b__m\d+\w*|\b__builtin_(?:ia32|cpu)_\w+|\bvector_size\b|\btarget\s*\(|\b__get_cpuid\w*"
                    r"|\bMOE_X86\b|\b__AVX\w*|\b__x86_64__\b|\b__aarch64__\b|\bArithmetic\b|\bomp\s+simd\b|\basm\b")
 

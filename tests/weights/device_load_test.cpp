@@ -237,7 +237,7 @@ TEST(DeviceLoad, TensorsInDeviceMemoryAreFetched) {
         }
 }
 
-// Of formats that are not sliceable: whoever reads a buffer where it lies gets wrong values.
+// Reading a buffer of an unsliceable format in device memory directly would give wrong values.
 TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
     for (const moe_format& format :
          {test::int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED_MINUS_ONE),
