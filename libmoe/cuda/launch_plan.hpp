@@ -1,4 +1,4 @@
-// What plan/ has decided about the launches of a CUDA plan. A forward picks the range of its number
+// The launches of a CUDA plan, as plan/ has decided them. A forward picks the range of its number
 // of tokens and launches; nothing below decides again. Plain data, without the CUDA runtime.
 #pragma once
 

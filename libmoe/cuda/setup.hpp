@@ -1,4 +1,4 @@
-// What the CUDA backend needs to know of a plan.
+// Setup: the part of a plan that the CUDA backend reads.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace moe::cuda {
 
-// What kernels read where a call has nothing of its own to point to.
+// Kernels read these where a call has nothing of its own to point to.
 struct DeviceConstants {
     const int32_t* zero = nullptr;
     const float* one = nullptr;
@@ -46,8 +46,8 @@ struct Setup {
     LogitsLibrary logits_library;
 };
 
-// Of down's rows: float32, so that a row is not rounded before it is summed, unless their bytes
-// would cost more than the GEMM.
+// The type of down's output rows: float32, so that a row is not rounded before it is summed, unless
+// their bytes would cost more than the GEMM.
 inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     const bool is_large = n_slots * setup.layer->expert_width() > setup.max_f32_y_elements;
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;

@@ -20,7 +20,7 @@
 
 namespace moe {
 
-// Of 16 columns. Both are exact.
+// The scale and the minimum of 16 columns. Both are exact.
 struct Affine {
     float scale;
     float minimum;

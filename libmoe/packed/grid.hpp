@@ -39,8 +39,8 @@ MOE_HOST_DEVICE inline int32_t grid_zero(PackedType type, const std::byte* recor
     return stored + (rule == GridZero::packed_minus_one ? 1 : 0);
 }
 
-// Of row 0 to 15 of a tile and a column of the matrix. columns: the table of the row's M
-// half, if the type has one.
+// The factor of one row (0 to 15) of a tile and one column of the matrix. columns: the table of
+// the row's M half, if the type has one.
 MOE_HOST_DEVICE inline GridFactor grid_factor(PackedType type, const std::byte* tile, int32_t row,
                                               int64_t column, const uint32_t* columns) {
     const GridColumns table = grid_columns_of(type);

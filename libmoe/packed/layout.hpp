@@ -46,8 +46,8 @@
 
 namespace moe {
 
-// Of what all types have in common: tiles, blocks, lanes and the order of arrays. What the bytes of
-// one type mean has a revision of its own (PackedTraits).
+// The version of tiles, blocks, lanes and the order of arrays, which all types share. The bytes of
+// one type have a revision of their own (PackedTraits).
 constexpr uint32_t packed_layout_version = 2;
 
 // The nibble of half e of register a, and the bit at which a 16-bit form has its two bits.
@@ -162,7 +162,7 @@ struct PackedMatrix {
     ByteCodebook byte_codebook{};        // that one, the same for both M halves
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
-    // Of M half 0 (rows 0 to 7) or 1 (8 to 15); null if there are none.
+    // The column table of M half 0 (rows 0 to 7) or 1 (8 to 15); null if there is none.
     MOE_HOST_DEVICE const uint32_t* columns_of(int64_t expert, int32_t half) const {
         return columns ? columns + (2 * expert + half) * k : nullptr;
     }

@@ -63,7 +63,7 @@ enum class PackedType : int32_t {
     grid_codebook,
 };
 
-// What the bits of a code mean before its scale.
+// The meaning of a code's bits, before its scale.
 enum class CodeKind : int8_t {
     none,  // the whole block is in the scale records (iq2, iq3)
     f32,
@@ -81,7 +81,7 @@ enum class CodeOrder : int8_t {
     by_rows,   // the four of row g, then the four of row g + 8
 };
 
-// What a scale record is and which rows and columns share it.
+// The form of a scale record, and the rows and columns that share it.
 enum class ScaleScheme : int8_t {
     none,
     ue5m3,  // a byte: 2^(e-10) (1 + m/8); zero: the codes are zeros
@@ -304,9 +304,9 @@ constexpr int32_t column_step(PackedType type) {
 // --- grids ---------------------------------------------------------------------------------------
 
 enum class GridScale : int32_t { f32, f16, bf16, e8m0, e4m3 };
-// What codes count from: the middle of their range, or what is stored, or one more.
+// The number that codes count from: the middle of their range, or the one stored, or one more.
 enum class GridZero : int32_t { middle, packed, packed_minus_one };
-// What the table of columns says of a column: its group, or a float32 that multiplies its weights.
+// The entry of the table of columns: a column's group, or a float32 that multiplies its weights.
 // none: there is no table.
 enum class GridColumns : int32_t { none, groups, factors };
 

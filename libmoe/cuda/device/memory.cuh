@@ -27,9 +27,4 @@ __device__ __forceinline__ float load_global(const float* p) {
     return v;
 }
 
-// Prefetches at least the 32 bytes around p to L2.
-__device__ __forceinline__ void prefetch_l2(const void* p) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
-
 }  // namespace moe::cuda

@@ -15,7 +15,7 @@
 namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
-// Of GemmArgs: in is token blocks of bfloat16 with in_capacity rows; with an activation, row r is
+// GemmArgs::in is token blocks of bfloat16 with in_capacity rows; with an activation, row r is
 // that of the input whose number is in.index[r] / in.divisor, or row r itself where index is null.
 // out is token blocks too with an activation, else rows of bfloat16 or float32. Epilogues: linear,
 // activation, gated. One launch on `stream`, or two with wide tiles. The grid depends on the host's
