@@ -1,5 +1,5 @@
 // Global loads that the compiler neither hoists above a wait nor serves from the read-only cache,
-// and a prefetch to L2.
+// with the shared-memory functions of shared_memory.cuh.
 #pragma once
 
 #include "libmoe/cuda/device/shared_memory.cuh"
