@@ -17,6 +17,8 @@ import marked_block  # noqa: E402
 PAGE, RESULTS = "bench/goals.md", "bench/results/h200.json"
 SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.json", "bench/outside.json"
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
+OTHER_CARD = "bench/results/h100.json"
+OTHER_MARKS = ("<!-- other card: written by bench/goals_table.py . --write -->\n", "<!-- end of other card -->\n")
 LARGE_BYTES, SMALL_US, LARGE_US = 100e6, 2.0, 3.0  # b: below so many bytes of weights, and from there on
 UNION, ROUTER_US = 1.15, 3.5  # more than one token; a whole layer
 SMALL_BATCH_OVER_ONE = 1.1  # T = 2 to 4: time over floor, relative to one token
@@ -284,13 +286,28 @@ def small_batch_table(run, n_tokens):
             yield f"| {form} | {' | '.join(cells)} |"
 
 
+def heading(document, path):
+    return f"{document['device']['name']}, commit {document['commit']}, {document['date'][:10]}: [results]({path.removeprefix('bench/')}). "
+
+
+def regimes_table(run, goals):
+    yield "| regime | formats | goal | cases | met | median of time / goal | worst case |"
+    yield "|--" * 7 + "|"
+    yield from (goal.row(run) for goal in goals)
+
+
+def other_card_block(document):
+    """A run on another card: its own floors and its own dense rate, no peers."""
+    run, goals = Run(document), all_goals()
+    lines = [f"{heading(document, OTHER_CARD)}{summary(run, goals)}", dense_sentence(document, None), "", *regimes_table(run, goals)]
+    return "\n".join(lines) + "\n"
+
+
 def block(document, skew=None, peers=None, outside=None):
     run, goals = Run(document), all_goals()
     others = [r for r in [*(peers or {"results": []})["results"], *(outside or {"results": []})["results"]] if r["peer"] != "libmoe"]
-    lines = [f"{document['device']['name']}, commit {document['commit']}, {document['date'][:10]}: [results](results/h200.json). "
-             f"{summary(run, goals)}", dense_sentence(document, outside), "",
-             "| regime | formats | goal | cases | met | median of time / goal | worst case |", "|--" * 7 + "|"]
-    lines += [*(goal.row(run) for goal in goals), *skewed_rows(skew)]
+    lines = [f"{heading(document, RESULTS)}{summary(run, goals)}", dense_sentence(document, outside), "", *regimes_table(run, goals)]
+    lines += skewed_rows(skew)
     lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(run, others)]
     lines += ["", "Goals without a result:", "", *not_measured_table()]
     for n_tokens in (1, 2):
@@ -307,6 +324,8 @@ def main():
     document = json.loads((root / RESULTS).read_text())
     made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)))
     marked_block.put(root / PAGE, MARKS, made, RESULTS, "--write" in sys.argv[2:])
+    if other := read_if_there(root / OTHER_CARD):
+        marked_block.put(root / PAGE, OTHER_MARKS, other_card_block(other), OTHER_CARD, "--write" in sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -142,6 +142,12 @@ class Tables(unittest.TestCase):
         self.assertIn(PEER_ROWS, made)
         self.assertTrue(made.endswith(ONE_AND_TWO))
 
+    def test_another_card_has_its_own_regimes_and_no_peers(self):
+        made = goals_table.other_card_block(DOCUMENT)
+        self.assertIn("(results/h100.json)", made)
+        self.assertTrue(made.endswith(GOALS[GOALS.index("| regime"):]), made)
+        self.assertNotIn("| peer |", made)
+
     def test_what_has_no_result_says_so(self):
         made = goals_table.block(DOCUMENT)
         self.assertIn(NOT_SKEWED, made)

@@ -29,7 +29,7 @@ def cuda_kernels(root):
 def launched_by(reports):
     """Kernels that ran, of the reports that recorded it."""
     cases = [case for report in reports if report.get("launches_recorded") for case in report["cases"]]
-    return {kernel for case in cases for kernel in case["launched"]}
+    return {kernel for case in cases for kernel in case.get("launched", ())}
 
 
 def missing(kernels, reports):
