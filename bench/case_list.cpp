@@ -48,7 +48,7 @@ Case case_of(const Fields& fields, const CaseList& list) {
     const std::string model = fields.word("model", ".-");
     one.model = known_model(list, model);
     if (!one.model) fields.fail("model is " + model + ", which is not known");
-    one.format = fields.word("format", "_");
+    one.format = fields.word("format", "_+");
     const std::string mode = fields.word("mode", "");
     if (mode != "ids" && mode != "layer")
         fields.fail("mode is " + mode + ", neither ids nor layer");

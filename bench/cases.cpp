@@ -1,6 +1,9 @@
 // Tables of models, formats and numbers of tokens, and the cases made of them.
 #include "bench/cases.hpp"
 
+#include "bench/device.hpp"
+#include "bench/formats.hpp"
+
 namespace moe::bench {
 namespace {
 
@@ -11,6 +14,17 @@ const Model models[] = {
     {"dsv3", 7168, 2048, 256, 8, 2048, false, true},
     {"gpt-oss-120b", 2880, 2880, 128, 4, 0, true, false},
 };
+// For lists of cases (case_list.hpp).
+const Model more_models[] = {
+    {"mixtral-8x22b", 6144, 16384, 8, 2, 0, false, false},
+    {"qwen2-57b", 3584, 2560, 64, 8, 20480, false, false},
+    // One of eight, or of four, ranks of a layer whose intermediate is split.
+    {"qwen3-30b-tp8", 2048, 96, 128, 8, 0, false, false},
+    {"qwen2moe-tp8", 2048, 176, 60, 4, 0, false, false},
+    {"glm-tp4", 4096, 352, 128, 8, 0, false, false},
+    {"gpt-oss-120b-tp8", 2880, 352, 128, 4, 0, true, false},
+    {"qwen3-30b-i720", 2048, 720, 128, 8, 0, false, false},
+};
 constexpr const char* formats[] = {"bf16",  "fp8_128x128", "nvfp4", "mxfp4", "kbit2",
                                    "kbit3", "kbit4",       "kbit5", "q8_0",  "q4_k"};
 constexpr int64_t token_counts[] = {1, 2, 4, 8, 16, 32, 512, 8192};
@@ -18,9 +32,17 @@ constexpr int64_t least_skewed = 8;  // with fewer tokens, popular experts seldo
 
 }  // namespace
 
-// 2880 is not a multiple of blocks of 256 columns.
+// Rows are whole blocks: 2880 columns are no multiple of 256, nor are the slices of eight GPUs.
 bool fits(const Model& model, const std::string& format) {
-    return format != "q4_k" || (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
+    const ExpertFormats of = expert_formats(format);
+    const auto divides = [](const std::string& name, int64_t columns) {
+        moe_format_info info{};
+        info.struct_size = sizeof info;
+        const moe_format one = format_by_name(name);
+        check(moe_format_get_info(&one, &info));
+        return columns % info.block_columns == 0;
+    };
+    return divides(of.gate_up, model.hidden) && divides(of.down, model.intermediate);
 }
 
 std::string Case::name() const {
@@ -33,6 +55,8 @@ std::string Case::name() const {
 
 const Model* find_model(const std::string& name) {
     for (const Model& model : models)
+        if (name == model.name) return &model;
+    for (const Model& model : more_models)
         if (name == model.name) return &model;
     return nullptr;
 }

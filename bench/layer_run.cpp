@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "bench/formats.hpp"
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -23,20 +24,22 @@ struct Formats {
     moe_format by_role[MOE_ROLE_COUNT]{};
     const moe_format* pointers[MOE_ROLE_COUNT]{};
 
-    void set(moe_role role, const char* name) {
-        by_role[role].struct_size = sizeof(moe_format);
-        check(moe_format_by_name(name, &by_role[role]));
+    void set(moe_role role, const std::string& name) {
+        by_role[role] = format_by_name(name);
         pointers[role] = &by_role[role];
     }
 };
 
 Formats formats_of(const Model& model, const std::string& format, Mode mode) {
     Formats formats;
-    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
-        formats.set(role, format.c_str());
-    if (mode == Mode::layer && model.shared_intermediate)
-        for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
-            formats.set(role, format.c_str());
+    const ExpertFormats of = expert_formats(format);
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP}) formats.set(role, of.gate_up);
+    formats.set(MOE_ROLE_DOWN, of.down);
+    if (mode == Mode::layer && model.shared_intermediate) {
+        for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP})
+            formats.set(role, of.gate_up);
+        formats.set(MOE_ROLE_SHARED_DOWN, of.down);
+    }
     formats.set(MOE_ROLE_ROUTER, "bf16");
     return formats;
 }

@@ -56,6 +56,8 @@ __device__ uint32_t code_word(PackedType type, uint64_t word, uint32_t seed) {
         case PackedType::e4m3:
             return random_word(word, seed) & 0xBFBFBFBFu;  // below 2: never NaN
         default:
+            if (kind_of(type) == PackedType::grid_e4m3)
+                return random_word(word, seed) & 0xBFBFBFBFu;
             return random_word(word, seed);
     }
 }
@@ -64,8 +66,68 @@ __device__ uint32_t four_bytes(uint32_t random, uint32_t base, uint32_t mask) {
     return (random & mask * 0x01010101u) + base * 0x01010101u;
 }
 
-__device__ uint32_t scale_word(PackedType type, uint64_t word, int in_head, uint32_t seed) {
+// The float16 that begins at byte `at` of ggml's scale record, 0 where there is none. Sizes make
+// weights of about 0.05.
+__device__ float half_of_record(PackedType type, int at) {
+    switch (type) {
+        case PackedType::q4_k:
+        case PackedType::q5_k:
+            return at < 4 ? 0.0002f : 0.0f;
+        case PackedType::q2_k:
+            return at >= 16 ? 0.002f : 0.0f;
+        case PackedType::q3_k:
+            return at >= 12 ? 0.0005f : 0.0f;
+        case PackedType::q6_k:
+            return at >= 16 ? 0.00002f : 0.0f;
+        case PackedType::iq4_xs:
+            return at < 2 ? 0.00002f : 0.0f;
+        case PackedType::q4_1:
+        case PackedType::q5_1:
+            return at < 2 ? 0.005f : -0.05f;
+        case PackedType::iq4_nl:
+            return 0.0005f;
+        case PackedType::q4_0:
+        case PackedType::q5_0:
+            return 0.005f;
+        default:
+            return at < 2 ? 0.0005f : 0.0f;  // iq2, iq3: the factor of a block
+    }
+}
+
+// Two bytes of a record, which begin at an even one.
+__device__ uint32_t half_word(PackedType type, int at, uint32_t random) {
+    const float half = half_of_record(type, at);
+    return half == 0.0f ? random & 0xFFFFu : __half_as_ushort(__float2half_rn(half));
+}
+
+// Four bytes of the scales of a block or superblock, from byte `at` on.
+__device__ uint32_t ggml_scale_word(PackedType type, int at, uint32_t random) {
+    const int record = ggml_scale_bytes(type);
+    return half_word(type, at % record, random) | half_word(type, (at + 2) % record, random >> 16)
+                                                      << 16;
+}
+
+// The front of a grid's tile: records of 16 scales, then zero points of any value.
+__device__ uint32_t grid_word(PackedType type, int at, uint32_t random) {
+    const bool is_scale = at % grid_record_bytes(type) < 16 * grid_scale_bytes(type);
+    if (!is_scale) return random;
+    switch (grid_scale_of(type)) {
+        case GridScale::f32:
+            return __float_as_uint(0.01f);
+        case GridScale::f16:
+            return pair_of(0.01f, 0.01f, false);
+        case GridScale::bf16:
+            return pair_of(0.01f, 0.01f, true);
+        case GridScale::e8m0:
+            return four_bytes(random, 120, 1);
+        default:
+            return four_bytes(random, 0x10, 7);  // E4M3
+    }
+}
+
+__device__ uint32_t scale_word(PackedType type, uint64_t word, int at, uint32_t seed) {
     const uint32_t random = random_word(word, ~seed);
+    if (has_ggml_scales(type)) return ggml_scale_word(type, at, random);
     switch (type) {
         case PackedType::nvfp4:
             return four_bytes(random, 0x28, 7);  // about 1/32 ... exponent 5 of bias 10
@@ -75,8 +137,6 @@ __device__ uint32_t scale_word(PackedType type, uint64_t word, int in_head, uint
             return __float_as_uint(0.05f + 0.01f * random_value(word, seed, 1.0f));
         case PackedType::q8_0:
             return pair_of(0.0004f, 0.0005f, false);
-        case PackedType::q4_k:
-            return in_head == 0 ? pair_of(0.0002f, 0.0002f, false) : random;
         case PackedType::kbit2_f32:
         case PackedType::kbit3_f32:
         case PackedType::kbit4_f32:
@@ -91,19 +151,21 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
                             int64_t tiles_per_expert, int64_t expert_stride, uint32_t seed) {
     const int64_t tile_size = tile_bytes(type, k), words = tile_size / 4;
     const int64_t total = n_tiles_all * words;
-    const bool is_q4_k = type == PackedType::q4_k;
+    const int64_t front = tile_front_bytes(type, k);
     // Codes and scales alternate with each block or superblock.
-    const int32_t block_size = (is_q4_k ? 4 : 1) * block_bytes(type, 4);
-    const int32_t codes = (is_q4_k ? 4 : 1) * block_code_bytes(type, 4);
+    const int32_t blocks = has_superblock(type) ? 4 : 1;
+    const int32_t block_size = blocks * block_bytes(type, 4);
+    const int32_t codes = blocks * block_code_bytes(type, 4);
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < total;
          i += static_cast<int64_t>(gridDim.x) * n_threads) {
         const int64_t tile = i / words, byte = i % words * 4;
-        const auto in_block = static_cast<int32_t>(byte % block_size);
+        const auto in_block = static_cast<int32_t>((byte - front) % block_size);
         std::byte* to = data + tile / tiles_per_expert * expert_stride +
                         tile % tiles_per_expert * tile_size + byte;
-        *reinterpret_cast<uint32_t*>(to) = in_block < codes
-                                               ? code_word(type, i, seed)
-                                               : scale_word(type, i, (in_block - codes) % 16, seed);
+        *reinterpret_cast<uint32_t*>(to) =
+            byte < front       ? grid_word(type, static_cast<int>(byte), random_word(i, ~seed))
+            : in_block < codes ? code_word(type, i, seed)
+                               : scale_word(type, i, in_block - codes, seed);
     }
 }
 

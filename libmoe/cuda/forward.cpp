@@ -141,7 +141,10 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
     SelectOutput ids{};
     ids.ids = scratch.ids;
     ids.weights = scratch.weights;
-    run_take_routing(given_ids(call, args, 0), tokens, ids, call.faults, stream);
+    const GivenRouting given = given_ids(call, args, 0);
+    SortAlong along{};
+    along.given = &given;
+    along.published = ids;
     const SortInput input{scratch.ids,
                           args.expert_map ? args.expert_map : call.setup.local_of,
                           layer.n_experts,
@@ -152,7 +155,7 @@ void dispatch_rows(const Call& call, const moe_dispatch_args& args) {
     const DispatchOutput output{args.out_offsets, args.out_counts, args.out_row_ids,
                                 args.out_row_ids ? args.row_capacity : 0, args.block_rows};
     run_dispatch(call.setup.launch->range(args.n_tokens).dispatch_sort, input, tokens, output,
-                 call.faults, stream);
+                 along, call.faults, stream);
 }
 
 void finish(const Call& call, const moe_finish_args& args) {

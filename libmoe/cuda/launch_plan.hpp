@@ -11,7 +11,20 @@
 namespace moe::cuda {
 
 // The kernel families of GEMMs, of the routed experts and of finish.
-enum class Family : uint8_t { exact, generic_bf16, generic_f16, grouped, sm90_gemv, sm80_gemv };
+enum class Family : uint8_t {
+    exact,
+    generic_bf16,
+    generic_f16,
+    sm80_grouped_bf16,
+    sm80_grouped_f16,
+    grouped,  // Hopper's
+    sm90_gemv,
+    sm80_gemv,
+};
+
+constexpr bool is_sm80_grouped(Family family) {
+    return family == Family::sm80_grouped_bf16 || family == Family::sm80_grouped_f16;
+}
 
 // Router logits: for small batches; by cuBLASLt, with the tiled kernel in its place for x that it
 // cannot read; tiled, for any number of tokens.
@@ -22,7 +35,11 @@ enum class SelectKernel : uint8_t { block, warp };
 // several runs and a scan.
 enum class SortKernel : uint8_t { fused, block, runs };
 
-// Names of the kernels of one GEMM. Hopper's grouped GEMM has one for wide tiles and one for narrow
+// The tiles of a grouped GEMM. Hopper's takes narrow tiles alone, or both in two launches; the
+// portable one takes one or the other.
+enum class TileWidths : uint8_t { narrow, wide, both };
+
+// Names of the kernels of one GEMM. The grouped GEMMs have one for wide tiles and one for narrow
 // tiles; other families have the first alone.
 struct GemmNames {
     KernelName wide;
@@ -36,16 +53,17 @@ struct LaunchRange {
     SelectKernel select = SelectKernel::warp;
     SortKernel sort = SortKernel::runs;
     SortKernel dispatch_sort = SortKernel::runs;  // of moe_dispatch
-    bool indexes_rows = false;    // grouped gate_up reads x by row index; else rows are gathered
-    bool has_wide_tiles = false;  // grouped: wide and narrow tiles, two launches; else narrow alone
+    bool indexes_rows = false;  // grouped gate_up reads x by row index; else rows are gathered
+    TileWidths tiles = TileWidths::narrow;        // of the experts, if their family is grouped
+    TileWidths dense_tiles = TileWidths::narrow;  // of the dense matrices, likewise
     bool gate_in_combine = false;  // combine computes the shared expert's gate; else its own kernel
     moe_type y_type = MOE_TYPE_F32;  // of down's rows
 
     bool has_same_decisions(const LaunchRange& other) const {
         return logits == other.logits && select == other.select && sort == other.sort &&
                dispatch_sort == other.dispatch_sort && indexes_rows == other.indexes_rows &&
-               has_wide_tiles == other.has_wide_tiles && gate_in_combine == other.gate_in_combine &&
-               y_type == other.y_type;
+               tiles == other.tiles && dense_tiles == other.dense_tiles &&
+               gate_in_combine == other.gate_in_combine && y_type == other.y_type;
     }
 };
 

@@ -11,7 +11,7 @@ LayerPass::LayerPass(const Call& call, const Scratch& scratch, const TokenCount&
       b_(scratch),
       tokens_(tokens),
       launch_{call.setup.device, static_cast<cudaStream_t>(call.stream), call.setup.batch_invariant,
-              range_.has_wide_tiles},
+              range_.tiles},
       family_(call.setup.experts),
       dense_family_(call.setup.finish),
       n_slots_(tokens.n * call.setup.layer->top_k),
@@ -30,6 +30,16 @@ Rows LayerPass::token_rows(int32_t n) const {
     // The lists hold more slots than the buffers of tokens have rows.
     rows.capacity = static_cast<int32_t>(padded_rows(n));
     return rows;
+}
+
+TileRule LayerPass::dense_tiles() const {
+    return tiles_of(dense_family_, range_.dense_tiles);
+}
+
+Launch LayerPass::dense_launch() const {
+    Launch launch = launch_;
+    launch.tiles = range_.dense_tiles;
+    return launch;
 }
 
 LogitsInput LayerPass::logits_input(const DeviceRows& rows) const {
@@ -103,7 +113,7 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
     const bool has_dense_matrices = (layer().shared_intermediate && !joins_) || layer().latent;
     if (has_dense_matrices && !tokens_listed_ && range_.sort == SortKernel::fused) {
         along.token_rows = &b_.token_rows;
-        along.token_rule = tiles_of(dense_family_);
+        along.token_rule = dense_tiles();
         tokens_listed_ = true;
     }
     const SortInput input{b_.ids,
@@ -113,23 +123,27 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
                           n_local,
                           b_.sort_scratch,
                           joins_};
-    run_sort(range_.sort, input, tokens_, rows(), tiles_of(family_), along, faults_, stream());
+    run_sort(range_.sort, input, tokens_, rows(), tiles_of(family_, launch_.tiles), along, faults_,
+             stream());
 }
 
 void LayerPass::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     n_sorted_ = n_slots;
-    launch_.has_wide_tiles = setup_.launch->range(n_slots).has_wide_tiles;
+    // Hopper's tiles depend on the rows that one expert can have, the portable ones on the average.
+    const int64_t n_tokens =
+        is_sm80_grouped(family_) ? (n_slots + layer().top_k - 1) / layer().top_k : int64_t{n_slots};
+    launch_.tiles = setup_.launch->range(n_tokens).tiles;
     const int32_t n_local = setup_.slice->n_local;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
-    run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_), {}, faults_,
-             stream());
+    run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_, launch_.tiles),
+             {}, faults_, stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
 }
 
 void LayerPass::list_tokens() {
     if (tokens_listed_) return;
-    run_list_tokens(launch_.device, tokens_, b_.token_rows, tiles_of(dense_family_), stream());
+    run_list_tokens(launch_.device, tokens_, b_.token_rows, dense_tiles(), stream());
     tokens_listed_ = true;
 }
 
@@ -142,8 +156,8 @@ moe_type LayerPass::latent_type() const {
 // Rows of tokens, or of slots that have a row of their own.
 void LayerPass::project_latent(const ExpertInput& input) {
     if (input.by_source) {
-        run_list_tokens(launch_.device, {n_slots_, nullptr, 0}, b_.token_rows,
-                        tiles_of(dense_family_), stream());
+        run_list_tokens(launch_.device, {n_slots_, nullptr, 0}, b_.token_rows, dense_tiles(),
+                        stream());
         tokens_listed_ = false;
     } else {
         list_tokens();
@@ -156,7 +170,7 @@ void LayerPass::project_latent(const ExpertInput& input) {
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     projection.blocks = b_.token_blocks;
     projection.rows = token_rows(input.by_source ? n_slots_ : tokens_.n);
-    run_projection(launch_, dense_family_, projection);
+    run_projection(dense_launch(), dense_family_, projection);
 }
 
 DeviceRows LayerPass::expert_rows(const ExpertInput& input) {
@@ -241,7 +255,7 @@ void LayerPass::run_shared(const DeviceRows& x) {
         run_gemv(launch_of(setup_.launch->shared_gemv, args), args, stream());
     } else {
         list_tokens();
-        run_mlp(launch_, dense_family_, shared_mlp(x));
+        run_mlp(dense_launch(), dense_family_, shared_mlp(x));
     }
     if (layer().has_shared_expert_gate && !range_.gate_in_combine)
         run_dot_rows(gate_input(x), tokens_, b_.shared_gate, stream());
@@ -322,7 +336,7 @@ void LayerPass::store_latent_sum(const Sum& sum, const CombineOutput& out) {
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};
         projection.blocks = b_.token_blocks;
         projection.rows = token_rows(tokens_.n);
-        run_projection(launch_, dense_family_, projection);
+        run_projection(dense_launch(), dense_family_, projection);
         last.routed = b_.projected;
         last.routed_type = MOE_TYPE_F32;
         last.routed_stride = layer().hidden;

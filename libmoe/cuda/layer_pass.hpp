@@ -89,6 +89,8 @@ class LayerPass {
     void sort(const int32_t* expert_map, SortAlong along);
     Rows rows() const;
     Rows token_rows(int32_t n) const;  // of n tokens or slots
+    TileRule dense_tiles() const;
+    Launch dense_launch() const;  // of the dense matrices
     LogitsInput logits_input(const DeviceRows& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;

@@ -21,8 +21,11 @@ void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const G
         case Family::exact:
             return run_exact(launch.device, gemm, names.wide, launch.stream);
         case Family::grouped:
-            return run_grouped_gemm(launch.device, gemm, names, launch.has_wide_tiles,
-                                    launch.stream);
+            return run_grouped_gemm(launch.device, gemm, names, launch.tiles, launch.stream);
+        case Family::sm80_grouped_bf16:
+        case Family::sm80_grouped_f16:
+            return run_sm80_grouped_gemm(launch.device, gemm, names, launch.tiles,
+                                         operand_for(gemm), launch.stream);
         default:
             return run_generic(launch.device, gemm, names.wide, operand_for(gemm), launch.stream);
     }

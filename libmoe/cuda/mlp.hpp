@@ -13,7 +13,7 @@ struct Launch {
     const DeviceFacts& device;
     cudaStream_t stream;
     bool batch_invariant;  // a row's bits do not depend on how many rows there are
-    bool has_wide_tiles;   // of the grouped family
+    TileWidths tiles;      // of the grouped families
 };
 
 // W v for all rows, plus bias.

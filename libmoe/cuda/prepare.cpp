@@ -29,6 +29,17 @@ void prepare_family(const Setup& setup, Family family, std::initializer_list<moe
                 if (setup.x_type == MOE_TYPE_F16) prepare_generic(type, MOE_TYPE_F16);
             }
             return;
+        case Family::sm80_grouped_bf16:
+        case Family::sm80_grouped_f16:
+            prepare_activate();
+            for (const moe_role role : roles) {
+                const PackedType type = setup.packed_types[role];
+                if (type == PackedType::none) continue;
+                prepare_sm80_grouped_gemm(setup.device, type, MOE_TYPE_BF16);
+                if (setup.x_type == MOE_TYPE_F16)
+                    prepare_sm80_grouped_gemm(setup.device, type, MOE_TYPE_F16);
+            }
+            return;
         case Family::grouped:
             for (const moe_role role : roles) prepare_grouped_gemm(setup.packed_types[role]);
             return;

@@ -34,10 +34,11 @@ int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int
     return std::max(blocks, std::min(rows, f32_rows) * width * 4);
 }
 
-// Rows that stop before the activation are generic work whatever the family.
+// Rows that stop before the activation may have a family of their own.
 int32_t tiles_needed(Family family, int64_t n_slots, int32_t n_experts) {
-    return std::max(most_tiles(tiles_of(family), n_slots, n_experts),
-                    most_tiles(generic_tiles, n_slots, n_experts));
+    const auto of = [&](TileRule rule) { return most_tiles(rule, n_slots, n_experts); };
+    return std::max(
+        {of(tiles_of(family, TileWidths::narrow)), of(sm80_narrow_tiles), of(generic_tiles)});
 }
 
 Rows take_rows(Arena& arena, Family family, int64_t n_slots, int64_t capacity, int32_t n_experts) {
@@ -77,18 +78,22 @@ moe_type operand_type(Family family) {
         case Family::exact:
             return MOE_TYPE_F32;
         case Family::generic_f16:
+        case Family::sm80_grouped_f16:
             return MOE_TYPE_F16;
         default:
             return MOE_TYPE_BF16;
     }
 }
 
-TileRule tiles_of(Family family) {
+TileRule tiles_of(Family family, TileWidths widths) {
     switch (family) {
         case Family::exact:
             return exact_tiles;
         case Family::grouped:
             return grouped_tiles;
+        case Family::sm80_grouped_bf16:
+        case Family::sm80_grouped_f16:
+            return widths == TileWidths::narrow ? sm80_narrow_tiles : sm80_wide_tiles;
         default:
             return generic_tiles;
     }

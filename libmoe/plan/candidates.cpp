@@ -109,6 +109,19 @@ const Reason* in_f16(const Problem& problem) {
     return in_16_bits<stage>(problem);
 }
 
+// The portable grouped GEMM reads all but types with a table of columns.
+template <moe_stage stage, const Reason* (*check)(const Problem&)>
+const Reason* without_columns(const Problem& problem) {
+    if (const Reason* reason = check(problem)) return reason;
+    const auto is_read = [](const moe_format& f) {
+        return grid_columns_of(packed_type_of(f)) == GridColumns::none;
+    };
+    const bool all_read = stage == MOE_STAGE_EXPERTS
+                              ? all_matrices(problem, expert_matrices, is_read)
+                              : all_matrices(problem, dense_matrices, is_read);
+    return all_read ? nullptr : &reasons::weight_type;
+}
+
 // What the kernels that read packed tiles as they lie want of a layer.
 const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
     const Layer& layer = problem.layout->layer;
@@ -166,7 +179,7 @@ const Reason* grouped(const Problem& problem) {
 
 // The families of GEMMs in their order, best first, for the experts and for what finish multiplies.
 template <moe_stage stage>
-constexpr std::array<Row, 6> gemm_rows = {{
+constexpr std::array<Row, 8> gemm_rows = {{
     {.stage = stage,
      .check = on_hopper<gemv<stage>>,
      .family = Family::sm90_gemv,
@@ -181,6 +194,14 @@ constexpr std::array<Row, 6> gemm_rows = {{
      .check = on_hopper<grouped<stage>>,
      .family = Family::grouped,
      .words = {"sm90", "bf16", "grouped_gemm"}},
+    {.stage = stage,
+     .check = without_columns<stage, in_f16<stage>>,
+     .family = Family::sm80_grouped_f16,
+     .words = {"sm80", "f16", "grouped_gemm"}},
+    {.stage = stage,
+     .check = without_columns<stage, in_16_bits<stage>>,
+     .family = Family::sm80_grouped_bf16,
+     .words = {"sm80", "bf16", "grouped_gemm"}},
     {.stage = stage,
      .check = in_f16<stage>,
      .family = Family::generic_f16,

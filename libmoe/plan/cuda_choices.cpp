@@ -12,7 +12,7 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
                      const GemvProblem& problem, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
-    // The generic kernels, which run elsewhere and for float16, have no predicted time.
+    // The portable kernels, which run elsewhere and for float16, have no predicted time.
     const bool has_grouped =
         has_hopper_instructions(device.architecture()) && plan.x_type != MOE_TYPE_F16;
     const DeviceRates rates = has_grouped ? DeviceRates(nominal) : DeviceRates(0, 0, 0);
@@ -70,14 +70,16 @@ void choose_cuda_families(moe_plan& plan) {
     setup.finish = plan.chosen(MOE_STAGE_FINISH).family;
     // Hopper's grouped GEMM has no epilogue that ends before the activation.
     setup.pre_activation =
-        setup.experts == cuda::Family::grouped ? cuda::Family::generic_bf16 : setup.experts;
+        setup.experts == cuda::Family::grouped ? cuda::Family::sm80_grouped_bf16 : setup.experts;
     const auto has_gemv = [&](moe_stage stage) {
         return plan.chosen(stage, 1).tokens == Tokens::small_batch;
     };
     const bool same_families =
         setup.experts == setup.finish && has_gemv(MOE_STAGE_EXPERTS) == has_gemv(MOE_STAGE_FINISH);
     setup.shared_joins = same_families && shared_can_join(plan);
-    const bool may_round_y = setup.experts == cuda::Family::grouped && !plan.batch_invariant;
+    const bool in_bf16 =
+        setup.experts == cuda::Family::grouped || setup.experts == cuda::Family::sm80_grouped_bf16;
+    const bool may_round_y = in_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant;
     setup.max_f32_y_elements =
         may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
 }

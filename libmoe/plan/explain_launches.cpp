@@ -14,6 +14,7 @@ using cuda::GemvLaunch;
 using cuda::GemvLaunches;
 using cuda::GemvTiling;
 using cuda::LaunchRange;
+using cuda::TileWidths;
 
 const char* logits_name(cuda::LogitsKernel kernel) {
     switch (kernel) {
@@ -41,13 +42,25 @@ const char* sort_name(cuda::SortKernel kernel) {
     }
 }
 
+const char* tiles_name(TileWidths widths) {
+    switch (widths) {
+        case TileWidths::narrow:
+            return "narrow";
+        case TileWidths::wide:
+            return "wide";
+        default:
+            return "wide and narrow";
+    }
+}
+
 // The kernels of a range for the GEMMs of the routed experts.
 std::vector<const char*> gemm_kernels(const moe_plan& plan, const LaunchRange& range) {
     std::vector<const char*> kernels;
     for (const cuda::GemmNames* names : {&plan.launch_plan().gate_up, &plan.launch_plan().down}) {
         const bool has_narrow = !names->narrow.empty();
-        if (!has_narrow || range.has_wide_tiles) kernels.push_back(names->wide.c_str());
-        if (has_narrow) kernels.push_back(names->narrow.c_str());
+        if (!has_narrow || range.tiles != TileWidths::narrow)
+            kernels.push_back(names->wide.c_str());
+        if (has_narrow && range.tiles != TileWidths::wide) kernels.push_back(names->narrow.c_str());
     }
     return kernels;
 }
@@ -60,7 +73,7 @@ void write_range(JsonWriter& json, const moe_plan& plan, int64_t first, const La
         json.member("select", select_name(range.select));
         json.member("sort", sort_name(range.sort));
         json.member("indexes_rows", range.indexes_rows);
-        json.member("wide_tiles", range.has_wide_tiles);
+        json.member("wide_tiles", range.tiles != TileWidths::narrow);
         json.member("gate_in_combine", range.gate_in_combine);
         json.member("y_type", type_name(range.y_type));
         json.array("kernels", [&] {
@@ -139,7 +152,7 @@ std::string launches_text(const moe_plan& plan) {
             "{}\n",
             first, range.max_tokens, logits_name(range.logits), select_name(range.select),
             sort_name(range.sort), range.indexes_rows ? "indexed" : "gathered",
-            range.has_wide_tiles ? "wide and narrow" : "narrow", type_name(range.y_type),
+            tiles_name(range.tiles), type_name(range.y_type),
             range.gate_in_combine ? "combine" : "its own kernel",
             fmt::join(gemm_kernels(plan, range), ", "));
         first = range.max_tokens + 1;

@@ -15,6 +15,7 @@ using cuda::GemvLaunch;
 using cuda::GemvLaunches;
 using cuda::KernelName;
 using cuda::LaunchRange;
+using cuda::TileWidths;
 
 // --- gemv
 
@@ -86,7 +87,7 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
 // --- names of the other families
 
 GemmNames names_of(const KernelName& name, Family family) {
-    if (family != Family::grouped) return {name, {}};
+    if (family != Family::grouped && !cuda::is_sm80_grouped(family)) return {name, {}};
     return {kernel_name({name.view(), {}, {}}, {}, {}, "wide"),
             kernel_name({name.view(), {}, {}}, {}, {}, "narrow")};
 }
@@ -100,7 +101,8 @@ GemmNames projection_names(const moe_plan& plan, const Candidate& candidate, moe
 GemmNames pre_activation_names(const moe_plan& plan, const cuda::LaunchPlan& launch) {
     if (plan.cuda.pre_activation == plan.cuda.experts) return launch.gate_up;
     const KernelName weight = weight_of_gate_up(plan.layout, MOE_ROLE_GATE, MOE_ROLE_UP);
-    return {kernel_name({"sm80", "bf16", "generic"}, weight.view(), "gate_up"), {}};
+    return names_of(kernel_name({"sm80", "bf16", "grouped_gemm"}, weight.view(), "gate_up"),
+                    plan.cuda.pre_activation);
 }
 
 void fill_names(const moe_plan& plan, cuda::LaunchPlan& launch) {
@@ -130,7 +132,8 @@ class Decisions {
         range.sort = sort(n_tokens);
         range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
         range.indexes_rows = indexes_rows(n_tokens);
-        range.has_wide_tiles = has_grouped() && n_tokens > cuda::max_narrow_rows;
+        range.tiles = tiles(setup_.experts, n_tokens, rows_of_expert(n_tokens));
+        range.dense_tiles = tiles(setup_.finish, n_tokens, static_cast<double>(n_tokens));
         range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;
         range.y_type = cuda::y_type(setup_, n_tokens * layer().top_k);
         return range;
@@ -138,11 +141,16 @@ class Decisions {
 
   private:
     const Layer& layer() const { return plan_.layout.layer; }
-    // Finish has a family even where it multiplies nothing.
-    bool has_grouped() const {
-        const bool finish_multiplies = layer().shared_intermediate || layer().latent;
-        return setup_.experts == Family::grouped ||
-               (finish_multiplies && setup_.finish == Family::grouped);
+    // Hopper's tiles are narrow while no expert can have more rows than those take. The portable
+    // ones are wide from an average of rows on; a dense matrix is one expert with all of them.
+    TileWidths tiles(Family family, int64_t n_tokens, double rows_of_expert) const {
+        if (family == Family::grouped)
+            return n_tokens > cuda::max_narrow_rows ? TileWidths::both : TileWidths::narrow;
+        const bool is_wide = rows_of_expert > tuning_.grouped.max_narrow_rows;
+        return cuda::is_sm80_grouped(family) && is_wide ? TileWidths::wide : TileWidths::narrow;
+    }
+    double rows_of_expert(int64_t n_tokens) const {
+        return static_cast<double>(n_tokens * layer().top_k) / layer().n_experts;
     }
 
     cuda::LogitsKernel logits(int64_t n_tokens) const {

@@ -31,11 +31,12 @@ struct GemvTuning {
     SmemLimits gate_up_small, down_small, gate_up_large, down_large;
 };
 
-// Hopper's grouped GEMM and the launches around it.
+// The grouped GEMMs and the launches around them.
 struct GroupedTuning {
     int64_t max_gathered_bytes;  // of copied rows; beyond, the GEMM reads rows by their index
     int32_t max_indexed_features;
     int64_t max_f32_y_elements;  // beyond, rows of y are bfloat16
+    double max_narrow_rows;      // of an expert on average; beyond, the portable tiles are wide
 };
 
 struct RouterTuning {

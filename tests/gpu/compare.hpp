@@ -28,9 +28,9 @@ struct PairSpec {
 
     // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what
     // goes into the experts, and their sum. So are two matrices of the formats that only the
-    // generic kernel reads.
+    // portable kernels read.
     double limit() const {
-        const bool has_more = layer.desc.latent > 0 || is_for_generic_alone(layer.format);
+        const bool has_more = layer.desc.latent > 0 || is_for_portable_alone(layer.format);
         const bool rounded = numbers.limit == rounded_limit && has_more;
         return rounded ? 4.0 / 3.0 * numbers.limit : numbers.limit;
     }

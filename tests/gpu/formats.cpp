@@ -254,7 +254,7 @@ std::vector<const char*> given_codebooks() {
     return names;
 }
 
-bool is_for_generic_alone(const char* name) {
+bool is_for_portable_alone(const char* name) {
     const moe_format format = format_named(name);
     const int32_t id = format.block_id;
     const bool has_own = id == 8 || id == 12 || id == 39 || id == 40;

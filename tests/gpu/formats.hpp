@@ -16,8 +16,8 @@ std::vector<const char*> packed_formats();
 std::vector<const char*> unnamed_formats();
 // kbit with codebooks that come with the tensors; no other list has them.
 std::vector<const char*> given_codebooks();
-// Which only the generic kernel reads.
-bool is_for_generic_alone(const char* name);
+// Which only the portable kernels read.
+bool is_for_portable_alone(const char* name);
 
 // One matrix, buffers as moe_tensor has them.
 struct FormatBuffers {

@@ -16,15 +16,15 @@ constexpr LaunchCounts of_one_token{2, 4};
 // Sorted rows: the sort, which takes the ids and weights, too; the rows of x in the order of their
 // experts; gate and up; down; the sum over the slots. From x also the logits and the choice.
 constexpr LaunchCounts of_grouped_gemm{5, 7};
-// The generic kernels read x by index, so that no rows are brought into order.
-constexpr LaunchCounts of_generic{4, 6};
+// The portable kernels read x by index, so that no rows are brought into order.
+constexpr LaunchCounts of_portable{4, 6};
 
 LaunchCounts wanted_counts(const Pair& pair, int64_t n_tokens) {
     const std::string kernel = pair.subject.kernel(MOE_STAGE_EXPERTS, n_tokens);
-    const std::string family = KernelName(kernel).family;
-    if (family == "gemv") return of_one_token;
-    if (family == "grouped_gemm") return of_grouped_gemm;
-    if (family == "generic") return of_generic;
+    const KernelName name(kernel);
+    if (name.family == "gemv") return of_one_token;
+    if (name.family == "grouped_gemm") return name.arch == "sm80" ? of_portable : of_grouped_gemm;
+    if (name.family == "generic") return of_portable;
     throw Failure("no launches are known of " + kernel);
 }
 
@@ -78,6 +78,7 @@ void check_names(Context& context) {
     expect("sm80_kbit4_f32_bf16_gemv_down", "kbit4_f32", "sm80 bf16 gemv");
     expect("sm90_bf16_bf16_grouped_gemm_gate_up", "bf16", "sm90 bf16 grouped_gemm");
     expect("sm80_q4_k+q5_k_f16_generic_gate_up", "q4_k+q5_k", "sm80 f16 generic");
+    expect("sm80_q6_k_f16_grouped_gemm_down", "q6_k", "sm80 f16 grouped_gemm");
     expect("sm80_f32_f32_exact_down", "f32", "sm80 f32 exact");
     context.expect(stands_for("sm90_nvfp4_bf16_gemv", "sm90_nvfp4_bf16_gemv_down"), "a stage");
     context.expect(stands_for("sm90_f16_f16_gemv", "sm90_f16_f16_gemv"), "itself");
@@ -85,6 +86,15 @@ void check_names(Context& context) {
     context.expect(is_function_of("sm90_f16_bf16_gemv_down",
                                   "void moe::cuda::gemv_down<moe::cuda::GemvF16, moe::P>(int)"),
                    "its own function");
+    context.expect(
+        is_function_of("sm80_int4_bf16_grouped_gemm_down_wide",
+                       "void moe::cuda::sm80_grouped_kernel<(moe::PackedType)34, "
+                       "(moe::cuda::Operand)0, moe::cuda::Sm80Wide>(moe::cuda::Sm80Call)"),
+        "the portable function of int4");
+    context.expect(!is_function_of("sm80_bf16_bf16_grouped_gemm_down_wide",
+                                   "void moe::cuda::grouped_kernel<moe::cuda::GroupedDequant<("
+                                   "moe::PackedType)3>, moe::cuda::Wide, false>(int)"),
+                   "Hopper's function under a portable name");
     for (const char* other : {"void moe::cuda::gemv_down<moe::cuda::GemvBf16, moe::P>(int)",
                               "void moe::cuda::gemv_down<moe::cuda::G<(moe::PackedType)3, A>>(int)",
                               "void moe::cuda::gemv_up<moe::cuda::GemvF16, moe::P>(int)"})

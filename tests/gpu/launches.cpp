@@ -86,15 +86,16 @@ namespace {
 struct Family {
     const char* name;
     std::vector<const char*> functions;
+    std::vector<const char*> sm80_functions;  // of names that begin with sm80; empty: the same
     bool has_packed_type;  // among the template arguments; the other kernels ask at run time
 };
 
 const std::vector<Family>& families() {
     static const std::vector<Family> all = {
-        {"gemv", {"gemv_gate_up", "gemv_down"}, true},
-        {"grouped_gemm", {"grouped_gemm_kernel", "grouped_kernel"}, true},
-        {"generic", {"generic_gemm"}, false},
-        {"exact", {"exact_gemm"}, false},
+        {"gemv", {"gemv_gate_up", "gemv_down"}, {}, true},
+        {"grouped_gemm", {"grouped_kernel"}, {"sm80_grouped_kernel"}, true},
+        {"generic", {"generic_gemm"}, {}, false},
+        {"exact", {"exact_gemm"}, {}, false},
     };
     return all;
 }
@@ -112,28 +113,20 @@ std::string squeezed(const std::string& text) {
     return result;
 }
 
-// Types that share a template: their number is its argument.
-const std::map<std::string, moe::PackedType>& numbered_types() {
+// Types that share a template: their number is its argument. Grids have names of what they hold.
+std::map<std::string, moe::PackedType> make_numbered_types() {
     using enum moe::PackedType;
-    static const std::map<std::string, moe::PackedType> types = {{"f16", f16},
-                                                                 {"bf16", bf16},
-                                                                 {"e4m3", e4m3},
-                                                                 {"nvfp4", nvfp4},
-                                                                 {"mxfp4", mxfp4},
-                                                                 {"kbit2", kbit2},
-                                                                 {"kbit3", kbit3},
-                                                                 {"kbit4", kbit4},
-                                                                 {"kbit5", kbit5},
-                                                                 {"kbit2_f32", kbit2_f32},
-                                                                 {"kbit3_f32", kbit3_f32},
-                                                                 {"kbit4_f32", kbit4_f32},
-                                                                 {"kbit5_f32", kbit5_f32},
-                                                                 {"q8_0", q8_0},
-                                                                 {"q4_k", q4_k},
-                                                                 {"q5_k", q5_k},
-                                                                 {"q2_k", q2_k},
-                                                                 {"q3_k", q3_k},
-                                                                 {"q6_k", q6_k}};
+    std::map<std::string, moe::PackedType> types = {
+        {"fp8", grid_e4m3}, {"int1", grid_1},
+        {"int2", grid_2},   {"int3", grid_3},
+        {"int4", grid_4},   {"int5", grid_5},
+        {"int6", grid_6},   {"int7", grid_7},
+        {"int8", grid_8},   {"codebook4", grid_codebook}};
+    for (const moe::PackedTraits& row : moe::packed_traits) types.emplace(row.name, row.type);
+    return types;
+}
+const std::map<std::string, moe::PackedType>& numbered_types() {
+    static const std::map<std::string, moe::PackedType> types = make_numbered_types();
     return types;
 }
 
@@ -170,8 +163,10 @@ bool has_one_of_types(const std::string& demangled, const std::string& weights) 
     return false;
 }
 
-bool has_function(const std::string& demangled, const Family& family) {
-    return std::any_of(family.functions.begin(), family.functions.end(), [&](const char* function) {
+bool has_function(const std::string& demangled, const Family& family, const std::string& arch) {
+    const bool own = arch == "sm80" && !family.sm80_functions.empty();
+    const auto& functions = own ? family.sm80_functions : family.functions;
+    return std::any_of(functions.begin(), functions.end(), [&](const char* function) {
         const std::string name = function;
         return demangled.find("::" + name + "<") != std::string::npos ||
                demangled.find("::" + name + "(") != std::string::npos;
@@ -205,9 +200,11 @@ KernelName::KernelName(const std::string& name) : arch(name.substr(0, name.find(
 bool is_function_of(const std::string& kernel, const std::string& demangled) {
     const Family* family = family_in(kernel);
     if (!family) return true;
-    const std::string weight = KernelName(kernel).weight;
+    const KernelName name(kernel);
+    const std::string& weight = name.weight;
     const bool names_type = family->has_packed_type && !weight.empty() && weight != "any";
-    return has_function(demangled, *family) && (!names_type || has_one_of_types(demangled, weight));
+    return has_function(demangled, *family, name.arch) &&
+           (!names_type || has_one_of_types(demangled, weight));
 }
 
 void check_functions(Context& context, const std::vector<Launch>& launches) {

@@ -64,19 +64,22 @@ TEST(CudaFilter, WithoutOneTheBestAreTaken) {
 }
 
 TEST(CudaFilter, AGlobForcesInEveryStageThatItMatches) {
-    for (const char* filter : {"sm80_*_generic_*", "+sm80_*_bf16_generic_*", "*_generic_*",
-                               "sm80_nvfp4_bf16_generic_down"})
+    for (const char* filter : {"sm80_*_grouped_gemm_*", "+sm80_*_bf16_grouped_gemm_*",
+                               "sm80_nvfp4_bf16_grouped_gemm_down"})
         for (const int64_t n_tokens : {1, 512}) {
-            EXPECT_EQ(experts(filter, n_tokens), "sm80_nvfp4_bf16_generic_gate_up") << filter;
-            EXPECT_EQ(finish(filter, n_tokens), "sm80_nvfp4_bf16_generic_gate_up") << filter;
+            EXPECT_EQ(experts(filter, n_tokens), "sm80_nvfp4_bf16_grouped_gemm_gate_up") << filter;
+            EXPECT_EQ(finish(filter, n_tokens), "sm80_nvfp4_bf16_grouped_gemm_gate_up") << filter;
         }
+    EXPECT_EQ(experts("*_generic_*", 1), "sm80_nvfp4_bf16_generic_gate_up");
+    EXPECT_EQ(finish("*_generic_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
 }
 
 TEST(CudaFilter, AGlobForbids) {
     EXPECT_EQ(experts("-sm90_*_gemv_*", 1), "sm80_nvfp4_bf16_gemv_gate_up");
     EXPECT_EQ(experts("-*_gemv_*", 1), "sm90_nvfp4_bf16_grouped_gemm_gate_up");
-    EXPECT_EQ(experts("-sm90_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
-    EXPECT_EQ(experts("-*_generic_*,-sm90_*", 512), "sm80_nvfp4_f32_exact_gate_up");
+    EXPECT_EQ(experts("-sm90_*", 512), "sm80_nvfp4_bf16_grouped_gemm_gate_up");
+    EXPECT_EQ(experts("-*_grouped_gemm_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
+    EXPECT_EQ(experts("-*_generic_*,-*_grouped_gemm_*", 512), "sm80_nvfp4_f32_exact_gate_up");
 }
 
 // The plan takes the best applicable kernel of those that a glob forces.
@@ -84,7 +87,7 @@ TEST(CudaFilter, AForcedGlobTakesTheBestOfItsMatches) {
     EXPECT_EQ(experts("sm90_*", 1), "sm90_nvfp4_bf16_gemv_gate_up");
     EXPECT_EQ(experts("sm90_*", 512), "sm90_nvfp4_bf16_grouped_gemm_gate_up");
     EXPECT_EQ(experts("sm80_*", 1), "sm80_nvfp4_bf16_gemv_gate_up");
-    EXPECT_EQ(experts("sm80_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
+    EXPECT_EQ(experts("sm80_*", 512), "sm80_nvfp4_bf16_grouped_gemm_gate_up");
 }
 
 TEST(CudaFilter, AForcedGemvTakesAllTokensThatItCan) {
@@ -93,7 +96,7 @@ TEST(CudaFilter, AForcedGemvTakesAllTokensThatItCan) {
     };
     EXPECT_LT(max_tokens(nullptr), 16);
     EXPECT_EQ(max_tokens("sm90_*_gemv_*"), 16);
-    EXPECT_EQ(max_tokens("sm80_*_gemv_*,*_generic_*"), 16);
+    EXPECT_EQ(max_tokens("sm80_*_gemv_*,sm80_*_grouped_gemm_*"), 16);
 }
 
 TEST(CudaFilter, AStageBindsAGlob) {
@@ -116,7 +119,7 @@ TEST(CudaFilter, AForcedGlobMayApplyInOneStageOnly) {
     EXPECT_EQ(experts("sm90_*_gemv_*,sm90_*_grouped_gemm_*", 512, layer),
               "sm90_nvfp4_bf16_grouped_gemm_gate_up");
     EXPECT_EQ(finish("sm90_*_gemv_*,sm90_*_grouped_gemm_*", 512, layer),
-              "sm80_q5_k_bf16_generic_gate_up");
+              "sm80_q5_k_bf16_grouped_gemm_gate_up");
     const auto [status, text] = refusal(h200(), layer, "finish:sm90_*");
     EXPECT_EQ(status, MOE_ERROR_UNSUPPORTED);
     EXPECT_EQ(text,

@@ -55,8 +55,8 @@ const Candidate& candidate(const moe_test::Plan& plan, moe_stage stage, cuda::Fa
 TEST(KernelNames, SayTheWeightsOfTheirGemm) {
     const moe_test::Plan plan = cuda_plan(test::h200(), mixed_layer());
     const Candidate& experts = plan->chosen(MOE_STAGE_EXPERTS);
-    EXPECT_EQ(experts.gate_up.view(), "sm80_q4_k+q5_k_bf16_generic_gate_up");
-    EXPECT_EQ(experts.down.view(), "sm80_q6_k_bf16_generic_down");
+    EXPECT_EQ(experts.gate_up.view(), "sm80_q4_k+q5_k_bf16_grouped_gemm_gate_up");
+    EXPECT_EQ(experts.down.view(), "sm80_q6_k_bf16_grouped_gemm_down");
     EXPECT_EQ(plan->launch_plan().gate_up.wide.view(), experts.gate_up.view());
     EXPECT_EQ(plan->launch_plan().down.wide.view(), experts.down.view());
     EXPECT_TRUE(plan->launch_plan().down.narrow.empty());

@@ -109,8 +109,9 @@ bool has_small_logits(const LaunchRange& range) {
 TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
     const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b());
     expect_changes_after(plan, 32, "logits", has_small_logits);
-    expect_changes_after(plan, 48, "narrow tiles alone",
-                         [](const LaunchRange& range) { return !range.has_wide_tiles; });
+    expect_changes_after(plan, 48, "narrow tiles alone", [](const LaunchRange& range) {
+        return range.tiles == cuda::TileWidths::narrow;
+    });
     expect_changes_after(plan, 64, "gate in combine",
                          [](const LaunchRange& range) { return range.gate_in_combine; });
     expect_changes_after(plan, 4 * 132, "selection", has_block_select);
@@ -129,16 +130,18 @@ TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
                          [](const LaunchRange& range) { return !range.indexes_rows; });
 }
 
-TEST(LaunchRanges, OnSm80AndSm86TheGenericKernelsHaveNoTilesToChoose) {
+TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
     for (const FakeDevice& device : {sm80(), sm86()}) {
         const moe_test::Plan plan = cuda_plan(device, qwen3_30b());
-        EXPECT_EQ(chosen_kernel(plan, MOE_STAGE_EXPERTS), "sm80_nvfp4_bf16_generic_gate_up");
+        EXPECT_EQ(chosen_kernel(plan, MOE_STAGE_EXPERTS), "sm80_nvfp4_bf16_grouped_gemm_gate_up");
+        expect_changes_after(plan, 2048, "float32 y",
+                             [](const LaunchRange& range) { return range.y_type == MOE_TYPE_F32; });
         expect_changes_after(plan, 32, "logits", has_small_logits);
         expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
         for (const LaunchRange& range : plan->launch_plan().ranges) {
-            EXPECT_FALSE(range.has_wide_tiles) << device.name;
+            EXPECT_EQ(range.tiles == cuda::TileWidths::wide, range.max_tokens > 24 * 128 / 8);
+            EXPECT_NE(range.tiles, cuda::TileWidths::both) << device.name;
             EXPECT_FALSE(range.indexes_rows) << device.name;
-            EXPECT_EQ(range.y_type, MOE_TYPE_F32) << device.name;
         }
     }
 }
@@ -179,20 +182,27 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
 }
 
-TEST(LaunchRanges, TilesAreChosenWhereTheGroupedGemmIsLaunched) {
-    FakeLayer layer = qwen3_30b("q6_k");  // which it does not read
-    const auto has_wide_tiles = [&] {
-        return cuda_plan(h200(), layer)->launch_plan().ranges.back().has_wide_tiles;
-    };
-    EXPECT_FALSE(has_wide_tiles());
+// q2_k has no kernel of Hopper's. Its experts have 3 rows on average at 48 tokens, and more than 24
+// from 385 tokens on.
+TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
+    using cuda::TileWidths;
+    FakeLayer layer = qwen3_30b("q2_k");
     layer.desc.shared_intermediate = 768;
     layer.desc.shared_activation = MOE_ACTIVATION_SILU;
     layer.desc.shared_is_gated = 1;
-    EXPECT_FALSE(has_wide_tiles());
     layer.others = {{MOE_ROLE_SHARED_GATE, "bf16"},
                     {MOE_ROLE_SHARED_UP, "bf16"},
                     {MOE_ROLE_SHARED_DOWN, "bf16"}};
-    EXPECT_TRUE(has_wide_tiles());
+    const moe_test::Plan plan = cuda_plan(h200(), layer);
+    const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
+    EXPECT_EQ(at(384).tiles, TileWidths::narrow);
+    EXPECT_EQ(at(385).tiles, TileWidths::wide);
+    EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
+    EXPECT_EQ(at(49).dense_tiles, TileWidths::both);
+    layer.others.clear();
+    const moe_test::Plan portable = cuda_plan(h200(), layer);
+    EXPECT_EQ(portable->launch_plan().range(24).dense_tiles, TileWidths::narrow);
+    EXPECT_EQ(portable->launch_plan().range(25).dense_tiles, TileWidths::wide);
 }
 
 TEST(LaunchRanges, WideFeaturesAreNotReadByTheirIndex) {
@@ -286,7 +296,7 @@ TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
             EXPECT_EQ(launches["ranges"][0]["min_tokens"], 1);
             for (size_t i = 0; i < ranges.size(); ++i) {
                 EXPECT_EQ(launches["ranges"][i]["max_tokens"], ranges[i].max_tokens);
-                const size_t n_gemms = ranges[i].has_wide_tiles ? 4 : 2;
+                const size_t n_gemms = ranges[i].tiles == cuda::TileWidths::both ? 4 : 2;
                 EXPECT_EQ(launches["ranges"][i]["kernels"].size(), n_gemms) << format;
             }
             const int32_t n_gemv = plan->launch_plan().experts_gemv.max_tokens;

@@ -8,6 +8,12 @@
 
 namespace moe::cuda {
 
+// The level of a code as float32, exactly. Conversions of integers are slow on a GPU: a byte is put
+// under the exponent of 2^23 instead, and 2^23 with the type's zero is subtracted.
+MOE_HOST_DEVICE inline float byte_level(uint32_t byte, float zero) {
+    return std::bit_cast<float>(0x4B000000u | byte) - (8388608.0f + zero);
+}
+
 template <PackedType type>
 struct AffineValueDequant {
     static constexpr int bits = code_bits(type);
@@ -16,14 +22,16 @@ struct AffineValueDequant {
         moe::Affine affine[2];  // of rows g and g + 8
     };
 
+    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
-                                      int32_t lane, int64_t block) {
+                                      int32_t lane, int64_t k0) {
         Words words;
-        load_code_words(codes, lane, words.code);
-        const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
+        load_code_words<steps>(codes, lane, words.code);
+        const int32_t t = static_cast<int32_t>(k0 / 16 & 12) + lane % 4;
         MOE_UNROLL
         for (int half = 0; half < 2; ++half) {
-            const int32_t offset = ggml_scale_offset(type, 4, lane / 4 + 8 * half, 16 * (lane % 4));
+            const int32_t offset =
+                ggml_scale_offset(type, steps, lane / 4 + 8 * half, 4 * steps * (lane % 4));
             words.affine[half] = affine_of(type, scales + offset, t);
         }
         return words;
@@ -31,7 +39,22 @@ struct AffineValueDequant {
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
         const uint32_t two = code_pair<bits>(words.code, step, reg);
         const moe::Affine& affine = words.affine[reg & 1];
-        return {affine_value(type, affine, two & 0xFFu), affine_value(type, affine, two >> 16)};
+        return {value_of_level(affine, level_in_half<0>(two)),
+                value_of_level(affine, level_in_half<1>(two))};
+    }
+
+  private:
+    // `two`: codes in bits 0 and 16.
+    template <int half>
+    static MOE_HOST_DEVICE float level_in_half(uint32_t two) {
+        const uint32_t code = half == 0 ? two & 0xFFu : two >> 16;
+        if constexpr (type == PackedType::iq4_xs || type == PackedType::iq4_nl)
+            return byte_level(static_cast<uint32_t>(iq4_level(code) + 128), 128.0f);
+        else
+            return byte_level(code, static_cast<float>(-level_of(type, 0)));
+    }
+    static MOE_HOST_DEVICE float value_of_level(const moe::Affine& affine, float level) {
+        return affine.scale * level - affine.minimum;
     }
 };
 

@@ -2,21 +2,22 @@
 // kernel must know of it: loads, scales, constants, and how codes become operands. The layout
 // itself is that of libmoe/packed/layout.hpp. A file specializes up to three templates:
 //
-//   ValueDequant<type>         values of a full block for the generic and the exact kernels;
-//                              required. Host and device: tests/weights/dequant_test.cpp checks
-//                              every type on the CPU
+//   ValueDequant<type>         values of a block for the grouped GEMM of sm_80, the generic and the
+//                              exact kernels; required. Host and device:
+//                              tests/weights/dequant_test.cpp checks every type on the CPU
 //   GemvDequant<type, mode>    operands of the gemv kernels, device only. The mode says where a
 //                              type with a codebook finds its values (codebook_mode.hpp)
 //   GroupedDequant<type>       operands of the grouped GEMM of sm_90, device only
 //
 // A full block is 16 rows and 64 k, four steps of 16 k. Lane 4 g + t owns rows g and g + 8 and
-// columns 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1).
+// columns 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1). Short
+// blocks at the end of k have two steps, or one.
 //
 // ValueDequant (value_blocks.hpp)
 //   Words                      what a lane holds of a block
-//   load(type, codes, scales, lane, block)
-//                              the lane's Words; `type` has the numbers of a grid, `block` is the
-//                              number of the block in its tile
+//   load<steps>(type, codes, scales, lane, k0)
+//                              the lane's Words of a block of 4, 2 or 1 steps; `type` has the
+//                              numbers of a grid, k0 is the block's first column
 //   pair(words, codebook, step, reg)
 //                              the two values of a register in float32. codebook: 32 values of rows
 //                              0 to 7 of the tile, then 32 of rows 8 to 15

@@ -18,14 +18,15 @@ requires(is_grid(kind)) struct ValueDequant<kind> {
     };
 
     // The scales are those of the tile.
+    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType type, const std::byte* codes,
-                                      const std::byte* tile, int32_t lane, int64_t block) {
+                                      const std::byte* tile, int32_t lane, int64_t k0) {
         Words words;
-        load_code_words(codes, lane, words.code);
+        load_code_words<steps>(codes, lane, words.code);
+        const int64_t column = k0 + 4 * steps * (lane % 4);
         MOE_UNROLL
         for (int half = 0; half < 2; ++half)
-            words.factor[half] =
-                grid_factor(type, tile, lane / 4 + 8 * half, 64 * block + 16 * (lane % 4), nullptr);
+            words.factor[half] = grid_factor(type, tile, lane / 4 + 8 * half, column, nullptr);
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,

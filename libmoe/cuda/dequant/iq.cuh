@@ -15,10 +15,11 @@ struct IqValueDequant {
         IqColumns columns[2];
     };
 
+    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte*, const std::byte* scales,
-                                      int32_t lane, int64_t block) {
+                                      int32_t lane, int64_t k0) {
         Words words;
-        const int32_t t = 4 * static_cast<int32_t>(block & 3) + lane % 4;
+        const int32_t t = static_cast<int32_t>(k0 / 16 & 12) + lane % 4;
         MOE_UNROLL
         for (int half = 0; half < 2; ++half) {
             const int32_t offset = ggml_scale_offset(type, 4, lane / 4 + 8 * half, 0);

@@ -9,12 +9,13 @@ namespace moe::cuda {
 template <>
 struct ValueDequant<PackedType::q8_0> {
     using Words = ScaledWords<8>;
+    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words(codes, lane, words.code);
+        load_code_words<steps>(codes, lane, words.code);
         uint32_t bits;
-        load_words<1>(scales + 4 * scale_pair_of_32(lane), &bits);
+        load_words<1>(scales + 4 * scale_pair_of_32<steps>(lane), &bits);
         const FloatPair pair = pair_of_f16(bits);
         words.scale[0] = pair.low;
         words.scale[1] = pair.high;

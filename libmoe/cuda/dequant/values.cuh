@@ -1,7 +1,7 @@
 // Blocks of any packed type as values: what the generic and the exact kernels call, and the CPU
 // tests of them. This is the one file that includes every type.
 //
-//   const auto words = ValueDequant<kind_of(type)>::load(type, codes, scales, lane, k0 / 64);
+//   const auto words = ValueDequant<kind_of(type)>::load(type, codes, scales, lane, k0);
 //   dequantize_operands<operand, kind_of(type)>(words, codebook, a);
 //
 // Values lack the global scale. Host and device.

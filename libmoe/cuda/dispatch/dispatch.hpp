@@ -32,7 +32,7 @@ struct SortInput {
     bool has_shared;  // local expert n_local has a row per token, in order; slot_to_row omits it
 };
 
-// Work that run_sort does beside the sort; SortKernel::fused does it in the same launch.
+// Work that is done beside the sort, in the same launches.
 struct SortAlong {
     const GivenRouting* given;  // null: input.ids are ready; else they are converted from here
     SelectOutput published;     // to here; its ids are input.ids
@@ -59,7 +59,8 @@ struct DispatchOutput {
     int32_t block_rows;
 };
 void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
-                  const DispatchOutput& output, FaultWords* faults, cudaStream_t stream);
+                  const DispatchOutput& output, const SortAlong& along, FaultWords* faults,
+                  cudaStream_t stream);
 
 // Adds the tokens per global expert to counts [E_all], which the caller zeroes first.
 void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,

@@ -14,19 +14,19 @@
 //      find each other by match_any. A slot's rank is the expert's cursor, which earlier turns have
 //      advanced, plus the number of lower lanes with its expert
 //   4. fill the padding with -1
-// More slots are split into at most max_runs runs, which keeps the matrix of counts small:
-//   1. count_runs: counts [n_local][n_runs], a thread block per run
-//   2. scan_runs: counts become sums over the runs before, a warp per expert; totals [n_local]
-//   3. assign_rows: step 2 above on the totals, one thread block
-//   4. scatter_runs: steps 3 and 4 above, a thread block per run, whose cursors start at the run's
-//      counts
+// More slots are split into at most max_runs runs, a thread block each, and take two launches:
+//   1. count_runs: counts [n_runs][experts]; with it the caller's ids and weights are converted
+//   2. scatter_runs: every block sums the counts of all runs, and of the runs before its own, where
+//      its cursors start. It makes step 2 above for itself, and stores the experts whose turn it
+//      is; then steps 3 and 4
 // The shared expert, if it takes part, is one more expert with a row for every token.
-// Shared memory, int32: counts [experts], then cursors [experts].
+// Shared memory, int32: counts [experts], cursors [experts]; int64: begins [experts].
 #include <algorithm>
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
+#include "libmoe/cuda/router/take_slot.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -35,7 +35,7 @@ namespace {
 constexpr int32_t max_threads = 1024;
 constexpr int32_t max_local = 4096;
 constexpr int32_t max_runs = 256;
-constexpr int32_t min_run_slots = 2048;  // slots of a run
+constexpr int32_t min_run_slots = 1024;  // slots of a run
 constexpr int32_t turn_groups = 4;       // groups of 32 slots that a warp takes in one turn
 
 // Outputs are either Rows for the kernels of the experts (begin, count, slot, slot_to_row, tiles)
@@ -59,22 +59,32 @@ struct Slice32 {
     int32_t first, end;
 };
 
-__device__ int64_t first_row(const SortTarget& target, int32_t e) {
-    return target.offsets ? target.offsets[e] : target.begin[e];
-}
-
 __device__ void fill(int32_t* values, int32_t n, int32_t value) {
     for (auto i = static_cast<int32_t>(threadIdx.x); i < n; i += static_cast<int32_t>(blockDim.x))
         values[i] = value;
 }
 
+// The caller's routing, which is converted beside the count; or none.
+struct RoutingAlong {
+    bool is_given;
+    GivenRouting given;
+    SelectOutput published;  // its ids are those of the input
+};
+
+__device__ int32_t id_of_slot(const SortInput& input, const RoutingAlong& along, int32_t slot,
+                              FaultWords* faults) {
+    if (!along.is_given) return input.ids[slot];
+    return take_slot(along.given, along.published, slot / input.top_k, slot % input.top_k, faults);
+}
+
 // Adds the slots of each expert to counts, which are zero before. It ends with a barrier.
-__device__ void count_slots(const SortInput& input, Slice32 slots, int32_t* counts,
-                            FaultWords* faults) {
+__device__ void count_slots(const SortInput& input, const RoutingAlong& along, Slice32 slots,
+                            int32_t* counts, FaultWords* faults) {
     int32_t n_bad = 0;
     for (int64_t s = slots.first + int64_t{threadIdx.x}; s < slots.end; s += blockDim.x) {
         bool is_bad;
-        const int32_t e = local_expert(input, input.ids[s], is_bad);
+        const int32_t id = id_of_slot(input, along, static_cast<int32_t>(s), faults);
+        const int32_t e = local_expert(input, id, is_bad);
         if (e >= 0) atomicAdd(&counts[e], 1);
         n_bad += is_bad;
     }
@@ -134,9 +144,11 @@ __device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin,
     if (target.counts) target.counts[e] = count;
 }
 
-// Turns counts into begin, count and tiles. A thread owns adjacent experts. After the call all
-// threads of the block may read the begins.
-__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts) {
+// Turns counts into begins, and stores begin, count and tiles of the experts whose turn it is among
+// the blocks. A thread owns adjacent experts. After the call all threads of the block may read the
+// begins.
+__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts,
+                                int64_t* begins) {
     const int32_t each =
         (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
     const int32_t first = static_cast<int32_t>(threadIdx.x) * each;
@@ -146,14 +158,17 @@ __device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const
     Sums total;
     Sums at = before_in_block(own, total);
     for (int32_t e = first; e < end; e++) {
-        store_expert(target, e, at.rows, counts[e]);
-        if (target.tiles)
-            store_tiles(target.tiles, target.max_tiles, target.rule, e,
-                        static_cast<int32_t>(at.rows), counts[e],
-                        first_tile(target.rule, counts[e], at.tiles, total.tiles.large));
+        begins[e] = at.rows;
+        if (e % gridDim.x == blockIdx.x) {
+            store_expert(target, e, at.rows, counts[e]);
+            if (target.tiles)
+                store_tiles(target.tiles, target.max_tiles, target.rule, e,
+                            static_cast<int32_t>(at.rows), counts[e],
+                            first_tile(target.rule, counts[e], at.tiles, total.tiles.large));
+        }
         at = at + sums_of_expert(target, counts[e]);
     }
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && blockIdx.x == 0) {
         if (target.offsets) target.offsets[n_local] = total.rows;
         if (target.tiles) store_tile_count(target.n_tiles, total.tiles, target.max_tiles);
     }
@@ -186,9 +201,10 @@ __device__ int32_t take_turn(const Ranked& r, int32_t* cursor) {
     return before;
 }
 
-__device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t before, int32_t end) {
+__device__ void store_slot(const SortTarget& target, const int64_t* begins, const Ranked& r,
+                           int32_t before, int32_t end) {
     if (r.slot >= end) return;
-    const int64_t row = r.expert < 0 ? -1 : first_row(target, r.expert) + before + r.rank;
+    const int64_t row = r.expert < 0 ? -1 : begins[r.expert] + before + r.rank;
     const bool fits = row >= 0 && row < target.capacity;
     if (fits) target.slot[row] = r.slot;
     if (target.slot_to_row) target.slot_to_row[r.slot] = fits ? static_cast<int32_t>(row) : -1;
@@ -197,7 +213,7 @@ __device__ void store_slot(const SortTarget& target, const Ranked& r, int32_t be
 // Assigns rows to slots. The warps of the block take turns in order, each with turn_groups times 32
 // slots.
 __device__ void scatter_slots(const SortInput& input, Slice32 slots, const SortTarget& target,
-                              int32_t* cursor) {
+                              const int64_t* begins, int32_t* cursor) {
     constexpr int32_t turn_slots = 32 * turn_groups;
     const auto n_warps = static_cast<int32_t>(blockDim.x / 32);
     for (int64_t base = slots.first; base < slots.end; base += n_warps * turn_slots) {
@@ -220,7 +236,7 @@ __device__ void scatter_slots(const SortInput& input, Slice32 slots, const SortT
         }
 #pragma unroll
         for (int32_t g = 0; g < turn_groups; g++)
-            store_slot(target, ranked[g], before[g], slots.end);
+            store_slot(target, begins, ranked[g], before[g], slots.end);
     }
 }
 
@@ -231,15 +247,15 @@ __device__ void clear_slot_to_row(const SortTarget& target, int64_t first, int64
 }
 
 // Each of n_warps warps pads one expert at a time.
-__device__ void fill_padding(const SortTarget& target, int32_t n_local, const int32_t* counts,
-                             int32_t warp, int32_t n_warps) {
+__device__ void fill_padding(const SortTarget& target, const int64_t* begins, int32_t n_local,
+                             const int32_t* counts, int32_t warp, int32_t n_warps) {
     if (target.align < 2) return;
     for (int32_t e = warp; e < n_local; e += n_warps) {
         const int64_t end = round_up_to(counts[e], target.align);
         int64_t row = int64_t{counts[e]} + lane_index();
         if (row >= end) continue;
-        for (const int64_t begin = first_row(target, e); row < end; row += 32)
-            if (begin + row < target.capacity) target.slot[begin + row] = -1;
+        for (; row < end; row += 32)
+            if (begins[e] + row < target.capacity) target.slot[begins[e] + row] = -1;
     }
 }
 
@@ -251,30 +267,45 @@ __device__ void count_shared(const SortInput& input, const TokenCount& tokens, i
 }
 
 __device__ void scatter_shared(const SortInput& input, const TokenCount& tokens,
-                               const SortTarget& target, int32_t first, int32_t step) {
+                               const SortTarget& target, const int64_t* begins, int32_t first,
+                               int32_t step) {
     if (!input.has_shared) return;
-    const int64_t begin = first_row(target, input.n_local);
+    const int64_t begin = begins[input.n_local];
     for (int32_t t = first; t < true_tokens(tokens); t += step)
         store_shared_row(input, target.slot, target.capacity, begin, t);
 }
 
 // ---- kernels
 
+// Shared memory of a block.
+struct SortShared {
+    int64_t* begins;
+    int32_t* counts;
+    int32_t* cursors;
+
+    __device__ SortShared(int64_t* memory, int32_t n_experts)
+        : begins(memory),
+          counts(reinterpret_cast<int32_t*>(memory + n_experts)),
+          cursors(counts + n_experts) {}
+};
+constexpr int32_t shared_bytes_of_expert = sizeof(int64_t) + 2 * sizeof(int32_t);
+
 __global__ void __launch_bounds__(max_threads)
-    sort_small(SortInput input, TokenCount tokens, SortTarget target, FaultWords* faults) {
-    extern __shared__ int32_t shared[];
-    int32_t* counts = shared;
-    int32_t* cursor = shared + experts_of(input);
-    fill(counts, 2 * experts_of(input), 0);
+    sort_small(SortInput input, TokenCount tokens, const __grid_constant__ RoutingAlong along,
+               SortTarget target, FaultWords* faults) {
+    extern __shared__ int64_t memory[];
+    const SortShared shared(memory, experts_of(input));
+    fill(shared.counts, 2 * experts_of(input), 0);
     begin_after_previous_kernel();
     const Slice32 slots{0, true_slots(input, tokens)};
     __syncthreads();
-    count_shared(input, tokens, counts);
-    count_slots(input, slots, counts, faults);
-    lay_out_experts(target, experts_of(input), counts);
-    scatter_slots(input, slots, target, cursor);
-    fill_padding(target, experts_of(input), counts, warp_index(), blockDim.x / 32);
-    scatter_shared(input, tokens, target, static_cast<int32_t>(threadIdx.x),
+    count_shared(input, tokens, shared.counts);
+    count_slots(input, along, slots, shared.counts, faults);
+    lay_out_experts(target, experts_of(input), shared.counts, shared.begins);
+    scatter_slots(input, slots, target, shared.begins, shared.cursors);
+    fill_padding(target, shared.begins, experts_of(input), shared.counts, warp_index(),
+                 static_cast<int32_t>(blockDim.x / 32));
+    scatter_shared(input, tokens, target, shared.begins, static_cast<int32_t>(threadIdx.x),
                    static_cast<int32_t>(blockDim.x));
     clear_slot_to_row(target, slots.end, int64_t{tokens.n} * input.top_k);
 }
@@ -282,8 +313,7 @@ __global__ void __launch_bounds__(max_threads)
 struct Runs {
     int32_t n;
     int32_t slots;    // slots of a run
-    int32_t* counts;  // [n_local][n]
-    int32_t* totals;  // [n_local]
+    int32_t* counts;  // [n][experts]
 };
 
 __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
@@ -294,62 +324,53 @@ __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
 }
 
 __global__ void __launch_bounds__(max_threads)
-    count_runs(SortInput input, TokenCount tokens, Runs runs, FaultWords* faults) {
+    count_runs(SortInput input, TokenCount tokens, const __grid_constant__ RoutingAlong along,
+               Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
     fill(counts, experts_of(input), 0);
     begin_after_previous_kernel();
     __syncthreads();
     if (blockIdx.x == 0) count_shared(input, tokens, counts);
-    count_slots(input, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
+    count_slots(input, along, slots_of_run(runs, true_slots(input, tokens)), counts, faults);
     for (auto e = static_cast<int32_t>(threadIdx.x); e < experts_of(input);
          e += static_cast<int32_t>(blockDim.x))
-        runs.counts[int64_t{e} * runs.n + blockIdx.x] = counts[e];
+        runs.counts[int64_t{blockIdx.x} * experts_of(input) + e] = counts[e];
 }
 
-__global__ void scan_runs(Runs runs, int32_t n_local) {
-    begin_after_previous_kernel();
-    const auto e = static_cast<int32_t>(blockIdx.x * (blockDim.x / 32)) + warp_index();
-    if (e >= n_local) return;
-    int32_t* counts = runs.counts + int64_t{e} * runs.n;
-    int64_t total = 0;
-    for (int32_t base = 0; base < runs.n; base += 32) {
-        const int32_t r = base + lane_index();
-        const int64_t own = r < runs.n ? counts[r] : 0;
-        const int64_t before = total + before_in_warp({own, 0}).rows;
-        if (r < runs.n) counts[r] = static_cast<int32_t>(before);
-        total = __shfl_sync(every_lane, before + own, 31);
+// Sums the counts of all runs, and those of the runs before this block's. Sums of integers do not
+// depend on the order of the atomics.
+__device__ void sum_runs(const Runs& runs, int32_t n_experts, const SortShared& shared) {
+    const int64_t own = int64_t{blockIdx.x} * n_experts;
+    const int64_t n = int64_t{runs.n} * n_experts;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const int32_t count = runs.counts[i];
+        const auto e = static_cast<int32_t>(i % n_experts);
+        if (count == 0) continue;
+        atomicAdd(&shared.counts[e], count);
+        if (i < own) atomicAdd(&shared.cursors[e], count);
     }
-    if (lane_index() == 0) runs.totals[e] = static_cast<int32_t>(total);
-}
-
-__global__ void __launch_bounds__(max_threads)
-    assign_rows(Runs runs, int32_t n_local, SortTarget target) {
-    extern __shared__ int32_t counts[];
-    begin_after_previous_kernel();
-    for (auto e = static_cast<int32_t>(threadIdx.x); e < n_local;
-         e += static_cast<int32_t>(blockDim.x))
-        counts[e] = runs.totals[e];
     __syncthreads();
-    lay_out_experts(target, n_local, counts);
 }
 
 __global__ void __launch_bounds__(max_threads)
     scatter_runs(SortInput input, TokenCount tokens, Runs runs, SortTarget target) {
-    extern __shared__ int32_t cursor[];
+    extern __shared__ int64_t memory[];
+    const int32_t n_experts = experts_of(input);
+    const SortShared shared(memory, n_experts);
+    fill(shared.counts, 2 * n_experts, 0);
     begin_after_previous_kernel();
-    for (auto e = static_cast<int32_t>(threadIdx.x); e < experts_of(input);
-         e += static_cast<int32_t>(blockDim.x))
-        cursor[e] = runs.counts[int64_t{e} * runs.n + blockIdx.x];
     __syncthreads();
+    sum_runs(runs, n_experts, shared);
+    lay_out_experts(target, n_experts, shared.counts, shared.begins);
     const int32_t n_slots = true_slots(input, tokens);
-    scatter_slots(input, slots_of_run(runs, n_slots), target, cursor);
+    scatter_slots(input, slots_of_run(runs, n_slots), target, shared.begins, shared.cursors);
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
-    fill_padding(target, experts_of(input), runs.totals,
+    fill_padding(target, shared.begins, n_experts, shared.counts,
                  static_cast<int32_t>(blockIdx.x) * warps + warp_index(),
                  static_cast<int32_t>(gridDim.x) * warps);
     const auto block_threads = static_cast<int32_t>(blockDim.x);
     scatter_shared(
-        input, tokens, target,
+        input, tokens, target, shared.begins,
         static_cast<int32_t>(blockIdx.x) * block_threads + static_cast<int32_t>(threadIdx.x),
         static_cast<int32_t>(gridDim.x) * block_threads);
     const Slice32 all = slots_of_run(runs, tokens.n * input.top_k);
@@ -358,34 +379,37 @@ __global__ void __launch_bounds__(max_threads)
 
 // ---- host
 
-Runs make_runs(int64_t n_slots, int32_t n_local, std::byte* scratch) {
+Runs make_runs(int64_t n_slots, std::byte* scratch) {
     const int64_t even = (n_slots + max_runs - 1) / max_runs;
     Runs runs{};
     runs.slots = static_cast<int32_t>(round_up_to(std::max<int64_t>(even, min_run_slots), 1024));
     runs.n = static_cast<int32_t>((n_slots + runs.slots - 1) / runs.slots);
-    runs.totals = reinterpret_cast<int32_t*>(scratch);
-    runs.counts = runs.totals + n_local;
+    runs.counts = reinterpret_cast<int32_t*>(scratch);
     return runs;
 }
 
-void sort_runs(const SortInput& input, const TokenCount& tokens, const SortTarget& target,
-               FaultWords* faults, cudaStream_t stream) {
-    const int32_t n_experts = experts_of(input);
-    const Runs runs = make_runs(int64_t{tokens.n} * input.top_k, n_experts, input.scratch);
-    const size_t bytes = static_cast<size_t>(n_experts) * 4;
-    launch("count_runs", count_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
-           faults);
-    launch("scan_runs", scan_runs, (n_experts + 3) / 4, 128, 0, stream, runs, n_experts);
-    launch("assign_rows", assign_rows, 1, max_threads, bytes, stream, runs, n_experts, target);
-    launch("scatter_runs", scatter_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
-           target);
+RoutingAlong routing_of(const SortAlong& along) {
+    RoutingAlong routing{};
+    routing.is_given = along.given != nullptr;
+    if (along.given) routing.given = *along.given;
+    routing.published = along.published;
+    return routing;
 }
 
 void sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
-          const SortTarget& target, FaultWords* faults, cudaStream_t stream) {
-    if (kernel == SortKernel::runs) return sort_runs(input, tokens, target, faults, stream);
-    launch("sort_small", sort_small, 1, max_threads, static_cast<size_t>(experts_of(input)) * 8,
-           stream, input, tokens, target, faults);
+          const SortTarget& target, const SortAlong& along, FaultWords* faults,
+          cudaStream_t stream) {
+    const size_t n_experts = static_cast<size_t>(experts_of(input));
+    const size_t bytes = n_experts * shared_bytes_of_expert;
+    const RoutingAlong routing = routing_of(along);
+    if (kernel == SortKernel::block)
+        return launch("sort_small", sort_small, 1, max_threads, bytes, stream, input, tokens,
+                      routing, target, faults);
+    const Runs runs = make_runs(int64_t{tokens.n} * input.top_k, input.scratch);
+    launch("count_runs", count_runs, runs.n, max_threads, n_experts * sizeof(int32_t), stream,
+           input, tokens, routing, runs, faults);
+    launch("scatter_runs", scatter_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
+           target);
 }
 
 }  // namespace
@@ -394,7 +418,7 @@ uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
     if (n_slots <= max_block_sort_slots) return 0;
     // The size must not fall as n_slots grows, although the number of runs may.
     const int64_t runs = std::min<int64_t>((n_slots + min_run_slots - 1) / min_run_slots, max_runs);
-    return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs + 1) * 4;
+    return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs) * 4;
 }
 
 void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
@@ -402,7 +426,6 @@ void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& token
               cudaStream_t stream) {
     if (kernel == SortKernel::fused)
         return run_sort_small_batch(input, tokens, rows, rule, along, faults, stream);
-    if (along.given) run_take_routing(*along.given, tokens, along.published, faults, stream);
     SortTarget target{};
     target.begin = rows.begin;
     target.count = rows.count;
@@ -414,27 +437,27 @@ void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& token
     target.align = row_alignment;
     target.max_tiles = rows.max_tiles;
     target.rule = rule;
-    sort(kernel, input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, along, faults, stream);
 }
 
 void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
-                  const DispatchOutput& output, FaultWords* faults, cudaStream_t stream) {
+                  const DispatchOutput& output, const SortAlong& along, FaultWords* faults,
+                  cudaStream_t stream) {
     SortTarget target{};
     target.offsets = output.offsets;
     target.counts = output.counts;
     target.slot = output.row_ids;
     target.capacity = output.row_capacity;
     target.align = std::max(output.block_rows, 1);
-    sort(kernel, input, tokens, target, faults, stream);
+    sort(kernel, input, tokens, target, along, faults, stream);
 }
 
 void prepare_sort() {
     prepare_sort_small_batch();
-    load("sort_small", sort_small, 2 * max_local * 4);
+    constexpr int32_t most_bytes = (max_local + 1) * shared_bytes_of_expert;
+    load("sort_small", sort_small, most_bytes);
     load("count_runs", count_runs);
-    load("scan_runs", scan_runs);
-    load("assign_rows", assign_rows);
-    load("scatter_runs", scatter_runs);
+    load("scatter_runs", scatter_runs, most_bytes);
 }
 
 }  // namespace moe::cuda

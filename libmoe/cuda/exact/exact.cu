@@ -70,7 +70,7 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
     const int lane = lane_id();
     if (n == 4 && !weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0 / 64);
+            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0);
             dequantize_floats<type>(words, codebook, values);
         });
         return;

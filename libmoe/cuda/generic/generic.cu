@@ -208,7 +208,7 @@ __device__ void dequantize_block(PackedType type, const std::byte* tile, const s
     with_packed_type(type, [&]<PackedType of>() {
         if constexpr (of != PackedType::f32 && is_rare(of) == rare) {
             const std::byte* scales = is_grid(of) ? tile : staged + block_code_bytes(of, 4);
-            const auto words = ValueDequant<of>::load(type, staged, scales, lane, block);
+            const auto words = ValueDequant<of>::load(type, staged, scales, lane, 64 * block);
             dequantize_operands<operand, of>(words, codebook, a);
         }
     });

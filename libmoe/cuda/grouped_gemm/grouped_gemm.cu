@@ -64,10 +64,10 @@ void prepare_grouped_gemm(PackedType type) {
 }
 
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
-                      bool has_wide_tiles, cudaStream_t stream) {
+                      TileWidths tiles, cudaStream_t stream) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
     const GroupedKernels kernels = kernels_of(gemm.weights.type);
-    if (!has_wide_tiles)
+    if (tiles == TileWidths::narrow)
         return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream);
     launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream);
     launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream);

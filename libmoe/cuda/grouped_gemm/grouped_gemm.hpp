@@ -1,11 +1,13 @@
-// The grouped GEMM of Hopper: gate_up or down of the experts, or a dense matrix, for many tokens.
-// Wide tiles take experts with many rows; narrow tiles run beside them and take the others, or
-// everything in a small call.
+// The grouped GEMMs: gate_up or down of the experts, or a dense matrix, for many tokens. There are
+// two. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them and
+// take the others, or everything in a small call. The portable one, on mma.sync: any packed type
+// without a table of columns, rows of any type by index, every GPU; its tiles are wide or narrow by
+// the rows that an expert has on average.
 //
-// Weights come from registers in packed order, tokens from shared memory. The input and, of
-// gate_up, the output are token blocks: block b of 64 columns is [capacity][64] 16-bit values, 128
-// bytes a row; inside a row, k = 16 t + 4 j + 2 h + e lies at 16 j + 8 h + 2 t + e, and the 16-byte
-// chunk c of row r is stored at chunk c ^ (r & 7).
+// Hopper's: weights come from registers in packed order, tokens from shared memory. The input and,
+// of gate_up, the output are token blocks: block b of 64 columns is [capacity][64] 16-bit values,
+// 128 bytes a row; inside a row, k = 16 t + 4 j + 2 h + e lies at 16 j + 8 h + 2 t + e, and the
+// 16-byte chunk c of row r is stored at chunk c ^ (r & 7).
 #pragma once
 
 #include "libmoe/cuda/device_facts.hpp"
@@ -15,18 +17,29 @@
 namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
+// Of the portable one: full tiles, then one with the rest.
+constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
+constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
+
 // GemmArgs::in is token blocks of bfloat16 with in_capacity rows; with an activation, row r is
 // that of the input whose number is in.index[r] / in.divisor, or row r itself where index is null.
 // out is token blocks too with an activation, else rows of bfloat16 or float32. Epilogues: linear,
-// activation, gated. One launch on `stream`, or two with wide tiles. The grid depends on the host's
-// numbers alone.
+// activation, gated. One launch on `stream`, or two with both widths. The grid depends on the
+// host's numbers alone.
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
-                      bool has_wide_tiles, cudaStream_t stream);
+                      TileWidths tiles, cudaStream_t stream);
 
 // Is the type among the instances? grouped_supports (kernel_types.hpp) says the same without CUDA.
 bool has_grouped_gemm_instances(PackedType type);
 
 // Loads the kernels of a type and sets their attributes; of a type without kernels does nothing.
 void prepare_grouped_gemm(PackedType type);
+
+// The portable one. in and out are rows of any type; any epilogue. operand: BF16, or F16, which
+// weights and inputs must fit. The rest as above.
+void run_sm80_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
+                           TileWidths tiles, moe_type operand, cudaStream_t stream);
+bool has_sm80_grouped_gemm_instances(PackedType type);
+void prepare_sm80_grouped_gemm(const DeviceFacts& device, PackedType type, moe_type operand);
 
 }  // namespace moe::cuda

@@ -1,0 +1,20 @@
+// Formats of the benchmark by name: those of moe_format_by_name, and some that have no name there.
+// "a+b": a for gate and up, b for down.
+#pragma once
+
+#include <string>
+
+#include "moe/moe.h"
+
+namespace moe::bench {
+
+// Throws for an unknown name.
+moe_format format_by_name(const std::string& name);
+
+// The formats of gate and up, and of down.
+struct ExpertFormats {
+    std::string gate_up, down;
+};
+ExpertFormats expert_formats(const std::string& format);
+
+}  // namespace moe::bench

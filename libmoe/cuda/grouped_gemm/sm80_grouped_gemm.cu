@@ -1,0 +1,104 @@
+// Launches the portable grouped kernels; sm80_grouped_gemm.cuh has their contract.
+#include <algorithm>
+
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
+#include "libmoe/cuda/grouped_gemm/sm80_call.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_instances.hpp"
+#include "libmoe/cuda/runtime/check.hpp"
+#include "libmoe/cuda/runtime/early_start.hpp"
+#include "libmoe/cuda/runtime/launch.hpp"
+
+namespace moe::cuda {
+namespace {
+
+using InstanceTable = Sm80Kernels (*)(PackedType, Operand);
+constexpr InstanceTable instance_tables[] = {
+    sm80_grouped_16bit,    sm80_grouped_8bit,     sm80_grouped_fp4,      sm80_grouped_kbit,
+    sm80_grouped_kbit_f32, sm80_grouped_ggml_32,  sm80_grouped_k_quants, sm80_grouped_iq,
+    sm80_grouped_int_low,  sm80_grouped_int_high,
+};
+
+// What the system takes of the shared memory of every block.
+constexpr int32_t system_bytes = 1024;
+
+Sm80Kernels kernels_of(PackedType type, Operand operand) {
+    for (const InstanceTable table : instance_tables) {
+        if (const Sm80Kernels kernels = table(type, operand); kernels.wide.function) return kernels;
+    }
+    return {};
+}
+
+Operand operand_of(moe_type type) {
+    return type == MOE_TYPE_F16 ? Operand::f16 : Operand::bf16;
+}
+
+Sm80Config config_of(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) {
+    return kernel.config(device, type, kernel.static_bytes + system_bytes);
+}
+
+bool can_copy(const DeviceRows& in, moe_type operand) {
+    return in.type == operand && takes_packets(in.data, in.stride);
+}
+
+bool can_store_fours(const DeviceRows& out) {
+    return reinterpret_cast<uintptr_t>(out.data) % (4 * element_size(out.type)) == 0 &&
+           out.stride % 4 == 0;
+}
+
+void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80Kernel& kernel,
+                    const KernelName& name, moe_type operand, cudaStream_t stream) {
+    const Sm80Config config = config_of(device, kernel, gemm.weights.type);
+    Sm80Call call{gemm,
+                  config.stage,
+                  gemm.weights.tile_stride(),
+                  config.n_stages,
+                  config.shared_bytes,
+                  can_copy(gemm.in, operand),
+                  can_store_fours(gemm.out)};
+    const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
+    cudaLaunchConfig_t launch{};
+    launch.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(
+        int64_t{device.n_sms} * config.blocks_per_sm, n_groups * gemm.max_tiles)));
+    launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+    launch.dynamicSmemBytes = static_cast<size_t>(config.shared_bytes);
+    launch.stream = stream;
+    cudaLaunchAttribute early = early_start();
+    launch.attrs = &early;
+    launch.numAttrs = kernels_may_start_early() ? 1 : 0;
+    void* arguments[] = {&call};
+    launch_kernel(name.c_str(), kernel.function, launch, arguments);
+}
+
+void load(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) {
+    check(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               config_of(device, kernel, type).shared_bytes),
+          "loading the portable grouped GEMM kernels");
+}
+
+}  // namespace
+
+bool has_sm80_grouped_gemm_instances(PackedType type) {
+    return kernels_of(type, Operand::bf16).narrow.function &&
+           kernels_of(type, Operand::f16).narrow.function;
+}
+
+void prepare_sm80_grouped_gemm(const DeviceFacts& device, PackedType type, moe_type operand) {
+    kernels_may_start_early();
+    const Sm80Kernels kernels = kernels_of(type, operand_of(operand));
+    if (!kernels.wide.function) return;  // a role that the layer lacks
+    load(device, kernels.wide, type);
+    load(device, kernels.narrow, type);
+}
+
+void run_sm80_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
+                           TileWidths tiles, moe_type operand, cudaStream_t stream) {
+    if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
+    const Sm80Kernels kernels = kernels_of(gemm.weights.type, operand_of(operand));
+    if (tiles == TileWidths::narrow)
+        launch_grouped(device, gemm, kernels.narrow, names.narrow, operand, stream);
+    else
+        launch_grouped(device, gemm, kernels.wide, names.wide, operand, stream);
+}
+
+}  // namespace moe::cuda

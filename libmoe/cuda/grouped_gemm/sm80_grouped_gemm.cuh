@@ -1,0 +1,164 @@
+// The portable grouped GEMM (gemm_args.hpp): any packed type but f32, any shape, every GPU from
+// sm_80 on, with mma.sync.m16n8k16, 16-bit operands and float32 accumulators.
+//
+// Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
+// BF16 with any stride and index; tiles of up to 128 rows of one expert (sm80_wide_tiles), or of up
+// to 32 (sm80_narrow_tiles).
+// Output: rows of gemm.out's type, after the epilogue.
+// Preconditions: k is a multiple of 16. Input rows of the operand type that begin on 16 bytes are
+// copied, all others are converted. The type has no table of columns.
+//
+// Work items are a token tile and eight packed tiles, 128 weight rows. Those of sm80_raster token
+// tiles follow each other for the same weights, so that weights are read from memory once for them.
+//
+// 1. A block takes work items in turn (persistent kernel).
+// 2. It fills pipeline stages with cp.async (sm80_stage.cuh) and
+// 3. multiplies them (sm80_mainloop.cuh), for the narrowest width that holds the tile's rows.
+// 4. Epilogue: accumulators pass through shared memory (sm80_epilogue.cuh).
+//
+// A row's result does not depend on the shape or on the other rows: the order of its products is
+// that of k.
+#pragma once
+
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_epilogue.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_instances.hpp"
+#include "libmoe/cuda/grouped_gemm/sm80_mainloop.cuh"
+
+namespace moe::cuda {
+
+constexpr int sm80_raster = 8;  // token tiles
+
+// Fragments of a warp, for the widths that have a mainloop of their own.
+template <class Shape, class Call>
+__device__ __forceinline__ void with_fragments(int n_rows, const Call& call) {
+    constexpr int quarter = Shape::max_rows / 32 / Shape::warps_n;
+    if constexpr (Shape::max_rows == 32) {
+        call.template operator()<quarter * 4, false>();
+    } else if (n_rows <= Shape::max_rows / 4) {
+        call.template operator()<quarter, true>();
+    } else if (n_rows <= Shape::max_rows / 2) {
+        call.template operator()<2 * quarter, true>();
+    } else {
+        call.template operator()<4 * quarter, true>();
+    }
+}
+
+// `tile` counts the token tiles of a launch, `item` its work items.
+__device__ __forceinline__ void sm80_find_item(int64_t item, int n_tiles, int n_groups, int& tile,
+                                               int& group) {
+    const int64_t of_raster = int64_t{sm80_raster} * n_groups;
+    const auto raster = static_cast<int>(item / of_raster);
+    const auto rest = static_cast<int>(item - raster * of_raster);
+    const int n = min(sm80_raster, n_tiles - raster * sm80_raster);
+    group = rest / n;
+    tile = raster * sm80_raster + rest % n;
+}
+
+// pending: 0 to 2.
+__device__ __forceinline__ void sm80_wait_copies(int pending) {
+    if (pending == 1)
+        wait_copies<1>();
+    else if (pending == 0)
+        wait_copies<0>();
+    else
+        wait_copies<2>();
+}
+static_assert(sm80_max_stages <= 4);
+
+template <PackedType kind, Operand operand, class Shape, int fragments, bool is_exact>
+__device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Work& work,
+                                              const Sm80Shared<Shape>& shared, std::byte* stages) {
+    using Mainloop = Sm80Mainloop<kind, operand, Shape, fragments, is_exact>;
+    typename Mainloop::Accumulators accum = {};
+    const typename Mainloop::Fetch fetch(call, work, shared);
+    Mainloop mainloop(call, work, shared.codebook, stages);
+    const int units = fetch.units(), n_units = fetch.n_units();
+    const int stage_bytes = units * fetch.token_bytes + sm80_tiles_of_block * call.stage.tile_bytes;
+    const int end = call.n_stages * stage_bytes;
+    const int ahead = call.n_stages - 1;
+    const uint32_t base = shared_address(stages);
+    for (int s = 0; s < ahead; ++s) fetch.issue(s * units, base + s * stage_bytes);
+    int slot = 0, fill = ahead * stage_bytes;
+#pragma unroll 1
+    for (int first = 0; first < n_units; first += units) {
+        sm80_wait_copies(ahead - 1);
+        __syncthreads();  // the stage is full, and all warps have read the one before
+        fetch.issue(first + ahead * units, base + fill);
+        mainloop.multiply(accum, first, min(units, n_units - first), slot);
+        slot = slot + stage_bytes == end ? 0 : slot + stage_bytes;
+        fill = fill + stage_bytes == end ? 0 : fill + stage_bytes;
+    }
+    wait_copies<0>();
+    __syncthreads();
+    sm80_epilogue<Shape, fragments>(call, work, shared.rows, accum, stages,
+                                    residual_scale_of<kind, operand>());
+}
+
+template <PackedType kind, Operand operand, class Shape>
+__device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Work& work,
+                                              Sm80Shared<Shape>& shared, std::byte* stages) {
+    find_rows(call.gemm, work.tile, shared.rows);
+    if (threadIdx.x < Shape::max_rows) {
+        const int64_t offset = shared.rows.in[threadIdx.x];
+        shared.vector[threadIdx.x] = offset < 0 ? absent_vector : static_cast<uint32_t>(offset / 8);
+    }
+    if constexpr (has_codebook(kind))
+        load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
+    __syncthreads();
+    with_fragments<Shape>(work.tile.n_rows, [&]<int fragments, bool is_exact>() {
+        sm80_multiply<kind, operand, Shape, fragments, is_exact>(call, work, shared, stages);
+    });
+}
+
+template <PackedType kind, Operand operand, class Shape>
+__global__ void __launch_bounds__(sm80_threads<Shape>, Shape::blocks_per_sm)
+    sm80_grouped_kernel(const __grid_constant__ Sm80Call call) {
+    extern __shared__ __align__(128) std::byte stages[];
+    __shared__ Sm80Shared<Shape> shared;
+    begin_after_previous_kernel();
+    const GemmArgs& gemm = call.gemm;
+    const PackedMatrix& weights = gemm.weights;
+    const int n_tiles = gemm.n_tiles->all;
+    const int n_groups = (weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
+    for (int64_t item = blockIdx.x; item < int64_t{n_tiles} * n_groups; item += gridDim.x) {
+        int tile, group;
+        sm80_find_item(item, n_tiles, n_groups, tile, group);
+        Sm80Work work;
+        work.tile = gemm.tiles[tile];
+        work.first_tile = group * sm80_tiles_of_block;
+        work.n_tiles = min(sm80_tiles_of_block, weights.n_tiles - work.first_tile);
+        work.weights = weights.data + work.tile.expert * weights.expert_stride +
+                       work.first_tile * call.tile_stride;
+        sm80_run_item<kind, operand, Shape>(call, work, shared, stages);
+    }
+}
+
+template <PackedType kind, Operand operand, class Shape>
+Sm80Kernel sm80_kernel_of() {
+    return {reinterpret_cast<const void*>(&sm80_grouped_kernel<kind, operand, Shape>),
+            sm80_threads<Shape>, static_cast<int32_t>(sizeof(Sm80Shared<Shape>)),
+            &sm80_config<Shape>};
+}
+
+// The kernels of a type: square warp tiles for 16-bit weights.
+template <PackedType kind, Operand operand>
+Sm80Kernels sm80_kernels_of() {
+    using Wide = std::conditional_t<code_bits(kind) == 16, Sm80Wide16, Sm80Wide>;
+    return {sm80_kernel_of<kind, operand, Wide>(), sm80_kernel_of<kind, operand, Sm80Narrow>()};
+}
+
+// Those of the type, if it is one of the list.
+template <PackedType... kinds>
+Sm80Kernels sm80_kernels_among(PackedType type, Operand operand) {
+    Sm80Kernels found{};
+    const auto take = [&]<PackedType kind>() {
+        if (kind_of(type) != kind) return;
+        found = operand == Operand::bf16 ? sm80_kernels_of<kind, Operand::bf16>()
+                                         : sm80_kernels_of<kind, Operand::f16>();
+    };
+    (take.template operator()<kinds>(), ...);
+    return found;
+}
+
+}  // namespace moe::cuda

@@ -1,0 +1,187 @@
+// The products of one pipeline stage of the portable grouped GEMM: a warp dequantizes its packed
+// tiles and multiplies them with its tokens by mma.sync.m16n8k16.
+//
+// Lane 4 g + t reads columns 16 t to 16 t + 15 of token g of a fragment of eight tokens: the B
+// registers of four steps, as the packed layout permutes k. In short blocks it has 8 or 4 columns.
+#pragma once
+
+#include "libmoe/cuda/dequant/value_blocks.hpp"
+#include "libmoe/cuda/device/mma.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_stage.cuh"
+
+namespace moe::cuda {
+
+// fragments: those of a warp's tokens. is_exact: it has so many; otherwise it has some of them.
+template <PackedType kind, Operand operand, class Shape, int fragments, bool is_exact>
+class Sm80Mainloop {
+  public:
+    using Accumulators = float[Shape::m_tiles][fragments][4];
+    static constexpr int rows = is_exact ? 8 * fragments * Shape::warps_n : 0;
+    using Fetch = Sm80Fetch<kind, operand, Shape, rows>;
+    using Values = ValueDequant<kind>;
+    using Words = typename Values::Words;
+
+    __device__ __forceinline__ Sm80Mainloop(const Sm80Call& call, const Sm80Work& work,
+                                            const float* codebook, std::byte* stages)
+        : call_(call), codebook_(codebook), stages_(stages) {
+        const Sm80Lane lane;
+        const int first_tile = lane.warp / Shape::warps_n * Shape::m_tiles;
+        const int first_row = lane.warp % Shape::warps_n * fragments * 8;
+        is_absent_ = first_tile >= work.n_tiles;
+        n_fragments_ = (work.tile.n_rows + 7) / 8;
+        tiles_ = units() * Fetch::token_bytes + first_tile * call.stage.tile_bytes;
+        row_ = shared_address(stages) + (first_row + lane.g) * sm80_row_bytes;
+    }
+
+    // Adds the products of the stage that begins at unit `first` and lies at byte `slot`.
+    __device__ __forceinline__ void multiply(Accumulators& accum, int first, int n_units,
+                                             int slot) {
+        if (is_absent_) return;
+        for (int u = 0; u < n_units; ++u) {
+            const int k0 = 64 * (first + u);
+            const Block block{row_ + slot + u * Fetch::token_bytes, stages_ + slot + tiles_,
+                              u * call_.stage.code_stride, first, k0};
+            if (k0 + 64 <= call_.gemm.weights.k)
+                multiply_full(accum, block);
+            else if constexpr (!has_superblock(kind))
+                multiply_short(accum, block);
+        }
+    }
+
+  private:
+    struct Block {
+        uint32_t tokens;           // shared address of row g of the warp's first fragment
+        const std::byte* weights;  // of the warp's first packed tile in the stage
+        int codes;                 // where the unit begins in a packed tile
+        int first;                 // unit of the stage
+        int k0;
+    };
+
+    __device__ __forceinline__ int units() const {
+        return Shape::max_units == 1 ? 1 : call_.stage.units;
+    }
+
+    // Byte `byte` of row g of a fragment, swizzled.
+    static __device__ __forceinline__ uint32_t token_at(uint32_t row, int fragment, int byte) {
+        const Sm80Lane lane;
+        return row + 8 * fragment * sm80_row_bytes + ((byte & ~15) ^ 16 * lane.g) + byte % 16;
+    }
+
+    template <int steps>
+    __device__ __forceinline__ Words load(const Block& block, int m, int codes) const {
+        const PackedType type = type_of<kind>(call_.gemm.weights);
+        const std::byte* tile = block.weights + m * call_.stage.tile_bytes;
+        const std::byte* scales = tile + codes + block_code_bytes(type, steps);
+        if constexpr (has_superblock(kind)) scales = tile + call_.stage.scale_offset;
+        if constexpr (is_grid(kind))
+            scales = tile + call_.stage.scale_offset - grid_record(type, 64 * int64_t{block.first});
+        const int k0 = steps == 1 ? block.k0 + (call_.gemm.weights.k & 32) : block.k0;
+        return Values::template load<steps>(type, tile + codes, scales, Sm80Lane().id, k0);
+    }
+
+    __device__ __forceinline__ void dequantize(const Words& words, int step,
+                                               uint32_t (&a)[4]) const {
+        constexpr float inverse = 1.0f / residual_scale_of<kind, operand>();
+#pragma unroll
+        for (int reg = 0; reg < 4; ++reg) {
+            if constexpr (requires { Values::template operands<operand>(words, step, reg); }) {
+                a[reg] = Values::template operands<operand>(words, step, reg);
+            } else {
+                const FloatPair value = Values::pair(words, codebook_, step, reg);
+                a[reg] = operand_pair<operand>({value.low * inverse, value.high * inverse});
+            }
+        }
+    }
+
+    __device__ __forceinline__ bool has_fragment(int i) const {
+        return is_exact || i < n_fragments_;
+    }
+
+    // Two steps at a time, whose B registers are one vector of 16 bytes.
+    __device__ __forceinline__ void multiply_full(Accumulators& accum, const Block& block) {
+        const Sm80Lane lane;
+        Words words[Shape::m_tiles];
+#pragma unroll
+        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load<4>(block, m, block.codes);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const uint32_t tokens = token_at(block.tokens, 0, 32 * lane.t + 16 * half);
+            uint32_t a[Shape::m_tiles][2][4];
+#pragma unroll
+            for (int m = 0; m < Shape::m_tiles; ++m)
+#pragma unroll
+                for (int j = 0; j < 2; ++j) dequantize(words[m], 2 * half + j, a[m][j]);
+#pragma unroll
+            for (int i = 0; i < fragments; ++i) {
+                if (!has_fragment(i)) break;
+                const uint4 b = load_shared_16(tokens + 8 * i * sm80_row_bytes);
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    mma_16x8x16<operand>(accum[m][i], a[m][0], b.x, b.y);
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    mma_16x8x16<operand>(accum[m][i], a[m][1], b.z, b.w);
+            }
+        }
+    }
+
+    template <int steps>
+    static __device__ __forceinline__ void load_tokens(uint32_t from, uint32_t (&b)[2 * steps]) {
+        const uint2 low = load_shared_8(from);
+        b[0] = low.x, b[1] = low.y;
+        if constexpr (steps == 2) {
+            const uint2 high = load_shared_8(from + 8);
+            b[2] = high.x, b[3] = high.y;
+        }
+    }
+
+    // A block of two steps, then one of one step, as far as there are. A lane's B registers of n
+    // steps are the 8 n bytes at 8 n t of its row, after those of the block before.
+    __device__ __forceinline__ void multiply_short(Accumulators& accum, const Block& block) {
+        const int left = call_.gemm.weights.k % 64;
+        if (left & 32) multiply_steps<2>(accum, block, block.codes, 0);
+        if constexpr (column_step(kind) == 16) {
+            const PackedType type = type_of<kind>(call_.gemm.weights);
+            const bool is_second = left & 32;
+            if (left & 16)
+                multiply_steps<1>(accum, block,
+                                  block.codes + (is_second ? block_bytes(type, 2) : 0),
+                                  is_second ? 64 : 0);
+        }
+    }
+
+    template <int steps>
+    __device__ __forceinline__ void multiply_steps(Accumulators& accum, const Block& block,
+                                                   int codes, int token_byte) {
+        const Sm80Lane lane;
+        uint32_t a[Shape::m_tiles][steps][4];
+#pragma unroll
+        for (int m = 0; m < Shape::m_tiles; ++m) {
+            const Words words = load<steps>(block, m, codes);
+#pragma unroll
+            for (int j = 0; j < steps; ++j) dequantize(words, j, a[m][j]);
+        }
+        const int byte = token_byte + 8 * steps * lane.t;
+#pragma unroll
+        for (int i = 0; i < fragments; ++i) {
+            if (!has_fragment(i)) break;
+            uint32_t b[2 * steps];
+            load_tokens<steps>(token_at(block.tokens, i, byte), b);
+#pragma unroll
+            for (int j = 0; j < steps; ++j)
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    mma_16x8x16<operand>(accum[m][i], a[m][j], b[2 * j], b[2 * j + 1]);
+        }
+    }
+
+    const Sm80Call& call_;
+    const float* codebook_;
+    std::byte* stages_;
+    bool is_absent_;  // the warp has no packed tile
+    int n_fragments_;
+    int tiles_;     // where the warp's first packed tile is in a stage
+    uint32_t row_;  // shared address of row g of its first fragment in a stage at zero
+};
+
+}  // namespace moe::cuda
