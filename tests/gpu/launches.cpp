@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "libmoe/packed/layout.hpp"
 
@@ -113,28 +114,10 @@ std::string squeezed(const std::string& text) {
 }
 
 // Types that share a template: their number is its argument.
-const std::map<std::string, moe::PackedType>& numbered_types() {
-    using enum moe::PackedType;
-    static const std::map<std::string, moe::PackedType> types = {{"f16", f16},
-                                                                 {"bf16", bf16},
-                                                                 {"e4m3", e4m3},
-                                                                 {"nvfp4", nvfp4},
-                                                                 {"mxfp4", mxfp4},
-                                                                 {"kbit2", kbit2},
-                                                                 {"kbit3", kbit3},
-                                                                 {"kbit4", kbit4},
-                                                                 {"kbit5", kbit5},
-                                                                 {"kbit2_f32", kbit2_f32},
-                                                                 {"kbit3_f32", kbit3_f32},
-                                                                 {"kbit4_f32", kbit4_f32},
-                                                                 {"kbit5_f32", kbit5_f32},
-                                                                 {"q8_0", q8_0},
-                                                                 {"q4_k", q4_k},
-                                                                 {"q5_k", q5_k},
-                                                                 {"q2_k", q2_k},
-                                                                 {"q3_k", q3_k},
-                                                                 {"q6_k", q6_k}};
-    return types;
+std::optional<moe::PackedType> type_named(const std::string& name) {
+    for (const moe::PackedTraits& row : moe::packed_traits)
+        if (name == row.name) return row.type;
+    return std::nullopt;
 }
 
 // At the beginning of a word, as Bf16 is one in GroupedBf16 and F16 is none.
@@ -152,10 +135,9 @@ bool has_type(const std::string& demangled, const std::string& weight) {
     const size_t begin = demangled.find('<');
     if (begin == std::string::npos) return false;
     const std::string arguments = demangled.substr(begin), number = "PackedType)";
-    const auto found = numbered_types().find(weight);
-    if (found == numbered_types().end() || arguments.find(number) == std::string::npos)
-        return has_word(arguments, weight);
-    const std::string wanted = number + text("%d", static_cast<int>(found->second));
+    const std::optional<moe::PackedType> type = type_named(weight);
+    if (!type || arguments.find(number) == std::string::npos) return has_word(arguments, weight);
+    const std::string wanted = number + text("%d", static_cast<int>(*type));
     return arguments.find(wanted + ",") != std::string::npos ||
            arguments.find(wanted + ">") != std::string::npos;
 }

@@ -41,7 +41,9 @@ constexpr Shape shapes[] = {
 constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
                                 PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
                                 PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
-                                PackedType::q4_k,  PackedType::q6_k};
+                                PackedType::q4_k,  PackedType::q5_k,      PackedType::q6_k,
+                                PackedType::q2_k,  PackedType::q3_k,      PackedType::iq4_xs,
+                                PackedType::q4_1,  PackedType::q5_0};
 
 PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     PackedMatrix m{};

@@ -39,6 +39,8 @@
 //   residual_scale             multiplies accumulators and makes up for powers of two left out
 //   ones                       for types with minima: a register of codes 1, whose accumulators are
 //                              sums of x; 0: none
+//   n_parts                    registers of A that are multiplied by the same B: 2 where operands
+//                              are sums of two bytes (iq4_levels.cuh), else 1
 //   starts_next_early          the next kernel may start at once: where that was measured faster
 //   Words<n>                   what a lane holds of n <= span blocks
 //   load(words, k_block, block, lane)
@@ -49,7 +51,8 @@
 //   two_steps(words, i, table, a)
 //                              Bytes: those of steps 2 i and 2 i + 1: a[0] and a[1] are rows g and
 //                              g + 8 of the first, a[2] and a[3] of the second, k in order 0, 2, 1,
-//                              3
+//                              3; where n_parts is 2, those of the second part follow in a register
+//                              array of their own
 //   GroupScales(k_block, block, lane)
 //                              the scales that a min_split of several blocks shares
 //   Factors                    a lane's scales of n blocks as numbers
