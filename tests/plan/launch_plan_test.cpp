@@ -78,7 +78,7 @@ void expect_ranges_cover(const moe_test::Plan& plan) {
 
 TEST(LaunchRanges, AscendAndCoverAllTokens) {
     for (const FakeDevice& device : {h200(), sm80(), sm86()})
-        for (const char* format : {"bf16", "nvfp4", "kbit4", "q6_k", "f32"})
+        for (const char* format : {"bf16", "nvfp4", "kbit4", "q6_k", "iq3_s", "f32"})
             for (const int64_t max_tokens : {1, 16, 48, 49, 512, 20000}) {
                 SCOPED_TRACE(testing::Message()
                              << device.name << " " << format << " " << max_tokens);
@@ -180,7 +180,7 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
 }
 
 TEST(LaunchRanges, TilesAreChosenWhereTheGroupedGemmIsLaunched) {
-    FakeLayer layer = qwen3_30b("q6_k");  // which it does not read
+    FakeLayer layer = qwen3_30b("iq3_s");  // which it does not read
     const auto has_wide_tiles = [&] {
         return cuda_plan(h200(), layer)->launch_plan().ranges.back().has_wide_tiles;
     };
@@ -275,7 +275,7 @@ TEST(GemvLaunches, ASharedExpertLikeTheOthersIsOneMoreSlot) {
 TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
     const auto schema = test::explain_schema();
     for (const FakeDevice& device : {h200(), sm80(), sm86()})
-        for (const char* format : {"bf16", "kbit3", "q6_k", "f32"}) {
+        for (const char* format : {"bf16", "kbit3", "q6_k", "iq3_s", "f32"}) {
             const moe_test::Plan plan = cuda_plan(device, qwen3_30b(format));
             JsonWriter writer;
             writer.object([&] { write_launches(writer, *plan); });
