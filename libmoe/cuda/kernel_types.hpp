@@ -14,7 +14,8 @@ inline constexpr PackedType gemv_types[] = {
     PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,      PackedType::q5_k,
     PackedType::q6_k,      PackedType::q4_0,      PackedType::q4_1,      PackedType::q5_0,
     PackedType::q5_1,      PackedType::iq4_nl,    PackedType::iq4_xs,    PackedType::q3_k,
-    PackedType::q2_k,
+    PackedType::q2_k,      PackedType::iq2_xxs,   PackedType::iq2_xs,    PackedType::iq3_xxs,
+    PackedType::iq3_s,
 };
 
 // Hopper's grouped GEMM.

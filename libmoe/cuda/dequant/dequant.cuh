@@ -32,8 +32,10 @@
 // is the partial accumulator of columns 16 (n % 4) to 16 (n % 4) + 15 of block n / 4 of two blocks.
 //   type, codebook_mode        the template arguments
 //   Operand                    Bf16 or F16: codes become pairs of it, and x is rounded to it;
-//                              Bytes<is_signed>: codes become bytes, and x two bytes
-//   span                       blocks of one accumulation: 2, or 1 where there are no scales
+//                              Bytes<is_signed>: codes become bytes, and x two bytes;
+//                              BytesOf16<is_signed>: the same where a scale serves 16 k
+//   span                       blocks of one accumulation: 2, or 1 where there are no scales or a
+//                              scale serves 16 k
 //   min_split, min_split_bytes blocks that must stay together, and their bytes
 //   x_exponent                 x is multiplied by 2^x_exponent before it is rounded to Operand
 //   residual_scale             multiplies accumulators and makes up for powers of two left out
@@ -47,6 +49,9 @@
 //                              k_block: shared address of whole splits; block: number in them
 //   Table, table_of(tables, lane)
 //                              what step needs of a codebook, and the address it is made from
+//   store_tables(to, first, stride)
+//                              types with fixed_table_bytes (codebook_mode.hpp): stores entries
+//                              first, first + stride and so on of the tables of the type
 //   step(words, j, table, a)   Bf16, F16: the four A registers of step j of 4 n
 //   two_steps(words, i, table, a)
 //                              Bytes: those of steps 2 i and 2 i + 1: a[0] and a[1] are rows g and
@@ -67,6 +72,9 @@
 //   type, residual_scale       as above
 //   Words, load(codes, scales, lane)
 //                              codes, scales: shared addresses of a block's
+//   load(codes, scales, lane, block)
+//                              instead, types with superblock scales: scales is the shared address
+//                              of those of 256 k, of which `block`, 0 to 3, is a part
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
 //                              from the shared address of [2][32] float32
 //   dequantize(words, table, a)

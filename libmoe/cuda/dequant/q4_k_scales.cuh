@@ -44,7 +44,7 @@ __device__ __forceinline__ RowAffine q4_k_factors(const uint4 (&rows)[2], uint32
                         group < 4 ? codes.minima[0] : codes.minima[1], codes.d);
 }
 
-// As gemv and the grouped GEMM of q5_k take them (code_bytes.cuh).
+// The form that GemvSuperblockBytes takes (code_bytes.cuh).
 struct Q4kRowScales : Q4kScales {
     static constexpr int group = 32;
     __device__ __forceinline__ Q4kRowScales(uint32_t row, uint32_t t)

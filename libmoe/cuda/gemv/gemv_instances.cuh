@@ -5,6 +5,7 @@
 #include "libmoe/cuda/dequant/bf16.cuh"
 #include "libmoe/cuda/dequant/e4m3.cuh"
 #include "libmoe/cuda/dequant/f16.cuh"
+#include "libmoe/cuda/dequant/iq.cuh"
 #include "libmoe/cuda/dequant/iq4_nl.cuh"
 #include "libmoe/cuda/dequant/iq4_xs.cuh"
 #include "libmoe/cuda/dequant/kbit.cuh"
@@ -92,6 +93,13 @@ GemvKernels gguf_k_kernels(PackedType type, CodebookMode codebook_mode) {
                          GemvDequant<PackedType::q6_k>, GemvDequant<PackedType::q3_k>,
                          GemvDequant<PackedType::q2_k>, GemvDequant<PackedType::iq4_xs>>(
         type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels iq_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvDequant<PackedType::iq2_xxs>,
+                         GemvDequant<PackedType::iq2_xs>, GemvDequant<PackedType::iq3_xxs>,
+                         GemvDequant<PackedType::iq3_s>>(type, codebook_mode);
 }
 
 }  // namespace moe::cuda

@@ -11,6 +11,8 @@
 // each.
 #pragma once
 
+#include <type_traits>
+
 #include "libmoe/cuda/dequant/codebook_lanes.cuh"
 #include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/device/call.cuh"
@@ -378,6 +380,17 @@ __device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
     return Dequant::residual_scale;
 }
 
+// Tables that follow from the type alone.
+template <class Dequant>
+struct FixedTables {
+    __device__ __forceinline__ FixedTables(const PackedMatrix&, int32_t) {}
+    // The caller synchronizes the block afterwards.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        Dequant::store_tables(to, static_cast<int32_t>(threadIdx.x),
+                              static_cast<int32_t>(blockDim.x));
+    }
+};
+
 // Stands in where a type has no table to load.
 struct NoTables {
     __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
@@ -394,7 +407,8 @@ struct CodebookTables {
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::none> {
     using PerSlot = NoTables;
-    using Shared = NoTables;
+    using Shared =
+        std::conditional_t<(fixed_table_bytes(Dequant::type) > 0), FixedTables<Dequant>, NoTables>;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
