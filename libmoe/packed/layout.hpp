@@ -21,13 +21,14 @@
 //   nvfp4, mxfp4     word j is step j. Half e of the word has, as sign and magnitude, register 0 in
 //                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
 //                    and 12..10, 3 in 13 and (14, 5, 4)
-//   4 bits, plain    word j is step j, a code is nibble a + 4 e of it
+//   4 bits, plain    word j is step j, a code is nibble N of it
 //   2 bits           word i: step 2 i in bits 0, 1 of nibble N, step 2 i + 1 in its bits 2, 3
 //   3 bits, n = 4    words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
 //                    of nibble N; bit 3 of that nibble is bit i of the code of step 3
 //   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
 //                    bits: bits 1 and 2 of step 1 at 4 (N % 4) + 2 (N / 4) and the next
-//   N                4 (a % 2) + 2 e + a / 2 of kbit2 and kbit3, a + 4 e of the others
+//   N                4 (a % 2) + 2 e + a / 2 of kbit2, kbit3, iq4_nl and iq4_xs, a + 4 e of the
+//                    others
 //   1 bit            bit of step j at 4 (a + 4 e) + j of a word (n = 4) or 4 a + 2 e + j of 16 bits
 //   5, 6, 7 bits     bits 0..3 as four bits, then the next two, if there are two, as two bits, then
 //                    the last, if there is one, as one bit

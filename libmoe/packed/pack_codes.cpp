@@ -229,7 +229,7 @@ StoreCodes<uint8_t> store_codes_of(PackedType type, int32_t n) {
         case 5:
             return store_split_of<5>(n);
         case 4:
-            return store_split_of<4>(n);
+            return is_row_ordered(type) ? store_split_of<4, ByRows>(n) : store_split_of<4>(n);
         case 3:
             return is_row_ordered(type) ? store_3_of<ByRows>(n) : store_3_of<InTurns>(n);
         case 2:

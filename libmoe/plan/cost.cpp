@@ -26,8 +26,10 @@ PackedType like(PackedType type) {
         case PackedType::kbit5_f32:
             return PackedType::kbit5;
         default:
-            return type;
+            break;
     }
+    // Other integer codes under ggml's scales are taken for those of q4_k.
+    return has_ggml_scales(type) && !is_iq_grid(type) ? PackedType::q4_k : type;
 }
 
 // Null where nothing like it was measured.

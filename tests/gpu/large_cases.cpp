@@ -154,7 +154,15 @@ void add_many_bytes(CaseList& list) {
     add_many_bytes_of(list, "kbit3_given", 6784, Extent::full);
     add_many_bytes_of(list, "kbit4_given", 5184, Extent::full);
     add_many_bytes_of(list, "q4_k", 5120, Extent::smoke);
-    add_many_bytes_of(list, "q6_k", 3584, Extent::full);
+    constexpr struct {
+        const char* format;
+        int32_t intermediate;
+    } others_of_ggml[] = {{"q4_0", 4928},    {"q4_1", 4480},   {"q5_0", 4160},     {"q5_1", 3776},
+                          {"iq4_nl", 4928},  {"q2_k", 8960},   {"q3_k", 6912},     {"q5_k", 4352},
+                          {"q6_k", 3584},    {"iq4_xs", 5632}, {"iq2_xxs", 11264}, {"iq2_xs", 9984},
+                          {"iq3_xxs", 7680}, {"iq3_s", 6912}};
+    for (const auto& one : others_of_ggml)
+        add_many_bytes_of(list, one.format, one.intermediate, Extent::full);
     for (const char* format :
          {"bf16", "fp8_128x128", "mxfp4", "q8_0", "kbit2", "kbit3", "kbit4", "kbit5"})
         add_many_bytes_of_few(list, format, Extent::full, {5, 8, 16});

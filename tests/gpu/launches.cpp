@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "libmoe/packed/layout.hpp"
 
@@ -114,20 +115,18 @@ std::string squeezed(const std::string& text) {
 }
 
 // Types that share a template: their number is its argument. Grids have names of what they hold.
-std::map<std::string, moe::PackedType> make_numbered_types() {
+std::optional<moe::PackedType> type_named(const std::string& name) {
     using enum moe::PackedType;
-    std::map<std::string, moe::PackedType> types = {
+    static const std::map<std::string, moe::PackedType> grids = {
         {"fp8", grid_e4m3}, {"int1", grid_1},
         {"int2", grid_2},   {"int3", grid_3},
         {"int4", grid_4},   {"int5", grid_5},
         {"int6", grid_6},   {"int7", grid_7},
         {"int8", grid_8},   {"codebook4", grid_codebook}};
-    for (const moe::PackedTraits& row : moe::packed_traits) types.emplace(row.name, row.type);
-    return types;
-}
-const std::map<std::string, moe::PackedType>& numbered_types() {
-    static const std::map<std::string, moe::PackedType> types = make_numbered_types();
-    return types;
+    if (const auto found = grids.find(name); found != grids.end()) return found->second;
+    for (const moe::PackedTraits& row : moe::packed_traits)
+        if (name == row.name) return row.type;
+    return std::nullopt;
 }
 
 // At the beginning of a word, as Bf16 is one in GroupedBf16 and F16 is none.
@@ -145,10 +144,9 @@ bool has_type(const std::string& demangled, const std::string& weight) {
     const size_t begin = demangled.find('<');
     if (begin == std::string::npos) return false;
     const std::string arguments = demangled.substr(begin), number = "PackedType)";
-    const auto found = numbered_types().find(weight);
-    if (found == numbered_types().end() || arguments.find(number) == std::string::npos)
-        return has_word(arguments, weight);
-    const std::string wanted = number + text("%d", static_cast<int>(found->second));
+    const std::optional<moe::PackedType> type = type_named(weight);
+    if (!type || arguments.find(number) == std::string::npos) return has_word(arguments, weight);
+    const std::string wanted = number + text("%d", static_cast<int>(*type));
     return arguments.find(wanted + ",") != std::string::npos ||
            arguments.find(wanted + ">") != std::string::npos;
 }

@@ -70,7 +70,11 @@ void set_code(Stored& stored, int64_t row, int64_t column, uint32_t code) {
     if (format.block_id == 12)
         return put_nibble(column / 256 * 144 + 16 + column % 256 / 64 * 32 + column % 32,
                           column & 32);
-    if (format.block_id == 2) return put_nibble(column / 32 * 18 + 2 + column % 16, column & 16);
+    if (format.block_id == 2 || format.block_id == 20)
+        return put_nibble(column / 32 * 18 + 2 + column % 16, column & 16);
+    if (format.block_id == 23)
+        return put_nibble(column / 256 * 136 + 8 + column % 256 / 32 * 16 + column % 16,
+                          column & 16);
     if (set_k_code(at + column / 256 * stored.traits->block_bytes, format.block_id,
                    static_cast<int>(column % 256), code))
         return;
@@ -152,7 +156,15 @@ const CodeCase code_cases[] = {
     {"kbit5", 64, 9, 29, 31, {{512 + 22, 7}}},
     {"kbit5", 64, 9, 29, 1, {{94, 4}}},
     {"kbit5_f32", 64, 0, 0, 16, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
-    // ggml's: all in turns, nibble a + 4 e; q6_k: nibbles, then bits 4 and 5 as two
+    // iq4_nl, iq4_xs: by rows. Row 8, k 12 + 3: step 3, a 3, e 1: nibble 7; k 12 + 2 and 12 + 1:
+    // nibbles 5 and 6. Row 0, k 12 + 3: nibble 3. Two steps: row 8, k 12: lane 1, step 1, nibble 4.
+    {"iq4_nl", 64, 8, 15, 15, {{15, 4}, {15, 5}, {15, 6}, {15, 7}}},
+    {"iq4_nl", 64, 8, 14, 15, {{14, 4}, {14, 5}, {14, 6}, {14, 7}}},
+    {"iq4_nl", 64, 8, 13, 15, {{15, 0}, {15, 1}, {15, 2}, {15, 3}}},
+    {"iq4_nl", 64, 0, 15, 15, {{13, 4}, {13, 5}, {13, 6}, {13, 7}}},
+    {"iq4_nl", 32, 8, 12, 15, {{14, 0}, {14, 1}, {14, 2}, {14, 3}}},
+    {"iq4_xs", 256, 8, 13, 15, {{15, 0}, {15, 1}, {15, 2}, {15, 3}}},
+    // ggml's others: in turns, nibble a + 4 e; q6_k: nibbles, then bits 4 and 5 as two
     // bits. Row 9, k 29: lane 5, step 3, a 1, e 1: word 1 of 8 bytes a lane at 512, its bits
     // 22, 23.
     {"q4_0", 64, 8, 20, 15, {{20, 4}, {20, 5}, {20, 6}, {20, 7}}},

@@ -153,7 +153,10 @@ TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
     EXPECT_EQ(us(PackedType::f16), us(PackedType::bf16));
     EXPECT_EQ(us(PackedType::kbit5_f32), us(PackedType::kbit5));
     EXPECT_EQ(us(PackedType::kbit4_f32), us(PackedType::kbit4));
+    EXPECT_EQ(us(PackedType::q6_k), us(PackedType::q4_k));
+    EXPECT_EQ(us(PackedType::iq4_nl), us(PackedType::q4_k));
     EXPECT_NE(us(PackedType::kbit2), us(PackedType::kbit3));
+    EXPECT_FALSE(us(PackedType::iq3_s));
     EXPECT_FALSE(us(PackedType::f32));
     EXPECT_FALSE(predicted_us(cuda::Family::generic_bf16, PackedType::bf16, some_work(64), rates));
     EXPECT_FALSE(predicted_us(cuda::Family::grouped, PackedType::bf16, some_work(0), rates));

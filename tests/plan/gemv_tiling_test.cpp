@@ -38,10 +38,12 @@ constexpr Shape shapes[] = {
     {"one expert", 2048, 5632, 1}, {"three slots of 64", 64, 64, 3},
     {"most slots", 1024, 256, 64}, {"narrow", 5120, 64, 6},
 };
-constexpr PackedType types[] = {PackedType::bf16,  PackedType::e4m3,      PackedType::nvfp4,
-                                PackedType::mxfp4, PackedType::kbit2,     PackedType::kbit3,
-                                PackedType::kbit5, PackedType::kbit4_f32, PackedType::q8_0,
-                                PackedType::q4_k,  PackedType::q6_k};
+constexpr PackedType types[] = {
+    PackedType::bf16,  PackedType::e4m3,   PackedType::nvfp4,  PackedType::mxfp4,
+    PackedType::kbit2, PackedType::kbit3,  PackedType::kbit5,  PackedType::kbit4_f32,
+    PackedType::q8_0,  PackedType::q4_k,   PackedType::q5_k,   PackedType::q6_k,
+    PackedType::q2_k,  PackedType::q3_k,   PackedType::iq4_xs, PackedType::q4_1,
+    PackedType::q5_0,  PackedType::iq2_xs, PackedType::iq3_s};
 
 PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     PackedMatrix m{};
@@ -98,7 +100,10 @@ int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_
     const int32_t bits = code_bits(type);
     switch (codebook_mode) {
         case CodebookMode::none:
-            return 0;
+            // Entries are 512 magnitudes of 8 columns and 128 signs of 8, or 512 of 4 and 256 of 8.
+            return type == PackedType::iq2_xs  ? 512 * 8 + 128 * 8
+                   : type == PackedType::iq3_s ? 512 * 4 + 256 * 8
+                                               : 0;
         case CodebookMode::shared_bytes:
             return 8;
         case CodebookMode::shared_lanes:

@@ -113,17 +113,18 @@ TEST(CudaFilter, AStageBindsAGlob) {
     }
 }
 
-// The gemv family does not read the q5_k of the shared expert: finish takes the best that applies.
+// The gemv family does not read the float32 of the shared expert: finish takes the best that
+// applies.
 TEST(CudaFilter, AForcedGlobMayApplyInOneStageOnly) {
-    const FakeLayer layer = layer_with("q5_k");
+    const FakeLayer layer = layer_with("f32");
     EXPECT_EQ(experts("sm90_*_gemv_*,sm90_*_grouped_gemm_*", 512, layer),
               "sm90_nvfp4_bf16_grouped_gemm_gate_up");
     EXPECT_EQ(finish("sm90_*_gemv_*,sm90_*_grouped_gemm_*", 512, layer),
-              "sm80_q5_k_bf16_grouped_gemm_gate_up");
+              "sm80_f32_f32_exact_gate_up");
     const auto [status, text] = refusal(h200(), layer, "finish:sm90_*");
     EXPECT_EQ(status, MOE_ERROR_UNSUPPORTED);
     EXPECT_EQ(text,
-              "kernel_filter forces sm90_q5_k_bf16_gemv_gate_up, which does not apply: it does not "
+              "kernel_filter forces sm90_f32_bf16_gemv_gate_up, which does not apply: it does not "
               "read weights of these formats");
 }
 

@@ -78,7 +78,7 @@ void expect_ranges_cover(const moe_test::Plan& plan) {
 
 TEST(LaunchRanges, AscendAndCoverAllTokens) {
     for (const FakeDevice& device : {h200(), sm80(), sm86()})
-        for (const char* format : {"bf16", "nvfp4", "kbit4", "q6_k", "f32"})
+        for (const char* format : {"bf16", "nvfp4", "kbit4", "q6_k", "iq3_s", "f32"})
             for (const int64_t max_tokens : {1, 16, 48, 49, 512, 20000}) {
                 SCOPED_TRACE(testing::Message()
                              << device.name << " " << format << " " << max_tokens);
@@ -182,11 +182,11 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
 }
 
-// q2_k has no kernel of Hopper's. Its experts have 3 rows on average at 48 tokens, and more than 24
-// from 385 tokens on.
+// iq3_s has no grouped GEMM of Hopper's. Its experts have 3 rows on average at 48 tokens, and more
+// than 24 from 385 tokens on.
 TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
     using cuda::TileWidths;
-    FakeLayer layer = qwen3_30b("q2_k");
+    FakeLayer layer = qwen3_30b("iq3_s");
     layer.desc.shared_intermediate = 768;
     layer.desc.shared_activation = MOE_ACTIVATION_SILU;
     layer.desc.shared_is_gated = 1;
@@ -285,7 +285,7 @@ TEST(GemvLaunches, ASharedExpertLikeTheOthersIsOneMoreSlot) {
 TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
     const auto schema = test::explain_schema();
     for (const FakeDevice& device : {h200(), sm80(), sm86()})
-        for (const char* format : {"bf16", "kbit3", "q6_k", "f32"}) {
+        for (const char* format : {"bf16", "kbit3", "q6_k", "iq3_s", "f32"}) {
             const moe_test::Plan plan = cuda_plan(device, qwen3_30b(format));
             JsonWriter writer;
             writer.object([&] { write_launches(writer, *plan); });

@@ -37,7 +37,11 @@ struct AffineValueDequant {
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
-        const uint32_t two = code_pair<bits>(words.code, step, reg);
+        uint32_t two;
+        if constexpr (is_row_ordered(type))
+            two = code_pair_of_row<bits>(words.code, step, reg);
+        else
+            two = code_pair<bits>(words.code, step, reg);
         const moe::Affine& affine = words.affine[reg & 1];
         return {value_of_level(affine, level_in_half<0>(two)),
                 value_of_level(affine, level_in_half<1>(two))};

@@ -33,24 +33,32 @@
 // is the partial accumulator of columns 16 (n % 4) to 16 (n % 4) + 15 of block n / 4 of two blocks.
 //   type, codebook_mode        the template arguments
 //   Operand                    Bf16 or F16: codes become pairs of it, and x is rounded to it;
-//                              Bytes<is_signed>: codes become bytes, and x two bytes
-//   span                       blocks of one accumulation: 2, or 1 where there are no scales
+//                              Bytes<is_signed>: codes become bytes, and x two bytes;
+//                              BytesOf16<is_signed>: the same where a scale serves 16 k
+//   span                       blocks of one accumulation: 2, or 1 where there are no scales or a
+//                              scale serves 16 k
 //   min_split, min_split_bytes blocks that must stay together, and their bytes
 //   x_exponent                 x is multiplied by 2^x_exponent before it is rounded to Operand
 //   residual_scale             multiplies accumulators and makes up for powers of two left out
 //   ones                       for types with minima: a register of codes 1, whose accumulators are
 //                              sums of x; 0: none
+//   n_parts                    registers of A that are multiplied by the same B: 2 where operands
+//                              are sums of two bytes (iq4_levels.cuh), else 1
 //   starts_next_early          the next kernel may start at once: where that was measured faster
 //   Words<n>                   what a lane holds of n <= span blocks
 //   load(words, k_block, block, lane)
 //                              k_block: shared address of whole splits; block: number in them
 //   Table, table_of(tables, lane)
 //                              what step needs of a codebook, and the address it is made from
+//   store_tables(to, first, stride)
+//                              types with fixed_table_bytes (codebook_mode.hpp): stores entries
+//                              first, first + stride and so on of the tables of the type
 //   step(words, j, table, a)   Bf16, F16: the four A registers of step j of 4 n
 //   two_steps(words, i, table, a)
 //                              Bytes: those of steps 2 i and 2 i + 1: a[0] and a[1] are rows g and
 //                              g + 8 of the first, a[2] and a[3] of the second, k in order 0, 2, 1,
-//                              3
+//                              3; where n_parts is 2, those of the second part follow in a register
+//                              array of their own
 //   GroupScales(k_block, block, lane)
 //                              the scales that a min_split of several blocks shares
 //   Factors                    a lane's scales of n blocks as numbers
@@ -65,6 +73,9 @@
 //   type, residual_scale       as above
 //   Words, load(codes, scales, lane)
 //                              codes, scales: shared addresses of a block's
+//   load(codes, scales, lane, block)
+//                              instead, types with superblock scales: scales is the shared address
+//                              of those of 256 k, of which `block`, 0 to 3, is a part
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
 //                              from the shared address of [2][32] float32
 //   dequantize(words, table, a)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "libmoe/cuda/dequant/dequant.cuh"
+#include "libmoe/cuda/dequant/row_scales.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/mma.cuh"
 
@@ -13,6 +14,7 @@ namespace moe::cuda {
 struct Bf16 {
     using Accumulator = float;
     static constexpr bool are_bytes = false;
+    static constexpr bool are_of_16 = false;
     static constexpr bool has_block_exponent = false;
     static __device__ __forceinline__ uint32_t pair(float low, float high) {
         return bf16_pair(low, high);
@@ -28,6 +30,7 @@ struct Bf16 {
 struct F16 {
     using Accumulator = float;
     static constexpr bool are_bytes = false;
+    static constexpr bool are_of_16 = false;
     static constexpr bool has_block_exponent = true;
     static constexpr int32_t top = 15;  // elements are below 2^top
     static __device__ __forceinline__ uint32_t pair(float low, float high) {
@@ -46,6 +49,7 @@ template <bool codes_signed>
 struct Bytes {
     using Accumulator = int32_t;
     static constexpr bool are_bytes = true;
+    static constexpr bool are_of_16 = false;
     static constexpr bool has_block_exponent = true;
     static constexpr int32_t top = 14;
     static __device__ __forceinline__ void multiply(int32_t (&c)[4], const uint32_t (&a)[4],
@@ -54,30 +58,29 @@ struct Bytes {
     }
 };
 
-// Signed bytes under a scale per 16 k: the eight columns of B are the high and the low bytes of the
-// four groups of one block.
-struct BytesOf16 : Bytes<true> {};
+// Bytes under a scale per 16 k: the eight columns of B are the high and the low bytes of the four
+// groups of one block.
+template <bool codes_signed>
+struct BytesOf16 : Bytes<codes_signed> {
+    static constexpr bool are_of_16 = true;
+};
 
 // Adds up the two columns that have x's high and its low bytes.
 __device__ __forceinline__ float high_and_low(int32_t high, int32_t low) {
     return static_cast<float>(256 * high + low);
 }
 
-// The scales of rows g and g + 8, where a lane's two columns share them.
-struct RowScales {
-    float first, second;
-};
-
 template <PackedType packed>
 struct GemvDequantBase {
     static constexpr PackedType type = packed;
     using Operand = Bf16;
     static constexpr int32_t span = 2;
-    static constexpr int32_t min_split = 1;
-    static constexpr int32_t min_split_bytes = block_bytes(packed, 4);
+    static constexpr int32_t min_split = has_superblock(packed) ? 4 : 1;
+    static constexpr int32_t min_split_bytes = min_split * block_bytes(packed, 4);
     static constexpr int32_t x_exponent = 0;
     static constexpr float residual_scale = 1.0f;
     static constexpr uint32_t ones = 0;
+    static constexpr int n_parts = 1;
     static constexpr CodebookMode codebook_mode = CodebookMode::none;
     static constexpr bool starts_next_early = false;
     using Table = uint32_t;

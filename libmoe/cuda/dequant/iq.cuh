@@ -1,10 +1,14 @@
 // iq2_xxs, iq2_xs, iq3_xxs and iq3_s of ggml: codes name entries of a fixed grid, signs and scales
 // lie between them. The layout keeps each row's whole block of 256 k (66, 74, 98, 110 bytes), row
-// after row; libmoe/formats/iq_columns.hpp reads it. Used by the generic and exact kernels.
+// after row; libmoe/formats/iq_columns.hpp reads it. Used by all kernels but the
+// grouped GEMM; gemv multiplies levels as bytes.
 #pragma once
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"
 #include "libmoe/packed/ggml_scales.hpp"
+#if defined(__CUDACC__)
+#include "libmoe/cuda/dequant/iq_gemv.cuh"
+#endif
 
 namespace moe::cuda {
 
@@ -42,5 +46,18 @@ template <>
 struct ValueDequant<PackedType::iq3_xxs> : IqValueDequant<PackedType::iq3_xxs, Iq3XxsGrid> {};
 template <>
 struct ValueDequant<PackedType::iq3_s> : IqValueDequant<PackedType::iq3_s, Iq3SGrid> {};
+
+#if defined(__CUDACC__)
+
+template <>
+struct GemvDequant<PackedType::iq2_xxs> : GemvIq<PackedType::iq2_xxs, Iq2XxsGrid, Iq2XxsNames> {};
+template <>
+struct GemvDequant<PackedType::iq2_xs> : GemvIq<PackedType::iq2_xs, Iq2XsGrid, Iq2XsNames> {};
+template <>
+struct GemvDequant<PackedType::iq3_xxs> : GemvIq<PackedType::iq3_xxs, Iq3XxsGrid, Iq3XxsNames> {};
+template <>
+struct GemvDequant<PackedType::iq3_s> : GemvIq<PackedType::iq3_s, Iq3SGrid, Iq3SNames> {};
+
+#endif
 
 }  // namespace moe::cuda

@@ -14,6 +14,7 @@
 #include "libmoe/cuda/dequant/codebook_values.cuh"
 #include "libmoe/cuda/dequant/gemv_blocks.cuh"
 #include "libmoe/cuda/dequant/grouped_blocks.cuh"
+#include "libmoe/cuda/dequant/shared_codes.cuh"
 #endif
 
 namespace moe::cuda {
@@ -61,26 +62,6 @@ requires(is_kbit(type)) struct ValueDequant<type> {
 };
 
 #if defined(__CUDACC__)
-
-// Loads a lane's codes of a block, the words of four steps (packed/layout.hpp), from their shared
-// address.
-template <int bits>
-__device__ __forceinline__ void load_kbit_codes(uint32_t codes, uint32_t lane,
-                                                uint32_t (&words)[bits]) {
-    if constexpr (bits >= 4) {
-        const uint4 w = load_shared_16(codes + 16 * lane);
-        words[0] = w.x;
-        words[1] = w.y;
-        words[2] = w.z;
-        words[3] = w.w;
-        if constexpr (bits == 5) words[4] = load_shared_4(codes + 512 + 4 * lane);
-    } else {
-        const uint2 w = load_shared_8(codes + 8 * lane);
-        words[0] = w.x;
-        words[1] = w.y;
-        if constexpr (bits == 3) words[2] = load_shared_4(codes + 256 + 4 * lane);
-    }
-}
 
 // ---- gemv
 
@@ -179,7 +160,7 @@ requires(is_kbit(packed)) struct GemvDequant<packed, mode> : GemvDequantBase<pac
             words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
 #pragma unroll
         for (int i = 0; i < n; ++i)
-            load_kbit_codes<bits>(at + i * Base::min_split_bytes, lane, words.codes[i]);
+            load_shared_codes<bits>(at + i * Base::min_split_bytes, lane, words.codes[i]);
     }
 
     template <int n>
@@ -363,7 +344,7 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
     }
     static __device__ __forceinline__ Words load_codes(uint32_t codes, uint32_t lane) {
         Words words;
-        load_kbit_codes<bits>(codes, lane, words.codes);
+        load_shared_codes<bits>(codes, lane, words.codes);
         return words;
     }
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,

@@ -1,13 +1,51 @@
 // q2_k of ggml: 2-bit codes; 20 bytes of scales per row and 256 k behind the codes of four blocks:
-// a 4-bit scale and minimum per 16 k, float16 factors of both. Used by the generic and exact
-// kernels.
+// a 4-bit scale and minimum per 16 k, float16 factors of both. Used by all kernels; gemv multiplies
+// codes as bytes.
 #pragma once
 
 #include "libmoe/cuda/dequant/affine.cuh"
+#if defined(__CUDACC__)
+#include "libmoe/cuda/dequant/code_bytes.cuh"
+#include "libmoe/cuda/dequant/grouped_codes.cuh"
+#endif
 
 namespace moe::cuda {
 
 template <>
 struct ValueDequant<PackedType::q2_k> : AffineValueDequant<PackedType::q2_k> {};
+
+#if defined(__CUDACC__)
+
+// Bytes of scale and minimum are loaded one at a time, and only when their block needs them: they
+// would hold registers.
+struct Q2kRowScales {
+    static constexpr int group = 16;
+    static constexpr uint32_t second_row = 8 * ggml_scale_bytes(PackedType::q2_k);
+    uint32_t at;  // of the group of block 0, row g
+    RowAffine factor;
+
+    __device__ __forceinline__ Q2kRowScales(uint32_t row, uint32_t t) : at(row + t) {
+        const FloatPair first = pair_of_f16(load_shared_4(row + 16));
+        const FloatPair second = pair_of_f16(load_shared_4(row + 16 + second_row));
+        factor = {{first.low, second.low}, {first.high, second.high}};
+    }
+    __device__ __forceinline__ RowAffine of_block(int block) const {
+        const uint32_t first = load_shared_1(at + 4 * block);
+        const uint32_t second = load_shared_1(at + 4 * block + second_row);
+        const auto [scale, minimum] = factor;
+        return {
+            {scale.x * static_cast<float>(first & 15), scale.y * static_cast<float>(second & 15)},
+            {minimum.x * static_cast<float>(first >> 4),
+             minimum.y * static_cast<float>(second >> 4)}};
+    }
+};
+
+template <>
+struct GemvDequant<PackedType::q2_k> : GemvSuperblockBytes<PackedType::q2_k, Q2kRowScales> {};
+
+template <>
+struct GroupedDequant<PackedType::q2_k> : GroupedSuperblockCodes<PackedType::q2_k, Q2kRowScales> {};
+
+#endif
 
 }  // namespace moe::cuda

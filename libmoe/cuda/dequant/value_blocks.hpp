@@ -116,11 +116,13 @@ MOE_HOST_DEVICE inline uint32_t code_pair(const uint32_t* w, int step, int reg) 
     return codes;
 }
 
-// The same of codes of 2 or 3 bits that lie by rows (is_row_ordered).
+// The same of codes of 2 to 4 bits that lie by rows (is_row_ordered).
 template <int bits>
 MOE_HOST_DEVICE inline uint32_t code_pair_of_row(const uint32_t* w, int step, int reg) {
     uint32_t nibbles = 0;
-    if constexpr (bits == 2) {
+    if constexpr (bits == 4) {
+        nibbles = w[step];
+    } else if constexpr (bits == 2) {
         nibbles = w[step / 2] >> 2 * (step & 1);
     } else if (step < 3) {
         nibbles = w[step];

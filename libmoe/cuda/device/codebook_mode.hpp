@@ -26,10 +26,27 @@ constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
                                                      : CodebookMode::per_expert;
 }
 
+// Bytes of the tables that every thread block of gemv makes for a type of its own accord:
+// magnitudes and signs of iq2 and iq3 (dequant/iq_gemv.cuh).
+MOE_HOST_DEVICE constexpr int32_t fixed_table_bytes(PackedType type) {
+    switch (type) {
+        case PackedType::iq2_xxs:
+            return 256 * 8 + 128 * 8;
+        case PackedType::iq2_xs:
+            return 512 * 8 + 128 * 8;
+        case PackedType::iq3_xxs:
+            return 256 * 4 + 128 * 8;
+        case PackedType::iq3_s:
+            return 512 * 4 + 256 * 8;
+        default:
+            return 0;
+    }
+}
+
 // Bytes of one table, and of those of n_slots.
 MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode) {
     const int32_t bits = code_bits(type);
-    if (codebook_mode == CodebookMode::none) return 0;
+    if (codebook_mode == CodebookMode::none) return fixed_table_bytes(type);
     if (codebook_mode == CodebookMode::shared_lanes) return 32768;
     if (codebook_mode == CodebookMode::shared_bytes) return 8;
     return 2 * 4 << (bits <= 3 ? bits - 1 : bits);

@@ -16,6 +16,12 @@ __device__ __forceinline__ int32_t load_shared_signed_byte(uint32_t from) {
     return value;
 }
 
+__device__ __forceinline__ uint32_t load_shared_1(uint32_t from) {
+    uint32_t value;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(value) : "r"(from));
+    return value;
+}
+
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t from) {
     uint16_t value;
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(from));

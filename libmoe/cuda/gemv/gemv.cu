@@ -30,10 +30,12 @@ GemvSlots slots_of(const GemvArgs& args) {
 }
 
 using Instances = GemvKernels (*)(PackedType, CodebookMode);
-constexpr Instances sm90_instances[] = {sm90_gemv_dense, sm90_gemv_fp4, sm90_gemv_kbit,
-                                        sm90_gemv_kbit_f32, sm90_gemv_gguf};
-constexpr Instances sm80_instances[] = {sm80_gemv_dense, sm80_gemv_fp4, sm80_gemv_kbit,
-                                        sm80_gemv_kbit_f32, sm80_gemv_gguf};
+constexpr Instances sm90_instances[] = {sm90_gemv_dense,    sm90_gemv_fp4,  sm90_gemv_kbit,
+                                        sm90_gemv_kbit_f32, sm90_gemv_gguf, sm90_gemv_gguf_k,
+                                        sm90_gemv_iq};
+constexpr Instances sm80_instances[] = {sm80_gemv_dense,    sm80_gemv_fp4,  sm80_gemv_kbit,
+                                        sm80_gemv_kbit_f32, sm80_gemv_gguf, sm80_gemv_gguf_k,
+                                        sm80_gemv_iq};
 
 GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
     const bool is_hopper = has_hopper_instructions(architecture);

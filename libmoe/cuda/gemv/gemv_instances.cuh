@@ -5,10 +5,20 @@
 #include "libmoe/cuda/dequant/bf16.cuh"
 #include "libmoe/cuda/dequant/e4m3.cuh"
 #include "libmoe/cuda/dequant/f16.cuh"
+#include "libmoe/cuda/dequant/iq.cuh"
+#include "libmoe/cuda/dequant/iq4_nl.cuh"
+#include "libmoe/cuda/dequant/iq4_xs.cuh"
 #include "libmoe/cuda/dequant/kbit.cuh"
 #include "libmoe/cuda/dequant/mxfp4.cuh"
 #include "libmoe/cuda/dequant/nvfp4.cuh"
+#include "libmoe/cuda/dequant/q2_k.cuh"
+#include "libmoe/cuda/dequant/q3_k.cuh"
+#include "libmoe/cuda/dequant/q4_0.cuh"
+#include "libmoe/cuda/dequant/q4_1.cuh"
 #include "libmoe/cuda/dequant/q4_k.cuh"
+#include "libmoe/cuda/dequant/q5_0.cuh"
+#include "libmoe/cuda/dequant/q5_1.cuh"
+#include "libmoe/cuda/dequant/q5_k.cuh"
 #include "libmoe/cuda/dequant/q6_k.cuh"
 #include "libmoe/cuda/dequant/q8_0.cuh"
 #include "libmoe/cuda/gemv/gemv_down.cuh"
@@ -71,8 +81,25 @@ GemvKernels kbit_f32_kernels(PackedType type, CodebookMode codebook_mode) {
 
 template <class Pipeline>
 GemvKernels gguf_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvDequant<PackedType::q8_0>, GemvDequant<PackedType::q4_k>,
-                         GemvDequant<PackedType::q6_k>>(type, codebook_mode);
+    return kernels_among<Pipeline, GemvDequant<PackedType::q8_0>, GemvDequant<PackedType::q4_0>,
+                         GemvDequant<PackedType::q4_1>, GemvDequant<PackedType::q5_0>,
+                         GemvDequant<PackedType::q5_1>, GemvDequant<PackedType::iq4_nl>>(
+        type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels gguf_k_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvDequant<PackedType::q4_k>, GemvDequant<PackedType::q5_k>,
+                         GemvDequant<PackedType::q6_k>, GemvDequant<PackedType::q3_k>,
+                         GemvDequant<PackedType::q2_k>, GemvDequant<PackedType::iq4_xs>>(
+        type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels iq_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvDequant<PackedType::iq2_xxs>,
+                         GemvDequant<PackedType::iq2_xs>, GemvDequant<PackedType::iq3_xxs>,
+                         GemvDequant<PackedType::iq3_s>>(type, codebook_mode);
 }
 
 }  // namespace moe::cuda

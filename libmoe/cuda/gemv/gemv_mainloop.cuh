@@ -380,6 +380,17 @@ __device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
     return Dequant::residual_scale;
 }
 
+// Tables that follow from the type alone.
+template <class Dequant>
+struct FixedTables {
+    __device__ __forceinline__ FixedTables(const PackedMatrix&, int32_t) {}
+    // The caller synchronizes the block afterwards.
+    __device__ __forceinline__ void store(uint32_t to) const {
+        Dequant::store_tables(to, static_cast<int32_t>(threadIdx.x),
+                              static_cast<int32_t>(blockDim.x));
+    }
+};
+
 // Stands in where a type has no table to load.
 struct NoTables {
     __device__ __forceinline__ NoTables(const PackedMatrix&, const int32_t*, int32_t, int32_t) {}
@@ -396,7 +407,8 @@ struct CodebookTables {
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::none> {
     using PerSlot = NoTables;
-    using Shared = NoTables;
+    using Shared =
+        std::conditional_t<(fixed_table_bytes(Dequant::type) > 0), FixedTables<Dequant>, NoTables>;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
@@ -426,7 +438,7 @@ struct OperandAddresses {
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
                                                           int32_t lane) {
         constexpr bool are_bytes = Operand::are_bytes;
-        constexpr bool of_16 = std::is_same_v<Operand, BytesOf16>;
+        constexpr bool of_16 = Operand::are_of_16;
         const int32_t column = lane >> 2;
         const uint32_t zeros = all_zeros + (lane & (of_16 ? 16 : 8) ? 0 : 64);
         const bool mine = of_16       ? (lane & 3) == column >> 1
@@ -452,7 +464,8 @@ template <class Dequant, int n>
 struct DequantizedBlocks {
     using Operand = typename Dequant::Operand;
     static constexpr int n_mma = Operand::are_bytes ? 2 : 4;  // instructions per block
-    uint32_t a[n_mma * n][4];
+    static constexpr int n_parts = Dequant::n_parts;          // of operands that are sums
+    uint32_t a[n_parts][n_mma * n][4];
     typename Dequant::Factors factors;
 
     // `block` is the first of them in the k_block; group_scales belong to its split.
@@ -463,11 +476,13 @@ struct DequantizedBlocks {
         Dequant::load(words, k_block, block, lane);
 #pragma unroll
         for (int j = 0; j < 4 * n; j += 2) {
-            if constexpr (Operand::are_bytes) {
-                Dequant::two_steps(words, j / 2, table, a[j / 2]);
+            if constexpr (n_parts == 2) {
+                Dequant::two_steps(words, j / 2, table, a[0][j / 2], a[1][j / 2]);
+            } else if constexpr (Operand::are_bytes) {
+                Dequant::two_steps(words, j / 2, table, a[0][j / 2]);
             } else {
-                Dequant::step(words, j, table, a[j]);
-                Dequant::step(words, j + 1, table, a[j + 1]);
+                Dequant::step(words, j, table, a[0][j]);
+                Dequant::step(words, j + 1, table, a[0][j + 1]);
             }
         }
         if constexpr (Dequant::min_split > 1)
@@ -490,8 +505,9 @@ struct DequantizedBlocks {
             const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
             const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
 #pragma unroll
-            for (int i = 0; i < n; ++i)
-                Operand::multiply(c[n == 2 ? i : j & 1], a[n_mma * i + j], first, second);
+            for (int i = 0; i < n * n_parts; ++i)
+                Operand::multiply(c[n == 2 ? i % n : j & 1], a[i / n][n_mma * (i % n) + j], first,
+                                  second);
             if constexpr (Dequant::ones != 0)
                 Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
                                   first, second);

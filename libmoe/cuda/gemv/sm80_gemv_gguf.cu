@@ -1,4 +1,4 @@
-// Instances of gemv_gate_up and gemv_down for q8_0, q4_k and q6_k weights:
+// Instances of gemv_gate_up and gemv_down for weights of ggml's blocks of 32:
 // any architecture from sm_80, cp.async pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 

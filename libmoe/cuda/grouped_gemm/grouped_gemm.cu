@@ -13,7 +13,8 @@ namespace {
 
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
-    grouped_16bit, grouped_fp4, grouped_8bit, grouped_kbit, grouped_kbit_f32, grouped_q4_k,
+    grouped_16bit,    grouped_fp4,  grouped_8bit, grouped_kbit,
+    grouped_kbit_f32, grouped_q4_k, grouped_gguf, grouped_gguf_k,
 };
 
 GroupedKernels kernels_of(PackedType type) {

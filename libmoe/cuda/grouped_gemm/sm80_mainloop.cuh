@@ -5,11 +5,20 @@
 // registers of four steps, as the packed layout permutes k. In short blocks it has 8 or 4 columns.
 #pragma once
 
+#include <type_traits>
+
 #include "libmoe/cuda/dequant/value_blocks.hpp"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_stage.cuh"
 
 namespace moe::cuda {
+
+// Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
+// of its own: it is quicker than values one by one.
+template <PackedType kind, Operand operand>
+constexpr bool sm80_takes_grouped_dequant = operand == Operand::bf16 &&
+                                            (kind == PackedType::q8_0 ||
+                                             (has_ggml_scales(kind) && !is_iq_grid(kind)));
 
 // fragments: those of a warp's tokens. is_exact: it has so many; otherwise it has some of them.
 template <PackedType kind, Operand operand, class Shape, int fragments, bool is_exact>
@@ -93,6 +102,41 @@ class Sm80Mainloop {
         }
     }
 
+    // Words of a full block, and the registers of two of its steps.
+    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind, operand>;
+    using FullWords =
+        typename std::conditional_t<is_grouped, GroupedDequant<kind>, ValueDequant<kind>>::Words;
+
+    __device__ __forceinline__ FullWords load_full(const Block& block, int m) const {
+        if constexpr (!is_grouped) {
+            return load<4>(block, m, block.codes);
+        } else {
+            const uint32_t tile = shared_address(block.weights) + m * call_.stage.tile_bytes;
+            const uint32_t codes = tile + block.codes;
+            const auto lane = static_cast<uint32_t>(Sm80Lane().id);
+            if constexpr (has_superblock(kind))
+                return GroupedDequant<kind>::load(codes, tile + call_.stage.scale_offset, lane,
+                                                  block.k0 / 64 & 3);
+            else
+                return GroupedDequant<kind>::load(codes, codes + block_code_bytes(kind, 4), lane);
+        }
+    }
+
+    __device__ __forceinline__ void dequantize_half(const FullWords& words, int half,
+                                                    uint32_t (&a)[2][4]) const {
+        if constexpr (!is_grouped) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) dequantize(words, 2 * half + j, a[j]);
+        } else {
+            using Grouped = GroupedDequant<kind>;
+            static_assert(Grouped::residual_scale == residual_scale_of<kind, operand>());
+            uint32_t all[16];  // what is not copied is not computed
+            Grouped::dequantize(words, typename Grouped::Table(0), all);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = all[8 * half + i];
+        }
+    }
+
     __device__ __forceinline__ bool has_fragment(int i) const {
         return is_exact || i < n_fragments_;
     }
@@ -100,17 +144,15 @@ class Sm80Mainloop {
     // Two steps at a time, whose B registers are one vector of 16 bytes.
     __device__ __forceinline__ void multiply_full(Accumulators& accum, const Block& block) {
         const Sm80Lane lane;
-        Words words[Shape::m_tiles];
+        FullWords words[Shape::m_tiles];
 #pragma unroll
-        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load<4>(block, m, block.codes);
+        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_full(block, m);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const uint32_t tokens = token_at(block.tokens, 0, 32 * lane.t + 16 * half);
             uint32_t a[Shape::m_tiles][2][4];
 #pragma unroll
-            for (int m = 0; m < Shape::m_tiles; ++m)
-#pragma unroll
-                for (int j = 0; j < 2; ++j) dequantize(words[m], 2 * half + j, a[m][j]);
+            for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], half, a[m]);
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
                 if (!has_fragment(i)) break;

@@ -6,9 +6,9 @@
 // one expert; optional biases and row weights, float32.
 // Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or bfloat16 token blocks
 // (activated, gated).
-// Preconditions: k is a multiple of 64 (q4_k: of 256); Tile.row and both capacities are multiples
-// of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the tile; rows
-// of a linear output are aligned to 16 bytes.
+// Preconditions: k is a multiple of 64 (superblock types: of 256); Tile.row and both capacities are
+// multiples of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the
+// tile; rows of a linear output are aligned to 16 bytes.
 //
 // A work item is a tile and 128 weight rows (8 packed tiles). A work tile is the part of it that a
 // block processes at once: at most Shape::most_rows rows.

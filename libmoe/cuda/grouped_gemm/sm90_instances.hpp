@@ -34,5 +34,7 @@ GroupedKernels grouped_8bit(PackedType type);
 GroupedKernels grouped_kbit(PackedType type);
 GroupedKernels grouped_kbit_f32(PackedType type);
 GroupedKernels grouped_q4_k(PackedType type);
+GroupedKernels grouped_gguf(PackedType type);
+GroupedKernels grouped_gguf_k(PackedType type);
 
 }  // namespace moe::cuda

@@ -203,7 +203,7 @@ struct EightTokens {
         }
     }
 
-    // The q4_k case: the four blocks of a superblock share their scales.
+    // The four blocks of a superblock share their scales.
     __device__ __forceinline__ void superblock_stage() {
         static_assert(Stages<Dequant::type, Shape>::blocks(8) == 4);
         const uint32_t data = mainloop.pipeline.data();

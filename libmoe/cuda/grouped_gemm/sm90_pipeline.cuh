@@ -79,13 +79,12 @@ struct StagedTile {
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
     }
 
-    // Codes and scales of block `in_stage` of the stage at `data`; q4_k keeps its superblock scales
-    // last.
+    // Codes and scales of block `in_stage` of the stage at `data`; superblock scales come last.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
         return data + offset + in_stage * staged_block_bytes(type);
     }
     __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
-        if constexpr (type == PackedType::q4_k)
+        if constexpr (has_superblock(type))
             return codes(data, per_stage);
         else
             return codes(data, in_stage) + block_code_bytes(type, 4);
@@ -95,8 +94,8 @@ struct StagedTile {
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
                                                             uint32_t block) const {
         const uint32_t from = codes(data, in_stage), scale = scales(data, in_stage);
-        if constexpr (type == PackedType::q4_k)
-            return Dequant::load(from, scale, lane, block % 4 * 2);
+        if constexpr (has_superblock(type))
+            return Dequant::load(from, scale, lane, block % 4);
         else
             return Dequant::load(from, scale, lane);
     }

@@ -115,9 +115,11 @@ struct StageCopy {
             const uint32_t to = pipeline.data() + per_stage * width * 128 +
                                 lane * staged_tile_bytes(type, per_stage);
             const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64, 4);
-            if (type == PackedType::q4_k && per_stage < 4) {
-                bulk_load_once(to, weights + offset.codes, n * 512, full);
-                bulk_load_once(to + per_stage * 512, weights + offset.scales, 256, full);
+            if (has_superblock(type) && per_stage < 4) {
+                constexpr uint32_t code_bytes = staged_block_bytes(type);
+                bulk_load_once(to, weights + offset.codes, n * code_bytes, full);
+                bulk_load_once(to + per_stage * code_bytes, weights + offset.scales,
+                               superblock_scale_bytes(type), full);
             } else {
                 bulk_load_once(to, weights + offset.codes, tile_bytes, full);
             }

@@ -103,14 +103,18 @@ struct Narrow {
     }
 };
 
-// Bytes of n blocks of one packed tile in a stage. Blocks follow each other; q4_k holds at most
-// four, with the superblock scales behind the codes.
+// Bytes of the superblock scales of one packed tile; 0 of types that have none.
+__host__ __device__ constexpr uint32_t superblock_scale_bytes(PackedType type) {
+    return has_superblock(type) ? 16 * static_cast<uint32_t>(ggml_scale_bytes(type)) : 0;
+}
+// Bytes of n blocks of one packed tile in a stage. Blocks follow each other; a type with superblock
+// scales has at most four, with the scales behind the codes.
 __host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
-    return static_cast<uint32_t>(type == PackedType::q4_k ? block_code_bytes(type, 4)
-                                                          : block_bytes(type, 4));
+    return static_cast<uint32_t>(has_superblock(type) ? block_code_bytes(type, 4)
+                                                      : block_bytes(type, 4));
 }
 __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
-    return n * staged_block_bytes(type) + (type == PackedType::q4_k ? 256 : 0);
+    return n * staged_block_bytes(type) + superblock_scale_bytes(type);
 }
 
 // The part of a work item that a block processes at once: up to most_rows rows, 128 weight rows.
@@ -144,6 +148,7 @@ constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm
 
 template <PackedType type, class Shape>
 struct Stages {
+    static_assert(superblock_scale_bytes(type) % 16 == 0, "bulk copies are of 16 bytes");
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
     static constexpr uint32_t bytes =
@@ -154,10 +159,10 @@ struct Stages {
     static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
         return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
     }
-    // Blocks of 64 k per stage at this width; q4_k: 1, 2 or 4.
+    // Blocks of 64 k per stage at this width; of a superblock 1, 2 or 4.
     static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
         uint32_t n = 1;
-        if (type == PackedType::q4_k) {
+        if (has_superblock(type)) {
             while (n < 4 && fits(width, 2 * n)) n *= 2;
         } else {
             while (n < 16 && fits(width, n + 1)) ++n;
