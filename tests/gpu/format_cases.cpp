@@ -103,16 +103,14 @@ void add_few_rows(CaseList& list) {
 
 // Gate and up of one format, down of another.
 void add_mixed(CaseList& list) {
-    constexpr const char* pairs[][2] = {{"q4_k", "q8_0"},
-                                        {"nvfp4", "bf16"},
-                                        {"kbit3", "kbit5"},
-                                        {"bf16", "mxfp4"},
-                                        {"q4_k", "f16"}};
+    constexpr const char* pairs[][2] = {
+        {"q4_k", "q6_k"},  {"q5_k", "q6_k"},   {"int4_32", "int8_row"}, {"q4_k", "q8_0"},
+        {"nvfp4", "bf16"}, {"kbit3", "kbit5"}, {"bf16", "mxfp4"},       {"q4_k", "f16"}};
     for (const auto& [gate, down] : pairs)
         list.add(text("mixed/%s_%s", gate, down), Extent::smoke, [=](Context& context) {
-            PairSpec spec = spec_of(gate, {256, 128}, bf16, 40);
+            PairSpec spec = spec_of(gate, {256, 256}, bf16, 90);
             spec.layer.down_format = down;
-            check_tokens(context, spec, {1, 5, 40});
+            check_tokens(context, spec, {1, 5, 40, 90});
         });
 }
 
@@ -130,16 +128,19 @@ void add_types(CaseList& list) {
 void add_lengths(CaseList& list) {
     constexpr int32_t hiddens[] = {32,  64,  96,  160,  224,  352,  480,
                                    544, 704, 992, 1184, 1504, 1888, 2048};
-    constexpr int32_t features[] = {16,  48,  64,  80,   112,  176,  272,
+    constexpr int32_t features[] = {16,  48,  64,  80,   96,   112,  176, 272,
                                     336, 528, 720, 1008, 1360, 1904, 2048};
-    for (const char* format : {"bf16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "kbit4", "q8_0"}) {
+    for (const char* format :
+         {"bf16", "f32", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4", "kbit5",
+          "q8_0", "q4_0", "q5_1", "iq4_nl", "int4_32", "gptq3", "mxfp8"}) {
         const auto add = [&](const char* which, const Shape& shape) {
             if (!can_hold(format, layer_of(shape))) return;
-            const bool in_smoke = shape.hidden == 352 || shape.intermediate == 176;
+            const bool in_smoke = shape.hidden == 352 || shape.intermediate == 176 ||
+                                  shape.intermediate == 336 || shape.intermediate == 96;
             list.add(text("length/%s/%s%d", format, which,
                           which[0] == 'h' ? shape.hidden : shape.intermediate),
                      in_smoke ? Extent::smoke : Extent::full, [=](Context& context) {
-                         check_tokens(context, spec_of(format, shape, bf16, 40), {1, 5, 40});
+                         check_tokens(context, spec_of(format, shape, bf16, 90), {1, 5, 40, 90});
                      });
         };
         for (const int32_t hidden : hiddens) add("h", {hidden, 64});

@@ -28,6 +28,10 @@ LaunchCounts wanted_counts(const Pair& pair, int64_t n_tokens) {
     throw Failure("no launches are known of " + kernel);
 }
 
+// More slots than one block sorts: a launch to count them and one to give them rows.
+constexpr int64_t many_tokens = 4099;
+constexpr size_t more_for_many = 1;
+
 void expect_count(const Pair& pair, Forward call, size_t wanted, const char* what) {
     call.wants_routing = false;
     const size_t mark = launch_mark();
@@ -52,6 +56,14 @@ void check_counts(const Pair& pair, int64_t n_tokens, const char* family) {
     expect_count(pair, pair.call(n_tokens), wanted.from_x, "from x");
 }
 
+// From ids, by the portable kernels: five launches at any number of tokens.
+void check_many(const Pair& pair) {
+    if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
+    need_launches();
+    expect_count(pair, pair.routed_call(many_tokens), of_portable.from_ids + more_for_many,
+                 "from ids");
+}
+
 // Alone, and with a shared expert that goes with the others at no launch more.
 void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
     for (const char* format : {"bf16", "nvfp4"}) {
@@ -63,6 +75,10 @@ void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
                  [=](Context& context) { check_counts(Pair(context, spec), 1, "gemv"); });
         list.add(text("launches/%s/%s/t32", name, format), Extent::smoke,
                  [=](Context& context) { check_counts(Pair(context, spec), 32, nullptr); });
+        spec.max_tokens = many_tokens;
+        spec.subject = [](moe_plan_desc& desc) { desc.kernel_filter = "sm80_*_grouped_gemm_*"; };
+        list.add(text("launches/%s/%s/many", name, format), Extent::full,
+                 [=](Context& context) { check_many(Pair(context, spec)); });
     }
 }
 

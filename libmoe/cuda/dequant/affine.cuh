@@ -8,12 +8,6 @@
 
 namespace moe::cuda {
 
-// The level of a code as float32, exactly. Conversions of integers are slow on a GPU: a byte is put
-// under the exponent of 2^23 instead, and 2^23 with the type's zero is subtracted.
-MOE_HOST_DEVICE inline float byte_level(uint32_t byte, float zero) {
-    return std::bit_cast<float>(0x4B000000u | byte) - (8388608.0f + zero);
-}
-
 template <PackedType type>
 struct AffineValueDequant {
     static constexpr int bits = code_bits(type);

@@ -97,6 +97,12 @@ MOE_HOST_DEVICE inline void load_f32_scales(const std::byte* pair, float (&scale
     scale[1] = std::bit_cast<float>(bits[1]);
 }
 
+// The level of a code as float32, exactly. Conversions of integers are slow on a GPU: a byte is put
+// under the exponent of 2^23 instead, and 2^23 with the type's zero is subtracted.
+MOE_HOST_DEVICE inline float byte_level(uint32_t byte, float zero) {
+    return std::bit_cast<float>(0x4B000000u | byte) - (8388608.0f + zero);
+}
+
 // The codes of 1 to 7 bits of a register of a step, in bits 0.. and 16.. of a word.
 template <int bits>
 MOE_HOST_DEVICE inline uint32_t code_pair(const uint32_t* w, int step, int reg) {

@@ -9,8 +9,8 @@ namespace moe::cuda {
 
 struct Sm80Call {
     GemmArgs gemm;
-    Sm80StageLayout stage;
-    int64_t tile_stride;  // of packed tiles
+    int32_t staged_tile_bytes;
+    int64_t tile_stride;  // of packed tiles in memory
     int32_t n_stages;
     int32_t shared_bytes;  // of all stages
     bool copies;           // input rows need no conversion and begin on 16 bytes

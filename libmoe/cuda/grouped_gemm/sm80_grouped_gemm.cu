@@ -50,7 +50,7 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
                     const KernelName& name, moe_type operand, cudaStream_t stream) {
     const Sm80Config config = config_of(device, kernel, gemm.weights.type);
     Sm80Call call{gemm,
-                  config.stage,
+                  config.tile_bytes,
                   gemm.weights.tile_stride(),
                   config.n_stages,
                   config.shared_bytes,

@@ -29,19 +29,16 @@ namespace moe::cuda {
 
 constexpr int sm80_raster = 8;  // token tiles
 
-// Fragments of a warp, for the widths that have a mainloop of their own.
+// Fragments of a warp, for the three widths that have a mainloop of their own.
 template <class Shape, class Call>
 __device__ __forceinline__ void with_fragments(int n_rows, const Call& call) {
-    constexpr int quarter = Shape::max_rows / 32 / Shape::warps_n;
-    if constexpr (Shape::max_rows == 32) {
-        call.template operator()<quarter * 4, false>();
-    } else if (n_rows <= Shape::max_rows / 4) {
-        call.template operator()<quarter, true>();
-    } else if (n_rows <= Shape::max_rows / 2) {
-        call.template operator()<2 * quarter, true>();
-    } else {
-        call.template operator()<4 * quarter, true>();
-    }
+    constexpr int all = Shape::max_rows / 8 / Shape::warps_n;
+    if (n_rows <= Shape::max_rows / 4)
+        call.template operator()<all / 4>();
+    else if (n_rows <= Shape::max_rows / 2)
+        call.template operator()<all / 2>();
+    else
+        call.template operator()<all>();
 }
 
 // `tile` counts the token tiles of a launch, `item` its work items.
@@ -66,15 +63,16 @@ __device__ __forceinline__ void sm80_wait_copies(int pending) {
 }
 static_assert(sm80_max_stages <= 4);
 
-template <PackedType kind, Operand operand, class Shape, int fragments, bool is_exact>
+template <PackedType kind, Operand operand, class Shape, int fragments>
 __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Work& work,
                                               const Sm80Shared<Shape>& shared, std::byte* stages) {
-    using Mainloop = Sm80Mainloop<kind, operand, Shape, fragments, is_exact>;
+    using Mainloop = Sm80Mainloop<kind, operand, Shape, fragments>;
     typename Mainloop::Accumulators accum = {};
     const typename Mainloop::Fetch fetch(call, work, shared);
     Mainloop mainloop(call, work, shared.codebook, stages);
-    const int units = fetch.units(), n_units = fetch.n_units();
-    const int stage_bytes = units * fetch.token_bytes + sm80_tiles_of_block * call.stage.tile_bytes;
+    constexpr int units = sm80_units<kind, Shape>;
+    const int n_units = fetch.n_units();
+    const int stage_bytes = sm80_stage_bytes<kind, Shape>(call.staged_tile_bytes);
     const int end = call.n_stages * stage_bytes;
     const int ahead = call.n_stages - 1;
     const uint32_t base = shared_address(stages);
@@ -106,8 +104,8 @@ __device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Wo
     if constexpr (has_codebook(kind))
         load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
     __syncthreads();
-    with_fragments<Shape>(work.tile.n_rows, [&]<int fragments, bool is_exact>() {
-        sm80_multiply<kind, operand, Shape, fragments, is_exact>(call, work, shared, stages);
+    with_fragments<Shape>(work.tile.n_rows, [&]<int fragments>() {
+        sm80_multiply<kind, operand, Shape, fragments>(call, work, shared, stages);
     });
 }
 
@@ -138,7 +136,7 @@ template <PackedType kind, Operand operand, class Shape>
 Sm80Kernel sm80_kernel_of() {
     return {reinterpret_cast<const void*>(&sm80_grouped_kernel<kind, operand, Shape>),
             sm80_threads<Shape>, static_cast<int32_t>(sizeof(Sm80Shared<Shape>)),
-            &sm80_config<Shape>};
+            &sm80_config<kind, Shape>};
 }
 
 // The kernels of a type: square warp tiles for 16-bit weights.

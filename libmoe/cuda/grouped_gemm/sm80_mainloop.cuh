@@ -20,12 +20,12 @@ constexpr bool sm80_takes_grouped_dequant = operand == Operand::bf16 &&
                                             (kind == PackedType::q8_0 ||
                                              (has_ggml_scales(kind) && !is_iq_grid(kind)));
 
-// fragments: those of a warp's tokens. is_exact: it has so many; otherwise it has some of them.
-template <PackedType kind, Operand operand, class Shape, int fragments, bool is_exact>
+// fragments: of a warp's tokens, enough for those of the tile.
+template <PackedType kind, Operand operand, class Shape, int fragments>
 class Sm80Mainloop {
   public:
     using Accumulators = float[Shape::m_tiles][fragments][4];
-    static constexpr int rows = is_exact ? 8 * fragments * Shape::warps_n : 0;
+    static constexpr int rows = 8 * fragments * Shape::warps_n;
     using Fetch = Sm80Fetch<kind, operand, Shape, rows>;
     using Values = ValueDequant<kind>;
     using Words = typename Values::Words;
@@ -37,8 +37,7 @@ class Sm80Mainloop {
         const int first_tile = lane.warp / Shape::warps_n * Shape::m_tiles;
         const int first_row = lane.warp % Shape::warps_n * fragments * 8;
         is_absent_ = first_tile >= work.n_tiles;
-        n_fragments_ = (work.tile.n_rows + 7) / 8;
-        tiles_ = units() * Fetch::token_bytes + first_tile * call.stage.tile_bytes;
+        tiles_ = units * Fetch::token_bytes + first_tile * call.staged_tile_bytes;
         row_ = shared_address(stages) + (first_row + lane.g) * sm80_row_bytes;
     }
 
@@ -46,11 +45,16 @@ class Sm80Mainloop {
     __device__ __forceinline__ void multiply(Accumulators& accum, int first, int n_units,
                                              int slot) {
         if (is_absent_) return;
+        // A full stage has no branches, so that its blocks overlap: at least two of them.
+        if (n_units == units && 64 * (first + units) <= call_.gemm.weights.k) {
+#pragma unroll 2
+            for (int u = 0; u < units; ++u) multiply_full(accum, block_of(first, u, slot));
+            return;
+        }
+#pragma unroll 1
         for (int u = 0; u < n_units; ++u) {
-            const int k0 = 64 * (first + u);
-            const Block block{row_ + slot + u * Fetch::token_bytes, stages_ + slot + tiles_,
-                              u * call_.stage.code_stride, first, k0};
-            if (k0 + 64 <= call_.gemm.weights.k)
+            const Block block = block_of(first, u, slot);
+            if (block.k0 + 64 <= call_.gemm.weights.k)
                 multiply_full(accum, block);
             else if constexpr (!has_superblock(kind))
                 multiply_short(accum, block);
@@ -66,8 +70,12 @@ class Sm80Mainloop {
         int k0;
     };
 
-    __device__ __forceinline__ int units() const {
-        return Shape::max_units == 1 ? 1 : call_.stage.units;
+    static constexpr int units = Fetch::units;
+    static constexpr int scale_offset = units * sm80_code_stride<kind>;
+
+    __device__ __forceinline__ Block block_of(int first, int u, int slot) const {
+        return {row_ + slot + u * Fetch::token_bytes, stages_ + slot + tiles_,
+                u * sm80_code_stride<kind>, first, 64 * (first + u)};
     }
 
     // Byte `byte` of row g of a fragment, swizzled.
@@ -79,11 +87,11 @@ class Sm80Mainloop {
     template <int steps>
     __device__ __forceinline__ Words load(const Block& block, int m, int codes) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
-        const std::byte* tile = block.weights + m * call_.stage.tile_bytes;
+        const std::byte* tile = block.weights + m * call_.staged_tile_bytes;
         const std::byte* scales = tile + codes + block_code_bytes(type, steps);
-        if constexpr (has_superblock(kind)) scales = tile + call_.stage.scale_offset;
+        if constexpr (has_superblock(kind)) scales = tile + scale_offset;
         if constexpr (is_grid(kind))
-            scales = tile + call_.stage.scale_offset - grid_record(type, 64 * int64_t{block.first});
+            scales = tile + scale_offset - grid_record(type, 64 * int64_t{block.first});
         const int k0 = steps == 1 ? block.k0 + (call_.gemm.weights.k & 32) : block.k0;
         return Values::template load<steps>(type, tile + codes, scales, Sm80Lane().id, k0);
     }
@@ -111,11 +119,11 @@ class Sm80Mainloop {
         if constexpr (!is_grouped) {
             return load<4>(block, m, block.codes);
         } else {
-            const uint32_t tile = shared_address(block.weights) + m * call_.stage.tile_bytes;
+            const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
             if constexpr (has_superblock(kind))
-                return GroupedDequant<kind>::load(codes, tile + call_.stage.scale_offset, lane,
+                return GroupedDequant<kind>::load(codes, tile + scale_offset, lane,
                                                   block.k0 / 64 & 3);
             else
                 return GroupedDequant<kind>::load(codes, codes + block_code_bytes(kind, 4), lane);
@@ -137,10 +145,6 @@ class Sm80Mainloop {
         }
     }
 
-    __device__ __forceinline__ bool has_fragment(int i) const {
-        return is_exact || i < n_fragments_;
-    }
-
     // Two steps at a time, whose B registers are one vector of 16 bytes.
     __device__ __forceinline__ void multiply_full(Accumulators& accum, const Block& block) {
         const Sm80Lane lane;
@@ -155,7 +159,6 @@ class Sm80Mainloop {
             for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], half, a[m]);
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
-                if (!has_fragment(i)) break;
                 const uint4 b = load_shared_16(tokens + 8 * i * sm80_row_bytes);
 #pragma unroll
                 for (int m = 0; m < Shape::m_tiles; ++m)
@@ -206,7 +209,6 @@ class Sm80Mainloop {
         const int byte = token_byte + 8 * steps * lane.t;
 #pragma unroll
         for (int i = 0; i < fragments; ++i) {
-            if (!has_fragment(i)) break;
             uint32_t b[2 * steps];
             load_tokens<steps>(token_at(block.tokens, i, byte), b);
 #pragma unroll
@@ -221,9 +223,8 @@ class Sm80Mainloop {
     const float* codebook_;
     std::byte* stages_;
     bool is_absent_;  // the warp has no packed tile
-    int n_fragments_;
-    int tiles_;     // where the warp's first packed tile is in a stage
-    uint32_t row_;  // shared address of row g of its first fragment in a stage at zero
+    int tiles_;       // where the warp's first packed tile is in a stage
+    uint32_t row_;    // shared address of row g of its first fragment in a stage at zero
 };
 
 }  // namespace moe::cuda

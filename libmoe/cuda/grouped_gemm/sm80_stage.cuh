@@ -1,7 +1,7 @@
 // Fills the pipeline stages of the portable grouped GEMM: cp.async of tokens and of packed weights.
 //
 // A stage is units of tokens, [max_rows][128 bytes] swizzled, then eight packed tiles of
-// stage.tile_bytes (Sm80StageLayout). A unit is 64 columns; the last one of a matrix may be
+// staged_tile_bytes. A unit is 64 columns; the last one of a matrix may be
 // shorter. Every thread copies the same vectors of tokens in every unit, so it looks up its rows
 // once; warps take packed tiles in turn.
 #pragma once
@@ -32,50 +32,42 @@ __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offset
     }
 }
 
-// rows: those that are copied; 0: as many as the tile has, in eights.
+// rows: those that are copied, at least those of the tile.
 template <PackedType kind, Operand operand, class Shape, int rows>
 class Sm80Fetch {
   public:
     __device__ __forceinline__ Sm80Fetch(const Sm80Call& call, const Sm80Work& work,
                                          const Sm80Shared<Shape>& shared)
         : call_(call), work_(work), shared_(shared) {
-        const auto thread = static_cast<int>(threadIdx.x);
-        row_ = thread / 8;
-        column_ = thread % 8;
-        token_to_ = static_cast<uint32_t>(sm80_token_offset(row_, column_));
         const Sm80Lane lane;
         tile_ = work.weights + lane.warp * call.tile_stride + 16 * lane.id;
-        n_rows_ = rows > 0 ? rows : (work.tile.n_rows + 7) / 8 * 8;
     }
 
     __device__ __forceinline__ int n_units() const { return (call_.gemm.weights.k + 63) / 64; }
-    // Blocks of 64 k in a stage that is not the last one.
-    __device__ __forceinline__ int units() const {
-        return Shape::max_units == 1 ? 1 : call_.stage.units;
-    }
-
     // Issues and commits the copies of the stage that begins at unit `first`, into the stage at
     // shared address `to`; past the last unit an empty group.
     __device__ __forceinline__ void issue(int first, uint32_t to) const {
-        const int n = min(units(), n_units() - first);
+        const int n = min(units, n_units() - first);
         if (n > 0) {
-            if (!call_.copies) {
+            if (call_.copies)
+                fetch_tokens(first, n, to);
+            else
                 convert(first, n, to);
-            } else {
-                for (int u = 0; u < n; ++u) fetch_tokens(first + u, to + u * token_bytes);
-            }
-            fetch_weights(first, n, to + units() * token_bytes);
+            fetch_weights(first, n, to + units * token_bytes);
         }
         commit_copies();
     }
 
+    static constexpr int units = sm80_units<kind, Shape>;
     static constexpr int token_bytes = Shape::max_rows * sm80_row_bytes;
 
   private:
     static constexpr int threads = sm80_threads<Shape>;
-    static constexpr int rows_apart = threads / 8;
-    static constexpr int most_rows = rows > 0 ? rows : Shape::max_rows;
-    static constexpr int vectors = (most_rows + rows_apart - 1) / rows_apart;
+    // A thread copies one vector of every rows_apart-th row of one unit, or of every pass of units.
+    static constexpr int rows_apart = threads / 8 / units;
+    static constexpr int vectors = (rows + rows_apart - 1) / rows_apart;
+    static_assert(vectors * rows_apart <= Shape::max_rows);
+    static constexpr int scale_offset = units * sm80_code_stride<kind>;
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
     // Vectors of a unit that exist.
@@ -86,39 +78,39 @@ class Sm80Fetch {
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
         for (int u = 0; u < n; ++u)
             convert_tokens<operand>(call_.gemm.in, shared_.rows.in, 64 * (first + u),
-                                    4 * vectors_of(first + u), n_rows_, to + u * token_bytes);
+                                    4 * vectors_of(first + u), rows, to + u * token_bytes);
     }
 
-    // Without branches where the number of rows is known: then the copies go among the mma. Vectors
-    // that a short unit lacks become zeros, which nobody reads.
-    __device__ __forceinline__ void fetch_tokens(int unit, uint32_t to) const {
-        const bool exists = column_ < vectors_of(unit);
-        const std::byte* in = call_.gemm.in_bytes() + 128 * unit + 16 * column_;
+    // Vectors that a short unit lacks become zeros, which nobody reads.
+    __device__ __forceinline__ void fetch_tokens(int first, int n, uint32_t to) const {
+        const auto thread = static_cast<int>(threadIdx.x);
+        const int column = thread % 8, row = thread / 8 % rows_apart;
+        const int own = thread / 8 / rows_apart;  // unit of the stage
+        if (units > 1 && own >= n) return;
+        const int unit = first + own;
+        const bool exists = column < vectors_of(unit);
+        const std::byte* in = call_.gemm.in_bytes() + 128 * unit + 16 * column;
+        const uint32_t place = to + own * token_bytes + sm80_token_offset(row, column);
         uint32_t vector[vectors];
 #pragma unroll
-        for (int i = 0; i < vectors; ++i) {
-            const int row = row_ + i * rows_apart;
-            const bool is_row = most_rows % rows_apart == 0 || row < most_rows;
-            vector[i] = is_row ? shared_.vector[row] : absent_vector;
-        }
+        for (int i = 0; i < vectors; ++i) vector[i] = shared_.vector[row + i * rows_apart];
 #pragma unroll
         for (int i = 0; i < vectors; ++i) {
             const bool present = exists && vector[i] != absent_vector;
             const std::byte* from = present ? in + 16 * int64_t{vector[i]} : call_.gemm.in_bytes();
-            if ((rows > 0 && rows % rows_apart == 0) || row_ + i * rows_apart < n_rows_)
-                copy_async_16(to + token_to_ + i * rows_apart * sm80_row_bytes, from, present);
+            copy_async_16(place + i * rows_apart * sm80_row_bytes, from, present);
         }
     }
 
     __device__ __forceinline__ void fetch_weights(int first, int n, uint32_t to) const {
         constexpr int warps = threads / 32;
         const Sm80Lane lane;
-        const uint32_t to_lane = to + lane.warp * call_.stage.tile_bytes + 16 * lane.id;
+        const uint32_t to_lane = to + lane.warp * call_.staged_tile_bytes + 16 * lane.id;
 #pragma unroll
         for (int i = 0; i < sm80_tiles_of_block / warps; ++i)
             if (lane.warp + i * warps < work_.n_tiles)
                 fetch_tile(tile_ + i * warps * call_.tile_stride, first, n,
-                           to_lane + i * warps * call_.stage.tile_bytes, lane.id);
+                           to_lane + i * warps * call_.staged_tile_bytes, lane.id);
     }
 
     // Copies `bytes` bytes; `from` and `to` are the lane's.
@@ -131,10 +123,10 @@ class Sm80Fetch {
         }
     }
 
-    // The same of one unit, whose size is a constant.
-    static __device__ __forceinline__ void copy_unit(uint32_t to, const std::byte* from, int lane) {
-        constexpr bool apart = has_superblock(kind) || is_grid(kind);
-        constexpr int bytes = apart ? block_code_bytes(kind, 4) : block_bytes(kind, 4);
+    // The same of a full stage, whose size is a constant.
+    static __device__ __forceinline__ void copy_units(uint32_t to, const std::byte* from,
+                                                      int lane) {
+        constexpr int bytes = units * sm80_code_stride<kind>;
 #pragma unroll
         for (int i = 0; i < bytes; i += 32 * 16)
             if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
@@ -146,21 +138,22 @@ class Sm80Fetch {
         const PackedType type = type_of<kind>(call_.gemm.weights);
         const int k = call_.gemm.weights.k;
         const BlockOffset from = block_offset(type, k, int64_t{64} * first, 4);
-        if (64 * (first + n) > k)
-            copy(to, tile + from.codes, static_cast<int>(call_.tile_stride - from.codes), lane);
-        else if constexpr (Shape::max_units == 1)
-            copy_unit(to, tile + from.codes, lane);
+        if (n == units && 64 * (first + n) <= k)
+            copy_units(to, tile + from.codes, lane);
         else
-            copy(to, tile + from.codes, n * call_.stage.code_stride, lane);
+            copy(to, tile + from.codes,
+                 64 * (first + n) > k ? static_cast<int>(call_.tile_stride - from.codes)
+                                      : n * sm80_code_stride<kind>,
+                 lane);
         if constexpr (has_superblock(kind)) {
-            copy(to + call_.stage.scale_offset, tile + from.scales, shared_scale_bytes(type), lane);
+            copy(to + scale_offset, tile + from.scales, shared_scale_bytes(type), lane);
         } else if constexpr (is_grid(kind)) {
             const auto begin = static_cast<int>(grid_record(type, 64 * first));
             const int end = static_cast<int>(grid_record(type, min(64 * (first + n), k) - 1)) +
                             grid_record_bytes(type);
             const int bytes_before = 8 * lane;  // `tile` and `to` are 16 bytes apart for each lane
             for (int i = bytes_before; i < end - begin; i += 8 * 32)
-                copy_async_8(to + call_.stage.scale_offset + i - 2 * bytes_before,
+                copy_async_8(to + scale_offset + i - 2 * bytes_before,
                              tile + begin + i - 2 * bytes_before);
         }
     }
@@ -168,9 +161,8 @@ class Sm80Fetch {
     const Sm80Call& call_;
     const Sm80Work& work_;
     const Sm80Shared<Shape>& shared_;
-    int row_, column_;   // of the first vector of tokens that the thread copies
-    uint32_t token_to_;  // its place in a unit
-    int n_rows_;
+    int row_, column_;       // of the first vector of tokens that the thread copies
+    uint32_t token_to_;      // its place in a unit
     const std::byte* tile_;  // the lane's first bytes of the warp's first tile
 };
 

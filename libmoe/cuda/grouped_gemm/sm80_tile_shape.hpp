@@ -48,15 +48,17 @@ constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a unit, 64 operands
 constexpr int sm80_max_stages = 4;
 
-// The bytes of one packed tile in a stage of `units` blocks of 64 k. Codes follow each other at
-// code_stride, each with its scales where they lie behind it. Superblock scales and records of a
-// grid come once, at scale_offset.
-struct Sm80StageLayout {
-    int32_t units;
-    int32_t code_stride;
-    int32_t scale_offset;
-    int32_t tile_bytes;
-};
+// Blocks of 64 k in a stage. A few rows wait for memory: more of them share a barrier.
+template <PackedType kind, class Shape>
+constexpr int sm80_units = Shape::max_units == 1   ? 1
+                           : code_bits(kind) == 16 ? Shape::max_units / 2
+                                                   : Shape::max_units;
+
+// Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
+// scales and the records of a grid, which come once, behind the codes of all blocks.
+template <PackedType kind>
+constexpr int sm80_code_stride = has_superblock(kind) || is_grid(kind) ? block_code_bytes(kind, 4)
+                                                                       : block_bytes(kind, 4);
 
 // Records of a grid that `units` blocks of 64 k can touch.
 MOE_HOST_DEVICE constexpr int32_t grid_records_of_units(PackedType type, int32_t units) {
@@ -64,46 +66,41 @@ MOE_HOST_DEVICE constexpr int32_t grid_records_of_units(PackedType type, int32_t
     return group == 0 ? 1 : (64 * units + group - 1) / group + (64 % group == 0 ? 0 : 1);
 }
 
-MOE_HOST_DEVICE constexpr Sm80StageLayout sm80_stage_layout(PackedType type, int32_t units) {
-    const int32_t codes = block_code_bytes(type, 4);
-    const bool apart = has_superblock(type) || is_grid(type);
-    const int32_t stride = apart ? codes : block_bytes(type, 4);
-    const int32_t scales = has_superblock(type) ? shared_scale_bytes(type)
-                           : is_grid(type)
-                               ? grid_records_of_units(type, units) * grid_record_bytes(type)
-                               : 0;
-    const int32_t offset = units * stride;
-    return {units, stride, offset, (offset + scales + 15) / 16 * 16};
+// The bytes of one packed tile in a stage.
+template <PackedType kind, class Shape>
+MOE_HOST_DEVICE constexpr int32_t sm80_staged_tile_bytes(PackedType type) {
+    constexpr int32_t units = sm80_units<kind, Shape>;
+    int32_t scales = 0;
+    if constexpr (has_superblock(kind)) scales = shared_scale_bytes(kind);
+    if constexpr (is_grid(kind))
+        scales = grid_records_of_units(type, units) * grid_record_bytes(type);
+    return (units * sm80_code_stride<kind> + scales + 15) / 16 * 16;
 }
 
-// The launch configuration of a shape: as many blocks of 64 k to a stage as leave three stages, and
-// two thread blocks on an SM where both have two stages.
+template <PackedType kind, class Shape>
+MOE_HOST_DEVICE constexpr int32_t sm80_stage_bytes(int32_t staged_tile_bytes) {
+    return sm80_units<kind, Shape> * Shape::max_rows * sm80_row_bytes +
+           sm80_tiles_of_block * staged_tile_bytes;
+}
+
 struct Sm80Config {
-    Sm80StageLayout stage;
+    int32_t tile_bytes;  // of a packed tile in a stage
     int32_t n_stages;
     int32_t blocks_per_sm;
     int32_t shared_bytes;
 };
 
-template <class Shape>
-constexpr int sm80_stage_bytes(const Sm80StageLayout& stage) {
-    return stage.units * Shape::max_rows * sm80_row_bytes + sm80_tiles_of_block * stage.tile_bytes;
-}
-
+// Two thread blocks on an SM where both have three stages, else one with as many as fit.
 // static_bytes: of the kernel's own shared memory, and what the system takes of a block's.
-template <class Shape>
+template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
+    const int32_t tile_bytes = sm80_staged_tile_bytes<kind, Shape>(type);
+    const int32_t stage_bytes = sm80_stage_bytes<kind, Shape>(tile_bytes);
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
-        const int32_t bytes = device.shared_bytes / blocks - static_bytes;
-        for (int32_t wanted = blocks > 1 ? 3 : 2; wanted >= 2; --wanted) {
-            for (int32_t units = Shape::max_units; units >= 1; units /= 2) {
-                const Sm80StageLayout stage = sm80_stage_layout(type, units);
-                const int32_t fit = bytes / sm80_stage_bytes<Shape>(stage);
-                const int32_t n_stages = fit < sm80_max_stages ? fit : sm80_max_stages;
-                if (n_stages >= wanted)
-                    return {stage, n_stages, blocks, n_stages * sm80_stage_bytes<Shape>(stage)};
-            }
-        }
+        const int32_t fit = (device.shared_bytes / blocks - static_bytes) / stage_bytes;
+        const int32_t n_stages = fit < sm80_max_stages ? fit : sm80_max_stages;
+        if (n_stages >= (blocks > 1 ? 3 : 2))
+            return {tile_bytes, n_stages, blocks, n_stages * stage_bytes};
     }
     return {};
 }
