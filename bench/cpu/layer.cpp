@@ -1,5 +1,7 @@
 #include "bench/cpu/layer.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -147,6 +149,23 @@ void CpuLayer::make_matrix(moe_role role, const std::string& name, int64_t rows,
     matrices_.push_back(std::move(matrix));
 }
 
+void CpuLayer::Free::operator()(unsigned char* memory) const {
+    munmap(memory, size);
+}
+
+CpuLayer::Buffer CpuLayer::copies_of(const std::vector<unsigned char>& one) const {
+    const auto n = static_cast<size_t>(case_.model.n_experts);
+    const size_t size = one.size() * n;
+    if (size == 0) return {};
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("no memory for the weights");
+    madvise(memory, size, case_.has_small_pages ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    Buffer all{{static_cast<unsigned char*>(memory), Free{size}}, size};
+    for (size_t i = 0; i < n; ++i)
+        std::memcpy(all.memory.get() + i * one.size(), one.data(), one.size());
+    return all;
+}
+
 void CpuLayer::make_set() {
     Set& set = sets_.emplace_back();
     const auto n = static_cast<size_t>(case_.model.n_experts);
@@ -154,14 +173,8 @@ void CpuLayer::make_set() {
     std::vector<std::vector<float>> globals;
     globals.reserve(matrices_.size());
     for (const Matrix& matrix : matrices_) {
-        const auto copies = [n](const std::vector<unsigned char>& one) {
-            std::vector<unsigned char> all;
-            all.reserve(one.size() * n);
-            for (size_t i = 0; i < n; ++i) all.insert(all.end(), one.begin(), one.end());
-            return all;
-        };
-        set.data.push_back(copies(matrix.data));
-        set.scales.push_back(copies(matrix.scales));
+        set.data.push_back(copies_of(matrix.data));
+        set.scales.push_back(copies_of(matrix.scales));
         auto tensor = sized<moe_tensor>();
         tensor.role = matrix.role;
         tensor.expert = MOE_ALL_EXPERTS;
@@ -169,11 +182,11 @@ void CpuLayer::make_set() {
         tensor.format = &matrix.format;
         tensor.rows = matrix.rows;
         tensor.columns = matrix.columns;
-        tensor.data = set.data.back().data();
-        tensor.data_bytes = set.data.back().size();
+        tensor.data = set.data.back().memory.get();
+        tensor.data_bytes = set.data.back().size;
         if (!matrix.scales.empty()) {
-            tensor.scales = set.scales.back().data();
-            tensor.scale_bytes = set.scales.back().size();
+            tensor.scales = set.scales.back().memory.get();
+            tensor.scale_bytes = set.scales.back().size;
         }
         if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
             tensor.global_scale = globals.emplace_back(n, matrix.global_scale).data();
@@ -212,9 +225,9 @@ void CpuLayer::make_set() {
 }
 
 void CpuLayer::add_ranges(size_t set, int32_t expert, std::vector<ByteRange>& ranges) const {
-    const auto add = [&](const std::vector<unsigned char>& all) {
-        const size_t one = all.size() / static_cast<size_t>(case_.model.n_experts);
-        if (one) ranges.push_back({all.data() + one * static_cast<size_t>(expert), one});
+    const auto add = [&](const Buffer& all) {
+        const size_t one = all.size / static_cast<size_t>(case_.model.n_experts);
+        if (one) ranges.push_back({all.memory.get() + one * static_cast<size_t>(expert), one});
     };
     for (const auto& data : sets_[set].data) add(data);
     for (const auto& scales : sets_[set].scales) add(scales);

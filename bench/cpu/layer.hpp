@@ -19,6 +19,7 @@ struct CpuCase {
     moe_type x_type;
     int64_t n_tokens;
     int32_t n_threads;
+    bool has_small_pages = false;
 
     std::string name() const;
 };
@@ -42,12 +43,22 @@ class CpuLayer {
         float global_scale = 1.0f;
         std::vector<unsigned char> data, scales;  // of one expert
     };
+    // Memory for which huge pages are requested unless the case says no.
+    struct Free {
+        size_t size;
+        void operator()(unsigned char* memory) const;
+    };
+    struct Buffer {
+        std::unique_ptr<unsigned char, Free> memory;
+        size_t size = 0;
+    };
     struct Set {
-        std::vector<std::vector<unsigned char>> data, scales;  // of all experts, by matrix
+        std::vector<Buffer> data, scales;  // of all experts, by matrix
         std::shared_ptr<moe_weights> weights;
     };
     void make_matrix(moe_role role, const std::string& format, int64_t rows, int64_t columns);
     void make_set();
+    Buffer copies_of(const std::vector<unsigned char>& one) const;
 
     CpuCase case_;
     std::vector<Matrix> matrices_;

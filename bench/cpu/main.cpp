@@ -24,6 +24,7 @@ struct Options {
     std::string x_type = "bf16", down, kernels, json;
     int32_t n_experts = 0;
     double seconds = 1.0;
+    bool small_pages = false;
 };
 
 // Experts of call after call. One token walks through all experts, so that each comes back as late
@@ -131,10 +132,10 @@ int run(const Options& options) {
     for (const std::string& format : options.formats)
         for (const int32_t n_threads : options.threads)
             for (const int64_t n_tokens : options.tokens)
-                cases.push_back(
-                    measure({model, format, options.down.empty() ? format : options.down,
-                             options.kernels, type_of(options.x_type), n_tokens, n_threads},
-                            options.seconds));
+                cases.push_back(measure(
+                    {model, format, options.down.empty() ? format : options.down, options.kernels,
+                     type_of(options.x_type), n_tokens, n_threads, options.small_pages},
+                    options.seconds));
     if (!options.json.empty())
         std::ofstream(options.json) << nlohmann::ordered_json{{"schema", "libmoe.bench-cpu.1"},
                                                               {"version", moe_version_string()},
@@ -160,6 +161,7 @@ int main(int argc, char** argv) {
     app.add_option("--type", options.x_type, "bf16, f16 or f32");
     app.add_option("--kernels", options.kernels, "kernel_filter of the plan");
     app.add_option("--seconds", options.seconds, "Of a case");
+    app.add_flag("--small-pages", options.small_pages, "No huge pages for the weights");
     app.add_option("--json", options.json, "File for the results");
     CLI11_PARSE(app, argc, argv);
     try {

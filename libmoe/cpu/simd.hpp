@@ -17,6 +17,7 @@ void dot_rows_avx512(WeightRow weight, int64_t columns, const InputRows<float>& 
                      float* out);
 
 // The gemv kernels of an instruction family.
+extern const GemvFamily gemv_avx2;
 extern const GemvFamily gemv_avx512vnni;
 
 }  // namespace moe::cpu

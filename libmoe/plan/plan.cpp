@@ -187,29 +187,31 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// What the gemv kernels take of the activations before matrices of these roles.
-cpu::Quantization quantization_of(const moe_plan& plan, std::initializer_list<moe_role> roles,
-                                  moe_type type) {
-    cpu::Quantization all{};
+// What the gemv kernels of an arithmetic take of the activations before matrices of these roles.
+void add_quantization(const moe_plan& plan, cpu::Arithmetic arithmetic,
+                      std::initializer_list<moe_role> roles, moe_type type,
+                      cpu::Quantization& all) {
+    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic);
+    if (!family) return;
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
         const auto one =
-            cpu::quantization_for(cpu::gemv_format_of(plan.layout.formats[role]), type);
+            cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role]), type);
         all = {std::max(all.parts, one.parts), all.orders | one.orders};
     }
-    return all;
 }
 
 void choose_quantization(moe_plan& plan) {
     cpu::Setup& setup = plan.setup;
-    if (!cpu::gemv_family(setup.experts) && !cpu::gemv_family(setup.finish)) return;
-    setup.x_quantization =
-        quantization_of(plan,
-                        {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
-                         MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT},
-                        plan.x_type);
-    setup.h_quantization =
-        quantization_of(plan, {MOE_ROLE_DOWN, MOE_ROLE_SHARED_DOWN}, plan.intermediate_type);
+    add_quantization(plan, setup.experts, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN},
+                     plan.x_type, setup.x_quantization);
+    add_quantization(plan, setup.finish,
+                     {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, plan.x_type,
+                     setup.x_quantization);
+    add_quantization(plan, setup.experts, {MOE_ROLE_DOWN}, plan.intermediate_type,
+                     setup.h_quantization);
+    add_quantization(plan, setup.finish, {MOE_ROLE_SHARED_DOWN}, plan.intermediate_type,
+                     setup.h_quantization);
 }
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {

@@ -19,6 +19,7 @@ using test::gaussian;
 std::vector<Arithmetic> families() {
     std::vector<Arithmetic> all;
     if (has_avx512vnni()) all.push_back(Arithmetic::gemv_avx512vnni);
+    if (has_avx2()) all.push_back(Arithmetic::gemv_avx2);
     return all;
 }
 
@@ -131,7 +132,8 @@ struct Activations {
             if (type == MOE_TYPE_BF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
         }
         rows = {x.data(), columns, nullptr};
-        rows.quantization = quantization_for(gemv_format_of(format), type);
+        rows.quantization =
+            quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type);
         rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
         bytes.resize(static_cast<size_t>(n * rows.quantized_stride));
         rows.quantized = bytes.data();

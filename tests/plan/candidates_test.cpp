@@ -121,10 +121,6 @@ TEST(Candidates, ExactlyOneIsChosenForEachStage) {
         }
 }
 
-bool is_dense(const char* format) {
-    return is_plain(test::format_named(format).format);
-}
-
 // Names say how the kernel takes the activations of each GEMM: x is float32 here.
 TEST(Candidates, GemvKernelsAreNamedByWeightsAndActivations) {
     if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
@@ -140,9 +136,9 @@ TEST(Candidates, GemvKernelsAreNamedByWeightsAndActivations) {
 TEST(Candidates, TheEnvironmentForbidsInstructionSets) {
     const std::pair<const char*, const char*> cases[] = {
         {"scalar", "cpu_any_f32_experts_ref"},
-        {"avx2", cpu::has_avx2() ? "avx2_dense_f32_experts" : "cpu_any_f32_experts_ref"},
+        {"avx2", cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up" : "cpu_any_f32_experts_ref"},
         {"avx512", cpu::has_avx512() ? "avx512_dense_f32_experts"
-                   : cpu::has_avx2() ? "avx2_dense_f32_experts"
+                   : cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up"
                                      : "cpu_any_f32_experts_ref"}};
     const std::string best = chosen(candidates_of("f32", MOE_TYPE_F32), MOE_STAGE_EXPERTS);
     for (const auto& [set, kernel] : cases) {
@@ -155,13 +151,13 @@ TEST(Candidates, TheEnvironmentForbidsInstructionSets) {
 
 TEST(Candidates, TheBestThatAppliesIsChosen) {
     for (const char* format : {"bf16", "kbit4"}) {
-        const std::string dense = !is_dense(format)   ? "cpu_any_f32_experts_ref"
-                                  : cpu::has_avx512() ? "avx512_dense_f32_experts"
-                                  : cpu::has_avx2()   ? "avx2_dense_f32_experts"
-                                                      : "cpu_any_f32_experts_ref";
-        const std::string gemv = std::string("avx512vnni_") + format + "_f32_gemv_gate_up";
-        EXPECT_EQ(chosen(candidates_of(format, MOE_TYPE_BF16), MOE_STAGE_EXPERTS),
-                  cpu::has_avx512vnni() ? gemv : dense);
+        const std::string gemv = std::string(format) + "_f32_gemv_gate_up";
+        const bool dense = is_plain(test::format_named(format).format);
+        const std::string wanted = cpu::has_avx512vnni()        ? "avx512vnni_" + gemv
+                                   : cpu::has_avx512() && dense ? "avx512_dense_f32_experts"
+                                   : cpu::has_avx2() && dense   ? "avx2_" + gemv
+                                                                : "cpu_any_f32_experts_ref";
+        EXPECT_EQ(chosen(candidates_of(format, MOE_TYPE_BF16), MOE_STAGE_EXPERTS), wanted);
     }
     for (const char* format : {"f32", "kbit4"})
         for (const char* stage : {"experts", "combine", "finish"}) {

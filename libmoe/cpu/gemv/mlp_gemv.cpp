@@ -28,7 +28,7 @@ class GemvMatrix {
     GemvMatrix(const GemvFamily& family, const Matrix& matrix, const Quantization& rows)
         : family_(family), matrix_(matrix) {
         const GemvFormat format = gemv_format_of(matrix.format);
-        const bool takes_floats = format >= GemvFormat::f32;
+        const bool takes_floats = family.kernels(format, 0) != nullptr;
         if (!describe_gemv_weights(matrix, format, weights_)) return;
         if (!takes_floats && rows.parts == 0) return;
         reads_floats_ = takes_floats;
@@ -170,12 +170,14 @@ struct MlpGemv {
 const GemvFamily* gemv_family(Arithmetic arithmetic) {
 #if defined(MOE_X86)
     if (arithmetic == Arithmetic::gemv_avx512vnni) return &gemv_avx512vnni;
+    if (arithmetic == Arithmetic::gemv_avx2) return &gemv_avx2;
 #endif
     (void)arithmetic;
     return nullptr;
 }
 
-MlpKernels<float> mlp_gemv(Arithmetic) {
+MlpKernels<float> mlp_gemv(Arithmetic arithmetic) {
+    if (arithmetic == Arithmetic::gemv_avx2) return MlpGemv<Arithmetic::gemv_avx2>::kernels();
     return MlpGemv<Arithmetic::gemv_avx512vnni>::kernels();
 }
 

@@ -175,8 +175,9 @@ GemvFormat gemv_format_of(const moe_format& format) {
     return find_format(format) ? known_format(format) : GemvFormat::none;
 }
 
-Quantization quantization_for(GemvFormat format, moe_type activation_type) {
-    if (format == GemvFormat::none || format >= GemvFormat::f32) return {};
+Quantization quantization_for(const GemvFamily& family, GemvFormat format,
+                              moe_type activation_type) {
+    if (family.kernels(format, 0) || !family.kernels(format, 2)) return {};
     return {activation_type == MOE_TYPE_F32 ? 3 : 2, bit_of(order_of(format))};
 }
 
@@ -200,6 +201,10 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
            0};
     if (out.scale_rows < 1) out.scale_rows = 1;
     return format != GemvFormat::int4 || move_to_part(matrix, out);
+}
+
+bool reads(const GemvFamily& family, GemvFormat format) {
+    return family.kernels(format, 0) || family.kernels(format, 2);
 }
 
 int64_t untiled_row_bytes(const Matrix& matrix) {

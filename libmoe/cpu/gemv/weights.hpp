@@ -9,10 +9,12 @@ namespace moe::cpu {
 // `none` where no kernel reads the format.
 GemvFormat gemv_format_of(const moe_format& format);
 
-// How the kernels of a format want activations of a type: not quantized where they take float32
-// rows, else integers of two bytes for activations of 16 bits, and of three for float32, whose
-// results are exact to 1e-5.
-Quantization quantization_for(GemvFormat format, moe_type activation_type);
+// How the kernels of a family and a format want activations of a type: not quantized where they
+// take float32 rows, else integers of two bytes for activations of 16 bits, and of three for
+// float32, whose results are exact to 1e-5.
+Quantization quantization_for(const GemvFamily& family, GemvFormat format,
+                              moe_type activation_type);
+bool reads(const GemvFamily& family, GemvFormat format);
 
 // False where this matrix lies in a way that the kernels do not read: a transposed one, or a slice
 // that begins inside a group. Scales in tiles are not described: they must be copied.
