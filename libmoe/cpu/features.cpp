@@ -50,6 +50,12 @@ bool has_avx2() {
            has_f16c();
 }
 
+// Not a word of __builtin_cpu_supports in every compiler.
+bool has_gfni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 8);
+}
+
 bool has_avx512() {
     return has_avx2() && is_allowed("avx512") && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -58,7 +64,7 @@ bool has_avx512() {
 
 bool has_avx512vnni() {
     return has_avx512() && is_allowed("avx512vnni") && __builtin_cpu_supports("avx512vnni") &&
-           __builtin_cpu_supports("avx512vbmi");
+           __builtin_cpu_supports("avx512vbmi") && has_gfni();
 }
 
 Text features() {

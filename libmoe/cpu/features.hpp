@@ -18,7 +18,7 @@ bool has_f16c();
 // `avx2`, `avx512` or `avx512vnni`. Other values change nothing.
 bool has_avx2();
 bool has_avx512();
-// AVX-512 with VNNI and VBMI.
+// AVX-512 with VNNI and VBMI, and GFNI.
 bool has_avx512vnni();
 
 }  // namespace moe::cpu

@@ -1,24 +1,36 @@
 #include "libmoe/plan/kernel_names.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
-#include <set>
-#include <string>
+#include <new>
 
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe {
 namespace {
 
-// Callers keep names beyond their plan (moe.h), so each distinct one is kept once for ever; that is
-// the only memory which a name takes.
+struct KeptName {
+    KeptName* next;
+    char text[1];  // and as many more as it is long
+};
+
+// Callers keep names beyond their plan (moe.h), so each distinct one is kept once for ever, outside
+// of what handles allocate and give back.
 cuda::KernelName intern(std::string_view text) {
     static std::mutex mutex;
-    static std::set<std::string, std::less<>>* const names = new std::set<std::string, std::less<>>;
+    static KeptName* names = nullptr;
     std::lock_guard lock(mutex);
-    const auto found = names->find(text);
-    return {(found == names->end() ? names->emplace(text).first : found)->c_str()};
+    for (const KeptName* one = names; one; one = one->next)
+        if (text == one->text) return {one->text};
+    auto* name = static_cast<KeptName*>(std::malloc(sizeof(KeptName) + text.size()));
+    if (!name) throw std::bad_alloc();
+    name->next = names;
+    std::memcpy(name->text, text.data(), text.size());
+    name->text[text.size()] = '\0';
+    names = name;
+    return {name->text};
 }
 
 // A name while it is put together; the longest has less than a hundred characters.

@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX2 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx2/vectors.inc"
 
 #include "libmoe/cpu/avx2/int8_loops.inc"
@@ -20,7 +17,7 @@ namespace {
 #include "libmoe/cpu/dequant/q5_0.inc"
 #include "libmoe/cpu/dequant/q5_1.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts) {
     switch (format) {

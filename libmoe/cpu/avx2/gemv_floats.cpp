@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX2 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx2/vectors.inc"
 
 #include "libmoe/cpu/avx2/float_loops.inc"
@@ -21,7 +18,7 @@ namespace {
 #include "libmoe/cpu/dequant/dense.inc"
 #include "libmoe/cpu/dequant/q8_0.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx2_float_kernels(GemvFormat format) {
     switch (format) {

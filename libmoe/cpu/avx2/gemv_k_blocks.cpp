@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX2 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx2/vectors.inc"
 
 #include "libmoe/cpu/avx2/int8_loops.inc"
@@ -22,7 +19,7 @@ namespace {
 #include "libmoe/cpu/dequant/q5_k.inc"
 #include "libmoe/cpu/dequant/q6_k.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx2_k_kernels(GemvFormat format, int32_t parts) {
     switch (format) {

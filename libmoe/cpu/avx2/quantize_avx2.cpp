@@ -4,10 +4,10 @@
 #if defined(MOE_X86)
 #include <immintrin.h>
 
+#include "libmoe/cpu/avx2/vectors.inc"
+
 namespace moe::cpu {
 namespace {
-
-#include "libmoe/cpu/avx2/vectors.inc"
 
 // Scales are normal numbers with a finite inverse.
 constexpr float least_scale = 0x1p-120f;

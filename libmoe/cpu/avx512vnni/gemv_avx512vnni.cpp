@@ -9,6 +9,8 @@ namespace {
 
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) return avx512vnni_float_kernels(format);
+    if (parts == 2)
+        if (const GemvKernels* found = avx512vnni_codebook_kernels(format)) return found;
     if (const GemvKernels* found = avx512vnni_small_kernels(format, parts)) return found;
     if (const GemvKernels* found = avx512vnni_k_kernels(format, parts)) return found;
     return avx512vnni_grid_kernels(format, parts);

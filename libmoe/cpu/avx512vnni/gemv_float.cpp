@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX512 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
 #include "libmoe/cpu/avx512vnni/float_loops.inc"
@@ -21,7 +18,7 @@ namespace {
 #include "libmoe/cpu/dequant/dense.inc"
 #include "libmoe/cpu/dequant/kbit.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx512vnni_float_kernels(GemvFormat format) {
     switch (format) {
@@ -36,6 +33,10 @@ const GemvKernels* avx512vnni_float_kernels(GemvFormat format) {
         MOE_FORMAT(kbit3, KbitFormat<3>)
         MOE_FORMAT(kbit4, KbitFormat<4>)
         MOE_FORMAT(kbit5, KbitFormat<5>)
+        MOE_FORMAT(kbit2_given, KbitFormat<2>)
+        MOE_FORMAT(kbit3_given, KbitFormat<3>)
+        MOE_FORMAT(kbit4_given, KbitFormat<4>)
+        MOE_FORMAT(kbit5_given, KbitFormat<5>)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX512 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
@@ -18,7 +15,7 @@ namespace {
 
 #include "libmoe/cpu/dequant/grid.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx512vnni_grid_kernels(GemvFormat format, int32_t parts) {
     switch (format) {

@@ -5,9 +5,6 @@
 #include <immintrin.h>
 #define MOE_GEMV_AVX512 1
 
-namespace moe::cpu {
-namespace {
-
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
@@ -22,7 +19,7 @@ namespace {
 #include "libmoe/cpu/dequant/q5_k.inc"
 #include "libmoe/cpu/dequant/q6_k.inc"
 
-}  // namespace
+namespace moe::cpu {
 
 const GemvKernels* avx512vnni_k_kernels(GemvFormat format, int32_t parts) {
     switch (format) {

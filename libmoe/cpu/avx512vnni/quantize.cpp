@@ -4,10 +4,10 @@
 #if defined(MOE_X86)
 #include <immintrin.h>
 
+#include "libmoe/cpu/avx512vnni/vectors.inc"
+
 namespace moe::cpu {
 namespace {
-
-#include "libmoe/cpu/avx512vnni/vectors.inc"
 
 // 32 columns: the scale takes the largest magnitude to 127 in the most significant part, so that no
 // part overflows when the next one is rounded. A group with an infinity or a NaN has the scale NaN

@@ -11,6 +11,7 @@ const GemvKernels* avx512vnni_small_kernels(GemvFormat format, int32_t parts);
 const GemvKernels* avx512vnni_k_kernels(GemvFormat format, int32_t parts);
 const GemvKernels* avx512vnni_grid_kernels(GemvFormat format, int32_t parts);
 const GemvKernels* avx512vnni_float_kernels(GemvFormat format);
+const GemvKernels* avx512vnni_codebook_kernels(GemvFormat format);  // parts 2
 void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
                          std::byte* out);
 

@@ -41,15 +41,20 @@ enum class GemvFormat : uint8_t {
     nvfp4,
     int4,
     int8,
-    // float32 activations
+    // values
     f32,
     f16,
     bf16,
     fp8,
+    // bit planes: with a built-in codebook, and with one of the caller's
     kbit2,
     kbit3,
     kbit4,
     kbit5,
+    kbit2_given,
+    kbit3_given,
+    kbit4_given,
+    kbit5_given,
 };
 
 // Columns of 256 as the codes of a dequantizer come: four vectors of 64 bytes. In lanes of four

@@ -28,12 +28,13 @@ class GemvMatrix {
     GemvMatrix(const GemvFamily& family, const Matrix& matrix, const Quantization& rows)
         : family_(family), matrix_(matrix) {
         const GemvFormat format = gemv_format_of(matrix.format);
-        const bool takes_floats = family.kernels(format, 0) != nullptr;
         if (!describe_gemv_weights(matrix, format, weights_)) return;
-        if (!takes_floats && rows.parts == 0) return;
-        reads_floats_ = takes_floats;
-        kernels_ = family.kernels(format, takes_floats ? 0 : rows.parts);
-        if (!takes_floats) weights_.x_offset = offset_of_order(matrix.columns, rows, format);
+        if (rows.parts) kernels_ = family.kernels(format, rows.parts);
+        reads_floats_ = !kernels_;
+        if (reads_floats_)
+            kernels_ = family.kernels(format, 0);
+        else
+            weights_.x_offset = offset_of_order(matrix.columns, rows, format);
     }
 
     // out[(feature - first) * n + i], i < n <= 4.

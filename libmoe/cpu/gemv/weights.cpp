@@ -49,11 +49,13 @@ GemvFormat e2m1_format(const moe_format& format) {
 }
 
 GemvFormat kbit_format(const moe_format& format) {
-    constexpr GemvFormat by_bits[] = {GemvFormat::kbit2, GemvFormat::kbit3, GemvFormat::kbit4,
-                                      GemvFormat::kbit5};
+    constexpr GemvFormat by_bits[2][4] = {
+        {GemvFormat::kbit2, GemvFormat::kbit3, GemvFormat::kbit4, GemvFormat::kbit5},
+        {GemvFormat::kbit2_given, GemvFormat::kbit3_given, GemvFormat::kbit4_given,
+         GemvFormat::kbit5_given}};
     const bool in_planes = format.packing == MOE_PACKING_BIT_PLANES;
-    return in_planes && format.bits >= 2 && format.bits <= 5 ? by_bits[format.bits - 2]
-                                                             : GemvFormat::none;
+    if (!in_planes || format.bits < 2 || format.bits > 5) return GemvFormat::none;
+    return by_bits[format.codebook == MOE_CODEBOOK_GIVEN][format.bits - 2];
 }
 
 GemvFormat known_format(const moe_format& format) {
@@ -141,6 +143,10 @@ ColumnOrder order_of(GemvFormat format) {
         case GemvFormat::iq4_nl:
         case GemvFormat::iq4_xs:
         case GemvFormat::mxfp4_gguf:
+        case GemvFormat::kbit2:
+        case GemvFormat::kbit3:
+        case GemvFormat::kbit4:
+        case GemvFormat::kbit5:
             return ColumnOrder::halves_of_32;
         case GemvFormat::nvfp4_gguf:
             return ColumnOrder::halves_of_16;
@@ -177,8 +183,9 @@ GemvFormat gemv_format_of(const moe_format& format) {
 
 Quantization quantization_for(const GemvFamily& family, GemvFormat format,
                               moe_type activation_type) {
-    if (family.kernels(format, 0) || !family.kernels(format, 2)) return {};
-    return {activation_type == MOE_TYPE_F32 ? 3 : 2, bit_of(order_of(format))};
+    const int32_t parts = activation_type == MOE_TYPE_F32 ? 3 : 2;
+    return family.kernels(format, parts) ? Quantization{parts, bit_of(order_of(format))}
+                                         : Quantization{};
 }
 
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
