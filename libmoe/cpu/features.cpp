@@ -43,17 +43,17 @@ bool is_allowed(std::string_view set) {
     return true;
 }
 
+// Not a word of __builtin_cpu_supports in every compiler.
+bool has_gfni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 8);
+}
+
 }  // namespace
 
 bool has_avx2() {
     return is_allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            has_f16c();
-}
-
-// Not a word of __builtin_cpu_supports in every compiler.
-bool has_gfni() {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 8);
 }
 
 bool has_avx512() {

@@ -24,7 +24,7 @@ struct Setup {
     moe_type intermediate_type;
     Arithmetic experts;
     Arithmetic finish;
-    // Of rows that come in (x, a latent), and of what lies between the two GEMMs of an expert.
+    // For rows that come in (x, a latent), and for those between the two GEMMs of an expert.
     Quantization x_quantization;
     Quantization h_quantization;
     int32_t n_workers;     // threads that have scratch

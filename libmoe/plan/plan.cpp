@@ -187,7 +187,7 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// What the gemv kernels of an arithmetic take of the activations before matrices of these roles.
+// Adds the forms in which the gemv kernels of an arithmetic take the rows before these matrices.
 void add_quantization(const moe_plan& plan, cpu::Arithmetic arithmetic,
                       std::initializer_list<moe_role> roles, moe_type type,
                       cpu::Quantization& all) {

@@ -15,12 +15,12 @@ constexpr int halves(int k) {
     const int half = group / 2, in_group = k % group;
     return k / 128 * 128 + in_group / half * 64 + k % 128 / group * half + in_group % half;
 }
-// Of 32 columns 2 p + s the eight c: vector 2 s + c / 2, its eight bytes p + 4 (c % 2).
+// Eight columns c of the 32 columns 2 p + s: vector 2 s + c / 2, its eight bytes p + 4 (c % 2).
 constexpr int nibble_rows(int k) {
     const int g = k / 32, c = k % 32 / 8;
     return 128 * (g % 2) + 64 * (c / 2) + 8 * (g / 2 + c % 2 * 4) + k % 8;
 }
-// Of 16 columns t of half h the eight c: vector 2 (t / 4) + c, its eight bytes 2 (t % 4) + h.
+// Eight columns c of 16 columns t of half h: vector 2 (t / 4) + c, its eight bytes 2 (t % 4) + h.
 constexpr int split_halves(int k) {
     const int h = k / 128, t = k % 128 / 16, c = k % 16 / 8;
     return 128 * (t / 4) + 64 * c + 8 * (t % 4 * 2 + h) + k % 8;

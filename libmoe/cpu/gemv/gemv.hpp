@@ -15,7 +15,8 @@
 
 namespace moe::cpu {
 
-// What the kernels read. `none` is read through float32 rows that the format's own decoder makes.
+// The formats that kernels read. `none` is read through float32 rows that the format's own decoder
+// makes.
 enum class GemvFormat : uint8_t {
     none,
     // integer codes
@@ -71,7 +72,7 @@ enum class ColumnOrder : uint8_t {
     count
 };
 
-// How activation rows are quantized. A quantized row is, for its columns rounded up to a multiple
+// The form of quantized activation rows. Such a row is, for its columns rounded up to a multiple
 // of 256: scales [columns / 16], each 32 columns have theirs twice; the sums of 16 columns [columns
 // / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
 // [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
@@ -114,7 +115,7 @@ struct GemvKernels {
     GemvKernel of_rows[3];
 };
 
-// What an instruction family offers.
+// An instruction family: its kernels, and how it quantizes.
 struct GemvFamily {
     // null where the family does not read the format; parts is 0 for float32 activations, else the
     // bytes of an integer.

@@ -9,9 +9,9 @@ namespace moe::cpu {
 // `none` where no kernel reads the format.
 GemvFormat gemv_format_of(const moe_format& format);
 
-// How the kernels of a family and a format want activations of a type: not quantized where they
-// take float32 rows, else integers of two bytes for activations of 16 bits, and of three for
-// float32, whose results are exact to 1e-5.
+// The form in which the kernels of a family and a format want activations of a type: as they are
+// where these take float32 rows, else integers of two bytes for activations of 16 bits, and of
+// three for float32, whose results are exact to 1e-5.
 Quantization quantization_for(const GemvFamily& family, GemvFormat format,
                               moe_type activation_type);
 bool reads(const GemvFamily& family, GemvFormat format);
