@@ -700,7 +700,7 @@ typedef enum moe_residency MOE_ENUM_BASE {
 } moe_residency;
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
-    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* activations stay in their types */
+    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4 */
     MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* this and the next: not in this version, MOE_ERROR_UNSUPPORTED */
     MOE_ACTIVATION_QUANTIZATION_INT8 = 2,
     MOE_ACTIVATION_QUANTIZATION_FORCE_INT32 = 0x7FFFFFFF

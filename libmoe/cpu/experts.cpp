@@ -184,7 +184,7 @@ void load_inputs(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
     p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
         const int64_t row = b.row_target[r];
         const int64_t from = args.in_layout == MOE_IN_TOKENS ? args.row_ids[row] / k : row;
-        load_activations(x.type, x.row(from), width, b.x + r * width);
+        p.load_row(x.type, x.row(from), r, width);
     });
     if (call.setup.layer->latent && !args.x_is_latent) p.project_latent(*b.n_rows);
 }

@@ -1,7 +1,9 @@
 // CPU facts from the processor itself, without files.
 #include "libmoe/cpu/features.hpp"
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -28,13 +30,41 @@ bool has_f16c() {
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+namespace {
+
+// Sets in ascending order, each with all before it.
+bool is_allowed(std::string_view set) {
+    const char* most = std::getenv("MOE_CPU_ISA");
+    if (!most) return true;
+    for (const std::string_view one : {"scalar", "avx2", "avx512", "avx512vnni"}) {
+        if (one == set) return true;
+        if (one == most) return false;
+    }
+    return true;
+}
+
+// Not a word of __builtin_cpu_supports in every compiler.
+bool has_gfni() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 8);
+}
+
+}  // namespace
+
 bool has_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    return is_allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           has_f16c();
 }
 
 bool has_avx512() {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return has_avx2() && is_allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
+}
+
+bool has_avx512vnni() {
+    return has_avx512() && is_allowed("avx512vnni") && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("avx512vbmi") && has_gfni();
 }
 
 Text features() {
@@ -53,6 +83,7 @@ Text features() {
     MOE_FEATURE("avx512vl");
     MOE_FEATURE("avx512dq");
     MOE_FEATURE("avx512vnni");
+    MOE_FEATURE("avx512vbmi");
     MOE_FEATURE("avx512bf16");
 #undef MOE_FEATURE
     return out;
@@ -69,6 +100,10 @@ bool has_avx2() {
 }
 
 bool has_avx512() {
+    return false;
+}
+
+bool has_avx512vnni() {
     return false;
 }
 

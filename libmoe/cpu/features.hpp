@@ -13,8 +13,12 @@ Text name();
 Text features();
 // Conversion between float32 and float16.
 bool has_f16c();
-// True where this machine and this build can run the kernels of an instruction set.
+// True where this machine and this build can run the kernels of an instruction set, and the
+// environment variable MOE_CPU_ISA does not forbid them: it names the largest set to use, `scalar`,
+// `avx2`, `avx512` or `avx512vnni`. Other values change nothing.
 bool has_avx2();
 bool has_avx512();
+// AVX-512 with VNNI and VBMI, and GFNI.
+bool has_avx512vnni();
 
 }  // namespace moe::cpu

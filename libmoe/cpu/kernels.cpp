@@ -1,6 +1,7 @@
 // The choice among kernels, and the loops with vectorised dot products.
 #include "libmoe/cpu/kernels.hpp"
 
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/ref/dot.hpp"
 #include "libmoe/cpu/ref/mlp_loops.hpp"
 #include "libmoe/cpu/simd.hpp"
@@ -34,6 +35,7 @@ MlpKernels<double> mlp_kernels(Arithmetic) {
 
 template <>
 MlpKernels<float> mlp_kernels(Arithmetic arithmetic) {
+    if (gemv_family(arithmetic)) return mlp_gemv(arithmetic);
 #if defined(MOE_X86)
     if (arithmetic == Arithmetic::avx512) return MlpLoops<DenseDot<dot_rows_avx512>>::kernels();
     if (arithmetic == Arithmetic::avx2) return MlpLoops<DenseDot<dot_rows_avx2>>::kernels();

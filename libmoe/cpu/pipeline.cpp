@@ -4,15 +4,31 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
+#include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/ref/combine.hpp"
 #include "libmoe/cpu/round.hpp"
 
 namespace moe::cpu {
 namespace {
 
-// Output features of a work item: enough that taking an item costs nothing beside it, few
-// enough to share one expert.
-constexpr int64_t block_features = 32;
+// Output features of a task of plain loops: enough that taking a task costs nothing beside it, few
+// enough to share one expert. A task of gemv kernels is as many features as these bytes of weights
+// hold.
+constexpr int64_t loop_features = 32;
+constexpr int64_t task_bytes = int64_t{64} << 10;
+constexpr int64_t most_task_features = 64;
+
+// Rows with their integers.
+template <class Real>
+InputRows<Real> quantized(InputRows<Real> rows, const std::byte* integers, int64_t columns,
+                          const Quantization& how) {
+    if (!how.parts) return rows;
+    rows.quantized = integers;
+    rows.quantized_stride = quantized_row_bytes(columns, how);
+    rows.quantization = how;
+    return rows;
+}
 
 }  // namespace
 
@@ -37,8 +53,53 @@ Pipeline<Real>::Pipeline(Team& team, const Setup& setup, const ResidentWeights& 
 
 template <class Real>
 void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width) {
-    team_.for_each(n, [&](int32_t, int64_t i) {
-        load_activations(rows.type, rows.row(first + i), width, b_.x + i * width);
+    team_.for_each(n,
+                   [&](int32_t, int64_t i) { load_row(rows.type, rows.row(first + i), i, width); });
+}
+
+template <class Real>
+void Pipeline<Real>::load_row(moe_type type, const std::byte* from, int64_t i, int64_t width) {
+    Real* row = b_.x + i * width;
+    load_activations(type, from, width, row);
+    quantize_row(row, width, setup_.x_quantization,
+                 b_.x_quantized + i * quantized_row_bytes(width, setup_.x_quantization));
+}
+
+template <class Real>
+void Pipeline<Real>::quantize_row(const Real* row, int64_t columns, const Quantization& how,
+                                  std::byte* out) const {
+    if constexpr (std::is_same_v<Real, float>) {
+        const GemvFamily* family = gemv_family(setup_.experts);
+        if (!family) family = gemv_family(setup_.finish);
+        if (family && how.parts) family->quantize(row, columns, how, out);
+    }
+}
+
+template <class Real>
+void Pipeline<Real>::quantize_rows(const Real* rows, int64_t n, int64_t columns,
+                                   const Quantization& how, std::byte* out) {
+    const int64_t stride = quantized_row_bytes(columns, how);
+    team_.for_each(how.parts ? n : 0, [&](int32_t, int64_t i) {
+        quantize_row(rows + i * columns, columns, how, out + i * stride);
+    });
+}
+
+template <class Real>
+int64_t Pipeline<Real>::task_features(Arithmetic arithmetic,
+                                      int64_t weight_bytes_of_feature) const {
+    if (!gemv_family(arithmetic)) return loop_features;
+    const int64_t fit = task_bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
+    return std::clamp<int64_t>(fit, 1, most_task_features);
+}
+
+// Calls block(worker, first feature, last feature) for all rows of a matrix.
+template <class Real>
+template <class Block>
+void Pipeline<Real>::for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix,
+                                            Block block) {
+    const int64_t features = task_features(arithmetic, matrix.row_stride);
+    team_.for_each(divide_up(matrix.rows, features), [&](int32_t worker, int64_t i) {
+        block(worker, i * features, std::min((i + 1) * features, matrix.rows));
     });
 }
 
@@ -68,12 +129,14 @@ void Pipeline<Real>::count_active() {
 template <class Real>
 void Pipeline<Real>::project_latent(int64_t n) {
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_IN);
-    const InputRows<Real> rows{b_.x, layer().hidden, nullptr};
-    team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
-        const int64_t first = block * block_features;
-        experts_.project(matrix, rows, n, first, std::min(first + block_features, matrix.rows),
-                         b_.weight_row(worker), b_.latent, matrix.rows, nullptr, nullptr);
-    });
+    const InputRows<Real> rows = quantized<Real>({b_.x, layer().hidden, nullptr}, b_.x_quantized,
+                                                 layer().hidden, setup_.x_quantization);
+    for_each_feature_block(setup_.experts, matrix,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               experts_.project(matrix, rows, n, first, last, b_.weight_row(worker),
+                                                b_.latent, matrix.rows, nullptr, nullptr);
+                           });
+    quantize_rows(b_.latent, n, matrix.rows, setup_.x_quantization, b_.latent_quantized);
 }
 
 template <class Real>
@@ -99,16 +162,18 @@ template <class Real>
 MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent) const {
     const int64_t first = b_.offsets[local];
     const bool from_latent = layer().latent && !input_is_latent;
-    return {{from_latent ? b_.latent : b_.x, layer().expert_width(), b_.row_input + first},
-            layer().weight_on_input ? b_.row_weight + first : nullptr,
-            b_.offsets[local + 1] - first};
+    const int64_t width = layer().expert_width();
+    return {
+        quantized(InputRows<Real>{from_latent ? b_.latent : b_.x, width, b_.row_input + first},
+                  from_latent ? b_.latent_quantized : b_.x_quantized, width, setup_.x_quantization),
+        layer().weight_on_input ? b_.row_weight + first : nullptr, b_.offsets[local + 1] - first};
 }
 
 // Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that
 // have rows.
 template <class Real>
 template <class Block>
-void Pipeline<Real>::for_each_expert_block(int64_t features, Block block) {
+void Pipeline<Real>::for_each_expert_block(int64_t features, int64_t block_features, Block block) {
     const int64_t n_blocks = divide_up(features, block_features);
     team_.for_each(*b_.n_active * n_blocks, [&](int32_t worker, int64_t item) {
         const int64_t first = item % n_blocks * block_features;
@@ -118,31 +183,49 @@ void Pipeline<Real>::for_each_expert_block(int64_t features, Block block) {
 }
 
 template <class Real>
+int64_t Pipeline<Real>::gate_up_task() const {
+    const int64_t up = weights_.matrix(MOE_ROLE_UP, 0).row_stride;
+    const int64_t gate =
+        layer().activation.gated ? weights_.matrix(MOE_ROLE_GATE, 0).row_stride : 0;
+    return task_features(setup_.experts, gate + up);
+}
+
+template <class Real>
 void Pipeline<Real>::run_experts(bool input_is_latent) {
+    if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
     const int64_t width = layer().expert_width();
-    for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-        experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
-                          setup_.intermediate_type, b_.weight_row(worker),
-                          b_.h + b_.offsets[e] * features, features);
-    });
-    for_each_expert_block(width, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-        const Mlp mlp = expert_mlp(e);
-        const int64_t row = b_.offsets[e];
-        const InputRows<Real> h{b_.h + row * features, features, nullptr};
-        experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last, b_.weight_row(worker),
-                         b_.y, width, b_.row_slot + row, mlp.down_bias);
-    });
+    for_each_expert_block(
+        features, gate_up_task(), [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+            experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                              setup_.intermediate_type, b_.weight_row(worker),
+                              b_.h + b_.offsets[e] * features, features);
+        });
+    quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
+    const int64_t down_task =
+        task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
+    for_each_expert_block(
+        width, down_task, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+            const Mlp mlp = expert_mlp(e);
+            const int64_t row = b_.offsets[e];
+            const InputRows<Real> h = quantized(InputRows<Real>{b_.h, features, nullptr},
+                                                b_.h_quantized, features, setup_.h_quantization)
+                                          .from(row);
+            experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last,
+                             b_.weight_row(worker), b_.y, width, b_.row_slot + row, mlp.down_bias);
+        });
 }
 
 template <class Real>
 void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
+    if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
     const int64_t width = layer().activation.gated ? 2 * features : features;
-    for_each_expert_block(features, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-        experts_.pre_activation(expert_mlp(e), expert_input(e, input_is_latent), first, last,
-                                b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
-    });
+    for_each_expert_block(
+        features, gate_up_task(), [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+            experts_.pre_activation(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                                    b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
+        });
 }
 
 template <class Real>
@@ -200,11 +283,13 @@ void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
         return;
     }
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_OUT);
-    const InputRows<Real> rows{b_.routed, layer().expert_width(), nullptr};
-    team_.for_each(divide_up(matrix.rows, block_features), [&](int32_t worker, int64_t block) {
-        const int64_t first = block * block_features;
-        finish_.project(matrix, rows, n, first, std::min(first + block_features, matrix.rows),
-                        b_.weight_row(worker), b_.final, matrix.rows, nullptr, nullptr);
+    const int64_t width = layer().expert_width();
+    quantize_rows(b_.routed, n, width, setup_.x_quantization, b_.routed_quantized);
+    const InputRows<Real> rows = quantized<Real>({b_.routed, width, nullptr}, b_.routed_quantized,
+                                                 width, setup_.x_quantization);
+    for_each_feature_block(setup_.finish, matrix, [&](int32_t worker, int64_t first, int64_t last) {
+        finish_.project(matrix, rows, n, first, last, b_.weight_row(worker), b_.final, matrix.rows,
+                        nullptr, nullptr);
     });
 }
 
@@ -222,19 +307,23 @@ template <class Real>
 void Pipeline<Real>::run_shared(int64_t n) {
     const Mlp mlp = shared_mlp();
     const int64_t features = mlp.width();
-    const MlpInput<Real> input{{b_.x, layer().hidden, nullptr}, nullptr, n};
-    team_.for_each(divide_up(features, block_features), [&](int32_t worker, int64_t block) {
-        const int64_t first = block * block_features;
-        finish_.activate(mlp, input, first, std::min(first + block_features, features),
-                         setup_.intermediate_type, b_.weight_row(worker), b_.shared_h, features);
-    });
-    const InputRows<Real> h{b_.shared_h, features, nullptr};
-    team_.for_each(divide_up(layer().hidden, block_features), [&](int32_t worker, int64_t block) {
-        const int64_t first = block * block_features;
-        finish_.project(*mlp.down, h, n, first,
-                        std::min<int64_t>(first + block_features, layer().hidden),
-                        b_.weight_row(worker), b_.shared_y, layer().hidden, nullptr, nullptr);
-    });
+    const int64_t hidden = layer().hidden;
+    const MlpInput<Real> input{
+        quantized<Real>({b_.x, hidden, nullptr}, b_.x_quantized, hidden, setup_.x_quantization),
+        nullptr, n};
+    for_each_feature_block(setup_.finish, *mlp.up,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               finish_.activate(mlp, input, first, last, setup_.intermediate_type,
+                                                b_.weight_row(worker), b_.shared_h, features);
+                           });
+    quantize_rows(b_.shared_h, n, features, setup_.h_quantization, b_.shared_h_quantized);
+    const InputRows<Real> h = quantized<Real>(
+        {b_.shared_h, features, nullptr}, b_.shared_h_quantized, features, setup_.h_quantization);
+    for_each_feature_block(setup_.finish, *mlp.down,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),
+                                               b_.shared_y, hidden, nullptr, nullptr);
+                           });
 }
 
 template <class Real>

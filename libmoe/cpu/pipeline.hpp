@@ -47,6 +47,8 @@ class Pipeline {
 
     // x[i] = rows first + i.
     void load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width);
+    // x[i] = the row at `from`.
+    void load_row(moe_type type, const std::byte* from, int64_t i, int64_t width);
     // ids and weights of tokens first .. first + n.
     void route(const RouteInput& input, int64_t first, int64_t n);
     void take_ids(const IdRows& ids, int64_t first, int64_t n);
@@ -78,8 +80,17 @@ class Pipeline {
     Mlp expert_mlp(int64_t local) const;
     Mlp shared_mlp() const;
     MlpInput<Real> expert_input(int64_t local, bool input_is_latent) const;
+    // Output features of a task, of one GEMM and of gate and up together.
+    int64_t gate_up_task() const;
+    int64_t task_features(Arithmetic arithmetic, int64_t weight_bytes_of_feature) const;
     template <class Block>
-    void for_each_expert_block(int64_t features, Block block);
+    void for_each_expert_block(int64_t features, int64_t block_features, Block block);
+    void quantize_row(const Real* row, int64_t columns, const Quantization& how,
+                      std::byte* out) const;
+    void quantize_rows(const Real* rows, int64_t n, int64_t columns, const Quantization& how,
+                       std::byte* out);
+    template <class Block>
+    void for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix, Block block);
     void prepare_router_input(const RouteInput& input, int64_t first, int64_t n);
     void compute_logits(int64_t n);
     void choose_experts(const RouteInput& input, int64_t first, int64_t n);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "moe/moe.h"
+#include "libmoe/cpu/gemv/gemv.hpp"
 
 namespace moe::cpu {
 
@@ -15,16 +15,30 @@ struct WeightRow {
     moe_type type;
 };
 
-// Activation rows: input + index[i] * stride, or consecutive rows when index is null.
+// Activation rows: input + index[i] * stride, or consecutive rows when index is null. The same rows
+// as integers lie at quantized in the same order (gemv/gemv.hpp), where a kernel wants them.
 template <class Real>
 struct InputRows {
     const Real* input;
     int64_t stride;
     const int32_t* index;
+    const std::byte* quantized = nullptr;
+    int64_t quantized_stride = 0;  // bytes
+    Quantization quantization{};
 
     const Real* row(int64_t i) const { return input + (index ? index[i] : i) * stride; }
+    const std::byte* quantized_row(int64_t i) const {
+        return quantized + (index ? index[i] : i) * quantized_stride;
+    }
     InputRows from(int64_t first) const {
-        return {index ? input : input + first * stride, stride, index ? index + first : nullptr};
+        InputRows rest = *this;
+        if (index) {
+            rest.index += first;
+        } else {
+            rest.input += first * stride;
+            rest.quantized += first * quantized_stride;
+        }
+        return rest;
     }
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/ref/route.hpp"
 
 namespace moe::cpu {
@@ -48,6 +49,16 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     shared_h = arena.take<Real>(tokens * setup.slice->shared_count);
     shared_y = arena.take<Real>(layer.shared_intermediate ? tokens * layer.hidden : 0);
     weight_rows = arena.take<float>(setup.n_workers * 2 * weight_row_size);
+    const int64_t shared = setup.slice->shared_count;
+    const auto take_quantized = [&](int64_t rows, int64_t columns, const Quantization& how) {
+        return arena.take<std::byte>(rows * quantized_row_bytes(columns, how));
+    };
+    x_quantized =
+        take_quantized(n_inputs_max, std::max<int64_t>(layer.hidden, width), setup.x_quantization);
+    latent_quantized = take_quantized(layer.latent ? n_inputs_max : 0, width, setup.x_quantization);
+    h_quantized = take_quantized(n_rows_max, setup.slice->intermediate_count, setup.h_quantization);
+    routed_quantized = take_quantized(layer.latent ? tokens : 0, width, setup.x_quantization);
+    shared_h_quantized = take_quantized(shared ? tokens : 0, shared, setup.h_quantization);
     n_active = arena.take<int64_t>(1);
     n_rows = arena.take<int64_t>(1);
     bytes = arena.used();

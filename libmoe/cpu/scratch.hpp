@@ -38,8 +38,14 @@ struct Scratch {
     Real* shared_h;        // [T, S]
     Real* shared_y;        // [T, H]
     float* weight_rows;    // [workers, 2, weight_row_size]
-    int64_t* n_active;     // one number, found by one thread and read by all after a barrier
-    int64_t* n_rows;       // likewise
+    // The same rows as integers, as gemv/gemv.hpp has them; nothing where no kernel reads them.
+    std::byte* x_quantized;         // [n_inputs_max, .]
+    std::byte* latent_quantized;    // [n_inputs_max, .]
+    std::byte* h_quantized;         // [T * k, .]
+    std::byte* routed_quantized;    // [T, .], with a latent
+    std::byte* shared_h_quantized;  // [T, .]
+    int64_t* n_active;  // one number, found by one thread and read by all after a barrier
+    int64_t* n_rows;    // likewise
 
     float* weight_row(int32_t worker) const { return weight_rows + worker * 2 * weight_row_size; }
 };

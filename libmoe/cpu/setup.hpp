@@ -4,13 +4,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "libmoe/cpu/gemv/gemv.hpp"
 #include "libmoe/weights/weights.hpp"
 
 namespace moe::cpu {
 
-// The arithmetic of dot products: plain loops in float32 or float64, or a vectorised one for dense
-// weights in float32.
-enum class Arithmetic : uint8_t { ref_f32, ref_f64, avx2, avx512 };
+// The arithmetic of dot products: plain loops in float32 or float64, a vectorised one for dense
+// weights in float32, or the gemv kernels of an instruction family (gemv/gemv.hpp).
+enum class Arithmetic : uint8_t { ref_f32, ref_f64, avx2, avx512, gemv_avx2, gemv_avx512vnni };
 
 struct Setup {
     const Layer* layer;
@@ -23,6 +24,9 @@ struct Setup {
     moe_type intermediate_type;
     Arithmetic experts;
     Arithmetic finish;
+    // For rows that come in (x, a latent), and for those between the two GEMMs of an expert.
+    Quantization x_quantization;
+    Quantization h_quantization;
     int32_t n_workers;     // threads that have scratch
     int64_t chunk_tokens;  // tokens that are worked on at a time
 

@@ -3,6 +3,7 @@
 // inline function could be kept in its AVX form for everybody.
 #pragma once
 
+#include "libmoe/cpu/gemv/gemv.hpp"
 #include "libmoe/cpu/rows.hpp"
 
 #if defined(__x86_64__)
@@ -14,6 +15,10 @@ void dot_rows_avx2(WeightRow weight, int64_t columns, const InputRows<float>& ro
                    float* out);
 void dot_rows_avx512(WeightRow weight, int64_t columns, const InputRows<float>& rows, int64_t n,
                      float* out);
+
+// The gemv kernels of an instruction family.
+extern const GemvFamily gemv_avx2;
+extern const GemvFamily gemv_avx512vnni;
 
 }  // namespace moe::cpu
 

@@ -7,6 +7,8 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/cpu/features.hpp"
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
+#include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
@@ -55,32 +57,63 @@ bool all_matrices(const Problem& problem, std::span<const moe_role> roles, Holds
 
 // --- CPU --------------------------------------------------------------------------------------
 
+constexpr moe_role experts_and_latent[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
+                                           MOE_ROLE_LATENT_IN};
+constexpr moe_role finish_matrices[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
+                                        MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT};
+
 template <bool (*has_isa)(), moe_stage stage>
 const Reason* dense_simd(const Problem& problem) {
     if (!has_isa()) return &reasons::isa;
-    static constexpr moe_role experts[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
-                                           MOE_ROLE_LATENT_IN};
-    static constexpr moe_role finish[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
-                                          MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT};
-    const bool dense = stage == MOE_STAGE_EXPERTS ? all_matrices(problem, experts, is_plain)
-                                                  : all_matrices(problem, finish, is_plain);
+    const bool dense = stage == MOE_STAGE_EXPERTS
+                           ? all_matrices(problem, experts_and_latent, is_plain)
+                           : all_matrices(problem, finish_matrices, is_plain);
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
-// <arch>_<weight>_<activation>_<stage>[_variant]; dense is f32, f16 and bf16. Best first.
+// Every matrix of the stage by its own format, so that they may differ.
+template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
+const Reason* cpu_gemv(const Problem& problem) {
+    if (!has_isa() || !cpu::gemv_family(arithmetic)) return &reasons::isa;
+    const Layer& layer = problem.layout->layer;
+    if (stage == MOE_STAGE_FINISH && !layer.shared_intermediate && !layer.latent)
+        return &reasons::unneeded;
+    const auto is_read = [](const moe_format& format) {
+        return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
+    };
+    const bool all_read = stage == MOE_STAGE_EXPERTS
+                              ? all_matrices(problem, experts_and_latent, is_read)
+                              : all_matrices(problem, finish_matrices, is_read);
+    return all_read ? in_f32(problem) : &reasons::weight_type;
+}
+
+template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
+constexpr Row cpu_gemv_row(const char* architecture) {
+    return {.stage = stage,
+            .check = cpu_gemv<has_isa, arithmetic, stage>,
+            .arithmetic = arithmetic,
+            .words = {architecture, "", "gemv"}};
+}
+
+// <arch>_<weight>_<activation>_<stage>[_variant]; dense is f32, f16 and bf16. Those of gemv get
+// their names from the weights. Best first.
 constexpr Row cpu_table[] = {
     {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, always},
     {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, always},
+    cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
     {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
      Arithmetic::avx512},
+    cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
     {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
      Arithmetic::avx2},
     {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, in_f32},
     {"cpu_any_f64_experts_ref", MOE_STAGE_EXPERTS, in_f64, Arithmetic::ref_f64},
     {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, in_f32},
     {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, in_f64, Arithmetic::ref_f64},
+    cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
     {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
      Arithmetic::avx512},
+    cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
     {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
      Arithmetic::avx2},
     {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, in_f32},
@@ -257,6 +290,29 @@ void name_kernels(const Row& row, const WeightsLayout& layout, Candidate& candid
     }
 }
 
+// The activations of a GEMM as its kernel takes them.
+const char* cpu_activation(Arithmetic arithmetic, const WeightsLayout& layout, moe_role role,
+                           moe_type type) {
+    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic);
+    const auto format = cpu::gemv_format_of(layout.formats[role]);
+    const int32_t parts = family ? cpu::quantization_for(*family, format, type).parts : 0;
+    return parts == 0 ? "f32" : parts == 2 ? "int8x2" : "int8x3";
+}
+
+// The same for the gemv kernels of the CPU.
+void name_cpu_gemv(const Row& row, const Problem& problem, Candidate& candidate) {
+    const WeightsLayout& layout = *problem.layout;
+    const bool experts = row.stage == MOE_STAGE_EXPERTS;
+    const moe_role gate = experts ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
+    const moe_role up = experts ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
+    const moe_role down = experts ? MOE_ROLE_DOWN : MOE_ROLE_SHARED_DOWN;
+    KernelWords words = row.words;
+    words.activation = cpu_activation(row.arithmetic, layout, up, problem.x_type);
+    candidate.gate_up = kernel_name(words, weight_of_gate_up(layout, gate, up).view(), "gate_up");
+    words.activation = cpu_activation(row.arithmetic, layout, down, problem.intermediate_type);
+    candidate.down = kernel_name(words, weight_of(layout, down).view(), "down");
+}
+
 Candidate describe(const Row& row, const Problem& problem) {
     Candidate candidate{};
     candidate.words = row.words;
@@ -268,6 +324,8 @@ Candidate describe(const Row& row, const Problem& problem) {
     candidate.applicable = candidate.reason == nullptr;
     if (row.cpu_name)
         candidate.gate_up = {row.cpu_name};
+    else if (!problem.cuda)
+        name_cpu_gemv(row, problem, candidate);
     else
         name_kernels(row, *problem.layout, candidate);
     return candidate;

@@ -1,27 +1,57 @@
 #include "libmoe/plan/kernel_names.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
-#include <set>
-#include <string>
+#include <new>
 
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe {
 namespace {
 
-// Callers keep names beyond their plan (moe.h), so each distinct one is kept once for ever.
-cuda::KernelName intern(const std::string& text) {
+struct KeptName {
+    KeptName* next;
+    char text[1];  // and as many more as it is long
+};
+
+// Callers keep names beyond their plan (moe.h), so each distinct one is kept once for ever, outside
+// of what handles allocate and give back.
+cuda::KernelName intern(std::string_view text) {
     static std::mutex mutex;
-    static std::set<std::string>* const names = new std::set<std::string>;
+    static KeptName* names = nullptr;
     std::lock_guard lock(mutex);
-    return {names->insert(text).first->c_str()};
+    for (const KeptName* one = names; one; one = one->next)
+        if (text == one->text) return {one->text};
+    auto* name = static_cast<KeptName*>(std::malloc(sizeof(KeptName) + text.size()));
+    if (!name) throw std::bad_alloc();
+    name->next = names;
+    std::memcpy(name->text, text.data(), text.size());
+    name->text[text.size()] = '\0';
+    names = name;
+    return {name->text};
 }
 
-void append_word(std::string& name, std::string_view word) {
-    if (word.empty()) return;
-    if (!name.empty()) name += '_';
-    name += word;
-}
+// A name while it is put together; the longest has less than a hundred characters.
+class NameBuffer {
+  public:
+    void append(std::string_view text) {
+        const size_t n = std::min(text.size(), sizeof text_ - size_);
+        std::copy_n(text.data(), n, text_ + size_);
+        size_ += n;
+    }
+    void append_word(std::string_view word) {
+        if (word.empty()) return;
+        if (size_ > 0) append("_");
+        append(word);
+    }
+    std::string_view view() const { return {text_, size_}; }
+
+  private:
+    char text_[160];
+    size_t size_ = 0;
+};
 
 }  // namespace
 
@@ -56,16 +86,16 @@ std::string_view weight_name(PackedType type) {
 
 cuda::KernelName kernel_name(const KernelWords& words, std::string_view weight,
                              std::string_view stage, std::string_view variant) {
-    std::string name;
+    NameBuffer name;
     for (const std::string_view word :
          {words.architecture, weight, words.activation, words.family, stage, variant})
-        append_word(name, word);
-    return intern(name);
+        name.append_word(word);
+    return intern(name.view());
 }
 
 cuda::KernelName weight_of(const WeightsLayout& layout, moe_role role) {
     if (!layout.needs(role)) return intern("any");
-    return intern(std::string(weight_name(packed_type_of(layout.formats[role]))));
+    return intern(weight_name(packed_type_of(layout.formats[role])));
 }
 
 cuda::KernelName weight_of_gate_up(const WeightsLayout& layout, moe_role gate, moe_role up) {
@@ -73,7 +103,11 @@ cuda::KernelName weight_of_gate_up(const WeightsLayout& layout, moe_role gate, m
     if (!layout.needs(gate)) return of_up;
     const cuda::KernelName of_gate = weight_of(layout, gate);
     if (packed_type_of(layout.formats[gate]) == packed_type_of(layout.formats[up])) return of_gate;
-    return intern(std::string(of_gate.view()) + "+" + std::string(of_up.view()));
+    NameBuffer both;
+    both.append(of_gate.view());
+    both.append("+");
+    both.append(of_up.view());
+    return intern(both.view());
 }
 
 // Where the text after a star does not match, the star takes one character more. Only the last star

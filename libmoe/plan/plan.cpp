@@ -6,6 +6,8 @@
 
 #include "libmoe/base/arena.hpp"
 #include "libmoe/base/hash.hpp"
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
+#include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/cost.hpp"
@@ -185,6 +187,33 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
+// Adds the forms in which the gemv kernels of an arithmetic take the rows before these matrices.
+void add_quantization(const moe_plan& plan, cpu::Arithmetic arithmetic,
+                      std::initializer_list<moe_role> roles, moe_type type,
+                      cpu::Quantization& all) {
+    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic);
+    if (!family) return;
+    for (const moe_role role : roles) {
+        if (!plan.layout.needs(role)) continue;
+        const auto one =
+            cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role]), type);
+        all = {std::max(all.parts, one.parts), all.orders | one.orders};
+    }
+}
+
+void choose_quantization(moe_plan& plan) {
+    cpu::Setup& setup = plan.setup;
+    add_quantization(plan, setup.experts, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN},
+                     plan.x_type, setup.x_quantization);
+    add_quantization(plan, setup.finish,
+                     {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, plan.x_type,
+                     setup.x_quantization);
+    add_quantization(plan, setup.experts, {MOE_ROLE_DOWN}, plan.intermediate_type,
+                     setup.h_quantization);
+    add_quantization(plan, setup.finish, {MOE_ROLE_SHARED_DOWN}, plan.intermediate_type,
+                     setup.h_quantization);
+}
+
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     if (plan.is_cuda()) {
         const cuda::NominalRates rates = cuda::nominal_rates(plan.cuda.device);
@@ -194,6 +223,7 @@ void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     plan.candidates = choose_candidates(plan.runtime->memory, problem_of(plan), desc.kernel_filter);
     plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
     plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
+    choose_quantization(plan);
 }
 
 // The most tokens at a time whose scratch fits.

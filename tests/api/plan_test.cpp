@@ -438,8 +438,8 @@ TEST(KernelFilter, ForcesForbidsAndRefuses) {
     const std::string best = experts_kernel(c.plan());
     for (const char* filter :
          {"cpu_any_f32_experts_ref", "+cpu_any_f32_experts_ref", " , +cpu_any_f32_experts_ref ,",
-          "-avx512_dense_f32_experts,-avx2_dense_f32_experts", "-*_dense_*", "experts:*_f32_*_ref",
-          "experts:cpu_*_f32_*,-avx*"})
+          "-avx512_dense_f32_experts,-avx2_dense_f32_experts,-*_gemv_*", "-*_dense_*,-*_gemv_*",
+          "experts:*_f32_*_ref", "experts:cpu_*_f32_*,-avx*"})
         EXPECT_EQ(experts_kernel(c.plan(filtered(filter))), ref) << filter;
     for (const char* filter : {"", "-finish:*_dense_*", "finish:*_f32_finish_ref"})
         EXPECT_EQ(experts_kernel(c.plan(filtered(filter))), best) << filter;

@@ -7,9 +7,11 @@
 #include <set>
 
 #include "libmoe/cpu/features.hpp"
+#include "libmoe/formats/format.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
 #include "tests/plan/schema.hpp"
+#include "tests/support/instruction_set.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe {
@@ -75,8 +77,10 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
     for (const moe_candidate& one : all) {
         const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
                                     stage_name(one.stage) + "(_[a-z0-9]+)?$");
-        EXPECT_TRUE(pattern.is_in(one.kernel)) << one.kernel;
-        EXPECT_TRUE(names.insert(one.kernel).second) << one.kernel << " is there twice";
+        const test::Pattern gemv("^(avx2|avx512vnni)_[a-z0-9_+]+_(f32|int8x[23])_gemv_gate_up$");
+        EXPECT_TRUE(pattern.is_in(one.kernel) || gemv.is_in(one.kernel)) << one.kernel;
+        const std::string in_stage = std::string(stage_name(one.stage)) + ":" + one.kernel;
+        EXPECT_TRUE(names.insert(in_stage).second) << in_stage << " is there twice";
     }
     EXPECT_GE(names.size(), 10u);
 }
@@ -117,13 +121,44 @@ TEST(Candidates, ExactlyOneIsChosenForEachStage) {
         }
 }
 
+// Names say how the kernel takes the activations of each GEMM: x is float32 here.
+TEST(Candidates, GemvKernelsAreNamedByWeightsAndActivations) {
+    if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const auto all = candidates_of("q8_0", MOE_TYPE_BF16);
+    const moe_candidate& gemv = named(all, "avx512vnni_q8_0_int8x3_gemv_gate_up");
+    EXPECT_EQ(gemv.chosen, 1);
+    EXPECT_EQ(gemv.stage, MOE_STAGE_EXPERTS);
+    const auto filtered = candidates_of("q8_0", MOE_TYPE_BF16, "avx512vnni_q8_0_int8x2_gemv_down");
+    EXPECT_STREQ(named(filtered, gemv.kernel).reason_code, "forced");
+}
+
+// MOE_CPU_ISA names the largest set that may be used.
+TEST(Candidates, TheEnvironmentForbidsInstructionSets) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"scalar", "cpu_any_f32_experts_ref"},
+        {"avx2", cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up" : "cpu_any_f32_experts_ref"},
+        {"avx512", cpu::has_avx512() ? "avx512_dense_f32_experts"
+                   : cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up"
+                                     : "cpu_any_f32_experts_ref"}};
+    const std::string best = chosen(candidates_of("f32", MOE_TYPE_F32), MOE_STAGE_EXPERTS);
+    for (const auto& [set, kernel] : cases) {
+        const test::InstructionSet most(set);
+        EXPECT_EQ(chosen(candidates_of("f32", MOE_TYPE_F32), MOE_STAGE_EXPERTS), kernel) << set;
+    }
+    const test::InstructionSet unknown("no_such_set");
+    EXPECT_EQ(chosen(candidates_of("f32", MOE_TYPE_F32), MOE_STAGE_EXPERTS), best);
+}
+
 TEST(Candidates, TheBestThatAppliesIsChosen) {
-    const char* dense = cpu::has_avx512() ? "avx512_dense_f32_experts"
-                        : cpu::has_avx2() ? "avx2_dense_f32_experts"
-                                          : "cpu_any_f32_experts_ref";
-    EXPECT_EQ(chosen(candidates_of("bf16", MOE_TYPE_BF16), MOE_STAGE_EXPERTS), dense);
-    EXPECT_EQ(chosen(candidates_of("kbit4", MOE_TYPE_BF16), MOE_STAGE_EXPERTS),
-              "cpu_any_f32_experts_ref");
+    for (const char* format : {"bf16", "kbit4"}) {
+        const std::string gemv = std::string(format) + "_f32_gemv_gate_up";
+        const bool dense = is_plain(test::format_named(format).format);
+        const std::string wanted = cpu::has_avx512vnni()        ? "avx512vnni_" + gemv
+                                   : cpu::has_avx512() && dense ? "avx512_dense_f32_experts"
+                                   : cpu::has_avx2() && dense   ? "avx2_" + gemv
+                                                                : "cpu_any_f32_experts_ref";
+        EXPECT_EQ(chosen(candidates_of(format, MOE_TYPE_BF16), MOE_STAGE_EXPERTS), wanted);
+    }
     for (const char* format : {"f32", "kbit4"})
         for (const char* stage : {"experts", "combine", "finish"}) {
             const std::string name = std::string("cpu_any_f64_") + stage + "_ref";
@@ -140,7 +175,7 @@ TEST(Candidates, TheFilterForcesAndForbids) {
         EXPECT_EQ(chosen(all, MOE_STAGE_EXPERTS), reference);
     }
     const auto without =
-        candidates_of("f32", MOE_TYPE_F32, "-avx512_dense_f32_experts,-avx2_dense_f32_experts");
+        candidates_of("f32", MOE_TYPE_F32, "-avx512_dense_f32_experts,-avx2_*,-*_gemv_*");
     EXPECT_EQ(chosen(without, MOE_STAGE_EXPERTS), reference);
     Plan plan;
     EXPECT_MOE_ERROR(try_plan("f32", MOE_TYPE_F32, "no_such_kernel", plan),

@@ -7,9 +7,11 @@
 #include <set>
 #include <sstream>
 
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
 #include "tests/plan/schema.hpp"
+#include "tests/support/instruction_set.hpp"
 #include "tests/support/matrices.hpp"
 
 namespace moe {
@@ -51,6 +53,7 @@ struct Question {
     const moe_slice* slice = nullptr;
     uint32_t stages = 0;
     const char* filter = nullptr;
+    const char* down = nullptr;  // format of down, where it differs
 };
 
 // Four threads, whatever the machine has: scratch grows with them.
@@ -70,6 +73,9 @@ moe_status try_plan(const Question& question, Plan& out) {
     const moe_format* formats[MOE_ROLE_COUNT];
     std::fill(std::begin(formats), std::end(formats), &format);
     formats[MOE_ROLE_ROUTER] = &router;
+    moe_format down = test::format_named(question.down ? question.down : question.format).format;
+    down.struct_size = sizeof down;
+    formats[MOE_ROLE_DOWN] = &down;
     auto desc = sized<moe_plan_desc>();
     desc.device = MOE_DEVICE_CPU;
     desc.layer = &question.layer;
@@ -155,24 +161,25 @@ std::string text_of(const Golden& golden) {
 }
 
 TEST(Explain, Qwen3InBf16) {
-    EXPECT_EQ(
-        normalised(explain(plan_for({qwen3_30b(), "bf16"}), MOE_EXPLAIN_TEXT), "experts|finish"),
-        text_of({"layer hidden 2048 intermediate 768 experts 128 top_k 8 latent 0 shared 0\n"
-                 "slice 128 local experts, intermediate [0, +768)\n",
-                 true, true,
-                 "weights 1208483840 bytes, layout <id>\n"
-                 "  router bf16 x1: 524288 bytes\n"
-                 "  gate bf16 x128: 402653184 bytes\n"
-                 "  up bf16 x128: 402653184 bytes\n"
-                 "  down bf16 x128: 402653184 bytes\n"
-                 "workspace 71751424 bytes for 512 tokens, 512 at a time\n"}));
+    const test::InstructionSet most("scalar");
+    EXPECT_EQ(normalised(explain(plan_for({qwen3_30b(), "bf16"}), MOE_EXPLAIN_TEXT), "none"),
+              text_of({"layer hidden 2048 intermediate 768 experts 128 top_k 8 latent 0 shared 0\n"
+                       "slice 128 local experts, intermediate [0, +768)\n",
+                       false, false,
+                       "weights 1208483840 bytes, layout <id>\n"
+                       "  router bf16 x1: 524288 bytes\n"
+                       "  gate bf16 x128: 402653184 bytes\n"
+                       "  up bf16 x128: 402653184 bytes\n"
+                       "  down bf16 x128: 402653184 bytes\n"
+                       "workspace 71751424 bytes for 512 tokens, 512 at a time\n"}));
 }
 
 TEST(Explain, MixtralInNvfp4) {
-    EXPECT_EQ(normalised(explain(plan_for({mixtral(), "nvfp4", 64}), MOE_EXPLAIN_TEXT), "finish"),
+    const test::InstructionSet most("scalar");
+    EXPECT_EQ(normalised(explain(plan_for({mixtral(), "nvfp4", 64}), MOE_EXPLAIN_TEXT), "none"),
               text_of({"layer hidden 4096 intermediate 14336 experts 8 top_k 2 latent 0 shared 0\n"
                        "slice 8 local experts, intermediate [0, +14336)\n",
-                       false, true,
+                       false, false,
                        "weights 792788992 bytes, layout <id>\n"
                        "  router bf16 x1: 65536 bytes\n"
                        "  gate nvfp4 x8: 264241152 bytes\n"
@@ -182,6 +189,7 @@ TEST(Explain, MixtralInNvfp4) {
 }
 
 TEST(Explain, DeepSeekV3InFp8) {
+    const test::InstructionSet most("scalar");
     EXPECT_EQ(
         normalised(explain(plan_for({deepseek_v3(), "fp8_128x128", 4096}), MOE_EXPLAIN_TEXT),
                    "none"),
@@ -197,6 +205,20 @@ TEST(Explain, DeepSeekV3InFp8) {
                  "  shared_up fp8_128x128 x1: 14683648 bytes\n"
                  "  shared_down fp8_128x128 x1: 14683648 bytes\n"
                  "workspace 133983936 bytes for 4096 tokens, 276 at a time\n"}));
+}
+
+// A layer as Q4_K_M files have it: the text of its experts where the gemv kernels run.
+TEST(Explain, Qwen3InQ4KWithDownInQ6K) {
+    if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const std::string text = explain(
+        plan_for({.layer = qwen3_30b(), .format = "q4_k", .down = "q6_k"}), MOE_EXPLAIN_TEXT);
+    const std::string experts =
+        "stage experts: avx512vnni_q4_k_int8x2_gemv_gate_up\n"
+        "  * avx512vnni_q4_k_int8x2_gemv_gate_up, avx512vnni_q6_k_int8x2_gemv_down: the first of "
+        "the "
+        "list that applies\n"
+        "  - avx512_dense_f32_experts: it does not read weights of these formats\n";
+    EXPECT_NE(text.find(experts), std::string::npos) << text;
 }
 
 TEST(Explain, JsonFollowsTheSchema) {
@@ -240,7 +262,8 @@ TEST(Explain, JsonAndQueriesAgree) {
     EXPECT_EQ(json["weights"]["bytes"], bytes);
     for (const auto& matrix : json["weights"]["matrices"]) sum += matrix["bytes"].get<uint64_t>();
     EXPECT_EQ(sum, bytes);
-    EXPECT_EQ(json["stages"][2]["kernel"], "cpu_any_f32_experts_ref");
+    const std::string kernel = json["stages"][2]["kernel"];
+    EXPECT_EQ(kernel, plan.get()->chosen(MOE_STAGE_EXPERTS).name());
     EXPECT_EQ(json["predicted_us"], nullptr);
 }
 

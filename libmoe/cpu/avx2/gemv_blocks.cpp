@@ -1,0 +1,40 @@
+// Gemv kernels of ggml's blocks of 32 columns.
+#include "libmoe/cpu/avx2/gemv_tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+#define MOE_GEMV_AVX2 1
+
+#include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/int8_loops.inc"
+
+#include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/iq4_nl.inc"
+#include "libmoe/cpu/dequant/q4_0.inc"
+#include "libmoe/cpu/dequant/q4_1.inc"
+#include "libmoe/cpu/dequant/q5_0.inc"
+#include "libmoe/cpu/dequant/q5_1.inc"
+
+namespace moe::cpu {
+
+const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts) {
+    switch (format) {
+#define MOE_FORMAT(name, Format) \
+    case GemvFormat::name:       \
+        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        MOE_FORMAT(q4_0, Q4_0Format)
+        MOE_FORMAT(q4_1, Q4_1Format)
+        MOE_FORMAT(q5_0, Q5_0Format)
+        MOE_FORMAT(q5_1, Q5_1Format)
+        MOE_FORMAT(iq4_nl, Iq4NlFormat)
+        MOE_FORMAT(iq4_xs, Iq4XsFormat)
+#undef MOE_FORMAT
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace moe::cpu
+#endif

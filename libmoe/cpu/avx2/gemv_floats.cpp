@@ -1,0 +1,41 @@
+// Gemv kernels of the formats that take float32 activations.
+#include "libmoe/cpu/avx2/gemv_tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+#define MOE_GEMV_AVX2 1
+
+#include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/float_loops.inc"
+
+#include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/e2m1.inc"
+
+#include "libmoe/cpu/dequant/grid.inc"
+
+#include "libmoe/cpu/dequant/dense.inc"
+#include "libmoe/cpu/dequant/q8_0.inc"
+
+namespace moe::cpu {
+
+const GemvKernels* avx2_float_kernels(GemvFormat format) {
+    switch (format) {
+#define MOE_FORMAT(name, Format) \
+    case GemvFormat::name:       \
+        return &float_kernels<Format>;
+        MOE_FORMAT(f32, F32Format)
+        MOE_FORMAT(f16, F16Format)
+        MOE_FORMAT(bf16, Bf16Format)
+        MOE_FORMAT(fp8, Fp8Format)
+        MOE_FORMAT(int8, Int8Format)
+        MOE_FORMAT(q8_0, Q8_0Format)
+#undef MOE_FORMAT
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace moe::cpu
+#endif

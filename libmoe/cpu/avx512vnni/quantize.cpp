@@ -1,0 +1,108 @@
+// Activation rows as integers, for AVX-512.
+#include "libmoe/cpu/avx512vnni/tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+
+#include "libmoe/cpu/avx512vnni/vectors.inc"
+
+namespace moe::cpu {
+namespace {
+
+// 32 columns: the scale takes the largest magnitude to 127 in the most significant part, so that no
+// part overflows when the next one is rounded. A group with an infinity or a NaN has the scale NaN
+// and codes 0.
+template <int parts>
+struct Group {
+    static constexpr float largest_code = parts == 2 ? 32512.0f : 8323072.0f;
+    // Scales are normal numbers with a finite inverse.
+    static constexpr float least_scale = 0x1p-120f;
+
+    Bytes codes[2];
+    float scale;
+
+    MOE_INLINE Group(Floats low, Floats high) {
+        const Floats most = _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high));
+        const Floats either = _mm512_add_ps(_mm512_sub_ps(low, low), _mm512_sub_ps(high, high));
+        const bool is_finite = _mm512_cmp_ps_mask(either, either, _CMP_UNORD_Q) == 0;
+        const float wanted = _mm512_reduce_max_ps(most) * (1.0f / largest_code);
+        scale = wanted > least_scale ? wanted : least_scale;
+        const Floats inverse = _mm512_set1_ps(is_finite ? 1.0f / scale : 0.0f);
+        codes[0] = _mm512_cvtps_epi32(_mm512_maskz_mul_ps(is_finite ? 0xFFFF : 0, low, inverse));
+        codes[1] = _mm512_cvtps_epi32(_mm512_maskz_mul_ps(is_finite ? 0xFFFF : 0, high, inverse));
+        if (!is_finite) scale = __builtin_nanf("");
+    }
+};
+
+// The parts of 256 columns in their natural order, the least significant first.
+template <int parts>
+struct Step {
+    alignas(64) std::byte bytes[parts][quantized_step];
+
+    // 16 columns from `column` on. Returns the sum of their integers.
+    MOE_INLINE float store(Bytes codes, int64_t column) {
+        const auto sum = static_cast<float>(_mm512_reduce_add_epi32(codes));
+        const Bytes half = _mm512_set1_epi32(128);
+        MOE_UNROLL for (int part = 0; part < parts; ++part) {
+            _mm_store_si128(reinterpret_cast<__m128i*>(bytes[part] + column),
+                            _mm512_cvtepi32_epi8(codes));
+            codes = _mm512_srai_epi32(_mm512_add_epi32(codes, half), 8);
+        }
+        return sum;
+    }
+    void store_in_order(const uint8_t* order, std::byte* out) const {
+        for (int64_t v = 0; v < 4; ++v) {
+            const Bytes places = load_bytes(order + 64 * v);
+            const __mmask64 from_second_half = _mm512_movepi8_mask(places);
+            for (int part = 0; part < parts; ++part) {
+                const std::byte* p = bytes[parts - 1 - part];
+                const Bytes first =
+                    _mm512_permutex2var_epi8(load_bytes(p), places, load_bytes(p + 64));
+                const Bytes second =
+                    _mm512_permutex2var_epi8(load_bytes(p + 128), places, load_bytes(p + 192));
+                _mm512_storeu_si512(out + 64 * (parts * v + part),
+                                    _mm512_mask_mov_epi8(first, from_second_half, second));
+            }
+        }
+    }
+};
+
+template <int parts>
+void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out) {
+    const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
+    auto* scales = reinterpret_cast<float*>(out);
+    float* sums = scales + padded / 16;
+    auto* bytes = reinterpret_cast<std::byte*>(sums + padded / 16);
+    const auto load = [&](int64_t at) {
+        return at < columns ? _mm512_loadu_ps(row + at) : _mm512_setzero_ps();
+    };
+    Step<parts> step;
+    for (int64_t begin = 0; begin < padded; begin += quantized_step) {
+        for (int64_t k = begin; k < begin + quantized_step; k += 32) {
+            const Group<parts> group(load(k), load(k + 16));
+            for (int i = 0; i < 2; ++i) {
+                scales[k / 16 + i] = group.scale;
+                sums[k / 16 + i] = step.store(group.codes[i], k - begin + 16 * i) * group.scale;
+            }
+        }
+        std::byte* to = bytes + begin * parts;
+        for (uint32_t order = 0; orders >> order; ++order) {
+            if (!(orders >> order & 1)) continue;
+            step.store_in_order(column_orders.column[order], to);
+            to += padded * parts;
+        }
+    }
+}
+
+}  // namespace
+
+void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
+                         std::byte* out) {
+    if (how.parts == 2)
+        quantize<2>(row, columns, how.orders, out);
+    else
+        quantize<3>(row, columns, how.orders, out);
+}
+
+}  // namespace moe::cpu
+#endif

@@ -1,0 +1,128 @@
+// The gemv kernels: products of some weight rows with up to four activation rows, read from the
+// weights where they lie. A kernel is made of a format's dequantizer (cpu/dequant) and the loops of
+// an instruction family (cpu/avx2, cpu/avx512vnni). The files of each family include this one, so
+// nothing in it is inline.
+//
+// Two kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
+// integers of 15 or 23 bits times a float32 scale, and the integers are two or three signed bytes.
+// The others take float32 rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "moe/moe.h"
+
+namespace moe::cpu {
+
+// The formats that kernels read. `none` is read through float32 rows that the format's own decoder
+// makes.
+enum class GemvFormat : uint8_t {
+    none,
+    // integer codes
+    q4_0,
+    q4_1,
+    q5_0,
+    q5_1,
+    q8_0,
+    q2_k,
+    q3_k,
+    q4_k,
+    q5_k,
+    q6_k,
+    iq4_nl,
+    iq4_xs,
+    iq2_xxs,
+    iq2_xs,
+    iq3_xxs,
+    iq3_s,
+    mxfp4_gguf,
+    nvfp4_gguf,
+    mxfp4,
+    nvfp4,
+    int4,
+    int8,
+    // values
+    f32,
+    f16,
+    bf16,
+    fp8,
+    // bit planes: with a built-in codebook, and with one of the caller's
+    kbit2,
+    kbit3,
+    kbit4,
+    kbit5,
+    kbit2_given,
+    kbit3_given,
+    kbit4_given,
+    kbit5_given,
+};
+
+// Columns of 256 as the codes of a dequantizer come: four vectors of 64 bytes. In lanes of four
+// bytes each lane keeps to columns under one scale, from vector to vector where the format lets it,
+// so that the vectors of one sum meet their scales once.
+enum class ColumnOrder : uint8_t {
+    natural,
+    halves_of_32,  // of each 128 columns first the first halves of 32, then the second ones
+    halves_of_16,  // the same with 16
+    even_odd,      // of each 128 columns first the even ones, then the odd ones
+    nibble_rows,   // q4_k, q5_k
+    split_halves,  // q6_k
+    two_bit_rows,  // q2_k, q3_k
+    count
+};
+
+// The form of quantized activation rows. Such a row is, for its columns rounded up to a multiple
+// of 256: scales [columns / 16], each 32 columns have theirs twice; the sums of 16 columns [columns
+// / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
+// [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
+struct Quantization {
+    int32_t parts = 0;    // bytes of an integer; 0: rows are not quantized
+    uint32_t orders = 0;  // bits, 1 << ColumnOrder
+};
+constexpr int64_t quantized_step = 256;
+
+// column[o][i] is the column in place i of 256 in order o.
+struct ColumnOrders {
+    uint8_t column[static_cast<int>(ColumnOrder::count)][quantized_step];
+};
+extern const ColumnOrders column_orders;
+
+// One matrix. Rows are contiguous; scales of formats that keep them apart lie in rows, too.
+struct GemvWeights {
+    const std::byte* data;
+    const std::byte* scales;
+    int64_t row_stride;
+    int64_t scale_row_stride;
+    int64_t columns;
+    int64_t scale_rows;     // rows that share a row of scales
+    int64_t scale_phase;    // of row 0 among them
+    int64_t scale_shift;    // of grids: 2^scale_shift columns are under a scale, at least 5
+    moe_type scale_type;    // F32, F16, BF16, E8M0 or E4M4, where it is a choice
+    float global_scale;     // multiplies all
+    const float* codebook;  // of the kbit formats
+    const void* grid;       // of the iq2 and iq3 formats
+    int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
+};
+
+// out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of
+// [first, last). x[i] is a quantized or a float32 row, by the format.
+using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t last,
+                            const void* const* x, float* out);
+
+// For 1, 2 and 4 activation rows.
+struct GemvKernels {
+    GemvKernel of_rows[3];
+};
+
+// An instruction family: its kernels, and how it quantizes.
+struct GemvFamily {
+    // null where the family does not read the format; parts is 0 for float32 activations, else the
+    // bytes of an integer.
+    const GemvKernels* (*kernels)(GemvFormat format, int32_t parts);
+    // A quantized row of parts 2 or 3 in each of the orders that are bits of `orders`, of
+    // quantized_row_bytes; columns is a multiple of 16.
+    void (*quantize)(const float* row, int64_t columns, const Quantization& how, std::byte* out);
+};
+
+}  // namespace moe::cpu

@@ -1,0 +1,33 @@
+// Which gemv format a weight format is, and a matrix as the gemv kernels read it.
+#pragma once
+
+#include "libmoe/cpu/gemv/gemv.hpp"
+#include "libmoe/formats/matrix.hpp"
+
+namespace moe::cpu {
+
+// `none` where no kernel reads the format.
+GemvFormat gemv_format_of(const moe_format& format);
+
+// The form in which the kernels of a family and a format want activations of a type: as they are
+// where these take float32 rows, else integers of two bytes for activations of 16 bits, and of
+// three for float32, whose results are exact to 1e-5.
+Quantization quantization_for(const GemvFamily& family, GemvFormat format,
+                              moe_type activation_type);
+bool reads(const GemvFamily& family, GemvFormat format);
+
+// False where this matrix lies in a way that the kernels do not read: a transposed one, or a slice
+// that begins inside a group. Scales in tiles are not described: they must be copied.
+bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out);
+
+// Bytes of a quantized row; 0 where rows are not quantized.
+int64_t quantized_row_bytes(int64_t columns, const Quantization& how);
+// Bytes from the first integers of a row to those in the order of a format.
+int64_t offset_of_order(int64_t columns, const Quantization& how, GemvFormat format);
+
+// Bytes of the scales of a row of a matrix whose scales are in tiles, and a copy of them for the
+// rows [first, last).
+int64_t untiled_row_bytes(const Matrix& matrix);
+void copy_untiled_scales(const Matrix& matrix, int64_t first, int64_t last, std::byte* out);
+
+}  // namespace moe::cpu

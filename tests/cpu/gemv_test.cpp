@@ -1,0 +1,308 @@
+// The gemv kernels of every instruction family against double sums of the decoded weights, for
+// every format that they read: one row after another, each with the bound of its kind of
+// activations.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libmoe/base/element.hpp"
+#include "libmoe/cpu/features.hpp"
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
+#include "libmoe/cpu/gemv/weights.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe::cpu {
+namespace {
+
+using test::gaussian;
+
+std::vector<Arithmetic> families() {
+    std::vector<Arithmetic> all;
+    if (has_avx512vnni()) all.push_back(Arithmetic::gemv_avx512vnni);
+    if (has_avx2()) all.push_back(Arithmetic::gemv_avx2);
+    return all;
+}
+
+moe_format int4_format(int32_t group, moe_type scale_type) {
+    moe_format format = format_of(MOE_TYPE_INT);
+    format.bits = 4;
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = scale_type;
+    format.zero_point = MOE_ZERO_POINT_MIDDLE;
+    format.packing = MOE_PACKING_BIT_STREAM;
+    return format;
+}
+
+FormatTraits traits_of(const char* name, const moe_format& format) {
+    FormatTraits traits = *find_format(format);
+    traits.name = name;
+    traits.format = format;
+    return traits;
+}
+
+// Every format that the kernels read: the named ones, and grids of integers and of FP8.
+std::vector<FormatTraits> formats() {
+    std::vector<FormatTraits> all(all_formats().begin(), all_formats().end());
+    for (const FormatTraits& grid : test::one_row_grids()) all.push_back(grid);
+    all.push_back(traits_of("int4_g32_f16", int4_format(32, MOE_TYPE_F16)));
+    all.push_back(traits_of("int4_g128_bf16", int4_format(128, MOE_TYPE_BF16)));
+    all.push_back(traits_of("int4_row_f32", int4_format(-1, MOE_TYPE_F32)));
+    moe_format mxfp8 = format_of(MOE_TYPE_F8_E4M3);
+    mxfp8.group_rows = 1;
+    mxfp8.group_columns = 32;
+    mxfp8.scale_type = MOE_TYPE_F8_E8M0;
+    all.push_back(traits_of("mxfp8", mxfp8));
+    std::erase_if(all, [](const FormatTraits& traits) {
+        return gemv_format_of(traits.format) == GemvFormat::none;
+    });
+    return all;
+}
+
+// Bytes that end where memory may be read no longer.
+class GuardedBytes {
+  public:
+    explicit GuardedBytes(size_t size) : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
+        n_ = (size + page_ - 1) / page_ * page_ + page_;
+        base_ = static_cast<std::byte*>(
+            mmap(nullptr, n_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        EXPECT_NE(base_, MAP_FAILED);
+        EXPECT_EQ(mprotect(base_ + n_ - page_, page_, PROT_NONE), 0);
+        data_ = base_ + n_ - page_ - size;
+    }
+    ~GuardedBytes() { munmap(base_, n_); }
+    GuardedBytes(const GuardedBytes&) = delete;
+    GuardedBytes& operator=(const GuardedBytes&) = delete;
+    std::byte* data() const { return data_; }
+
+  private:
+    size_t page_, n_;
+    std::byte *base_, *data_;
+};
+
+// Codes of formats that the library does not write are random bytes under scales of usual sizes.
+void fill_with_bytes(test::Stored& stored) {
+    stored.data = test::random_bytes(stored.data.size(), 11);
+    const auto block = static_cast<size_t>(stored.traits->block_bytes);
+    for (const size_t place : test::f16_places(stored.traits->format))
+        for (size_t at = place; at < stored.data.size(); at += block)
+            store(stored.data.data() + at, float_to_f16(0.01f + 0.0001f * (at % 64)));
+    for (size_t at = 0; at + 4 <= stored.scales.size(); at += 4)
+        store(stored.scales.data() + at, 0.01f + 0.001f * static_cast<float>(at % 16));
+}
+
+// A random matrix whose codes and scales end at a guard page, with what it decodes to.
+struct Weights {
+    Weights(const FormatTraits& traits, int64_t rows, int64_t columns)
+        : Weights(make(traits, rows, columns)) {}
+    explicit Weights(const test::Stored& stored)
+        : codes(stored.data.size()),
+          scales(std::max<size_t>(stored.scales.size(), 1)),
+          matrix(stored.view()),
+          values(test::decode_all(stored)) {
+        std::copy(stored.data.begin(), stored.data.end(), codes.data());
+        std::copy(stored.scales.begin(), stored.scales.end(), scales.data());
+        matrix.traits = stored.traits;
+        matrix.data = codes.data();
+        matrix.scales = scales.data();
+        matrix.whole_rows = matrix.rows;
+        matrix.whole_columns = matrix.columns;
+    }
+    static test::Stored make(const FormatTraits& traits, int64_t rows, int64_t columns) {
+        test::Stored stored(traits, rows, columns);
+        if (!traits.encode)
+            fill_with_bytes(stored);
+        else
+            stored.encode(gaussian(rows * columns, 7).data());
+        return stored;
+    }
+
+    GuardedBytes codes, scales;
+    Matrix matrix;
+    std::vector<float> values;
+};
+
+// Activation rows of a type, quantized as the format wants them.
+struct Activations {
+    Activations(Arithmetic arithmetic, const moe_format& format, moe_type type, int64_t n,
+                int64_t columns, float outlier)
+        : x(gaussian(n * columns, 5)) {
+        for (size_t i = 0; i < x.size(); ++i) {
+            if (outlier != 0 && i % 97 == 13) x[i] *= outlier;
+            if (type == MOE_TYPE_BF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
+        }
+        rows = {x.data(), columns, nullptr};
+        rows.quantization =
+            quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type);
+        rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
+        bytes.resize(static_cast<size_t>(n * rows.quantized_stride));
+        rows.quantized = bytes.data();
+        for (int64_t i = 0; rows.quantization.parts && i < n; ++i)
+            gemv_family(arithmetic)
+                ->quantize(x.data() + i * columns, columns, rows.quantization,
+                           bytes.data() + i * rows.quantized_stride);
+    }
+
+    std::vector<float> x;
+    std::vector<std::byte> bytes;
+    InputRows<float> rows;
+};
+
+std::vector<float> project(Arithmetic arithmetic, const Weights& weights,
+                           const Activations& activations, int64_t n) {
+    std::vector<float> out(static_cast<size_t>(n * weights.matrix.rows), -77.0f),
+        scratch(static_cast<size_t>(2 * weights.matrix.columns));
+    mlp_gemv(arithmetic)
+        .project(weights.matrix, activations.rows, n, 0, weights.matrix.rows, scratch.data(),
+                 out.data(), weights.matrix.rows, nullptr, nullptr);
+    return out;
+}
+
+std::vector<float> exact(const Weights& weights, const std::vector<float>& x, int64_t n) {
+    const int64_t rows = weights.matrix.rows, columns = weights.matrix.columns;
+    std::vector<float> out;
+    for (int64_t i = 0; i < n; ++i)
+        for (int64_t row = 0; row < rows; ++row) {
+            double sum = 0;
+            for (int64_t k = 0; k < columns; ++k)
+                sum += static_cast<double>(weights.values[static_cast<size_t>(row * columns + k)]) *
+                       x[static_cast<size_t>(i * columns + k)];
+            out.push_back(static_cast<float>(sum));
+        }
+    return out;
+}
+
+// Columns of a row: whole steps of 256, and all kinds of rest that a format may leave.
+std::vector<int64_t> columns_of(const FormatTraits& traits) {
+    if (traits.block_columns == 256) return {256, 768};
+    if (traits.block_columns == 64) return {64, 256, 704};
+    const bool in_groups = traits.block_columns == 32 || traits.format.group_columns == 32;
+    if (in_groups) return {32, 96, 256, 352, 2880};
+    if (traits.format.group_columns > 32) return {128, 256, 384, 2048};
+    return {16, 48, 240, 256, 272, 720};
+}
+
+struct Bound {
+    moe_type type;
+    float outlier;
+    double error;  // of a token, relative L2, for formats that take quantized rows
+};
+constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},
+                            {MOE_TYPE_F32, 100, 1e-5},
+                            {MOE_TYPE_BF16, 0, 1e-4},
+                            {MOE_TYPE_BF16, 100, 3e-4}};
+
+void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns) {
+    constexpr int64_t rows = 37;
+    const Weights weights(traits, rows, columns);
+    for (const Bound& bound : bounds)
+        for (const int64_t n : {1, 2, 3, 4, 7}) {
+            const Activations x(arithmetic, traits.format, bound.type, n, columns, bound.outlier);
+            const double error = x.rows.quantization.parts ? bound.error : 1e-5;
+            ASSERT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                exact(weights, x.x, n), rows),
+                      error)
+                << traits.name << " columns " << columns << " rows " << n << " type "
+                << type_name(bound.type) << " outlier " << bound.outlier;
+        }
+}
+
+TEST(Gemv, EveryFormatKeepsTheBoundOfItsActivations) {
+    for (const Arithmetic arithmetic : families())
+        for (const FormatTraits& traits : formats())
+            for (const int64_t columns : columns_of(traits))
+                ASSERT_NO_FATAL_FAILURE(check_format(arithmetic, traits, columns));
+}
+
+// A row has the same bits alone and beside others, and features in any ranges.
+TEST(Gemv, ResultsDoNotDependOnTheCompany) {
+    constexpr int64_t rows = 70, columns = 512, n = 7;
+    for (const Arithmetic arithmetic : families())
+        for (const FormatTraits& traits : formats())
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                const Weights weights(traits, rows, columns);
+                const Activations x(arithmetic, traits.format, type, n, columns, 0);
+                const auto together = project(arithmetic, weights, x, n);
+                std::vector<float> apart(together.size(), -77.0f), scratch(2 * columns);
+                for (int64_t i = 0; i < n; ++i)
+                    for (int64_t first = 0; first < rows; first += 29)
+                        mlp_gemv(arithmetic)
+                            .project(weights.matrix, x.rows.from(i), 1, first,
+                                     std::min(first + 29, rows), scratch.data(),
+                                     apart.data() + i * rows, rows, nullptr, nullptr);
+                ASSERT_EQ(std::memcmp(together.data(), apart.data(), together.size() * 4), 0)
+                    << traits.name;
+            }
+}
+
+TEST(Gemv, ZeroRowsGiveZerosAndWhatIsNotFiniteGivesNan) {
+    constexpr int64_t rows = 9, columns = 256;
+    for (const Arithmetic arithmetic : families())
+        for (const FormatTraits& traits : formats()) {
+            const Weights weights(traits, rows, columns);
+            Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0);
+            const auto run = [&](float value) {
+                if (std::isinf(value))
+                    x.x[70] = value;
+                else
+                    std::fill(x.x.begin(), x.x.end(), value);
+                if (x.rows.quantization.parts)
+                    gemv_family(arithmetic)
+                        ->quantize(x.x.data(), columns, x.rows.quantization, x.bytes.data());
+                return project(arithmetic, weights, x, 1);
+            };
+            EXPECT_EQ(run(0.0f), std::vector<float>(rows)) << traits.name;
+            for (const float value : run(INFINITY))
+                EXPECT_FALSE(std::isfinite(value)) << traits.name;
+            for (const float value : run(NAN)) EXPECT_TRUE(std::isnan(value)) << traits.name;
+        }
+}
+
+// Codes that mean NaN: of a scale, or of a weight.
+TEST(Gemv, NanOfWeightsIsKept) {
+    struct Case {
+        const char* format;
+        bool in_scales;
+        uint8_t code;
+    };
+    constexpr int64_t rows = 3, columns = 512;
+    for (const Arithmetic arithmetic : families())
+        for (const Case& one :
+             {Case{"nvfp4", true, 0x7F}, Case{"nvfp4", true, 0xFF}, Case{"mxfp4", true, 0xFF},
+              Case{"fp8_128x128", false, 0x7F}, Case{"fp8_128x128", false, 0xFF},
+              Case{"mxfp4_gguf", false, 0xFF}}) {
+            const FormatTraits& traits = test::format_named(one.format);
+            test::Stored stored = Weights::make(traits, rows, columns);
+            auto& bytes = one.in_scales ? stored.scales : stored.data;
+            bytes[bytes.size() / 3] = std::byte{one.code};  // at the begin of row 1
+            const Weights weights(stored);
+            const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0);
+            const auto got = project(arithmetic, weights, x, 1);
+            EXPECT_TRUE(std::isnan(got[1])) << one.format;
+            EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
+        }
+}
+
+// A matrix that no kernel reads where it lies is decoded row by row.
+TEST(Gemv, TransposedMatricesAreDecoded) {
+    constexpr int64_t rows = 33, columns = 80;
+    for (const Arithmetic arithmetic : families()) {
+        const FormatTraits& traits = test::format_named("f32");
+        Weights weights(traits, rows, columns);
+        std::vector<float> turned(weights.values.size());
+        for (int64_t r = 0; r < rows; ++r)
+            for (int64_t k = 0; k < columns; ++k)
+                turned[static_cast<size_t>(k * rows + r)] =
+                    weights.values[static_cast<size_t>(r * columns + k)];
+        weights.matrix.data = reinterpret_cast<const std::byte*>(turned.data());
+        weights.matrix.row_stride = 4;
+        weights.matrix.column_stride = 4 * rows;
+        const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 3, columns, 0);
+        EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 3),
+                                            exact(weights, x.x, 3), rows),
+                  1e-5);
+    }
+}
+
+}  // namespace
+}  // namespace moe::cpu

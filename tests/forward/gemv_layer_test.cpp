@@ -1,0 +1,137 @@
+// Whole layers through the gemv kernels, against the reference kernels on the same weights: formats
+// that differ by role, 16-bit activations, and routings from one expert to all.
+#include <gtest/gtest.h>
+
+#include "libmoe/cpu/features.hpp"
+#include "libmoe/formats/format.hpp"
+#include "tests/support/instruction_set.hpp"
+#include "tests/support/layer_case.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe_test {
+namespace {
+
+constexpr int32_t n_experts = 6, top_k = 2;
+
+moe_layer_desc mixed_desc(int32_t hidden, int32_t intermediate) {
+    auto desc = moe::test::plain_layer(hidden, intermediate, n_experts, top_k);
+    desc.shared_intermediate = intermediate;
+    desc.shared_activation = MOE_ACTIVATION_SILU;
+    desc.shared_is_gated = 1;
+    desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
+    return desc;
+}
+
+struct Mix {
+    const char *gate, *up, *down, *shared;
+    int32_t hidden, intermediate;
+};
+constexpr Mix mixes[] = {{"q4_k", "q4_k", "q6_k", "q8_0", 512, 256},
+                         {"q5_k", "q4_k", "q6_k", "q5_k", 256, 256},
+                         {"nvfp4", "mxfp4", "bf16", "nvfp4", 96, 160},
+                         {"q4_0", "q5_1", "iq4_nl", "q8_0", 352, 96},
+                         {"fp8_128x128", "fp8_128x128", "kbit4", "bf16", 256, 384}};
+
+class MixedLayer {
+  public:
+    explicit MixedLayer(const Mix& mix)
+        : tensors_(mixed_desc(mix.hidden, mix.intermediate),
+                   {.everywhere = "f32",
+                    .formats = {{MOE_ROLE_GATE, mix.gate},
+                                {MOE_ROLE_UP, mix.up},
+                                {MOE_ROLE_DOWN, mix.down},
+                                {MOE_ROLE_SHARED_GATE, mix.shared},
+                                {MOE_ROLE_SHARED_UP, mix.shared},
+                                {MOE_ROLE_SHARED_DOWN, mix.shared}}}),
+          hidden(mix.hidden) {}
+
+    // n tokens whose experts are given; values of x and the result in float32.
+    Floats run(const char* instruction_set, moe_type type, int32_t n_threads, const Floats& x,
+               const std::vector<int32_t>& ids) const {
+        const moe::test::InstructionSet most(instruction_set);
+        const auto n = static_cast<int64_t>(x.size()) / hidden;
+        const Runtime runtime = make_runtime(n_threads);
+        auto desc = sized<moe_plan_desc>();
+        desc.device = MOE_DEVICE_CPU;
+        desc.layer = &tensors_.layer.desc;
+        desc.x_type = type;
+        desc.formats = tensors_.formats;
+        desc.n_formats = MOE_ROLE_COUNT;
+        desc.max_tokens = n;
+        const Plan plan = make_plan(runtime.get(), desc);
+        auto weights_desc = sized<moe_weights_desc>();
+        weights_desc.tensors = tensors_.tensors.data();
+        weights_desc.n_tensors = static_cast<uint32_t>(tensors_.tensors.size());
+        const Weights weights = load_weights(plan.get(), weights_desc);
+        const Workspace workspace = make_workspace(runtime.get(), plan.get());
+        const Bytes packed = pack(x, type);
+        Bytes out(packed.size(), std::byte{0xFF});
+        const Floats routing_weights(ids.size(), 0.5f);
+        auto args = forward_args(n, packed.data(), out.data());
+        args.routing = MOE_ROUTING_IDS_AND_WEIGHTS;
+        args.ids = ids.data();
+        args.weights = routing_weights.data();
+        must(moe_forward(plan.get(), weights.get(), workspace.get(), &args), "moe_forward");
+        return unpack(out, type);
+    }
+
+  private:
+    const moe::test::LayerTensors tensors_;
+
+  public:
+    const int64_t hidden;
+};
+
+// One token, odd numbers of tokens, all tokens to one expert, one expert each, and skipped slots.
+std::vector<std::vector<int32_t>> routings() {
+    std::vector<std::vector<int32_t>> all{{3, 1}, {}, {}, {}, {-1, 2, 4, -1, -1, -1}};
+    for (int32_t i = 0; i < 7; ++i) all[1].insert(all[1].end(), {2, 5});
+    for (int32_t i = 0; i < 13; ++i)
+        all[2].insert(all[2].end(), {i % n_experts, (i * 5 + 1) % n_experts});
+    for (int32_t i = 0; i < n_experts; ++i) all[3].insert(all[3].end(), {i, (i + 1) % n_experts});
+    return all;
+}
+
+std::vector<const char*> instruction_sets() {
+    std::vector<const char*> all;
+    if (moe::cpu::has_avx512vnni()) all.push_back("avx512vnni");
+    if (moe::cpu::has_avx2()) all.push_back("avx2");
+    return all;
+}
+
+TEST(GemvLayer, MixedFormatsAgreeWithTheReference) {
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        for (const auto& ids : routings())
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16}) {
+                const auto n = static_cast<int64_t>(ids.size()) / top_k;
+                const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+                const Floats wanted = layer.run("scalar", type, 1, x, ids);
+                for (const char* set : instruction_sets())
+                    EXPECT_LT(worst_row_error(layer.run(set, type, 2, x, ids), wanted,
+                                              static_cast<size_t>(layer.hidden)),
+                              type == MOE_TYPE_F32 ? 1e-5 : 6e-3)
+                        << set << " " << mix.gate << " " << mix.up << " " << mix.down << ", " << n
+                        << " tokens, " << moe::type_name(type);
+            }
+    }
+}
+
+TEST(GemvLayer, AnyNumberOfThreadsGivesTheSameBits) {
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        const auto ids = routings()[2];
+        const Floats x =
+            moe::test::gaussian(static_cast<int64_t>(ids.size()) / top_k * layer.hidden, 9);
+        for (const char* set : instruction_sets())
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                const Floats one = layer.run(set, type, 1, x, ids);
+                for (const int32_t n_threads : {2, 3, 7})
+                    EXPECT_TRUE(same_bits(layer.run(set, type, n_threads, x, ids), one))
+                        << set << " " << mix.gate << ", " << n_threads << " threads";
+            }
+    }
+}
+
+}  // namespace
+}  // namespace moe_test
