@@ -1,6 +1,9 @@
 // Tables of models, formats and numbers of tokens, and the cases made of them.
 #include "bench/cases.hpp"
 
+#include "libmoe/formats/format.hpp"
+#include "libmoe/weights/lower.hpp"
+
 namespace moe::bench {
 namespace {
 
@@ -20,7 +23,9 @@ constexpr int64_t least_skewed = 8;  // with fewer tokens, popular experts seldo
 
 // 2880 is not a multiple of blocks of 256 columns.
 bool fits(const Model& model, const std::string& format) {
-    return format != "q4_k" || (model.hidden % 256 == 0 && model.intermediate % 256 == 0);
+    const FormatTraits* traits = find_format(format.c_str());
+    const int32_t step = traits ? column_step(packed_type_of(traits->format)) : 1;
+    return model.hidden % step == 0 && model.intermediate % step == 0;
 }
 
 std::string Case::name() const {

@@ -64,8 +64,40 @@ __device__ uint32_t four_bytes(uint32_t random, uint32_t base, uint32_t mask) {
     return (random & mask * 0x01010101u) + base * 0x01010101u;
 }
 
-__device__ uint32_t scale_word(PackedType type, uint64_t word, int in_head, uint32_t seed) {
+// The first byte of the float16 numbers of ggml's scale records, and how many bytes they have.
+__device__ int2 float16_bytes(PackedType type) {
+    switch (type) {
+        case PackedType::q2_k:
+            return {16, 4};
+        case PackedType::q3_k:
+            return {12, 2};
+        case PackedType::q6_k:
+            return {16, 2};
+        case PackedType::q4_k:
+        case PackedType::q5_k:
+        case PackedType::q4_1:
+        case PackedType::q5_1:
+            return {0, 4};
+        default:
+            return {0, 2};
+    }
+}
+
+// Records of ggml's scales are random but for their float16 numbers, which are small.
+__device__ uint32_t ggml_scale_word(PackedType type, int32_t in_scales, uint32_t random) {
+    const int2 numbers = float16_bytes(type);
+    const uint32_t small = has_superblock(type) ? 0x0A : 0x1E;  // 0.0002, 0.006
+    uint32_t word = 0;
+    for (int i = 0; i < 4; ++i) {
+        const int32_t at = (in_scales + i) % ggml_scale_bytes(type) - numbers.x;
+        word |= (at >= 0 && at < numbers.y ? small : random >> 8 * i & 0xFFu) << 8 * i;
+    }
+    return word;
+}
+
+__device__ uint32_t scale_word(PackedType type, uint64_t word, int32_t in_scales, uint32_t seed) {
     const uint32_t random = random_word(word, ~seed);
+    if (has_ggml_scales(type)) return ggml_scale_word(type, in_scales, random);
     switch (type) {
         case PackedType::nvfp4:
             return four_bytes(random, 0x28, 7);  // about 1/32 ... exponent 5 of bias 10
@@ -75,8 +107,6 @@ __device__ uint32_t scale_word(PackedType type, uint64_t word, int in_head, uint
             return __float_as_uint(0.05f + 0.01f * random_value(word, seed, 1.0f));
         case PackedType::q8_0:
             return pair_of(0.0004f, 0.0005f, false);
-        case PackedType::q4_k:
-            return in_head == 0 ? pair_of(0.0002f, 0.0002f, false) : random;
         case PackedType::kbit2_f32:
         case PackedType::kbit3_f32:
         case PackedType::kbit4_f32:
@@ -91,10 +121,10 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
                             int64_t tiles_per_expert, int64_t expert_stride, uint32_t seed) {
     const int64_t tile_size = tile_bytes(type, k), words = tile_size / 4;
     const int64_t total = n_tiles_all * words;
-    const bool is_q4_k = type == PackedType::q4_k;
     // Codes and scales alternate with each block or superblock.
-    const int32_t block_size = (is_q4_k ? 4 : 1) * block_bytes(type, 4);
-    const int32_t codes = (is_q4_k ? 4 : 1) * block_code_bytes(type, 4);
+    const int32_t n_blocks = has_superblock(type) ? 4 : 1;
+    const int32_t block_size = n_blocks * block_bytes(type, 4);
+    const int32_t codes = n_blocks * block_code_bytes(type, 4);
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < total;
          i += static_cast<int64_t>(gridDim.x) * n_threads) {
         const int64_t tile = i / words, byte = i % words * 4;
@@ -103,7 +133,7 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
                         tile % tiles_per_expert * tile_size + byte;
         *reinterpret_cast<uint32_t*>(to) = in_block < codes
                                                ? code_word(type, i, seed)
-                                               : scale_word(type, i, (in_block - codes) % 16, seed);
+                                               : scale_word(type, i, in_block - codes, seed);
     }
 }
 
