@@ -23,6 +23,7 @@ struct GemvCodeBytes : GemvDequantBase<packed> {
     using Operand = std::conditional_t<group == 16, BytesOf16<is_signed>, Bytes<is_signed>>;
     static constexpr int32_t span = group == 16 ? 1 : 2;
     static constexpr uint32_t ones = is_signed ? 0 : 0x01010101u;
+    static constexpr uint32_t signs = is_signed ? 0x80808080u : 0;  // bits that codes flip
     // The lowest bit of a code in its byte, of row g (0) or g + 8 (1).
     static constexpr int code_bit(int row) {
         return is_signed ? 8 - bits : bits <= 4 ? 4 * row : 0;
@@ -50,9 +51,8 @@ struct GemvCodeBytes : GemvDequantBase<packed> {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const int row = j & 1;
-            const uint32_t codes =
-                codes_of_row<bits>(words.codes[i / 2], i % 2 * 2 + j / 2, row, code_bit(row));
-            a[j] = is_signed ? codes ^ 0x80808080u : codes;
+            a[j] = codes_of_row<bits, signs>(words.codes[i / 2], i % 2 * 2 + j / 2, row,
+                                             code_bit(row));
         }
     }
     using Factors = std::conditional_t<is_signed, RowScales, RowAffine>;

@@ -1,7 +1,8 @@
-// The 16 levels of iq4_nl and iq4_xs in gemv: fixed signed bytes, of which a byte permutation looks
-// up four by codes that lie by rows (packed/layout.hpp). It chooses among eight, and a selector of
-// 8 and more repeats the sign of its byte instead. Lower levels are negative and upper ones
-// positive, so that the two permutations of a register give
+// The 16 levels of iq4_nl and iq4_xs: fixed signed bytes, of which a byte permutation looks up four
+// by codes that lie by rows (packed/layout.hpp). It chooses among eight, and a selector of 8 and
+// more repeats the sign of its byte instead. In the grouped GEMM a third permutation chooses
+// between the results of two. In gemv, where lower levels are negative and upper ones positive, the
+// two give
 //
 //   code     0 to 7        8 to 15
 //   lower    the level     -1

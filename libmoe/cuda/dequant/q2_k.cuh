@@ -21,22 +21,28 @@ struct ValueDequant<PackedType::q2_k> : AffineValueDequant<PackedType::q2_k> {};
 struct Q2kRowScales {
     static constexpr int group = 16;
     static constexpr uint32_t second_row = 8 * ggml_scale_bytes(PackedType::q2_k);
-    uint32_t at;  // of the group of block 0, row g
-    RowAffine factor;
+    uint32_t at;       // of the group of block 0, row g
+    RowAffine factor;  // that of minima is a sixteenth, because they are upper nibbles
 
     __device__ __forceinline__ Q2kRowScales(uint32_t row, uint32_t t) : at(row + t) {
         const FloatPair first = pair_of_f16(load_shared_4(row + 16));
         const FloatPair second = pair_of_f16(load_shared_4(row + 16 + second_row));
-        factor = {{first.low, second.low}, {first.high, second.high}};
+        factor = {{first.low, second.low}, {first.high / 16, second.high / 16}};
     }
     __device__ __forceinline__ RowAffine of_block(int block) const {
         const uint32_t first = load_shared_1(at + 4 * block);
         const uint32_t second = load_shared_1(at + 4 * block + second_row);
         const auto [scale, minimum] = factor;
-        return {
-            {scale.x * static_cast<float>(first & 15), scale.y * static_cast<float>(second & 15)},
-            {minimum.x * static_cast<float>(first >> 4),
-             minimum.y * static_cast<float>(second >> 4)}};
+        return {{product(first, 0x0F, scale.x), product(second, 0x0F, scale.y)},
+                {product(first, 0xF0, minimum.x), product(second, 0xF0, minimum.y)}};
+    }
+
+  private:
+    // The mantissa of 2^23 ends with the number, whose conversion would take longer. The product
+    // is exact.
+    static __device__ __forceinline__ float product(uint32_t byte, uint32_t mask, float by) {
+        const float above = __uint_as_float(and_xor(byte, mask, __float_as_uint(0x1p23f)));
+        return fmaf(above, by, -0x1p23f * by);
     }
 };
 

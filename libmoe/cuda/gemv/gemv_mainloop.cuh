@@ -498,6 +498,9 @@ struct DequantizedBlocks {
         uint4 b[n_mma / 2];
 #pragma unroll
         for (int j = 0; j < n_mma / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        // A single block divides its chain of mma in two, unless the blocks of a superblock are
+        // there to hide it.
+        constexpr bool is_divided = n == 1 && Dequant::min_split == 1;
         typename Operand::Accumulator c[2][4] = {};
         typename Operand::Accumulator x[4] = {};
 #pragma unroll
@@ -506,8 +509,8 @@ struct DequantizedBlocks {
             const uint32_t second = j & 1 ? b[j / 2].w : b[j / 2].y;
 #pragma unroll
             for (int i = 0; i < n * n_parts; ++i)
-                Operand::multiply(c[n == 2 ? i % n : j & 1], a[i / n][n_mma * (i % n) + j], first,
-                                  second);
+                Operand::multiply(c[is_divided ? j & 1 : i % n], a[i / n][n_mma * (i % n) + j],
+                                  first, second);
             if constexpr (Dequant::ones != 0)
                 Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
                                   first, second);
@@ -516,7 +519,7 @@ struct DequantizedBlocks {
         for (int i = 0; i < 4; ++i) {
             if constexpr (n == 2)
                 c[0][i] = lane & 2 ? c[1][i] : c[0][i];
-            else
+            else if constexpr (is_divided)
                 c[0][i] += c[1][i];
         }
         if constexpr (Dequant::ones != 0)
