@@ -27,10 +27,10 @@ struct PairSpec {
     std::shared_ptr<moe_weights> loaded = nullptr;  // the subject's, by a plan that may differ
 
     // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what
-    // goes into the experts, and their sum. So are two matrices of the formats that only the
-    // portable kernels read.
+    // goes into the experts, and their sum. So are two matrices of most formats of ggml and of the
+    // grids, in the grouped GEMMs and the generic kernel.
     double limit() const {
-        const bool has_more = layer.desc.latent > 0 || is_for_portable_alone(layer.format);
+        const bool has_more = layer.desc.latent > 0 || has_rounded_weights(layer.format);
         const bool rounded = numbers.limit == rounded_limit && has_more;
         return rounded ? 4.0 / 3.0 * numbers.limit : numbers.limit;
     }

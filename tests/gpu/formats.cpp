@@ -254,11 +254,11 @@ std::vector<const char*> given_codebooks() {
     return names;
 }
 
-bool is_for_portable_alone(const char* name) {
+bool has_rounded_weights(const char* name) {
     const moe_format format = format_named(name);
     const int32_t id = format.block_id;
-    const bool is_iq2_or_iq3 = id == 16 || id == 17 || id == 18 || id == 21;
-    return find_unnamed(name) || (format.type == MOE_TYPE_GGUF && is_iq2_or_iq3);
+    const bool is_within = id == 8 || id == 12 || id == 39 || id == 40;
+    return find_unnamed(name) || (format.type == MOE_TYPE_GGUF && !is_within);
 }
 
 void FormatBuffers::describe(moe_tensor& tensor) const {

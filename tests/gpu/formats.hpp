@@ -16,8 +16,9 @@ std::vector<const char*> packed_formats();
 std::vector<const char*> unnamed_formats();
 // kbit with codebooks that come with the tensors; no other list has them.
 std::vector<const char*> given_codebooks();
-// Which only the portable kernels read.
-bool is_for_portable_alone(const char* name);
+// Some kernels round its weights to 16 bits, by more than the limit of 16-bit activations was made
+// for.
+bool has_rounded_weights(const char* name);
 
 // One matrix, buffers as moe_tensor has them.
 struct FormatBuffers {

@@ -139,7 +139,7 @@ TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
         expect_changes_after(plan, 32, "logits", has_small_logits);
         expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
         for (const LaunchRange& range : plan->launch_plan().ranges) {
-            EXPECT_EQ(range.tiles == cuda::TileWidths::wide, range.max_tokens > 24 * 128 / 8);
+            EXPECT_EQ(range.tiles == cuda::TileWidths::wide, range.max_tokens > 32 * 128 / 8);
             EXPECT_NE(range.tiles, cuda::TileWidths::both) << device.name;
             EXPECT_FALSE(range.indexes_rows) << device.name;
         }
@@ -195,14 +195,14 @@ TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
                     {MOE_ROLE_SHARED_DOWN, "bf16"}};
     const moe_test::Plan plan = cuda_plan(h200(), layer);
     const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
-    EXPECT_EQ(at(384).tiles, TileWidths::narrow);
-    EXPECT_EQ(at(385).tiles, TileWidths::wide);
+    EXPECT_EQ(at(512).tiles, TileWidths::narrow);
+    EXPECT_EQ(at(513).tiles, TileWidths::wide);
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(at(49).dense_tiles, TileWidths::both);
     layer.others.clear();
     const moe_test::Plan portable = cuda_plan(h200(), layer);
-    EXPECT_EQ(portable->launch_plan().range(24).dense_tiles, TileWidths::narrow);
-    EXPECT_EQ(portable->launch_plan().range(25).dense_tiles, TileWidths::wide);
+    EXPECT_EQ(portable->launch_plan().range(32).dense_tiles, TileWidths::narrow);
+    EXPECT_EQ(portable->launch_plan().range(33).dense_tiles, TileWidths::wide);
 }
 
 TEST(LaunchRanges, WideFeaturesAreNotReadByTheirIndex) {

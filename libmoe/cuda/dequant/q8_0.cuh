@@ -21,9 +21,7 @@ struct ValueDequant<PackedType::q8_0> {
         words.scale[1] = pair.high;
         return words;
     }
-    static MOE_HOST_DEVICE float value(uint32_t code) {
-        return static_cast<float>(static_cast<int8_t>(code));
-    }
+    static MOE_HOST_DEVICE float value(uint32_t code) { return byte_level(code ^ 0x80u, 128.0f); }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
         return scaled_byte_pair(words, step, reg, value);
     }
