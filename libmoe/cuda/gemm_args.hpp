@@ -40,7 +40,7 @@ struct GemmArgs {
     const TileCount* n_tiles;  // device
     int32_t max_tiles;         // bound of n_tiles->all, known to the host
     moe_type round_to;         // outputs of activation epilogues are rounded to it first; NONE: not
-    // Only the grouped family reads these: its input and gate_up output are token blocks
+    // Only Hopper's grouped GEMM reads these: its input and gate_up output are token blocks
     // (grouped_gemm.hpp).
     int32_t in_capacity;    // rows of a token block of the input, a multiple of row_alignment
     int32_t out_capacity;   // likewise of the output

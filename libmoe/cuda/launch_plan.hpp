@@ -31,8 +31,8 @@ constexpr bool is_sm80_grouped(Family family) {
 enum class LogitsKernel : uint8_t { small_batch, library, tiled };
 // Selection of the experts: a thread block per token, or a warp.
 enum class SelectKernel : uint8_t { block, warp };
-// The sort of the slots by expert: one block that also does what stands beside the sort; one block;
-// several runs and a scan.
+// The sort of the slots by expert: one block that also lists tokens; one block; several runs, in
+// two launches.
 enum class SortKernel : uint8_t { fused, block, runs };
 
 // The tiles of a grouped GEMM. Hopper's takes narrow tiles alone, or both in two launches; the
@@ -97,7 +97,12 @@ struct LaunchPlan {
     GemmNames gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;
     GemmNames pre_activation;              // of gate_up that stops before the activation
     std::pmr::vector<LaunchRange> ranges;  // ascending; the last one serves every larger number
+    // Rows of an expert on average, of the portable grouped GEMM; beyond, its tiles are wide.
+    double max_narrow_rows = 0;
 
+    TileWidths portable_tiles(double rows_of_expert) const {
+        return rows_of_expert > max_narrow_rows ? TileWidths::wide : TileWidths::narrow;
+    }
     const LaunchRange& range(int64_t n_tokens) const {
         for (const LaunchRange& range : ranges)
             if (n_tokens <= range.max_tokens) return range;

@@ -32,6 +32,13 @@ Rows LayerPass::token_rows(int32_t n) const {
     return rows;
 }
 
+void LayerPass::take_pre_activation_family() {
+    family_ = setup_.pre_activation;
+    if (is_sm80_grouped(family_))
+        launch_.tiles =
+            setup_.launch->portable_tiles(static_cast<double>(n_slots_) / setup_.layer->n_experts);
+}
+
 TileRule LayerPass::dense_tiles() const {
     return tiles_of(dense_family_, range_.dense_tiles);
 }
@@ -130,11 +137,11 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
 void LayerPass::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     n_sorted_ = n_slots;
-    // Hopper's tiles depend on the rows that one expert can have, the portable ones on the average.
-    const int64_t n_tokens =
-        is_sm80_grouped(family_) ? (n_slots + layer().top_k - 1) / layer().top_k : int64_t{n_slots};
-    launch_.tiles = setup_.launch->range(n_tokens).tiles;
     const int32_t n_local = setup_.slice->n_local;
+    // Hopper's tiles depend on the rows that one expert can have, the portable ones on the average.
+    launch_.tiles = is_sm80_grouped(family_)
+                        ? setup_.launch->portable_tiles(static_cast<double>(n_slots) / n_local)
+                        : setup_.launch->range(n_slots).tiles;
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
     run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_, launch_.tiles),
              {}, faults_, stream());

@@ -60,7 +60,7 @@ class LayerPass {
     // y of every sorted row.
     void run_experts(const ExpertInput& input);
     // Before the sort of a chunk that stops before the activation: takes the plan's family for it.
-    void take_pre_activation_family() { family_ = setup_.pre_activation; }
+    void take_pre_activation_family();
     // Gate and up of every sorted row before the activation, to `out` in float32.
     void run_pre_activation(const ExpertInput& input, float* out);
 

@@ -74,6 +74,7 @@ void write_range(JsonWriter& json, const moe_plan& plan, int64_t first, const La
         json.member("sort", sort_name(range.sort));
         json.member("indexes_rows", range.indexes_rows);
         json.member("wide_tiles", range.tiles != TileWidths::narrow);
+        json.member("dense_wide_tiles", range.dense_tiles != TileWidths::narrow);
         json.member("gate_in_combine", range.gate_in_combine);
         json.member("y_type", type_name(range.y_type));
         json.array("kernels", [&] {

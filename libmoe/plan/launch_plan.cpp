@@ -133,7 +133,8 @@ class Decisions {
         range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
         range.indexes_rows = indexes_rows(n_tokens);
         range.tiles = tiles(setup_.experts, n_tokens, rows_of_expert(n_tokens));
-        range.dense_tiles = tiles(setup_.finish, n_tokens, static_cast<double>(n_tokens));
+        if (layer().shared_intermediate || layer().latent)
+            range.dense_tiles = tiles(setup_.finish, n_tokens, static_cast<double>(n_tokens));
         range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;
         range.y_type = cuda::y_type(setup_, n_tokens * layer().top_k);
         return range;
@@ -146,8 +147,9 @@ class Decisions {
     TileWidths tiles(Family family, int64_t n_tokens, double rows_of_expert) const {
         if (family == Family::grouped)
             return n_tokens > cuda::max_narrow_rows ? TileWidths::both : TileWidths::narrow;
-        const bool is_wide = rows_of_expert > tuning_.grouped.max_narrow_rows;
-        return cuda::is_sm80_grouped(family) && is_wide ? TileWidths::wide : TileWidths::narrow;
+        if (!cuda::is_sm80_grouped(family)) return TileWidths::narrow;
+        return rows_of_expert > tuning_.grouped.max_narrow_rows ? TileWidths::wide
+                                                                : TileWidths::narrow;
     }
     double rows_of_expert(int64_t n_tokens) const {
         return static_cast<double>(n_tokens * layer().top_k) / layer().n_experts;
@@ -228,6 +230,7 @@ void make_launch_plan(const moe_plan& plan, cuda::LaunchPlan& launch) {
     fill_gemv(plan, launch);
     fill_names(plan, launch);
     fill_ranges(plan, launch);
+    launch.max_narrow_rows = tuning_of(plan.cuda.device).grouped.max_narrow_rows;
 }
 
 }  // namespace moe

@@ -15,6 +15,8 @@ TEST(KernelTypes, AreThoseOfTheInstances) {
         const auto packed = static_cast<PackedType>(type);
         EXPECT_EQ(gemv_supports(packed), has_gemv_instances(packed)) << type;
         EXPECT_EQ(grouped_supports(packed), has_grouped_gemm_instances(packed)) << type;
+        const bool is_16_bits = packed != PackedType::none && packed != PackedType::f32;
+        EXPECT_EQ(is_16_bits, has_sm80_grouped_gemm_instances(packed)) << type;
     }
 }
 

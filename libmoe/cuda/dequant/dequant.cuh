@@ -7,7 +7,8 @@
 //                              tests/weights/dequant_test.cpp checks every type on the CPU
 //   GemvDequant<type, mode>    operands of the gemv kernels, device only. The mode says where a
 //                              type with a codebook finds its values (codebook_mode.hpp)
-//   GroupedDequant<type>       operands of the grouped GEMM of sm_90, device only
+//   GroupedDequant<type>       operands of the grouped GEMM of sm_90, device only; those of ggml's
+//                              types also of the portable one, so without instructions of sm_90
 //
 // A full block is 16 rows and 64 k, four steps of 16 k. Lane 4 g + t owns rows g and g + 8 and
 // columns 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1). Short

@@ -1,4 +1,5 @@
-// Epilogue of the generic and exact GEMMs (gemm_args.hpp): accumulators of a work item to outputs.
+// Epilogue of the portable, generic and exact GEMMs (gemm_args.hpp): accumulators of a work item to
+// outputs.
 //
 // Input: float32 accumulators [n_rows][accum_stride] in shared memory. Output: rows of gemm.out,
 // any type. Precondition: the accumulators are visible to the block, which has a multiple of 128

@@ -17,17 +17,14 @@ struct Sm80Call {
     bool stores_fours;     // output rows can be written four elements at a time
 };
 
-constexpr uint32_t absent_vector = 0xFFFFFFFFu;
-
 // Rows of the token tile in shared memory, and the codebook of its expert.
 template <class Shape>
 struct Sm80Shared {
     TileRows<Shape::max_rows> rows;
-    uint32_t vector[Shape::max_rows];  // where rows of the input begin, in units of 16 bytes
     float codebook[64];
 };
 
-// What a thread block multiplies at once: up to max_rows tokens of one expert, eight packed tiles.
+// A work item of a thread block: up to max_rows tokens of one expert, eight packed tiles.
 struct Sm80Work {
     Tile tile;
     int32_t first_tile;        // packed tile

@@ -19,9 +19,6 @@ constexpr InstanceTable instance_tables[] = {
     sm80_grouped_int_low,  sm80_grouped_int_high,
 };
 
-// What the system takes of the shared memory of every block.
-constexpr int32_t system_bytes = 1024;
-
 Sm80Kernels kernels_of(PackedType type, Operand operand) {
     for (const InstanceTable table : instance_tables) {
         if (const Sm80Kernels kernels = table(type, operand); kernels.wide.function) return kernels;
@@ -33,8 +30,12 @@ Operand operand_of(moe_type type) {
     return type == MOE_TYPE_F16 ? Operand::f16 : Operand::bf16;
 }
 
+// Two stages fit every architecture (tests/plan/portable_tiles_test.cpp).
 Sm80Config config_of(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) {
-    return kernel.config(device, type, kernel.static_bytes + system_bytes);
+    const Sm80Config config = kernel.config(device, type, kernel.static_bytes);
+    check(config.n_stages > 0 ? cudaSuccess : cudaErrorInvalidConfiguration,
+          "the stages of the portable grouped GEMM");
+    return config;
 }
 
 bool can_copy(const DeviceRows& in, moe_type operand) {
@@ -70,9 +71,11 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
     launch_kernel(name.c_str(), kernel.function, launch, arguments);
 }
 
+// All types of a grid's kind share a kernel, so it may have all that there is.
 void load(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) {
+    config_of(device, kernel, type);
     check(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               config_of(device, kernel, type).shared_bytes),
+                               device.shared_bytes - kernel.static_bytes),
           "loading the portable grouped GEMM kernels");
 }
 

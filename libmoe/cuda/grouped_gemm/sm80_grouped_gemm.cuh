@@ -16,8 +16,7 @@
 // 3. multiplies them (sm80_mainloop.cuh), for the narrowest width that holds the tile's rows.
 // 4. Epilogue: accumulators pass through shared memory (sm80_epilogue.cuh).
 //
-// A row's result does not depend on the shape or on the other rows: the order of its products is
-// that of k.
+// A row's result does not depend on the shape or on the other rows: its sum has the order of k.
 #pragma once
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -70,21 +69,21 @@ __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Wo
     typename Mainloop::Accumulators accum = {};
     const typename Mainloop::Fetch fetch(call, work, shared);
     Mainloop mainloop(call, work, shared.codebook, stages);
-    constexpr int units = sm80_units<kind, Shape>;
-    const int n_units = fetch.n_units();
+    constexpr int k_blocks = sm80_k_blocks<kind, Shape>;
+    const int n_k_blocks = fetch.n_k_blocks();
     const int stage_bytes = sm80_stage_bytes<kind, Shape>(call.staged_tile_bytes);
     const int end = call.n_stages * stage_bytes;
     const int ahead = call.n_stages - 1;
     const uint32_t base = shared_address(stages);
-    for (int s = 0; s < ahead; ++s) fetch.issue(s * units, base + s * stage_bytes);
-    int slot = 0, fill = ahead * stage_bytes;
+    for (int s = 0; s < ahead; ++s) fetch.issue(s * k_blocks, base + s * stage_bytes);
+    int stage = 0, fill = ahead * stage_bytes;
 #pragma unroll 1
-    for (int first = 0; first < n_units; first += units) {
+    for (int first = 0; first < n_k_blocks; first += k_blocks) {
         sm80_wait_copies(ahead - 1);
         __syncthreads();  // the stage is full, and all warps have read the one before
-        fetch.issue(first + ahead * units, base + fill);
-        mainloop.multiply(accum, first, min(units, n_units - first), slot);
-        slot = slot + stage_bytes == end ? 0 : slot + stage_bytes;
+        fetch.issue(first + ahead * k_blocks, base + fill);
+        mainloop.multiply(accum, first, min(k_blocks, n_k_blocks - first), stage);
+        stage = stage + stage_bytes == end ? 0 : stage + stage_bytes;
         fill = fill + stage_bytes == end ? 0 : fill + stage_bytes;
     }
     wait_copies<0>();
@@ -97,10 +96,6 @@ template <PackedType kind, Operand operand, class Shape>
 __device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Work& work,
                                               Sm80Shared<Shape>& shared, std::byte* stages) {
     find_rows(call.gemm, work.tile, shared.rows);
-    if (threadIdx.x < Shape::max_rows) {
-        const int64_t offset = shared.rows.in[threadIdx.x];
-        shared.vector[threadIdx.x] = offset < 0 ? absent_vector : static_cast<uint32_t>(offset / 8);
-    }
     if constexpr (has_codebook(kind))
         load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
     __syncthreads();

@@ -1,4 +1,4 @@
-// The products of one pipeline stage of the portable grouped GEMM: a warp dequantizes its packed
+// The mma of one pipeline stage of the portable grouped GEMM: a warp dequantizes its packed
 // tiles and multiplies them with its tokens by mma.sync.m16n8k16.
 //
 // Lane 4 g + t reads columns 16 t to 16 t + 15 of token g of a fragment of eight tokens: the B
@@ -37,23 +37,23 @@ class Sm80Mainloop {
         const int first_tile = lane.warp / Shape::warps_n * Shape::m_tiles;
         const int first_row = lane.warp % Shape::warps_n * fragments * 8;
         is_absent_ = first_tile >= work.n_tiles;
-        tiles_ = units * Fetch::token_bytes + first_tile * call.staged_tile_bytes;
+        tiles_ = k_blocks * Fetch::token_bytes + first_tile * call.staged_tile_bytes;
         row_ = shared_address(stages) + (first_row + lane.g) * sm80_row_bytes;
     }
 
-    // Adds the products of the stage that begins at unit `first` and lies at byte `slot`.
-    __device__ __forceinline__ void multiply(Accumulators& accum, int first, int n_units,
-                                             int slot) {
+    // Multiplies the stage that begins at k_block `first` and lies at byte `stage`.
+    __device__ __forceinline__ void multiply(Accumulators& accum, int first, int n_k_blocks,
+                                             int stage) {
         if (is_absent_) return;
         // A full stage has no branches, so that its blocks overlap: at least two of them.
-        if (n_units == units && 64 * (first + units) <= call_.gemm.weights.k) {
+        if (n_k_blocks == k_blocks && 64 * (first + k_blocks) <= call_.gemm.weights.k) {
 #pragma unroll 2
-            for (int u = 0; u < units; ++u) multiply_full(accum, block_of(first, u, slot));
+            for (int u = 0; u < k_blocks; ++u) multiply_full(accum, block_of(first, u, stage));
             return;
         }
 #pragma unroll 1
-        for (int u = 0; u < n_units; ++u) {
-            const Block block = block_of(first, u, slot);
+        for (int u = 0; u < n_k_blocks; ++u) {
+            const Block block = block_of(first, u, stage);
             if (block.k0 + 64 <= call_.gemm.weights.k)
                 multiply_full(accum, block);
             else if constexpr (!has_superblock(kind))
@@ -65,16 +65,16 @@ class Sm80Mainloop {
     struct Block {
         uint32_t tokens;           // shared address of row g of the warp's first fragment
         const std::byte* weights;  // of the warp's first packed tile in the stage
-        int codes;                 // where the unit begins in a packed tile
-        int first;                 // unit of the stage
+        int codes;                 // where the k_block begins in a packed tile
+        int first;                 // k_block of the stage
         int k0;
     };
 
-    static constexpr int units = Fetch::units;
-    static constexpr int scale_offset = units * sm80_code_stride<kind>;
+    static constexpr int k_blocks = Fetch::k_blocks;
+    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
 
-    __device__ __forceinline__ Block block_of(int first, int u, int slot) const {
-        return {row_ + slot + u * Fetch::token_bytes, stages_ + slot + tiles_,
+    __device__ __forceinline__ Block block_of(int first, int u, int stage) const {
+        return {row_ + stage + u * Fetch::token_bytes, stages_ + stage + tiles_,
                 u * sm80_code_stride<kind>, first, 64 * (first + u)};
     }
 
@@ -137,9 +137,10 @@ class Sm80Mainloop {
             for (int j = 0; j < 2; ++j) dequantize(words, 2 * half + j, a[j]);
         } else {
             using Grouped = GroupedDequant<kind>;
+            static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
             static_assert(Grouped::residual_scale == residual_scale_of<kind, operand>());
             uint32_t all[16];  // what is not copied is not computed
-            Grouped::dequantize(words, typename Grouped::Table(0), all);
+            Grouped::dequantize(words, NoTable(0), all);
 #pragma unroll
             for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = all[8 * half + i];
         }

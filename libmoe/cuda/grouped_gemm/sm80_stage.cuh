@@ -1,8 +1,8 @@
 // Fills the pipeline stages of the portable grouped GEMM: cp.async of tokens and of packed weights.
 //
-// A stage is units of tokens, [max_rows][128 bytes] swizzled, then eight packed tiles of
-// staged_tile_bytes. A unit is 64 columns; the last one of a matrix may be
-// shorter. Every thread copies the same vectors of tokens in every unit, so it looks up its rows
+// A stage is k_blocks of tokens, [max_rows][128 bytes] swizzled, then eight packed tiles of
+// staged_tile_bytes. A k_block is 64 columns; the last one of a matrix may be
+// shorter. Every thread copies the same vectors of tokens in every k_block, so it looks up its rows
 // once; warps take packed tiles in turn.
 #pragma once
 
@@ -43,36 +43,36 @@ class Sm80Fetch {
         tile_ = work.weights + lane.warp * call.tile_stride + 16 * lane.id;
     }
 
-    __device__ __forceinline__ int n_units() const { return (call_.gemm.weights.k + 63) / 64; }
-    // Issues and commits the copies of the stage that begins at unit `first`, into the stage at
-    // shared address `to`; past the last unit an empty group.
+    __device__ __forceinline__ int n_k_blocks() const { return (call_.gemm.weights.k + 63) / 64; }
+    // Issues and commits the copies of the stage that begins at k_block `first`, into the stage at
+    // shared address `to`; past the last k_block an empty group.
     __device__ __forceinline__ void issue(int first, uint32_t to) const {
-        const int n = min(units, n_units() - first);
+        const int n = min(k_blocks, n_k_blocks() - first);
         if (n > 0) {
             if (call_.copies)
                 fetch_tokens(first, n, to);
             else
                 convert(first, n, to);
-            fetch_weights(first, n, to + units * token_bytes);
+            fetch_weights(first, n, to + k_blocks * token_bytes);
         }
         commit_copies();
     }
 
-    static constexpr int units = sm80_units<kind, Shape>;
+    static constexpr int k_blocks = sm80_k_blocks<kind, Shape>;
     static constexpr int token_bytes = Shape::max_rows * sm80_row_bytes;
 
   private:
     static constexpr int threads = sm80_threads<Shape>;
-    // A thread copies one vector of every rows_apart-th row of one unit, or of every pass of units.
-    static constexpr int rows_apart = threads / 8 / units;
+    // A thread copies one vector of every rows_apart-th row, of one of the k_blocks of the stage.
+    static constexpr int rows_apart = threads / 8 / k_blocks;
     static constexpr int vectors = (rows + rows_apart - 1) / rows_apart;
     static_assert(vectors * rows_apart <= Shape::max_rows);
-    static constexpr int scale_offset = units * sm80_code_stride<kind>;
+    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
-    // Vectors of a unit that exist.
-    __device__ __forceinline__ int vectors_of(int unit) const {
-        return min(8, (call_.gemm.weights.k - 64 * unit) / 8);
+    // Vectors of a k_block that exist.
+    __device__ __forceinline__ int vectors_of(int k_block) const {
+        return min(8, (call_.gemm.weights.k - 64 * k_block) / 8);
     }
 
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
@@ -81,24 +81,24 @@ class Sm80Fetch {
                                     4 * vectors_of(first + u), rows, to + u * token_bytes);
     }
 
-    // Vectors that a short unit lacks become zeros, which nobody reads.
+    // Vectors that a short k_block lacks become zeros, which nobody reads.
     __device__ __forceinline__ void fetch_tokens(int first, int n, uint32_t to) const {
         const auto thread = static_cast<int>(threadIdx.x);
         const int column = thread % 8, row = thread / 8 % rows_apart;
-        const int own = thread / 8 / rows_apart;  // unit of the stage
-        if (units > 1 && own >= n) return;
-        const int unit = first + own;
-        const bool exists = column < vectors_of(unit);
-        const std::byte* in = call_.gemm.in_bytes() + 128 * unit + 16 * column;
-        const uint32_t place = to + own * token_bytes + sm80_token_offset(row, column);
-        uint32_t vector[vectors];
+        const int own = thread / 8 / rows_apart;  // k_block of the stage
+        if (k_blocks > 1 && own >= n) return;
+        const int k_block = first + own;
+        const bool exists = column < vectors_of(k_block);
+        const std::byte* in = call_.gemm.in_bytes() + 128 * k_block + 16 * column;
+        const uint32_t first_to = to + own * token_bytes + sm80_token_offset(row, column);
+        int64_t offset[vectors];
 #pragma unroll
-        for (int i = 0; i < vectors; ++i) vector[i] = shared_.vector[row + i * rows_apart];
+        for (int i = 0; i < vectors; ++i) offset[i] = shared_.rows.in[row + i * rows_apart];
 #pragma unroll
         for (int i = 0; i < vectors; ++i) {
-            const bool present = exists && vector[i] != absent_vector;
-            const std::byte* from = present ? in + 16 * int64_t{vector[i]} : call_.gemm.in_bytes();
-            copy_async_16(place + i * rows_apart * sm80_row_bytes, from, present);
+            const bool present = exists && offset[i] >= 0;
+            const std::byte* from = present ? in + 2 * offset[i] : call_.gemm.in_bytes();
+            copy_async_16(first_to + i * rows_apart * sm80_row_bytes, from, present);
         }
     }
 
@@ -124,22 +124,22 @@ class Sm80Fetch {
     }
 
     // The same of a full stage, whose size is a constant.
-    static __device__ __forceinline__ void copy_units(uint32_t to, const std::byte* from,
+    static __device__ __forceinline__ void copy_stage(uint32_t to, const std::byte* from,
                                                       int lane) {
-        constexpr int bytes = units * sm80_code_stride<kind>;
+        constexpr int bytes = k_blocks * sm80_code_stride<kind>;
 #pragma unroll
         for (int i = 0; i < bytes; i += 32 * 16)
             if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
     }
 
-    // The blocks of n units follow each other in memory, short ones, too.
+    // The blocks of n k_blocks follow each other in memory, short ones, too.
     __device__ __forceinline__ void fetch_tile(const std::byte* tile, int first, int n, uint32_t to,
                                                int lane) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
         const int k = call_.gemm.weights.k;
         const BlockOffset from = block_offset(type, k, int64_t{64} * first, 4);
-        if (n == units && 64 * (first + n) <= k)
-            copy_units(to, tile + from.codes, lane);
+        if (n == k_blocks && 64 * (first + n) <= k)
+            copy_stage(to, tile + from.codes, lane);
         else
             copy(to, tile + from.codes,
                  64 * (first + n) > k ? static_cast<int>(call_.tile_stride - from.codes)
@@ -161,8 +161,6 @@ class Sm80Fetch {
     const Sm80Call& call_;
     const Sm80Work& work_;
     const Sm80Shared<Shape>& shared_;
-    int row_, column_;       // of the first vector of tokens that the thread copies
-    uint32_t token_to_;      // its place in a unit
     const std::byte* tile_;  // the lane's first bytes of the warp's first tile
 };
 

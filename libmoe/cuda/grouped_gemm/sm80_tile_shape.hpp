@@ -1,12 +1,11 @@
-// Tile shapes of the portable grouped GEMM (sm80_grouped_gemm.cuh), and what a pipeline stage of it
-// holds. A thread block multiplies 128 weight rows, eight packed tiles, with up to `max_rows` rows
+// Tile shapes of the portable grouped GEMM (sm80_grouped_gemm.cuh), and the bytes of its pipeline
+// stages. A thread block multiplies 128 weight rows, eight packed tiles, with up to `max_rows` rows
 // of tokens:
 //
 //   Sm80Wide      128 rows; a warp has 32 weight rows and all tokens, so that it dequantizes a
 //                 weight once
 //   Sm80Wide16    128 rows; a warp has 64 weight rows and half of the tokens: 16-bit weights need
-//   no
-//                 arithmetic, and a square tile reads shared memory least
+//                 no arithmetic, and a square tile reads shared memory least
 //   Sm80Narrow    32 rows; a warp has 16 weight rows, and eight warps wait for memory together
 //
 // Inputs: packed type, sizes of the matrix, and the shared memory of a device. Host and device.
@@ -21,7 +20,7 @@ struct Sm80Wide {
     static constexpr int warps_m = 4, warps_n = 1;
     static constexpr int m_tiles = 2;  // packed tiles of a warp
     static constexpr int max_rows = 128;
-    static constexpr int max_units = 1;  // blocks of 64 k in a stage
+    static constexpr int max_k_blocks = 1;  // of 64 k, in a stage
     static constexpr int blocks_per_sm = 2;
 };
 
@@ -29,7 +28,7 @@ struct Sm80Wide16 {
     static constexpr int warps_m = 2, warps_n = 2;
     static constexpr int m_tiles = 4;
     static constexpr int max_rows = 128;
-    static constexpr int max_units = 1;
+    static constexpr int max_k_blocks = 1;
     static constexpr int blocks_per_sm = 2;
 };
 
@@ -37,7 +36,7 @@ struct Sm80Narrow {
     static constexpr int warps_m = 8, warps_n = 1;
     static constexpr int m_tiles = 1;
     static constexpr int max_rows = 32;
-    static constexpr int max_units = 4;
+    static constexpr int max_k_blocks = 4;
     static constexpr int blocks_per_sm = 2;
 };
 
@@ -48,11 +47,12 @@ constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a unit, 64 operands
 constexpr int sm80_max_stages = 4;
 
-// Blocks of 64 k in a stage. A few rows wait for memory: more of them share a barrier.
+// Blocks of 64 k in a stage: few rows wait for memory, so more of them share a barrier, as many as
+// let two stages fit a thread block of 99 KB.
 template <PackedType kind, class Shape>
-constexpr int sm80_units = Shape::max_units == 1   ? 1
-                           : code_bits(kind) == 16 ? Shape::max_units / 2
-                                                   : Shape::max_units;
+constexpr int sm80_k_blocks = Shape::max_k_blocks > 1 && code_bits(kind) >= (is_grid(kind) ? 6 : 8)
+                                  ? Shape::max_k_blocks / 2
+                                  : Shape::max_k_blocks;
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
 // scales and the records of a grid, which come once, behind the codes of all blocks.
@@ -60,26 +60,27 @@ template <PackedType kind>
 constexpr int sm80_code_stride = has_superblock(kind) || is_grid(kind) ? block_code_bytes(kind, 4)
                                                                        : block_bytes(kind, 4);
 
-// Records of a grid that `units` blocks of 64 k can touch.
-MOE_HOST_DEVICE constexpr int32_t grid_records_of_units(PackedType type, int32_t units) {
-    const int32_t group = grid_group(type);
-    return group == 0 ? 1 : (64 * units + group - 1) / group + (64 % group == 0 ? 0 : 1);
+// Records of a grid that a stage of n blocks of 64 k can touch. It begins on a multiple of its own
+// columns.
+MOE_HOST_DEVICE constexpr int32_t grid_records_of(PackedType type, int32_t n) {
+    const int32_t group = grid_group(type), columns = 64 * n;
+    if (group == 0 || group % columns == 0) return 1;
+    return (columns + group - 1) / group + (columns % group == 0 ? 0 : 1);
 }
 
 // The bytes of one packed tile in a stage.
 template <PackedType kind, class Shape>
 MOE_HOST_DEVICE constexpr int32_t sm80_staged_tile_bytes(PackedType type) {
-    constexpr int32_t units = sm80_units<kind, Shape>;
+    constexpr int32_t n = sm80_k_blocks<kind, Shape>;
     int32_t scales = 0;
     if constexpr (has_superblock(kind)) scales = shared_scale_bytes(kind);
-    if constexpr (is_grid(kind))
-        scales = grid_records_of_units(type, units) * grid_record_bytes(type);
-    return (units * sm80_code_stride<kind> + scales + 15) / 16 * 16;
+    if constexpr (is_grid(kind)) scales = grid_records_of(type, n) * grid_record_bytes(type);
+    return (n * sm80_code_stride<kind> + scales + 15) / 16 * 16;
 }
 
 template <PackedType kind, class Shape>
 MOE_HOST_DEVICE constexpr int32_t sm80_stage_bytes(int32_t staged_tile_bytes) {
-    return sm80_units<kind, Shape> * Shape::max_rows * sm80_row_bytes +
+    return sm80_k_blocks<kind, Shape> * Shape::max_rows * sm80_row_bytes +
            sm80_tiles_of_block * staged_tile_bytes;
 }
 
@@ -90,14 +91,18 @@ struct Sm80Config {
     int32_t shared_bytes;
 };
 
-// Two thread blocks on an SM where both have three stages, else one with as many as fit.
-// static_bytes: of the kernel's own shared memory, and what the system takes of a block's.
+// The system takes so much of an SM's shared memory for every thread block.
+constexpr int32_t sm80_system_bytes = 1024;
+
+// Two thread blocks on an SM where both have three stages, else one with as many as fit; no stages
+// where two do not fit. static_bytes: of the kernel's own shared memory.
 template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
     const int32_t tile_bytes = sm80_staged_tile_bytes<kind, Shape>(type);
     const int32_t stage_bytes = sm80_stage_bytes<kind, Shape>(tile_bytes);
+    const int32_t of_sm = device.shared_bytes + sm80_system_bytes;
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
-        const int32_t fit = (device.shared_bytes / blocks - static_bytes) / stage_bytes;
+        const int32_t fit = (of_sm / blocks - sm80_system_bytes - static_bytes) / stage_bytes;
         const int32_t n_stages = fit < sm80_max_stages ? fit : sm80_max_stages;
         if (n_stages >= (blocks > 1 ? 3 : 2))
             return {tile_bytes, n_stages, blocks, n_stages * stage_bytes};

@@ -1,0 +1,75 @@
+// The stages of the portable grouped GEMM fit the shared memory of every architecture, for every
+// packed type and every grid.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "libmoe/cuda/dequant/dequant.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_tile_shape.hpp"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int32_t static_bytes = 3072;  // more than the kernels have
+
+std::vector<PackedType> types_of(PackedType kind) {
+    if (!is_grid(kind)) return {kind};
+    std::vector<PackedType> types;
+    for (const GridScale scale : {GridScale::f32, GridScale::f16, GridScale::e8m0})
+        for (const GridZero zero : {GridZero::middle, GridZero::packed})
+            for (const int32_t group : {0, 16, 32, 48, 64, 80, 128, 256})
+                types.push_back(grid_type(kind, scale, zero, group));
+    return types;
+}
+
+template <PackedType kind, class Shape>
+void expect_stages(int32_t shared_bytes) {
+    DeviceFacts device;
+    device.shared_bytes = shared_bytes;
+    for (const PackedType type : types_of(kind)) {
+        const Sm80Config config = sm80_config<kind, Shape>(device, type, static_bytes);
+        const std::string name = std::string(packed_type_name(type)) + " group " +
+                                 std::to_string(is_grid(kind) ? grid_group(type) : 0);
+        EXPECT_GE(config.n_stages, 2) << name << " in " << shared_bytes;
+        EXPECT_GE(config.blocks_per_sm, 1) << name;
+        EXPECT_LE(config.blocks_per_sm * (config.shared_bytes + static_bytes + sm80_system_bytes),
+                  shared_bytes + sm80_system_bytes)
+            << name;
+        EXPECT_EQ(config.tile_bytes % 16, 0) << name;
+    }
+}
+
+TEST(PortableTiles, TwoStagesFitEveryArchitecture) {
+    int n_kinds = 0;
+    for (const PackedTraits& row : packed_traits) {
+        with_packed_type(row.type, [&]<PackedType kind>() {
+            if constexpr (kind != PackedType::none && kind != PackedType::f32) {
+                ++n_kinds;
+                // Of sm_86, 89 and 120; of sm_80; of sm_90 and 100.
+                for (const int32_t kilobytes : {99, 163, 227}) {
+                    expect_stages<kind, Sm80Narrow>(kilobytes * 1024);
+                    expect_stages<kind, Sm80Wide>(kilobytes * 1024);
+                    expect_stages<kind, Sm80Wide16>(kilobytes * 1024);
+                }
+            }
+        });
+    }
+    EXPECT_EQ(n_kinds, static_cast<int>(packed_traits.size()) - 2);
+}
+
+// A stage begins on a multiple of its columns: 256 of narrow tiles, 64 of wide ones.
+TEST(PortableTiles, AStageHoldsTheRecordsThatItTouches) {
+    for (const int32_t group : {16, 32, 48, 64, 80, 96, 128, 192, 256, 512})
+        for (const int32_t n : {1, 2, 4}) {
+            const PackedType type =
+                grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, group);
+            int32_t most = 0;
+            for (int32_t first = 0; first < 4096; first += 64 * n)
+                most = std::max(most, (first + 64 * n - 1) / group - first / group + 1);
+            EXPECT_GE(grid_records_of(type, n), most) << group << " " << n;
+            EXPECT_LE(grid_records_of(type, n), most + 1) << group << " " << n;
+        }
+}
+
+}  // namespace
+}  // namespace moe::cuda
