@@ -1,7 +1,6 @@
 // Tables of models, formats and numbers of tokens, and the cases made of them.
 #include "bench/cases.hpp"
 
-#include "bench/device.hpp"
 #include "bench/formats.hpp"
 
 namespace moe::bench {
@@ -35,14 +34,8 @@ constexpr int64_t least_skewed = 8;  // with fewer tokens, popular experts seldo
 // Rows are whole blocks: 2880 columns are no multiple of 256, nor are the slices of eight GPUs.
 bool fits(const Model& model, const std::string& format) {
     const ExpertFormats of = expert_formats(format);
-    const auto divides = [](const std::string& name, int64_t columns) {
-        moe_format_info info{};
-        info.struct_size = sizeof info;
-        const moe_format one = format_by_name(name);
-        check(moe_format_get_info(&one, &info));
-        return columns % info.block_columns == 0;
-    };
-    return divides(of.gate_up, model.hidden) && divides(of.down, model.intermediate);
+    return model.hidden % block_columns(of.gate_up) == 0 &&
+           model.intermediate % block_columns(of.down) == 0;
 }
 
 std::string Case::name() const {

@@ -1,6 +1,6 @@
 #include "bench/formats.hpp"
 
-#include "bench/device.hpp"
+#include <stdexcept>
 
 namespace moe::bench {
 namespace {
@@ -55,8 +55,17 @@ moe_format format_by_name(const std::string& name) {
         format.codebook = one.codebook;
         return format;
     }
-    check(moe_format_by_name(name.c_str(), &format));
+    if (moe_format_by_name(name.c_str(), &format) != MOE_OK)
+        throw std::runtime_error(moe_last_error());
     return format;
+}
+
+int64_t block_columns(const std::string& name) {
+    moe_format_info info{};
+    info.struct_size = sizeof info;
+    const moe_format format = format_by_name(name);
+    if (moe_format_get_info(&format, &info) != MOE_OK) throw std::runtime_error(moe_last_error());
+    return info.block_columns;
 }
 
 ExpertFormats expert_formats(const std::string& format) {

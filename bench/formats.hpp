@@ -8,8 +8,9 @@
 
 namespace moe::bench {
 
-// Throws for an unknown name.
+// Both throw for an unknown name.
 moe_format format_by_name(const std::string& name);
+int64_t block_columns(const std::string& name);
 
 // The formats of gate and up, and of down.
 struct ExpertFormats {

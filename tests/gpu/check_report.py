@@ -13,7 +13,7 @@ import sys
 import kernel_hashes
 
 PAGE = "docs/support.md"
-REPORTS = ("report-smoke.json", "report-full.json")
+REPORTS = ("report-smoke.json", "report-full.json", "report-portable.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n", "<!-- end of gpu reports -->")
 # The words of a row with a family: architecture, activation, family. The weight and the stage complete a kernel's name.
 WORDS = re.compile(r'\{"(sm[0-9]+)", "([a-z0-9]+)", "([a-z0-9_]+)"\}')

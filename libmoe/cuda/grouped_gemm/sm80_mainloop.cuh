@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/dequant/value_blocks.hpp"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_stage.cuh"
