@@ -293,7 +293,7 @@ typedef struct moe_runtime moe_runtime;
 /* Memory by space. Every byte that libmoe keeps in a handle comes from here. What the C++ runtime takes by itself
  * does not: exception objects while an error travels, thread stacks, the transient buffers of JSON, sorting and path
  * handling while a checkpoint is opened, and the text of moe_plan_explain while it is built; nor do the names
- * of CUDA kernels, each kept once for the life of the process, and what the CUDA runtime keeps for a context and its
+ * of kernels, each kept once for the life of the process, and what the CUDA runtime keeps for a context and its
  * kernels. Both functions may be called from any thread. */
 typedef struct moe_allocator {
     uint32_t struct_size;

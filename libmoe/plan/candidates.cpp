@@ -62,12 +62,17 @@ constexpr moe_role experts_and_latent[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_
 constexpr moe_role finish_matrices[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
                                         MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT};
 
+// The CPU's stages have the projections into and out of the latent in them.
+template <moe_stage stage, class Check>
+bool all_of_cpu_stage(const Problem& problem, Check check) {
+    return stage == MOE_STAGE_EXPERTS ? all_matrices(problem, experts_and_latent, check)
+                                      : all_matrices(problem, finish_matrices, check);
+}
+
 template <bool (*has_isa)(), moe_stage stage>
 const Reason* dense_simd(const Problem& problem) {
     if (!has_isa()) return &reasons::isa;
-    const bool dense = stage == MOE_STAGE_EXPERTS
-                           ? all_matrices(problem, experts_and_latent, is_plain)
-                           : all_matrices(problem, finish_matrices, is_plain);
+    const bool dense = all_of_cpu_stage<stage>(problem, is_plain);
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
@@ -81,9 +86,7 @@ const Reason* cpu_gemv(const Problem& problem) {
     const auto is_read = [](const moe_format& format) {
         return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
     };
-    const bool all_read = stage == MOE_STAGE_EXPERTS
-                              ? all_matrices(problem, experts_and_latent, is_read)
-                              : all_matrices(problem, finish_matrices, is_read);
+    const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
     return all_read ? in_f32(problem) : &reasons::weight_type;
 }
 
@@ -122,16 +125,19 @@ constexpr Row cpu_table[] = {
 
 // --- CUDA -------------------------------------------------------------------------------------
 
+template <moe_stage stage, class Check>
+bool all_of_stage(const Problem& problem, Check check) {
+    return stage == MOE_STAGE_EXPERTS ? all_matrices(problem, expert_matrices, check)
+                                      : all_matrices(problem, dense_matrices, check);
+}
+
 // Families of 16-bit operands: nothing in the problem is wider.
 template <moe_stage stage>
 const Reason* in_16_bits(const Problem& problem) {
     if (problem.x_type == MOE_TYPE_F32) return &reasons::x_type;
     if (problem.intermediate_type == MOE_TYPE_F32) return &reasons::intermediate_type;
     const auto is_narrow = [](const moe_format& f) { return f.type != MOE_TYPE_F32; };
-    const bool narrow = stage == MOE_STAGE_EXPERTS
-                            ? all_matrices(problem, expert_matrices, is_narrow)
-                            : all_matrices(problem, dense_matrices, is_narrow);
-    return narrow ? nullptr : &reasons::weight_type;
+    return all_of_stage<stage>(problem, is_narrow) ? nullptr : &reasons::weight_type;
 }
 
 // float16 operands where both x and the intermediate are float16.
@@ -149,10 +155,7 @@ const Reason* without_columns(const Problem& problem) {
     const auto is_read = [](const moe_format& f) {
         return grid_columns_of(packed_type_of(f)) == GridColumns::none;
     };
-    const bool all_read = stage == MOE_STAGE_EXPERTS
-                              ? all_matrices(problem, expert_matrices, is_read)
-                              : all_matrices(problem, dense_matrices, is_read);
-    return all_read ? nullptr : &reasons::weight_type;
+    return all_of_stage<stage>(problem, is_read) ? nullptr : &reasons::weight_type;
 }
 
 // What the kernels that read packed tiles as they lie want of a layer.
@@ -175,9 +178,7 @@ const Reason* tiles_in_bf16(const Problem& problem) {
     if (problem.x_type == MOE_TYPE_F16 && tokens == Tokens::any) return &reasons::x_type;
     if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
     const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
-    const bool all_read = experts ? all_matrices(problem, expert_matrices, is_read)
-                                  : all_matrices(problem, dense_matrices, is_read);
-    if (!all_read) return &reasons::weight_type;
+    if (!all_of_stage<stage>(problem, is_read)) return &reasons::weight_type;
     return experts ? in_whole_tiles(problem, problem.cuda->is_gate_up_fused, layer.activation.gated)
                    : in_whole_tiles(problem, problem.cuda->is_shared_gate_up_fused,
                                     layer.shared_intermediate && layer.shared_activation.gated);

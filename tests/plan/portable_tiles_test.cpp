@@ -45,7 +45,7 @@ TEST(PortableTiles, TwoStagesFitEveryArchitecture) {
         with_packed_type(row.type, [&]<PackedType kind>() {
             if constexpr (kind != PackedType::none && kind != PackedType::f32) {
                 ++n_kinds;
-                // Of sm_86, 89 and 120; of sm_80; of sm_90 and 100.
+                // The sizes are those of sm_86, 89 and 120, then sm_80, then sm_90 and 100.
                 for (const int32_t kilobytes : {99, 163, 227}) {
                     expect_stages<kind, Sm80Narrow>(kilobytes * 1024);
                     expect_stages<kind, Sm80Wide>(kilobytes * 1024);

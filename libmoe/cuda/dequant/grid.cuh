@@ -51,15 +51,13 @@ MOE_HOST_DEVICE inline FloatPair grid_zeros(PackedType type, const std::byte* re
 }
 
 // Not inlined on a GPU: the types of scales and zero points are known at run time alone, and
-// kernels load them in many places. Divisions are of 32 bits, which are quick there.
+// kernels load them in many places.
 #if defined(__CUDACC__)
 __noinline__
 #endif
     MOE_HOST_DEVICE inline GridRows
     grid_rows(PackedType type, const std::byte* tile, int32_t g, int32_t column) {
-    const auto group = static_cast<uint32_t>(grid_group(type)) / 16;
-    const uint32_t number = group == 0 ? 0 : static_cast<uint32_t>(column) / 16 / group;
-    const std::byte* record = tile + static_cast<int32_t>(number) * grid_record_bytes(type);
+    const std::byte* record = tile + grid_record(type, column);
     const FloatPair scales = grid_scales(type, record, g);
     const FloatPair zeros = grid_zeros(type, record, g);
     return {{scales.low, scales.high}, {zeros.low, zeros.high}};

@@ -17,7 +17,7 @@
 namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
-// Of the portable one: full tiles, then one with the rest.
+// The portable one takes full tiles, then one with the rest.
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
 constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
 

@@ -44,6 +44,7 @@ class Sm80Fetch {
     }
 
     __device__ __forceinline__ int n_k_blocks() const { return (call_.gemm.weights.k + 63) / 64; }
+
     // Issues and commits the copies of the stage that begins at k_block `first`, into the stage at
     // shared address `to`; past the last k_block an empty group.
     __device__ __forceinline__ void issue(int first, uint32_t to) const {
@@ -151,10 +152,11 @@ class Sm80Fetch {
             const auto begin = static_cast<int>(grid_record(type, 64 * first));
             const int end = static_cast<int>(grid_record(type, min(64 * (first + n), k) - 1)) +
                             grid_record_bytes(type);
-            const int bytes_before = 8 * lane;  // `tile` and `to` are 16 bytes apart for each lane
-            for (int i = bytes_before; i < end - begin; i += 8 * 32)
-                copy_async_8(to + scale_offset + i - 2 * bytes_before,
-                             tile + begin + i - 2 * bytes_before);
+            // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
+            const std::byte* records = tile - 16 * lane + begin;
+            const uint32_t records_to = to - 16 * lane + scale_offset;
+            for (int i = 8 * lane; i < end - begin; i += 8 * 32)
+                copy_async_8(records_to + i, records + i);
         }
     }
 

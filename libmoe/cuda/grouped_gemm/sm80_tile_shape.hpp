@@ -44,7 +44,7 @@ template <class Shape>
 constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
 
 constexpr int sm80_tiles_of_block = 8;
-constexpr int sm80_row_bytes = 128;  // of a row of tokens in a unit, 64 operands
+constexpr int sm80_row_bytes = 128;  // of a row of tokens in a k_block, 64 operands
 constexpr int sm80_max_stages = 4;
 
 // Blocks of 64 k in a stage: few rows wait for memory, so more of them share a barrier, as many as
