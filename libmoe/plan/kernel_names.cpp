@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "libmoe/weights/device_weights.hpp"
 
@@ -16,21 +17,34 @@ struct KeptName {
     char text[1];  // and as many more as it is long
 };
 
-// Callers keep names beyond their plan (moe.h), so each distinct one is kept once for ever, outside
-// of what handles allocate and give back.
+// Callers keep names beyond their plan (moe.h), so each distinct one is kept once, outside of what
+// handles allocate and give back, until the library is unloaded.
+class KeptNames {
+  public:
+    ~KeptNames() {
+        while (first_) std::free(std::exchange(first_, first_->next));
+    }
+    const char* keep(std::string_view text) {
+        std::lock_guard lock(mutex_);
+        for (const KeptName* one = first_; one; one = one->next)
+            if (text == one->text) return one->text;
+        auto* name = static_cast<KeptName*>(std::malloc(sizeof(KeptName) + text.size()));
+        if (!name) throw std::bad_alloc();
+        name->next = first_;
+        std::memcpy(name->text, text.data(), text.size());
+        name->text[text.size()] = '\0';
+        first_ = name;
+        return name->text;
+    }
+
+  private:
+    std::mutex mutex_;
+    KeptName* first_ = nullptr;
+};
+
 cuda::KernelName intern(std::string_view text) {
-    static std::mutex mutex;
-    static KeptName* names = nullptr;
-    std::lock_guard lock(mutex);
-    for (const KeptName* one = names; one; one = one->next)
-        if (text == one->text) return {one->text};
-    auto* name = static_cast<KeptName*>(std::malloc(sizeof(KeptName) + text.size()));
-    if (!name) throw std::bad_alloc();
-    name->next = names;
-    std::memcpy(name->text, text.data(), text.size());
-    name->text[text.size()] = '\0';
-    names = name;
-    return {name->text};
+    static KeptNames names;
+    return {names.keep(text)};
 }
 
 // A name while it is put together; the longest has less than a hundred characters.
