@@ -701,7 +701,11 @@ typedef enum moe_residency MOE_ENUM_BASE {
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
     MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4 */
-    MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* this and the next: not in this version, MOE_ERROR_UNSUPPORTED */
+    MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* not in this version, MOE_ERROR_UNSUPPORTED */
+    /* CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed bytes: of every 32 columns of a
+     * row from the first on, q = round(v / s) with s = max |v| / 127 as float32, ties to even, and products are of q s: a
+     * value is off by s / 2 at most. Kernels that take no such bytes (of dense, fp8 and codebook weights; AVX2 and the
+     * reference) take the values as given; moe_plan_explain has int8 in the names of those that do */
     MOE_ACTIVATION_QUANTIZATION_INT8 = 2,
     MOE_ACTIVATION_QUANTIZATION_FORCE_INT32 = 0x7FFFFFFF
 } moe_activation_quantization;
@@ -784,7 +788,8 @@ MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_
 /* Name of the kernel that runs a stage for n_tokens tokens, <arch>_<weight>_<activation>_<family>_<stage>; static. For the
  * stages experts and finish it is the GEMM of gate and up. moe_plan_explain has that of down, the variants that are launched
  * (launched names begin with this one), and beside every gemv kernel the one that takes its place where rows of x are not on 16
- * bytes, the true number of tokens is on the device, or the output is per slot or by rows. For calls in chunks n_tokens is a
+ * bytes, the true number of tokens is on the device, or the output is per slot or by rows. On the CPU each expert takes the
+ * kernel of its number of rows, and the name is that of the mean. For calls in chunks n_tokens is a
  * chunk's. The kernel of finish does nothing where the explanation says that the shared expert goes with the experts. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,
                                             const char **out_name) MOE_NOEXCEPT;

@@ -155,7 +155,7 @@ moe_status moe_plan_kernel(const moe_plan* plan, moe_stage stage, int64_t n_toke
         check_handle(plan, "plan");
         require(n_tokens >= 0 && n_tokens <= plan->max_tokens,
                 "n_tokens is {}, the plan takes 0 to {}", n_tokens, plan->max_tokens);
-        check_out(out_name, "out_name") = plan->chosen(stage, n_tokens).name();
+        check_out(out_name, "out_name") = plan->typical(stage, n_tokens).name();
     });
 }
 

@@ -36,7 +36,7 @@ namespace {
 bool is_allowed(std::string_view set) {
     const char* most = std::getenv("MOE_CPU_ISA");
     if (!most) return true;
-    for (const std::string_view one : {"scalar", "avx2", "avx512", "avx512vnni"}) {
+    for (const std::string_view one : {"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"}) {
         if (one == set) return true;
         if (one == most) return false;
     }
@@ -65,6 +65,12 @@ bool has_avx512() {
 bool has_avx512vnni() {
     return has_avx512() && is_allowed("avx512vnni") && __builtin_cpu_supports("avx512vnni") &&
            __builtin_cpu_supports("avx512vbmi") && has_gfni();
+}
+
+bool has_avx512bf16() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return has_avx512vnni() && is_allowed("avx512bf16") &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
 }
 
 Text features() {
@@ -104,6 +110,10 @@ bool has_avx512() {
 }
 
 bool has_avx512vnni() {
+    return false;
+}
+
+bool has_avx512bf16() {
     return false;
 }
 

@@ -15,10 +15,12 @@ Text features();
 bool has_f16c();
 // True where this machine and this build can run the kernels of an instruction set, and the
 // environment variable MOE_CPU_ISA does not forbid them: it names the largest set to use, `scalar`,
-// `avx2`, `avx512` or `avx512vnni`. Other values change nothing.
+// `avx2`, `avx512`, `avx512vnni` or `avx512bf16`. Other values change nothing.
 bool has_avx2();
 bool has_avx512();
 // AVX-512 with VNNI and VBMI, and GFNI.
 bool has_avx512vnni();
+// The same with BF16.
+bool has_avx512bf16();
 
 }  // namespace moe::cpu

@@ -13,22 +13,11 @@ namespace moe::cpu {
 namespace {
 
 // Output features of a task of plain loops: enough that taking a task costs nothing beside it, few
-// enough to share one expert. A task of gemv kernels is as many features as these bytes of weights
-// hold.
+// enough to share one expert. A task of gemv and gemm kernels is as many features as these bytes of
+// weights hold, in whole panels.
 constexpr int64_t loop_features = 32;
 constexpr int64_t task_bytes = int64_t{64} << 10;
 constexpr int64_t most_task_features = 64;
-
-// Rows with their integers.
-template <class Real>
-InputRows<Real> quantized(InputRows<Real> rows, const std::byte* integers, int64_t columns,
-                          const Quantization& how) {
-    if (!how.parts) return rows;
-    rows.quantized = integers;
-    rows.quantized_stride = quantized_row_bytes(columns, how);
-    rows.quantization = how;
-    return rows;
-}
 
 }  // namespace
 
@@ -51,6 +40,19 @@ Pipeline<Real>::Pipeline(Team& team, const Setup& setup, const ResidentWeights& 
       experts_(mlp_kernels<Real>(setup.experts)),
       finish_(mlp_kernels<Real>(setup.finish)) {}
 
+// Rows in the form in which the kernels take n of them.
+template <class Real>
+InputRows<Real> Pipeline<Real>::as_taken(InputRows<Real> rows, int64_t n, int64_t panel_rows,
+                                         const std::byte* integers, int64_t columns,
+                                         const Quantization& how) const {
+    rows.in_panels = panel_rows && n >= panel_rows;
+    if (is_empty(how)) return rows;
+    rows.quantized = integers;
+    rows.quantized_stride = quantized_row_bytes(columns, how);
+    rows.quantization = how;
+    return rows;
+}
+
 template <class Real>
 void Pipeline<Real>::load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width) {
     team_.for_each(n,
@@ -71,7 +73,7 @@ void Pipeline<Real>::quantize_row(const Real* row, int64_t columns, const Quanti
     if constexpr (std::is_same_v<Real, float>) {
         const GemvFamily* family = gemv_family(setup_.experts);
         if (!family) family = gemv_family(setup_.finish);
-        if (family && how.parts) family->quantize(row, columns, how, out);
+        if (family && !is_empty(how)) family->quantize(row, columns, how, out);
     }
 }
 
@@ -79,7 +81,7 @@ template <class Real>
 void Pipeline<Real>::quantize_rows(const Real* rows, int64_t n, int64_t columns,
                                    const Quantization& how, std::byte* out) {
     const int64_t stride = quantized_row_bytes(columns, how);
-    team_.for_each(how.parts ? n : 0, [&](int32_t, int64_t i) {
+    team_.for_each(is_empty(how) ? 0 : n, [&](int32_t, int64_t i) {
         quantize_row(rows + i * columns, columns, how, out + i * stride);
     });
 }
@@ -89,7 +91,7 @@ int64_t Pipeline<Real>::task_features(Arithmetic arithmetic,
                                       int64_t weight_bytes_of_feature) const {
     if (!gemv_family(arithmetic)) return loop_features;
     const int64_t fit = task_bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
-    return std::clamp<int64_t>(fit, 1, most_task_features);
+    return std::clamp<int64_t>(fit / panel_rows * panel_rows, panel_rows, most_task_features);
 }
 
 // Calls block(worker, first feature, last feature) for all rows of a matrix.
@@ -129,8 +131,9 @@ void Pipeline<Real>::count_active() {
 template <class Real>
 void Pipeline<Real>::project_latent(int64_t n) {
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_IN);
-    const InputRows<Real> rows = quantized<Real>({b_.x, layer().hidden, nullptr}, b_.x_quantized,
-                                                 layer().hidden, setup_.x_quantization);
+    const InputRows<Real> rows =
+        as_taken({b_.x, layer().hidden, nullptr}, n, setup_.experts_panel_rows, b_.x_quantized,
+                 layer().hidden, setup_.x_quantization);
     for_each_feature_block(setup_.experts, matrix,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                experts_.project(matrix, rows, n, first, last, b_.weight_row(worker),
@@ -160,13 +163,13 @@ Mlp Pipeline<Real>::expert_mlp(int64_t local) const {
 
 template <class Real>
 MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent) const {
-    const int64_t first = b_.offsets[local];
+    const int64_t first = b_.offsets[local], n = b_.offsets[local + 1] - first;
     const bool from_latent = layer().latent && !input_is_latent;
     const int64_t width = layer().expert_width();
-    return {
-        quantized(InputRows<Real>{from_latent ? b_.latent : b_.x, width, b_.row_input + first},
-                  from_latent ? b_.latent_quantized : b_.x_quantized, width, setup_.x_quantization),
-        layer().weight_on_input ? b_.row_weight + first : nullptr, b_.offsets[local + 1] - first};
+    return {as_taken({from_latent ? b_.latent : b_.x, width, b_.row_input + first}, n,
+                     setup_.experts_panel_rows, from_latent ? b_.latent_quantized : b_.x_quantized,
+                     width, setup_.x_quantization),
+            layer().weight_on_input ? b_.row_weight + first : nullptr, n};
 }
 
 // Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that
@@ -204,16 +207,17 @@ void Pipeline<Real>::run_experts(bool input_is_latent) {
     quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
     const int64_t down_task =
         task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
-    for_each_expert_block(
-        width, down_task, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-            const Mlp mlp = expert_mlp(e);
-            const int64_t row = b_.offsets[e];
-            const InputRows<Real> h = quantized(InputRows<Real>{b_.h, features, nullptr},
-                                                b_.h_quantized, features, setup_.h_quantization)
-                                          .from(row);
-            experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last,
-                             b_.weight_row(worker), b_.y, width, b_.row_slot + row, mlp.down_bias);
-        });
+    for_each_expert_block(width, down_task,
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              const Mlp mlp = expert_mlp(e);
+                              const int64_t row = b_.offsets[e], n = b_.offsets[e + 1] - row;
+                              const InputRows<Real> h =
+                                  as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows,
+                                           b_.h_quantized, features, setup_.h_quantization)
+                                      .from(row);
+                              experts_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),
+                                               b_.y, width, b_.row_slot + row, mlp.down_bias);
+                          });
 }
 
 template <class Real>
@@ -285,8 +289,8 @@ void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_OUT);
     const int64_t width = layer().expert_width();
     quantize_rows(b_.routed, n, width, setup_.x_quantization, b_.routed_quantized);
-    const InputRows<Real> rows = quantized<Real>({b_.routed, width, nullptr}, b_.routed_quantized,
-                                                 width, setup_.x_quantization);
+    const InputRows<Real> rows = as_taken({b_.routed, width, nullptr}, n, setup_.finish_panel_rows,
+                                          b_.routed_quantized, width, setup_.x_quantization);
     for_each_feature_block(setup_.finish, matrix, [&](int32_t worker, int64_t first, int64_t last) {
         finish_.project(matrix, rows, n, first, last, b_.weight_row(worker), b_.final, matrix.rows,
                         nullptr, nullptr);
@@ -308,17 +312,18 @@ void Pipeline<Real>::run_shared(int64_t n) {
     const Mlp mlp = shared_mlp();
     const int64_t features = mlp.width();
     const int64_t hidden = layer().hidden;
-    const MlpInput<Real> input{
-        quantized<Real>({b_.x, hidden, nullptr}, b_.x_quantized, hidden, setup_.x_quantization),
-        nullptr, n};
+    const MlpInput<Real> input{as_taken({b_.x, hidden, nullptr}, n, setup_.finish_panel_rows,
+                                        b_.x_quantized, hidden, setup_.x_quantization),
+                               nullptr, n};
     for_each_feature_block(setup_.finish, *mlp.up,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                finish_.activate(mlp, input, first, last, setup_.intermediate_type,
                                                 b_.weight_row(worker), b_.shared_h, features);
                            });
     quantize_rows(b_.shared_h, n, features, setup_.h_quantization, b_.shared_h_quantized);
-    const InputRows<Real> h = quantized<Real>(
-        {b_.shared_h, features, nullptr}, b_.shared_h_quantized, features, setup_.h_quantization);
+    const InputRows<Real> h =
+        as_taken({b_.shared_h, features, nullptr}, n, setup_.finish_panel_rows,
+                 b_.shared_h_quantized, features, setup_.h_quantization);
     for_each_feature_block(setup_.finish, *mlp.down,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),

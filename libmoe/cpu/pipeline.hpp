@@ -85,6 +85,9 @@ class Pipeline {
     int64_t task_features(Arithmetic arithmetic, int64_t weight_bytes_of_feature) const;
     template <class Block>
     void for_each_expert_block(int64_t features, int64_t block_features, Block block);
+    InputRows<Real> as_taken(InputRows<Real> rows, int64_t n, int64_t panel_rows,
+                             const std::byte* integers, int64_t columns,
+                             const Quantization& how) const;
     void quantize_row(const Real* row, int64_t columns, const Quantization& how,
                       std::byte* out) const;
     void quantize_rows(const Real* rows, int64_t n, int64_t columns, const Quantization& how,

@@ -25,6 +25,7 @@ struct InputRows {
     const std::byte* quantized = nullptr;
     int64_t quantized_stride = 0;  // bytes
     Quantization quantization{};
+    bool in_panels = false;  // by gemm kernels, where a format has them
 
     const Real* row(int64_t i) const { return input + (index ? index[i] : i) * stride; }
     const std::byte* quantized_row(int64_t i) const {

@@ -27,7 +27,9 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     Arena arena(memory);
     n_rows_max = tokens * layer.top_k;
     n_inputs_max = std::max<int64_t>(tokens, layer.top_k);
-    weight_row_size = longest_row(setup);
+    weight_row_size = 2 * longest_row(setup);
+    if (setup.experts_panel_rows || setup.finish_panel_rows) weight_row_size += gemm_scratch_floats;
+    weight_row_size = (weight_row_size + 15) / 16 * 16;
 
     x = arena.take<Real>(n_inputs_max * std::max<int64_t>(layer.hidden, width));
     latent = arena.take<Real>(layer.latent ? n_inputs_max * width : 0);
@@ -48,7 +50,7 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     final = layer.latent ? arena.take<Real>(tokens * layer.hidden) : routed;
     shared_h = arena.take<Real>(tokens * setup.slice->shared_count);
     shared_y = arena.take<Real>(layer.shared_intermediate ? tokens * layer.hidden : 0);
-    weight_rows = arena.take<float>(setup.n_workers * 2 * weight_row_size);
+    weight_rows = arena.take<float>(setup.n_workers * weight_row_size);
     const int64_t shared = setup.slice->shared_count;
     const auto take_quantized = [&](int64_t rows, int64_t columns, const Quantization& how) {
         return arena.take<std::byte>(rows * quantized_row_bytes(columns, how));

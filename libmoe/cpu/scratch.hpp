@@ -16,7 +16,7 @@ struct Scratch {
     uint64_t bytes;
     int64_t n_rows_max;       // T * k
     int64_t n_inputs_max;     // rows that x holds: at least one token's slots
-    int64_t weight_row_size;  // floats of one decoded weight row
+    int64_t weight_row_size;  // floats of two decoded weight rows, and of panels
 
     Real* x;               // [n_inputs_max, H or L]
     Real* latent;          // [n_inputs_max, L], with a latent
@@ -37,7 +37,7 @@ struct Scratch {
     Real* final;           // [T, H]; routed itself without a latent
     Real* shared_h;        // [T, S]
     Real* shared_y;        // [T, H]
-    float* weight_rows;    // [workers, 2, weight_row_size]
+    float* weight_rows;    // [workers, weight_row_size]
     // The same rows as integers, as gemv/gemv.hpp has them; nothing where no kernel reads them.
     std::byte* x_quantized;         // [n_inputs_max, .]
     std::byte* latent_quantized;    // [n_inputs_max, .]
@@ -47,7 +47,7 @@ struct Scratch {
     int64_t* n_active;  // one number, found by one thread and read by all after a barrier
     int64_t* n_rows;    // likewise
 
-    float* weight_row(int32_t worker) const { return weight_rows + worker * 2 * weight_row_size; }
+    float* weight_row(int32_t worker) const { return weight_rows + worker * weight_row_size; }
 };
 
 }  // namespace moe::cpu

@@ -27,6 +27,9 @@ struct Setup {
     // For rows that come in (x, a latent), and for those between the two GEMMs of an expert.
     Quantization x_quantization;
     Quantization h_quantization;
+    // From which on gemm kernels take the rows of a matrix; 0: never.
+    int64_t experts_panel_rows;
+    int64_t finish_panel_rows;
     int32_t n_workers;     // threads that have scratch
     int64_t chunk_tokens;  // tokens that are worked on at a time
 

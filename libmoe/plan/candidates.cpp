@@ -90,6 +90,38 @@ const Reason* cpu_gemv(const Problem& problem) {
     return all_read ? in_f32(problem) : &reasons::weight_type;
 }
 
+// The rows of matrices as the kernels of a family want them.
+cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
+                          moe_type type, bool for_panels) {
+    return cpu::quantization_for(*cpu::gemv_family(arithmetic),
+                                 cpu::gemv_format_of(problem.layout->formats[role]), type,
+                                 problem.quantizes_to_int8, for_panels);
+}
+
+// The gemm kernels beside the gemv kernels of the same family: they sum in another order.
+template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
+const Reason* cpu_gemm(const Problem& problem) {
+    if (const Reason* reason = cpu_gemv<has_isa, arithmetic, stage>(problem)) return reason;
+    if (problem.batch_invariant) return &reasons::batch_invariant;
+    if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
+    const auto has_panels = [](const moe_format& format) {
+        const cpu::Quantization in_any_form{2, 0, true};
+        return cpu::gemv_family(arithmetic)
+            ->gemm(cpu::gemv_format_of(format), in_any_form)
+            .dequantize;
+    };
+    return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
+}
+
+template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
+constexpr Row cpu_gemm_row(const char* architecture) {
+    return {.stage = stage,
+            .check = cpu_gemm<has_isa, arithmetic, stage>,
+            .arithmetic = arithmetic,
+            .tokens = Tokens::many_rows,
+            .words = {architecture, "", "gemm"}};
+}
+
 template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
 constexpr Row cpu_gemv_row(const char* architecture) {
     return {.stage = stage,
@@ -104,6 +136,7 @@ constexpr Row cpu_table[] = {
     {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, always},
     {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, always},
     cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
+    cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
     {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
      Arithmetic::avx512},
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
@@ -114,6 +147,7 @@ constexpr Row cpu_table[] = {
     {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, in_f32},
     {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, in_f64, Arithmetic::ref_f64},
     cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
+    cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
     {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
      Arithmetic::avx512},
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
@@ -292,25 +326,34 @@ void name_kernels(const Row& row, const WeightsLayout& layout, Candidate& candid
 }
 
 // The activations of a GEMM as its kernel takes them.
-const char* cpu_activation(Arithmetic arithmetic, const WeightsLayout& layout, moe_role role,
-                           moe_type type) {
-    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic);
-    const auto format = cpu::gemv_format_of(layout.formats[role]);
-    const int32_t parts = family ? cpu::quantization_for(*family, format, type).parts : 0;
-    return parts == 0 ? "f32" : parts == 2 ? "int8x2" : "int8x3";
+const char* cpu_activation(const Row& row, const Problem& problem, moe_role role, moe_type type) {
+    constexpr const char* of_parts[] = {"f32", "int8", "int8x2", "int8x3"};
+    const cpu::GemvFamily* family = cpu::gemv_family(row.arithmetic);
+    if (!family || !problem.layout->needs(role)) return of_parts[0];
+    const bool in_panels = row.tokens == Tokens::many_rows;
+    const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
+    if (!in_panels) return of_parts[rows.parts];
+    switch (family->gemm(cpu::gemv_format_of(problem.layout->formats[role]), rows).rows) {
+        case cpu::RowForm::integers:
+            return of_parts[rows.parts];
+        case cpu::RowForm::bf16:
+            return "bf16";
+        default:
+            return of_parts[0];
+    }
 }
 
-// The same for the gemv kernels of the CPU.
-void name_cpu_gemv(const Row& row, const Problem& problem, Candidate& candidate) {
+// The same for the gemv and gemm kernels of the CPU.
+void name_cpu_kernels(const Row& row, const Problem& problem, Candidate& candidate) {
     const WeightsLayout& layout = *problem.layout;
     const bool experts = row.stage == MOE_STAGE_EXPERTS;
     const moe_role gate = experts ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
     const moe_role up = experts ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
     const moe_role down = experts ? MOE_ROLE_DOWN : MOE_ROLE_SHARED_DOWN;
     KernelWords words = row.words;
-    words.activation = cpu_activation(row.arithmetic, layout, up, problem.x_type);
+    words.activation = cpu_activation(row, problem, up, problem.x_type);
     candidate.gate_up = kernel_name(words, weight_of_gate_up(layout, gate, up).view(), "gate_up");
-    words.activation = cpu_activation(row.arithmetic, layout, down, problem.intermediate_type);
+    words.activation = cpu_activation(row, problem, down, problem.intermediate_type);
     candidate.down = kernel_name(words, weight_of(layout, down).view(), "down");
 }
 
@@ -326,7 +369,7 @@ Candidate describe(const Row& row, const Problem& problem) {
     if (row.cpu_name)
         candidate.gate_up = {row.cpu_name};
     else if (!problem.cuda)
-        name_cpu_gemv(row, problem, candidate);
+        name_cpu_kernels(row, problem, candidate);
     else
         name_kernels(row, *problem.layout, candidate);
     return candidate;
@@ -352,15 +395,23 @@ void judge(Candidate& candidate, const Problem& problem, const KernelFilter& fil
     }
 }
 
-// One for any number of tokens, and where a better one takes small batches, that one too.
+// One for any number of tokens, and where a better one takes small batches, that one too. One for
+// many rows goes with the one before it, of the same family.
 void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& problem,
                       const KernelFilter& filter) {
     bool is_open[2] = {true, true};  // for any number of tokens, for small batches
+    const Candidate* before = nullptr;
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
+        if (candidate.tokens == Tokens::many_rows) {
+            judge(candidate, problem, filter, before && before->is_chosen);
+            candidate.min_rows = candidate.reason == &reasons::forced ? 1 : cpu::min_panel_rows;
+            continue;
+        }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;
         judge(candidate, problem, filter, is_open[is_small_batch] && is_open[0]);
         if (candidate.is_chosen) is_open[is_small_batch] = false;
+        before = &candidate;
     }
     if (is_open[0])
         fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",

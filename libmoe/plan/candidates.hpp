@@ -38,9 +38,11 @@ inline constexpr Reason size{"size", "the layer is too large for its blocks, or 
 inline constexpr Reason latent{"latent", "it does not make the rows of a latent"};
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
+inline constexpr Reason few_tokens{"few_tokens", "calls have too few tokens for it"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
 inline constexpr Reason batch_invariant{
-    "batch_invariant", "it accumulates in another order than the kernels of more tokens"};
+    "batch_invariant",
+    "it accumulates in another order than the kernels of other numbers of tokens"};
 }  // namespace reasons
 
 // Up to how many tokens the kernels of small_batch tokens can run, and are worth running; 0: none.
@@ -58,10 +60,14 @@ struct Problem {
     const cuda::Setup* cuda;  // device facts and fused flags; null: a CPU plan
     GemvRange gemv_experts;
     GemvRange gemv_finish;
+    int64_t max_tokens = 1;
+    bool batch_invariant = false;
+    bool quantizes_to_int8 = false;  // the policy of the plan
 };
 
-// A candidate for small batches is chosen beside one for any number of tokens.
-enum class Tokens : uint8_t { any, small_batch };
+// A candidate for small batches is chosen beside one for any number of tokens, and so is one of the
+// CPU for many rows of a matrix.
+enum class Tokens : uint8_t { any, small_batch, many_rows };
 
 struct Candidate {
     KernelWords words;         // of which its names are made
@@ -70,6 +76,7 @@ struct Candidate {
     moe_stage stage;
     Tokens tokens;
     int32_t most_tokens;  // of a small batch: up to which it is used, or where forced, can be
+    int64_t min_rows;     // of many rows: from which on it takes those of a matrix
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;

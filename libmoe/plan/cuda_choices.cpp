@@ -92,6 +92,9 @@ Problem problem_of(const moe_plan& plan) {
     problem.x_type = plan.x_type;
     problem.intermediate_type = plan.intermediate_type;
     problem.unfused = plan.unfused;
+    problem.max_tokens = plan.max_tokens;
+    problem.batch_invariant = plan.batch_invariant;
+    problem.quantizes_to_int8 = plan.quantizes_to_int8;
     return problem;
 }
 

@@ -101,6 +101,10 @@ void write_candidate(JsonWriter& json, const Candidate& candidate) {
             json.member("max_tokens", candidate.most_tokens);
         else
             json.member("max_tokens", nullptr);
+        if (candidate.tokens == Tokens::many_rows)
+            json.member("min_rows", candidate.min_rows);
+        else
+            json.member("min_rows", nullptr);
         json.member("reason_code", candidate.reason->code);
         json.member("reason", candidate.reason->sentence);
     });
@@ -156,7 +160,9 @@ void write_workspace(JsonWriter& json, const moe_plan& plan) {
 }
 
 std::string token_range(const Candidate& candidate) {
-    if (candidate.tokens != Tokens::small_batch || !candidate.applicable) return "";
+    if (candidate.tokens == Tokens::any || !candidate.applicable) return "";
+    if (candidate.tokens == Tokens::many_rows)
+        return fmt::format(" (from {} rows of a matrix)", candidate.min_rows);
     return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 

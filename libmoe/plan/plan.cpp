@@ -44,8 +44,8 @@ void check_supported(const moe_plan_desc& desc) {
     require(quantization >= MOE_ACTIVATION_QUANTIZATION_NONE &&
                 quantization <= MOE_ACTIVATION_QUANTIZATION_INT8,
             "activation_quantization is {}, not a moe_activation_quantization", quantization);
-    if (quantization != MOE_ACTIVATION_QUANTIZATION_NONE)
-        fail(MOE_ERROR_UNSUPPORTED, "activation_quantization {} is not in this version",
+    if (quantization == MOE_ACTIVATION_QUANTIZATION_FP8)
+        fail(MOE_ERROR_UNSUPPORTED, "activation_quantization {}: FP8 is not in this version",
              quantization);
     if (desc.tuning_path)
         fail(MOE_ERROR_UNSUPPORTED, "tuning_path {}: tuning tables are not in this version",
@@ -187,30 +187,42 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// Adds the forms in which the gemv kernels of an arithmetic take the rows before these matrices.
-void add_quantization(const moe_plan& plan, cpu::Arithmetic arithmetic,
-                      std::initializer_list<moe_role> roles, moe_type type,
-                      cpu::Quantization& all) {
-    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic);
+// Rows from which on the gemm kernels of a stage take those of a matrix; 0: never.
+int64_t panel_rows_of(const moe_plan& plan, moe_stage stage) {
+    for (const Candidate& candidate : plan.candidates)
+        if (candidate.stage == stage && candidate.is_chosen &&
+            candidate.tokens == Tokens::many_rows)
+            return candidate.min_rows;
+    return 0;
+}
+
+// Adds the forms in which the kernels of a stage take the rows before these matrices.
+void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_list<moe_role> roles,
+                      moe_type type, cpu::Quantization& all) {
+    const cpu::GemvFamily* family = cpu::gemv_family(plan.chosen(stage).arithmetic);
     if (!family) return;
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
         const auto one =
-            cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role]), type);
-        all = {std::max(all.parts, one.parts), all.orders | one.orders};
+            cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role]), type,
+                                  plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0);
+        all = {std::max(all.parts, one.parts), all.orders | one.orders,
+               all.has_bf16 || one.has_bf16};
     }
 }
 
 void choose_quantization(moe_plan& plan) {
     cpu::Setup& setup = plan.setup;
-    add_quantization(plan, setup.experts, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN},
+    setup.experts_panel_rows = panel_rows_of(plan, MOE_STAGE_EXPERTS);
+    setup.finish_panel_rows = panel_rows_of(plan, MOE_STAGE_FINISH);
+    add_quantization(plan, MOE_STAGE_EXPERTS, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN},
                      plan.x_type, setup.x_quantization);
-    add_quantization(plan, setup.finish,
+    add_quantization(plan, MOE_STAGE_FINISH,
                      {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, plan.x_type,
                      setup.x_quantization);
-    add_quantization(plan, setup.experts, {MOE_ROLE_DOWN}, plan.intermediate_type,
+    add_quantization(plan, MOE_STAGE_EXPERTS, {MOE_ROLE_DOWN}, plan.intermediate_type,
                      setup.h_quantization);
-    add_quantization(plan, setup.finish, {MOE_ROLE_SHARED_DOWN}, plan.intermediate_type,
+    add_quantization(plan, MOE_STAGE_FINISH, {MOE_ROLE_SHARED_DOWN}, plan.intermediate_type,
                      setup.h_quantization);
 }
 
@@ -265,7 +277,7 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
           static_cast<int32_t>(plan.router_input_type), static_cast<int32_t>(plan.out_type),
           static_cast<int32_t>(plan.intermediate_type), static_cast<int32_t>(plan.partial),
           static_cast<int32_t>(plan.batch_invariant), static_cast<int32_t>(plan.unfused),
-          plan.setup.n_workers})
+          static_cast<int32_t>(plan.quantizes_to_int8), plan.setup.n_workers})
         hash.add(value);
     // The layout knows them by the weights that they cut, of which the stages may have none.
     const Slice& slice = plan.layout.slice;
@@ -316,6 +328,9 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
     partial = desc.partial == 1;
     batch_invariant = desc.batch_invariant == 1;
     unfused = desc.unfused == 1;
+    quantizes_to_int8 = desc.activation_quantization == MOE_ACTIVATION_QUANTIZATION_INT8;
+    if (quantizes_to_int8 && is_cuda())
+        fail(MOE_ERROR_UNSUPPORTED, "activation_quantization INT8 is for the CPU in this version");
     choose_kernels(*this, desc);
     choose_chunk(*this);
     if (is_cuda()) {
@@ -356,12 +371,23 @@ const moe::Candidate& moe_plan::chosen(moe_stage stage, int64_t n_tokens) const 
         if (candidate.stage != stage || !candidate.is_chosen) continue;
         if (candidate.tokens == moe::Tokens::any)
             found = &candidate;
-        else if (n_tokens <= candidate.most_tokens)
+        else if (candidate.tokens == moe::Tokens::small_batch && n_tokens <= candidate.most_tokens)
             return candidate;
     }
     if (found) return *found;
     moe::fail(MOE_ERROR_INVALID_ARGUMENT, "stage is {}, not a moe_stage",
               static_cast<int32_t>(stage));
+}
+
+const moe::Candidate& moe_plan::typical(moe_stage stage, int64_t n_tokens) const {
+    const int64_t rows = stage == MOE_STAGE_EXPERTS
+                             ? n_tokens * layout.layer.top_k / layout.layer.n_experts
+                             : n_tokens;
+    for (const auto& candidate : candidates)
+        if (candidate.stage == stage && candidate.is_chosen &&
+            candidate.tokens == moe::Tokens::many_rows && rows >= candidate.min_rows)
+            return candidate;
+    return chosen(stage, n_tokens);
 }
 
 moe_workspace_need moe_plan::workspace_need(int64_t n_tokens) const {

@@ -29,6 +29,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     bool partial = false;
     bool batch_invariant = false;
     bool unfused = false;
+    bool quantizes_to_int8 = false;  // MOE_ACTIVATION_QUANTIZATION_INT8
     int64_t max_tokens = 0;
     uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first
@@ -44,6 +45,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     // CUDA plans only.
     const moe::cuda::LaunchPlan& launch_plan() const { return launch_; }
     const moe::Candidate& chosen(moe_stage stage, int64_t n_tokens = INT64_MAX) const;
+    // The same, or on the CPU what takes an expert with the mean number of rows.
+    const moe::Candidate& typical(moe_stage stage, int64_t n_tokens) const;
     moe_workspace_need workspace_need(int64_t n_tokens) const;
 
   private:

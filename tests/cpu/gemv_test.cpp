@@ -1,9 +1,11 @@
-// The gemv kernels of every instruction family against double sums of the decoded weights, for
-// every format that they read: one row after another, each with the bound of its kind of
+// The gemv and gemm kernels of every instruction family against double sums of the decoded weights,
+// for every format that they read: one row after another, each with the bound of its kind of
 // activations.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <memory>
 
 #include "libmoe/base/element.hpp"
 #include "libmoe/cpu/features.hpp"
@@ -122,22 +124,27 @@ struct Weights {
     std::vector<float> values;
 };
 
+// Gemv kernels, or gemm kernels where the family has them for the format.
+enum class Way : uint8_t { rows, panels };
+constexpr Way ways[] = {Way::rows, Way::panels};
+
 // Activation rows of a type, quantized as the format wants them.
 struct Activations {
     Activations(Arithmetic arithmetic, const moe_format& format, moe_type type, int64_t n,
-                int64_t columns, float outlier)
+                int64_t columns, float outlier, Way way, bool to_int8 = false)
         : x(gaussian(n * columns, 5)) {
         for (size_t i = 0; i < x.size(); ++i) {
             if (outlier != 0 && i % 97 == 13) x[i] *= outlier;
             if (type == MOE_TYPE_BF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
         }
         rows = {x.data(), columns, nullptr};
-        rows.quantization =
-            quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type);
+        rows.quantization = quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type,
+                                             to_int8, way == Way::panels);
+        rows.in_panels = way == Way::panels;
         rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
         bytes.resize(static_cast<size_t>(n * rows.quantized_stride));
         rows.quantized = bytes.data();
-        for (int64_t i = 0; rows.quantization.parts && i < n; ++i)
+        for (int64_t i = 0; !is_empty(rows.quantization) && i < n; ++i)
             gemv_family(arithmetic)
                 ->quantize(x.data() + i * columns, columns, rows.quantization,
                            bytes.data() + i * rows.quantized_stride);
@@ -148,10 +155,26 @@ struct Activations {
     InputRows<float> rows;
 };
 
+// Scratch of a thread, as Scratch lays it out.
+class ThreadScratch {
+  public:
+    explicit ThreadScratch(int64_t columns)
+        : memory_(new (
+              std::align_val_t{64}) float[static_cast<size_t>(2 * columns + gemm_scratch_floats)]) {
+    }
+    ~ThreadScratch() { ::operator delete[](memory_, std::align_val_t{64}); }
+    ThreadScratch(const ThreadScratch&) = delete;
+    ThreadScratch& operator=(const ThreadScratch&) = delete;
+    float* data() const { return memory_; }
+
+  private:
+    float* memory_;
+};
+
 std::vector<float> project(Arithmetic arithmetic, const Weights& weights,
                            const Activations& activations, int64_t n) {
-    std::vector<float> out(static_cast<size_t>(n * weights.matrix.rows), -77.0f),
-        scratch(static_cast<size_t>(2 * weights.matrix.columns));
+    std::vector<float> out(static_cast<size_t>(n * weights.matrix.rows), -77.0f);
+    const ThreadScratch scratch(weights.matrix.columns);
     mlp_gemv(arithmetic)
         .project(weights.matrix, activations.rows, n, 0, weights.matrix.rows, scratch.data(),
                  out.data(), weights.matrix.rows, nullptr, nullptr);
@@ -186,19 +209,33 @@ struct Bound {
     moe_type type;
     float outlier;
     double error;  // of a token, relative L2, for formats that take quantized rows
+    bool to_int8 = false;
 };
-constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},
-                            {MOE_TYPE_F32, 100, 1e-5},
-                            {MOE_TYPE_BF16, 0, 1e-4},
-                            {MOE_TYPE_BF16, 100, 3e-4}};
+constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
+                            {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
+                            {MOE_TYPE_BF16, 0, 1e-2, true}, {MOE_TYPE_BF16, 100, 5e-2, true}};
 
-void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns) {
+// Panels of bfloat16 hold the values of a codebook rounded.
+bool rounds_values(const moe_format& format, const InputRows<float>& rows) {
+    return format.type == MOE_TYPE_CODEBOOK && rows.quantization.has_bf16;
+}
+
+// Rows of all kinds of groups; more than a tile of gemm kernels takes where that is cheap.
+std::vector<int64_t> rows_of(Way way, int64_t columns) {
+    if (way == Way::rows) return {1, 2, 3, 4, 7};
+    return columns == 256 ? std::vector<int64_t>{1, 131} : std::vector<int64_t>{15};
+}
+
+void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns, Way way) {
     constexpr int64_t rows = 37;
     const Weights weights(traits, rows, columns);
     for (const Bound& bound : bounds)
-        for (const int64_t n : {1, 2, 3, 4, 7}) {
-            const Activations x(arithmetic, traits.format, bound.type, n, columns, bound.outlier);
-            const double error = x.rows.quantization.parts ? bound.error : 1e-5;
+        for (const int64_t n : rows_of(way, columns)) {
+            const Activations x(arithmetic, traits.format, bound.type, n, columns, bound.outlier,
+                                way, bound.to_int8);
+            const double error = rounds_values(traits.format, x.rows) ? 3e-3
+                                 : x.rows.quantization.parts          ? bound.error
+                                                                      : 1e-5;
             ASSERT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
                                                 exact(weights, x.x, n), rows),
                       error)
@@ -211,51 +248,104 @@ TEST(Gemv, EveryFormatKeepsTheBoundOfItsActivations) {
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : formats())
             for (const int64_t columns : columns_of(traits))
-                ASSERT_NO_FATAL_FAILURE(check_format(arithmetic, traits, columns));
+                for (const Way way : ways)
+                    ASSERT_NO_FATAL_FAILURE(check_format(arithmetic, traits, columns, way));
+}
+
+// Rows as ggml takes them under weights in blocks of 256 columns: bytes under a scale for 256.
+std::vector<float> in_bytes_of_256(std::vector<float> x) {
+    for (size_t begin = 0; begin < x.size(); begin += 256) {
+        float most = 0;
+        for (size_t i = begin; i < begin + 256; ++i) most = std::max(most, std::abs(x[i]));
+        for (size_t i = begin; i < begin + 256; ++i)
+            x[i] = std::nearbyint(x[i] * 127 / most) * most / 127;
+    }
+    return x;
+}
+
+TEST(Gemv, Int8IsUsedAndAsExactAsBytesUnderScalesOf256) {
+    if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    constexpr int64_t rows = 64, columns = 512, n = 8;
+    constexpr Arithmetic arithmetic = Arithmetic::gemv_avx512vnni;
+    for (const char* name : {"q4_k", "q6_k", "q2_k", "q8_0", "nvfp4", "iq4_xs"}) {
+        const FormatTraits& traits = test::format_named(name);
+        const Weights weights(traits, rows, columns);
+        for (const Way way : ways)
+            for (const float outlier : {0.0f, 100.0f}) {
+                const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, columns, outlier,
+                                    way, true);
+                ASSERT_EQ(x.rows.quantization.parts, 1) << name;
+                const auto right = exact(weights, x.x, n);
+                const double error =
+                    moe_test::worst_row_error(project(arithmetic, weights, x, n), right, rows);
+                const double of_256 =
+                    moe_test::worst_row_error(exact(weights, in_bytes_of_256(x.x), n), right, rows);
+                EXPECT_LT(error, of_256) << name << " outlier " << outlier;
+                EXPECT_GT(error, 1e-3) << name << " outlier " << outlier;
+            }
+    }
 }
 
 // A row has the same bits alone and beside others, and features in any ranges.
+void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way) {
+    constexpr int64_t rows = 70, columns = 512, n = 15;
+    const Weights weights(traits, rows, columns);
+    const Activations x(arithmetic, traits.format, type, n, columns, 0, way);
+    const auto together = project(arithmetic, weights, x, n);
+    std::vector<float> apart(together.size(), -77.0f);
+    const ThreadScratch scratch(columns);
+    for (int64_t i = 0; i < n; ++i)
+        for (int64_t first = 0; first < rows; first += 29)
+            mlp_gemv(arithmetic)
+                .project(weights.matrix, x.rows.from(i), 1, first, std::min(first + 29, rows),
+                         scratch.data(), apart.data() + i * rows, rows, nullptr, nullptr);
+    ASSERT_EQ(std::memcmp(together.data(), apart.data(), together.size() * 4), 0) << traits.name;
+}
+
 TEST(Gemv, ResultsDoNotDependOnTheCompany) {
-    constexpr int64_t rows = 70, columns = 512, n = 7;
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : formats())
-            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
-                const Weights weights(traits, rows, columns);
-                const Activations x(arithmetic, traits.format, type, n, columns, 0);
-                const auto together = project(arithmetic, weights, x, n);
-                std::vector<float> apart(together.size(), -77.0f), scratch(2 * columns);
-                for (int64_t i = 0; i < n; ++i)
-                    for (int64_t first = 0; first < rows; first += 29)
-                        mlp_gemv(arithmetic)
-                            .project(weights.matrix, x.rows.from(i), 1, first,
-                                     std::min(first + 29, rows), scratch.data(),
-                                     apart.data() + i * rows, rows, nullptr, nullptr);
-                ASSERT_EQ(std::memcmp(together.data(), apart.data(), together.size() * 4), 0)
-                    << traits.name;
-            }
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+                for (const Way way : ways)
+                    ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, traits, type, way));
+}
+
+// Otherwise the tests of panels would be tests of rows.
+TEST(Gemv, EveryFormatHasPanels) {
+    if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    for (const FormatTraits& traits : formats())
+        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+            const GemvFamily& family = *gemv_family(Arithmetic::gemv_avx512vnni);
+            const GemvFormat format = gemv_format_of(traits.format);
+            const Quantization rows = quantization_for(family, format, type, false, true);
+            const GemmKernels gemm = family.gemm(format, rows);
+            EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
+            EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
+        }
 }
 
 TEST(Gemv, ZeroRowsGiveZerosAndWhatIsNotFiniteGivesNan) {
     constexpr int64_t rows = 9, columns = 256;
+    const auto check = [](Arithmetic arithmetic, const FormatTraits& traits, Way way) {
+        const Weights weights(traits, rows, columns);
+        Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0, way);
+        const auto run = [&](float value) {
+            if (std::isinf(value))
+                x.x[70] = value;
+            else
+                std::fill(x.x.begin(), x.x.end(), value);
+            if (x.rows.quantization.parts)
+                gemv_family(arithmetic)
+                    ->quantize(x.x.data(), columns, x.rows.quantization, x.bytes.data());
+            return project(arithmetic, weights, x, 1);
+        };
+        EXPECT_EQ(run(0.0f), std::vector<float>(rows)) << traits.name;
+        for (const float value : run(INFINITY)) EXPECT_FALSE(std::isfinite(value)) << traits.name;
+        for (const float value : run(NAN)) EXPECT_TRUE(std::isnan(value)) << traits.name;
+    };
     for (const Arithmetic arithmetic : families())
-        for (const FormatTraits& traits : formats()) {
-            const Weights weights(traits, rows, columns);
-            Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0);
-            const auto run = [&](float value) {
-                if (std::isinf(value))
-                    x.x[70] = value;
-                else
-                    std::fill(x.x.begin(), x.x.end(), value);
-                if (x.rows.quantization.parts)
-                    gemv_family(arithmetic)
-                        ->quantize(x.x.data(), columns, x.rows.quantization, x.bytes.data());
-                return project(arithmetic, weights, x, 1);
-            };
-            EXPECT_EQ(run(0.0f), std::vector<float>(rows)) << traits.name;
-            for (const float value : run(INFINITY))
-                EXPECT_FALSE(std::isfinite(value)) << traits.name;
-            for (const float value : run(NAN)) EXPECT_TRUE(std::isnan(value)) << traits.name;
-        }
+        for (const FormatTraits& traits : formats())
+            for (const Way way : ways) check(arithmetic, traits, way);
 }
 
 // Codes that mean NaN: of a scale, or of a weight.
@@ -276,10 +366,12 @@ TEST(Gemv, NanOfWeightsIsKept) {
             auto& bytes = one.in_scales ? stored.scales : stored.data;
             bytes[bytes.size() / 3] = std::byte{one.code};  // at the begin of row 1
             const Weights weights(stored);
-            const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0);
-            const auto got = project(arithmetic, weights, x, 1);
-            EXPECT_TRUE(std::isnan(got[1])) << one.format;
-            EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
+            for (const Way way : ways) {
+                const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0, way);
+                const auto got = project(arithmetic, weights, x, 1);
+                EXPECT_TRUE(std::isnan(got[1])) << one.format;
+                EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
+            }
         }
 }
 
@@ -297,7 +389,7 @@ TEST(Gemv, TransposedMatricesAreDecoded) {
         weights.matrix.data = reinterpret_cast<const std::byte*>(turned.data());
         weights.matrix.row_stride = 4;
         weights.matrix.column_stride = 4 * rows;
-        const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 3, columns, 0);
+        const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 3, columns, 0, Way::rows);
         EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 3),
                                             exact(weights, x.x, 3), rows),
                   1e-5);

@@ -1,5 +1,5 @@
-// Whole layers through the gemv kernels, against the reference kernels on the same weights: formats
-// that differ by role, 16-bit activations, and routings from one expert to all.
+// Whole layers through the gemv and gemm kernels, against the reference kernels on the same
+// weights: formats that differ by role, 16-bit activations, and routings from one expert to all.
 #include <gtest/gtest.h>
 
 #include "libmoe/cpu/features.hpp"
@@ -45,9 +45,16 @@ class MixedLayer {
                                 {MOE_ROLE_SHARED_DOWN, mix.shared}}}),
           hidden(mix.hidden) {}
 
+    struct Options {
+        int64_t max_tokens = 0;  // 0: as many as there are
+        bool batch_invariant = false;
+        bool to_int8 = false;
+        std::string* experts_kernel = nullptr;  // the name of what takes the mean number of rows
+    };
+
     // n tokens whose experts are given; values of x and the result in float32.
     Floats run(const char* instruction_set, moe_type type, int32_t n_threads, const Floats& x,
-               const std::vector<int32_t>& ids) const {
+               const std::vector<int32_t>& ids, const Options& options) const {
         const moe::test::InstructionSet most(instruction_set);
         const auto n = static_cast<int64_t>(x.size()) / hidden;
         const Runtime runtime = make_runtime(n_threads);
@@ -57,8 +64,15 @@ class MixedLayer {
         desc.x_type = type;
         desc.formats = tensors_.formats;
         desc.n_formats = MOE_ROLE_COUNT;
-        desc.max_tokens = n;
+        desc.max_tokens = std::max(n, options.max_tokens);
+        desc.batch_invariant = options.batch_invariant;
+        if (options.to_int8) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
         const Plan plan = make_plan(runtime.get(), desc);
+        if (options.experts_kernel) {
+            const char* name = nullptr;
+            must(moe_plan_kernel(plan.get(), MOE_STAGE_EXPERTS, n, &name), "moe_plan_kernel");
+            *options.experts_kernel = name;
+        }
         auto weights_desc = sized<moe_weights_desc>();
         weights_desc.tensors = tensors_.tensors.data();
         weights_desc.n_tensors = static_cast<uint32_t>(tensors_.tensors.size());
@@ -74,6 +88,10 @@ class MixedLayer {
         must(moe_forward(plan.get(), weights.get(), workspace.get(), &args), "moe_forward");
         return unpack(out, type);
     }
+    Floats run(const char* instruction_set, moe_type type, int32_t n_threads, const Floats& x,
+               const std::vector<int32_t>& ids) const {
+        return run(instruction_set, type, n_threads, x, ids, {});
+    }
 
   private:
     const moe::test::LayerTensors tensors_;
@@ -82,18 +100,21 @@ class MixedLayer {
     const int64_t hidden;
 };
 
-// One token, odd numbers of tokens, all tokens to one expert, one expert each, and skipped slots.
+// One token, odd numbers of tokens, all tokens to one expert, one expert each, skipped slots, and
+// many rows of one expert beside few of others.
 std::vector<std::vector<int32_t>> routings() {
-    std::vector<std::vector<int32_t>> all{{3, 1}, {}, {}, {}, {-1, 2, 4, -1, -1, -1}};
+    std::vector<std::vector<int32_t>> all{{3, 1}, {}, {}, {}, {-1, 2, 4, -1, -1, -1}, {}};
     for (int32_t i = 0; i < 7; ++i) all[1].insert(all[1].end(), {2, 5});
     for (int32_t i = 0; i < 13; ++i)
         all[2].insert(all[2].end(), {i % n_experts, (i * 5 + 1) % n_experts});
     for (int32_t i = 0; i < n_experts; ++i) all[3].insert(all[3].end(), {i, (i + 1) % n_experts});
+    for (int32_t i = 0; i < 21; ++i) all[5].insert(all[5].end(), {4, i % 3});
     return all;
 }
 
 std::vector<const char*> instruction_sets() {
     std::vector<const char*> all;
+    if (moe::cpu::has_avx512bf16()) all.push_back("avx512bf16");
     if (moe::cpu::has_avx512vnni()) all.push_back("avx512vnni");
     if (moe::cpu::has_avx2()) all.push_back("avx2");
     return all;
@@ -120,16 +141,74 @@ TEST(GemvLayer, MixedFormatsAgreeWithTheReference) {
 TEST(GemvLayer, AnyNumberOfThreadsGivesTheSameBits) {
     for (const Mix& mix : mixes) {
         const MixedLayer layer(mix);
-        const auto ids = routings()[2];
-        const Floats x =
-            moe::test::gaussian(static_cast<int64_t>(ids.size()) / top_k * layer.hidden, 9);
-        for (const char* set : instruction_sets())
-            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
-                const Floats one = layer.run(set, type, 1, x, ids);
-                for (const int32_t n_threads : {2, 3, 7})
-                    EXPECT_TRUE(same_bits(layer.run(set, type, n_threads, x, ids), one))
-                        << set << " " << mix.gate << ", " << n_threads << " threads";
-            }
+        for (const auto& ids : {routings()[2], routings()[5]}) {
+            const Floats x =
+                moe::test::gaussian(static_cast<int64_t>(ids.size()) / top_k * layer.hidden, 9);
+            for (const char* set : instruction_sets())
+                for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                    const Floats one = layer.run(set, type, 1, x, ids);
+                    for (const int32_t n_threads : {2, 3, 7})
+                        EXPECT_TRUE(same_bits(layer.run(set, type, n_threads, x, ids), one))
+                            << set << " " << mix.gate << ", " << n_threads << " threads";
+                }
+        }
+    }
+}
+
+// All tokens to two experts: the names say what the rows of the mean take.
+std::vector<int32_t> all_to_two(int32_t n) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < n; ++i) ids.insert(ids.end(), {i % 3, 3 + i % 3});
+    return ids;
+}
+
+TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {
+    if (!moe::cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const MixedLayer layer(mixes[0]);
+    const auto kernel = [&](int32_t n, MixedLayer::Options options) {
+        std::string name;
+        options.experts_kernel = &name;
+        const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+        layer.run("avx512vnni", MOE_TYPE_BF16, 1, x, all_to_two(n), options);
+        return name;
+    };
+    EXPECT_EQ(kernel(30, {}), "avx512vnni_q4_k_int8x2_gemm_gate_up");
+    EXPECT_EQ(kernel(3, {}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_EQ(kernel(30, {.batch_invariant = true}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_EQ(kernel(30, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemm_gate_up");
+    EXPECT_EQ(kernel(3, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemv_gate_up");
+}
+
+// A token keeps its bits in any company under batch_invariant; without it gemm kernels take many
+// rows, and their bits differ.
+TEST(GemvLayer, BatchInvariantPlansKeepToOneOrder) {
+    if (!moe::cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const MixedLayer layer(mixes[0]);
+    const auto ids = all_to_two(30);
+    const Floats x = moe::test::gaussian(30 * layer.hidden, 9);
+    for (const bool invariant : {true, false}) {
+        const MixedLayer::Options options{.max_tokens = 30, .batch_invariant = invariant};
+        const Floats all = layer.run("avx512vnni", MOE_TYPE_F32, 2, x, ids, options);
+        const auto at = static_cast<size_t>(layer.hidden);
+        const Floats alone = layer.run("avx512vnni", MOE_TYPE_F32, 2, {x.begin(), x.begin() + at},
+                                       {ids[0], ids[1]}, options);
+        EXPECT_EQ(same_bits(alone, {all.begin(), all.begin() + at}), invariant);
+    }
+}
+
+TEST(GemvLayer, Int8IsNearAndNotTheSame) {
+    if (!moe::cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    for (const Mix& mix : {mixes[0], mixes[3]}) {
+        const MixedLayer layer(mix);
+        for (const int32_t n : {1, 30}) {
+            const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+            const Floats wanted = layer.run("scalar", MOE_TYPE_BF16, 1, x, all_to_two(n));
+            const Floats got =
+                layer.run("avx512vnni", MOE_TYPE_BF16, 2, x, all_to_two(n), {.to_int8 = true});
+            const double error = worst_row_error(got, wanted, static_cast<size_t>(layer.hidden));
+            EXPECT_LT(error, 3e-2) << mix.gate << ", " << n << " tokens";
+            EXPECT_GT(error, 3e-3) << mix.gate << ", " << n << " tokens";
+        }
     }
 }
 

@@ -9,14 +9,19 @@ namespace {
 
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) return avx2_float_kernels(format);
+    if (parts == 1) return nullptr;
     if (const GemvKernels* found = avx2_blocks_kernels(format, parts)) return found;
     if (const GemvKernels* found = avx2_k_kernels(format, parts)) return found;
     return avx2_grid_kernels(format, parts);
 }
 
+GemmKernels gemm(GemvFormat, const Quantization&) {
+    return {};
+}
+
 }  // namespace
 
-const GemvFamily gemv_avx2 = {kernels, quantize_avx2};
+const GemvFamily gemv_avx2 = {kernels, gemm, quantize_avx2};
 
 }  // namespace moe::cpu
 #endif

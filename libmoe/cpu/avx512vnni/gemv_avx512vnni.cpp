@@ -1,24 +1,46 @@
 // The gemv kernels of AVX-512 with VNNI and VBMI: which formats they read. The kernels themselves
 // are in the files beside this one, by kind of format.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
+#include "libmoe/cpu/features.hpp"
 
 #if defined(MOE_X86)
 
 namespace moe::cpu {
 namespace {
 
+const IntegerKernels* integer_kernels(GemvFormat format) {
+    if (const IntegerKernels* found = avx512vnni_small_kernels(format)) return found;
+    if (const IntegerKernels* found = avx512vnni_k_kernels(format)) return found;
+    return avx512vnni_grid_kernels(format);
+}
+
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
-    if (parts == 0) return avx512vnni_float_kernels(format);
+    if (parts == 0) {
+        const ValueKernels* found = avx512vnni_float_kernels(format);
+        return found ? &found->gemv : nullptr;
+    }
     if (parts == 2)
         if (const GemvKernels* found = avx512vnni_codebook_kernels(format)) return found;
-    if (const GemvKernels* found = avx512vnni_small_kernels(format, parts)) return found;
-    if (const GemvKernels* found = avx512vnni_k_kernels(format, parts)) return found;
-    return avx512vnni_grid_kernels(format, parts);
+    const IntegerKernels* found = integer_kernels(format);
+    return found ? &found->gemv[parts - 1] : nullptr;
+}
+
+GemmKernels gemm(GemvFormat format, const Quantization& rows) {
+    if (rows.parts)
+        if (const IntegerKernels* found = integer_kernels(format))
+            return {found->dequantize,
+                    integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
+                    RowForm::integers};
+    if (rows.has_bf16 && has_avx512bf16())
+        if (const GemmKernels found = gemm_avx512bf16(format); found.dequantize) return found;
+    if (const ValueKernels* found = avx512vnni_float_kernels(format))
+        return {found->dequantize, multiply_value_panel_avx512, RowForm::floats};
+    return {};
 }
 
 }  // namespace
 
-const GemvFamily gemv_avx512vnni = {kernels, quantize_avx512vnni};
+const GemvFamily gemv_avx512vnni = {kernels, gemm, quantize_avx512vnni};
 
 }  // namespace moe::cpu
 #endif

@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
+#include "libmoe/cpu/avx512vnni/panels.inc"
+
 #include "libmoe/cpu/avx512vnni/float_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
@@ -20,11 +22,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx512vnni_float_kernels(GemvFormat format) {
+const ValueKernels* avx512vnni_float_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return &float_kernels<Format>;
+        return &value_kernels<Format>;
         MOE_FORMAT(f32, F32Format)
         MOE_FORMAT(f16, F16Format)
         MOE_FORMAT(bf16, Bf16Format)

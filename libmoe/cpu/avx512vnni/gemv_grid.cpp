@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
+#include "libmoe/cpu/avx512vnni/panels.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
@@ -17,11 +19,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx512vnni_grid_kernels(GemvFormat format, int32_t parts) {
+const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        return &integer_kernels<Format>;
         MOE_FORMAT(mxfp4_gguf, Mxfp4GgufFormat)
         MOE_FORMAT(nvfp4_gguf, Nvfp4GgufFormat)
         MOE_FORMAT(mxfp4, Mxfp4Format)

@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
+#include "libmoe/cpu/avx512vnni/panels.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
@@ -21,11 +23,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx512vnni_k_kernels(GemvFormat format, int32_t parts) {
+const IntegerKernels* avx512vnni_k_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        return &integer_kernels<Format>;
         MOE_FORMAT(q2_k, Q2_KFormat)
         MOE_FORMAT(q3_k, Q3_KFormat)
         MOE_FORMAT(q4_k, Q4_KFormat)

@@ -14,7 +14,7 @@ namespace {
 // and codes 0.
 template <int parts>
 struct Group {
-    static constexpr float largest_code = parts == 2 ? 32512.0f : 8323072.0f;
+    static constexpr float largest_code = parts == 1 ? 127.0f : parts == 2 ? 32512.0f : 8323072.0f;
     // Scales are normal numbers with a finite inverse.
     static constexpr float least_scale = 0x1p-120f;
 
@@ -94,14 +94,32 @@ void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out
     }
 }
 
+// To nearest, ties to even; NaN stays NaN.
+MOE_INLINE __m256i to_bf16(Floats v) {
+    const Bytes bits = _mm512_castps_si512(v);
+    const Bytes odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const Bytes rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(
+        _mm512_mask_mov_epi32(rounded, is_nan, _mm512_set1_epi32(0x7FC00000)), 16));
+}
+
+void store_bf16(const float* row, int64_t columns, std::byte* out) {
+    const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
+    for (int64_t k = 0; k < padded; k += 16)
+        _mm256_storeu_si256(
+            reinterpret_cast<__m256i*>(out + 2 * k),
+            k < columns ? to_bf16(_mm512_loadu_ps(row + k)) : _mm256_setzero_si256());
+}
+
 }  // namespace
 
 void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
                          std::byte* out) {
-    if (how.parts == 2)
-        quantize<2>(row, columns, how.orders, out);
-    else
-        quantize<3>(row, columns, how.orders, out);
+    if (how.parts == 1) quantize<1>(row, columns, how.orders, out);
+    if (how.parts == 2) quantize<2>(row, columns, how.orders, out);
+    if (how.parts == 3) quantize<3>(row, columns, how.orders, out);
+    if (how.has_bf16) store_bf16(row, columns, out + offset_of_bf16(columns, how));
 }
 
 }  // namespace moe::cpu

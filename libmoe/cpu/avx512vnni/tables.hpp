@@ -7,11 +7,28 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx512vnni_small_kernels(GemvFormat format, int32_t parts);
-const GemvKernels* avx512vnni_k_kernels(GemvFormat format, int32_t parts);
-const GemvKernels* avx512vnni_grid_kernels(GemvFormat format, int32_t parts);
-const GemvKernels* avx512vnni_float_kernels(GemvFormat format);
+// Of a format with integer codes: for activations in one, two and three parts.
+struct IntegerKernels {
+    GemvKernels gemv[3];
+    PanelDequantize dequantize;
+    int scale_columns;  // of the panel
+};
+// Of a format whose values are float32.
+struct ValueKernels {
+    GemvKernels gemv;
+    PanelDequantize dequantize;
+};
+
+const IntegerKernels* avx512vnni_small_kernels(GemvFormat format);
+const IntegerKernels* avx512vnni_k_kernels(GemvFormat format);
+const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format);
+const ValueKernels* avx512vnni_float_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_codebook_kernels(GemvFormat format);  // parts 2
+PanelMultiply integer_panel_multiply_avx512vnni(int32_t parts, int scale_columns);
+void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weights, int64_t column,
+                                 int64_t columns, const void* const* x, int64_t n, float* sums);
+// Panels of bfloat16, for machines with AVX-512 BF16.
+GemmKernels gemm_avx512bf16(GemvFormat format);
 void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
                          std::byte* out);
 

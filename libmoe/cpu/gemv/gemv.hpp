@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "libmoe/cpu/gemm/gemm.hpp"
 #include "moe/moe.h"
 
 namespace moe::cpu {
@@ -62,13 +63,13 @@ enum class GemvFormat : uint8_t {
 // bytes each lane keeps to columns under one scale, from vector to vector where the format lets it,
 // so that the vectors of one sum meet their scales once.
 enum class ColumnOrder : uint8_t {
-    natural,
     halves_of_32,  // of each 128 columns first the first halves of 32, then the second ones
     halves_of_16,  // the same with 16
     even_odd,      // of each 128 columns first the even ones, then the odd ones
     nibble_rows,   // q4_k, q5_k
     split_halves,  // q6_k
     two_bit_rows,  // q2_k, q3_k
+    natural,
     count
 };
 
@@ -77,14 +78,18 @@ enum class ColumnOrder : uint8_t {
 // / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
 // [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
 struct Quantization {
-    int32_t parts = 0;    // bytes of an integer; 0: rows are not quantized
-    uint32_t orders = 0;  // bits, 1 << ColumnOrder
+    int32_t parts = 0;      // bytes of an integer; 0: no scales, sums and integers
+    uint32_t orders = 0;    // bits, 1 << ColumnOrder
+    bool has_bf16 = false;  // the row follows in bfloat16, [columns] in the natural order
 };
 constexpr int64_t quantized_step = 256;
+// Bytes from a row to its bfloat16.
+int64_t offset_of_bf16(int64_t columns, const Quantization& how);
 
-// column[o][i] is the column in place i of 256 in order o.
+// column[o][i] is the column in place i of 256 in order o, and place[o][k] the place of column k.
 struct ColumnOrders {
     uint8_t column[static_cast<int>(ColumnOrder::count)][quantized_step];
+    uint8_t place[static_cast<int>(ColumnOrder::count)][quantized_step];
 };
 extern const ColumnOrders column_orders;
 
@@ -103,6 +108,9 @@ struct GemvWeights {
     const float* codebook;  // of the kbit formats
     const void* grid;       // of the iq2 and iq3 formats
     int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
+    int64_t x_natural;      // the same to those in the natural order
+    int64_t x_bf16;         // bytes from a quantized row to its bfloat16
+    const uint8_t* places;  // of columns in its order (ColumnOrders)
 };
 
 // out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of
@@ -120,7 +128,9 @@ struct GemvFamily {
     // null where the family does not read the format; parts is 0 for float32 activations, else the
     // bytes of an integer.
     const GemvKernels* (*kernels)(GemvFormat format, int32_t parts);
-    // A quantized row of parts 2 or 3 in each of the orders that are bits of `orders`, of
+    // The same for many activation rows that are there in this form, and as float32.
+    GemmKernels (*gemm)(GemvFormat format, const Quantization& rows);
+    // A quantized row of parts 1 to 3 in each of the orders that are bits of `orders`, of
     // quantized_row_bytes; columns is a multiple of 16.
     void (*quantize)(const float* row, int64_t columns, const Quantization& how, std::byte* out);
 };

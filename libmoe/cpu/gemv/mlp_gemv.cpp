@@ -1,6 +1,7 @@
-// Features of an MLP by gemv kernels: for some features and up to four rows of activations at a
-// time the products with gate and up, then the activation. Features come in strict order of
-// addresses, first those of gate, then those of up.
+// Features of an MLP by the kernels of an instruction family, a tile of features and rows at a
+// time: the products with gate and up, then the activation. Few rows take gemv kernels, with
+// features in strict order of addresses, first those of gate, then those of up; many take gemm
+// kernels.
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 
 #include <algorithm>
@@ -13,14 +14,29 @@
 namespace moe::cpu {
 namespace {
 
-constexpr int64_t tile_rows = 4;
-constexpr int64_t tile_features = 64;
-using Products = float[tile_features * tile_rows];
+// Tiles of gemv kernels, and of gemm kernels.
+constexpr int64_t gemv_features = 64, gemv_rows = 4;
+constexpr int64_t gemm_rows = 128;
 
-// Rows that are taken at once: 4, 2 or 1.
+// Rows that gemv kernels take at once: 4, 2 or 1.
 int64_t rows_at_once(int64_t left) {
     return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
+
+// Features [first, last) of rows [row, row + n).
+struct Tile {
+    int64_t first, last, row, n;
+    bool in_panels;
+
+    // Where the product of feature f and row r is.
+    int64_t at(int64_t f, int64_t r) const {
+        return in_panels ? (r - row) * panel_rows + f - first : (f - first) * n + r - row;
+    }
+};
+struct Products {
+    alignas(64) float of_tile[gemm_rows * panel_rows];
+};
+static_assert(gemv_features * gemv_rows <= gemm_rows * panel_rows);
 
 // One matrix with the kernels that read it; where none does, its rows are decoded one by one.
 class GemvMatrix {
@@ -34,36 +50,66 @@ class GemvMatrix {
         if (reads_floats_)
             kernels_ = family.kernels(format, 0);
         else
-            weights_.x_offset = offset_of_order(matrix.columns, rows, format);
+            weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format));
+        weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
+        weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
+        gemm_ = family.gemm(format, rows);
     }
 
-    // out[(feature - first) * n + i], i < n <= 4.
-    void multiply(const InputRows<float>& rows, int64_t n, int64_t first, int64_t last,
-                  float* scratch, float* out) const {
-        const void* x[tile_rows];
-        const bool floats = !kernels_ || reads_floats_;
-        for (int64_t i = 0; i < n; ++i)
-            x[i] = floats ? static_cast<const void*>(rows.row(i)) : rows.quantized_row(i);
-        if (kernels_ && matrix_.tiled.row_step)
-            return multiply_tiled(n, x, first, last, reinterpret_cast<std::byte*>(scratch), out);
-        if (kernels_) return kernels_->of_rows[n / 2](weights_, first, last, x, out);
-        for (int64_t row = first; row < last; ++row, out += n)
-            multiply_decoded(row, n, x, scratch, out);
+    bool has_panels() const { return gemm_.dequantize; }
+
+    void multiply(const InputRows<float>& rows, const Tile& tile, float* scratch,
+                  Products& products) const {
+        const bool floats =
+            tile.in_panels ? gemm_.rows == RowForm::floats : !kernels_ || reads_floats_;
+        const void* x[gemm_rows];
+        for (int64_t i = 0; i < tile.n; ++i)
+            x[i] = floats ? static_cast<const void*>(rows.row(tile.row + i))
+                          : rows.quantized_row(tile.row + i);
+        float* out = products.of_tile;
+        if (tile.in_panels) return multiply_panels(tile, x, scratch, out);
+        if (kernels_) return multiply_rows(tile, x, scratch, out);
+        for (int64_t row = tile.first; row < tile.last; ++row, out += tile.n)
+            multiply_decoded(row, tile.n, x, scratch, out);
     }
 
   private:
-    // With scales copied from their tiles: those of a tile of features fit a decoded row, since a
-    // row has a byte for every 16 columns at most.
-    void multiply_tiled(int64_t n, const void* const* x, int64_t first, int64_t last,
-                        std::byte* scratch, float* out) const {
-        static_assert(tile_features <= 16 * static_cast<int64_t>(sizeof(float)));
-        copy_untiled_scales(matrix_, first, last, scratch);
-        GemvWeights copied = weights_;
-        copied.data += first * weights_.row_stride;
-        copied.scales = scratch;
-        copied.scale_row_stride = untiled_row_bytes(matrix_);
-        copied.scale_rows = 1;
-        kernels_->of_rows[n / 2](copied, 0, last - first, x, out);
+    // Weights in which `tile` is features [first, last). Scales in tiles are copied to scratch:
+    // those of a tile of features fit a decoded row, since a row has a byte for every 16 columns at
+    // most.
+    struct Part {
+        GemvWeights weights;
+        int64_t first, last;
+    };
+    Part part_of(const Tile& tile, float* scratch) const {
+        static_assert(gemv_features <= 16 * static_cast<int64_t>(sizeof(float)));
+        Part part{weights_, tile.first, tile.last};
+        if (!matrix_.tiled.row_step) return part;
+        auto* copy = reinterpret_cast<std::byte*>(scratch);
+        copy_untiled_scales(matrix_, tile.first, tile.last, copy);
+        part.weights.data += tile.first * weights_.row_stride;
+        part.weights.scales = copy;
+        part.weights.scale_row_stride = untiled_row_bytes(matrix_);
+        part.weights.scale_rows = 1;
+        part.first = 0;
+        part.last = tile.last - tile.first;
+        return part;
+    }
+    void multiply_rows(const Tile& tile, const void* const* x, float* scratch, float* out) const {
+        const Part part = part_of(tile, scratch);
+        kernels_->of_rows[tile.n / 2](part.weights, part.first, part.last, x, out);
+    }
+    void multiply_panels(const Tile& tile, const void* const* x, float* scratch, float* out) const {
+        auto* panel = reinterpret_cast<std::byte*>(scratch);
+        const Part part = part_of(tile, scratch + gemm_scratch_floats);
+        const int64_t padded = padded_columns(weights_.columns);
+        std::fill_n(out, tile.n * panel_rows, 0.0f);
+        for (int64_t column = 0; column < padded; column += panel_columns) {
+            const int64_t columns = std::min(panel_columns, padded - column);
+            gemm_.dequantize(part.weights, part.first, part.last - part.first, column, columns,
+                             panel);
+            gemm_.multiply(panel, part.weights, column, columns, x, tile.n, out);
+        }
     }
     void multiply_decoded(int64_t row, int64_t n, const void* const* x, float* scratch,
                           float* out) const {
@@ -79,17 +125,19 @@ class GemvMatrix {
     const Matrix& matrix_;
     GemvWeights weights_{};
     const GemvKernels* kernels_ = nullptr;
+    GemmKernels gemm_{};
     bool reads_floats_ = false;
 };
 
-// use(first feature, last feature, first row, rows) for tiles of features and rows.
+// use(tile) for tiles of features and rows.
 template <class Use>
-void for_each_tile(int64_t first, int64_t last, int64_t n_rows, Use use) {
-    for (int64_t i = first; i < last; i += tile_features) {
-        const int64_t end = std::min(i + tile_features, last);
+void for_each_tile(int64_t first, int64_t last, int64_t n_rows, bool in_panels, Use use) {
+    const int64_t features = in_panels ? panel_rows : gemv_features;
+    for (int64_t i = first; i < last; i += features) {
+        const int64_t end = std::min(i + features, last);
         for (int64_t r = 0, n; r < n_rows; r += n) {
-            n = rows_at_once(n_rows - r);
-            use(i, end, r, n);
+            n = in_panels ? std::min(n_rows - r, gemm_rows) : rows_at_once(n_rows - r);
+            use(Tile{i, end, r, n, in_panels});
         }
     }
 }
@@ -112,18 +160,19 @@ struct MlpGemv {
                                  int64_t last, float* scratch, Use use) {
         const GemvMatrix up = with_kernels(*mlp.up, input.rows);
         const GemvMatrix gate = with_kernels(mlp.gate ? *mlp.gate : *mlp.up, input.rows);
-        for_each_tile(first, last, input.n, [&](int64_t i, int64_t end, int64_t r, int64_t n) {
+        const bool in_panels =
+            input.rows.in_panels && up.has_panels() && (!mlp.gate || gate.has_panels());
+        for_each_tile(first, last, input.n, in_panels, [&](const Tile& tile) {
             Products gates, ups;
-            const InputRows<float> rows = input.rows.from(r);
-            if (mlp.gate) gate.multiply(rows, n, i, end, scratch, gates);
-            up.multiply(rows, n, i, end, scratch, ups);
-            for (int64_t f = i; f < end; ++f)
-                for (int64_t row = r; row < r + n; ++row) {
-                    const int64_t at = (f - i) * n + row - r;
-                    const float g = mlp.gate
-                                        ? linear(gates[at], input.row_weight, row, mlp.gate_bias, f)
-                                        : 0.0f;
-                    use(row, f, g, linear(ups[at], input.row_weight, row, mlp.up_bias, f));
+            if (mlp.gate) gate.multiply(input.rows, tile, scratch, gates);
+            up.multiply(input.rows, tile, scratch, ups);
+            for (int64_t f = tile.first; f < tile.last; ++f)
+                for (int64_t row = tile.row; row < tile.row + tile.n; ++row) {
+                    const int64_t at = tile.at(f, row);
+                    const float g = mlp.gate ? linear(gates.of_tile[at], input.row_weight, row,
+                                                      mlp.gate_bias, f)
+                                             : 0.0f;
+                    use(row, f, g, linear(ups.of_tile[at], input.row_weight, row, mlp.up_bias, f));
                 }
         });
     }
@@ -151,14 +200,15 @@ struct MlpGemv {
                         int64_t first, int64_t last, float* scratch, float* out, int64_t stride,
                         const int32_t* out_index, const float* bias) {
         const GemvMatrix weights = with_kernels(matrix, rows);
-        for_each_tile(first, last, n_rows, [&](int64_t i, int64_t end, int64_t r, int64_t n) {
+        const bool in_panels = rows.in_panels && weights.has_panels();
+        for_each_tile(first, last, n_rows, in_panels, [&](const Tile& tile) {
             Products products;
-            weights.multiply(rows.from(r), n, i, end, scratch, products);
-            for (int64_t f = i; f < end; ++f)
-                for (int64_t row = r; row < r + n; ++row) {
+            weights.multiply(rows, tile, scratch, products);
+            for (int64_t f = tile.first; f < tile.last; ++f)
+                for (int64_t row = tile.row; row < tile.row + tile.n; ++row) {
                     const int64_t to = out_index ? out_index[row] : row;
                     out[to * stride + f] =
-                        linear(products[(f - i) * n + row - r], nullptr, row, bias, f);
+                        linear(products.of_tile[tile.at(f, row)], nullptr, row, bias, f);
                 }
         });
     }

@@ -134,6 +134,12 @@ bool move_to_part(const Matrix& matrix, GemvWeights& out) {
     return true;
 }
 
+constexpr uint32_t bit_of(ColumnOrder order) {
+    return 1u << static_cast<int>(order);
+}
+
+}  // namespace
+
 ColumnOrder order_of(GemvFormat format) {
     switch (format) {
         case GemvFormat::q4_0:
@@ -167,25 +173,27 @@ ColumnOrder order_of(GemvFormat format) {
     }
 }
 
-constexpr uint32_t bit_of(ColumnOrder order) {
-    return 1u << static_cast<int>(order);
-}
-
-constexpr int64_t padded_columns(int64_t columns) {
+int64_t padded_columns(int64_t columns) {
     return (columns + quantized_step - 1) / quantized_step * quantized_step;
 }
-
-}  // namespace
 
 GemvFormat gemv_format_of(const moe_format& format) {
     return find_format(format) ? known_format(format) : GemvFormat::none;
 }
 
-Quantization quantization_for(const GemvFamily& family, GemvFormat format,
-                              moe_type activation_type) {
-    const int32_t parts = activation_type == MOE_TYPE_F32 ? 3 : 2;
-    return family.kernels(format, parts) ? Quantization{parts, bit_of(order_of(format))}
-                                         : Quantization{};
+Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
+                              bool to_int8, bool for_panels) {
+    Quantization how;
+    const bool has_int8 = family.kernels(GemvFormat::q8_0, 1);
+    const int32_t parts = to_int8 && has_int8 ? 1 : activation_type == MOE_TYPE_F32 ? 3 : 2;
+    if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
+    if (!for_panels) return how;
+    const auto form = [&](bool has_bf16) {
+        return family.gemm(format, {how.parts, how.orders, has_bf16}).rows;
+    };
+    if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
+    how.has_bf16 = activation_type == MOE_TYPE_BF16 && form(true) == RowForm::bf16;
+    return how;
 }
 
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
@@ -205,7 +213,10 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
            global_scale_of(matrix),
            source.codebook == MOE_CODEBOOK_GIVEN ? matrix.codebook : builtin_codebook(source),
            grid_of(format),
-           0};
+           0,
+           0,
+           0,
+           column_orders.place[static_cast<int>(order_of(format))]};
     if (out.scale_rows < 1) out.scale_rows = 1;
     return format != GemvFormat::int4 || move_to_part(matrix, out);
 }
@@ -227,13 +238,17 @@ void copy_untiled_scales(const Matrix& matrix, int64_t first, int64_t last, std:
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
+    return offset_of_bf16(columns, how) + (how.has_bf16 ? 2 * padded_columns(columns) : 0);
+}
+
+int64_t offset_of_bf16(int64_t columns, const Quantization& how) {
     const int64_t padded = padded_columns(columns);
     const int64_t scales_and_sums = padded / 16 * 2 * static_cast<int64_t>(sizeof(float));
     return how.parts ? scales_and_sums + padded * how.parts * std::popcount(how.orders) : 0;
 }
 
-int64_t offset_of_order(int64_t columns, const Quantization& how, GemvFormat format) {
-    const uint32_t before = how.orders & (bit_of(order_of(format)) - 1);
+int64_t offset_of_order(int64_t columns, const Quantization& how, ColumnOrder order) {
+    const uint32_t before = how.orders & (bit_of(order) - 1);
     return padded_columns(columns) * how.parts * std::popcount(before);
 }
 

@@ -10,20 +10,28 @@ namespace moe::cpu {
 GemvFormat gemv_format_of(const moe_format& format);
 
 // The form in which the kernels of a family and a format want activations of a type: as they are
-// where these take float32 rows, else integers of two bytes for activations of 16 bits, and of
-// three for float32, whose results are exact to 1e-5.
-Quantization quantization_for(const GemvFamily& family, GemvFormat format,
-                              moe_type activation_type);
+// where these take float32 rows, else integers of one byte under the policy INT8 where the family
+// has such kernels, of two bytes for activations of 16 bits, and of three for float32, whose
+// results are exact to 1e-5. for_panels: gemm kernels take them, too.
+Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
+                              bool to_int8, bool for_panels);
 bool reads(const GemvFamily& family, GemvFormat format);
 
 // False where this matrix lies in a way that the kernels do not read: a transposed one, or a slice
 // that begins inside a group. Scales in tiles are not described: they must be copied.
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out);
 
-// Bytes of a quantized row; 0 where rows are not quantized.
+// The order in which the gemv kernels of a format take columns.
+ColumnOrder order_of(GemvFormat format);
+int64_t padded_columns(int64_t columns);
+// Are float32 rows all that is wanted?
+inline bool is_empty(const Quantization& how) {
+    return !how.parts && !how.has_bf16;
+}
+// Bytes of a quantized row; 0 where it is empty.
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how);
-// Bytes from the first integers of a row to those in the order of a format.
-int64_t offset_of_order(int64_t columns, const Quantization& how, GemvFormat format);
+// Bytes from the first integers of a row to those in an order.
+int64_t offset_of_order(int64_t columns, const Quantization& how, ColumnOrder order);
 
 // Bytes of the scales of a row of a matrix whose scales are in tiles, and a copy of them for the
 // rows [first, last).

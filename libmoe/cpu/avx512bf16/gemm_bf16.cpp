@@ -1,0 +1,144 @@
+// Products of bfloat16 panels with bfloat16 activations for AVX-512 with BF16: two columns of a
+// weight row and of an activation row are multiplied and added at once. A panel is
+// [columns / 2, 16, 2] bfloat16, then, where the format has them, scales [columns / 32, 16]
+// float32.
+//
+// Weights that bfloat16 holds are exact: those of bf16, and of fp8 before its scales. The values of
+// a codebook are rounded.
+#include "libmoe/cpu/avx512vnni/tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+#define MOE_GEMV_AVX512 1
+
+#include "libmoe/cpu/avx512vnni/vectors.inc"
+
+#include "libmoe/cpu/avx512vnni/panels.inc"
+
+#include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/e2m1.inc"
+
+#include "libmoe/cpu/dequant/grid.inc"
+
+#include "libmoe/cpu/dequant/dense.inc"
+#include "libmoe/cpu/dequant/kbit.inc"
+
+namespace moe::cpu {
+namespace {
+
+struct Bf16Rows {
+    uint16_t values[panel_rows][panel_columns + 32];
+    float scales[panel_rows][panel_columns / 16];
+};
+static_assert(sizeof(Bf16Rows) <= panel_source_bytes);
+
+template <class Block>
+MOE_INLINE void store_bf16(const Block& block, uint16_t* to) {
+    MOE_UNROLL for (int q = 0; q < 4; ++q) {
+        Floats v[4];
+        block.values(q, v);
+        MOE_UNROLL for (int j = 0; j < 4; j += 2) {
+            const __m512bh both = _mm512_cvtne2ps_pbh(v[j + 1], v[j]);
+            _mm512_store_si512(to + 64 * q + 16 * j, reinterpret_cast<const Bytes&>(both));
+        }
+    }
+}
+MOE_INLINE void store_bf16(const Bf16& block, uint16_t* to) {
+    MOE_UNROLL for (int i = 0; i < 8; ++i)
+        _mm512_store_si512(to + 32 * i, load_bytes(block.p + 64 * i));
+}
+
+template <class Format>
+void dequantize_bf16(const GemvWeights& weights, int64_t first, int64_t n, int64_t column,
+                     int64_t columns, std::byte* panel) {
+    using Block = typename Format::Block;
+    auto& rows = *reinterpret_cast<Bf16Rows*>(panel + panel_bytes);
+    for (int64_t i = 0; i < panel_rows; ++i) {
+        RowReader<Format> reader(weights, first + (i < n ? i : n - 1));
+        for (int64_t k = 0; k < columns; k += quantized_step) {
+            const Block block = reader.block((column + k) / quantized_step);
+            store_bf16(block, rows.values[i] + k);
+            if constexpr (Block::has_scale)
+                _mm512_store_ps(
+                    rows.scales[i] + k / 16,
+                    _mm512_mul_ps(block.scale, _mm512_set1_ps(Format::factor(weights))));
+        }
+    }
+    transpose_rows(reinterpret_cast<const std::byte*>(rows.values[0]), sizeof rows.values[0],
+                   columns / 2, panel);
+    if constexpr (Block::has_scale)
+        transpose_scales<32>(rows.scales, columns, panel + columns * panel_rows * 2);
+}
+
+MOE_INLINE Floats dot_pairs(Floats sum, Bytes weights, const uint16_t* x) {
+    const Bytes pair = _mm512_set1_epi32(load_number<int32_t>(x));
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<const __m512bh&>(weights),
+                            reinterpret_cast<const __m512bh&>(pair));
+}
+
+template <bool has_scales, int n>
+void multiply_bf16(const std::byte* panel, const float* scales, int64_t columns,
+                   const uint16_t* const* x, float* out) {
+    Floats sum[n];
+    MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_loadu_ps(out + 16 * i);
+    for (int64_t k = 0; k < columns; k += 32, panel += 16 * 64, scales += 16) {
+        Floats part[n];
+        MOE_UNROLL for (int i = 0; i < n; ++i) part[i] = has_scales ? _mm512_setzero_ps() : sum[i];
+        MOE_UNROLL for (int j = 0; j < 16; ++j) {
+            const Bytes weights = load_bytes(panel + 64 * j);
+            MOE_UNROLL for (int i = 0; i < n; ++i) part[i] =
+                dot_pairs(part[i], weights, x[i] + k + 2 * j);
+        }
+        MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] =
+            has_scales ? _mm512_fmadd_ps(part[i], _mm512_load_ps(scales), sum[i]) : part[i];
+    }
+    MOE_UNROLL for (int i = 0; i < n; ++i) _mm512_storeu_ps(out + 16 * i, sum[i]);
+}
+
+template <bool has_scales>
+void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
+                         int64_t columns, const void* const* x, int64_t n, float* sums) {
+    const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
+    for_rows(n, [&]<int n_rows>(int64_t first) {
+        const uint16_t* rows[n_rows];
+        for (int i = 0; i < n_rows; ++i)
+            rows[i] = reinterpret_cast<const uint16_t*>(
+                          static_cast<const std::byte*>(x[first + i]) + weights.x_bf16) +
+                      column;
+        multiply_bf16<has_scales, n_rows>(panel, scales, columns, rows, sums + first * panel_rows);
+    });
+}
+
+template <class Format>
+GemmKernels bf16_kernels() {
+    return {dequantize_bf16<Format>, multiply_bf16_panel<Format::Block::has_scale>, RowForm::bf16};
+}
+
+}  // namespace
+
+GemmKernels gemm_avx512bf16(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::bf16:
+            return bf16_kernels<Bf16Format>();
+        case GemvFormat::fp8:
+            return bf16_kernels<Fp8Format>();
+        case GemvFormat::kbit2:
+        case GemvFormat::kbit2_given:
+            return bf16_kernels<KbitFormat<2>>();
+        case GemvFormat::kbit3:
+        case GemvFormat::kbit3_given:
+            return bf16_kernels<KbitFormat<3>>();
+        case GemvFormat::kbit4:
+        case GemvFormat::kbit4_given:
+            return bf16_kernels<KbitFormat<4>>();
+        case GemvFormat::kbit5:
+        case GemvFormat::kbit5_given:
+            return bf16_kernels<KbitFormat<5>>();
+        default:
+            return {};
+    }
+}
+
+}  // namespace moe::cpu
+#endif

@@ -1,0 +1,51 @@
+// The gemm kernels: products of 16 weight rows with many activation rows. Some columns of the
+// weight rows are dequantized once into a panel, in which a vector has one value of each weight
+// row, and all activation rows are multiplied with it. Files of the instruction families include
+// this one, so nothing in it is inline.
+//
+// A panel of integers, of C columns: codes [C / 4, 16, 4] unsigned bytes, then scales and offsets
+// [C / g, 16] each, float32, for g = 16 or 32 columns: W = scale * code - offset. Activation rows
+// are quantized (gemv/gemv.hpp), in the natural order.
+// A panel of values: [C, 16] float32. Activation rows are float32.
+// A panel of bfloat16: cpu/avx512bf16. Activation rows are bfloat16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace moe::cpu {
+
+struct GemvWeights;
+
+constexpr int64_t panel_rows = 16;
+// Columns of a panel at most: with its activations it lies in the caches of a core.
+constexpr int64_t panel_columns = 1024;
+// Memory of a panel, and of the rows that it is made of.
+constexpr int64_t panel_bytes = panel_columns * panel_rows * static_cast<int64_t>(sizeof(float));
+constexpr int64_t panel_source_bytes = panel_bytes + (int64_t{4} << 10);
+constexpr int64_t gemm_scratch_bytes = panel_bytes + panel_source_bytes;
+constexpr int64_t gemm_scratch_floats = gemm_scratch_bytes / static_cast<int64_t>(sizeof(float));
+
+// Columns [column, column + columns) of weight rows [first, first + n), n <= 16; column and columns
+// are multiples of 256. scratch: gemm_scratch_bytes at an address that 64 divides, where the panel
+// comes first.
+using PanelDequantize = void (*)(const GemvWeights& weights, int64_t first, int64_t n,
+                                 int64_t column, int64_t columns, std::byte* scratch);
+
+// sums[i * 16 + j] += weight row j . x[i] over the columns of the panel, i < n.
+using PanelMultiply = void (*)(const std::byte* panel, const GemvWeights& weights, int64_t column,
+                               int64_t columns, const void* const* x, int64_t n, float* sums);
+
+// Rows from which on a panel pays.
+constexpr int64_t min_panel_rows = 8;
+
+// What is read of activation rows: float32 rows, or the integers or bfloat16 of quantized rows.
+enum class RowForm : uint8_t { floats, integers, bf16 };
+
+struct GemmKernels {
+    PanelDequantize dequantize;  // null: there are none
+    PanelMultiply multiply;
+    RowForm rows;
+};
+
+}  // namespace moe::cpu
