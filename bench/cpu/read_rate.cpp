@@ -56,6 +56,8 @@ void Readers::work() {
             if (stop_) return;
             seen = round_;
         }
+        ++n_awake_;
+        while (started_ != seen) std::this_thread::yield();
         take_tasks();
         --n_running_;
     }
@@ -66,14 +68,17 @@ double Readers::read(const std::vector<ByteRange>& ranges) {
     for (const ByteRange& range : ranges)
         for (size_t at = 0; at < range.size; at += task_bytes)
             tasks_.push_back({range.data + at, std::min(task_bytes, range.size - at)});
-    const auto start = std::chrono::steady_clock::now();
     {
         std::lock_guard lock(mutex_);
         next_ = 0;
         n_running_ = static_cast<uint32_t>(threads_.size());
+        n_awake_ = 0;
         ++round_;
     }
     begin_.notify_all();
+    while (n_awake_ != threads_.size()) std::this_thread::yield();
+    const auto start = std::chrono::steady_clock::now();
+    started_ = round_;
     take_tasks();
     while (n_running_ != 0) std::this_thread::yield();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
