@@ -109,7 +109,7 @@ CpuLayer::CpuLayer(const CpuCase& one, const ExpertWeights& weights) : case_(one
     runtime_.reset(runtime, moe_runtime_destroy);
 
     moe_layer_desc layer = layer_of(model, Mode::ids);
-    layer.has_router = 0;
+    layer.has_router = layer.has_router_bias = 0;
     const moe_format* formats[MOE_ROLE_COUNT] = {};
     for (const ExpertMatrix& matrix : weights.matrices(0)) formats[matrix.role] = &matrix.format;
     auto desc = sized<moe_plan_desc>();
