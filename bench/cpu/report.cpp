@@ -37,34 +37,31 @@ Json peer_json(const CpuResult& r) {
 Json result_json(const CpuResult& r) {
     const CpuCase& one = r.what;
     const std::vector<double>& bytes = r.calls.bytes;
-    Json json{{"case", one.name()},
-              {"model", one.model.name},
-              {"shape", shape_json(one.model)},
-              {"format", one.format},
-              {"x_type", type_name(one.x_type)},
-              {"n_tokens", one.n_tokens},
-              {"n_threads", one.n_threads},
-              {"kernels", one.kernels},
-              {"kernel", r.kernel},
-              {"n_sets", r.n_sets},
-              {"n_calls", bytes.size()},
-              {"weight_bytes", std::accumulate(bytes.begin(), bytes.end(), 0.0) /
-                                   static_cast<double>(bytes.size())},
-              {"us", r.calls.median_us()},
-              {"us_best", r.calls.best_us()},
-              {"gb_per_s", r.calls.median_rate() / 1e9},
-              {"gb_per_s_best", r.calls.best_rate() / 1e9},
-              {"read_gb_per_s", r.reads.median_rate() / 1e9},
-              {"read_gb_per_s_best", r.reads.best_rate() / 1e9},
-              {"ratio", r.over_reads()},
-              {"ratio_best", r.best_over_reads()},
-              {"flops", r.flops},
-              {"peer", peer_json(r)}};
-    if (one.n_tokens >= first_with_gflops) {
-        json["gflops"] = r.gflops();
-        json["gflops_best"] = r.best_gflops();
-    }
-    return json;
+    return {{"case", one.name()},
+            {"model", one.model.name},
+            {"shape", shape_json(one.model)},
+            {"format", one.format},
+            {"x_type", type_name(one.x_type)},
+            {"n_tokens", one.n_tokens},
+            {"n_threads", one.n_threads},
+            {"kernels", one.kernels},
+            {"kernel", r.kernel},
+            {"n_sets", r.n_sets},
+            {"n_calls", bytes.size()},
+            {"weight_bytes",
+             std::accumulate(bytes.begin(), bytes.end(), 0.0) / static_cast<double>(bytes.size())},
+            {"us", r.calls.median_us()},
+            {"us_best", r.calls.best_us()},
+            {"gb_per_s", r.calls.median_rate() / 1e9},
+            {"gb_per_s_best", r.calls.best_rate() / 1e9},
+            {"read_gb_per_s", r.reads.median_rate() / 1e9},
+            {"read_gb_per_s_best", r.reads.best_rate() / 1e9},
+            {"ratio", r.over_reads()},
+            {"ratio_best", r.best_over_reads()},
+            {"flops", r.flops},
+            {"gflops", r.gflops()},
+            {"gflops_best", r.best_gflops()},
+            {"peer", peer_json(r)}};
 }
 
 }  // namespace

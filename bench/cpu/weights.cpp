@@ -15,7 +15,6 @@
 namespace moe::bench {
 namespace {
 
-constexpr size_t cold_bytes = size_t{640} << 20;
 // Random rows that a matrix has; its other rows repeat them. A multiple of the 128 rows that share
 // a scale in fp8_128x128.
 constexpr int64_t most_random_rows = 512, rows_of_scale = 128;
@@ -142,7 +141,8 @@ void PageBuffer::Unmap::operator()(unsigned char* memory) const {
     munmap(memory, size);
 }
 
-ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool has_small_pages)
+ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool has_small_pages,
+                             size_t least_bytes)
     : model_(model), format_(format) {
     const ExpertFormats names = expert_formats(format);
     std::vector<ExpertMatrix> shapes;
@@ -163,7 +163,7 @@ ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool
         for (size_t i = 0; i < shapes.size(); ++i)
             set.push_back(make_matrix(shapes[i], pools[i], model.n_experts, has_small_pages));
         for (const ExpertMatrix& matrix : set) bytes += matrix.data.size() + matrix.scales.size();
-    } while (bytes <= cold_bytes);
+    } while (bytes <= least_bytes);
 }
 
 void ExpertWeights::add_ranges(size_t set, int32_t expert, std::vector<ByteRange>& ranges) const {

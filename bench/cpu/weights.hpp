@@ -38,12 +38,16 @@ struct ExpertMatrix {
     PageBuffer data, scales;
 };
 
+// More than a last-level cache has.
+constexpr size_t cold_bytes = size_t{640} << 20;
+
 class ExpertWeights {
   public:
     // Format: of all, or "a+b" with b for down. The values depend on the model's sizes alone, so
-    // that two formats of the same values hold the same layer. Experts differ: each begins at
-    // another row of the same random rows.
-    ExpertWeights(const Model& model, const std::string& format, bool has_small_pages);
+    // that two formats of the same values hold the same layer. Each expert begins at another row of
+    // the same random rows. There are as many sets as make more than least_bytes.
+    ExpertWeights(const Model& model, const std::string& format, bool has_small_pages,
+                  size_t least_bytes = cold_bytes);
 
     const Model& model() const { return model_; }
     const std::string& format() const { return format_; }
