@@ -94,6 +94,10 @@ int run(const Options& options) {
         report.peer = library.get();
         std::printf("ggml %s, %s\n", library->version().c_str(), library->variant().c_str());
     }
+    constexpr double quiet = 0.3;
+    if (report.machine.load > quiet)
+        std::printf("other programs run here (load average %.1f): times are not the machine's\n",
+                    report.machine.load);
     std::vector<int32_t> threads;
     for (const CpuCase& one : cases) threads.push_back(one.n_threads);
     std::sort(threads.begin(), threads.end());

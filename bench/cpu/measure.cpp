@@ -149,7 +149,8 @@ CpuResult measure(const CpuCase& one, const CaseWeights& weights, const ggml::Li
         const size_t n = result.calls.seconds.size();
         return spent >= seconds && (n >= usual || (n >= fewest && spent / n > seconds));
     };
-    for (bool is_counted = false; !is_done(); is_counted = true) {
+    // The comparison with the peer was a first round.
+    for (bool is_counted = result.has_peer; !is_done(); is_counted = true) {
         double round = timed_call(forward, ours, calls, result.calls, is_counted);
         if (peer) round += timed_call(peers_forward, ours, calls, result.peer, is_counted);
         const auto ranges = ranges_of(ours, calls.next());
