@@ -73,8 +73,9 @@ Library::Library(const std::string& folder) {
     device_ = api_.dev_by_type(device_cpu);
     if (!device_) throw std::runtime_error("ggml found no CPU backend in " + folder);
     load_cpu(loaded_cpu_library());
-    backend_ = api_.dev_init(device_, nullptr);
-    if (!backend_) throw std::runtime_error("ggml's CPU backend does not start");
+    Backend* backend = api_.dev_init(device_, nullptr);
+    if (!backend) throw std::runtime_error("ggml's CPU backend does not start");
+    backend_ = {backend, api_.backend_free};
 }
 
 void Library::load_base(void* base) {

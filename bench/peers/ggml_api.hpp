@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace moe::bench::ggml {
@@ -104,7 +105,7 @@ class Library {
 
     const Api& api() const { return api_; }
     Device* device() const { return device_; }
-    Backend* backend() const { return backend_; }
+    Backend* backend() const { return backend_.get(); }
     const std::string& version() const { return version_; }
     // The library of this processor without prefix and suffix, such as "zen4".
     const std::string& variant() const { return variant_; }
@@ -117,7 +118,7 @@ class Library {
 
     Api api_{};
     Device* device_ = nullptr;
-    Backend* backend_ = nullptr;
+    std::shared_ptr<Backend> backend_;
     std::string version_, variant_;
 };
 
