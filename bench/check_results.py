@@ -2,9 +2,10 @@
 
 usage: check_results.py <folder bench>
 Beyond the schema: times in order, times_floor and the case's name as the other fields have them,
-no case twice, read floors that ascend; of peers one floor for a layer and no peer twice. Documents
-of this file are changed in one field at a time, and every change must be refused, so that the test
-means something before there are results.
+no case twice, read floors that ascend; of peers one floor for a layer and no peer twice; of the CPU
+its rates and ratios, and a peer that computes the same layer. Documents of this file are changed in
+one field at a time, and every change must be refused, so that the test means something before there
+are results.
 """
 import copy
 import json
@@ -84,16 +85,117 @@ PEERS_SAMPLE = {
 }
 
 
+CPU_SAMPLE = {
+    **{key: SAMPLE[key] for key in ("commit", "date", "version", "failures")},
+    "schema": "libmoe.bench-cpu.2",
+    "machine": {
+        "cpu": "a processor of this test",
+        "isa": ["avx2", "avx512f"],
+        "n_processors": 4,
+        "n_cores": 2,
+        "l2_bytes": 1000000,
+        "l3_bytes": 30000000,
+        "memory_bytes": 80000000000,
+        "huge_pages": "madvise",
+        "load": 0.5,
+    },
+    "read_rates": [{"n_threads": 1, "gb_per_s": 30.0}, {"n_threads": 2, "gb_per_s": 50.0}],
+    "peer": {"name": "ggml", "version": "0.25.1", "variant": "an_isa"},
+    "results": [
+        {
+            "case": "a-model/q4_k+q6_k/bf16/T8/2threads",
+            "model": "a-model",
+            "shape": {"hidden": 256, "intermediate": 512, "n_experts": 4, "top_k": 2},
+            "format": "q4_k+q6_k",
+            "x_type": "bf16",
+            "n_tokens": 8,
+            "n_threads": 2,
+            "kernels": "",
+            "kernel": "avx2_q4_k_int8x2_gemv_gate_up",
+            "n_sets": 3,
+            "n_calls": 24,
+            "weight_bytes": 2e7,
+            "us": 500.0,
+            "us_best": 480.0,
+            "gb_per_s": 40.0,
+            "gb_per_s_best": 41.0,
+            "read_gb_per_s": 48.0,
+            "read_gb_per_s_best": 50.0,
+            "ratio": 0.83,
+            "ratio_best": 0.82,
+            "flops": 12582912.0,
+            "gflops": 25.165824,
+            "gflops_best": 26.2144,
+            "peer": {
+                "format": "q4_k+q6_k",
+                "buffer": "CPU_REPACK+CPU",
+                "us": 800.0,
+                "us_best": 790.0,
+                "gb_per_s": 25.0,
+                "gb_per_s_best": 25.3,
+                "ratio": 1.6,
+                "ratio_best": 1.6205533596837944,
+                "error": 0.01,
+            },
+        }
+    ],
+}
+
+
 def problems(document, validator):
     """What is wrong with a document; empty for a good one."""
     error = jsonschema.exceptions.best_match(validator.iter_errors(document))
     if error:
         return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}"]
+    if document["schema"] == CPU_SAMPLE["schema"]:
+        return list(cpu_disagrees(document))
     found = []
     sizes = [point["bytes"] for point in document["read_floor"]]
     if sizes != sorted(set(sizes)):
         found.append("read_floor does not ascend")
     return found + list((peers_disagree if document["schema"] == PEERS_SAMPLE["schema"] else cases_disagree)(document["results"]))
+
+
+def cpu_disagrees(document):
+    threads = [rate["n_threads"] for rate in document["read_rates"]]
+    if threads != sorted(set(threads)):
+        yield "read_rates does not ascend"
+    names = [result["case"] for result in document["results"]]
+    yield from (f"{name}: twice" for name in sorted(set(names)) if names.count(name) > 1)
+    for r in document["results"]:
+        if r["n_threads"] not in threads:
+            yield f"{r['case']}: no read rate of its threads"
+        if r["peer"] and not document["peer"]:
+            yield f"{r['case']}: a peer that is not named"
+        yield from (f"{r['case']}: {problem}" for problem in cpu_disagreements(r))
+
+
+def cpu_disagreements(r):
+    shape, peer = r["shape"], r["peer"]
+    threads = f"{r['n_threads']}thread" + ("s" if r["n_threads"] > 1 else "")
+    name = f"{r['model']}/{r['format']}/{r['x_type']}/T{r['n_tokens']}/{threads}" + (f"/{r['kernels']}" if r["kernels"] else "")
+    if r["case"] != name:
+        yield f"the other fields say {name}"
+    if r["n_sets"] * shape["n_experts"] < shape["top_k"]:
+        yield "more experts than there are"
+    if r["ratio_best"] > 1.5:
+        yield f"ratio_best is {r['ratio_best']}: what beats the read rate by far was measured wrongly"
+    for what, timed in (("", r), ("the peer's ", peer)):
+        if timed and timed["us_best"] > timed["us"]:
+            yield f"{what}us_best is above us"
+        if timed and timed["gb_per_s_best"] < timed["gb_per_s"]:
+            yield f"{what}gb_per_s_best is below gb_per_s"
+    wanted = [
+        (r, "flops", 6.0 * r["n_tokens"] * shape["top_k"] * shape["hidden"] * shape["intermediate"]),
+        (r, "gflops", r["flops"] / r["us"] / 1e3),
+        (r, "gflops_best", r["flops"] / r["us_best"] / 1e3),
+        (r, "ratio_best", r["gb_per_s_best"] / r["read_gb_per_s_best"]),
+    ]
+    if peer:
+        wanted.append((peer, "ratio_best", r["gb_per_s_best"] / peer["gb_per_s_best"]))
+    for where, key, expected in wanted:
+        if abs(where[key] - expected) > 1e-6 * expected:
+            yield f"{key} is {where[key]}, the other fields say {expected}"
 
 
 def cases_disagree(results):
@@ -173,7 +275,8 @@ def mutations_of(sample):
         yield f"{where} with a field more", changed(path, lambda node: node.update(more=1), sample)
     yield "another schema", changed((), lambda d: d.update(schema=sample["schema"][:-1] + "9"), sample)
     yield "no commit", changed((), lambda d: d.update(commit="unknown"), sample)
-    yield "floors that descend", changed(("read_floor",), lambda all: all.reverse(), sample)
+    ascending = "read_floor" if "read_floor" in sample else "read_rates"
+    yield f"{ascending} descends", changed((ascending,), lambda all: all.reverse(), sample)
 
 
 def mutations():
@@ -213,9 +316,40 @@ def mutations_of_peers():
     yield "half a token", of_second(n_tokens=0.5)
 
 
+def mutations_of_cpu():
+    def of_result(**fields):
+        return changed(("results", 0), lambda r: r.update(fields), CPU_SAMPLE)
+
+    def of_peer(**fields):
+        return changed(("results", 0, "peer"), lambda p: p.update(fields), CPU_SAMPLE)
+
+    yield from mutations_of(CPU_SAMPLE)
+    yield "a name for something else", of_result(n_tokens=16, flops=2 * 12582912.0, gflops=2 * 25.165824, gflops_best=2 * 26.2144)
+    yield "flops of something else", of_result(flops=1e7, gflops=20.0, gflops_best=1e4 / 480)
+    yield "a rate that is not one", of_result(gflops=26.0)
+    yield "a best time that is not the best", of_result(us_best=510.0, gflops_best=12582.912 / 510)
+    yield "a best rate that is not the best", of_result(gb_per_s_best=39.0, ratio_best=0.78)
+    yield "a ratio that is not one", of_result(ratio_best=0.9)
+    yield "far above the read rate", of_result(read_gb_per_s_best=20.0, ratio_best=2.05)
+    yield "a kernel of no family", of_result(kernel="gemv")
+    yield "threads without a read rate", of_result(n_threads=3, case="a-model/q4_k+q6_k/bf16/T8/3threads")
+    yield "a time that is no number", of_result(us=None)
+    yield "a peer that computes something else", of_peer(error=0.9)
+    yield "a peer that computes nothing", of_peer(error=0.0)
+    yield "a peer's ratio that is not one", of_peer(ratio_best=1.0)
+    yield "a peer's best time that is not the best", of_peer(us_best=900.0)
+    yield "a peer without a name", changed((), lambda d: d.update(peer=None), CPU_SAMPLE)
+    yield "a case twice", changed(("results",), lambda all: all.append(all[0]), CPU_SAMPLE)
+
+
+def is_of_cpu(path):
+    return path.name.startswith("cpu-")
+
+
 # (schema, good document, wrong ones, files of results)
 KINDS = (
-    ("results.schema.json", SAMPLE, mutations, lambda path: path.name != "peers.json"),
+    ("cpu.schema.json", CPU_SAMPLE, mutations_of_cpu, is_of_cpu),
+    ("results.schema.json", SAMPLE, mutations, lambda path: path.name != "peers.json" and not is_of_cpu(path)),
     ("peers.schema.json", PEERS_SAMPLE, mutations_of_peers, lambda path: path.name == "peers.json"),
 )
 

@@ -12,18 +12,22 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class PageTest:
-    """Before unittest.TestCase. script: the module under test; document: its results; schema: what they must satisfy."""
+    """Before unittest.TestCase. script: the module under test; document: its results; schema: what they must satisfy;
+    machine: the field that says where they are from; file: their name where the script takes several."""
 
     script = None
     document = None
     schema = ""
+    machine = "device"
+    file = None
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         (self.root / "bench/results").mkdir(parents=True)
-        self.page, self.results = self.root / self.script.PAGE, self.root / self.script.RESULTS
+        self.page, self.results = self.root / self.script.PAGE, self.root / (self.file or self.script.RESULTS)
+        self.page.parent.mkdir(parents=True, exist_ok=True)
         self.empty_page = "before\n" + "".join(self.script.MARKS) + "after\n"
         self.page.write_text(self.empty_page)
 
@@ -53,7 +57,7 @@ class PageTest:
             self.assertEqual(self.page.read_text(), page)
 
     def test_a_broken_file_is_refused(self):
-        wrong = ({**self.document, "results": [{}]}, {**self.document, "device": {}})
+        wrong = ({**self.document, "results": [{}]}, {**self.document, self.machine: {}})
         for text in ("", "[]", "{", *map(json.dumps, wrong)):
             self.results.write_text(text)
             self.assertNotEqual(self.run_it("--write").returncode, 0, text)

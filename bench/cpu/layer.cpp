@@ -1,18 +1,13 @@
 #include "bench/cpu/layer.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <stdexcept>
 
 namespace moe::bench {
 namespace {
-
-constexpr size_t cold_bytes = size_t{640} << 20;
 
 void check(moe_status status) {
     if (status != MOE_OK) throw std::runtime_error(moe_last_error());
@@ -25,64 +20,98 @@ Struct sized() {
     return one;
 }
 
-// Named formats, and int4_g32, int4_g64 and int4_g128 as compressed-tensors packs them.
-moe_format format_of_name(const std::string& name) {
+// Rows in a type of activations: the library's own encoder and decoder of that type.
+std::vector<unsigned char> encoded(const std::vector<float>& values, const char* type,
+                                   int64_t rows) {
     auto format = sized<moe_format>();
-    if (name.rfind("int4_g", 0) == 0) {
-        format.type = MOE_TYPE_INT;
-        format.bits = 4;
-        format.group_rows = 1;
-        format.group_columns = std::stoi(name.substr(6));
-        format.scale_type = MOE_TYPE_BF16;
-        format.zero_point = MOE_ZERO_POINT_MIDDLE;
-        format.packing = MOE_PACKING_BIT_STREAM;
-        return format;
-    }
-    check(moe_format_by_name(name.c_str(), &format));
-    return format;
+    check(moe_format_by_name(type, &format));
+    auto args = sized<moe_quantize_args>();
+    args.format = &format;
+    args.source = values.data();
+    args.rows = rows;
+    args.columns = static_cast<int64_t>(values.size()) / rows;
+    check(moe_format_size(&format, args.rows, args.columns, &args.data_bytes, &args.scale_bytes));
+    std::vector<unsigned char> bytes(args.data_bytes);
+    args.data = bytes.data();
+    check(moe_quantize(&args));
+    return bytes;
 }
 
-std::vector<float> gaussian(size_t n, float sigma, uint32_t seed) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal(0.0f, sigma);
-    std::vector<float> values(n);
-    for (float& value : values) value = normal(random);
+std::vector<float> decoded(const std::vector<unsigned char>& bytes, const char* type, int64_t rows,
+                           int64_t columns) {
+    auto format = sized<moe_format>();
+    check(moe_format_by_name(type, &format));
+    auto tensor = sized<moe_tensor>();
+    tensor.expert = MOE_ALL_EXPERTS;
+    tensor.n_experts = 1;
+    tensor.format = &format;
+    tensor.rows = rows;
+    tensor.columns = columns;
+    tensor.data = bytes.data();
+    tensor.data_bytes = bytes.size();
+    std::vector<float> values(static_cast<size_t>(rows * columns));
+    check(moe_dequantize(&tensor, 0, values.data(), values.size()));
     return values;
 }
 
-// Blocks of formats that the library does not write: random codes under a float16 at their begin.
-void fill_blocks(std::vector<unsigned char>& data, size_t block_bytes) {
-    std::mt19937 random(7);
-    for (unsigned char& byte : data) byte = static_cast<unsigned char>(random());
-    for (size_t at = 0; at < data.size(); at += block_bytes) {
-        data[at] = 0;
-        data[at + 1] = 0x14;
+moe_tensor tensor_of(const ExpertMatrix& matrix, int32_t n_experts,
+                     const std::vector<float>& global_scales) {
+    auto tensor = sized<moe_tensor>();
+    tensor.role = matrix.role;
+    tensor.expert = MOE_ALL_EXPERTS;
+    tensor.n_experts = n_experts;
+    tensor.format = &matrix.format;
+    tensor.rows = matrix.rows;
+    tensor.columns = matrix.columns;
+    tensor.data = matrix.data.data();
+    tensor.data_bytes = matrix.data.size();
+    tensor.scales = matrix.scales.data();
+    tensor.scale_bytes = matrix.scales.size();
+    if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
+        tensor.global_scale = global_scales.data();
+        tensor.n_global_scales = n_experts;
     }
+    return tensor;
 }
 
 }  // namespace
 
-std::string CpuCase::name() const {
-    const char* type = x_type == MOE_TYPE_F32 ? "f32" : x_type == MOE_TYPE_F16 ? "f16" : "bf16";
-    return model.name + "/" + format + (down == format ? "" : "+" + down) + "/" + type + "/T" +
-           std::to_string(n_tokens) + "/" + std::to_string(n_threads) + "threads";
+const char* type_name(moe_type type) {
+    return type == MOE_TYPE_F32 ? "f32" : type == MOE_TYPE_F16 ? "f16" : "bf16";
 }
 
-CpuLayer::CpuLayer(const CpuCase& one) : case_(one) {
+std::string CpuCase::name() const {
+    return model.name + "/" + format + "/" + type_name(x_type) + "/T" + std::to_string(n_tokens) +
+           "/" + std::to_string(n_threads) + (n_threads == 1 ? "thread" : "threads") +
+           (kernels.empty() ? "" : "/" + kernels);
+}
+
+std::vector<float> make_x(const Model& model, int64_t n_tokens) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(static_cast<size_t>(n_tokens * model.hidden));
+    for (float& value : values) {
+        value = normal(random);
+        uint32_t bits;
+        std::memcpy(&bits, &value, 4);
+        bits &= 0xFFFF0000u;
+        std::memcpy(&value, &bits, 4);
+    }
+    return values;
+}
+
+CpuLayer::CpuLayer(const CpuCase& one, const ExpertWeights& weights) : case_(one) {
     const Model& model = case_.model;
     auto runtime_desc = sized<moe_runtime_desc>();
     runtime_desc.n_threads = case_.n_threads;
     moe_runtime* runtime = nullptr;
     check(moe_runtime_create(&runtime_desc, &runtime));
     runtime_.reset(runtime, moe_runtime_destroy);
-    make_matrix(MOE_ROLE_GATE, case_.format, model.intermediate, model.hidden);
-    make_matrix(MOE_ROLE_UP, case_.format, model.intermediate, model.hidden);
-    make_matrix(MOE_ROLE_DOWN, case_.down, model.hidden, model.intermediate);
 
     moe_layer_desc layer = layer_of(model, Mode::ids);
-    layer.has_router = 0;
+    layer.has_router = layer.has_router_bias = 0;
     const moe_format* formats[MOE_ROLE_COUNT] = {};
-    for (const Matrix& matrix : matrices_) formats[matrix.role] = &matrix.format;
+    for (const ExpertMatrix& matrix : weights.matrices(0)) formats[matrix.role] = &matrix.format;
     auto desc = sized<moe_plan_desc>();
     desc.device = MOE_DEVICE_CPU;
     desc.layer = &layer;
@@ -101,116 +130,37 @@ CpuLayer::CpuLayer(const CpuCase& one) : case_(one) {
     check(moe_workspace_create(runtime, &workspace_desc, &workspace));
     workspace_.reset(workspace, moe_workspace_destroy);
 
-    size_t bytes = 0;
-    for (const Matrix& matrix : matrices_)
-        bytes += (matrix.data.size() + matrix.scales.size()) * static_cast<size_t>(model.n_experts);
-    for (size_t n = cold_bytes / bytes + 1; sets_.size() < n;) make_set();
-    const size_t element = case_.x_type == MOE_TYPE_F32 ? 4 : 2;
-    const auto n_values = static_cast<size_t>(case_.n_tokens * model.hidden);
-    const std::vector<float> values = gaussian(n_values, 1.0f, 3);
-    out_.resize(n_values * element);
-    x_.resize(n_values * element);
-    for (size_t i = 0; i < n_values; ++i) {
-        uint32_t bits;
-        std::memcpy(&bits, &values[i], 4);
-        const auto half =
-            static_cast<uint16_t>(case_.x_type == MOE_TYPE_BF16 ? bits >> 16 : 0x3800);
-        std::memcpy(&x_[i * element],
-                    element == 4 ? static_cast<void*>(&bits) : const_cast<uint16_t*>(&half),
-                    element);
-    }
-    weights_.assign(static_cast<size_t>(case_.n_tokens * model.top_k), 0.125f);
+    for (size_t set = 0; set < weights.n_sets(); ++set) load(set, weights);
+    x_ = encoded(make_x(model, case_.n_tokens), type_name(case_.x_type), case_.n_tokens);
+    out_.resize(x_.size());
+    weights_.assign(static_cast<size_t>(case_.n_tokens * model.top_k), slot_weight);
 }
 
-void CpuLayer::make_matrix(moe_role role, const std::string& name, int64_t rows, int64_t columns) {
-    Matrix matrix{role, format_of_name(name), rows, columns, 1.0f, {}, {}};
-    uint64_t data_bytes = 0, scale_bytes = 0;
-    check(moe_format_size(&matrix.format, rows, columns, &data_bytes, &scale_bytes));
-    matrix.data.resize(data_bytes);
-    matrix.scales.resize(scale_bytes);
-    if (name.rfind("iq2", 0) == 0 || name.rfind("iq3", 0) == 0) {
-        fill_blocks(matrix.data, data_bytes / static_cast<size_t>(rows * columns / 256));
-    } else {
-        const auto values = gaussian(static_cast<size_t>(rows * columns),
-                                     1.0f / std::sqrt(static_cast<float>(columns)), 5 + role);
-        auto args = sized<moe_quantize_args>();
-        args.format = &matrix.format;
-        args.source = values.data();
-        args.rows = rows;
-        args.columns = columns;
-        args.data = matrix.data.data();
-        args.data_bytes = data_bytes;
-        args.scales = scale_bytes ? matrix.scales.data() : nullptr;
-        args.scale_bytes = scale_bytes;
-        if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE)
-            args.global_scale = &matrix.global_scale;
-        check(moe_quantize(&args));
-    }
-    matrices_.push_back(std::move(matrix));
-}
-
-void CpuLayer::Free::operator()(unsigned char* memory) const {
-    munmap(memory, size);
-}
-
-CpuLayer::Buffer CpuLayer::copies_of(const std::vector<unsigned char>& one) const {
-    const auto n = static_cast<size_t>(case_.model.n_experts);
-    const size_t size = one.size() * n;
-    if (size == 0) return {};
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::runtime_error("no memory for the weights");
-    madvise(memory, size, case_.has_small_pages ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-    Buffer all{{static_cast<unsigned char*>(memory), Free{size}}, size};
-    for (size_t i = 0; i < n; ++i)
-        std::memcpy(all.memory.get() + i * one.size(), one.data(), one.size());
-    return all;
-}
-
-void CpuLayer::make_set() {
-    Set& set = sets_.emplace_back();
-    const auto n = static_cast<size_t>(case_.model.n_experts);
+void CpuLayer::load(size_t set, const ExpertWeights& all) {
+    const int32_t n = case_.model.n_experts;
     std::vector<moe_tensor> tensors;
     std::vector<std::vector<float>> globals;
-    globals.reserve(matrices_.size());
-    for (const Matrix& matrix : matrices_) {
-        set.data.push_back(copies_of(matrix.data));
-        set.scales.push_back(copies_of(matrix.scales));
-        auto tensor = sized<moe_tensor>();
-        tensor.role = matrix.role;
-        tensor.expert = MOE_ALL_EXPERTS;
-        tensor.n_experts = case_.model.n_experts;
-        tensor.format = &matrix.format;
-        tensor.rows = matrix.rows;
-        tensor.columns = matrix.columns;
-        tensor.data = set.data.back().memory.get();
-        tensor.data_bytes = set.data.back().size;
-        if (!matrix.scales.empty()) {
-            tensor.scales = set.scales.back().memory.get();
-            tensor.scale_bytes = set.scales.back().size;
-        }
-        if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
-            tensor.global_scale = globals.emplace_back(n, matrix.global_scale).data();
-            tensor.n_global_scales = case_.model.n_experts;
-        }
-        tensors.push_back(tensor);
+    for (const ExpertMatrix& matrix : all.matrices(set)) {
+        globals.emplace_back(static_cast<size_t>(n), matrix.global_scale);
+        tensors.push_back(tensor_of(matrix, n, globals.back()));
     }
     // Biases of gpt-oss.
-    const std::vector<float> zeros(static_cast<size_t>(
-        n * static_cast<size_t>(std::max(case_.model.hidden, case_.model.intermediate))));
-    moe_format f32{};
-    check((f32.struct_size = sizeof f32, moe_format_by_name("f32", &f32)));
+    auto f32 = sized<moe_format>();
+    check(moe_format_by_name("f32", &f32));
+    const auto widest = static_cast<size_t>(std::max(case_.model.hidden, case_.model.intermediate));
+    const std::vector<float> zeros(static_cast<size_t>(n) * widest);
     if (case_.model.has_biases)
         for (const moe_role role : {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS, MOE_ROLE_DOWN_BIAS}) {
             auto tensor = sized<moe_tensor>();
             tensor.role = role;
             tensor.expert = MOE_ALL_EXPERTS;
-            tensor.n_experts = case_.model.n_experts;
+            tensor.n_experts = n;
             tensor.format = &f32;
             tensor.rows = 1;
             tensor.columns =
                 role == MOE_ROLE_DOWN_BIAS ? case_.model.hidden : case_.model.intermediate;
             tensor.data = zeros.data();
-            tensor.data_bytes = n * static_cast<size_t>(tensor.columns) * sizeof(float);
+            tensor.data_bytes = static_cast<size_t>(n * tensor.columns) * sizeof(float);
             tensors.push_back(tensor);
         }
     std::vector<const moe_tensor*> pointers;
@@ -221,16 +171,7 @@ void CpuLayer::make_set() {
     desc.n_tensors = static_cast<uint32_t>(pointers.size());
     moe_weights* weights = nullptr;
     check(moe_weights_load(plan_.get(), &desc, &weights));
-    set.weights.reset(weights, moe_weights_destroy);
-}
-
-void CpuLayer::add_ranges(size_t set, int32_t expert, std::vector<ByteRange>& ranges) const {
-    const auto add = [&](const Buffer& all) {
-        const size_t one = all.size / static_cast<size_t>(case_.model.n_experts);
-        if (one) ranges.push_back({all.memory.get() + one * static_cast<size_t>(expert), one});
-    };
-    for (const auto& data : sets_[set].data) add(data);
-    for (const auto& scales : sets_[set].scales) add(scales);
+    sets_.emplace_back(weights, moe_weights_destroy);
 }
 
 double CpuLayer::forward(size_t set, const std::vector<int32_t>& ids) {
@@ -242,8 +183,12 @@ double CpuLayer::forward(size_t set, const std::vector<int32_t>& ids) {
     args.weights = weights_.data();
     args.out = out_.data();
     const auto start = std::chrono::steady_clock::now();
-    check(moe_forward(plan_.get(), sets_[set].weights.get(), workspace_.get(), &args));
+    check(moe_forward(plan_.get(), sets_[set].get(), workspace_.get(), &args));
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<float> CpuLayer::out() const {
+    return decoded(out_, type_name(case_.x_type), case_.n_tokens, case_.model.hidden);
 }
 
 std::string CpuLayer::kernel() const {

@@ -1,148 +1,116 @@
-// moe-bench-cpu: experts of one layer on the CPU, from ids and weights, next to a streaming read of
-// the same bytes by the same number of threads. Calls and reads take turns, each on weights that no
-// cache holds.
-#include <fmt/format.h>
+// moe-bench-cpu measures experts of one layer on the CPU, from ids and weights, next to a streaming
+// read of the same bytes by as many threads, and next to ggml where its libraries are given; --help
+// lists the options.
+#include <fnmatch.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <numeric>
-#include <random>
+#include <chrono>
 
-#include "bench/cpu/layer.hpp"
-#include "bench/routing.hpp"
+#include "bench/cpu/case_list.hpp"
+#include "bench/cpu/report.hpp"
 
 namespace moe::bench {
 namespace {
 
 struct Options {
+    std::string list;
     std::string model = "qwen3-30b";
-    std::vector<std::string> formats{"q4_k"};
+    std::vector<std::string> formats{"q4_k"}, filters{"*"};
     std::vector<int64_t> tokens{1};
     std::vector<int32_t> threads{1, 2};
-    std::string x_type = "bf16", down, kernels, json;
+    std::string x_type = "bf16", kernels, json, commit = "unknown", ggml;
     int32_t n_experts = 0;
-    double seconds = 1.0;
-    bool small_pages = false;
+    double seconds = 1.0, limit = 1e9;
+    bool has_small_pages = false, is_only_named = false;
 };
-
-// Experts of call after call. One token walks through all experts, so that each comes back as late
-// as can be; more tokens draw evenly.
-class Calls {
-  public:
-    Calls(const CpuCase& one, size_t n_sets)
-        : router_(one.model.n_experts, one.model.top_k, 0.0, 11), case_(one), n_sets_(n_sets) {
-        order_.resize(static_cast<size_t>(one.model.n_experts));
-        std::iota(order_.begin(), order_.end(), 0);
-        std::shuffle(order_.begin(), order_.end(), std::mt19937(5));
-    }
-    struct Call {
-        size_t set;
-        std::vector<int32_t> ids;
-    };
-    Call next() {
-        const size_t set = n_++ % n_sets_;
-        if (case_.n_tokens > 1) return {set, router_.ids(case_.n_tokens)};
-        std::vector<int32_t> ids;
-        for (int32_t j = 0; j < case_.model.top_k; ++j)
-            ids.push_back(order_[at_++ % order_.size()]);
-        return {set, ids};
-    }
-
-  private:
-    Router router_;
-    const CpuCase& case_;
-    size_t n_sets_, n_ = 0, at_ = 0;
-    std::vector<int32_t> order_;
-};
-
-std::vector<ByteRange> ranges_of(const CpuLayer& layer, const Calls::Call& call) {
-    std::vector<int32_t> experts = call.ids;
-    std::sort(experts.begin(), experts.end());
-    experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
-    std::vector<ByteRange> ranges;
-    for (const int32_t expert : experts) layer.add_ranges(call.set, expert, ranges);
-    return ranges;
-}
-
-double size_of(const std::vector<ByteRange>& ranges) {
-    double bytes = 0;
-    for (const ByteRange& range : ranges) bytes += static_cast<double>(range.size);
-    return bytes;
-}
-
-struct Rates {
-    std::vector<double> values;  // bytes per second
-    double best() const { return *std::max_element(values.begin(), values.end()); }
-    double median() const {
-        std::vector<double> sorted = values;
-        std::sort(sorted.begin(), sorted.end());
-        return sorted[sorted.size() / 2];
-    }
-};
-
-nlohmann::ordered_json measure(const CpuCase& one, double seconds) {
-    CpuLayer layer(one);
-    Calls calls(one, layer.n_sets());
-    Readers readers(one.n_threads);
-    Rates experts, reads, ratios;
-    double spent = 0, bytes = 0;
-    for (int warm_up = 2; spent < seconds || experts.values.size() < 7; --warm_up) {
-        const Calls::Call call = calls.next();
-        const auto touched = ranges_of(layer, call), read = ranges_of(layer, calls.next());
-        const double call_seconds = layer.forward(call.set, call.ids);
-        const double read_seconds = readers.read(read);
-        if (warm_up > 0) continue;
-        spent += call_seconds + read_seconds;
-        bytes = size_of(touched);
-        experts.values.push_back(bytes / call_seconds);
-        reads.values.push_back(size_of(read) / read_seconds);
-        ratios.values.push_back(experts.values.back() / reads.values.back());
-    }
-    const double ratio = experts.best() / reads.best();
-    fmt::print("{:<44} {:>7.1f} {:>7.1f} {:>7.1f} {:>7.1f} {:>6.2f} {:>6.2f}  {}\n", one.name(),
-               experts.median() / 1e9, experts.best() / 1e9, reads.median() / 1e9,
-               reads.best() / 1e9, ratios.median(), ratio, layer.kernel());
-    std::fflush(stdout);
-    return {{"case", one.name()},
-            {"kernel", layer.kernel()},
-            {"n_calls", experts.values.size()},
-            {"weight_bytes", bytes},
-            {"gb_per_s", experts.median() / 1e9},
-            {"gb_per_s_best", experts.best() / 1e9},
-            {"read_gb_per_s", reads.median() / 1e9},
-            {"read_gb_per_s_best", reads.best() / 1e9},
-            {"ratio", ratios.median()},
-            {"ratio_best", ratio}};
-}
 
 moe_type type_of(const std::string& name) {
-    return name == "f32" ? MOE_TYPE_F32 : name == "f16" ? MOE_TYPE_F16 : MOE_TYPE_BF16;
+    for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
+        if (name == type_name(type)) return type;
+    throw std::runtime_error("no type " + name + " of x");
+}
+
+std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) {
+    std::vector<CpuCase> cases;
+    if (!options.list.empty()) {
+        cases = cpu_list(options.list, n_processors);
+    } else {
+        Model model = cpu_model(options.model);
+        if (options.n_experts) model.n_experts = options.n_experts;
+        for (const std::string& format : options.formats)
+            for (const int32_t n_threads : options.threads)
+                for (const int64_t n_tokens : options.tokens)
+                    cases.push_back({model, format, "", MOE_TYPE_BF16, n_tokens, n_threads});
+    }
+    for (CpuCase& one : cases) {
+        one.x_type = type_of(options.x_type);
+        one.kernels = options.kernels;
+    }
+    std::erase_if(cases, [&](const CpuCase& one) {
+        return std::none_of(options.filters.begin(), options.filters.end(),
+                            [&](const auto& filter) {
+                                return fnmatch(filter.c_str(), one.name().c_str(), 0) == 0;
+                            });
+    });
+    return cases;
+}
+
+void run_cases(const std::vector<CpuCase>& cases, const Options& options, CpuReport& report) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::unique_ptr<CaseWeights> weights;
+    for (const CpuCase& one : cases) {
+        const std::chrono::duration<double> used = std::chrono::steady_clock::now() - begin;
+        if (used.count() > options.limit) {
+            report.failures.push_back(one.name() + ": not run, out of time");
+            continue;
+        }
+        try {
+            if (!weights || !weights->holds(one)) {
+                weights.reset();  // before there are others
+                weights = std::make_unique<CaseWeights>(one, options.has_small_pages, report.peer);
+            }
+            report.results.push_back(measure(one, *weights, report.peer, options.seconds));
+            print_row(report.results.back());
+        } catch (const std::exception& error) {
+            report.failures.push_back(one.name() + ": " + error.what());
+            std::fprintf(stderr, "%s\n", report.failures.back().c_str());
+        }
+    }
 }
 
 int run(const Options& options) {
-    const Model* found = find_model(options.model);
-    if (!found) throw std::runtime_error("no model " + options.model);
-    Model model = *found;
-    if (options.n_experts) model.n_experts = options.n_experts;
-    nlohmann::ordered_json cases = nlohmann::ordered_json::array();
-    fmt::print("{:<44} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}  {}\n", "case; GB/s of weights",
-               "median", "best", "read", "best", "ratio", "best", "kernel");
-    for (const std::string& format : options.formats)
-        for (const int32_t n_threads : options.threads)
-            for (const int64_t n_tokens : options.tokens)
-                cases.push_back(measure(
-                    {model, format, options.down.empty() ? format : options.down, options.kernels,
-                     type_of(options.x_type), n_tokens, n_threads, options.small_pages},
-                    options.seconds));
-    if (!options.json.empty())
-        std::ofstream(options.json) << nlohmann::ordered_json{{"schema", "libmoe.bench-cpu.1"},
-                                                              {"version", moe_version_string()},
-                                                              {"cases", cases}}
-                                           .dump(1)
-                                    << "\n";
-    return 0;
+    CpuReport report{options.commit, read_machine(), {}, nullptr, {}, {}};
+    const std::vector<CpuCase> cases = chosen_cases(options, report.machine.n_processors);
+    if (options.is_only_named) {
+        for (const CpuCase& one : cases) std::printf("%s\n", one.name().c_str());
+        return 0;
+    }
+    std::unique_ptr<ggml::Library> library;
+    if (options.ggml.empty()) {
+        std::printf("without ggml: --ggml names the folder of its libraries\n");
+    } else {
+        library = std::make_unique<ggml::Library>(options.ggml);
+        report.peer = library.get();
+        std::printf("ggml %s, %s\n", library->version().c_str(), library->variant().c_str());
+    }
+    constexpr double quiet = 0.3;
+    if (report.machine.load > quiet)
+        std::printf("other programs run here (load average %.1f): times are not the machine's\n",
+                    report.machine.load);
+    std::vector<int32_t> threads;
+    for (const CpuCase& one : cases) threads.push_back(one.n_threads);
+    std::sort(threads.begin(), threads.end());
+    threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+    for (const int32_t n : threads) {
+        report.read_rates.emplace_back(n, read_rate(n));
+        std::printf("%s, %d of %d processors read %.1f GB/s\n", report.machine.cpu.c_str(), n,
+                    report.machine.n_processors, report.read_rates.back().second / 1e9);
+    }
+    print_heading();
+    run_cases(cases, options, report);
+    if (!options.json.empty()) write_json(options.json, report);
+    return report.failures.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -150,24 +118,31 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     moe::bench::Options options;
-    CLI::App app{"Experts on the CPU next to the read rate"};
-    app.add_option("--model", options.model, "One of bench/cases.cpp");
+    CLI::App app{"Experts on the CPU next to the read rate, and next to ggml"};
+    app.add_option("--list", options.list, "short or full; instead of the options of cases below");
+    app.add_option("--model", options.model, "One of bench/cases.cpp, gpt-oss-20b or dsv3-e32");
     app.add_option("--experts", options.n_experts, "Number of experts instead of the model's");
-    app.add_option("--formats", options.formats, "Of gate, up and down; int4_g128 and the like too")
+    app.add_option("--formats", options.formats, "Of gate, up and down; a+b: b of down")
         ->delimiter(',');
-    app.add_option("--down", options.down, "Of down, where it differs");
     app.add_option("--tokens", options.tokens, "Tokens of a call")->delimiter(',');
     app.add_option("--threads", options.threads, "Threads")->delimiter(',');
-    app.add_option("--type", options.x_type, "bf16, f16 or f32");
+    app.add_option("--type", options.x_type, "Of x: bf16, f16 or f32");
     app.add_option("--kernels", options.kernels, "kernel_filter of the plan");
+    app.add_option("--filter", options.filters, "Shell patterns on names of cases");
+    app.add_flag("--names", options.is_only_named, "Only print the names of the cases");
+    app.add_option("--ggml", options.ggml,
+                   "Folder of ggml's shared libraries (libggml-base, libggml, libggml-cpu-*), to "
+                   "measure it, too");
     app.add_option("--seconds", options.seconds, "Of a case");
-    app.add_flag("--small-pages", options.small_pages, "No huge pages for the weights");
+    app.add_option("--limit", options.limit, "Seconds after which no new case begins");
+    app.add_flag("--small-pages", options.has_small_pages, "No huge pages for the weights");
+    app.add_option("--commit", options.commit, "For the JSON file");
     app.add_option("--json", options.json, "File for the results");
     CLI11_PARSE(app, argc, argv);
     try {
         return moe::bench::run(options);
     } catch (const std::exception& error) {
-        fmt::print(stderr, "{}\n", error.what());
+        std::fprintf(stderr, "%s\n", error.what());
         return 1;
     }
 }

@@ -24,7 +24,8 @@ class Readers {
     Readers(const Readers&) = delete;
     Readers& operator=(const Readers&) = delete;
 
-    // Seconds for reading all ranges once, in tasks of 64 KB in their order.
+    // Seconds for reading all ranges once, in tasks of 64 KB in their order. The threads are awake
+    // when the time begins.
     double read(const std::vector<ByteRange>& ranges);
 
   private:
@@ -33,7 +34,7 @@ class Readers {
 
     std::vector<ByteRange> tasks_;
     std::atomic<size_t> next_{0};
-    std::atomic<uint32_t> n_running_{0};
+    std::atomic<uint32_t> n_running_{0}, n_awake_{0}, started_{0};
     std::atomic<uint64_t> sum_{0};
     uint32_t round_ = 0;
     bool stop_ = false;

@@ -1,0 +1,119 @@
+"""The tables and figures of the CPU, of made-up results."""
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+import check_results  # noqa: E402
+import cpu_table  # noqa: E402
+import page_test  # noqa: E402
+
+SAMPLE = check_results.CPU_SAMPLE
+
+
+def result(form, n_tokens, rate, read, peer=None, model="qwen3-30b", n_threads=2):
+    flops = 6.0 * n_tokens * 2 * 256 * 512
+    made = {**SAMPLE["results"][0], "model": model, "format": form, "n_tokens": n_tokens, "n_threads": n_threads,
+            "gb_per_s": rate, "gb_per_s_best": rate, "read_gb_per_s": read, "read_gb_per_s_best": read, "ratio": rate / read,
+            "ratio_best": rate / read, "flops": flops, "gflops": flops / 500e3, "gflops_best": flops / 480e3, "peer": None}
+    made["case"] = f"{model}/{form}/bf16/T{n_tokens}/{n_threads}thread" + ("s" if n_threads > 1 else "")
+    if peer:
+        made["peer"] = {**SAMPLE["results"][0]["peer"], "format": form, "gb_per_s": peer, "gb_per_s_best": peer,
+                        "ratio": rate / peer, "ratio_best": rate / peer}
+    return made
+
+
+RESULTS = [
+    result("q4_k", 1, 40.0, 50.0, 32.0),
+    result("q4_k", 16, 30.0, 50.0, 10.0),
+    result("q4_k", 512, 2.0, 50.0, 1.0),
+    result("kbit2", 1, 10.0, 40.0),
+    result("q4_k", 1, 20.0, 30.0, 10.0, n_threads=1),
+    result("bf16", 16, 45.0, 50.0, 30.0, model="mixtral"),
+]
+DOCUMENT = {**SAMPLE, "results": RESULTS}
+BLOCK = """\
+a processor of this test, 2 cores, commit 0123abc, 2000-01-01: [results](../bench/results/cpu-2.json). It reads 30.0 GB/s \
+with 1 thread, 50.0 GB/s with 2 threads. ggml 0.25.1 (an_isa).
+
+| 2 threads | GB/s, T = 1 | / read rate | speed / ggml, T = 1 | 16 | 512 | GFLOP/s, T = 512 |
+|--|--|--|--|--|--|--|
+| qwen3-30b q4_k | 40.0 | 0.80 | 1.25 | 3.00 | 2.00 | 1678 |
+| qwen3-30b kbit2 | 10.0 | 0.25 | - | - | - | - |
+| mixtral bf16 | - | - | - | 1.50 | - | - |
+
+![cpu-2: qwen3-30b in every format, 0.25 to 0.80 of the read rate at T = 1, 2 threads](pictures/cpu-2.svg)
+"""
+
+
+class Tables(unittest.TestCase):
+    def test_by_hand(self):
+        self.assertEqual(cpu_table.block({"cpu-2": DOCUMENT}), BLOCK)
+
+    def test_two_machines(self):
+        made = cpu_table.block({"cpu-2": DOCUMENT, "cpu-16": DOCUMENT})
+        self.assertEqual(made, BLOCK + "\n" + BLOCK.replace("cpu-2", "cpu-16"))
+
+    def test_without_results_it_says_so(self):
+        self.assertEqual(cpu_table.block({}), "Not measured yet.\n")
+
+    def test_without_a_peer(self):
+        made = cpu_table.block({"cpu-2": {**DOCUMENT, "peer": None, "results": [result("q4_k", 1, 40.0, 50.0)]}})
+        self.assertIn("It reads 30.0 GB/s with 1 thread, 50.0 GB/s with 2 threads.\n", made)
+        self.assertIn("| qwen3-30b q4_k | 40.0 | 0.80 | - | - | - | - |", made)
+
+    def test_failures_are_told(self):
+        self.assertIn(" 2 cases failed.\n", cpu_table.block({"cpu-2": {**DOCUMENT, "failures": ["one", "two"]}}))
+
+    def test_filtered_kernels_and_other_types_are_left_out(self):
+        others = [{**RESULTS[0], "kernels": "experts:*", "gb_per_s_best": 1.0}, {**RESULTS[0], "x_type": "f32", "gb_per_s_best": 1.0}]
+        self.assertEqual(cpu_table.block({"cpu-2": {**DOCUMENT, "results": RESULTS + others}}), BLOCK)
+
+
+class Figures(unittest.TestCase):
+    def test_a_line_per_format(self):
+        made = cpu_table.figure("cpu-2", DOCUMENT)
+        self.assertEqual(made.count("<polyline"), 3 + 2)  # the read rate in each panel; q4_k and kbit2
+        self.assertEqual(made.count("<circle"), 3 + 1)
+        self.assertIn(">q4_k</text>", made)
+        self.assertNotIn(">bf16</text>", made)
+
+    def test_it_follows_the_results(self):
+        slower = {**DOCUMENT, "results": [result("q4_k", 1, 39.0, 50.0), *RESULTS[1:]]}
+        self.assertNotEqual(cpu_table.figure("cpu-2", slower), cpu_table.figure("cpu-2", DOCUMENT))
+
+    def test_nothing_to_draw(self):
+        self.assertIsNone(cpu_table.figure("cpu-2", {**DOCUMENT, "results": RESULTS[-1:]}))
+
+    def test_every_format_of_a_panel_has_a_color(self):
+        for _, formats in cpu_table.PANELS:
+            self.assertLessEqual(len(formats), len(cpu_table.chart.COLORS))
+
+
+class Files(page_test.PageTest, unittest.TestCase):
+    script = cpu_table
+    document = DOCUMENT
+    schema = "cpu.schema.json"
+    machine = "machine"
+    file = "bench/results/cpu-2.json"
+
+    def test_written_then_held(self):
+        self.check_written_then_held(BLOCK, "| 40.0 |", "| 41.0 |")
+
+    def test_a_figure_that_is_not_of_the_results_is_told(self):
+        self.results.write_text(page_test.json.dumps(DOCUMENT))
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        for path, change in ((self.root / "docs/pictures/cpu-2.svg", lambda path: path.unlink()),
+                             (self.root / "docs/pictures/cpu-16.svg", lambda path: path.write_text("<svg/>"))):
+            self.assertEqual(self.run_it().returncode, 0)
+            change(path)
+            self.assertIn(f"{path.name} is not what the results make", self.run_it().stderr)
+            self.assertEqual(self.run_it("--write").returncode, 0)
+
+    def test_without_results(self):
+        self.assertNotEqual(self.run_it().returncode, 0)
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        self.assertEqual(self.page.read_text(), self.empty_page.replace(cpu_table.MARKS[1], "Not measured yet.\n" + cpu_table.MARKS[1]))
+        self.assertEqual(self.run_it().returncode, 0)
+
+
+unittest.main()
