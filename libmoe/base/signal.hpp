@@ -9,9 +9,10 @@ namespace moe {
 
 class Signal {
   public:
-    // Waiters park after this time. A step of a small layer is shorter, and a thread that parks
-    // has its core for whoever else wants it.
-    static constexpr int64_t spin_ns = 30'000;
+    // Waiters park after this time, which is longer than the serial steps of a small layer. Beside
+    // other busy threads a parked thread is scheduled at once when it is woken, one that has spun
+    // its time slice away is not: 30 us were slower there (moe-bench-regions).
+    static constexpr int64_t spin_ns = 10'000;
 
     uint32_t value() const { return value_.load(std::memory_order_acquire); }
     // Returns when the value is not `old`.

@@ -2,6 +2,7 @@
 #include "libmoe/cpu/pipeline.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
@@ -28,6 +29,11 @@ InputRows<Real> quantized(InputRows<Real> rows, const std::byte* integers, int64
     rows.quantized_stride = quantized_row_bytes(columns, how);
     rows.quantization = how;
     return rows;
+}
+
+// For the thread that does the last of the tasks that `left` counts; what the others wrote is seen.
+bool is_last(int32_t& left) {
+    return std::atomic_ref(left).fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
 }  // namespace
@@ -120,10 +126,20 @@ void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
 
 template <class Real>
 void Pipeline<Real>::count_active() {
+    const auto rows = [&](int32_t e) { return b_.offsets[e + 1] - b_.offsets[e]; };
     int64_t count = 0;
     for (int32_t e = 0; e < setup_.slice->n_local; ++e)
-        if (b_.offsets[e + 1] > b_.offsets[e]) b_.active[count++] = e;
+        if (rows(e) > 0) b_.active[count++] = e;
     *b_.n_active = count;
+    // The longest tasks first: what is left for the end is short.
+    std::sort(b_.active, b_.active + count,
+              [&](int32_t a, int32_t b) { return rows(a) != rows(b) ? rows(a) > rows(b) : a < b; });
+    if (count == 0) return;
+    const int64_t n_blocks = divide_up(setup_.slice->intermediate_count, gate_up_task());
+    for (int64_t i = 0; i < count; ++i)
+        b_.gate_up_left[b_.active[i]] = static_cast<int32_t>(n_blocks);
+    std::fill_n(b_.down_left, divide_up(layer().expert_width(), down_task()),
+                static_cast<int32_t>(count));
 }
 
 template <class Real>
@@ -191,29 +207,81 @@ int64_t Pipeline<Real>::gate_up_task() const {
 }
 
 template <class Real>
+int64_t Pipeline<Real>::down_task() const {
+    return task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
+}
+
+template <class Real>
+void Pipeline<Real>::gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last,
+                                   bool input_is_latent) {
+    const int64_t features = setup_.slice->intermediate_count;
+    experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                      setup_.intermediate_type, b_.weight_row(worker),
+                      b_.h + b_.offsets[e] * features, features);
+}
+
+template <class Real>
+void Pipeline<Real>::down_block(int32_t worker, int64_t e, int64_t first, int64_t last) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const Mlp mlp = expert_mlp(e);
+    const int64_t row = b_.offsets[e];
+    const InputRows<Real> h = quantized(InputRows<Real>{b_.h, features, nullptr}, b_.h_quantized,
+                                        features, setup_.h_quantization)
+                                  .from(row);
+    experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last, b_.weight_row(worker),
+                     b_.y, layer().expert_width(), b_.row_slot + row, mlp.down_bias);
+}
+
+template <class Real>
+void Pipeline<Real>::quantize_h(int64_t first_row, int64_t last_row) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const int64_t stride = quantized_row_bytes(features, setup_.h_quantization);
+    for (int64_t row = first_row; row < last_row; ++row)
+        quantize_row(b_.h + row * features, features, setup_.h_quantization,
+                     b_.h_quantized + row * stride);
+}
+
+template <class Real>
 void Pipeline<Real>::run_experts(bool input_is_latent) {
     if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
-    const int64_t width = layer().expert_width();
-    for_each_expert_block(
-        features, gate_up_task(), [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-            experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
-                              setup_.intermediate_type, b_.weight_row(worker),
-                              b_.h + b_.offsets[e] * features, features);
-        });
+    for_each_expert_block(features, gate_up_task(),
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              gate_up_block(worker, e, first, last, input_is_latent);
+                          });
     quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
-    const int64_t down_task =
-        task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
-    for_each_expert_block(
-        width, down_task, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-            const Mlp mlp = expert_mlp(e);
-            const int64_t row = b_.offsets[e];
-            const InputRows<Real> h = quantized(InputRows<Real>{b_.h, features, nullptr},
-                                                b_.h_quantized, features, setup_.h_quantization)
-                                          .from(row);
-            experts_.project(*mlp.down, h, b_.offsets[e + 1] - row, first, last,
-                             b_.weight_row(worker), b_.y, width, b_.row_slot + row, mlp.down_bias);
-        });
+    for_each_expert_block(layer().expert_width(), down_task(),
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              down_block(worker, e, first, last);
+                          });
+}
+
+// Few tokens: whoever does the last task of an expert's gate and up quantizes its rows of h, and
+// whoever does the last task of some columns of down adds them up over the experts.
+template <class Real>
+void Pipeline<Real>::run_and_reduce(bool input_is_latent, const Reduction& reduction) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const int64_t width = layer().expert_width();
+    if (reduction.n > few_tokens) {
+        run_experts(input_is_latent);
+        combine(reduction.n, reduction.membership, reduction.with_identity);
+        if (reduction.out) store(b_.routed, width, *reduction.out, reduction.first, reduction.n);
+        return;
+    }
+    if (*b_.n_active == 0) return team_.once([&] { reduce_columns(0, width, reduction); });
+    for_each_expert_block(features, gate_up_task(),
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              gate_up_block(worker, e, first, last, input_is_latent);
+                              if (is_last(b_.gate_up_left[e]))
+                                  quantize_h(b_.offsets[e], b_.offsets[e + 1]);
+                          });
+    const int64_t block = down_task();
+    for_each_expert_block(width, block,
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              down_block(worker, e, first, last);
+                              if (is_last(b_.down_left[first / block]))
+                                  reduce_columns(first, last, reduction);
+                          });
 }
 
 template <class Real>
@@ -230,20 +298,44 @@ void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
 
 template <class Real>
 void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_identity) {
+    team_.for_each(n, [&](int32_t, int64_t t) {
+        combine_columns(t, 0, layer().expert_width(), membership, with_identity);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::combine_columns(int64_t t, int64_t first, int64_t last,
+                                     const Membership& membership, bool with_identity) {
     const int32_t k = layer().top_k;
     const int64_t width = layer().expert_width();
-    team_.for_each(n, [&](int32_t, int64_t t) {
-        const Real* rows[64];  // top_k is at most 64
-        for (int32_t j = 0; j < k; ++j) {
-            const int64_t slot = t * k + j;
-            rows[j] = membership.local(b_.ids[slot]) >= 0 ? b_.y + slot * width : nullptr;
-        }
-        Real* out = b_.routed + t * width;
-        combine_token(layer(), rows, b_.weights + t * k, out);
-        if (with_identity)
-            add_identity_experts(layer(), b_.ids + t * k, b_.weights + t * k, b_.x + t * width,
-                                 out);
-    });
+    const int32_t* ids = b_.ids + t * k;
+    const float* weights = b_.weights + t * k;
+    const Real* rows[64];  // top_k is at most 64
+    for (int32_t j = 0; j < k; ++j)
+        rows[j] = membership.local(ids[j]) >= 0 ? b_.y + (t * k + j) * width + first : nullptr;
+    Real* out = b_.routed + t * width + first;
+    combine_token(layer(), rows, weights, last - first, out);
+    if (with_identity)
+        add_identity_experts(layer(), ids, weights, b_.x + t * width + first, last - first, out);
+}
+
+template <class Real>
+void Pipeline<Real>::reduce_columns(int64_t first, int64_t last, const Reduction& reduction) {
+    for (int64_t t = 0; t < reduction.n; ++t) {
+        combine_columns(t, first, last, reduction.membership, reduction.with_identity);
+        if (!reduction.out) continue;
+        const OutputRows& out = *reduction.out;
+        store_activations(out.type, b_.routed + t * layer().expert_width() + first, last - first,
+                          out.accumulate,
+                          out.row(reduction.first + t) + first * activation_bytes(out.type));
+    }
+}
+
+template <class Real>
+bool Pipeline<Real>::has_work_after_sum() const {
+    const bool identity = setup_.partial && layer().n_identity_experts > 0;
+    return setup_.down_bias_in_finish || identity || layer().has_latent_norm || layer().latent ||
+           layer().shared_intermediate || layer().combine_scale != 1;
 }
 
 template <class Real>
@@ -267,7 +359,8 @@ void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
         const int32_t* ids = b_.ids + t * k;
         const float* weights = b_.weights + t * k;
         if (bias) add_down_bias(layer(), weights_.vector(MOE_ROLE_DOWN_BIAS), ids, weights, out);
-        if (identity) add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, out);
+        if (identity)
+            add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, width, out);
         if (norm)
             rms_normalize(out, width, layer().latent_norm_eps,
                           weights_.vector(MOE_ROLE_LATENT_NORM));

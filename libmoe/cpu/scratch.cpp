@@ -38,6 +38,8 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     weights = arena.take<float>(n_rows_max);
     offsets = arena.take<int64_t>(n_local + 1);
     active = arena.take<int32_t>(n_local);
+    gate_up_left = arena.take<int32_t>(n_local);
+    down_left = arena.take<int32_t>(width);
     row_slot = arena.take<int32_t>(n_rows_max);
     row_input = arena.take<int32_t>(n_rows_max);
     row_target = arena.take<int64_t>(n_rows_max);

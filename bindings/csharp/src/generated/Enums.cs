@@ -342,7 +342,7 @@ namespace Moe
 
     public enum ActivationQuantization
     {
-        /// <summary>activations stay in their types</summary>
+        /// <summary>as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4</summary>
         None = 0,
         /// <summary>this and the next: not in this version, MOE_ERROR_UNSUPPORTED</summary>
         Fp8 = 1,
