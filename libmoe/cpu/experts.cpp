@@ -276,7 +276,7 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
         }
         const bool identity =
             from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
-        p.run_and_reduce(args.x_is_latent, {first, n, membership, identity, &out});
+        p.run_and_reduce(args.x_is_latent, {first, n, membership, identity, false, &out});
     });
 }
 

@@ -86,11 +86,12 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
         return store_slots(p, layer.top_k, width, out, first, n,
                            [&](int64_t r) { return b.y + b.row_slot[r] * width; });
     }
-    const bool is_final = call.setup.partial || !p.has_work_after_sum();
+    // Without a rest the rows go out with the sums.
+    const bool has_rest = !call.setup.partial && !p.has_finish_by_columns();
     p.run_and_reduce(false,
                      {first, n, membership, !call.setup.partial && layer.n_identity_experts > 0,
-                      is_final ? &out : nullptr});
-    if (is_final) return;
+                      p.has_finish_by_columns(), has_rest ? nullptr : &out});
+    if (!has_rest) return;
     p.finish(n, every_finish_part);
     p.store(p.scratch().final, layer.hidden, out, first, n);
 }

@@ -9,6 +9,7 @@
 #include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/ref/combine.hpp"
 #include "libmoe/cpu/round.hpp"
+#include "libmoe/layer/finish_parts.hpp"
 
 namespace moe::cpu {
 namespace {
@@ -31,10 +32,20 @@ InputRows<Real> quantized(InputRows<Real> rows, const std::byte* integers, int64
     return rows;
 }
 
-// For the thread that does the last of the tasks that `left` counts; what the others wrote is seen.
-bool is_last(int32_t& left) {
-    return std::atomic_ref(left).fetch_sub(1, std::memory_order_acq_rel) == 1;
+// Counts a task that is done. True for the thread that does the last of n_tasks, which sees what
+// the others wrote.
+bool is_last(int32_t& done, int64_t n_tasks) {
+    return std::atomic_ref(done).fetch_add(1, std::memory_order_acq_rel) + 1 == n_tasks;
 }
+
+// Features in blocks, each a task.
+struct Blocks {
+    int64_t features, block;
+
+    int64_t count() const { return divide_up(features, block); }
+    int64_t first(int64_t i) const { return i * block; }
+    int64_t last(int64_t i) const { return std::min(first(i) + block, features); }
+};
 
 }  // namespace
 
@@ -135,11 +146,9 @@ void Pipeline<Real>::count_active() {
     std::sort(b_.active, b_.active + count,
               [&](int32_t a, int32_t b) { return rows(a) != rows(b) ? rows(a) > rows(b) : a < b; });
     if (count == 0) return;
-    const int64_t n_blocks = divide_up(setup_.slice->intermediate_count, gate_up_task());
-    for (int64_t i = 0; i < count; ++i)
-        b_.gate_up_left[b_.active[i]] = static_cast<int32_t>(n_blocks);
-    std::fill_n(b_.down_left, divide_up(layer().expert_width(), down_task()),
-                static_cast<int32_t>(count));
+    for (int64_t i = 0; i < count; ++i) b_.gate_up_done[b_.active[i]] = 0;
+    std::fill_n(b_.down_done, divide_up(layer().expert_width(), down_task()), 0);
+    *b_.shared_gate_up_done = 0;
 }
 
 template <class Real>
@@ -256,32 +265,52 @@ void Pipeline<Real>::run_experts(bool input_is_latent) {
                           });
 }
 
-// Few tokens: whoever does the last task of an expert's gate and up quantizes its rows of h, and
-// whoever does the last task of some columns of down adds them up over the experts.
 template <class Real>
 void Pipeline<Real>::run_and_reduce(bool input_is_latent, const Reduction& reduction) {
-    const int64_t features = setup_.slice->intermediate_count;
-    const int64_t width = layer().expert_width();
-    if (reduction.n > few_tokens) {
-        run_experts(input_is_latent);
-        combine(reduction.n, reduction.membership, reduction.with_identity);
-        if (reduction.out) store(b_.routed, width, *reduction.out, reduction.first, reduction.n);
-        return;
-    }
-    if (*b_.n_active == 0) return team_.once([&] { reduce_columns(0, width, reduction); });
-    for_each_expert_block(features, gate_up_task(),
-                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-                              gate_up_block(worker, e, first, last, input_is_latent);
-                              if (is_last(b_.gate_up_left[e]))
-                                  quantize_h(b_.offsets[e], b_.offsets[e + 1]);
-                          });
-    const int64_t block = down_task();
-    for_each_expert_block(width, block,
-                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-                              down_block(worker, e, first, last);
-                              if (is_last(b_.down_left[first / block]))
-                                  reduce_columns(first, last, reduction);
-                          });
+    if (reduction.n <= few_tokens && *b_.n_active > 0)
+        return run_and_reduce_few(input_is_latent, reduction);
+    run_experts(input_is_latent);
+    combine(reduction.n, reduction.membership, reduction.with_identity);
+    if (reduction.with_finish) finish(reduction.n, every_finish_part);
+    if (reduction.out)
+        store(b_.routed, layer().expert_width(), *reduction.out, reduction.first, reduction.n);
+}
+
+// Two parallel regions, in each of them first the tasks of the shared expert, which has most rows.
+// Whoever does the last task of an expert's gate and up quantizes its rows of h, and whoever does
+// the last task of some columns of down adds them up over the experts.
+template <class Real>
+void Pipeline<Real>::run_and_reduce_few(bool input_is_latent, const Reduction& reduction) {
+    const bool with_shared = reduction.with_finish && layer().shared_intermediate;
+    const Blocks gate_up{setup_.slice->intermediate_count, gate_up_task()};
+    const Blocks shared{with_shared ? setup_.slice->shared_count : 0,
+                        with_shared ? shared_gate_up_task() : 1};
+    team_.for_each(shared.count() + *b_.n_active * gate_up.count(), [&](int32_t worker, int64_t i) {
+        if (i < shared.count()) {
+            shared_gate_up_block(worker, reduction.n, shared.first(i), shared.last(i));
+            if (is_last(*b_.shared_gate_up_done, shared.count()))
+                finish_shared_gate_up(reduction.n);
+            return;
+        }
+        i -= shared.count();
+        const int32_t e = b_.active[i / gate_up.count()];
+        i %= gate_up.count();
+        gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent);
+        if (is_last(b_.gate_up_done[e], gate_up.count()))
+            quantize_h(b_.offsets[e], b_.offsets[e + 1]);
+    });
+    const Blocks down{layer().expert_width(), down_task()};
+    const int64_t n_shared = with_shared ? 1 : 0;
+    team_.for_each((n_shared + *b_.n_active) * down.count(), [&](int32_t worker, int64_t i) {
+        const int64_t expert = i / down.count() - n_shared;
+        i %= down.count();
+        if (expert < 0)
+            shared_down_block(worker, reduction.n, down.first(i), down.last(i));
+        else
+            down_block(worker, b_.active[expert], down.first(i), down.last(i));
+        if (is_last(b_.down_done[i], n_shared + *b_.n_active))
+            reduce_columns(down.first(i), down.last(i), reduction);
+    });
 }
 
 template <class Real>
@@ -323,6 +352,10 @@ template <class Real>
 void Pipeline<Real>::reduce_columns(int64_t first, int64_t last, const Reduction& reduction) {
     for (int64_t t = 0; t < reduction.n; ++t) {
         combine_columns(t, first, last, reduction.membership, reduction.with_identity);
+        if (reduction.with_finish)
+            add_shared_columns(t, first, last,
+                               layer().shared_intermediate ? b_.shared_factors + t : nullptr,
+                               layer().combine_scale);
         if (!reduction.out) continue;
         const OutputRows& out = *reduction.out;
         store_activations(out.type, b_.routed + t * layer().expert_width() + first, last - first,
@@ -332,10 +365,9 @@ void Pipeline<Real>::reduce_columns(int64_t first, int64_t last, const Reduction
 }
 
 template <class Real>
-bool Pipeline<Real>::has_work_after_sum() const {
-    const bool identity = setup_.partial && layer().n_identity_experts > 0;
-    return setup_.down_bias_in_finish || identity || layer().has_latent_norm || layer().latent ||
-           layer().shared_intermediate || layer().combine_scale != 1;
+bool Pipeline<Real>::has_finish_by_columns() const {
+    return !setup_.partial && !setup_.down_bias_in_finish && !layer().has_latent_norm &&
+           !layer().latent;
 }
 
 template <class Real>
@@ -397,51 +429,90 @@ Mlp Pipeline<Real>::shared_mlp() const {
 }
 
 template <class Real>
-void Pipeline<Real>::run_shared(int64_t n) {
-    const Mlp mlp = shared_mlp();
-    const int64_t features = mlp.width();
+int64_t Pipeline<Real>::shared_gate_up_task() const {
+    return task_features(setup_.finish, weights_.matrix(MOE_ROLE_SHARED_UP).row_stride);
+}
+
+template <class Real>
+void Pipeline<Real>::shared_gate_up_block(int32_t worker, int64_t n, int64_t first, int64_t last) {
     const int64_t hidden = layer().hidden;
+    const Mlp mlp = shared_mlp();
     const MlpInput<Real> input{
         quantized<Real>({b_.x, hidden, nullptr}, b_.x_quantized, hidden, setup_.x_quantization),
         nullptr, n};
-    for_each_feature_block(setup_.finish, *mlp.up,
-                           [&](int32_t worker, int64_t first, int64_t last) {
-                               finish_.activate(mlp, input, first, last, setup_.intermediate_type,
-                                                b_.weight_row(worker), b_.shared_h, features);
-                           });
-    quantize_rows(b_.shared_h, n, features, setup_.h_quantization, b_.shared_h_quantized);
+    finish_.activate(mlp, input, first, last, setup_.intermediate_type, b_.weight_row(worker),
+                     b_.shared_h, mlp.width());
+}
+
+template <class Real>
+void Pipeline<Real>::shared_down_block(int32_t worker, int64_t n, int64_t first, int64_t last) {
+    const Mlp mlp = shared_mlp();
+    const int64_t features = mlp.width();
     const InputRows<Real> h = quantized<Real>(
         {b_.shared_h, features, nullptr}, b_.shared_h_quantized, features, setup_.h_quantization);
+    finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.shared_y,
+                    layer().hidden, nullptr, nullptr);
+}
+
+template <class Real>
+void Pipeline<Real>::run_shared(int64_t n) {
+    const Mlp mlp = shared_mlp();
+    for_each_feature_block(setup_.finish, *mlp.up,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               shared_gate_up_block(worker, n, first, last);
+                           });
+    quantize_rows(b_.shared_h, n, mlp.width(), setup_.h_quantization, b_.shared_h_quantized);
     for_each_feature_block(setup_.finish, *mlp.down,
                            [&](int32_t worker, int64_t first, int64_t last) {
-                               finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),
-                                               b_.shared_y, hidden, nullptr, nullptr);
+                               shared_down_block(worker, n, first, last);
                            });
+}
+
+// After the last task of gate and up: what the tasks of down read of shared_h, and the factors.
+template <class Real>
+void Pipeline<Real>::finish_shared_gate_up(int64_t n) {
+    const int64_t features = setup_.slice->shared_count;
+    const int64_t stride = quantized_row_bytes(features, setup_.h_quantization);
+    for (int64_t t = 0; t < n; ++t) {
+        quantize_row(b_.shared_h + t * features, features, setup_.h_quantization,
+                     b_.shared_h_quantized + t * stride);
+        b_.shared_factors[t] = shared_factor(t);
+    }
 }
 
 template <class Real>
 void Pipeline<Real>::add_shared(int64_t n, uint32_t parts) {
     const bool shared = layer().shared_intermediate && (parts & MOE_FINISH_SHARED);
     const Real combine_scale = (parts & MOE_FINISH_COMBINE) ? layer().combine_scale : 1.0f;
+    team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {
+        if (shared) b_.shared_factors[t] = shared_factor(t);
+        add_shared_columns(t, 0, layer().hidden, shared ? b_.shared_factors + t : nullptr,
+                           combine_scale);
+    });
+}
+
+// The factor of the shared expert's output for a token.
+template <class Real>
+Real Pipeline<Real>::shared_factor(int64_t t) const {
     const float* gate = weights_.vector(MOE_ROLE_SHARED_EXPERT_GATE);
     const int64_t hidden = layer().hidden;
-    team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {
-        Real* out = b_.final + t * hidden;
-        Real scale = 0;
-        if (shared) {
-            scale = layer().shared_scale;
-            if (gate) {
-                double z = 0;
-                for (int64_t i = 0; i < hidden; ++i)
-                    z += static_cast<double>(gate[i]) * b_.x[t * hidden + i];
-                scale *= static_cast<Real>(1.0 / (1.0 + std::exp(-z)));
-            }
-        }
-        for (int64_t i = 0; i < hidden; ++i) {
-            if (shared) out[i] += scale * b_.shared_y[t * hidden + i];
-            out[i] *= combine_scale;
-        }
-    });
+    const Real scale = layer().shared_scale;
+    if (!gate) return scale;
+    double z = 0;
+    for (int64_t i = 0; i < hidden; ++i) z += static_cast<double>(gate[i]) * b_.x[t * hidden + i];
+    return scale * static_cast<Real>(1.0 / (1.0 + std::exp(-z)));
+}
+
+// factor null: without the shared expert.
+template <class Real>
+void Pipeline<Real>::add_shared_columns(int64_t t, int64_t first, int64_t last, const Real* factor,
+                                        Real combine_scale) {
+    Real* out = b_.final + t * layer().hidden;
+    const Real* y = b_.shared_y + t * layer().hidden;
+    for (int64_t i = first; i < last; ++i) {
+        if (factor) out[i] += *factor * y[i];
+        out[i] *= combine_scale;
+    }
 }
 
 template <class Real>

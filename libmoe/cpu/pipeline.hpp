@@ -45,6 +45,7 @@ struct Reduction {
     int64_t first, n;
     Membership membership;
     bool with_identity;
+    bool with_finish;  // all of finish, which has_finish_by_columns() allows
     const OutputRows* out;
 };
 
@@ -92,8 +93,9 @@ class Pipeline {
     void run_pre_activation(bool input_is_latent);
     // routed = weighted sum of y, tokens whose slots have no row get zero. with_identity: of x.
     void combine(int64_t n, const Membership& membership, bool with_identity);
-    // Is there anything that finish would do, with all parts?
-    bool has_work_after_sum() const;
+    // Does a column of what finish gives depend on that column of the sum alone? Then the shared
+    // expert is run beside the others.
+    bool has_finish_by_columns() const;
     // routed, x -> final: the MOE_FINISH_ bits in parts, which are never 0 for all here.
     void finish(int64_t n, uint32_t parts);
     // final (routed of partial plans) -> rows first + i.
@@ -119,6 +121,7 @@ class Pipeline {
     void quantize_h(int64_t first_row, int64_t last_row);
     void combine_columns(int64_t t, int64_t first, int64_t last, const Membership& membership,
                          bool with_identity);
+    void run_and_reduce_few(bool input_is_latent, const Reduction& reduction);
     void reduce_columns(int64_t first, int64_t last, const Reduction& reduction);
     void quantize_row(const Real* row, int64_t columns, const Quantization& how,
                       std::byte* out) const;
@@ -133,7 +136,14 @@ class Pipeline {
     void add_token_terms(int64_t n, uint32_t parts);
     void project_final(int64_t n, bool with_routed);
     void run_shared(int64_t n);
+    int64_t shared_gate_up_task() const;
+    void shared_gate_up_block(int32_t worker, int64_t n, int64_t first, int64_t last);
+    void shared_down_block(int32_t worker, int64_t n, int64_t first, int64_t last);
+    void finish_shared_gate_up(int64_t n);
     void add_shared(int64_t n, uint32_t parts);
+    Real shared_factor(int64_t t) const;
+    void add_shared_columns(int64_t t, int64_t first, int64_t last, const Real* factor,
+                            Real combine_scale);
 
     Team& team_;
     const Setup& setup_;

@@ -168,8 +168,8 @@ TEST(NThreads, IsHowManyTasksACallersLoopIsOffered) {
 
 // What few tokens promise: a region for gate and up, and one for down.
 TEST(NThreads, FewTokensTakeTwoParallelRegions) {
-    for (const char* format : {"f32", "bf16"}) {
-        const LayerCase layer(bare_layer(), format);
+    for (const auto& desc : {bare_layer(), shared_layer()}) {
+        const LayerCase layer(desc, "bf16");
         Offered offered;
         const Runtime runtime = make_runtime(offered.runtime_desc(4));
         const LayerRun run(layer, layer.plan_desc(16), runtime.get());
@@ -181,7 +181,7 @@ TEST(NThreads, FewTokensTakeTwoParallelRegions) {
                 routed.change(0)(args);
                 args.ids = routed.ids.data() + K;
             });
-            EXPECT_EQ(offered.n_calls, 2) << format << ", " << n << " tokens";
+            EXPECT_EQ(offered.n_calls, 2) << n << " tokens";
         }
     }
 }
