@@ -366,8 +366,9 @@ void Pipeline<Real>::reduce_columns(int64_t first, int64_t last, const Reduction
 
 template <class Real>
 bool Pipeline<Real>::has_finish_by_columns() const {
+    const bool has_shared = !layer().shared_intermediate || setup_.slice->shared_count > 0;
     return !setup_.partial && !setup_.down_bias_in_finish && !layer().has_latent_norm &&
-           !layer().latent;
+           !layer().latent && has_shared;
 }
 
 template <class Real>
