@@ -2,9 +2,12 @@
 #include "libmoe/base/team.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -255,6 +258,51 @@ TEST(Pool, NeverUsesMoreThreadsThanATeamHas) {
                 ASSERT_EQ(ids, std::set<std::thread::id>{std::this_thread::get_id()});
             }
         }
+}
+
+// A thread that a signal handler holds stands for one that the scheduler does not run.
+std::atomic<bool> is_held{false}, is_released{false};
+
+void hold_this_thread(int) {
+    is_held = true;
+    while (!is_released) sched_yield();
+}
+
+bool waits_for(const std::atomic<bool>& flag) {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!flag && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+    return flag;
+}
+
+TEST(Pool, ARunDoesNotWaitForAThreadThatDoesNotCome) {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer delivers a signal when the thread comes back";
+#else
+    Pool pool(*std::pmr::new_delete_resource(), 2);
+    PoolTeam team(pool);
+    std::atomic<int32_t> n_begun{0};
+    pthread_t worker_thread{};
+    team.for_each(2, [&](int32_t worker, int64_t) {
+        if (worker == 1) worker_thread = pthread_self();
+        for (++n_begun; n_begun < 2;) std::this_thread::yield();
+    });
+    ASSERT_FALSE(pthread_equal(worker_thread, pthread_self()));
+    is_held = is_released = false;
+    const auto before = std::signal(SIGUSR1, hold_this_thread);
+    pthread_kill(worker_thread, SIGUSR1);
+    ASSERT_TRUE(waits_for(is_held));
+    std::atomic<bool> is_done{false};
+    std::thread caller([&] {
+        PoolTeam own(pool);
+        for (int run = 0; run < 10; ++run) check(own);
+        is_done = true;
+    });
+    EXPECT_TRUE(waits_for(is_done)) << "the caller waits for the thread that is held";
+    is_released = true;
+    caller.join();
+    std::signal(SIGUSR1, before);
+    check(team);
+#endif
 }
 
 // Between the runs the threads have time to park, and sometimes not quite.
