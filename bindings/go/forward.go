@@ -24,6 +24,7 @@ type ForwardArgs struct {
 	OutWeights      Array // [T, top_k] float32
 	OutExpertCounts Array // [all experts] int64
 	Stream          unsafe.Pointer
+	NThreads        int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 func (f *ForwardArgs) c(a *arguments) *C.moe_forward_args {
@@ -53,7 +54,7 @@ func (f *ForwardArgs) c(a *arguments) *C.moe_forward_args {
 		args.n_expert_map = C.int32_t(shape.NExperts)
 	}
 	args.n_tokens_device = (*C.int32_t)(a.dense("NTokensDevice", f.NTokensDevice, 1, false, TypeI32))
-	args.accumulate, args.stream = flag(f.Accumulate), f.Stream
+	args.accumulate, args.stream, args.n_threads = flag(f.Accumulate), f.Stream, C.int32_t(f.NThreads)
 	f.outputs(a, args, n)
 	return args
 }

@@ -206,6 +206,20 @@ func TestManyGoroutinesOnOnePlan(t *testing.T) {
 	})
 }
 
+func TestTheNumberOfThreadsOfACall(t *testing.T) {
+	shows(t, "THR-01")
+	g := openGolden(t, qwen3, nil)
+	wanted := g.forward(t, &ForwardArgs{})
+	for _, n := range []int32{1, 2, 1000} {
+		if !same(g.forward(t, &ForwardArgs{NThreads: n}), wanted) {
+			t.Errorf("%d threads: other bits", n)
+		}
+	}
+	out := make([]float32, len(g.y))
+	err := Forward(g.plan, g.loaded, g.workspace, &ForwardArgs{X: Of(g.x), Out: Of(out), NThreads: -1})
+	mustBe(t, err, ErrInvalidArgument, "n_threads is -1")
+}
+
 func TestALayerServesManyGoroutines(t *testing.T) {
 	shows(t, "THR-01")
 	g := readGolden(t, qwen3)

@@ -17,6 +17,7 @@ type RouteArgs struct {
 	OutWeights    Array // [T, top_k] float32
 	OutLogits     Array
 	Stream        unsafe.Pointer
+	NThreads      int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 // Route runs the router alone.
@@ -54,7 +55,7 @@ func (r *RouteArgs) c(a *arguments) *C.moe_route_args {
 	args.out_weights, args.out_weights_row_stride = (*C.float)(weights), weightsStride
 	outLogits, outLogitsStride := a.output("OutLogits", r.OutLogits, n, shape.NAllExperts, TypeF32)
 	args.out_logits, args.out_logits_row_stride = (*C.float)(outLogits), outLogitsStride
-	args.stream = r.Stream
+	args.stream, args.n_threads = r.Stream, C.int32_t(r.NThreads)
 	return args
 }
 
@@ -115,6 +116,7 @@ type ExpertsArgs struct {
 	NTokensDevice        Array
 	Accumulate           bool
 	Stream               unsafe.Pointer
+	NThreads             int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 // Experts runs the experts alone.
@@ -190,7 +192,7 @@ func (e *ExpertsArgs) output(a *arguments, args *C.moe_experts_args, n, rows int
 		a.err = &ArgumentError{"X", "must have as many rows for every local expert"}
 	}
 	args.out, args.out_row_stride = a.output("Out", e.Out, rows, width, a.shape.OutType)
-	args.accumulate, args.stream = flag(e.Accumulate), e.Stream
+	args.accumulate, args.stream, args.n_threads = flag(e.Accumulate), e.Stream, C.int32_t(e.NThreads)
 }
 
 // CombineArgs are moe_combine_args. Rows are [T, top_k * latent], or with RowIDs [rows, latent] sorted.
@@ -204,6 +206,7 @@ type CombineArgs struct {
 	NTokensDevice Array
 	Accumulate    bool
 	Stream        unsafe.Pointer
+	NThreads      int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 // Combine adds the rows of each token.
@@ -220,7 +223,8 @@ func Combine(plan *Plan, workspace *Workspace, args *CombineArgs) error {
 		rows, width = args.RowIDs.length(), shape.Latent
 		desc.rows_layout, desc.n_rows = C.MOE_IN_SORTED, C.int64_t(rows)
 	}
-	desc.n_tokens, desc.accumulate, desc.stream = C.int64_t(n), flag(args.Accumulate), args.Stream
+	desc.n_tokens, desc.accumulate = C.int64_t(n), flag(args.Accumulate)
+	desc.stream, desc.n_threads = args.Stream, C.int32_t(args.NThreads)
 	desc.rows, desc.rows_row_stride = a.rows("Rows", args.Rows, rows, width, shape.OutType)
 	desc.row_ids = (*C.int32_t)(a.dense("RowIDs", args.RowIDs, rows, false, TypeI32))
 	desc.ids, desc.ids_row_stride = a.rows("IDs", args.IDs, n, shape.TopK, idTypes...)
@@ -246,6 +250,7 @@ type FinishArgs struct {
 	NTokensDevice Array
 	Accumulate    bool
 	Stream        unsafe.Pointer
+	NThreads      int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 // Finish adds what must be done once after the sum over slices.
@@ -257,7 +262,7 @@ func Finish(plan *Plan, weights *Weights, workspace *Workspace, args *FinishArgs
 	a.required("Out", args.Out)
 	n := countOf([]Array{args.Routed, args.X}, shape.Latent, shape.Hidden)
 	desc.n_tokens, desc.parts = C.int64_t(n), C.uint32_t(args.Parts)
-	desc.accumulate, desc.stream = flag(args.Accumulate), args.Stream
+	desc.accumulate, desc.stream, desc.n_threads = flag(args.Accumulate), args.Stream, C.int32_t(args.NThreads)
 	desc.routed, desc.routed_row_stride = a.rows("Routed", args.Routed, n, shape.Latent, shape.OutType)
 	desc.x, desc.x_row_stride = a.rows("X", args.X, n, shape.Hidden, shape.XType)
 	desc.ids, desc.ids_row_stride = a.rows("IDs", args.IDs, n, shape.TopK, idTypes...)

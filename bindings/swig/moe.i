@@ -47,6 +47,7 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore struct_size;
 %ignore reserved;
 %ignore reserved2;
+%ignore reserved3;
 
 // Callbacks, and what only C can fill in.
 %ignore moe_allocator;

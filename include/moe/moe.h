@@ -945,6 +945,9 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
  * call's mode has no use for has no effect, if nothing else is said: its type, its stride and its alignment are not looked at,
  * but for the stride of x where out must not overlap it.
+ * n_threads is how many CPU threads a call may use, the calling one included: 1 is that thread alone; 0, or more than the runtime's
+ * number, is the runtime's. With a caller's parallel_for it is how many tasks are offered at a time. Negative:
+ * MOE_ERROR_INVALID_ARGUMENT. A CUDA plan has no other use for it, and moe_forward_spmd has an n_threads of its own.
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef enum moe_routing MOE_ENUM_BASE {
@@ -1000,6 +1003,8 @@ typedef struct moe_forward_args {
     int64_t out_weights_row_stride;
     int64_t *out_expert_counts;   /* [E_all] tokens per global expert (slots not skipped), or NULL. Zeros for T = 0 */
     void *stream;                 /* CUDA stream; ignored by a CPU plan, whose calls return when done */
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
 } moe_forward_args;
 
 /* Needs a plan with the stages that it runs: all but ROUTE under IDS_AND_WEIGHTS, all but FINISH of a partial plan. */
@@ -1038,6 +1043,8 @@ typedef struct moe_route_args {
     float *out_logits;            /* [T, E_all] or NULL */
     int64_t out_logits_row_stride;
     void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
 } moe_route_args;
 
 /* x or router input or logits -> ids, weights. */
@@ -1111,6 +1118,8 @@ typedef struct moe_experts_args {
     int32_t accumulate;           /* REDUCED only */
     uint32_t reserved2;
     void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved3;
 } moe_experts_args;
 
 /* rows -> rows through the experts of the slice: gate and up, activation, down, biases. A slice of the intermediate leaves
@@ -1140,6 +1149,8 @@ typedef struct moe_combine_args {
     void *out;                    /* [T, L] of the plan's out_type */
     int64_t out_row_stride;
     void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
 } moe_combine_args;
 
 /* rows -> tokens: the sum over slots j of weight j times row j, in slot order, in float32, rounded once. With weights on the
@@ -1175,6 +1186,8 @@ typedef struct moe_finish_args {
     void *out;                    /* [T, H]; may be routed itself when strides agree and there is no latent */
     int64_t out_row_stride;
     void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
 } moe_finish_args;
 
 /* Routed sum, x -> output: what must be done once, after the sum over slices, on one rank or alike on all. The factor of COMBINE

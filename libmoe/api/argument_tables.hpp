@@ -65,6 +65,11 @@ void check_tokens(const moe_plan& plan, const Args& args) {
             "n_tokens is {}, the plan takes 0 to {}", args.n_tokens, plan.max_tokens);
 }
 
+template <class Args>
+void check_threads(const Args& args) {
+    require(args.n_threads >= 0, "n_threads is {}", args.n_threads);
+}
+
 void check_stages(const moe_plan& plan, uint32_t needed);
 
 template <class Args>

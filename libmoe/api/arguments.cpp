@@ -136,6 +136,7 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
         {MOE_ARRAY(out_expert_counts, i64), optional},
     };
     Args args = read_struct(given, "moe_forward_args");
+    check_threads(args);
     check_tokens(plan, args);
     check_routing(plan, args, true);
     check_stages(plan, forward_stages(plan, args));
@@ -154,6 +155,7 @@ moe_route_args route_arguments(const moe_plan& plan, const moe_route_args* given
         {MOE_ARRAY(out_weights, f32), with_tokens},
     };
     Args args = read_struct(given, "moe_route_args");
+    check_threads(args);
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_ROUTE);
     check_routing(plan, args, false);
@@ -228,6 +230,7 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
         {MOE_ROWS(out, plan_out), with_tokens, expert_rows},
     };
     Args args = read_struct(given, "moe_combine_args");
+    check_threads(args);
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_COMBINE);
     require(args.rows_layout == MOE_IN_TOKENS || args.rows_layout == MOE_IN_SORTED,
@@ -294,6 +297,7 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
         {MOE_ROWS(out, plan_out), with_tokens, hidden_rows},
     };
     Args args = read_struct(given, "moe_finish_args");
+    check_threads(args);
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_FINISH);
     check_parts(plan, args);

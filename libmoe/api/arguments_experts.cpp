@@ -169,6 +169,7 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
         {MOE_ROWS(out, plan_out), experts_x_use, experts_out},
     };
     Args args = read_struct(given, "moe_experts_args");
+    check_threads(args);
     check_stages(plan, MOE_STAGE_EXPERTS);
     check_layouts(plan, args);
     drop_unused_numbers(plan, args);

@@ -76,6 +76,15 @@ cuda::Call make_cuda_call(const moe_plan& plan, const moe_weights* weights,
             stream};
 }
 
+// Dispatch is work of one thread and has no number of them.
+template <class Args>
+int32_t threads_of(const Args& args) {
+    if constexpr (requires { args.n_threads; })
+        return args.n_threads;
+    else
+        return 1;
+}
+
 // What every stage call does: arguments, workspace, and the device's way to run it.
 template <class Args, class Check, class Cpu, class Cuda>
 moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool needs_weights,
@@ -93,7 +102,7 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
             const device::UseDevice use(plan->device_index);
             return run_cuda(make_cuda_call(*plan, weights, *workspace, args.stream), args);
         }
-        with_team(*plan->runtime,
+        with_team(*plan->runtime, threads_of(args),
                   [&](Team& team) { run_cpu(make_call(team, *plan, weights, *workspace), args); });
     });
 }

@@ -22,6 +22,7 @@ void check_reserved(const T& whole, const char* name) {
     uint32_t value = 0;
     if constexpr (requires { whole.reserved; }) value |= whole.reserved;
     if constexpr (requires { whole.reserved2; }) value |= whole.reserved2;
+    if constexpr (requires { whole.reserved3; }) value |= whole.reserved3;
     if (value != 0)
         fail(MOE_ERROR_INVALID_ARGUMENT, "{}: a reserved field is {} and must be 0", name, value);
 }

@@ -1,10 +1,10 @@
 // moe_workspace_*.
 #include "libmoe/api/workspace.hpp"
 
-#include "libmoe/base/arena.hpp"
-
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/structs.hpp"
+#include "libmoe/base/arena.hpp"
+#include "libmoe/base/pages.hpp"
 #include "libmoe/plan/plan.hpp"
 
 namespace moe {
@@ -56,6 +56,7 @@ void give_host_memory(moe_workspace& workspace, const moe_workspace_desc& desc) 
     }
     workspace.owned = Block(workspace.runtime->memory, bytes, Arena::alignment);
     workspace.memory = workspace.owned.data();
+    advise_huge_pages(workspace.memory, bytes);
 }
 
 void make_fault_words(moe_workspace& workspace, void* stream) {

@@ -1,18 +1,9 @@
 // Item sharing without locks: every worker takes the next item from one counter.
 #include "libmoe/base/team.hpp"
 
-namespace moe {
+#include <climits>
 
-void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) {
-    constexpr int spins = 2000;  // a few microseconds: longer than a step of a small layer
-    for (int i = 0; i < spins; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-    while (value.load(std::memory_order_acquire) == old) value.wait(old);
-}
+namespace moe {
 
 void SerialTeam::run(int64_t n_items, ItemFn fn) {
     for (int64_t item = 0; item < n_items; ++item) fn(0, item);
@@ -46,16 +37,15 @@ void SpmdTeam::run(int64_t n_items, ItemFn fn) {
 }
 
 void SpmdTeam::wait_for_all() {
-    const uint32_t generation = shared_.generation.load(std::memory_order_acquire);
+    const uint32_t generation = shared_.generation.value();
     if (shared_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == n_threads_) {
         // The last to arrive: nobody takes items any more, so the counter can start again.
         shared_.next.store(0, std::memory_order_relaxed);
         shared_.arrived.store(0, std::memory_order_relaxed);
-        shared_.generation.fetch_add(1, std::memory_order_release);
-        shared_.generation.notify_all();
+        shared_.generation.raise(INT_MAX);
         return;
     }
-    wait_while_equal(shared_.generation, generation);
+    shared_.generation.wait_while(generation);
 }
 
 }  // namespace moe

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "libmoe/base/float_mode.hpp"
+#include "libmoe/base/signal.hpp"
 #include "moe/moe.h"
 
 namespace moe {
@@ -77,11 +78,11 @@ class ParallelForTeam final : public Team {
     void* user_data_;
 };
 
-// What SPMD threads share; lives in the workspace and is all zero between calls.
+// What SPMD threads share; lives in the workspace. Between calls all is zero but the generation.
 struct Rendezvous {
     alignas(64) std::atomic<int64_t> next{0};
     alignas(64) std::atomic<int32_t> arrived{0};
-    alignas(64) std::atomic<uint32_t> generation{0};
+    alignas(64) Signal generation;
 };
 
 // One member's view. Members whose index is size() or more have no scratch: they only wait.
@@ -98,8 +99,5 @@ class SpmdTeam final : public Team {
     int32_t index_;
     int32_t n_threads_;
 };
-
-// Spins briefly, then sleeps, until value differs from old.
-void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old);
 
 }  // namespace moe

@@ -186,7 +186,6 @@ void load_inputs(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
         const int64_t from = args.in_layout == MOE_IN_TOKENS ? args.row_ids[row] / k : row;
         p.load_row(x.type, x.row(from), r, width);
     });
-    if (call.setup.layer->latent && !args.x_is_latent) p.project_latent(*b.n_rows);
 }
 
 // Columns of a row that stops before the activation.
@@ -217,6 +216,7 @@ void run_by_rows(Pipeline<Real>& p, const Call& call, const moe_experts_args& ar
         cursor = list_next_rows(b, call, args, cursor, capacity);
         p.count_active();
         load_inputs(p, call, args);
+        if (call.setup.layer->latent && !args.x_is_latent) p.project_latent(*b.n_rows);
         run_listed(p, args);
         p.team().for_each(*b.n_rows, [&](int32_t, int64_t r) {
             store_activations(out.type, from + r * width, width, false, out.row(b.row_target[r]));
@@ -239,12 +239,10 @@ void store_by_slot(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
 template <class Real>
 void list_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& args,
                  const Membership& membership, int64_t first, int64_t n) {
-    const Layer& layer = *call.setup.layer;
     p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, input_width(call, args));
     p.take_ids({args.ids, args.ids_type, args.ids_row_stride}, first, n);
     if (args.weights) p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
     p.list_token_rows(n, membership);
-    if (layer.latent && !args.x_is_latent) p.project_latent(n);
 }
 
 template <class Real>
@@ -259,20 +257,26 @@ void run_by_tokens(Pipeline<Real>& p, const Call& call, const moe_experts_args& 
                               ? call.setup.chunk_tokens
                               : std::max<int64_t>(1, b.n_inputs_max / call.setup.layer->top_k);
     for_each_chunk(tokens, chunk, [&](int64_t first, int64_t n) {
-        if (from_tokens) {
-            list_tokens(p, call, args, membership, first, n);
-        } else {
-            list_rows_of_tokens(p, call, args, first, n);
-            load_inputs(p, call, args);
+        const auto prepare = [&](Pipeline<Real>& by) {
+            if (from_tokens) return list_tokens(by, call, args, membership, first, n);
+            list_rows_of_tokens(by, call, args, first, n);
+            load_inputs(by, call, args);
             if (args.weights)
-                p.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+                by.take_weights(args.weights, MOE_TYPE_F32, args.weights_row_stride, first, n);
+        };
+        if (n <= few_tokens)
+            p.alone(prepare);
+        else
+            prepare(p);
+        if (call.setup.layer->latent && !args.x_is_latent)
+            p.project_latent(from_tokens ? n : *b.n_rows);
+        if (args.out_layout == MOE_OUT_PER_SLOT) {
+            run_listed(p, args);
+            return store_by_slot(p, call, args, first, n);
         }
-        run_listed(p, args);
-        if (args.out_layout == MOE_OUT_PER_SLOT) return store_by_slot(p, call, args, first, n);
         const bool identity =
             from_tokens && !call.setup.partial && call.setup.layer->n_identity_experts;
-        p.combine(n, membership, identity);
-        p.store(b.routed, call.setup.layer->expert_width(), out, first, n);
+        p.run_and_reduce(args.x_is_latent, {first, n, membership, identity, false, &out});
     });
 }
 

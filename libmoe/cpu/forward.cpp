@@ -68,19 +68,30 @@ void forward_chunk(Pipeline<Real>& p, const Call& call, const moe_forward_args& 
     const Layer& layer = *call.setup.layer;
     const Membership membership = membership_of(call, args.expert_map);
     const OutputRows out{args.out, args.out_row_stride, call.setup.out_type, args.accumulate != 0};
-    p.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
-    route_or_take(p, call, args, first, n);
-    p.list_token_rows(n, membership);
+    const auto prepare = [&](Pipeline<Real>& by) {
+        by.load_x({args.x, args.x_row_stride, call.setup.x_type}, first, n, layer.hidden);
+        route_or_take(by, call, args, first, n);
+        by.list_token_rows(n, membership);
+    };
+    // A router is work to share.
+    if (n <= few_tokens && args.routing == MOE_ROUTING_IDS_AND_WEIGHTS)
+        p.alone(prepare);
+    else
+        prepare(p);
     if (layer.latent) p.project_latent(n);
-    p.run_experts(false);
     if (args.out_layout == MOE_OUT_PER_SLOT) {
+        p.run_experts(false);
         const auto& b = p.scratch();
         const int64_t width = layer.expert_width();
         return store_slots(p, layer.top_k, width, out, first, n,
                            [&](int64_t r) { return b.y + b.row_slot[r] * width; });
     }
-    p.combine(n, membership, !call.setup.partial && layer.n_identity_experts > 0);
-    if (call.setup.partial) return p.store(p.scratch().routed, layer.expert_width(), out, first, n);
+    // Without a rest the rows go out with the sums.
+    const bool has_rest = !call.setup.partial && !p.has_finish_by_columns();
+    p.run_and_reduce(false,
+                     {first, n, membership, !call.setup.partial && layer.n_identity_experts > 0,
+                      p.has_finish_by_columns(), has_rest ? nullptr : &out});
+    if (!has_rest) return;
     p.finish(n, every_finish_part);
     p.store(p.scratch().final, layer.hidden, out, first, n);
 }

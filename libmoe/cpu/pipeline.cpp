@@ -2,12 +2,14 @@
 #include "libmoe/cpu/pipeline.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/ref/combine.hpp"
 #include "libmoe/cpu/round.hpp"
+#include "libmoe/layer/finish_parts.hpp"
 
 namespace moe::cpu {
 namespace {
@@ -18,6 +20,21 @@ namespace {
 constexpr int64_t loop_features = 32;
 constexpr int64_t task_bytes = int64_t{64} << 10;
 constexpr int64_t most_task_features = 64;
+
+// Counts a task that is done. True for the thread that does the last of n_tasks, which sees what
+// the others wrote.
+bool is_last(int32_t& done, int64_t n_tasks) {
+    return std::atomic_ref(done).fetch_add(1, std::memory_order_acq_rel) + 1 == n_tasks;
+}
+
+// Features in blocks, each a task.
+struct Blocks {
+    int64_t features, block;
+
+    int64_t count() const { return divide_up(features, block); }
+    int64_t first(int64_t i) const { return i * block; }
+    int64_t last(int64_t i) const { return std::min(first(i) + block, features); }
+};
 
 }  // namespace
 
@@ -122,10 +139,18 @@ void Pipeline<Real>::list_token_rows(int64_t n, const Membership& membership) {
 
 template <class Real>
 void Pipeline<Real>::count_active() {
+    const auto rows = [&](int32_t e) { return b_.offsets[e + 1] - b_.offsets[e]; };
     int64_t count = 0;
     for (int32_t e = 0; e < setup_.slice->n_local; ++e)
-        if (b_.offsets[e + 1] > b_.offsets[e]) b_.active[count++] = e;
+        if (rows(e) > 0) b_.active[count++] = e;
     *b_.n_active = count;
+    // The longest tasks first: what is left for the end is short.
+    std::sort(b_.active, b_.active + count,
+              [&](int32_t a, int32_t b) { return rows(a) != rows(b) ? rows(a) > rows(b) : a < b; });
+    if (count == 0) return;
+    for (int64_t i = 0; i < count; ++i) b_.gate_up_done[b_.active[i]] = 0;
+    std::fill_n(b_.down_done, divide_up(layer().expert_width(), down_task()), 0);
+    *b_.shared_gate_up_done = 0;
 }
 
 template <class Real>
@@ -194,30 +219,102 @@ int64_t Pipeline<Real>::gate_up_task() const {
 }
 
 template <class Real>
+int64_t Pipeline<Real>::down_task() const {
+    return task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
+}
+
+template <class Real>
+void Pipeline<Real>::gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last,
+                                   bool input_is_latent) {
+    const int64_t features = setup_.slice->intermediate_count;
+    experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+                      setup_.intermediate_type, b_.weight_row(worker),
+                      b_.h + b_.offsets[e] * features, features);
+}
+
+template <class Real>
+void Pipeline<Real>::down_block(int32_t worker, int64_t e, int64_t first, int64_t last) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const Mlp mlp = expert_mlp(e);
+    const int64_t row = b_.offsets[e];
+    const int64_t n = b_.offsets[e + 1] - row;
+    const InputRows<Real> h = as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows,
+                                       b_.h_quantized, features, setup_.h_quantization)
+                                  .from(row);
+    experts_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.y,
+                     layer().expert_width(), b_.row_slot + row, mlp.down_bias);
+}
+
+template <class Real>
+void Pipeline<Real>::quantize_h(int64_t first_row, int64_t last_row) {
+    const int64_t features = setup_.slice->intermediate_count;
+    const int64_t stride = quantized_row_bytes(features, setup_.h_quantization);
+    for (int64_t row = first_row; row < last_row; ++row)
+        quantize_row(b_.h + row * features, features, setup_.h_quantization,
+                     b_.h_quantized + row * stride);
+}
+
+template <class Real>
 void Pipeline<Real>::run_experts(bool input_is_latent) {
     if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
-    const int64_t width = layer().expert_width();
-    for_each_expert_block(
-        features, gate_up_task(), [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-            experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
-                              setup_.intermediate_type, b_.weight_row(worker),
-                              b_.h + b_.offsets[e] * features, features);
-        });
-    quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
-    const int64_t down_task =
-        task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
-    for_each_expert_block(width, down_task,
+    for_each_expert_block(features, gate_up_task(),
                           [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-                              const Mlp mlp = expert_mlp(e);
-                              const int64_t row = b_.offsets[e], n = b_.offsets[e + 1] - row;
-                              const InputRows<Real> h =
-                                  as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows,
-                                           b_.h_quantized, features, setup_.h_quantization)
-                                      .from(row);
-                              experts_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),
-                                               b_.y, width, b_.row_slot + row, mlp.down_bias);
+                              gate_up_block(worker, e, first, last, input_is_latent);
                           });
+    quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
+    for_each_expert_block(layer().expert_width(), down_task(),
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              down_block(worker, e, first, last);
+                          });
+}
+
+template <class Real>
+void Pipeline<Real>::run_and_reduce(bool input_is_latent, const Reduction& reduction) {
+    if (reduction.n <= few_tokens && *b_.n_active > 0)
+        return run_and_reduce_few(input_is_latent, reduction);
+    run_experts(input_is_latent);
+    combine(reduction.n, reduction.membership, reduction.with_identity);
+    if (reduction.with_finish) finish(reduction.n, every_finish_part);
+    if (reduction.out)
+        store(b_.routed, layer().expert_width(), *reduction.out, reduction.first, reduction.n);
+}
+
+// Two parallel regions, in each of them first the tasks of the shared expert, which has most rows.
+// Whoever does the last task of an expert's gate and up quantizes its rows of h, and whoever does
+// the last task of some columns of down adds them up over the experts.
+template <class Real>
+void Pipeline<Real>::run_and_reduce_few(bool input_is_latent, const Reduction& reduction) {
+    const bool with_shared = reduction.with_finish && layer().shared_intermediate;
+    const Blocks gate_up{setup_.slice->intermediate_count, gate_up_task()};
+    const Blocks shared{with_shared ? setup_.slice->shared_count : 0,
+                        with_shared ? shared_gate_up_task() : 1};
+    team_.for_each(shared.count() + *b_.n_active * gate_up.count(), [&](int32_t worker, int64_t i) {
+        if (i < shared.count()) {
+            shared_gate_up_block(worker, reduction.n, shared.first(i), shared.last(i));
+            if (is_last(*b_.shared_gate_up_done, shared.count()))
+                finish_shared_gate_up(reduction.n);
+            return;
+        }
+        i -= shared.count();
+        const int32_t e = b_.active[i / gate_up.count()];
+        i %= gate_up.count();
+        gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent);
+        if (is_last(b_.gate_up_done[e], gate_up.count()))
+            quantize_h(b_.offsets[e], b_.offsets[e + 1]);
+    });
+    const Blocks down{layer().expert_width(), down_task()};
+    const int64_t n_shared = with_shared ? 1 : 0;
+    team_.for_each((n_shared + *b_.n_active) * down.count(), [&](int32_t worker, int64_t i) {
+        const int64_t expert = i / down.count() - n_shared;
+        i %= down.count();
+        if (expert < 0)
+            shared_down_block(worker, reduction.n, down.first(i), down.last(i));
+        else
+            down_block(worker, b_.active[expert], down.first(i), down.last(i));
+        if (is_last(b_.down_done[i], n_shared + *b_.n_active))
+            reduce_columns(down.first(i), down.last(i), reduction);
+    });
 }
 
 template <class Real>
@@ -234,20 +331,48 @@ void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
 
 template <class Real>
 void Pipeline<Real>::combine(int64_t n, const Membership& membership, bool with_identity) {
+    team_.for_each(n, [&](int32_t, int64_t t) {
+        combine_columns(t, 0, layer().expert_width(), membership, with_identity);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::combine_columns(int64_t t, int64_t first, int64_t last,
+                                     const Membership& membership, bool with_identity) {
     const int32_t k = layer().top_k;
     const int64_t width = layer().expert_width();
-    team_.for_each(n, [&](int32_t, int64_t t) {
-        const Real* rows[64];  // top_k is at most 64
-        for (int32_t j = 0; j < k; ++j) {
-            const int64_t slot = t * k + j;
-            rows[j] = membership.local(b_.ids[slot]) >= 0 ? b_.y + slot * width : nullptr;
-        }
-        Real* out = b_.routed + t * width;
-        combine_token(layer(), rows, b_.weights + t * k, out);
-        if (with_identity)
-            add_identity_experts(layer(), b_.ids + t * k, b_.weights + t * k, b_.x + t * width,
-                                 out);
-    });
+    const int32_t* ids = b_.ids + t * k;
+    const float* weights = b_.weights + t * k;
+    const Real* rows[64];  // top_k is at most 64
+    for (int32_t j = 0; j < k; ++j)
+        rows[j] = membership.local(ids[j]) >= 0 ? b_.y + (t * k + j) * width + first : nullptr;
+    Real* out = b_.routed + t * width + first;
+    combine_token(layer(), rows, weights, last - first, out);
+    if (with_identity)
+        add_identity_experts(layer(), ids, weights, b_.x + t * width + first, last - first, out);
+}
+
+template <class Real>
+void Pipeline<Real>::reduce_columns(int64_t first, int64_t last, const Reduction& reduction) {
+    for (int64_t t = 0; t < reduction.n; ++t) {
+        combine_columns(t, first, last, reduction.membership, reduction.with_identity);
+        if (reduction.with_finish)
+            add_shared_columns(t, first, last,
+                               layer().shared_intermediate ? b_.shared_factors + t : nullptr,
+                               layer().combine_scale);
+        if (!reduction.out) continue;
+        const OutputRows& out = *reduction.out;
+        store_activations(out.type, b_.routed + t * layer().expert_width() + first, last - first,
+                          out.accumulate,
+                          out.row(reduction.first + t) + first * activation_bytes(out.type));
+    }
+}
+
+template <class Real>
+bool Pipeline<Real>::has_finish_by_columns() const {
+    const bool has_shared = !layer().shared_intermediate || setup_.slice->shared_count > 0;
+    return !setup_.partial && !setup_.down_bias_in_finish && !layer().has_latent_norm &&
+           !layer().latent && has_shared;
 }
 
 template <class Real>
@@ -271,7 +396,8 @@ void Pipeline<Real>::add_token_terms(int64_t n, uint32_t parts) {
         const int32_t* ids = b_.ids + t * k;
         const float* weights = b_.weights + t * k;
         if (bias) add_down_bias(layer(), weights_.vector(MOE_ROLE_DOWN_BIAS), ids, weights, out);
-        if (identity) add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, out);
+        if (identity)
+            add_identity_experts(layer(), ids, weights, b_.x + t * layer().hidden, width, out);
         if (norm)
             rms_normalize(out, width, layer().latent_norm_eps,
                           weights_.vector(MOE_ROLE_LATENT_NORM));
@@ -308,52 +434,91 @@ Mlp Pipeline<Real>::shared_mlp() const {
 }
 
 template <class Real>
-void Pipeline<Real>::run_shared(int64_t n) {
-    const Mlp mlp = shared_mlp();
-    const int64_t features = mlp.width();
+int64_t Pipeline<Real>::shared_gate_up_task() const {
+    return task_features(setup_.finish, weights_.matrix(MOE_ROLE_SHARED_UP).row_stride);
+}
+
+template <class Real>
+void Pipeline<Real>::shared_gate_up_block(int32_t worker, int64_t n, int64_t first, int64_t last) {
     const int64_t hidden = layer().hidden;
+    const Mlp mlp = shared_mlp();
     const MlpInput<Real> input{as_taken({b_.x, hidden, nullptr}, n, setup_.finish_panel_rows,
                                         b_.x_quantized, hidden, setup_.x_quantization),
                                nullptr, n};
-    for_each_feature_block(setup_.finish, *mlp.up,
-                           [&](int32_t worker, int64_t first, int64_t last) {
-                               finish_.activate(mlp, input, first, last, setup_.intermediate_type,
-                                                b_.weight_row(worker), b_.shared_h, features);
-                           });
-    quantize_rows(b_.shared_h, n, features, setup_.h_quantization, b_.shared_h_quantized);
+    finish_.activate(mlp, input, first, last, setup_.intermediate_type, b_.weight_row(worker),
+                     b_.shared_h, mlp.width());
+}
+
+template <class Real>
+void Pipeline<Real>::shared_down_block(int32_t worker, int64_t n, int64_t first, int64_t last) {
+    const Mlp mlp = shared_mlp();
+    const int64_t features = mlp.width();
     const InputRows<Real> h =
         as_taken({b_.shared_h, features, nullptr}, n, setup_.finish_panel_rows,
                  b_.shared_h_quantized, features, setup_.h_quantization);
+    finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.shared_y,
+                    layer().hidden, nullptr, nullptr);
+}
+
+template <class Real>
+void Pipeline<Real>::run_shared(int64_t n) {
+    const Mlp mlp = shared_mlp();
+    for_each_feature_block(setup_.finish, *mlp.up,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               shared_gate_up_block(worker, n, first, last);
+                           });
+    quantize_rows(b_.shared_h, n, mlp.width(), setup_.h_quantization, b_.shared_h_quantized);
     for_each_feature_block(setup_.finish, *mlp.down,
                            [&](int32_t worker, int64_t first, int64_t last) {
-                               finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker),
-                                               b_.shared_y, hidden, nullptr, nullptr);
+                               shared_down_block(worker, n, first, last);
                            });
+}
+
+// After the last task of gate and up: what the tasks of down read of shared_h, and the factors.
+template <class Real>
+void Pipeline<Real>::finish_shared_gate_up(int64_t n) {
+    const int64_t features = setup_.slice->shared_count;
+    const int64_t stride = quantized_row_bytes(features, setup_.h_quantization);
+    for (int64_t t = 0; t < n; ++t) {
+        quantize_row(b_.shared_h + t * features, features, setup_.h_quantization,
+                     b_.shared_h_quantized + t * stride);
+        b_.shared_factors[t] = shared_factor(t);
+    }
 }
 
 template <class Real>
 void Pipeline<Real>::add_shared(int64_t n, uint32_t parts) {
     const bool shared = layer().shared_intermediate && (parts & MOE_FINISH_SHARED);
     const Real combine_scale = (parts & MOE_FINISH_COMBINE) ? layer().combine_scale : 1.0f;
+    team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {
+        if (shared) b_.shared_factors[t] = shared_factor(t);
+        add_shared_columns(t, 0, layer().hidden, shared ? b_.shared_factors + t : nullptr,
+                           combine_scale);
+    });
+}
+
+// The factor of the shared expert's output for a token.
+template <class Real>
+Real Pipeline<Real>::shared_factor(int64_t t) const {
     const float* gate = weights_.vector(MOE_ROLE_SHARED_EXPERT_GATE);
     const int64_t hidden = layer().hidden;
-    team_.for_each(shared || combine_scale != 1 ? n : 0, [&](int32_t, int64_t t) {
-        Real* out = b_.final + t * hidden;
-        Real scale = 0;
-        if (shared) {
-            scale = layer().shared_scale;
-            if (gate) {
-                double z = 0;
-                for (int64_t i = 0; i < hidden; ++i)
-                    z += static_cast<double>(gate[i]) * b_.x[t * hidden + i];
-                scale *= static_cast<Real>(1.0 / (1.0 + std::exp(-z)));
-            }
-        }
-        for (int64_t i = 0; i < hidden; ++i) {
-            if (shared) out[i] += scale * b_.shared_y[t * hidden + i];
-            out[i] *= combine_scale;
-        }
-    });
+    const Real scale = layer().shared_scale;
+    if (!gate) return scale;
+    double z = 0;
+    for (int64_t i = 0; i < hidden; ++i) z += static_cast<double>(gate[i]) * b_.x[t * hidden + i];
+    return scale * static_cast<Real>(1.0 / (1.0 + std::exp(-z)));
+}
+
+// factor null: without the shared expert.
+template <class Real>
+void Pipeline<Real>::add_shared_columns(int64_t t, int64_t first, int64_t last, const Real* factor,
+                                        Real combine_scale) {
+    Real* out = b_.final + t * layer().hidden;
+    const Real* y = b_.shared_y + t * layer().hidden;
+    for (int64_t i = first; i < last; ++i) {
+        if (factor) out[i] += *factor * y[i];
+        out[i] *= combine_scale;
+    }
 }
 
 template <class Real>

@@ -39,11 +39,35 @@ struct RouteInput {
     int64_t out_logits_stride;
 };
 
+// What becomes of the experts' rows: sums of tokens first .. first + n of a call, in routed, and
+// where `out` is given in its rows, too.
+struct Reduction {
+    int64_t first, n;
+    Membership membership;
+    bool with_identity;
+    bool with_finish;  // all of finish, which has_finish_by_columns() allows
+    const OutputRows* out;
+};
+
+// As many tokens as the gemv kernels are for. Each step of theirs but the GEMVs takes less time
+// than it takes threads to meet.
+constexpr int64_t few_tokens = 16;
+
 template <class Real>
 class Pipeline {
   public:
     Pipeline(Team& team, const Setup& setup, const ResidentWeights& weights, Faults& faults,
              const Scratch<Real>& scratch);
+
+    // steps(pipeline) on one thread, which does them one after the other, while the others wait.
+    template <class Steps>
+    void alone(Steps steps) {
+        team_.once([&] {
+            SerialTeam team;
+            Pipeline pipeline(team, setup_, weights_, faults_, b_);
+            steps(pipeline);
+        });
+    }
 
     // x[i] = rows first + i.
     void load_x(const ActivationRows& rows, int64_t first, int64_t n, int64_t width);
@@ -57,16 +81,21 @@ class Pipeline {
     // Rows of tokens: every slot of a local expert; row_slot is the slot, row_input the token.
     void list_token_rows(int64_t n, const Membership& membership);
     // After row_slot, row_input, offsets and n_rows have been written, by the thread that wrote
-    // them.
+    // them: which experts have rows, those with most rows first.
     void count_active();
     // latent = LATENT_IN x, for n rows of x; the experts read it from then on.
     void project_latent(int64_t n);
     // y[row_slot] = F(input[row_input]).
     void run_experts(bool input_is_latent);
+    // The same and their sums; for few tokens in two parallel regions.
+    void run_and_reduce(bool input_is_latent, const Reduction& reduction);
     // h[row] = gate and up before the activation.
     void run_pre_activation(bool input_is_latent);
     // routed = weighted sum of y, tokens whose slots have no row get zero. with_identity: of x.
     void combine(int64_t n, const Membership& membership, bool with_identity);
+    // Does a column of what finish gives depend on that column of the sum alone? Then the shared
+    // expert is run beside the others.
+    bool has_finish_by_columns() const;
     // routed, x -> final: the MOE_FINISH_ bits in parts, which are never 0 for all here.
     void finish(int64_t n, uint32_t parts);
     // final (routed of partial plans) -> rows first + i.
@@ -83,11 +112,20 @@ class Pipeline {
     // Output features of a task, of one GEMM and of gate and up together.
     int64_t gate_up_task() const;
     int64_t task_features(Arithmetic arithmetic, int64_t weight_bytes_of_feature) const;
+    int64_t down_task() const;
     template <class Block>
     void for_each_expert_block(int64_t features, int64_t block_features, Block block);
     InputRows<Real> as_taken(InputRows<Real> rows, int64_t n, int64_t panel_rows,
                              const std::byte* integers, int64_t columns,
                              const Quantization& how) const;
+    void gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last,
+                       bool input_is_latent);
+    void down_block(int32_t worker, int64_t e, int64_t first, int64_t last);
+    void quantize_h(int64_t first_row, int64_t last_row);
+    void combine_columns(int64_t t, int64_t first, int64_t last, const Membership& membership,
+                         bool with_identity);
+    void run_and_reduce_few(bool input_is_latent, const Reduction& reduction);
+    void reduce_columns(int64_t first, int64_t last, const Reduction& reduction);
     void quantize_row(const Real* row, int64_t columns, const Quantization& how,
                       std::byte* out) const;
     void quantize_rows(const Real* rows, int64_t n, int64_t columns, const Quantization& how,
@@ -101,7 +139,14 @@ class Pipeline {
     void add_token_terms(int64_t n, uint32_t parts);
     void project_final(int64_t n, bool with_routed);
     void run_shared(int64_t n);
+    int64_t shared_gate_up_task() const;
+    void shared_gate_up_block(int32_t worker, int64_t n, int64_t first, int64_t last);
+    void shared_down_block(int32_t worker, int64_t n, int64_t first, int64_t last);
+    void finish_shared_gate_up(int64_t n);
     void add_shared(int64_t n, uint32_t parts);
+    Real shared_factor(int64_t t) const;
+    void add_shared_columns(int64_t t, int64_t first, int64_t last, const Real* factor,
+                            Real combine_scale);
 
     Team& team_;
     const Setup& setup_;

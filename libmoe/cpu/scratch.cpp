@@ -40,6 +40,9 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     weights = arena.take<float>(n_rows_max);
     offsets = arena.take<int64_t>(n_local + 1);
     active = arena.take<int32_t>(n_local);
+    gate_up_done = arena.take<int32_t>(n_local);
+    down_done = arena.take<int32_t>(width);
+    shared_gate_up_done = arena.take<int32_t>(1);
     row_slot = arena.take<int32_t>(n_rows_max);
     row_input = arena.take<int32_t>(n_rows_max);
     row_target = arena.take<int64_t>(n_rows_max);
@@ -50,6 +53,7 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     final = layer.latent ? arena.take<Real>(tokens * layer.hidden) : routed;
     shared_h = arena.take<Real>(tokens * setup.slice->shared_count);
     shared_y = arena.take<Real>(layer.shared_intermediate ? tokens * layer.hidden : 0);
+    shared_factors = arena.take<Real>(layer.shared_intermediate ? tokens : 0);
     weight_rows = arena.take<float>(setup.n_workers * weight_row_size);
     const int64_t shared = setup.slice->shared_count;
     const auto take_quantized = [&](int64_t rows, int64_t columns, const Quantization& how) {

@@ -27,8 +27,12 @@ struct Scratch {
     float* weights;        // [T, k]
     int64_t* offsets;      // [E_local + 1] rows of each local expert
     int32_t* active;       // [E_local] experts that have rows
-    int32_t* row_slot;     // [T * k] slot, or target row, of each row
-    int32_t* row_input;    // [T * k] row of x that feeds each row
+    // Tasks that are done, of calls of few tokens: gate_up by expert, down by block of columns.
+    int32_t* gate_up_done;         // [E_local]
+    int32_t* down_done;            // [L]
+    int32_t* shared_gate_up_done;  // one number
+    int32_t* row_slot;             // [T * k] slot, or target row, of each row
+    int32_t* row_input;            // [T * k] row of x that feeds each row
     int64_t* row_target;   // [T * k] row of the caller's buffers, where rows come in or go out
     float* row_weight;     // [T * k] of weights on the input
     Real* h;               // [T * k, 2I]
@@ -37,6 +41,7 @@ struct Scratch {
     Real* final;           // [T, H]; routed itself without a latent
     Real* shared_h;        // [T, S]
     Real* shared_y;        // [T, H]
+    Real* shared_factors;  // [T]
     float* weight_rows;    // [workers, weight_row_size]
     // The same rows as integers, as gemv/gemv.hpp has them; nothing where no kernel reads them.
     std::byte* x_quantized;         // [n_inputs_max, .]

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libmoe/base/pages.hpp"
+#include "libmoe/base/runtime_team.hpp"
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/resident_vectors.hpp"
@@ -91,6 +93,10 @@ NewWeights make_weights(moe_runtime& runtime, const WeightsLayout& layout,
     if (request.ownership == MOE_OWN_COPY) {
         weights->owned = Block(runtime.memory, bytes, copy_alignment);
         weights->copies = weights->owned.data();
+        advise_huge_pages(weights->copies, bytes);
+        // Threads are started here only where it matters who writes first.
+        if (bytes >= large_memory && has_numa_nodes())
+            with_team(runtime, [&](Team& team) { spread_pages(team, weights->copies, bytes); });
         return weights;
     }
     check_caller_memory(request, bytes, copy_alignment);

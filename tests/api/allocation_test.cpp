@@ -241,7 +241,11 @@ struct Calls {
           offsets(7),
           n_tokens(n) {}
 
-    moe_status forward() { return run.forward(forward_args(n_tokens, x.data(), out.data())); }
+    moe_status forward(int32_t n_threads = 0) {
+        auto args = forward_args(n_tokens, x.data(), out.data());
+        args.n_threads = n_threads;
+        return run.forward(args);
+    }
     moe_status route() {
         auto args = sized<moe_route_args>();
         args.n_tokens = n_tokens;
@@ -290,7 +294,7 @@ struct Calls {
         return moe_finish(run.plan.get(), run.weights.get(), run.workspace.get(), &args);
     }
     void all() {
-        EXPECT_MOE_OK(forward());
+        for (const int32_t n_threads : {0, 1, 2, 9}) EXPECT_MOE_OK(forward(n_threads));
         EXPECT_MOE_OK(route());
         EXPECT_MOE_OK(dispatch());
         for (auto layout : {MOE_OUT_REDUCED, MOE_OUT_ROWS, MOE_OUT_PER_SLOT})

@@ -302,16 +302,16 @@ TEST(Combine, AddsSlotBySlot) {
     }
     const float weights[4] = {1, 1, 1, 2};
     std::vector<float> out(32, -9.0f);
-    combine_token(layer, pointers, weights, out.data());
+    combine_token(layer, pointers, weights, 32, out.data());
     EXPECT_EQ(out, std::vector<float>(32, 0.5f));
     std::swap(pointers[1], pointers[2]);
-    combine_token(layer, pointers, weights, out.data());
+    combine_token(layer, pointers, weights, 32, out.data());
     EXPECT_EQ(out, std::vector<float>(32, 1.5f));
     pointers[3] = nullptr;
-    combine_token(layer, pointers, weights, out.data());
+    combine_token(layer, pointers, weights, 32, out.data());
     EXPECT_EQ(out, std::vector<float>(32, 1.0f));
     std::fill(std::begin(pointers), std::end(pointers), nullptr);
-    combine_token(layer, pointers, weights, out.data());
+    combine_token(layer, pointers, weights, 32, out.data());
     EXPECT_EQ(out, std::vector<float>(32, 0.0f)) << "no row gives zero";
 }
 
@@ -321,7 +321,7 @@ TEST(Combine, WeightsOfTheInputAreNotAppliedAgain) {
     const double* pointers[4] = {row.data(), nullptr, row.data(), nullptr};
     const float weights[4] = {0.1f, 7, 0.2f, 7};
     std::vector<double> out(32);
-    combine_token(layer, pointers, weights, out.data());
+    combine_token(layer, pointers, weights, 32, out.data());
     EXPECT_EQ(out, std::vector<double>(32, 6.0));
 }
 
@@ -332,7 +332,7 @@ TEST(Combine, IdentityExpertsAndBiasesCountBySlot) {
     std::vector<float> x(32), bias(4 * 32), out(32, 1.0f);
     std::iota(x.begin(), x.end(), 1.0f);
     std::iota(bias.begin(), bias.end(), 0.0f);
-    add_identity_experts(layer, ids, weights, x.data(), out.data());
+    add_identity_experts(layer, ids, weights, x.data(), 32, out.data());
     for (size_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 1.0f + 0.75f * x[i]);
     out.assign(32, 0.0f);
     add_down_bias(layer, bias.data(), ids, weights, out.data());

@@ -2,8 +2,15 @@
 #include "libmoe/base/team.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
+#include <chrono>
+#include <csignal>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -200,6 +207,146 @@ TEST(FloatMode, IsTheDefaultWhileATeamWorks) {
             });
         });
     for (auto& thread : threads) thread.join();
+}
+
+// Items that wait until as many have begun as there should be threads: with fewer threads they wait
+// in vain. Says which threads did them.
+std::set<std::thread::id> threads_that_meet(Team& team) {
+    std::atomic<int32_t> n_begun{0};
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    team.for_each(team.size(), [&](int32_t worker, int64_t) {
+        EXPECT_LT(worker, team.size());
+        ++n_begun;
+        while (n_begun < team.size() && std::chrono::steady_clock::now() < give_up)
+            std::this_thread::yield();
+        const std::lock_guard lock(mutex);
+        ids.insert(std::this_thread::get_id());
+    });
+    return ids;
+}
+
+TEST(Pool, UsesAsManyOfItsThreadsAsATeamHas) {
+    Pool pool(*std::pmr::new_delete_resource(), 5);
+    for (const int32_t size : {5, 1, 3, 2, 4, 5, 2}) {
+        PoolTeam team(pool, size);
+        EXPECT_EQ(team.size(), size);
+        check(team);
+        const auto ids = threads_that_meet(team);
+        EXPECT_EQ(ids.size(), static_cast<size_t>(size));
+        EXPECT_TRUE(ids.count(std::this_thread::get_id())) << "the caller takes part";
+    }
+}
+
+TEST(Pool, NeverUsesMoreThreadsThanATeamHas) {
+    Pool pool(*std::pmr::new_delete_resource(), 6);
+    PoolTeam all(pool);
+    for (const int32_t size : {1, 2, 4})
+        for (int run = 0; run < 100; ++run) {
+            all.for_each(12, [](int32_t, int64_t) {});  // so that no thread is asleep
+            PoolTeam team(pool, size);
+            std::mutex mutex;
+            std::set<std::thread::id> ids;
+            team.for_each(64, [&](int32_t worker, int64_t) {
+                EXPECT_LT(worker, size);
+                const std::lock_guard lock(mutex);
+                ids.insert(std::this_thread::get_id());
+            });
+            ASSERT_LE(ids.size(), static_cast<size_t>(size));
+            if (size == 1) {
+                ASSERT_EQ(ids, std::set<std::thread::id>{std::this_thread::get_id()});
+            }
+        }
+}
+
+// The thread sanitizer delivers a signal only when its thread comes back.
+#if !defined(__SANITIZE_THREAD__)
+// A thread that a signal handler holds stands for one that the scheduler does not run.
+std::atomic<bool> is_held{false}, is_released{false};
+
+void hold_this_thread(int) {
+    is_held = true;
+    while (!is_released) sched_yield();
+}
+
+bool waits_for(const std::atomic<bool>& flag) {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!flag && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+    return flag;
+}
+
+TEST(Pool, ARunDoesNotWaitForAThreadThatDoesNotCome) {
+    Pool pool(*std::pmr::new_delete_resource(), 2);
+    PoolTeam team(pool);
+    std::atomic<int32_t> n_begun{0};
+    pthread_t worker_thread{};
+    team.for_each(2, [&](int32_t worker, int64_t) {
+        if (worker == 1) worker_thread = pthread_self();
+        for (++n_begun; n_begun < 2;) std::this_thread::yield();
+    });
+    ASSERT_FALSE(pthread_equal(worker_thread, pthread_self()));
+    is_held = is_released = false;
+    const auto before = std::signal(SIGUSR1, hold_this_thread);
+    pthread_kill(worker_thread, SIGUSR1);
+    ASSERT_TRUE(waits_for(is_held));
+    std::atomic<bool> is_done{false};
+    std::thread caller([&] {
+        PoolTeam own(pool);
+        for (int run = 0; run < 10; ++run) check(own);
+        is_done = true;
+    });
+    EXPECT_TRUE(waits_for(is_done)) << "the caller waits for the thread that is held";
+    is_released = true;
+    caller.join();
+    std::signal(SIGUSR1, before);
+    check(team);
+}
+#endif
+
+// Between the runs the threads have time to park, and sometimes not quite.
+TEST(Pool, WakesThreadsThatHaveParked) {
+    Pool pool(*std::pmr::new_delete_resource(), 3);
+    PoolTeam team(pool);
+    for (int run = 0; run < 300; ++run) {
+        std::this_thread::sleep_for(std::chrono::microseconds(run % 7 * 20));
+        ASSERT_EQ(threads_that_meet(team).size(), 3u) << "run " << run;
+    }
+}
+
+TEST(Signal, LosesNoRaise) {
+    Signal there, back;
+    constexpr uint32_t n_rounds = 2000;
+    std::thread other([&] {
+        for (uint32_t i = 0; i < n_rounds; ++i) {
+            there.wait_while(i);
+            if (i % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 40));
+            back.raise(1);
+        }
+    });
+    for (uint32_t i = 0; i < n_rounds; ++i) {
+        there.raise(1);
+        back.wait_while(i);
+    }
+    other.join();
+    EXPECT_EQ(there.value(), n_rounds);
+    EXPECT_EQ(back.value(), n_rounds);
+}
+
+// A thread that waits for longer gives its core away: it hardly uses processor time.
+TEST(Signal, ParksWhoWaits) {
+    Signal signal;
+    double seconds = 1;
+    std::thread waiter([&] {
+        signal.wait_while(0);
+        timespec used;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+        seconds = static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    signal.raise(1);
+    waiter.join();
+    EXPECT_LT(seconds, 0.02);
 }
 
 TEST(Pool, UnusedItStartsAndJoinsNothing) {

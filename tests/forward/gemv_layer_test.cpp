@@ -212,5 +212,27 @@ TEST(GemvLayer, Int8IsNearAndNotTheSame) {
     }
 }
 
+// Up to 16 tokens take two parallel regions, with h quantized expert by expert; more take others.
+TEST(GemvLayer, FewTokensGiveTheBitsOfMany) {
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        std::vector<int32_t> ids;
+        for (int32_t i = 0; i < 21; ++i)
+            ids.insert(ids.end(), {i % n_experts, (i * 5 + 1) % n_experts});
+        const Floats x = moe::test::gaussian(21 * layer.hidden, 9);
+        for (const char* set : instruction_sets()) {
+            const Floats many = layer.run(set, MOE_TYPE_BF16, 3, x, ids);
+            for (const int64_t n : {1, 7, 16}) {
+                const Floats few = layer.run(set, MOE_TYPE_BF16, 3,
+                                             Floats(x.begin(), x.begin() + n * layer.hidden),
+                                             {ids.begin(), ids.begin() + n * top_k});
+                EXPECT_FALSE(std::isnan(few[0]));
+                EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()))
+                    << set << " " << mix.gate << ", " << n << " tokens";
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace moe_test

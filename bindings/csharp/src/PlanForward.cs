@@ -49,6 +49,9 @@ namespace Moe
 
         public IntPtr Stream { get; set; }
 
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
         internal unsafe moe_forward_args ToNative(Arguments a)
         {
             Arguments.Require("X", X);
@@ -74,6 +77,7 @@ namespace Moe
             args.n_tokens_device = a.TrueTokens(NTokensDevice);
             args.accumulate = Accumulate ? 1 : 0;
             args.stream = Stream;
+            args.n_threads = NThreads;
             SetOutputs(a, ref args, n);
             return args;
         }

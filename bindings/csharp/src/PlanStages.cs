@@ -23,6 +23,9 @@ namespace Moe
 
         public IntPtr Stream { get; set; }
 
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
         internal unsafe moe_route_args ToNative(Arguments a)
         {
             Arguments.Require("OutWeights", OutWeights);
@@ -47,6 +50,7 @@ namespace Moe
             args.out_logits = a.Output("OutLogits", OutLogits, n, shape.NAllExperts, out args.out_logits_row_stride,
                 ElementType.F32);
             args.stream = Stream;
+            args.n_threads = NThreads;
             return args;
         }
     }
@@ -133,6 +137,9 @@ namespace Moe
         public bool Accumulate { get; set; }
         public IntPtr Stream { get; set; }
 
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
         internal unsafe moe_experts_args ToNative(Arguments a)
         {
             Arguments.Require("X", X);
@@ -159,6 +166,7 @@ namespace Moe
             SetOutput(a, ref args, n, rows);
             args.accumulate = Accumulate ? 1 : 0;
             args.stream = Stream;
+            args.n_threads = NThreads;
             return args;
         }
 
@@ -215,6 +223,9 @@ namespace Moe
         public bool Accumulate { get; set; }
         public IntPtr Stream { get; set; }
 
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
         internal unsafe moe_combine_args ToNative(Arguments a)
         {
             Arguments.Require("Rows", Rows);
@@ -237,6 +248,7 @@ namespace Moe
             args.n_tokens_device = a.TrueTokens(NTokensDevice);
             args.accumulate = Accumulate ? 1 : 0;
             args.stream = Stream;
+            args.n_threads = NThreads;
             return args;
         }
     }
@@ -265,6 +277,9 @@ namespace Moe
         public bool Accumulate { get; set; }
         public IntPtr Stream { get; set; }
 
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
         internal unsafe moe_finish_args ToNative(Arguments a)
         {
             Arguments.Require("Out", Out);
@@ -281,6 +296,7 @@ namespace Moe
             args.n_tokens_device = a.TrueTokens(NTokensDevice);
             args.accumulate = Accumulate ? 1 : 0;
             args.stream = Stream;
+            args.n_threads = NThreads;
             return args;
         }
     }

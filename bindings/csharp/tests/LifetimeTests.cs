@@ -201,6 +201,23 @@ internal static class LifetimeTests
     }
 
     [Test("THR-01")]
+    public static void TheNumberOfThreadsOfACall()
+    {
+        using (var g = new Golden())
+        {
+            var wanted = g.Forward();
+            foreach (var n in new[] { 1, 2, 1000 })
+            {
+                var output = new float[g.Y.Length];
+                g.Plan.Forward(g.Weights, g.Workspace, new ForwardArgs { X = g.X, Out = output, NThreads = n });
+                Check.Same(output, wanted, "bits");
+            }
+            Check.Throws<MoeException>(() => g.Plan.Forward(g.Weights, g.Workspace,
+                new ForwardArgs { X = g.X, Out = new float[g.Y.Length], NThreads = -1 }), "n_threads is -1");
+        }
+    }
+
+    [Test("THR-01")]
     public static void ALayerServesManyThreads()
     {
         using (var g = new Golden())

@@ -135,6 +135,27 @@ def test_many_threads_on_one_plan(case):
 
 
 @pytest.mark.case("THR-01")
+def test_the_number_of_threads_of_a_call():
+    _, plan, weights, workspace = GOLDEN.open()
+    wanted = moe.forward(plan, weights, workspace, GOLDEN.x)
+    for n_threads in (1, 2, 1000):
+        assert numpy.array_equal(moe.forward(plan, weights, workspace, GOLDEN.x, n_threads=n_threads), wanted)
+    ids, expert_weights = moe.route(plan, weights, workspace, GOLDEN.x, n_threads=1)
+    moe.experts(plan, weights, workspace, GOLDEN.x, ids=ids, expert_weights=expert_weights, n_threads=1)
+    refused = {
+        "forward": lambda: moe.forward(plan, weights, workspace, GOLDEN.x, n_threads=-1),
+        "route": lambda: moe.route(plan, weights, workspace, GOLDEN.x, n_threads=-2),
+        "experts": lambda: moe.experts(
+            plan, weights, workspace, GOLDEN.x, ids=ids, expert_weights=expert_weights, n_threads=-3
+        ),
+        "finish": lambda: moe.finish(plan, weights, workspace, wanted, GOLDEN.x, n_threads=-4),
+    }
+    for call in refused.values():
+        with pytest.raises(moe.MoeError, match="n_threads is -"):
+            call()
+
+
+@pytest.mark.case("THR-01")
 def test_a_layer_has_a_workspace_for_each_thread():
     with moe.Layer(GOLDEN.path, GOLDEN.layer, device="cpu") as layer:
         wanted = layer(GOLDEN.x)

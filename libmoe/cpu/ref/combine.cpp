@@ -7,23 +7,23 @@
 namespace moe::cpu {
 
 template <class Real>
-void combine_token(const Layer& layer, const Real* const* rows, const float* weights, Real* out) {
-    const int64_t width = layer.expert_width();
-    std::fill(out, out + width, Real{0});
+void combine_token(const Layer& layer, const Real* const* rows, const float* weights, int64_t n,
+                   Real* out) {
+    std::fill(out, out + n, Real{0});
     for (int32_t j = 0; j < layer.top_k; ++j) {
         if (!rows[j]) continue;
         const Real weight = layer.weight_on_input ? Real{1} : static_cast<Real>(weights[j]);
-        for (int64_t i = 0; i < width; ++i) out[i] += weight * rows[j][i];
+        for (int64_t i = 0; i < n; ++i) out[i] += weight * rows[j][i];
     }
 }
 
 template <class Real>
 void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights,
-                          const Real* x, Real* out) {
+                          const Real* x, int64_t n, Real* out) {
     for (int32_t j = 0; j < layer.top_k; ++j) {
         if (ids[j] < layer.n_experts) continue;
         const Real weight = weights[j];
-        for (int32_t i = 0; i < layer.hidden; ++i) out[i] += weight * x[i];
+        for (int64_t i = 0; i < n; ++i) out[i] += weight * x[i];
     }
 }
 
@@ -51,9 +51,9 @@ void rms_normalize(Real* v, int64_t n, float eps, const float* weight) {
 }
 
 #define MOE_INSTANTIATE(Real)                                                                     \
-    template void combine_token(const Layer&, const Real* const*, const float*, Real*);           \
+    template void combine_token(const Layer&, const Real* const*, const float*, int64_t, Real*);  \
     template void add_identity_experts(const Layer&, const int32_t*, const float*, const Real*,   \
-                                       Real*);                                                    \
+                                       int64_t, Real*);                                           \
     template void add_down_bias(const Layer&, const float*, const int32_t*, const float*, Real*); \
     template void rms_normalize(Real*, int64_t, float, const float*);
 MOE_INSTANTIATE(float)

@@ -5,15 +5,16 @@
 
 namespace moe::cpu {
 
-// out[width] = sum_j w_j rows_j, j ascending; with the weight on the input the sum is plain. A slot
+// out[n] = sum_j w_j rows_j[n], j ascending; with the weight on the input the sum is plain. A slot
 // without a row (null) adds nothing.
 template <class Real>
-void combine_token(const Layer& layer, const Real* const* rows, const float* weights, Real* out);
+void combine_token(const Layer& layer, const Real* const* rows, const float* weights, int64_t n,
+                   Real* out);
 
-// out += sum_j w_j x over the identity experts among ids.
+// out[n] += sum_j w_j x[n] over the identity experts among ids.
 template <class Real>
 void add_identity_experts(const Layer& layer, const int32_t* ids, const float* weights,
-                          const Real* x, Real* out);
+                          const Real* x, int64_t n, Real* out);
 
 // out += sum_j w_j bias[id_j], bias [E, width].
 template <class Real>

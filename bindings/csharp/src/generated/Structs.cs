@@ -363,6 +363,8 @@ namespace Moe
         public long out_weights_row_stride;
         public IntPtr out_expert_counts;
         public IntPtr stream;
+        public int n_threads;
+        public uint reserved;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -390,6 +392,8 @@ namespace Moe
         public IntPtr out_logits;
         public long out_logits_row_stride;
         public IntPtr stream;
+        public int n_threads;
+        public uint reserved;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -442,6 +446,8 @@ namespace Moe
         public int accumulate;
         public uint reserved2;
         public IntPtr stream;
+        public int n_threads;
+        public uint reserved3;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -466,6 +472,8 @@ namespace Moe
         public IntPtr @out;
         public long out_row_stride;
         public IntPtr stream;
+        public int n_threads;
+        public uint reserved;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -488,6 +496,8 @@ namespace Moe
         public IntPtr @out;
         public long out_row_stride;
         public IntPtr stream;
+        public int n_threads;
+        public uint reserved;
     }
 
     [StructLayout(LayoutKind.Sequential)]

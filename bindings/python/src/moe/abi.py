@@ -421,6 +421,8 @@ class ForwardArgs(Struct):
     out_weights_row_stride: i64
     out_expert_counts: ptr
     stream: ptr
+    n_threads: i32
+    reserved: u32
 
 
 @sized
@@ -446,6 +448,8 @@ class RouteArgs(Struct):
     out_logits: ptr
     out_logits_row_stride: i64
     stream: ptr
+    n_threads: i32
+    reserved: u32
 
 
 @sized
@@ -494,6 +498,8 @@ class ExpertsArgs(Struct):
     accumulate: i32
     reserved2: u32
     stream: ptr
+    n_threads: i32
+    reserved3: u32
 
 
 @sized
@@ -516,6 +522,8 @@ class CombineArgs(Struct):
     out: ptr
     out_row_stride: i64
     stream: ptr
+    n_threads: i32
+    reserved: u32
 
 
 @sized
@@ -536,6 +544,8 @@ class FinishArgs(Struct):
     out: ptr
     out_row_stride: i64
     stream: ptr
+    n_threads: i32
+    reserved: u32
 
 
 @sized

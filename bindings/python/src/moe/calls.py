@@ -200,17 +200,20 @@ def forward(
     out_weights: Array | None = None,
     out_expert_counts: Array | None = None,
     stream: Any = None,
+    n_threads: int = 0,
     spmd: tuple[int, int] | None = None,
 ) -> Array:
     """x [T, hidden] -> out [T, hidden], or [T, top_k, latent] with per_slot.
 
     Routing is computed, or comes from logits, ids, or ids and expert_weights. out_logits, out_ids, out_weights and
     out_expert_counts are arrays to be written. spmd = (thread_index, n_threads): moe_forward_spmd, entered by
-    n_threads threads with equal arguments (out given).
+    n_threads threads with equal arguments (out given). n_threads, here and in the stages, is how many CPU threads the
+    call may use; 0: the runtime's.
     """
     outputs = {"logits": out_logits, "ids": out_ids, "weights": out_weights, "counts": out_expert_counts}
     routing = (router_input, logits, ids, expert_weights, token_ids, expert_map, n_tokens_device)
     call, out = _forward_call(plan, x, out, *routing, per_slot, accumulate, outputs, stream)
+    call.args.n_threads = n_threads
     handles = (plan, weights, workspace)
     if spmd is None:
         call.run("moe_forward", handles)
@@ -234,13 +237,14 @@ def route(
     out_weights: Array | None = None,
     out_logits: Array | None = None,
     stream: Any = None,
+    n_threads: int = 0,
 ) -> Routed:
     """x, router input or logits -> ids int32 and weights float32, [T, top_k]. ids given: only weights are new."""
     first = next((one for one in (x, router_input, logits) if one is not None), None)
     if first is None:
         raise ValueError("x: neither x nor router_input nor logits is given")
     n_tokens = _count(first)
-    args = abi.RouteArgs(n_tokens=n_tokens, routing=_routing(logits, ids, None))
+    args = abi.RouteArgs(n_tokens=n_tokens, routing=_routing(logits, ids, None), n_threads=n_threads)
     call, shape = _Call(plan, args, first, stream), plan.shape
     call.rows("x", x, (n_tokens, shape.hidden), [plan.type("x")])
     call.rows("router_input", router_input, (n_tokens, shape.hidden), [plan.type("router_input")])
@@ -307,6 +311,7 @@ def experts(
     stop_before_activation: bool = False,
     accumulate: bool = False,
     stream: Any = None,
+    n_threads: int = 0,
 ) -> Array:
     """Rows -> rows through the experts; the layouts are those of the table above moe_experts in moe.h.
 
@@ -314,7 +319,7 @@ def experts(
     with an output by token. n_rows is the number of row_ids where x has tokens, else that of the rows of x.
     """
     rows_in, rows_out, shape = InLayout.of(in_layout), OutLayout.of(out_layout), plan.shape
-    args = abi.ExpertsArgs(in_layout=rows_in, out_layout=rows_out, accumulate=accumulate)
+    args = abi.ExpertsArgs(in_layout=rows_in, out_layout=rows_out, accumulate=accumulate, n_threads=n_threads)
     args.stop_before_activation, args.x_is_latent = stop_before_activation, x_is_latent
     call = _Call(plan, args, x, stream)
     extents = tuple(view("x", x, args.stream).shape[:-1])
@@ -390,10 +395,11 @@ def combine(
     n_tokens_device: Array | None = None,
     accumulate: bool = False,
     stream: Any = None,
+    n_threads: int = 0,
 ) -> Array:
     """Rows -> tokens [T, latent]. rows are [T, top_k, latent], or with row_ids [rows, latent] sorted."""
     n_tokens, shape = _count(ids), plan.shape
-    args = abi.CombineArgs(n_tokens=n_tokens, accumulate=accumulate)
+    args = abi.CombineArgs(n_tokens=n_tokens, accumulate=accumulate, n_threads=n_threads)
     call = _Call(plan, args, rows, stream)
     if row_ids is None:
         call.rows("rows", rows, (n_tokens, shape.top_k, shape.latent), [plan.type("out")])
@@ -424,13 +430,14 @@ def finish(
     n_tokens_device: Array | None = None,
     accumulate: bool = False,
     stream: Any = None,
+    n_threads: int = 0,
 ) -> Array:
     """Routed sum [T, latent], x -> output [T, hidden]; parts are bits of Finish, 0 is all."""
     first = routed if routed is not None else x
     if first is None:
         raise ValueError("routed: neither routed nor x is given")
     n_tokens, shape = _count(first), plan.shape
-    args = abi.FinishArgs(n_tokens=n_tokens, parts=parts, accumulate=accumulate)
+    args = abi.FinishArgs(n_tokens=n_tokens, parts=parts, accumulate=accumulate, n_threads=n_threads)
     call = _Call(plan, args, first, stream)
     call.rows("routed", routed, (n_tokens, shape.latent), [plan.type("out")])
     call.rows("x", x, (n_tokens, shape.hidden), [plan.type("x")])

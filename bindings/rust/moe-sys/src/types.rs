@@ -968,6 +968,8 @@ pub struct moe_forward_args {
     pub out_weights_row_stride: i64,
     pub out_expert_counts: *mut i64,
     pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -994,6 +996,8 @@ pub struct moe_route_args {
     pub out_logits: *mut f32,
     pub out_logits_row_stride: i64,
     pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1059,6 +1063,8 @@ pub struct moe_experts_args {
     pub accumulate: i32,
     pub reserved2: u32,
     pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved3: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1082,6 +1088,8 @@ pub struct moe_combine_args {
     pub out: *mut ::std::os::raw::c_void,
     pub out_row_stride: i64,
     pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
 }
 pub const MOE_FINISH_ALL: _bindgen_ty_3 = 0;
 pub const MOE_FINISH_DOWN_BIAS: _bindgen_ty_3 = 1;
@@ -1110,6 +1118,8 @@ pub struct moe_finish_args {
     pub out: *mut ::std::os::raw::c_void,
     pub out_row_stride: i64,
     pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
 }
 impl moe_io {
     pub const MOE_IO_MMAP: moe_io = moe_io(0);

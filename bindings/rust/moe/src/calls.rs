@@ -203,6 +203,8 @@ arguments! {
         per_slot: bool,
         set /// Adds to what out holds.
         accumulate: bool,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
     }
 }
 
@@ -271,6 +273,7 @@ impl Forward<'_> {
         (args.expert_map, args.n_expert_map) = (map, n_map);
         self.set_outputs(&frame, &mut args)?;
         args.stream = self.stream;
+        args.n_threads = self.n_threads;
         Ok(args)
     }
 

@@ -20,6 +20,8 @@ arguments! {
         out out_ids,
         out out_weights,
         out out_logits,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
     }
 }
 
@@ -50,6 +52,7 @@ impl Route<'_> {
         let logits = frame.floats("out_logits", output(&self.out_logits), all)?;
         (args.out_logits, args.out_logits_row_stride) = (logits.0 as *mut f32, logits.1);
         args.stream = self.stream;
+        args.n_threads = self.n_threads;
         call!(moe_route(plan.as_raw(), weights.as_raw(), workspace.as_raw(), &args))
     }
 }
@@ -124,6 +127,8 @@ arguments! {
         set /// Rows of gate and up.
         stop_before_activation: bool,
         set accumulate: bool,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
     }
 }
 
@@ -175,6 +180,7 @@ impl Experts<'_> {
         args.batch_capacity = self.batch_capacity as i64;
         (args.out, args.out_row_stride) = self.out_rows(&frame, rows_out)?;
         args.stream = self.stream;
+        args.n_threads = self.n_threads;
         Ok(args)
     }
 
@@ -205,6 +211,8 @@ arguments! {
         set /// Of rows with row ids.
         n_rows: usize,
         set accumulate: bool,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
     }
 }
 
@@ -231,6 +239,7 @@ impl Combine<'_> {
         (args.x, args.x_row_stride) = (x.0, x.1);
         (args.out, args.out_row_stride) = frame.out("out", output(&self.out), (t, shape.latent))?;
         args.stream = self.stream;
+        args.n_threads = self.n_threads;
         call!(moe_combine(plan.as_raw(), workspace.as_raw(), &args))
     }
 }
@@ -250,6 +259,8 @@ arguments! {
         set accumulate: bool,
         set /// out holds the routed sum already; for layers without a latent.
         in_place: bool,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
     }
 }
 
@@ -279,6 +290,7 @@ impl Finish<'_> {
         let given = frame.floats("weights", input(&self.weights), (t, shape.top_k))?;
         (args.weights, args.weights_row_stride) = (given.0 as *const f32, given.1);
         args.stream = self.stream;
+        args.n_threads = self.n_threads;
         call!(moe_finish(plan.as_raw(), weights.as_raw(), workspace.as_raw(), &args))
     }
 }

@@ -303,7 +303,9 @@ layout! {
         out_weights,
         out_weights_row_stride,
         out_expert_counts,
-        stream
+        stream,
+        n_threads,
+        reserved
     }
     moe_route_args {
         struct_size,
@@ -327,7 +329,9 @@ layout! {
         out_weights_row_stride,
         out_logits,
         out_logits_row_stride,
-        stream
+        stream,
+        n_threads,
+        reserved
     }
     moe_dispatch_args {
         struct_size,
@@ -373,7 +377,9 @@ layout! {
         out_row_stride,
         accumulate,
         reserved2,
-        stream
+        stream,
+        n_threads,
+        reserved3
     }
     moe_combine_args {
         struct_size,
@@ -394,7 +400,9 @@ layout! {
         x_row_stride,
         out,
         out_row_stride,
-        stream
+        stream,
+        n_threads,
+        reserved
     }
     moe_finish_args {
         struct_size,
@@ -413,7 +421,9 @@ layout! {
         weights_row_stride,
         out,
         out_row_stride,
-        stream
+        stream,
+        n_threads,
+        reserved
     }
     moe_checkpoint_options {
         struct_size,

@@ -89,6 +89,23 @@ fn thr_01_many_threads_on_one_plan() {
 
 /// THR-01
 #[test]
+fn thr_01_the_number_of_threads_of_a_call() {
+    let golden = Golden::of_case("THR-01");
+    let mut handles = golden.open();
+    let wanted = golden.forward(&mut handles);
+    let mut run = |n_threads| {
+        let mut out = vec![f32::NAN; wanted.len()];
+        let call = Forward::new(golden.n_tokens).x(&golden.x).out(&mut out).n_threads(n_threads);
+        call.run(&handles.plan, &handles.weights, &mut handles.workspace).map(|()| out)
+    };
+    for n_threads in [1, 2, 1000] {
+        assert_eq!(run(n_threads).unwrap(), wanted);
+    }
+    assert!(run(-1).unwrap_err().to_string().contains("n_threads is -1"));
+}
+
+/// THR-01
+#[test]
 fn thr_01_a_layer_serves_many_threads() {
     let golden = Golden::of_case("THR-01");
     let layer = moe::Layer::open(&golden.path, moe::DeviceKind::CPU).unwrap();
