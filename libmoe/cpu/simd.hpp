@@ -22,4 +22,13 @@ extern const GemvFamily gemv_avx512vnni;
 
 }  // namespace moe::cpu
 
+#elif defined(__aarch64__) && defined(__linux__)
+#define MOE_AARCH64 1
+
+namespace moe::cpu {
+
+extern const GemvFamily gemv_neon;
+
+}  // namespace moe::cpu
+
 #endif

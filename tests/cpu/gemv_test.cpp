@@ -20,6 +20,7 @@ std::vector<Arithmetic> families() {
     std::vector<Arithmetic> all;
     if (has_avx512vnni()) all.push_back(Arithmetic::gemv_avx512vnni);
     if (has_avx2()) all.push_back(Arithmetic::gemv_avx2);
+    if (has_neon()) all.push_back(Arithmetic::gemv_neon);
     return all;
 }
 

@@ -172,6 +172,8 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
 #if defined(MOE_X86)
     if (arithmetic == Arithmetic::gemv_avx512vnni) return &gemv_avx512vnni;
     if (arithmetic == Arithmetic::gemv_avx2) return &gemv_avx2;
+#elif defined(MOE_AARCH64)
+    if (arithmetic == Arithmetic::gemv_neon) return &gemv_neon;
 #endif
     (void)arithmetic;
     return nullptr;
@@ -179,6 +181,7 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
 
 MlpKernels<float> mlp_gemv(Arithmetic arithmetic) {
     if (arithmetic == Arithmetic::gemv_avx2) return MlpGemv<Arithmetic::gemv_avx2>::kernels();
+    if (arithmetic == Arithmetic::gemv_neon) return MlpGemv<Arithmetic::gemv_neon>::kernels();
     return MlpGemv<Arithmetic::gemv_avx512vnni>::kernels();
 }
 
