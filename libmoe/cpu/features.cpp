@@ -108,6 +108,10 @@ bool has_neon() {
     return false;
 }
 
+bool has_i8mm() {
+    return false;
+}
+
 #else
 
 bool has_f16c() {
@@ -139,9 +143,21 @@ Text name() {
     return out;
 }
 
+namespace {
+
+bool is_allowed(std::string_view set) {
+    return is_allowed({"scalar", "neon", "i8mm"}, set);
+}
+
+}  // namespace
+
 bool has_neon() {
     constexpr unsigned long needed = HWCAP_ASIMD | HWCAP_ASIMDDP;
-    return is_allowed({"scalar", "neon"}, "neon") && (getauxval(AT_HWCAP) & needed) == needed;
+    return is_allowed("neon") && (getauxval(AT_HWCAP) & needed) == needed;
+}
+
+bool has_i8mm() {
+    return has_neon() && is_allowed("i8mm") && (getauxval(AT_HWCAP2) & HWCAP2_I8MM);
 }
 
 Text features() {
@@ -162,6 +178,10 @@ Text name() {
 }
 
 bool has_neon() {
+    return false;
+}
+
+bool has_i8mm() {
     return false;
 }
 

@@ -16,12 +16,14 @@ Text features();
 bool has_f16c();
 // True where this machine and this build can run the kernels of an instruction set, and the
 // environment variable MOE_CPU_ISA does not forbid them: it names the largest set to use, `scalar`,
-// `avx2`, `avx512` or `avx512vnni`, on ARM `scalar` or `neon`. Other values change nothing.
+// `avx2`, `avx512` or `avx512vnni`, on ARM `scalar`, `neon` or `i8mm`. Other values change nothing.
 bool has_avx2();
 bool has_avx512();
 // AVX-512 with VNNI and VBMI, and GFNI.
 bool has_avx512vnni();
 // NEON with dot products of bytes (ARMv8.2 dotprod).
 bool has_neon();
+// The same with matrix products of bytes (ARMv8.6 I8MM).
+bool has_i8mm();
 
 }  // namespace moe::cpu

@@ -19,6 +19,7 @@ enum class Arithmetic : uint8_t {
     gemv_avx2,
     gemv_avx512vnni,
     gemv_neon,
+    gemv_i8mm,
 };
 
 struct Setup {

@@ -28,6 +28,7 @@ extern const GemvFamily gemv_avx512vnni;
 namespace moe::cpu {
 
 extern const GemvFamily gemv_neon;
+extern const GemvFamily gemv_i8mm;
 
 }  // namespace moe::cpu
 

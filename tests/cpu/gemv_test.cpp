@@ -20,6 +20,7 @@ std::vector<Arithmetic> families() {
     std::vector<Arithmetic> all;
     if (has_avx512vnni()) all.push_back(Arithmetic::gemv_avx512vnni);
     if (has_avx2()) all.push_back(Arithmetic::gemv_avx2);
+    if (has_i8mm()) all.push_back(Arithmetic::gemv_i8mm);
     if (has_neon()) all.push_back(Arithmetic::gemv_neon);
     return all;
 }
@@ -213,6 +214,92 @@ TEST(Gemv, EveryFormatKeepsTheBoundOfItsActivations) {
         for (const FormatTraits& traits : formats())
             for (const int64_t columns : columns_of(traits))
                 ASSERT_NO_FATAL_FAILURE(check_format(arithmetic, traits, columns));
+}
+
+// A quantized row as the header describes it, in plain loops; columns is a multiple of 16.
+std::vector<std::byte> quantized(const std::vector<float>& row, const Quantization& how) {
+    const auto columns = static_cast<int64_t>(row.size());
+    const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
+    std::vector<std::byte> out(static_cast<size_t>(quantized_row_bytes(columns, how)));
+    const auto x = [&](int64_t k) { return k < columns ? row[static_cast<size_t>(k)] : 0.0f; };
+    std::byte* integers = out.data() + padded / 16 * 8;
+    for (int64_t k = 0; k < padded; k += 32) {
+        float most = 0;
+        for (int64_t i = k; i < k + 32; ++i) most = std::max(most, std::fabs(x(i)));
+        const float scale =
+            std::max(most * (1.0f / (how.parts == 2 ? 32512.0f : 8323072.0f)), 0x1p-120f);
+        for (int64_t half = k; half < k + 32; half += 16) {
+            int32_t sum = 0;
+            for (int64_t i = half; i < half + 16; ++i) {
+                const auto code = static_cast<int32_t>(std::nearbyint(x(i) * (1.0f / scale)));
+                sum += code;
+                int64_t begin = 0;  // of the order
+                for (int order = 0; how.orders >> order; ++order) {
+                    if (!(how.orders >> order & 1)) continue;
+                    const auto& columns_of_order = column_orders.column[order];
+                    const auto place = std::find(std::begin(columns_of_order),
+                                                 std::end(columns_of_order), i % quantized_step) -
+                                       std::begin(columns_of_order);
+                    const int64_t vector = i / quantized_step * 4 + place / 64;
+                    int32_t rest = code;
+                    for (int32_t part = how.parts - 1; part >= 0; --part) {
+                        integers[begin + (vector * how.parts + part) * 64 + place % 64] =
+                            static_cast<std::byte>(rest);
+                        rest = (rest + 128) >> 8;
+                    }
+                    begin += padded * how.parts;
+                }
+            }
+            store(out.data() + half / 16 * 4, scale);
+            store(out.data() + (padded + half) / 16 * 4, static_cast<float>(sum) * scale);
+        }
+    }
+    return out;
+}
+
+TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
+    constexpr uint32_t all_orders = (1u << static_cast<int>(ColumnOrder::count)) - 1;
+    for (const Arithmetic arithmetic : families())
+        for (const int64_t columns : {16, 48, 256, 272, 720})
+            for (const int32_t parts : {2, 3})
+                for (const uint32_t orders : {1u, 0x2Cu, all_orders}) {
+                    std::vector<float> row = gaussian(columns, 3);
+                    for (int64_t k = 0; k < std::min<int64_t>(columns, 32); ++k)
+                        row[static_cast<size_t>(k)] *= k % 16 == 3 ? 100.0f : 1e-30f;
+                    const Quantization how{parts, orders};
+                    std::vector<std::byte> got(
+                        static_cast<size_t>(quantized_row_bytes(columns, how)), std::byte{0x5A});
+                    gemv_family(arithmetic)->quantize(row.data(), columns, how, got.data());
+                    EXPECT_EQ(got, quantized(row, how))
+                        << columns << " columns, " << parts << " parts, orders " << orders;
+                }
+}
+
+// What a family does not read is decoded row by row, with the same results: only this says that its
+// kernels run.
+TEST(Gemv, FamiliesOfArmReadEveryFormat) {
+    for (const Arithmetic arithmetic : families()) {
+        if (arithmetic != Arithmetic::gemv_neon && arithmetic != Arithmetic::gemv_i8mm) continue;
+        for (const FormatTraits& traits : formats())
+            EXPECT_TRUE(reads(*gemv_family(arithmetic), gemv_format_of(traits.format)))
+                << traits.name;
+    }
+}
+
+// The kernels for matrix products of bytes add in the order of the others.
+TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
+    constexpr int64_t rows = 37;
+    if (!has_i8mm()) GTEST_SKIP() << "no I8MM";
+    for (const FormatTraits& traits : formats())
+        for (const int64_t columns : columns_of(traits))
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+                for (const int64_t n : {2, 7}) {
+                    const Weights weights(traits, rows, columns);
+                    const Activations x(Arithmetic::gemv_neon, traits.format, type, n, columns, 0);
+                    ASSERT_EQ(project(Arithmetic::gemv_i8mm, weights, x, n),
+                              project(Arithmetic::gemv_neon, weights, x, n))
+                        << traits.name << ", " << columns << " columns";
+                }
 }
 
 // A row has the same bits alone and beside others, and features in any ranges.

@@ -96,6 +96,8 @@ std::vector<const char*> instruction_sets() {
     std::vector<const char*> all;
     if (moe::cpu::has_avx512vnni()) all.push_back("avx512vnni");
     if (moe::cpu::has_avx2()) all.push_back("avx2");
+    if (moe::cpu::has_i8mm()) all.push_back("i8mm");
+    if (moe::cpu::has_neon()) all.push_back("neon");
     return all;
 }
 

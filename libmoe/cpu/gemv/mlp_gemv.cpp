@@ -173,6 +173,7 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
     if (arithmetic == Arithmetic::gemv_avx512vnni) return &gemv_avx512vnni;
     if (arithmetic == Arithmetic::gemv_avx2) return &gemv_avx2;
 #elif defined(MOE_AARCH64)
+    if (arithmetic == Arithmetic::gemv_i8mm) return &gemv_i8mm;
     if (arithmetic == Arithmetic::gemv_neon) return &gemv_neon;
 #endif
     (void)arithmetic;
@@ -182,6 +183,7 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
 MlpKernels<float> mlp_gemv(Arithmetic arithmetic) {
     if (arithmetic == Arithmetic::gemv_avx2) return MlpGemv<Arithmetic::gemv_avx2>::kernels();
     if (arithmetic == Arithmetic::gemv_neon) return MlpGemv<Arithmetic::gemv_neon>::kernels();
+    if (arithmetic == Arithmetic::gemv_i8mm) return MlpGemv<Arithmetic::gemv_i8mm>::kernels();
     return MlpGemv<Arithmetic::gemv_avx512vnni>::kernels();
 }
 

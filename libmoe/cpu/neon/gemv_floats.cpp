@@ -16,6 +16,7 @@
 #include "libmoe/cpu/dequant/grid.inc"
 
 #include "libmoe/cpu/dequant/dense.inc"
+#include "libmoe/cpu/dequant/kbit.inc"
 
 namespace moe::cpu {
 
@@ -28,6 +29,14 @@ const GemvKernels* neon_float_kernels(GemvFormat format) {
         MOE_FORMAT(f16, F16Format)
         MOE_FORMAT(bf16, Bf16Format)
         MOE_FORMAT(fp8, Fp8Format)
+        MOE_FORMAT(kbit2, KbitFormat<2>)
+        MOE_FORMAT(kbit3, KbitFormat<3>)
+        MOE_FORMAT(kbit4, KbitFormat<4>)
+        MOE_FORMAT(kbit5, KbitFormat<5>)
+        MOE_FORMAT(kbit2_given, KbitFormat<2>)
+        MOE_FORMAT(kbit3_given, KbitFormat<3>)
+        MOE_FORMAT(kbit4_given, KbitFormat<4>)
+        MOE_FORMAT(kbit5_given, KbitFormat<5>)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -11,6 +11,7 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) return neon_float_kernels(format);
     if (const GemvKernels* found = neon_blocks_kernels(format, parts)) return found;
     if (const GemvKernels* found = neon_k_kernels(format, parts)) return found;
+    if (const GemvKernels* found = neon_iq_kernels(format, parts)) return found;
     return neon_grid_kernels(format, parts);
 }
 
