@@ -1,6 +1,6 @@
 // The gemv kernels: products of some weight rows with up to four activation rows, read from the
 // weights where they lie. A kernel is made of a format's dequantizer (cpu/dequant) and the loops of
-// an instruction family (cpu/avx2, cpu/avx512vnni, cpu/neon, cpu/i8mm). The files of each family include this one, so
+// an instruction family (cpu/avx2, avx512vnni, neon, i8mm). The files of each include this one, so
 // nothing in it is inline.
 //
 // Two kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
