@@ -86,6 +86,12 @@ const Reason* cpu_gemv(const Problem& problem) {
     const auto is_read = [](const moe_format& format) {
         return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
     };
+    // Of float32 activations I8MM has no products: these kernels are NEON's.
+    const auto is_of_neon = [](const moe_format& format) {
+        return arithmetic == Arithmetic::gemv_i8mm &&
+               !cpu::gemv_family(arithmetic)->kernels(cpu::gemv_format_of(format), 2);
+    };
+    if (all_of_cpu_stage<stage>(problem, is_of_neon)) return &reasons::weight_type;
     const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
     return all_read ? in_f32(problem) : &reasons::weight_type;
 }
