@@ -277,12 +277,22 @@ TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
 
 // What a family does not read is decoded row by row, with the same results: only this says that its
 // kernels run.
-TEST(Gemv, FamiliesOfArmReadEveryFormat) {
+TEST(Gemv, FamiliesOfArmReadTheirFormats) {
+    if (!has_neon()) GTEST_SKIP() << "no NEON with dot products of bytes";
+    using enum GemvFormat;
+    constexpr GemvFormat of_integers[] = {
+        q4_0,   q4_1,    q5_0,   q5_1,    q8_0,  q2_k,  q3_k,  q4_k,       q5_k,       q6_k, iq4_nl,
+        iq4_xs, iq2_xxs, iq2_xs, iq3_xxs, iq3_s, mxfp4, nvfp4, mxfp4_gguf, nvfp4_gguf, int4, int8};
+    constexpr GemvFormat of_values[] = {f32,         f16,         bf16,        fp8,
+                                        kbit2,       kbit3,       kbit4,       kbit5,
+                                        kbit2_given, kbit3_given, kbit4_given, kbit5_given};
     for (const Arithmetic arithmetic : families()) {
-        if (arithmetic != Arithmetic::gemv_neon && arithmetic != Arithmetic::gemv_i8mm) continue;
-        for (const FormatTraits& traits : formats())
-            EXPECT_TRUE(reads(*gemv_family(arithmetic), gemv_format_of(traits.format)))
-                << traits.name;
+        const GemvFamily& family = *gemv_family(arithmetic);
+        for (const GemvFormat format : of_integers)
+            EXPECT_TRUE(family.kernels(format, 2) && family.kernels(format, 3))
+                << static_cast<int>(format);
+        for (const GemvFormat format : of_values)
+            EXPECT_TRUE(family.kernels(format, 0)) << static_cast<int>(format);
     }
 }
 
@@ -300,6 +310,20 @@ TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
                               project(Arithmetic::gemv_neon, weights, x, n))
                         << traits.name << ", " << columns << " columns";
                 }
+}
+
+// I8MM interleaves activation rows in a buffer of a fixed size.
+TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
+    constexpr int64_t rows = 5, columns = 14336;
+    for (const Arithmetic arithmetic : families())
+        for (const int64_t n : {2, 4}) {
+            const FormatTraits& traits = test::format_named("q8_0");
+            const Weights weights(traits, rows, columns);
+            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, columns, 0);
+            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                exact(weights, x.x, n), rows),
+                      1e-4);
+        }
 }
 
 // A row has the same bits alone and beside others, and features in any ranges.
