@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #define MOE_ISA_TEXT "avx2 avx512"
+#elif defined(__aarch64__) && defined(__linux__)
+#define MOE_ISA_TEXT "neon i8mm"
 #else
 #define MOE_ISA_TEXT "none"
 #endif

@@ -3,13 +3,39 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+#include <cstdio>
 #endif
 
 namespace moe::cpu {
+namespace {
+
+// MOE_CPU_ISA, of names in ascending order, each of which stands for all before it, too.
+[[maybe_unused]] bool is_allowed(std::initializer_list<std::string_view> names,
+                                 std::string_view set) {
+    const char* most = std::getenv("MOE_CPU_ISA");
+    if (!most) return true;
+    for (const std::string_view one : names) {
+        if (one == set) return true;
+        if (one == most) return false;
+    }
+    return true;
+}
+
+[[maybe_unused]] void append(Text& text, const char* feature) {
+    if (text.text[0]) std::strcat(text.text, " ");
+    std::strcat(text.text, feature);
+}
+
+}  // namespace
 
 #if defined(__x86_64__)
 
@@ -32,15 +58,8 @@ bool has_f16c() {
 
 namespace {
 
-// Sets in ascending order, each with all before it.
 bool is_allowed(std::string_view set) {
-    const char* most = std::getenv("MOE_CPU_ISA");
-    if (!most) return true;
-    for (const std::string_view one : {"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"}) {
-        if (one == set) return true;
-        if (one == most) return false;
-    }
-    return true;
+    return is_allowed({"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"}, set);
 }
 
 // Not a word of __builtin_cpu_supports in every compiler.
@@ -75,15 +94,11 @@ bool has_avx512bf16() {
 
 Text features() {
     Text out{};
-    auto add = [&](const char* feature) {
-        if (out.text[0]) std::strcat(out.text, " ");
-        std::strcat(out.text, feature);
-    };
 #define MOE_FEATURE(feature) \
-    if (__builtin_cpu_supports(feature)) add(feature)
+    if (__builtin_cpu_supports(feature)) append(out, feature)
     MOE_FEATURE("avx2");
     MOE_FEATURE("fma");
-    if (has_f16c()) add("f16c");
+    if (has_f16c()) append(out, "f16c");
     MOE_FEATURE("avx512f");
     MOE_FEATURE("avx512bw");
     MOE_FEATURE("avx512vl");
@@ -93,6 +108,14 @@ Text features() {
     MOE_FEATURE("avx512bf16");
 #undef MOE_FEATURE
     return out;
+}
+
+bool has_neon() {
+    return false;
+}
+
+bool has_i8mm() {
+    return false;
 }
 
 #else
@@ -117,14 +140,66 @@ bool has_avx512bf16() {
     return false;
 }
 
+#if defined(__aarch64__) && defined(__linux__)
+
+// Implementer and part, which are what the processor itself has for a name.
+Text name() {
+    Text out{"unknown"};
+    if (!(getauxval(AT_HWCAP) & HWCAP_CPUID)) return out;
+    uint64_t id;
+    asm("mrs %0, midr_el1" : "=r"(id));
+    std::snprintf(out.text, sizeof out.text, "ARM implementer 0x%02x part 0x%03x",
+                  static_cast<unsigned>(id >> 24 & 0xFF), static_cast<unsigned>(id >> 4 & 0xFFF));
+    return out;
+}
+
+namespace {
+
+bool is_allowed(std::string_view set) {
+    return is_allowed({"scalar", "neon", "i8mm"}, set);
+}
+
+}  // namespace
+
+bool has_neon() {
+    constexpr unsigned long needed = HWCAP_ASIMD | HWCAP_ASIMDDP;
+    return is_allowed("neon") && (getauxval(AT_HWCAP) & needed) == needed;
+}
+
+bool has_i8mm() {
+    return has_neon() && is_allowed("i8mm") && (getauxval(AT_HWCAP2) & HWCAP2_I8MM);
+}
+
+Text features() {
+    Text out{};
+    const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+    if (hwcap & HWCAP_ASIMD) append(out, "asimd");
+    if (hwcap & HWCAP_ASIMDDP) append(out, "asimddp");
+    if (hwcap & HWCAP_SVE) append(out, "sve");
+    if (hwcap2 & HWCAP2_I8MM) append(out, "i8mm");
+    if (hwcap2 & HWCAP2_BF16) append(out, "bf16");
+    return out;
+}
+
+#else
+
 Text name() {
     return {"unknown"};
+}
+
+bool has_neon() {
+    return false;
+}
+
+bool has_i8mm() {
+    return false;
 }
 
 Text features() {
     return {""};
 }
 
+#endif
 #endif
 
 }  // namespace moe::cpu

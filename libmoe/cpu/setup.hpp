@@ -11,7 +11,16 @@ namespace moe::cpu {
 
 // The arithmetic of dot products: plain loops in float32 or float64, a vectorised one for dense
 // weights in float32, or the gemv kernels of an instruction family (gemv/gemv.hpp).
-enum class Arithmetic : uint8_t { ref_f32, ref_f64, avx2, avx512, gemv_avx2, gemv_avx512vnni };
+enum class Arithmetic : uint8_t {
+    ref_f32,
+    ref_f64,
+    avx2,
+    avx512,
+    gemv_avx2,
+    gemv_avx512vnni,
+    gemv_neon,
+    gemv_i8mm,
+};
 
 struct Setup {
     const Layer* layer;

@@ -22,4 +22,14 @@ extern const GemvFamily gemv_avx512vnni;
 
 }  // namespace moe::cpu
 
+#elif defined(__aarch64__) && defined(__linux__)
+#define MOE_AARCH64 1
+
+namespace moe::cpu {
+
+extern const GemvFamily gemv_neon;
+extern const GemvFamily gemv_i8mm;
+
+}  // namespace moe::cpu
+
 #endif

@@ -86,6 +86,12 @@ const Reason* cpu_gemv(const Problem& problem) {
     const auto is_read = [](const moe_format& format) {
         return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
     };
+    // Of float32 activations I8MM has no products: these kernels are NEON's.
+    const auto is_of_neon = [](const moe_format& format) {
+        return arithmetic == Arithmetic::gemv_i8mm &&
+               !cpu::gemv_family(arithmetic)->kernels(cpu::gemv_format_of(format), 2);
+    };
+    if (all_of_cpu_stage<stage>(problem, is_of_neon)) return &reasons::weight_type;
     const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
     return all_read ? in_f32(problem) : &reasons::weight_type;
 }
@@ -106,8 +112,8 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
     const auto has_panels = [](const moe_format& format) {
         const cpu::Quantization in_any_form{2, 0, true};
-        return cpu::gemv_family(arithmetic)
-            ->gemm(cpu::gemv_format_of(format), in_any_form)
+        return cpu::gemm_kernels(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format),
+                                 in_any_form)
             .dequantize;
     };
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
@@ -139,6 +145,8 @@ constexpr Row cpu_table[] = {
     cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
     {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
      Arithmetic::avx512},
+    cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_EXPERTS>("i8mm"),
+    cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_EXPERTS>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
     {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
      Arithmetic::avx2},
@@ -150,6 +158,8 @@ constexpr Row cpu_table[] = {
     cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
     {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
      Arithmetic::avx512},
+    cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_FINISH>("i8mm"),
+    cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_FINISH>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
     {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
      Arithmetic::avx2},
@@ -333,7 +343,8 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     const bool in_panels = row.tokens == Tokens::many_rows;
     const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
     if (!in_panels) return of_parts[rows.parts];
-    switch (family->gemm(cpu::gemv_format_of(problem.layout->formats[role]), rows).rows) {
+    const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
+    switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:
             return of_parts[rows.parts];
         case cpu::RowForm::bf16:

@@ -22,6 +22,8 @@ std::vector<Arithmetic> families() {
     std::vector<Arithmetic> all;
     if (has_avx512vnni()) all.push_back(Arithmetic::gemv_avx512vnni);
     if (has_avx2()) all.push_back(Arithmetic::gemv_avx2);
+    if (has_i8mm()) all.push_back(Arithmetic::gemv_i8mm);
+    if (has_neon()) all.push_back(Arithmetic::gemv_neon);
     return all;
 }
 
@@ -286,6 +288,116 @@ TEST(Gemv, Int8IsUsedAndAsExactAsBytesUnderScalesOf256) {
     }
 }
 
+// A quantized row as the header describes it, in plain loops; columns is a multiple of 16.
+std::vector<std::byte> quantized(const std::vector<float>& row, const Quantization& how) {
+    const auto columns = static_cast<int64_t>(row.size());
+    const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
+    std::vector<std::byte> out(static_cast<size_t>(quantized_row_bytes(columns, how)));
+    const auto x = [&](int64_t k) { return k < columns ? row[static_cast<size_t>(k)] : 0.0f; };
+    std::byte* integers = out.data() + padded / 16 * 8;
+    for (int64_t k = 0; k < padded; k += 32) {
+        float most = 0;
+        for (int64_t i = k; i < k + 32; ++i) most = std::max(most, std::fabs(x(i)));
+        const float scale =
+            std::max(most * (1.0f / (how.parts == 2 ? 32512.0f : 8323072.0f)), 0x1p-120f);
+        for (int64_t half = k; half < k + 32; half += 16) {
+            int32_t sum = 0;
+            for (int64_t i = half; i < half + 16; ++i) {
+                const auto code = static_cast<int32_t>(std::nearbyint(x(i) * (1.0f / scale)));
+                sum += code;
+                int64_t begin = 0;  // of the order
+                for (int order = 0; how.orders >> order; ++order) {
+                    if (!(how.orders >> order & 1)) continue;
+                    const auto& columns_of_order = column_orders.column[order];
+                    const auto place = std::find(std::begin(columns_of_order),
+                                                 std::end(columns_of_order), i % quantized_step) -
+                                       std::begin(columns_of_order);
+                    const int64_t vector = i / quantized_step * 4 + place / 64;
+                    int32_t rest = code;
+                    for (int32_t part = how.parts - 1; part >= 0; --part) {
+                        integers[begin + (vector * how.parts + part) * 64 + place % 64] =
+                            static_cast<std::byte>(rest);
+                        rest = (rest + 128) >> 8;
+                    }
+                    begin += padded * how.parts;
+                }
+            }
+            store(out.data() + half / 16 * 4, scale);
+            store(out.data() + (padded + half) / 16 * 4, static_cast<float>(sum) * scale);
+        }
+    }
+    return out;
+}
+
+TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
+    constexpr uint32_t all_orders = (1u << static_cast<int>(ColumnOrder::count)) - 1;
+    for (const Arithmetic arithmetic : families())
+        for (const int64_t columns : {16, 48, 256, 272, 720})
+            for (const int32_t parts : {2, 3})
+                for (const uint32_t orders : {1u, 0x2Cu, all_orders}) {
+                    std::vector<float> row = gaussian(columns, 3);
+                    for (int64_t k = 0; k < std::min<int64_t>(columns, 32); ++k)
+                        row[static_cast<size_t>(k)] *= k % 16 == 3 ? 100.0f : 1e-30f;
+                    const Quantization how{parts, orders};
+                    std::vector<std::byte> got(
+                        static_cast<size_t>(quantized_row_bytes(columns, how)), std::byte{0x5A});
+                    gemv_family(arithmetic)->quantize(row.data(), columns, how, got.data());
+                    EXPECT_EQ(got, quantized(row, how))
+                        << columns << " columns, " << parts << " parts, orders " << orders;
+                }
+}
+
+// What a family does not read is decoded row by row, with the same results: only this says that its
+// kernels run.
+TEST(Gemv, FamiliesOfArmReadTheirFormats) {
+    if (!has_neon()) GTEST_SKIP() << "no NEON with dot products of bytes";
+    using enum GemvFormat;
+    constexpr GemvFormat of_integers[] = {
+        q4_0,   q4_1,    q5_0,   q5_1,    q8_0,  q2_k,  q3_k,  q4_k,       q5_k,       q6_k, iq4_nl,
+        iq4_xs, iq2_xxs, iq2_xs, iq3_xxs, iq3_s, mxfp4, nvfp4, mxfp4_gguf, nvfp4_gguf, int4, int8};
+    constexpr GemvFormat of_values[] = {f32,         f16,         bf16,        fp8,
+                                        kbit2,       kbit3,       kbit4,       kbit5,
+                                        kbit2_given, kbit3_given, kbit4_given, kbit5_given};
+    for (const Arithmetic arithmetic : families()) {
+        const GemvFamily& family = *gemv_family(arithmetic);
+        for (const GemvFormat format : of_integers)
+            EXPECT_TRUE(family.kernels(format, 2) && family.kernels(format, 3))
+                << static_cast<int>(format);
+        for (const GemvFormat format : of_values)
+            EXPECT_TRUE(family.kernels(format, 0)) << static_cast<int>(format);
+    }
+}
+
+// The kernels for matrix products of bytes add in the order of the others.
+TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
+    constexpr int64_t rows = 37;
+    if (!has_i8mm()) GTEST_SKIP() << "no I8MM";
+    for (const FormatTraits& traits : formats())
+        for (const int64_t columns : columns_of(traits))
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+                for (const int64_t n : {2, 7}) {
+                    const Weights weights(traits, rows, columns);
+                    const Activations x(Arithmetic::gemv_neon, traits.format, type, n, columns, 0);
+                    ASSERT_EQ(project(Arithmetic::gemv_i8mm, weights, x, n),
+                              project(Arithmetic::gemv_neon, weights, x, n))
+                        << traits.name << ", " << columns << " columns";
+                }
+}
+
+// I8MM interleaves activation rows in a buffer of a fixed size.
+TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
+    constexpr int64_t rows = 5, columns = 14336;
+    for (const Arithmetic arithmetic : families())
+        for (const int64_t n : {2, 4}) {
+            const FormatTraits& traits = test::format_named("q8_0");
+            const Weights weights(traits, rows, columns);
+            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, columns, 0);
+            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                exact(weights, x.x, n), rows),
+                      1e-4);
+        }
+}
+
 // A row has the same bits alone and beside others, and features in any ranges.
 void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way) {
     constexpr int64_t rows = 70, columns = 512, n = 15;
@@ -318,7 +430,7 @@ TEST(Gemv, EveryFormatHasPanels) {
             const GemvFamily& family = *gemv_family(Arithmetic::gemv_avx512vnni);
             const GemvFormat format = gemv_format_of(traits.format);
             const Quantization rows = quantization_for(family, format, type, false, true);
-            const GemmKernels gemm = family.gemm(format, rows);
+            const GemmKernels gemm = gemm_kernels(family, format, rows);
             EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
             EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
         }

@@ -117,6 +117,8 @@ std::vector<const char*> instruction_sets() {
     if (moe::cpu::has_avx512bf16()) all.push_back("avx512bf16");
     if (moe::cpu::has_avx512vnni()) all.push_back("avx512vnni");
     if (moe::cpu::has_avx2()) all.push_back("avx2");
+    if (moe::cpu::has_i8mm()) all.push_back("i8mm");
+    if (moe::cpu::has_neon()) all.push_back("neon");
     return all;
 }
 

@@ -77,7 +77,8 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
     for (const moe_candidate& one : all) {
         const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
                                     stage_name(one.stage) + "(_[a-z0-9]+)?$");
-        const test::Pattern gemv("^(avx2|avx512vnni)_[a-z0-9_+]+_(f32|int8x[23])_gemv_gate_up$");
+        const test::Pattern gemv(
+            "^(avx2|avx512vnni|neon|i8mm)_[a-z0-9_+]+_(f32|int8x[23])_gemv_gate_up$");
         EXPECT_TRUE(pattern.is_in(one.kernel) || gemv.is_in(one.kernel)) << one.kernel;
         const std::string in_stage = std::string(stage_name(one.stage)) + ":" + one.kernel;
         EXPECT_TRUE(names.insert(in_stage).second) << in_stage << " is there twice";
@@ -123,12 +124,16 @@ TEST(Candidates, ExactlyOneIsChosenForEachStage) {
 
 // Names say how the kernel takes the activations of each GEMM: x is float32 here.
 TEST(Candidates, GemvKernelsAreNamedByWeightsAndActivations) {
-    if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    if (!cpu::has_avx512vnni() && !cpu::has_neon())
+        GTEST_SKIP() << "neither AVX-512 with VNNI and VBMI nor NEON with dot products";
+    const std::string q8_0 = cpu::has_i8mm()   ? "i8mm_q8_0_"
+                             : cpu::has_neon() ? "neon_q8_0_"
+                                               : "avx512vnni_q8_0_";
     const auto all = candidates_of("q8_0", MOE_TYPE_BF16);
-    const moe_candidate& gemv = named(all, "avx512vnni_q8_0_int8x3_gemv_gate_up");
+    const moe_candidate& gemv = named(all, q8_0 + "int8x3_gemv_gate_up");
     EXPECT_EQ(gemv.chosen, 1);
     EXPECT_EQ(gemv.stage, MOE_STAGE_EXPERTS);
-    const auto filtered = candidates_of("q8_0", MOE_TYPE_BF16, "avx512vnni_q8_0_int8x2_gemv_down");
+    const auto filtered = candidates_of("q8_0", MOE_TYPE_BF16, (q8_0 + "int8x2_gemv_down").c_str());
     EXPECT_STREQ(named(filtered, gemv.kernel).reason_code, "forced");
 }
 
@@ -136,10 +141,15 @@ TEST(Candidates, GemvKernelsAreNamedByWeightsAndActivations) {
 TEST(Candidates, TheEnvironmentForbidsInstructionSets) {
     const std::pair<const char*, const char*> cases[] = {
         {"scalar", "cpu_any_f32_experts_ref"},
+#if defined(__x86_64__)
         {"avx2", cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up" : "cpu_any_f32_experts_ref"},
         {"avx512", cpu::has_avx512() ? "avx512_dense_f32_experts"
                    : cpu::has_avx2() ? "avx2_f32_f32_gemv_gate_up"
-                                     : "cpu_any_f32_experts_ref"}};
+                                     : "cpu_any_f32_experts_ref"},
+#else
+        {"neon", cpu::has_neon() ? "neon_f32_f32_gemv_gate_up" : "cpu_any_f32_experts_ref"},
+#endif
+    };
     const std::string best = chosen(candidates_of("f32", MOE_TYPE_F32), MOE_STAGE_EXPERTS);
     for (const auto& [set, kernel] : cases) {
         const test::InstructionSet most(set);
@@ -155,6 +165,7 @@ TEST(Candidates, TheBestThatAppliesIsChosen) {
         const bool dense = is_plain(test::format_named(format).format);
         const std::string wanted = cpu::has_avx512vnni()        ? "avx512vnni_" + gemv
                                    : cpu::has_avx512() && dense ? "avx512_dense_f32_experts"
+                                   : cpu::has_neon()            ? "neon_" + gemv
                                    : cpu::has_avx2() && dense   ? "avx2_" + gemv
                                                                 : "cpu_any_f32_experts_ref";
         EXPECT_EQ(chosen(candidates_of(format, MOE_TYPE_BF16), MOE_STAGE_EXPERTS), wanted);

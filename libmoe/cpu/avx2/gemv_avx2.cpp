@@ -15,13 +15,9 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     return avx2_grid_kernels(format, parts);
 }
 
-GemmKernels gemm(GemvFormat, const Quantization&) {
-    return {};
-}
-
 }  // namespace
 
-const GemvFamily gemv_avx2 = {kernels, gemm, quantize_avx2};
+const GemvFamily gemv_avx2 = {kernels, quantize_avx2};
 
 }  // namespace moe::cpu
 #endif

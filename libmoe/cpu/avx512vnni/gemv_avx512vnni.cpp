@@ -40,7 +40,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 
 }  // namespace
 
-const GemvFamily gemv_avx512vnni = {kernels, gemm, quantize_avx512vnni};
+const GemvFamily gemv_avx512vnni = {kernels, quantize_avx512vnni, gemm};
 
 }  // namespace moe::cpu
 #endif

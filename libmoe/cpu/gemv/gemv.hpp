@@ -1,6 +1,6 @@
 // The gemv kernels: products of some weight rows with up to four activation rows, read from the
 // weights where they lie. A kernel is made of a format's dequantizer (cpu/dequant) and the loops of
-// an instruction family (cpu/avx2, cpu/avx512vnni). The files of each family include this one, so
+// an instruction family (cpu/avx2, avx512vnni, neon, i8mm). The files of each include this one, so
 // nothing in it is inline.
 //
 // Two kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
@@ -128,11 +128,12 @@ struct GemvFamily {
     // null where the family does not read the format; parts is 0 for float32 activations, else the
     // bytes of an integer.
     const GemvKernels* (*kernels)(GemvFormat format, int32_t parts);
-    // The same for many activation rows that are there in this form, and as float32.
-    GemmKernels (*gemm)(GemvFormat format, const Quantization& rows);
     // A quantized row of parts 1 to 3 in each of the orders that are bits of `orders`, of
     // quantized_row_bytes; columns is a multiple of 16.
     void (*quantize)(const float* row, int64_t columns, const Quantization& how, std::byte* out);
+    // Kernels for many activation rows that are there in this form, and as float32. null: the
+    // family has none.
+    GemmKernels (*gemm)(GemvFormat format, const Quantization& rows) = nullptr;
 };
 
 }  // namespace moe::cpu

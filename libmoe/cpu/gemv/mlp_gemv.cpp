@@ -53,7 +53,7 @@ class GemvMatrix {
             weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format));
         weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
-        gemm_ = family.gemm(format, rows);
+        gemm_ = gemm_kernels(family, format, rows);
     }
 
     bool has_panels() const { return gemm_.dequantize; }
@@ -222,6 +222,9 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
 #if defined(MOE_X86)
     if (arithmetic == Arithmetic::gemv_avx512vnni) return &gemv_avx512vnni;
     if (arithmetic == Arithmetic::gemv_avx2) return &gemv_avx2;
+#elif defined(MOE_AARCH64)
+    if (arithmetic == Arithmetic::gemv_i8mm) return &gemv_i8mm;
+    if (arithmetic == Arithmetic::gemv_neon) return &gemv_neon;
 #endif
     (void)arithmetic;
     return nullptr;
@@ -229,6 +232,8 @@ const GemvFamily* gemv_family(Arithmetic arithmetic) {
 
 MlpKernels<float> mlp_gemv(Arithmetic arithmetic) {
     if (arithmetic == Arithmetic::gemv_avx2) return MlpGemv<Arithmetic::gemv_avx2>::kernels();
+    if (arithmetic == Arithmetic::gemv_neon) return MlpGemv<Arithmetic::gemv_neon>::kernels();
+    if (arithmetic == Arithmetic::gemv_i8mm) return MlpGemv<Arithmetic::gemv_i8mm>::kernels();
     return MlpGemv<Arithmetic::gemv_avx512vnni>::kernels();
 }
 

@@ -189,7 +189,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
     if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
     if (!for_panels) return how;
     const auto form = [&](bool has_bf16) {
-        return family.gemm(format, {how.parts, how.orders, has_bf16}).rows;
+        return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
     if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
     how.has_bf16 = activation_type == MOE_TYPE_BF16 && form(true) == RowForm::bf16;
@@ -223,6 +223,10 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
 
 bool reads(const GemvFamily& family, GemvFormat format) {
     return family.kernels(format, 0) || family.kernels(format, 2);
+}
+
+GemmKernels gemm_kernels(const GemvFamily& family, GemvFormat format, const Quantization& rows) {
+    return family.gemm ? family.gemm(format, rows) : GemmKernels{};
 }
 
 int64_t untiled_row_bytes(const Matrix& matrix) {

@@ -16,6 +16,8 @@ GemvFormat gemv_format_of(const moe_format& format);
 Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
                               bool to_int8, bool for_panels);
 bool reads(const GemvFamily& family, GemvFormat format);
+// The gemm kernels of a family for rows in this form; empty where it has none.
+GemmKernels gemm_kernels(const GemvFamily& family, GemvFormat format, const Quantization& rows);
 
 // False where this matrix lies in a way that the kernels do not read: a transposed one, or a slice
 // that begins inside a group. Scales in tiles are not described: they must be copied.

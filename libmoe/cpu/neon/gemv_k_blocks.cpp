@@ -1,0 +1,41 @@
+// Gemv kernels of ggml's K blocks.
+#include "libmoe/cpu/neon/gemv_tables.hpp"
+
+#if defined(MOE_AARCH64)
+#include <arm_neon.h>
+#define MOE_GEMV_NEON 1
+
+#include "libmoe/cpu/neon/vectors.inc"
+
+#include "libmoe/cpu/neon/int8_loops.inc"
+
+#include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/k_levels.inc"
+
+#include "libmoe/cpu/dequant/q2_k.inc"
+#include "libmoe/cpu/dequant/q3_k.inc"
+#include "libmoe/cpu/dequant/q4_k.inc"
+#include "libmoe/cpu/dequant/q5_k.inc"
+#include "libmoe/cpu/dequant/q6_k.inc"
+
+namespace moe::cpu {
+
+const GemvKernels* neon_k_kernels(GemvFormat format, int32_t parts) {
+    switch (format) {
+#define MOE_FORMAT(name, Format) \
+    case GemvFormat::name:       \
+        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        MOE_FORMAT(q2_k, Q2_KFormat)
+        MOE_FORMAT(q3_k, Q3_KFormat)
+        MOE_FORMAT(q4_k, Q4_KFormat)
+        MOE_FORMAT(q5_k, Q5_KFormat)
+        MOE_FORMAT(q6_k, Q6_KFormat)
+#undef MOE_FORMAT
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace moe::cpu
+#endif
