@@ -11,6 +11,8 @@
 
 #include "libmoe/cpu/dequant/block_scales.inc"
 
+#include "libmoe/cpu/dequant/row_groups.inc"
+
 #include "libmoe/cpu/dequant/e2m1.inc"
 
 #include "libmoe/cpu/dequant/grid.inc"
@@ -27,6 +29,10 @@ const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(pack4, Pack4Format)
+        MOE_FORMAT(pack8, Pack8Format)
+        MOE_FORMAT(pack, PackFormat)
+        MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -8,11 +8,15 @@ namespace moe::cpu {
 namespace {
 
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
-    if (parts == 0) return avx512vnni_float_kernels(format);
+    if (parts == 0) {
+        const GemvKernels* found = avx512vnni_float_kernels(format);
+        return found ? found : avx512vnni_transposed_kernels(format);
+    }
     if (parts == 2)
         if (const GemvKernels* found = avx512vnni_codebook_kernels(format)) return found;
     if (const GemvKernels* found = avx512vnni_small_kernels(format, parts)) return found;
     if (const GemvKernels* found = avx512vnni_k_kernels(format, parts)) return found;
+    if (const GemvKernels* found = avx512vnni_panel_kernels(format, parts)) return found;
     return avx512vnni_grid_kernels(format, parts);
 }
 

@@ -27,14 +27,16 @@ class GemvMatrix {
   public:
     GemvMatrix(const GemvFamily& family, const Matrix& matrix, const Quantization& rows)
         : family_(family), matrix_(matrix) {
-        const GemvFormat format = gemv_format_of(matrix.format);
-        if (!describe_gemv_weights(matrix, format, weights_)) return;
-        if (rows.parts) kernels_ = family.kernels(format, rows.parts);
+        format_ = gemv_format_of(matrix);
+        // Scales in tiles and a product of x each want the scratch memory.
+        if (matrix.pre_quant_scale && matrix.tiled.row_step) return;
+        if (!describe_gemv_weights(matrix, format_, weights_)) return;
+        if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
         reads_floats_ = !kernels_;
         if (reads_floats_)
-            kernels_ = family.kernels(format, 0);
+            kernels_ = family.kernels(format_, 0);
         else
-            weights_.x_offset = offset_of_order(matrix.columns, rows, format);
+            weights_.x_offset = offset_of_order(matrix.columns, rows, format_);
     }
 
     // out[(feature - first) * n + i], i < n <= 4.
@@ -44,6 +46,10 @@ class GemvMatrix {
         const bool floats = !kernels_ || reads_floats_;
         for (int64_t i = 0; i < n; ++i)
             x[i] = floats ? static_cast<const void*>(rows.row(i)) : rows.quantized_row(i);
+        if (kernels_ && matrix_.pre_quant_scale)
+            return multiply_scaled(rows, n, first, last, scratch, out);
+        if (kernels_ && matrix_.nested_scales)
+            return multiply_nested(n, x, first, last, scratch, out);
         if (kernels_ && matrix_.tiled.row_step)
             return multiply_tiled(n, x, first, last, reinterpret_cast<std::byte*>(scratch), out);
         if (kernels_) return kernels_->of_rows[n / 2](weights_, first, last, x, out);
@@ -65,6 +71,37 @@ class GemvMatrix {
         copied.scale_rows = 1;
         kernels_->of_rows[n / 2](copied, 0, last - first, x, out);
     }
+    // Row by row, with the scales that nested ones make.
+    void multiply_nested(int64_t n, const void* const* x, int64_t first, int64_t last,
+                         float* scratch, float* out) const {
+        GemvWeights one = weights_;
+        one.scales = reinterpret_cast<const std::byte*>(scratch);
+        one.scale_type = MOE_TYPE_F32;
+        for (int64_t row = first; row < last; ++row) {
+            one.data = weights_.data + row * weights_.row_stride;
+            one.column_phase = copy_nested_scales(matrix_, row, scratch);
+            kernels_->of_rows[n / 2](one, 0, 1, x, out + (row - first) * n);
+        }
+    }
+    // W x = W' (x * scale): row by row of x, which is multiplied and quantized again.
+    void multiply_scaled(const InputRows<float>& rows, int64_t n, int64_t first, int64_t last,
+                         float* scratch, float* out) const {
+        const auto parts = rows.quantization.parts;
+        const Quantization how =
+            quantization_for(family_, format_, parts == 3 ? MOE_TYPE_F32 : MOE_TYPE_BF16);
+        auto* integers = reinterpret_cast<std::byte*>(scratch + matrix_.columns);
+        GemvWeights weights = weights_;
+        weights.x_offset = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            for (int64_t k = 0; k < matrix_.columns; ++k)
+                scratch[k] = rows.row(i)[k] * matrix_.pre_quant_scale[k];
+            if (!reads_floats_) family_.quantize(scratch, matrix_.columns, how, integers);
+            const void* x = reads_floats_ ? static_cast<const void*>(scratch) : integers;
+            float products[tile_features];
+            kernels_->of_rows[0](weights, first, last, &x, products);
+            for (int64_t f = 0; f < last - first; ++f) out[f * n + i] = products[f];
+        }
+    }
     void multiply_decoded(int64_t row, int64_t n, const void* const* x, float* scratch,
                           float* out) const {
         decode_row(matrix_, row, scratch);
@@ -77,6 +114,7 @@ class GemvMatrix {
 
     const GemvFamily& family_;
     const Matrix& matrix_;
+    GemvFormat format_ = GemvFormat::none;
     GemvWeights weights_{};
     const GemvKernels* kernels_ = nullptr;
     bool reads_floats_ = false;

@@ -8,6 +8,8 @@ namespace moe::cpu {
 
 // `none` where no kernel reads the format.
 GemvFormat gemv_format_of(const moe_format& format);
+// The same of a matrix: of the formats that may be transposed, another where this one is.
+GemvFormat gemv_format_of(const Matrix& matrix);
 
 // The form in which the kernels of a family and a format want activations of a type: as they are
 // where these take float32 rows, else integers of two bytes for activations of 16 bits, and of
@@ -16,8 +18,9 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format,
                               moe_type activation_type);
 bool reads(const GemvFamily& family, GemvFormat format);
 
-// False where this matrix lies in a way that the kernels do not read: a transposed one, or a slice
-// that begins inside a group. Scales in tiles are not described: they must be copied.
+// False where this matrix lies in a way that the kernels do not read: a slice that begins inside 32
+// columns of a group, or transposed rows that do not touch. Scales in tiles are not described: they
+// must be copied; neither are nested ones, and the caller multiplies x by pre_quant_scale.
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out);
 
 // Bytes of a quantized row; 0 where rows are not quantized.
@@ -29,5 +32,14 @@ int64_t offset_of_order(int64_t columns, const Quantization& how, GemvFormat for
 // rows [first, last).
 int64_t untiled_row_bytes(const Matrix& matrix);
 void copy_untiled_scales(const Matrix& matrix, int64_t first, int64_t last, std::byte* out);
+// The scales of a row of a matrix of nested ones as float32: one more than columns / group_columns
+// at most. Returns the columns from the begin of the first group to column 0.
+int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out);
+
+// Floats of scratch memory for rows of some columns: of one decoded row, of copied scales, or of a
+// row of activations with its integers.
+constexpr int64_t gemv_scratch_floats(int64_t columns) {
+    return 2 * ((columns + quantized_step - 1) / quantized_step * quantized_step);
+}
 
 }  // namespace moe::cpu
