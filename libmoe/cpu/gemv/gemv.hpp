@@ -118,8 +118,11 @@ struct GemvWeights {
     moe_type scale_type;    // F32, F16, BF16, E8M0 or E4M4, where it is a choice
     float global_scale;     // multiplies all
     const float* codebook;  // of the kbit formats and bnb4
-    const void* grid;       // of the iq2 and iq3 formats
-    int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
+    // Of the iq2 and iq3 formats: entries with a byte for each magnitude, and entries of two bytes
+    // as iq_grids.hpp has them.
+    const void* grid;
+    const void* grid_entries;
+    int64_t x_offset;  // bytes from the integers of a quantized row to those in its order
 
     int32_t bits;          // of the codes of pack
     int64_t rows;          // from row 0 to the last one that may be read

@@ -112,32 +112,43 @@ GemvFormat known_format(const moe_format& format) {
     }
 }
 
-// Entries of a grid with a byte for each magnitude.
-template <class Entry, int n, int bits, uint32_t (*entry)(uint32_t), int32_t (*magnitude)(uint32_t)>
-const void* grid_of_bytes() {
-    static const std::array<Entry, n> grid = [] {
-        std::array<Entry, n> bytes{};
-        for (uint32_t i = 0; i < n; ++i)
-            for (uint32_t j = 0; j < sizeof(Entry); ++j)
-                bytes[i] |= static_cast<Entry>(magnitude(entry(i) >> bits * j & ((1u << bits) - 1)))
-                            << 8 * j;
-        return bytes;
+struct Grid {
+    const void* bytes;    // entries with a byte for each magnitude
+    const void* entries;  // of two bytes
+};
+
+template <class Bytes, int n, int bits, uint32_t (*entry)(uint32_t), int32_t (*magnitude)(uint32_t)>
+Grid make_grid() {
+    struct Tables {
+        alignas(64) std::array<uint16_t, n> entries;
+        std::array<Bytes, n> bytes;
+    };
+    static const Tables grid = [] {
+        Tables tables{};
+        for (uint32_t i = 0; i < n; ++i) {
+            tables.entries[i] = static_cast<uint16_t>(entry(i));
+            for (uint32_t j = 0; j < sizeof(Bytes); ++j)
+                tables.bytes[i] |=
+                    static_cast<Bytes>(magnitude(entry(i) >> bits * j & ((1u << bits) - 1)))
+                    << 8 * j;
+        }
+        return tables;
     }();
-    return grid.data();
+    return {grid.bytes.data(), grid.entries.data()};
 }
 
-const void* grid_of(GemvFormat format) {
+Grid grid_of(GemvFormat format) {
     switch (format) {
         case GemvFormat::iq2_xxs:
-            return grid_of_bytes<uint64_t, 256, 2, iq2_xxs_entry, iq2_magnitude>();
+            return make_grid<uint64_t, 256, 2, iq2_xxs_entry, iq2_magnitude>();
         case GemvFormat::iq2_xs:
-            return grid_of_bytes<uint64_t, 512, 2, iq2_xs_entry, iq2_magnitude>();
+            return make_grid<uint64_t, 512, 2, iq2_xs_entry, iq2_magnitude>();
         case GemvFormat::iq3_xxs:
-            return grid_of_bytes<uint32_t, 256, 4, iq3_xxs_entry, iq3_xxs_magnitude>();
+            return make_grid<uint32_t, 256, 4, iq3_xxs_entry, iq3_xxs_magnitude>();
         case GemvFormat::iq3_s:
-            return grid_of_bytes<uint32_t, 512, 4, iq3_s_entry, iq3_s_magnitude>();
+            return make_grid<uint32_t, 512, 4, iq3_s_entry, iq3_s_magnitude>();
         default:
-            return nullptr;
+            return {};
     }
 }
 
@@ -319,7 +330,9 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
     out.global_scale = global_scale_of(matrix);
     out.codebook =
         source.codebook == MOE_CODEBOOK_GIVEN ? matrix.codebook : builtin_codebook(source);
-    out.grid = grid_of(format);
+    const Grid grid = grid_of(format);
+    out.grid = grid.bytes;
+    out.grid_entries = grid.entries;
     out.bits = source.bits;
     out.rows = matrix.rows;
     out.column_phase = column_phase_of(matrix);
