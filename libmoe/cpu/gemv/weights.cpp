@@ -253,6 +253,10 @@ ColumnOrder order_of(GemvFormat format) {
         case GemvFormat::kbit5:
             return ColumnOrder::halves_of_32;
         case GemvFormat::nvfp4_gguf:
+        case GemvFormat::iq2_xxs:
+        case GemvFormat::iq2_xs:
+        case GemvFormat::iq3_xxs:
+        case GemvFormat::iq3_s:
             return ColumnOrder::halves_of_16;
         case GemvFormat::mxfp4:
         case GemvFormat::nvfp4:
