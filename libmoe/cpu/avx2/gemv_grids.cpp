@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx2/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx2/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
@@ -30,10 +32,14 @@ const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
         MOE_FORMAT(pack4, Pack4Format)
-        MOE_FORMAT(pack8, Pack8Format)
-        MOE_FORMAT(pack, PackFormat)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
+        case GemvFormat::pack8:
+            return parts == 2 ? &int8_kernels_of_two<Pack8Format, 2>
+                              : &int8_kernels_of_two<Pack8Format, 3>;
+        case GemvFormat::pack:
+            return parts == 2 ? &int8_kernels_of_two<PackFormat, 2>
+                              : &int8_kernels_of_two<PackFormat, 3>;
         default:
             return nullptr;
     }

@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx2/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx2/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/row_groups.inc"
@@ -22,14 +24,14 @@ namespace moe::cpu {
 
 const GemvKernels* avx2_panel_kernels(GemvFormat format, int32_t parts) {
     switch (format) {
-#define MOE_FORMAT(name, Dequantizer) \
-    case GemvFormat::name:            \
-        return parts == 2 ? &panel_kernels<Dequantizer, 2> : &panel_kernels<Dequantizer, 3>;
-        MOE_FORMAT(gptq2, Gptq<2>)
-        MOE_FORMAT(gptq3, Gptq<3>)
-        MOE_FORMAT(gptq4, Gptq<4>)
-        MOE_FORMAT(gptq8, Gptq<8>)
-        MOE_FORMAT(awq, Awq)
+#define MOE_FORMAT(name, kernels, Dequantizer) \
+    case GemvFormat::name:                     \
+        return parts == 2 ? &kernels<Dequantizer, 2> : &kernels<Dequantizer, 3>;
+        MOE_FORMAT(gptq2, panel_kernels_of_one, Gptq<2>)
+        MOE_FORMAT(gptq3, panel_kernels_of_one, Gptq<3>)
+        MOE_FORMAT(gptq4, panel_kernels, Gptq<4>)
+        MOE_FORMAT(gptq8, panel_kernels_of_one, Gptq<8>)
+        MOE_FORMAT(awq, panel_kernels, Awq)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -8,6 +8,8 @@
 
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 #include "libmoe/cpu/avx512vnni/codebook_loops.inc"
