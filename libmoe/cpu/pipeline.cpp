@@ -97,7 +97,7 @@ template <class Real>
 template <class Block>
 void Pipeline<Real>::for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix,
                                             Block block) {
-    const int64_t features = task_features(arithmetic, matrix.row_stride);
+    const int64_t features = task_features(arithmetic, row_bytes(matrix));
     team_.for_each(divide_up(matrix.rows, features), [&](int32_t worker, int64_t i) {
         block(worker, i * features, std::min((i + 1) * features, matrix.rows));
     });
@@ -184,9 +184,9 @@ void Pipeline<Real>::for_each_expert_block(int64_t features, int64_t block_featu
 
 template <class Real>
 int64_t Pipeline<Real>::gate_up_task() const {
-    const int64_t up = weights_.matrix(MOE_ROLE_UP, 0).row_stride;
+    const int64_t up = row_bytes(weights_.matrix(MOE_ROLE_UP, 0));
     const int64_t gate =
-        layer().activation.gated ? weights_.matrix(MOE_ROLE_GATE, 0).row_stride : 0;
+        layer().activation.gated ? row_bytes(weights_.matrix(MOE_ROLE_GATE, 0)) : 0;
     return task_features(setup_.experts, gate + up);
 }
 
@@ -203,7 +203,7 @@ void Pipeline<Real>::run_experts(bool input_is_latent) {
         });
     quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
     const int64_t down_task =
-        task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
+        task_features(setup_.experts, row_bytes(weights_.matrix(MOE_ROLE_DOWN, 0)));
     for_each_expert_block(
         width, down_task, [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
             const Mlp mlp = expert_mlp(e);

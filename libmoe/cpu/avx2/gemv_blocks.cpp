@@ -19,7 +19,6 @@
 #include "libmoe/cpu/dequant/q4_1.inc"
 #include "libmoe/cpu/dequant/q5_0.inc"
 #include "libmoe/cpu/dequant/q5_1.inc"
-#include "libmoe/cpu/dequant/q8_0.inc"
 
 namespace moe::cpu {
 
@@ -32,7 +31,6 @@ const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(q4_1, Q4_1Format)
         MOE_FORMAT(q5_0, Q5_0Format)
         MOE_FORMAT(q5_1, Q5_1Format)
-        MOE_FORMAT(q8_0, Q8_0Format)
         MOE_FORMAT(iq4_nl, Iq4NlFormat)
         MOE_FORMAT(iq4_xs, Iq4XsFormat)
         MOE_FORMAT(iq2_xxs, Iq2XxsFormat)

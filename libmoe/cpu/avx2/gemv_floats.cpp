@@ -22,6 +22,7 @@
 #include "libmoe/cpu/dequant/bnb4.inc"
 #include "libmoe/cpu/dequant/dense.inc"
 #include "libmoe/cpu/dequant/kbit.inc"
+#include "libmoe/cpu/dequant/q8_0.inc"
 
 namespace moe::cpu {
 
@@ -35,6 +36,8 @@ const GemvKernels* avx2_float_kernels(GemvFormat format) {
         MOE_FORMAT(bf16, Bf16Format)
         MOE_FORMAT(fp8, Fp8Format)
         MOE_FORMAT(bnb4, Bnb4Format)
+        MOE_FORMAT(int8, Int8Format)
+        MOE_FORMAT(q8_0, Q8_0Format)
         MOE_FORMAT(kbit2, KbitFormat<2>)
         MOE_FORMAT(kbit3, KbitFormat<3>)
         MOE_FORMAT(kbit4, KbitFormat<4>)

@@ -32,7 +32,6 @@ const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
         MOE_FORMAT(pack4, Pack4Format)
-        MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
         case GemvFormat::pack8:
             return parts == 2 ? &int8_kernels_of_two<Pack8Format, 2>

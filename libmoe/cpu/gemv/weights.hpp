@@ -23,6 +23,9 @@ bool reads(const GemvFamily& family, GemvFormat format);
 // must be copied; neither are nested ones, and the caller multiplies x by pre_quant_scale.
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out);
 
+// Bytes of the codes of a row, wherever they lie; at least one.
+int64_t row_bytes(const Matrix& matrix);
+
 // Bytes of a quantized row; 0 where rows are not quantized.
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how);
 // Bytes from the first integers of a row to those in the order of a format.
