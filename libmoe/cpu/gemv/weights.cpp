@@ -372,9 +372,8 @@ int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
     const int64_t group = matrix.format.group_columns;
     const int64_t element = (matrix.row_begin + row) * matrix.whole_columns + matrix.column_begin;
     const int64_t phase = element % group;
-    for (int64_t column = -phase; column < matrix.columns; column += group, ++out)
-        matrix.traits->parts->scale(matrix, row, std::max<int64_t>(column, 0),
-                                    reinterpret_cast<std::byte*>(out));
+    const int64_t count = (phase + matrix.columns - 1) / group + 1;
+    for (int64_t i = 0; i < count; ++i) out[i] = nested_scale(matrix, element / group + i);
     return phase;
 }
 
