@@ -116,7 +116,7 @@ template <class Real>
 template <class Block>
 void Pipeline<Real>::for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix,
                                             Block block) {
-    const int64_t features = task_features(arithmetic, matrix.row_stride);
+    const int64_t features = task_features(arithmetic, row_bytes(matrix));
     team_.for_each(divide_up(matrix.rows, features), [&](int32_t worker, int64_t i) {
         block(worker, i * features, std::min((i + 1) * features, matrix.rows));
     });
@@ -212,15 +212,15 @@ void Pipeline<Real>::for_each_expert_block(int64_t features, int64_t block_featu
 
 template <class Real>
 int64_t Pipeline<Real>::gate_up_task() const {
-    const int64_t up = weights_.matrix(MOE_ROLE_UP, 0).row_stride;
+    const int64_t up = row_bytes(weights_.matrix(MOE_ROLE_UP, 0));
     const int64_t gate =
-        layer().activation.gated ? weights_.matrix(MOE_ROLE_GATE, 0).row_stride : 0;
+        layer().activation.gated ? row_bytes(weights_.matrix(MOE_ROLE_GATE, 0)) : 0;
     return task_features(setup_.experts, gate + up);
 }
 
 template <class Real>
 int64_t Pipeline<Real>::down_task() const {
-    return task_features(setup_.experts, weights_.matrix(MOE_ROLE_DOWN, 0).row_stride);
+    return task_features(setup_.experts, row_bytes(weights_.matrix(MOE_ROLE_DOWN, 0)));
 }
 
 template <class Real>
@@ -435,7 +435,7 @@ Mlp Pipeline<Real>::shared_mlp() const {
 
 template <class Real>
 int64_t Pipeline<Real>::shared_gate_up_task() const {
-    return task_features(setup_.finish, weights_.matrix(MOE_ROLE_SHARED_UP).row_stride);
+    return task_features(setup_.finish, row_bytes(weights_.matrix(MOE_ROLE_SHARED_UP)));
 }
 
 template <class Real>

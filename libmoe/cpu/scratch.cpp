@@ -9,11 +9,13 @@
 namespace moe::cpu {
 namespace {
 
-// Longest row of any matrix that is decoded.
+// Floats of half the scratch memory that the longest row of any matrix wants.
 int64_t longest_row(const Setup& setup) {
     const Layer& layer = *setup.layer;
-    return std::max({static_cast<int64_t>(layer.hidden), static_cast<int64_t>(layer.expert_width()),
-                     setup.slice->intermediate_count, setup.slice->shared_count});
+    const int64_t longest =
+        std::max({static_cast<int64_t>(layer.hidden), static_cast<int64_t>(layer.expert_width()),
+                  setup.slice->intermediate_count, setup.slice->shared_count});
+    return gemv_scratch_floats(longest) / 2;
 }
 
 }  // namespace

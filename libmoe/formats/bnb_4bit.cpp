@@ -65,11 +65,6 @@ float plain_scale(const Matrix& matrix, int64_t block) {
     return load<float>(matrix.scales + 4 * block);
 }
 
-float nested_scale(const Matrix& matrix, int64_t block) {
-    const float code = matrix.nested_codebook[load<uint8_t>(matrix.scales + block)];
-    return code * matrix.nested_scales[block / nested_group] + matrix.nested_offset;
-}
-
 int64_t element_at(const Matrix& matrix, int64_t row, int64_t column) {
     return (matrix.row_begin + row) * matrix.whole_columns + matrix.column_begin + column;
 }

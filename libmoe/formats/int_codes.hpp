@@ -57,6 +57,12 @@ inline const std::byte* scale_in_row(const Matrix& matrix, int64_t row, int64_t 
            index * element_bytes(matrix.format.scale_type);
 }
 
+// Scale `block` of a format of nested ones.
+inline float nested_scale(const Matrix& matrix, int64_t block) {
+    const float code = matrix.nested_codebook[load<uint8_t>(matrix.scales + block)];
+    return code * matrix.nested_scales[block / nested_group] + matrix.nested_offset;
+}
+
 // Rounded to its type; a scale of zero divides by nothing, so it is stored as 1, and one beyond f16
 // as 65504.
 inline void store_float_scale(moe_type type, float scale, std::byte* address) {

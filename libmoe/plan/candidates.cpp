@@ -111,10 +111,11 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (problem.batch_invariant) return &reasons::batch_invariant;
     if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
     const auto has_panels = [](const moe_format& format) {
+        if (format.pre_quant_scale || format.nested_scales) return false;
         const cpu::Quantization in_any_form{2, 0, true};
-        return cpu::gemm_kernels(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format),
-                                 in_any_form)
-            .dequantize;
+        return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
+                                            cpu::gemv_format_of(format), in_any_form)
+                              .dequantize;
     };
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
 }

@@ -8,10 +8,14 @@ namespace moe::cpu {
 namespace {
 
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
-    if (parts == 0) return avx2_float_kernels(format);
+    if (parts == 0) {
+        const GemvKernels* found = avx2_float_kernels(format);
+        return found ? found : avx2_transposed_kernels(format);
+    }
     if (parts == 1) return nullptr;
     if (const GemvKernels* found = avx2_blocks_kernels(format, parts)) return found;
     if (const GemvKernels* found = avx2_k_kernels(format, parts)) return found;
+    if (const GemvKernels* found = avx2_strip_kernels(format, parts)) return found;
     return avx2_grid_kernels(format, parts);
 }
 

@@ -1,4 +1,4 @@
-// Gemv kernels of ggml's blocks of 32 columns.
+// Gemv kernels of ggml's blocks of 32 columns, and of the formats with a grid of magnitudes.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -7,10 +7,13 @@
 
 #include "libmoe/cpu/avx2/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx2/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
 
+#include "libmoe/cpu/dequant/iq.inc"
 #include "libmoe/cpu/dequant/iq4_nl.inc"
 #include "libmoe/cpu/dequant/q4_0.inc"
 #include "libmoe/cpu/dequant/q4_1.inc"
@@ -30,6 +33,10 @@ const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(q5_1, Q5_1Format)
         MOE_FORMAT(iq4_nl, Iq4NlFormat)
         MOE_FORMAT(iq4_xs, Iq4XsFormat)
+        MOE_FORMAT(iq2_xxs, Iq2XxsFormat)
+        MOE_FORMAT(iq2_xs, Iq2XsFormat)
+        MOE_FORMAT(iq3_xxs, Iq3XxsFormat)
+        MOE_FORMAT(iq3_s, Iq3SFormat)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -9,13 +9,19 @@
 
 #include "libmoe/cpu/avx2/float_loops.inc"
 
+#include "libmoe/cpu/avx2/lookup.inc"
+
 #include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/row_groups.inc"
 
 #include "libmoe/cpu/dequant/e2m1.inc"
 
 #include "libmoe/cpu/dequant/grid.inc"
 
+#include "libmoe/cpu/dequant/bnb4.inc"
 #include "libmoe/cpu/dequant/dense.inc"
+#include "libmoe/cpu/dequant/kbit.inc"
 #include "libmoe/cpu/dequant/q8_0.inc"
 
 namespace moe::cpu {
@@ -29,8 +35,17 @@ const GemvKernels* avx2_float_kernels(GemvFormat format) {
         MOE_FORMAT(f16, F16Format)
         MOE_FORMAT(bf16, Bf16Format)
         MOE_FORMAT(fp8, Fp8Format)
+        MOE_FORMAT(bnb4, Bnb4Format)
         MOE_FORMAT(int8, Int8Format)
         MOE_FORMAT(q8_0, Q8_0Format)
+        MOE_FORMAT(kbit2, KbitFormat<2>)
+        MOE_FORMAT(kbit3, KbitFormat<3>)
+        MOE_FORMAT(kbit4, KbitFormat<4>)
+        MOE_FORMAT(kbit5, KbitFormat<5>)
+        MOE_FORMAT(kbit2_given, KbitFormat<2>)
+        MOE_FORMAT(kbit3_given, KbitFormat<3>)
+        MOE_FORMAT(kbit4_given, KbitFormat<4>)
+        MOE_FORMAT(kbit5_given, KbitFormat<5>)
 #undef MOE_FORMAT
         default:
             return nullptr;

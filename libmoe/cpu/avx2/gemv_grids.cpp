@@ -7,9 +7,13 @@
 
 #include "libmoe/cpu/avx2/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx2/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/row_groups.inc"
 
 #include "libmoe/cpu/dequant/e2m1.inc"
 
@@ -27,7 +31,14 @@ const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(pack4, Pack4Format)
 #undef MOE_FORMAT
+        case GemvFormat::pack8:
+            return parts == 2 ? &int8_kernels_of_two<Pack8Format, 2>
+                              : &int8_kernels_of_two<Pack8Format, 3>;
+        case GemvFormat::pack:
+            return parts == 2 ? &int8_kernels_of_two<PackFormat, 2>
+                              : &int8_kernels_of_two<PackFormat, 3>;
         default:
             return nullptr;
     }

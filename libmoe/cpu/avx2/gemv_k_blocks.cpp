@@ -7,6 +7,8 @@
 
 #include "libmoe/cpu/avx2/vectors.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx2/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"

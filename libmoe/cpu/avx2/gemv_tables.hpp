@@ -10,6 +10,8 @@ namespace moe::cpu {
 const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts);
 const GemvKernels* avx2_k_kernels(GemvFormat format, int32_t parts);
 const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts);
+const GemvKernels* avx2_strip_kernels(GemvFormat format, int32_t parts);
+const GemvKernels* avx2_transposed_kernels(GemvFormat format);
 const GemvKernels* avx2_float_kernels(GemvFormat format);
 void quantize_avx2(const float* row, int64_t columns, const Quantization& how, std::byte* out);
 

@@ -17,6 +17,8 @@
 
 #include "libmoe/cpu/dequant/block_scales.inc"
 
+#include "libmoe/cpu/dequant/row_groups.inc"
+
 #include "libmoe/cpu/dequant/e2m1.inc"
 
 #include "libmoe/cpu/dequant/grid.inc"

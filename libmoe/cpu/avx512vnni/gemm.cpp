@@ -11,6 +11,8 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 namespace moe::cpu {

@@ -17,12 +17,12 @@ const IntegerKernels* integer_kernels(GemvFormat format) {
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) {
         const ValueKernels* found = avx512vnni_float_kernels(format);
-        return found ? &found->gemv : nullptr;
+        return found ? &found->gemv : avx512vnni_transposed_kernels(format);
     }
     if (parts == 2)
         if (const GemvKernels* found = avx512vnni_codebook_kernels(format)) return found;
-    const IntegerKernels* found = integer_kernels(format);
-    return found ? &found->gemv[parts - 1] : nullptr;
+    if (const IntegerKernels* found = integer_kernels(format)) return &found->gemv[parts - 1];
+    return avx512vnni_strip_kernels(format, parts);
 }
 
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {

@@ -13,10 +13,13 @@
 
 #include "libmoe/cpu/dequant/block_scales.inc"
 
+#include "libmoe/cpu/dequant/row_groups.inc"
+
 #include "libmoe/cpu/dequant/e2m1.inc"
 
 #include "libmoe/cpu/dequant/grid.inc"
 
+#include "libmoe/cpu/dequant/bnb4.inc"
 #include "libmoe/cpu/dequant/dense.inc"
 #include "libmoe/cpu/dequant/kbit.inc"
 
@@ -31,6 +34,7 @@ const ValueKernels* avx512vnni_float_kernels(GemvFormat format) {
         MOE_FORMAT(f16, F16Format)
         MOE_FORMAT(bf16, Bf16Format)
         MOE_FORMAT(fp8, Fp8Format)
+        MOE_FORMAT(bnb4, Bnb4Format)
         MOE_FORMAT(kbit2, KbitFormat<2>)
         MOE_FORMAT(kbit3, KbitFormat<3>)
         MOE_FORMAT(kbit4, KbitFormat<4>)

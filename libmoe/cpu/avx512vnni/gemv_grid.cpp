@@ -9,9 +9,13 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/row_groups.inc"
 
 #include "libmoe/cpu/dequant/e2m1.inc"
 
@@ -29,8 +33,13 @@ const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(pack4, Pack4Format)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
+        case GemvFormat::pack8:
+            return &integer_kernels_of_two<Pack8Format>;
+        case GemvFormat::pack:
+            return &integer_kernels_of_two<PackFormat>;
         default:
             return nullptr;
     }

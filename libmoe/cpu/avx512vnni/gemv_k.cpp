@@ -9,6 +9,8 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/dequant/passes.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"

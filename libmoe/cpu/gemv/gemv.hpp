@@ -43,11 +43,26 @@ enum class GemvFormat : uint8_t {
     nvfp4,
     int4,
     int8,
+    // pack_quantized with any zero points: of four bits, eight bits, and other numbers of bits
+    pack4,
+    pack8,
+    pack,
+    // integers whose rows lie beside each other
+    gptq2,
+    gptq3,
+    gptq4,
+    gptq8,
+    awq,
     // values
     f32,
     f16,
     bf16,
     fp8,
+    // values of a transposed matrix
+    f32_transposed,
+    f16_transposed,
+    bf16_transposed,
+    bnb4,  // nf4 and fp4
     // bit planes: with a built-in codebook, and with one of the caller's
     kbit2,
     kbit3,
@@ -93,7 +108,9 @@ struct ColumnOrders {
 };
 extern const ColumnOrders column_orders;
 
-// One matrix. Rows are contiguous; scales of formats that keep them apart lie in rows, too.
+// One matrix. Rows are contiguous; scales of formats that keep them apart lie in rows, too. Of
+// gptq, awq and transposed matrices the columns are contiguous: row_stride is from one word of
+// codes of a row, or value, to the next, scale_row_stride from group to group.
 struct GemvWeights {
     const std::byte* data;
     const std::byte* scales;
@@ -105,12 +122,27 @@ struct GemvWeights {
     int64_t scale_shift;    // of grids: 2^scale_shift columns are under a scale, at least 5
     moe_type scale_type;    // F32, F16, BF16, E8M0 or E4M4, where it is a choice
     float global_scale;     // multiplies all
-    const float* codebook;  // of the kbit formats
-    const void* grid;       // of the iq2 and iq3 formats
+    const float* codebook;  // of the kbit formats and bnb4
+    // Of the iq2 and iq3 formats: entries with a byte for each magnitude, and entries of two bytes
+    // as iq_grids.hpp has them.
+    const void* grid;
+    const void* grid_entries;
     int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
     int64_t x_natural;      // the same to those in the natural order
     int64_t x_bf16;         // bytes from a quantized row to its bfloat16
     const uint8_t* places;  // of columns in its order (ColumnOrders)
+
+    int32_t bits;          // of the codes of pack
+    int64_t rows;          // from row 0 to the last one that may be read
+    int64_t column_phase;  // of column 0 in its group, a multiple of 32
+    // Of grids: elements from row to row where groups go on in the next row (bnb4), else 0.
+    int64_t group_row_step;
+    // Zero points, a stream of bits along the rows for each group; null: the middle.
+    const std::byte* zeros;
+    int64_t
+        zero_stride;     // bytes from word to word of a stream, of gptq and awq from group to group
+    int64_t zero_row;    // of row 0
+    int32_t zero_added;  // 1: stored zero points are one less
 };
 
 // out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of

@@ -43,17 +43,21 @@ class GemvMatrix {
   public:
     GemvMatrix(const GemvFamily& family, const Matrix& matrix, const Quantization& rows)
         : family_(family), matrix_(matrix) {
-        const GemvFormat format = gemv_format_of(matrix.format);
-        if (!describe_gemv_weights(matrix, format, weights_)) return;
-        if (rows.parts) kernels_ = family.kernels(format, rows.parts);
+        format_ = gemv_format_of(matrix);
+        // Scales in tiles and a product of x each want the scratch memory.
+        if (matrix.pre_quant_scale && matrix.tiled.row_step) return;
+        if (!describe_gemv_weights(matrix, format_, weights_)) return;
+        if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
         reads_floats_ = !kernels_;
         if (reads_floats_)
-            kernels_ = family.kernels(format, 0);
+            kernels_ = family.kernels(format_, 0);
         else
-            weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format));
+            weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format_));
         weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
-        gemm_ = gemm_kernels(family, format, rows);
+        // Those read x as it is, and scales where they lie.
+        if (!matrix.pre_quant_scale && !matrix.nested_scales)
+            gemm_ = gemm_kernels(family, format_, rows);
     }
 
     bool has_panels() const { return gemm_.dequantize; }
@@ -68,6 +72,8 @@ class GemvMatrix {
                           : rows.quantized_row(tile.row + i);
         float* out = products.of_tile;
         if (tile.in_panels) return multiply_panels(tile, x, scratch, out);
+        if (kernels_ && matrix_.pre_quant_scale) return multiply_scaled(rows, tile, scratch, out);
+        if (kernels_ && matrix_.nested_scales) return multiply_nested(tile, x, scratch, out);
         if (kernels_) return multiply_rows(tile, x, scratch, out);
         for (int64_t row = tile.first; row < tile.last; ++row, out += tile.n)
             multiply_decoded(row, tile.n, x, scratch, out);
@@ -111,6 +117,35 @@ class GemvMatrix {
             gemm_.multiply(panel, part.weights, column, columns, x, tile.n, out);
         }
     }
+    // Row by row, with the scales that nested ones make.
+    void multiply_nested(const Tile& tile, const void* const* x, float* scratch, float* out) const {
+        GemvWeights one = weights_;
+        one.scales = reinterpret_cast<const std::byte*>(scratch);
+        one.scale_type = MOE_TYPE_F32;
+        for (int64_t row = tile.first; row < tile.last; ++row) {
+            one.data = weights_.data + row * weights_.row_stride;
+            one.column_phase = copy_nested_scales(matrix_, row, scratch);
+            kernels_->of_rows[tile.n / 2](one, 0, 1, x, out + (row - tile.first) * tile.n);
+        }
+    }
+    // W x = W' (x * scale): row by row of x, which is multiplied and quantized again.
+    void multiply_scaled(const InputRows<float>& rows, const Tile& tile, float* scratch,
+                         float* out) const {
+        const Quantization how{rows.quantization.parts, bit_of(order_of(format_))};
+        auto* integers = reinterpret_cast<std::byte*>(scratch + matrix_.columns);
+        GemvWeights weights = weights_;
+        weights.x_offset = 0;
+        for (int64_t i = 0; i < tile.n; ++i) {
+            const float* row = rows.row(tile.row + i);
+            for (int64_t k = 0; k < matrix_.columns; ++k)
+                scratch[k] = row[k] * matrix_.pre_quant_scale[k];
+            if (!reads_floats_) family_.quantize(scratch, matrix_.columns, how, integers);
+            const void* x = reads_floats_ ? static_cast<const void*>(scratch) : integers;
+            float products[gemv_features];
+            kernels_->of_rows[0](weights, tile.first, tile.last, &x, products);
+            for (int64_t f = 0; f < tile.last - tile.first; ++f) out[f * tile.n + i] = products[f];
+        }
+    }
     void multiply_decoded(int64_t row, int64_t n, const void* const* x, float* scratch,
                           float* out) const {
         decode_row(matrix_, row, scratch);
@@ -123,6 +158,7 @@ class GemvMatrix {
 
     const GemvFamily& family_;
     const Matrix& matrix_;
+    GemvFormat format_ = GemvFormat::none;
     GemvWeights weights_{};
     const GemvKernels* kernels_ = nullptr;
     GemmKernels gemm_{};

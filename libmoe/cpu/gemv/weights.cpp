@@ -1,12 +1,14 @@
 // Formats and matrices for the gemv kernels.
 #include "libmoe/cpu/gemv/weights.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <span>
 
 #include "libmoe/base/iq_grids.hpp"
 #include "libmoe/formats/block.hpp"
+#include "libmoe/formats/int_codes.hpp"
 
 namespace moe::cpu {
 namespace {
@@ -35,16 +37,41 @@ bool is_grid_group(int32_t columns) {
     return columns == -1 || (columns >= 32 && std::has_single_bit(static_cast<uint32_t>(columns)));
 }
 
+GemvFormat pack_format(const moe_format& format) {
+    if (format.bits == 4)
+        return format.zero_point == MOE_ZERO_POINT_MIDDLE ? GemvFormat::int4 : GemvFormat::pack4;
+    return format.bits == 8 ? GemvFormat::pack8 : GemvFormat::pack;
+}
+
+GemvFormat gptq_format(int32_t bits) {
+    switch (bits) {
+        case 2:
+            return GemvFormat::gptq2;
+        case 3:
+            return GemvFormat::gptq3;
+        case 4:
+            return GemvFormat::gptq4;
+        default:
+            return GemvFormat::gptq8;
+    }
+}
+
 GemvFormat int_format(const moe_format& format) {
-    const bool in_nibbles = format.packing == MOE_PACKING_BIT_STREAM && format.bits == 4;
-    return in_nibbles && format.zero_point == MOE_ZERO_POINT_MIDDLE && !format.act_order &&
-                   is_grid_group(format.group_columns)
-               ? GemvFormat::int4
-               : GemvFormat::none;
+    // The scale of a column would be that of any group.
+    if (format.act_order || !is_grid_group(format.group_columns)) return GemvFormat::none;
+    switch (format.packing) {
+        case MOE_PACKING_BIT_STREAM:
+            return pack_format(format);
+        case MOE_PACKING_GPTQ:
+            return gptq_format(format.bits);
+        case MOE_PACKING_AWQ:
+            return GemvFormat::awq;
+        default:
+            return GemvFormat::none;
+    }
 }
 
 GemvFormat e2m1_format(const moe_format& format) {
-    if (format.pre_quant_scale) return GemvFormat::none;
     return format.scale_type == MOE_TYPE_F8_E8M0 ? GemvFormat::mxfp4 : GemvFormat::nvfp4;
 }
 
@@ -53,6 +80,8 @@ GemvFormat kbit_format(const moe_format& format) {
         {GemvFormat::kbit2, GemvFormat::kbit3, GemvFormat::kbit4, GemvFormat::kbit5},
         {GemvFormat::kbit2_given, GemvFormat::kbit3_given, GemvFormat::kbit4_given,
          GemvFormat::kbit5_given}};
+    if (format.packing == MOE_PACKING_NIBBLE_HIGH_FIRST)
+        return is_grid_group(format.group_columns) ? GemvFormat::bnb4 : GemvFormat::none;
     const bool in_planes = format.packing == MOE_PACKING_BIT_PLANES;
     if (!in_planes || format.bits < 2 || format.bits > 5) return GemvFormat::none;
     return by_bits[format.codebook == MOE_CODEBOOK_GIVEN][format.bits - 2];
@@ -83,32 +112,43 @@ GemvFormat known_format(const moe_format& format) {
     }
 }
 
-// Entries of a grid with a byte for each magnitude.
-template <class Entry, int n, int bits, uint32_t (*entry)(uint32_t), int32_t (*magnitude)(uint32_t)>
-const void* grid_of_bytes() {
-    static const std::array<Entry, n> grid = [] {
-        std::array<Entry, n> bytes{};
-        for (uint32_t i = 0; i < n; ++i)
-            for (uint32_t j = 0; j < sizeof(Entry); ++j)
-                bytes[i] |= static_cast<Entry>(magnitude(entry(i) >> bits * j & ((1u << bits) - 1)))
-                            << 8 * j;
-        return bytes;
+struct Grid {
+    const void* bytes;    // entries with a byte for each magnitude
+    const void* entries;  // of two bytes
+};
+
+template <class Bytes, int n, int bits, uint32_t (*entry)(uint32_t), int32_t (*magnitude)(uint32_t)>
+Grid make_grid() {
+    struct Tables {
+        alignas(64) std::array<uint16_t, n> entries;
+        std::array<Bytes, n> bytes;
+    };
+    static const Tables grid = [] {
+        Tables tables{};
+        for (uint32_t i = 0; i < n; ++i) {
+            tables.entries[i] = static_cast<uint16_t>(entry(i));
+            for (uint32_t j = 0; j < sizeof(Bytes); ++j)
+                tables.bytes[i] |=
+                    static_cast<Bytes>(magnitude(entry(i) >> bits * j & ((1u << bits) - 1)))
+                    << 8 * j;
+        }
+        return tables;
     }();
-    return grid.data();
+    return {grid.bytes.data(), grid.entries.data()};
 }
 
-const void* grid_of(GemvFormat format) {
+Grid grid_of(GemvFormat format) {
     switch (format) {
         case GemvFormat::iq2_xxs:
-            return grid_of_bytes<uint64_t, 256, 2, iq2_xxs_entry, iq2_magnitude>();
+            return make_grid<uint64_t, 256, 2, iq2_xxs_entry, iq2_magnitude>();
         case GemvFormat::iq2_xs:
-            return grid_of_bytes<uint64_t, 512, 2, iq2_xs_entry, iq2_magnitude>();
+            return make_grid<uint64_t, 512, 2, iq2_xs_entry, iq2_magnitude>();
         case GemvFormat::iq3_xxs:
-            return grid_of_bytes<uint32_t, 256, 4, iq3_xxs_entry, iq3_xxs_magnitude>();
+            return make_grid<uint32_t, 256, 4, iq3_xxs_entry, iq3_xxs_magnitude>();
         case GemvFormat::iq3_s:
-            return grid_of_bytes<uint32_t, 512, 4, iq3_s_entry, iq3_s_magnitude>();
+            return make_grid<uint32_t, 512, 4, iq3_s_entry, iq3_s_magnitude>();
         default:
-            return nullptr;
+            return {};
     }
 }
 
@@ -123,19 +163,79 @@ float global_scale_of(const Matrix& matrix) {
     }
 }
 
-// The part of a matrix that is not sliceable, where it begins in the middle of nothing.
-bool move_to_part(const Matrix& matrix, GemvWeights& out) {
-    const int64_t group = group_extent(matrix.format.group_columns);
-    if (matrix.column_begin % 8 || (matrix.column_begin && matrix.column_begin % group))
-        return false;
-    out.data += matrix.row_begin * matrix.row_stride + matrix.column_begin / 2;
-    out.scales += matrix.row_begin * matrix.scale_row_stride +
-                  matrix.column_begin / group * element_bytes(matrix.format.scale_type);
+// Columns from the begin of a group, or of the scales of a row, to column 0 of a matrix.
+int64_t column_phase_of(const Matrix& matrix) {
+    const int64_t begin = matrix.column_begin + matrix.scale_column_phase;
+    return matrix.format.group_columns > 0 ? begin % matrix.format.group_columns : 0;
+}
+
+// The part of pack_quantized. Eight columns are whole bytes.
+bool move_to_packed_part(const Matrix& matrix, GemvWeights& out) {
+    const moe_format& format = matrix.format;
+    const int64_t group = group_extent(format.group_columns);
+    if (matrix.column_begin % 8) return false;
+    const int64_t scale_row = format.group_rows == 1 ? matrix.row_begin : 0;
+    out.data += matrix.row_begin * matrix.row_stride + matrix.column_begin / 8 * format.bits;
+    out.scales += scale_row * matrix.scale_row_stride +
+                  matrix.column_begin / group * element_bytes(format.scale_type);
+    if (format.zero_point == MOE_ZERO_POINT_MIDDLE) return true;
+    out.zeros = matrix.zero_points + matrix.column_begin / group * 4;
+    out.zero_stride = column_groups(format, matrix.whole_columns) * 4;
+    out.zero_row = matrix.row_begin;
     return true;
 }
 
-constexpr uint32_t bit_of(ColumnOrder order) {
-    return 1u << static_cast<int>(order);
+// The part of gptq or awq. Eight rows are whole bytes of zero points, and 32 columns whole words.
+bool move_to_transposed_part(const Matrix& matrix, GemvWeights& out) {
+    const moe_format& format = matrix.format;
+    const bool is_gptq = format.packing == MOE_PACKING_GPTQ;
+    if (matrix.column_begin % 32 || matrix.row_begin % 8 || matrix.columns % 32) return false;
+    const int64_t group = matrix.column_begin / group_extent(format.group_columns);
+    const int64_t row_of_words =
+        is_gptq ? matrix.column_begin / 32 * format.bits : matrix.column_begin;
+    out.data +=
+        row_of_words * matrix.row_stride + (is_gptq ? 4 * matrix.row_begin : matrix.row_begin / 2);
+    out.scales +=
+        group * matrix.scale_row_stride + matrix.row_begin * element_bytes(format.scale_type);
+    out.zero_stride = matrix.whole_rows * format.bits / 32 * 4;
+    out.zeros = matrix.zero_points + group * out.zero_stride + matrix.row_begin / 8 * format.bits;
+    out.zero_added = format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
+    return true;
+}
+
+// The part of bnb4, whose groups go on from row to row.
+bool move_to_flat_part(const Matrix& matrix, GemvWeights& out) {
+    const int64_t group = matrix.format.group_columns;
+    const int64_t begin = matrix.row_begin * matrix.whole_columns + matrix.column_begin;
+    if (matrix.whole_columns % 32 || matrix.column_begin % 32) return false;
+    out.row_stride = matrix.whole_columns / 2;
+    out.group_row_step = matrix.whole_columns;
+    out.data += begin / 2;
+    out.scales += begin / group * matrix.traits->scale_bytes;
+    out.column_phase = begin % group;
+    return true;
+}
+
+// Moves to the part that the view is of a matrix that is not sliceable. False where this begins
+// amid bytes.
+bool move_to_part(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
+    switch (format) {
+        case GemvFormat::int4:
+        case GemvFormat::pack4:
+        case GemvFormat::pack8:
+        case GemvFormat::pack:
+            return move_to_packed_part(matrix, out);
+        case GemvFormat::gptq2:
+        case GemvFormat::gptq3:
+        case GemvFormat::gptq4:
+        case GemvFormat::gptq8:
+        case GemvFormat::awq:
+            return move_to_transposed_part(matrix, out);
+        case GemvFormat::bnb4:
+            return move_to_flat_part(matrix, out);
+        default:
+            return true;
+    }
 }
 
 }  // namespace
@@ -155,10 +255,17 @@ ColumnOrder order_of(GemvFormat format) {
         case GemvFormat::kbit5:
             return ColumnOrder::halves_of_32;
         case GemvFormat::nvfp4_gguf:
+        case GemvFormat::iq2_xxs:
+        case GemvFormat::iq2_xs:
+        case GemvFormat::iq3_xxs:
+        case GemvFormat::iq3_s:
             return ColumnOrder::halves_of_16;
         case GemvFormat::mxfp4:
         case GemvFormat::nvfp4:
         case GemvFormat::int4:
+        case GemvFormat::pack4:
+        case GemvFormat::gptq4:
+        case GemvFormat::bnb4:
             return ColumnOrder::even_odd;
         case GemvFormat::q4_k:
         case GemvFormat::q5_k:
@@ -196,29 +303,58 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
     return how;
 }
 
+GemvFormat gemv_format_of(const Matrix& matrix) {
+    const GemvFormat format = gemv_format_of(matrix.format);
+    if (!matrix.column_stride) return format;
+    const bool rows_touch = matrix.row_stride == element_bytes(matrix.format.type);
+    switch (rows_touch ? format : GemvFormat::none) {
+        case GemvFormat::f32:
+            return GemvFormat::f32_transposed;
+        case GemvFormat::f16:
+            return GemvFormat::f16_transposed;
+        case GemvFormat::bf16:
+            return GemvFormat::bf16_transposed;
+        default:
+            return GemvFormat::none;
+    }
+}
+
 bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
-    if (format == GemvFormat::none || matrix.column_stride || matrix.scale_column_phase)
-        return false;
+    if (format == GemvFormat::none) return false;
     const moe_format& source = matrix.format;
-    out = {matrix.data,
-           matrix.scales,
-           matrix.row_stride,
-           matrix.scale_row_stride,
-           matrix.columns,
-           source.group_rows > 0 ? source.group_rows : group_extent(source.group_rows),
-           matrix.scale_row_phase,
-           source.group_columns > 0 ? std::countr_zero(static_cast<uint32_t>(source.group_columns))
-                                    : 40,
-           source.scale_type,
-           global_scale_of(matrix),
-           source.codebook == MOE_CODEBOOK_GIVEN ? matrix.codebook : builtin_codebook(source),
-           grid_of(format),
-           0,
-           0,
-           0,
-           column_orders.place[static_cast<int>(order_of(format))]};
-    if (out.scale_rows < 1) out.scale_rows = 1;
-    return format != GemvFormat::int4 || move_to_part(matrix, out);
+    out = {};
+    out.data = matrix.data;
+    out.scales = matrix.scales;
+    out.row_stride = matrix.column_stride ? matrix.column_stride : matrix.row_stride;
+    out.scale_row_stride = matrix.scale_row_stride;
+    out.columns = matrix.columns;
+    out.scale_rows = source.group_rows > 0 ? source.group_rows
+                                           : std::max<int64_t>(group_extent(source.group_rows), 1);
+    out.scale_phase = matrix.scale_row_phase;
+    out.scale_shift = source.group_columns > 0
+                          ? std::countr_zero(static_cast<uint32_t>(source.group_columns))
+                          : 40;
+    out.scale_type = source.scale_type;
+    out.global_scale = global_scale_of(matrix);
+    out.codebook =
+        source.codebook == MOE_CODEBOOK_GIVEN ? matrix.codebook : builtin_codebook(source);
+    const Grid grid = grid_of(format);
+    out.grid = grid.bytes;
+    out.grid_entries = grid.entries;
+    out.bits = source.bits;
+    out.rows = matrix.rows;
+    out.column_phase = column_phase_of(matrix);
+    out.places = column_orders.place[static_cast<int>(order_of(format))];
+    return out.column_phase % 32 == 0 && move_to_part(matrix, format, out);
+}
+
+int64_t row_bytes(const Matrix& matrix) {
+    const moe_format& format = matrix.format;
+    const bool in_nibbles = format.packing == MOE_PACKING_NIBBLE_HIGH_FIRST;
+    const bool has_no_row_stride =
+        format.packing == MOE_PACKING_GPTQ || format.packing == MOE_PACKING_AWQ || in_nibbles;
+    if (has_no_row_stride) return std::max<int64_t>(matrix.columns * format.bits / 8, 1);
+    return matrix.column_stride ? matrix.columns * element_bytes(format.type) : matrix.row_stride;
 }
 
 bool reads(const GemvFamily& family, GemvFormat format) {
@@ -239,6 +375,15 @@ void copy_untiled_scales(const Matrix& matrix, int64_t first, int64_t last, std:
         const RowScales scales = row_scales(matrix, row, 0);
         for (int64_t i = 0; i < n; ++i) *out++ = *scales.at(i);
     }
+}
+
+int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
+    const int64_t group = matrix.format.group_columns;
+    const int64_t element = (matrix.row_begin + row) * matrix.whole_columns + matrix.column_begin;
+    const int64_t phase = element % group;
+    const int64_t count = (phase + matrix.columns - 1) / group + 1;
+    for (int64_t i = 0; i < count; ++i) out[i] = nested_scale(matrix, element / group + i);
+    return phase;
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {

@@ -1,0 +1,59 @@
+// Gemv kernels of matrices whose rows lie beside each other: gptq, awq, and transposed values.
+#include "libmoe/cpu/avx512vnni/tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+#define MOE_GEMV_AVX512 1
+
+#include "libmoe/cpu/avx512vnni/vectors.inc"
+
+#include "libmoe/cpu/avx512vnni/panels.inc"
+
+#include "libmoe/cpu/dequant/passes.inc"
+
+#include "libmoe/cpu/avx512vnni/int8_loops.inc"
+
+#include "libmoe/cpu/dequant/row_groups.inc"
+
+#include "libmoe/cpu/avx512vnni/strip_loops.inc"
+
+#include "libmoe/cpu/avx512vnni/transposed_loops.inc"
+
+#include "libmoe/cpu/dequant/awq.inc"
+#include "libmoe/cpu/dequant/gptq.inc"
+
+namespace moe::cpu {
+
+const GemvKernels* avx512vnni_strip_kernels(GemvFormat format, int32_t parts) {
+    switch (format) {
+#define MOE_FORMAT(name, kernels, Dequantizer)         \
+    case GemvFormat::name:                             \
+        return parts == 1   ? &kernels<Dequantizer, 1> \
+               : parts == 2 ? &kernels<Dequantizer, 2> \
+                            : &kernels<Dequantizer, 3>;
+        MOE_FORMAT(gptq2, strip_kernels_of_one, Gptq<2>)
+        MOE_FORMAT(gptq3, strip_kernels_of_one, Gptq<3>)
+        MOE_FORMAT(gptq4, strip_kernels, Gptq<4>)
+        MOE_FORMAT(gptq8, strip_kernels_of_one, Gptq<8>)
+        MOE_FORMAT(awq, strip_kernels, Awq)
+#undef MOE_FORMAT
+        default:
+            return nullptr;
+    }
+}
+
+const GemvKernels* avx512vnni_transposed_kernels(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::f32_transposed:
+            return &transposed_kernels<TransposedF32>;
+        case GemvFormat::f16_transposed:
+            return &transposed_kernels<TransposedF16>;
+        case GemvFormat::bf16_transposed:
+            return &transposed_kernels<TransposedBf16>;
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace moe::cpu
+#endif
