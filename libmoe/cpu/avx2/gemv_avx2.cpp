@@ -21,7 +21,7 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
 
 }  // namespace
 
-const GemvFamily gemv_avx2 = {kernels, quantize_avx2};
+const GemvFamily gemv_avx2 = {kernels, quantize_avx2, nullptr, true};
 
 }  // namespace moe::cpu
 #endif

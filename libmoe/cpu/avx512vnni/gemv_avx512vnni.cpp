@@ -1,7 +1,6 @@
 // The gemv kernels of AVX-512 with VNNI and VBMI: which formats they read. The kernels themselves
 // are in the files beside this one, by kind of format.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
-#include "libmoe/cpu/features.hpp"
 
 #if defined(MOE_X86)
 
@@ -31,7 +30,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
             return {found->dequantize,
                     integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
                     RowForm::integers};
-    if (rows.has_bf16 && has_avx512bf16())
+    if (rows.has_bf16)
         if (const GemmKernels found = gemm_avx512bf16(format); found.dequantize) return found;
     if (const ValueKernels* found = avx512vnni_float_kernels(format))
         return {found->dequantize, multiply_value_panel_avx512, RowForm::floats};
@@ -40,7 +39,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 
 }  // namespace
 
-const GemvFamily gemv_avx512vnni = {kernels, quantize_avx512vnni, gemm};
+const GemvFamily gemv_avx512vnni = {kernels, quantize_avx512vnni, gemm, true};
 
 }  // namespace moe::cpu
 #endif

@@ -166,6 +166,8 @@ struct GemvFamily {
     // Kernels for many activation rows that are there in this form, and as float32. null: the
     // family has none.
     GemmKernels (*gemm)(GemvFormat format, const Quantization& rows) = nullptr;
+    // Does it read rows that begin inside a group of scales (GemvWeights::column_phase)?
+    bool reads_amid_groups = false;
 };
 
 }  // namespace moe::cpu

@@ -33,6 +33,17 @@ struct Tile {
         return in_panels ? (r - row) * panel_rows + f - first : (f - first) * n + r - row;
     }
 };
+// use(row, feature) in the order of the products.
+template <class Use>
+void for_each_product(const Tile& tile, Use use) {
+    if (tile.in_panels) {
+        for (int64_t row = tile.row; row < tile.row + tile.n; ++row)
+            for (int64_t f = tile.first; f < tile.last; ++f) use(row, f);
+    } else {
+        for (int64_t f = tile.first; f < tile.last; ++f)
+            for (int64_t row = tile.row; row < tile.row + tile.n; ++row) use(row, f);
+    }
+}
 struct Products {
     alignas(64) float of_tile[gemm_rows * panel_rows];
 };
@@ -47,6 +58,7 @@ class GemvMatrix {
         // Scales in tiles and a product of x each want the scratch memory.
         if (matrix.pre_quant_scale && matrix.tiled.row_step) return;
         if (!describe_gemv_weights(matrix, format_, weights_)) return;
+        if (weights_.column_phase && !family.reads_amid_groups) return;
         if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
         reads_floats_ = !kernels_;
         if (reads_floats_)
@@ -202,14 +214,13 @@ struct MlpGemv {
             Products gates, ups;
             if (mlp.gate) gate.multiply(input.rows, tile, scratch, gates);
             up.multiply(input.rows, tile, scratch, ups);
-            for (int64_t f = tile.first; f < tile.last; ++f)
-                for (int64_t row = tile.row; row < tile.row + tile.n; ++row) {
-                    const int64_t at = tile.at(f, row);
-                    const float g = mlp.gate ? linear(gates.of_tile[at], input.row_weight, row,
-                                                      mlp.gate_bias, f)
-                                             : 0.0f;
-                    use(row, f, g, linear(ups.of_tile[at], input.row_weight, row, mlp.up_bias, f));
-                }
+            for_each_product(tile, [&](int64_t row, int64_t f) {
+                const int64_t at = tile.at(f, row);
+                const float g =
+                    mlp.gate ? linear(gates.of_tile[at], input.row_weight, row, mlp.gate_bias, f)
+                             : 0.0f;
+                use(row, f, g, linear(ups.of_tile[at], input.row_weight, row, mlp.up_bias, f));
+            });
         });
     }
 
@@ -240,12 +251,11 @@ struct MlpGemv {
         for_each_tile(first, last, n_rows, in_panels, [&](const Tile& tile) {
             Products products;
             weights.multiply(rows, tile, scratch, products);
-            for (int64_t f = tile.first; f < tile.last; ++f)
-                for (int64_t row = tile.row; row < tile.row + tile.n; ++row) {
-                    const int64_t to = out_index ? out_index[row] : row;
-                    out[to * stride + f] =
-                        linear(products.of_tile[tile.at(f, row)], nullptr, row, bias, f);
-                }
+            for_each_product(tile, [&](int64_t row, int64_t f) {
+                const int64_t to = out_index ? out_index[row] : row;
+                out[to * stride + f] =
+                    linear(products.of_tile[tile.at(f, row)], nullptr, row, bias, f);
+            });
         });
     }
 

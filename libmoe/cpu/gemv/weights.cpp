@@ -7,6 +7,7 @@
 #include <span>
 
 #include "libmoe/base/iq_grids.hpp"
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
 
@@ -299,7 +300,8 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
     if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
-    how.has_bf16 = activation_type == MOE_TYPE_BF16 && form(true) == RowForm::bf16;
+    how.has_bf16 =
+        activation_type == MOE_TYPE_BF16 && has_avx512bf16() && form(true) == RowForm::bf16;
     return how;
 }
 
