@@ -797,7 +797,7 @@ MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stag
 typedef struct moe_candidate {
     uint32_t struct_size;
     moe_stage stage;
-    int32_t chosen;          /* 1: the plan uses it */
+    int32_t chosen;          /* 1: the plan uses it. 0 with the code "many_rows": beside the chosen one, for an expert's many rows */
     int32_t applicable;      /* 1: it could run this plan's problem */
     const char *kernel;      /* static */
     const char *reason_code; /* static, of a fixed list: "chosen", "slower", "weight_type", ... */

@@ -66,7 +66,7 @@ moe_candidate to_public(const Candidate& candidate) {
     moe_candidate out{};
     out.struct_size = sizeof out;
     out.stage = candidate.stage;
-    out.chosen = candidate.is_chosen;
+    out.chosen = candidate.is_chosen && candidate.tokens != Tokens::many_rows;
     out.applicable = candidate.applicable;
     out.kernel = candidate.name();
     out.reason_code = candidate.reason->code;

@@ -110,6 +110,7 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (const Reason* reason = cpu_gemv<has_isa, arithmetic, stage>(problem)) return reason;
     if (problem.batch_invariant) return &reasons::batch_invariant;
     if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
+    if (!problem.has_room_for_panels) return &reasons::workspace;
     const auto has_panels = [](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
         const cpu::Quantization in_any_form{2, 0, true};
@@ -418,6 +419,7 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
         if (candidate.tokens == Tokens::many_rows) {
             judge(candidate, problem, filter, before && before->is_chosen);
             candidate.min_rows = candidate.reason == &reasons::forced ? 1 : cpu::min_panel_rows;
+            if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;

@@ -38,6 +38,9 @@ inline constexpr Reason size{"size", "the layer is too large for its blocks, or 
 inline constexpr Reason latent{"latent", "it does not make the rows of a latent"};
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
+inline constexpr Reason many_rows{"many_rows",
+                                  "taken beside the one above for matrices with many rows"};
+inline constexpr Reason workspace{"workspace", "max_workspace_bytes has no room for its panels"};
 inline constexpr Reason few_tokens{"few_tokens", "calls have too few tokens for it"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
 inline constexpr Reason batch_invariant{
@@ -61,6 +64,7 @@ struct Problem {
     GemvRange gemv_experts;
     GemvRange gemv_finish;
     int64_t max_tokens = 1;
+    bool has_room_for_panels = true;  // in the workspace
     bool batch_invariant = false;
     bool quantizes_to_int8 = false;  // the policy of the plan
 };
@@ -80,7 +84,7 @@ struct Candidate {
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;
-    bool is_chosen;
+    bool is_chosen;  // or used beside the chosen one: for small batches, for many rows
     const Reason* reason;
 
     const char* name() const { return gate_up.c_str(); }

@@ -93,6 +93,10 @@ Problem problem_of(const moe_plan& plan) {
     problem.intermediate_type = plan.intermediate_type;
     problem.unfused = plan.unfused;
     problem.max_tokens = plan.max_tokens;
+    problem.has_room_for_panels =
+        !plan.max_workspace_bytes ||
+        plan.max_workspace_bytes / 4 >=
+            static_cast<uint64_t>(plan.setup.n_workers * cpu::gemm_scratch_bytes);
     problem.batch_invariant = plan.batch_invariant;
     problem.quantizes_to_int8 = plan.quantizes_to_int8;
     return problem;

@@ -95,7 +95,7 @@ void write_candidate(JsonWriter& json, const Candidate& candidate) {
             json.member("down_kernel", nullptr);
         else
             json.member("down_kernel", candidate.down.c_str());
-        json.member("chosen", candidate.is_chosen);
+        json.member("chosen", candidate.is_chosen && candidate.tokens != Tokens::many_rows);
         json.member("applicable", candidate.applicable);
         if (candidate.tokens == Tokens::small_batch)
             json.member("max_tokens", candidate.most_tokens);
@@ -171,14 +171,19 @@ std::string names_text(const Candidate& candidate) {
     return fmt::format("{}, {}", candidate.name(), candidate.down.c_str());
 }
 
+// Chosen, used beside the chosen one, or neither.
+char mark_of(const Candidate& candidate) {
+    if (!candidate.is_chosen) return '-';
+    return candidate.tokens == Tokens::many_rows ? '+' : '*';
+}
+
 std::string stage_text(const moe_plan& plan, moe_stage stage) {
     std::string text = fmt::format("stage {}: {}{}\n", stage_name(stage), plan.chosen(stage).name(),
                                    is_used(plan, stage) ? "" : " (not used by this plan)");
     for (const Candidate& candidate : plan.candidates) {
         if (candidate.stage != stage) continue;
-        text +=
-            fmt::format("  {} {}{}: {}\n", candidate.is_chosen ? '*' : '-', names_text(candidate),
-                        token_range(candidate), candidate.reason->sentence);
+        text += fmt::format("  {} {}{}: {}\n", mark_of(candidate), names_text(candidate),
+                            token_range(candidate), candidate.reason->sentence);
     }
     return text;
 }

@@ -223,11 +223,12 @@ TEST(GemvLayer, FewTokensGiveTheBitsOfMany) {
             ids.insert(ids.end(), {i % n_experts, (i * 5 + 1) % n_experts});
         const Floats x = moe::test::gaussian(21 * layer.hidden, 9);
         for (const char* set : instruction_sets()) {
-            const Floats many = layer.run(set, MOE_TYPE_BF16, 3, x, ids);
+            const MixedLayer::Options invariant{.batch_invariant = true};
+            const Floats many = layer.run(set, MOE_TYPE_BF16, 3, x, ids, invariant);
             for (const int64_t n : {1, 7, 16}) {
                 const Floats few = layer.run(set, MOE_TYPE_BF16, 3,
                                              Floats(x.begin(), x.begin() + n * layer.hidden),
-                                             {ids.begin(), ids.begin() + n * top_k});
+                                             {ids.begin(), ids.begin() + n * top_k}, invariant);
                 EXPECT_FALSE(std::isnan(few[0]));
                 EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()))
                     << set << " " << mix.gate << ", " << n << " tokens";

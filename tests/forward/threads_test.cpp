@@ -229,12 +229,14 @@ TEST(Chunks, GiveTheBitsOfOnePiece) {
         const LayerCase layer(layer_of);
         const Floats x = layer.x(40);
         const Runtime runtime = make_runtime(2);
-        const LayerRun whole(layer, layer.plan_desc(40), runtime.get());
+        auto invariant = layer.plan_desc(40);
+        invariant.batch_invariant = 1;
+        const LayerRun whole(layer, invariant, runtime.get());
         const Floats wanted = forward(whole, x);
         const uint64_t most = need_of(whole.plan.get(), 40).host_bytes;
         const uint64_t least = need_of(whole.plan.get(), 1).host_bytes;
         for (const uint64_t budget : {least, least + (most - least) / 7, most / 2, most}) {
-            auto desc = layer.plan_desc(40);
+            auto desc = invariant;
             desc.max_workspace_bytes = budget;
             const LayerRun run(layer, desc, runtime.get());
             EXPECT_LE(need_of(run.plan.get(), 40).host_bytes, budget);

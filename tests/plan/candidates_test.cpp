@@ -78,7 +78,7 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
         const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
                                     stage_name(one.stage) + "(_[a-z0-9]+)?$");
         const test::Pattern gemv(
-            "^(avx2|avx512vnni|neon|i8mm)_[a-z0-9_+]+_(f32|int8x[23])_gemv_gate_up$");
+            "^(avx2|avx512vnni|neon|i8mm)_[a-z0-9_+]+_(f32|bf16|int8(x[23])?)_gem[vm]_gate_up$");
         EXPECT_TRUE(pattern.is_in(one.kernel) || gemv.is_in(one.kernel)) << one.kernel;
         const std::string in_stage = std::string(stage_name(one.stage)) + ":" + one.kernel;
         EXPECT_TRUE(names.insert(in_stage).second) << in_stage << " is there twice";
@@ -307,6 +307,31 @@ std::map<std::string, std::string> reachable_codes() {
     return codes;
 }
 
+// Why the gemm kernels of the CPU are not used beside the gemv kernels.
+std::set<std::string> codes_of_panels() {
+    if (!cpu::has_avx512vnni()) return {"many_rows", "few_tokens", "workspace"};
+    std::set<std::string> codes;
+    const auto ask = [&](int64_t max_tokens, bool has_room, bool batch_invariant) {
+        Plan plan;
+        EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, nullptr, plan));
+        Problem problem{&plan->layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, nullptr, {}, {}};
+        problem.max_tokens = max_tokens;
+        problem.has_room_for_panels = has_room;
+        problem.batch_invariant = batch_invariant;
+        for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
+            if (one.tokens == Tokens::many_rows && one.stage == MOE_STAGE_EXPERTS)
+                codes.insert(one.reason->code);
+    };
+    ask(64, true, false);
+    EXPECT_EQ(codes, std::set<std::string>{"many_rows"});
+    ask(64, true, true);
+    ask(64, false, false);
+    ask(7, true, false);
+    EXPECT_EQ(codes,
+              (std::set<std::string>{"many_rows", "batch_invariant", "workspace", "few_tokens"}));
+    return codes;
+}
+
 TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
     const auto listed =
         test::explain_schema()["$defs"]["candidate"]["properties"]["reason_code"]["enum"];
@@ -318,6 +343,7 @@ TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
     }
     reached.merge(cuda_codes());
     if (cpu::has_avx512()) reached.insert("isa");  // this machine lacks nothing
+    reached.merge(codes_of_panels());
     if (!cpu::has_avx2()) reached.insert({"weight_type", "slower", "not_forced", "forbidden"});
     EXPECT_EQ(reached, in_schema);
 }

@@ -223,6 +223,7 @@ class Engine {
         desc.max_tokens = choices.max_tokens;
         desc.max_workspace_bytes = choices.max_workspace_bytes;
         desc.kernel_filter = choices.filter;
+        desc.batch_invariant = 1;  // chunks and stages give the same bits
         moe_plan* raw_plan = nullptr;
         EXPECT_MOE_OK(moe_plan_create(runtime.get(), &desc, &raw_plan));
         plan.reset(raw_plan);
