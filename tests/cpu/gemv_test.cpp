@@ -554,11 +554,6 @@ TEST(Gemv, ResultsDoNotDependOnTheCompany) {
                     ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, traits, type, way));
 }
 
-// Strips of such rows are not made into panels.
-bool has_rows_beside_each_other(const moe_format& format) {
-    return format.packing == MOE_PACKING_GPTQ || format.packing == MOE_PACKING_AWQ;
-}
-
 // Otherwise the tests of panels would be tests of rows.
 TEST(Gemv, EveryFormatHasPanels) {
     if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
@@ -568,10 +563,6 @@ TEST(Gemv, EveryFormatHasPanels) {
             const GemvFormat format = gemv_format_of(traits.format);
             const Quantization rows = quantization_for(family, format, type, false, true);
             const GemmKernels gemm = gemm_kernels(family, format, rows);
-            if (has_rows_beside_each_other(traits.format)) {
-                EXPECT_FALSE(gemm.dequantize) << traits.name;
-                continue;
-            }
             EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
             EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
         }

@@ -10,6 +10,7 @@ namespace {
 const IntegerKernels* integer_kernels(GemvFormat format) {
     if (const IntegerKernels* found = avx512vnni_small_kernels(format)) return found;
     if (const IntegerKernels* found = avx512vnni_k_kernels(format)) return found;
+    if (const IntegerKernels* found = avx512vnni_strip_kernels(format)) return found;
     return avx512vnni_grid_kernels(format);
 }
 
@@ -20,8 +21,8 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     }
     if (parts == 2)
         if (const GemvKernels* found = avx512vnni_codebook_kernels(format)) return found;
-    if (const IntegerKernels* found = integer_kernels(format)) return &found->gemv[parts - 1];
-    return avx512vnni_strip_kernels(format, parts);
+    const IntegerKernels* found = integer_kernels(format);
+    return found ? &found->gemv[parts - 1] : nullptr;
 }
 
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {

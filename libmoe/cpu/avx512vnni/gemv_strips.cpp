@@ -24,18 +24,32 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx512vnni_strip_kernels(GemvFormat format, int32_t parts) {
+namespace {
+
+template <class Dequantizer>
+constexpr IntegerKernels kernels_of = {
+    {strip_kernels<Dequantizer, 1>, strip_kernels<Dequantizer, 2>, strip_kernels<Dequantizer, 3>},
+    dequantize_strip<Dequantizer>,
+    32};
+template <class Dequantizer>
+constexpr IntegerKernels kernels_of_one = {
+    {strip_kernels_of_one<Dequantizer, 1>, strip_kernels_of_one<Dequantizer, 2>,
+     strip_kernels_of_one<Dequantizer, 3>},
+    dequantize_strip<Dequantizer>,
+    32};
+
+}  // namespace
+
+const IntegerKernels* avx512vnni_strip_kernels(GemvFormat format) {
     switch (format) {
-#define MOE_FORMAT(name, kernels, Dequantizer)         \
-    case GemvFormat::name:                             \
-        return parts == 1   ? &kernels<Dequantizer, 1> \
-               : parts == 2 ? &kernels<Dequantizer, 2> \
-                            : &kernels<Dequantizer, 3>;
-        MOE_FORMAT(gptq2, strip_kernels_of_one, Gptq<2>)
-        MOE_FORMAT(gptq3, strip_kernels_of_one, Gptq<3>)
-        MOE_FORMAT(gptq4, strip_kernels, Gptq<4>)
-        MOE_FORMAT(gptq8, strip_kernels_of_one, Gptq<8>)
-        MOE_FORMAT(awq, strip_kernels, Awq)
+#define MOE_FORMAT(name, kernels, Dequantizer) \
+    case GemvFormat::name:                     \
+        return &kernels<Dequantizer>;
+        MOE_FORMAT(gptq2, kernels_of_one, Gptq<2>)
+        MOE_FORMAT(gptq3, kernels_of_one, Gptq<3>)
+        MOE_FORMAT(gptq4, kernels_of, Gptq<4>)
+        MOE_FORMAT(gptq8, kernels_of_one, Gptq<8>)
+        MOE_FORMAT(awq, kernels_of, Awq)
 #undef MOE_FORMAT
         default:
             return nullptr;
