@@ -344,7 +344,7 @@ namespace Moe
     {
         /// <summary>as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4</summary>
         None = 0,
-        /// <summary>this and the next: not in this version, MOE_ERROR_UNSUPPORTED</summary>
+        /// <summary>not in this version, MOE_ERROR_UNSUPPORTED</summary>
         Fp8 = 1,
         Int8 = 2,
     }
