@@ -110,6 +110,7 @@ CPU_SAMPLE = {
             "x_type": "bf16",
             "n_tokens": 8,
             "n_threads": 2,
+            "int8": False,
             "kernels": "",
             "kernel": "avx2_q4_k_int8x2_gemv_gate_up",
             "n_sets": 3,
@@ -173,7 +174,8 @@ def cpu_disagrees(document):
 def cpu_disagreements(r):
     shape, peer = r["shape"], r["peer"]
     threads = f"{r['n_threads']}thread" + ("s" if r["n_threads"] > 1 else "")
-    name = f"{r['model']}/{r['format']}/{r['x_type']}/T{r['n_tokens']}/{threads}" + (f"/{r['kernels']}" if r["kernels"] else "")
+    name = f"{r['model']}/{r['format']}/{r['x_type']}/T{r['n_tokens']}/{threads}"
+    name += ("/int8" if r["int8"] else "") + (f"/{r['kernels']}" if r["kernels"] else "")
     if r["case"] != name:
         yield f"the other fields say {name}"
     if r["n_sets"] * shape["n_experts"] < shape["top_k"]:

@@ -4,7 +4,7 @@ usage: cpu_table.py <root of the repository> [--write]
 Of each machine a table of the cases on the most threads that were measured: of a call of one token the rate of weight bytes and
 its ratio to the read rate, then the speed over ggml's at T = 1, 16 and 512. And a figure: the ratio to the read rate against T. The best
 call is compared with the best read and the best call of ggml: other programs disturb single calls of each. What was not measured
-is "-".
+is "-". Cases whose activations are bytes have rows of their own, and are not in the figure.
 """
 import json
 import pathlib
@@ -42,16 +42,20 @@ def of_most_threads(document):
     return most, [r for r in results if r["n_threads"] == most]
 
 
+def words_of(result):
+    return result["format"] + (", int8" if result["int8"] else "")
+
+
 def over_peer(result):
     return f"{result['peer']['ratio_best']:.2f}" if result and result["peer"] else "-"
 
 
 def table(document):
     most, results = of_most_threads(document)
-    by_case = {(r["model"], r["format"], r["n_tokens"]): r for r in results}
+    by_case = {(r["model"], words_of(r), r["n_tokens"]): r for r in results}
     peer = document["peer"]["name"] if document["peer"] else "peer"
     lines = [f"| {threads_in_words(most)} | GB/s, T = 1 | / read rate | speed / {peer}, T = 1 | 16 | 512 | GFLOP/s, T = 512 |", "|--" * 7 + "|"]
-    for model, form in distinct((r["model"], r["format"]) for r in results):
+    for model, form in distinct((r["model"], words_of(r)) for r in results):
         one, few, many = (by_case.get((model, form, n)) for n in TOKENS)
         cells = [f"{one['gb_per_s_best']:.1f}", f"{one['ratio_best']:.2f}"] if one else ["-", "-"]
         cells += [over_peer(r) for r in (one, few, many)]
@@ -73,7 +77,7 @@ def heading(name, document):
 
 
 def series(results, form):
-    return [(r["n_tokens"], r["ratio_best"]) for r in results if (r["model"], r["format"]) == (DRAWN, form)]
+    return [(r["n_tokens"], r["ratio_best"]) for r in results if (r["model"], words_of(r)) == (DRAWN, form)]
 
 
 def title(name, document):

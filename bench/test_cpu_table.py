@@ -69,6 +69,14 @@ class Tables(unittest.TestCase):
         self.assertEqual(cpu_table.block({"cpu-2": {**DOCUMENT, "results": RESULTS + others}}), BLOCK)
 
 
+    def test_bytes_have_rows_of_their_own(self):
+        others = [{**RESULTS[0], "int8": True, "gb_per_s_best": 45.0, "ratio_best": 0.9}]
+        made = cpu_table.block({"cpu-2": {**DOCUMENT, "results": RESULTS + others}})
+        row = "| qwen3-30b q4_k, int8 | 45.0 | 0.90 | 1.25 | - | - | - |\n"
+        self.assertEqual(made.replace(row, ""), BLOCK)
+        self.assertIn(row, made)
+
+
 class Figures(unittest.TestCase):
     def test_a_line_per_format(self):
         made = cpu_table.figure("cpu-2", DOCUMENT)

@@ -13,12 +13,13 @@ constexpr int32_t thread_counts[] = {1, 2, 16};
 
 // Appends the cases of a model and format.
 void add(std::vector<CpuCase>& cases, const std::string& model, const std::string& format,
-         std::initializer_list<int64_t> tokens, const std::vector<int32_t>& threads) {
+         std::initializer_list<int64_t> tokens, const std::vector<int32_t>& threads,
+         bool is_int8 = false) {
     const Model found = cpu_model(model);
     if (!fits(found, format)) return;
     for (const int32_t n_threads : threads)
         for (const int64_t n_tokens : tokens)
-            cases.push_back({found, format, "", MOE_TYPE_BF16, n_tokens, n_threads});
+            cases.push_back({found, format, "", MOE_TYPE_BF16, n_tokens, n_threads, is_int8});
 }
 
 }  // namespace
@@ -47,6 +48,8 @@ std::vector<CpuCase> cpu_list(const std::string& name, int32_t n_processors) {
     if (name != "short") throw std::runtime_error("no list " + name);
     threads = {threads.back()};
     for (const char* format : formats) add(cases, "qwen3-30b", format, {1, 16, 512}, threads);
+    for (const char* format : {"q8_0", "q4_k", "q6_k", "mxfp4", "nvfp4"})
+        add(cases, "qwen3-30b", format, {1, 16, 512}, threads, true);
     add(cases, "mixtral", "q4_k", {1, 16}, threads);
     add(cases, "gpt-oss-20b", "mxfp4", {1, 16}, threads);
     add(cases, "dsv3-e32", "fp8_128x128", {1, 16}, threads);

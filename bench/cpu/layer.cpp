@@ -83,7 +83,7 @@ const char* type_name(moe_type type) {
 std::string CpuCase::name() const {
     return model.name + "/" + format + "/" + type_name(x_type) + "/T" + std::to_string(n_tokens) +
            "/" + std::to_string(n_threads) + (n_threads == 1 ? "thread" : "threads") +
-           (kernels.empty() ? "" : "/" + kernels);
+           (is_int8 ? "/int8" : "") + (kernels.empty() ? "" : "/" + kernels);
 }
 
 std::vector<float> make_x(const Model& model, int64_t n_tokens) {
@@ -120,6 +120,7 @@ CpuLayer::CpuLayer(const CpuCase& one, const ExpertWeights& weights) : case_(one
     desc.n_formats = MOE_ROLE_COUNT;
     desc.max_tokens = case_.n_tokens;
     desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE | MOE_STAGE_FINISH;
+    if (case_.is_int8) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
     desc.kernel_filter = case_.kernels.empty() ? nullptr : case_.kernels.c_str();
     moe_plan* plan = nullptr;
     check(moe_plan_create(runtime, &desc, &plan));

@@ -22,7 +22,7 @@ struct Options {
     std::string x_type = "bf16", kernels, json, commit = "unknown", ggml;
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
-    bool has_small_pages = false, is_only_named = false;
+    bool has_small_pages = false, is_only_named = false, is_int8 = false;
 };
 
 moe_type type_of(const std::string& name) {
@@ -46,6 +46,7 @@ std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) 
     for (CpuCase& one : cases) {
         one.x_type = type_of(options.x_type);
         one.kernels = options.kernels;
+        one.is_int8 |= options.is_int8;
     }
     std::erase_if(cases, [&](const CpuCase& one) {
         return std::none_of(options.filters.begin(), options.filters.end(),
@@ -127,6 +128,7 @@ int main(int argc, char** argv) {
     app.add_option("--tokens", options.tokens, "Tokens of a call")->delimiter(',');
     app.add_option("--threads", options.threads, "Threads")->delimiter(',');
     app.add_option("--type", options.x_type, "Of x: bf16, f16 or f32");
+    app.add_flag("--int8", options.is_int8, "Activations as bytes");
     app.add_option("--kernels", options.kernels, "kernel_filter of the plan");
     app.add_option("--filter", options.filters, "Shell patterns on names of cases");
     app.add_flag("--names", options.is_only_named, "Only print the names of the cases");

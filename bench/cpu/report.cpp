@@ -44,6 +44,7 @@ Json result_json(const CpuResult& r) {
             {"x_type", type_name(one.x_type)},
             {"n_tokens", one.n_tokens},
             {"n_threads", one.n_threads},
+            {"int8", one.is_int8},
             {"kernels", one.kernels},
             {"kernel", r.kernel},
             {"n_sets", r.n_sets},

@@ -408,18 +408,29 @@ void judge(Candidate& candidate, const Problem& problem, const KernelFilter& fil
     }
 }
 
-// One for any number of tokens, and where a better one takes small batches, that one too. One for
-// many rows goes with the one before it, of the same family.
+// Goes with the one before it, of the same family; forced without that one it takes any number of
+// rows.
+void choose_for_many_rows(Candidate& candidate, const Candidate& before, const Problem& problem,
+                          const KernelFilter& filter) {
+    judge(candidate, problem, filter, before.is_chosen);
+    const bool is_forced = filter.wish(candidate) == Wish::force;
+    if (is_forced && candidate.applicable && !candidate.is_chosen)
+        fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
+             candidate.name(), before.name());
+    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1 : cpu::min_panel_rows;
+    if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
+}
+
+// One for any number of tokens, and where a better one takes small batches, that one too, as one
+// for many rows.
 void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& problem,
                       const KernelFilter& filter) {
-    bool is_open[2] = {true, true};  // for any number of tokens, for small batches
-    const Candidate* before = nullptr;
+    bool is_open[2] = {true, true};     // for any number of tokens, for small batches
+    const Candidate* before = nullptr;  // those of many rows are behind one for any number
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
         if (candidate.tokens == Tokens::many_rows) {
-            judge(candidate, problem, filter, before && before->is_chosen);
-            candidate.min_rows = candidate.reason == &reasons::forced ? 1 : cpu::min_panel_rows;
-            if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
+            choose_for_many_rows(candidate, *before, problem, filter);
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;

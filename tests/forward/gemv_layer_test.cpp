@@ -49,6 +49,7 @@ class MixedLayer {
         int64_t max_tokens = 0;  // 0: as many as there are
         bool batch_invariant = false;
         bool to_int8 = false;
+        const char* kernels = nullptr;          // kernel_filter
         std::string* experts_kernel = nullptr;  // the name of what takes the mean number of rows
     };
 
@@ -66,6 +67,7 @@ class MixedLayer {
         desc.n_formats = MOE_ROLE_COUNT;
         desc.max_tokens = std::max(n, options.max_tokens);
         desc.batch_invariant = options.batch_invariant;
+        desc.kernel_filter = options.kernels;
         if (options.to_int8) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
         const Plan plan = make_plan(runtime.get(), desc);
         if (options.experts_kernel) {
@@ -140,6 +142,26 @@ TEST(GemvLayer, MixedFormatsAgreeWithTheReference) {
     }
 }
 
+// Experts and the shared expert by different instruction families, which read the same rows of x.
+TEST(GemvLayer, FamiliesMayDiffer) {
+    if (!moe::cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const auto ids = routings()[5];
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        const Floats x = moe::test::gaussian(21 * layer.hidden, 9);
+        const Floats wanted = layer.run("scalar", MOE_TYPE_BF16, 1, x, ids);
+        for (const char* kernels : {"experts:avx2_*,finish:avx512vnni_*_gemv_*",
+                                    "experts:avx2_*,finish:avx512vnni_*_gemm_*",
+                                    "experts:avx512vnni_*_gemm_*,finish:avx2_*"})
+            for (const bool to_int8 : {false, true})
+                EXPECT_LT(worst_row_error(layer.run("avx512bf16", MOE_TYPE_BF16, 2, x, ids,
+                                                    {.to_int8 = to_int8, .kernels = kernels}),
+                                          wanted, static_cast<size_t>(layer.hidden)),
+                          to_int8 ? 3e-2 : 6e-3)
+                    << mix.gate << " " << kernels << " " << to_int8;
+    }
+}
+
 TEST(GemvLayer, AnyNumberOfThreadsGivesTheSameBits) {
     for (const Mix& mix : mixes) {
         const MixedLayer layer(mix);
@@ -179,6 +201,13 @@ TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {
     EXPECT_EQ(kernel(30, {.batch_invariant = true}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
     EXPECT_EQ(kernel(30, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemm_gate_up");
     EXPECT_EQ(kernel(3, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemv_gate_up");
+    const int32_t many = 30, few = 3;
+    EXPECT_EQ(kernel(many, {.kernels = "-*_gemm_*"}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_EQ(kernel(few, {.max_tokens = 30, .kernels = "*_gemm_*"}),
+              "avx512vnni_q4_k_int8x2_gemm_gate_up");
+    EXPECT_EQ(kernel(few, {.max_tokens = 30, .kernels = "experts:avx512vnni_*"}),
+              "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_ANY_THROW(kernel(many, {.kernels = "*_gemm_*,-*_gemv_*"}));
 }
 
 // A token keeps its bits in any company under batch_invariant; without it gemm kernels take many
