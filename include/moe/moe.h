@@ -700,7 +700,9 @@ typedef enum moe_residency MOE_ENUM_BASE {
 } moe_residency;
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
-    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4 */
+    /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4, and of bfloat16 ones whose many rows
+     * share codebook weights (then rounded to bfloat16) within 6e-3 */
+    MOE_ACTIVATION_QUANTIZATION_NONE = 0,
     MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* not in this version, MOE_ERROR_UNSUPPORTED */
     /* CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed bytes: of every 32 columns of a
      * row from the first on, q = round(v / s) with s = max |v| / 127 as float32, ties to even, and products are of q s: a

@@ -342,7 +342,6 @@ namespace Moe
 
     public enum ActivationQuantization
     {
-        /// <summary>as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4</summary>
         None = 0,
         /// <summary>not in this version, MOE_ERROR_UNSUPPORTED</summary>
         Fp8 = 1,
