@@ -700,15 +700,16 @@ typedef enum moe_residency MOE_ENUM_BASE {
 } moe_residency;
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
-    /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4, and of bfloat16 ones whose many rows
-     * share codebook weights (then rounded to bfloat16) within 6e-3 */
-    MOE_ACTIVATION_QUANTIZATION_NONE = 0,
+    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4,
+                                             and within 6e-3 where many rows in bfloat16 share codebook weights, which are then
+                                             rounded to bfloat16 */
     MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* not in this version, MOE_ERROR_UNSUPPORTED */
-    /* CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed bytes: of every 32 columns of a
-     * row from the first on, q = round(v / s) with s = max |v| / 127 as float32, ties to even, and products are of q s: a
-     * value is off by s / 2 at most. Kernels that take no such bytes (of dense, fp8 and codebook weights; AVX2 and the
-     * reference) take the values as given; moe_plan_explain has int8 in the names of those that do */
-    MOE_ACTIVATION_QUANTIZATION_INT8 = 2,
+    MOE_ACTIVATION_QUANTIZATION_INT8 = 2, /* CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed
+                                             bytes: of every 32 columns of a row from the first on, q = round(v / s) with s =
+                                             max |v| / 127 as float32, ties to even, and products are of q s: a value is off by s / 2
+                                             at most. Kernels that take no such bytes (of dense, fp8 and codebook weights; AVX2, NEON
+                                             and the reference) take the values as given; moe_plan_explain has int8 in the names of
+                                             those that do */
     MOE_ACTIVATION_QUANTIZATION_FORCE_INT32 = 0x7FFFFFFF
 } moe_activation_quantization;
 
