@@ -501,13 +501,12 @@ TEST(Gemv, FamiliesOfArmReadTheirFormats) {
 
 // The kernels for matrix products of bytes add in the order of the others.
 TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
-    constexpr int64_t rows = 37;
     if (!has_i8mm()) GTEST_SKIP() << "no I8MM";
     for (const FormatTraits& traits : known_formats())
         for (const int64_t columns : columns_of(traits))
             for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
                 for (const int64_t n : {2, 7}) {
-                    const Weights weights(traits, rows, columns);
+                    const Weights weights(traits, rows_of(traits.format, 37), columns);
                     const Activations x(Arithmetic::gemv_neon, traits.format, type, n, columns, 0);
                     ASSERT_EQ(project(Arithmetic::gemv_i8mm, weights, x, n),
                               project(Arithmetic::gemv_neon, weights, x, n))
