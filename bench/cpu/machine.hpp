@@ -1,4 +1,4 @@
-// What a result needs of the machine that gave it.
+// A result names the machine that gave it by these facts.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace moe {
 // Memory smaller than this stays as the allocator gave it.
 constexpr uint64_t large_memory = uint64_t{8} << 20;
 
-// Asks for pages of 2 MB, a hint that may have no effect. Before the memory is first written.
+// Requests pages of 2 MB, a hint that may have no effect, for memory that nobody has written yet.
 void advise_huge_pages(std::byte* memory, uint64_t bytes);
 
 // Does memory lie on more than one node here?

@@ -478,8 +478,8 @@ TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
                 }
 }
 
-// What a family does not read is decoded row by row, with the same results: only this says that its
-// kernels run.
+// Formats that a family does not read are decoded row by row, with the same results: only this says
+// that its kernels run.
 TEST(Gemv, FamiliesOfArmReadTheirFormats) {
     if (!has_neon()) GTEST_SKIP() << "no NEON with dot products of bytes";
     using enum GemvFormat;

@@ -7,13 +7,13 @@
 
 namespace moe::cpu {
 
-// Of a format with integer codes: for activations in one, two and three parts.
+// A format with integer codes has kernels for activations in one, two and three parts.
 struct IntegerKernels {
     GemvKernels gemv[3];
     PanelDequantize dequantize;
     int scale_columns;  // of the panel
 };
-// Of a format whose values are float32.
+// A format whose values are float32 has one for float32 activations.
 struct ValueKernels {
     GemvKernels gemv;
     PanelDequantize dequantize;

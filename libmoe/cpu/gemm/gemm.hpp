@@ -39,7 +39,7 @@ using PanelMultiply = void (*)(const std::byte* panel, const GemvWeights& weight
 // Rows from which on a panel pays.
 constexpr int64_t min_panel_rows = 8;
 
-// What is read of activation rows: float32 rows, or the integers or bfloat16 of quantized rows.
+// Kernels read float32 rows, or the integers or the bfloat16 of quantized rows.
 enum class RowForm : uint8_t { floats, integers, bf16 };
 
 struct GemmKernels {

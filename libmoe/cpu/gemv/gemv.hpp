@@ -123,7 +123,7 @@ struct GemvWeights {
     moe_type scale_type;    // F32, F16, BF16, E8M0 or E4M4, where it is a choice
     float global_scale;     // multiplies all
     const float* codebook;  // of the kbit formats and bnb4
-    // Of the iq2 and iq3 formats: entries with a byte for each magnitude, and entries of two bytes
+    // The iq2 and iq3 formats have entries with a byte for each magnitude, and entries of two bytes
     // as iq_grids.hpp has them.
     const void* grid;
     const void* grid_entries;

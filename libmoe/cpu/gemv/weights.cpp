@@ -306,7 +306,8 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
 }
 
 GemvFormat gemv_format_of(const Matrix& matrix) {
-    const GemvFormat format = gemv_format_of(matrix.format);
+    // A matrix with traits is of a format that the library knows: tasks do not look it up again.
+    const GemvFormat format = matrix.traits ? known_format(matrix.format) : GemvFormat::none;
     if (!matrix.column_stride) return format;
     const bool rows_touch = matrix.row_stride == element_bytes(matrix.format.type);
     switch (rows_touch ? format : GemvFormat::none) {
