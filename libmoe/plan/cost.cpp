@@ -13,9 +13,17 @@ namespace {
 
 // Types without constants cost what their likes do, as far as is known.
 PackedType like(PackedType type) {
-    switch (type) {
+    switch (kind_of(type)) {
         case PackedType::f16:
             return PackedType::bf16;
+        case PackedType::grid_4:
+            return PackedType::q4_k;
+        case PackedType::grid_codebook:
+            return PackedType::kbit4;
+        case PackedType::grid_8:
+            return PackedType::q8_0;
+        case PackedType::grid_e4m3:
+            return PackedType::e4m3;
         case PackedType::kbit2_f32:
             return PackedType::kbit2;
         case PackedType::kbit3_f32:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe {
@@ -32,6 +33,11 @@ int32_t min_split_blocks_of(PackedType type) {
 }
 int32_t min_split_bytes_of(PackedType type) {
     return min_split_blocks_of(type) * block_bytes(type, 4);
+}
+// Bytes of a pipeline stage: codes and scales of k_block_splits splits.
+int32_t stage_bytes_of(PackedType type, int32_t k_block_splits) {
+    const int32_t columns = 64 * min_split_blocks_of(type) * k_block_splits;
+    return k_block_splits * min_split_bytes_of(type) + cuda::staged_record_bytes(type, columns);
 }
 int32_t splits_of(const PackedMatrix& matrix) {
     return matrix.k / (64 * min_split_blocks_of(matrix.type));
@@ -161,7 +167,7 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
     tiling.shared.codebooks = plan.take(tables_bytes(matrix.type, tiling.codebook_mode, slots));
     tiling.shared.terms = plan.take(12 * 32 * tiling.n_warps);
     tiling.shared.largest = plan.take(tiling.n_groups > 1 ? 4 * tiling.n_warps : 0);
-    lay_out_pipeline(tiling, plan, tiling.k_block_splits * min_split_bytes,
+    lay_out_pipeline(tiling, plan, stage_bytes_of(matrix.type, tiling.k_block_splits),
                      work_items * tiling.n_k_blocks, limits);
     tiling.is_resident = tiling.n_k_blocks == 1 && tiling.n_stages >= work_items;
     return tiling;
@@ -220,7 +226,7 @@ GemvTiling lay_out_down(const GemvProblem& problem, GemvTiling tiling, const Gem
         plan.take(tables_bytes(matrix.type, tiling.codebook_mode, problem.n_slots));
     tiling.shared.slice_scales = plan.take(4 * std::min(tiling.pass_slices, n_slices));
     tiling.shared.gate = plan.take(problem.has_shared_gate ? 4 * tiling.n_warps : 0);
-    lay_out_pipeline(tiling, plan, tiling.k_block_splits * min_split_bytes_of(matrix.type),
+    lay_out_pipeline(tiling, plan, stage_bytes_of(matrix.type, tiling.k_block_splits),
                      n_tiles * divide_up(n_slices, tiling.n_warps), limits);
     return tiling;
 }

@@ -298,7 +298,8 @@ void check_not_finite(const Pair& pair) {
 }
 
 void add_not_finite(CaseList& list) {
-    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "kbit3", "kbit5", "q8_0", "q4_k"}) {
+    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "kbit3", "kbit5", "q8_0", "q4_k",
+                               "awq", "fp8_row", "nf4"}) {
         PairSpec spec = spec_of(bf16, 40, plain_layer(512, 256, 8, 3));
         spec.layer.format = format;
         list.add(text("call/not_finite/%s", format), Extent::smoke,
@@ -310,7 +311,7 @@ void add_not_finite(CaseList& list) {
 // dequantized by.
 void add_invariant_formats(CaseList& list) {
     for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
-                               "kbit5", "q8_0", "q4_k"}) {
+                               "kbit5", "q8_0", "q4_k", "awq", "int8_row", "fp8_row", "nf4"}) {
         PairSpec spec = invariant(spec_of(bf16, 600, rich_layer_on_grid(256, 256, 10, 3)));
         spec.layer.format = format;
         list.add(text("call/batch_invariant/%s/%s", format, bf16.name), Extent::smoke,

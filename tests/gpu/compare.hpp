@@ -28,9 +28,12 @@ struct PairSpec {
 
     // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what
     // goes into the experts, and their sum. So are two matrices of most formats of ggml and of the
-    // grids, in the grouped GEMMs and the generic kernel.
+    // grids, in the grouped GEMMs and the generic kernel. In a token of few columns the errors of
+    // rounding have fewer others to average with.
     double limit() const {
-        const bool has_more = layer.desc.latent > 0 || has_rounded_weights(layer.format);
+        const bool is_narrow = layer.desc.hidden < 128;
+        const bool has_more =
+            layer.desc.latent > 0 || is_narrow || has_rounded_weights(layer.format);
         const bool rounded = numbers.limit == rounded_limit && has_more;
         return rounded ? 4.0 / 3.0 * numbers.limit : numbers.limit;
     }

@@ -81,9 +81,15 @@ void add_codebooks(CaseList& list) {
                          });
 }
 
+// With a format of each kind that has its scales as they came.
+std::vector<const char*> with_grids(std::vector<const char*> formats) {
+    formats.insert(formats.end(), {"awq", "int4_32", "int8_row", "fp8_row", "mxfp8", "nf4"});
+    return formats;
+}
+
 // More rows of an expert than any tile has.
 void add_many_rows(CaseList& list) {
-    for (const char* format : packed_formats()) {
+    for (const char* format : with_grids(packed_formats())) {
         const Shape shape{512, 256};
         if (!can_hold(format, layer_of(shape))) continue;
         list.add(text("rows/%s", format), Extent::full, [=](Context& context) {
@@ -94,7 +100,7 @@ void add_many_rows(CaseList& list) {
 
 // One to eight rows of an expert that are sorted: more tokens than ever go side by side.
 void add_few_rows(CaseList& list) {
-    for (const char* format : packed_formats()) {
+    for (const char* format : with_grids(packed_formats())) {
         PairSpec spec = spec_of(format, {256, 256}, bf16, 33);
         spec.layer.desc.n_experts = 24;
         list.add(text("few_rows/%s", format), Extent::smoke, [=](Context& context) {

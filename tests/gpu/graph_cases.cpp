@@ -92,7 +92,7 @@ PairSpec grid_spec_of(const char* format, int64_t max_tokens) {
 
 // With the number on the device the kernels of few tokens need not run, so both are one case.
 void add_replays_on_every_family(CaseList& list) {
-    for (const char* format : {"bf16", "nvfp4", "q4_k"})
+    for (const char* format : {"bf16", "nvfp4", "q4_k", "awq"})
         for (const int64_t T : {1, 6, 64})
             for (const bool routed : {false, true})
                 list.add(text("families/graph/replay/%s/t%ld_%s", format, static_cast<long>(T),

@@ -3,6 +3,7 @@
 // of real layers and odd ones, for every weight type. No GPU is needed.
 #include "libmoe/plan/gemv_tiling.hpp"
 
+#include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "tests/plan/fake_device.hpp"
 
@@ -38,12 +39,32 @@ constexpr Shape shapes[] = {
     {"one expert", 2048, 5632, 1}, {"three slots of 64", 64, 64, 3},
     {"most slots", 1024, 256, 64}, {"narrow", 5120, 64, 6},
 };
-constexpr PackedType types[] = {
-    PackedType::bf16,  PackedType::e4m3,   PackedType::nvfp4,  PackedType::mxfp4,
-    PackedType::kbit2, PackedType::kbit3,  PackedType::kbit5,  PackedType::kbit4_f32,
-    PackedType::q8_0,  PackedType::q4_k,   PackedType::q5_k,   PackedType::q6_k,
-    PackedType::q2_k,  PackedType::q3_k,   PackedType::iq4_xs, PackedType::q4_1,
-    PackedType::q5_0,  PackedType::iq2_xs, PackedType::iq3_s};
+constexpr PackedType awq = grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed, 128);
+constexpr PackedType int8_row = grid_type(PackedType::grid_8, GridScale::f32, GridZero::middle, 0);
+constexpr PackedType nf4 =
+    grid_type(PackedType::grid_codebook, GridScale::f32, GridZero::middle, 64);
+constexpr PackedType types[] = {awq,
+                                int8_row,
+                                nf4,
+                                PackedType::bf16,
+                                PackedType::e4m3,
+                                PackedType::nvfp4,
+                                PackedType::mxfp4,
+                                PackedType::kbit2,
+                                PackedType::kbit3,
+                                PackedType::kbit5,
+                                PackedType::kbit4_f32,
+                                PackedType::q8_0,
+                                PackedType::q4_k,
+                                PackedType::q5_k,
+                                PackedType::q6_k,
+                                PackedType::q2_k,
+                                PackedType::q3_k,
+                                PackedType::iq4_xs,
+                                PackedType::q4_1,
+                                PackedType::q5_0,
+                                PackedType::iq2_xs,
+                                PackedType::iq3_s};
 
 PackedMatrix matrix(PackedType type, int32_t rows, int32_t k) {
     PackedMatrix m{};
@@ -136,8 +157,9 @@ int32_t max_slots_of_block(const GemvProblem& call, const GemvTiling& tiling) {
 // The pipeline is the last region of the block's shared memory and fits into it.
 void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
     const GemvSmemLayout& s = tiling.shared;
-    const int32_t pipeline =
-        tiling.n_warps * tiling.n_stages * tiling.k_block_splits * min_split_bytes(type);
+    const int32_t records = cuda::staged_record_bytes(type, 64 * tiling.k_block_splits);
+    const int32_t pipeline = tiling.n_warps * tiling.n_stages *
+                             (tiling.k_block_splits * min_split_bytes(type) + records);
     EXPECT_LE(s.pipeline + pipeline, s.total);
     EXPECT_EQ(s.pipeline % 128, 0);
     EXPECT_LE(s.barriers + 8 * tiling.n_warps * tiling.n_stages, s.pipeline);
@@ -254,6 +276,47 @@ TEST(GemvTiling, DownCoversEverySlice) {
         expect_divides(tiling.k_block_reciprocal, tiling.n_k_blocks,
                        call.n_slots * tiling.n_k_blocks);
     });
+}
+
+// The records of a stage are those of its columns and no more than 16 bytes of their neighbours,
+// in whole vectors that its part of the stage holds.
+TEST(GemvTiling, StagesHoldTheRecordsOfTheirColumns) {
+    int n_odd = 0;
+    for (const PackedType kind : {PackedType::grid_4, PackedType::grid_8, PackedType::grid_e4m3})
+        for (const GridScale scale : {GridScale::f32, GridScale::bf16, GridScale::e8m0})
+            for (const GridZero zero : {GridZero::middle, GridZero::packed})
+                for (const int32_t group : {0, 32, 64, 128, 1024}) {
+                    const PackedType type = grid_type(kind, scale, zero, group);
+                    ASSERT_TRUE(cuda::gemv_reads_grid(type));
+                    constexpr int32_t k = 2944;
+                    for (const int32_t n : {64, 192, 256, 1088}) {
+                        const auto records = cuda::grid_records_of(type, k, n);
+                        EXPECT_EQ(records.front_bytes, tile_front_bytes(type, k));
+                        for (int32_t first = 0; first + n <= k; first += 64) {
+                            const int32_t begin = records.first_byte(first);
+                            const int32_t end = begin + records.bytes(first, n);
+                            const int64_t wanted = grid_record(type, first);
+                            const int64_t wanted_end =
+                                grid_record(type, first + n - 1) + grid_record_bytes(type);
+                            EXPECT_EQ(begin % 16, 0);
+                            EXPECT_EQ(end % 16, 0);
+                            EXPECT_LE(begin, wanted);
+                            EXPECT_GT(begin, wanted - 16);
+                            EXPECT_GE(end, wanted_end);
+                            EXPECT_LT(end, wanted_end + 16);
+                            EXPECT_LE(end, records.front_bytes);
+                            EXPECT_LE(end - begin, records.staged_bytes);
+                            for (int32_t column = first; column < first + n; column += 16)
+                                EXPECT_EQ(records.record(column), grid_record(type, column));
+                            n_odd += wanted % 16 != 0;
+                        }
+                    }
+                }
+    EXPECT_GT(n_odd, 100);
+    const auto odd = grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, 48);
+    EXPECT_FALSE(cuda::gemv_reads_grid(odd));
+    EXPECT_FALSE(
+        cuda::gemv_reads_grid(grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, 16)));
 }
 
 // One codebook of all experts is one table for any number of slots: in bytes for two and three

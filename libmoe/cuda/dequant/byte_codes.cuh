@@ -35,6 +35,15 @@ struct GemvByteCodes {
     __device__ __forceinline__ uint32_t word(int j, int pair) const {
         return word_of(codes[j / 2], j % 2 * 2 + pair);
     }
+    // Bytes as operands (GemvDequant). A word has two k of row g, then of row g + 8.
+    __device__ __forceinline__ void two_steps(int i, uint32_t (&a)[4]) const {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t first = word(2 * i + j, 0), second = word(2 * i + j, 1);
+            a[2 * j] = __byte_perm(first, second, 0x5140);
+            a[2 * j + 1] = __byte_perm(first, second, 0x7362);
+        }
+    }
 };
 
 struct GroupedByteWords {

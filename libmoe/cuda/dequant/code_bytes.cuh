@@ -56,16 +56,6 @@ struct GemvCodeBytes : GemvDequantBase<packed> {
         }
     }
     using Factors = std::conditional_t<is_signed, RowScales, RowAffine>;
-    using Base::add;
-    static __device__ __forceinline__ void add(const RowAffine& factors, const int32_t (&c)[4],
-                                               const int32_t (&x)[4], float (&acc)[2]) {
-        const auto [scale, minimum] = factors;
-        const float x_sum = high_and_low(x[0], x[1]);
-        acc[0] = fmaf(scale.x, high_and_low(c[0], c[1]), acc[0]);
-        acc[1] = fmaf(scale.y, high_and_low(c[2], c[3]), acc[1]);
-        acc[0] = fmaf(-minimum.x, x_sum, acc[0]);
-        acc[1] = fmaf(-minimum.y, x_sum, acc[1]);
-    }
 
   protected:
     // Factors of operands, given those of levels.

@@ -47,8 +47,10 @@
 //                              are sums of two bytes (iq4_levels.cuh), else 1
 //   starts_next_early          the next kernel may start at once: where that was measured faster
 //   Words<n>                   what a lane holds of n <= span blocks
+//   KBlock                     where the splits of a k_block are: the shared address, or for a
+//                              grid that of its records, too (grid_gemv.cuh)
 //   load(words, k_block, block, lane)
-//                              k_block: shared address of whole splits; block: number in them
+//                              k_block: whole splits; block: number in them
 //   Table, table_of(tables, lane)
 //                              what step needs of a codebook, and the address it is made from
 //   store_tables(to, first, stride)

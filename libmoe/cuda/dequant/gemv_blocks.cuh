@@ -86,6 +86,7 @@ struct GemvDequantBase {
     using Table = uint32_t;
     static __device__ __forceinline__ uint32_t table_of(uint32_t tables, int32_t) { return tables; }
     static constexpr int32_t scales = block_code_bytes(packed, 4);  // offset in a block
+    using KBlock = uint32_t;  // where a k_block is: its shared address
     struct GroupScales {
         __device__ __forceinline__ GroupScales(uint32_t, int32_t, int32_t) {}
     };
@@ -99,6 +100,15 @@ struct GemvDequantBase {
                                                float (&acc)[2]) {
         acc[0] = fmaf(high_and_low(c[0], c[1]), factors.first, acc[0]);
         acc[1] = fmaf(high_and_low(c[2], c[3]), factors.second, acc[1]);
+    }
+    static __device__ __forceinline__ void add(const RowAffine& factors, const int32_t (&c)[4],
+                                               const int32_t (&x)[4], float (&acc)[2]) {
+        const auto [scale, minimum] = factors;
+        const float x_sum = high_and_low(x[0], x[1]);
+        acc[0] = fmaf(scale.x, high_and_low(c[0], c[1]), acc[0]);
+        acc[1] = fmaf(scale.y, high_and_low(c[2], c[3]), acc[1]);
+        acc[0] = fmaf(-minimum.x, x_sum, acc[0]);
+        acc[1] = fmaf(-minimum.y, x_sum, acc[1]);
     }
 };
 

@@ -135,8 +135,9 @@ struct KbitTable<bits, KbitLookup::bytes> : ByteValues {
     }
 };
 
+// Codes of a codebook, whatever their scales are.
 template <PackedType packed, CodebookMode mode>
-requires(is_kbit(packed)) struct GemvDequant<packed, mode> : GemvDequantBase<packed> {
+struct GemvCodebookCodes : GemvDequantBase<packed> {
     using Base = GemvDequantBase<packed>;
     using Operand = std::conditional_t<mode == CodebookMode::shared_bytes, Bytes<true>, F16>;
     static constexpr CodebookMode codebook_mode = mode;
@@ -145,41 +146,25 @@ requires(is_kbit(packed)) struct GemvDequant<packed, mode> : GemvDequantBase<pac
     using Table = KbitTable<bits, lookup>;
 
     template <int n>
-    struct Words {
+    struct Codes {
         uint32_t codes[n][bits];
-        uint2 scales;
     };
+    // at: the shared address of the first of n blocks.
     template <int n>
-    static __device__ __forceinline__ void load(Words<n>& words, uint32_t k_block, int32_t block,
-                                                int32_t lane) {
-        const uint32_t at = k_block + block * Base::min_split_bytes;
-        const uint32_t scales = at + Base::scales + column_block(lane, n) * Base::min_split_bytes;
-        if constexpr (has_f32_scales(packed))
-            words.scales = load_shared_8(scales_of_32(scales, lane, 4));
-        else
-            words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
+    static __device__ __forceinline__ void load_codes(Codes<n>& words, uint32_t at, int32_t lane) {
 #pragma unroll
         for (int i = 0; i < n; ++i)
             load_shared_codes<bits>(at + i * Base::min_split_bytes, lane, words.codes[i]);
     }
-
     template <int n>
-    static __device__ __forceinline__ void step(const Words<n>& words, int j, const Table& table,
+    static __device__ __forceinline__ void step(const Codes<n>& words, int j, const Table& table,
                                                 uint32_t (&a)[4]) {
         table.step(words.codes[j / 4], j % 4, a);
     }
     template <int n>
-    static __device__ __forceinline__ void two_steps(const Words<n>& words, int i,
+    static __device__ __forceinline__ void two_steps(const Codes<n>& words, int i,
                                                      const Table& table, uint32_t (&a)[4]) {
         table.two_steps(words.codes[i / 2], i % 2, a);
-    }
-
-    template <int n>
-    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
-        if constexpr (has_f32_scales(packed))
-            return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
-        else
-            return {e4m4_scale(words.scales.x & 0xFFu), e4m4_scale(words.scales.x >> 8)};
     }
 
     static __device__ __forceinline__ uint32_t table_of(uint32_t tables, int32_t lane) {
@@ -194,6 +179,34 @@ requires(is_kbit(packed)) struct GemvDequant<packed, mode> : GemvDequantBase<pac
     static __device__ __forceinline__ void store_entry(unsigned char* table, int32_t i,
                                                        float2 values) {
         reinterpret_cast<uint32_t*>(table)[i] = F16::pair(values.x, values.y);
+    }
+};
+
+template <PackedType packed, CodebookMode mode>
+requires(is_kbit(packed)) struct GemvDequant<packed, mode> : GemvCodebookCodes<packed, mode> {
+    using Base = GemvCodebookCodes<packed, mode>;
+
+    template <int n>
+    struct Words : Base::template Codes<n> {
+        uint2 scales;
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t k_block, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = k_block + block * Base::min_split_bytes;
+        const uint32_t scales = at + Base::scales + column_block(lane, n) * Base::min_split_bytes;
+        if constexpr (has_f32_scales(packed))
+            words.scales = load_shared_8(scales_of_32(scales, lane, 4));
+        else
+            words.scales.x = load_shared_2(scales_of_32(scales, lane, 1));
+        Base::load_codes(words, at, lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
+        if constexpr (has_f32_scales(packed))
+            return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
+        else
+            return {e4m4_scale(words.scales.x & 0xFFu), e4m4_scale(words.scales.x >> 8)};
     }
 };
 
@@ -311,6 +324,34 @@ struct UnscaledValues<4> {
     }
 };
 
+// The code of step j whose nibble begins at bit `at`, times 4.
+template <int bits>
+__device__ __forceinline__ uint32_t code_times_4(const uint32_t (&w)[bits], int j, int at) {
+    const auto field = [](uint32_t word, int from, int to, uint32_t mask) {
+        return (from >= to ? word >> (from - to) : word << (to - from)) & mask << to;
+    };
+    if constexpr (bits == 5) return field(w[j], at, 2, 15) | field(w[4], at + j, 6, 1);
+    return field(w[j], at, 2, 15);
+}
+
+// Codes of four and five bits to scaled values; table: the shared address of [2][32] float32.
+template <int bits>
+__device__ __forceinline__ void dequantize_by_loads(const uint32_t (&codes)[bits],
+                                                    const float (&scale)[2], uint32_t table,
+                                                    uint32_t (&a)[16]) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        const int nibble = 4 * (i % 4), m_half = i & 1;
+        float value[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            const uint32_t index = code_times_4<bits>(codes, i / 4, nibble + 16 * e);
+            value[e] = __uint_as_float(load_shared_4(table + 128 * m_half + index));
+        }
+        a[i] = bf16_pair(value[0] * scale[m_half], value[1] * scale[m_half]);
+    }
+}
+
 template <PackedType packed>
 requires(is_kbit(packed)) struct GroupedDequant<packed> {
     static constexpr PackedType type = packed;
@@ -356,7 +397,7 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
 #pragma unroll
             for (int j = 0; j < 4; ++j) look_up_step(values, words.codes, j, a + 4 * j);
         } else {
-            dequantize_by_loads(words, table.at, a);
+            dequantize_by_loads<bits>(words.codes, words.scale, table.at, a);
         }
     }
     static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,
@@ -377,30 +418,6 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
             of[0] = {{__uint_as_float(scale.x), __uint_as_float(scale.y)}, {}};
             of[1] = {{__uint_as_float(scale.z), __uint_as_float(scale.w)}, {}};
         }
-    }
-
-  private:
-    static __device__ __forceinline__ void dequantize_by_loads(const Words& words, uint32_t table,
-                                                               uint32_t (&a)[16]) {
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const int nibble = 4 * (i % 4), m_half = i & 1;
-            float value[2];
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                const uint32_t index = code(words.codes, i / 4, nibble + 16 * e);
-                value[e] = __uint_as_float(load_shared_4(table + 128 * m_half + index));
-            }
-            a[i] = bf16_pair(value[0] * words.scale[m_half], value[1] * words.scale[m_half]);
-        }
-    }
-    // The code of step j whose nibble begins at bit `at`, times 4.
-    static __device__ __forceinline__ uint32_t code(const uint32_t (&w)[bits], int j, int at) {
-        const auto field = [](uint32_t word, int from, int to, uint32_t mask) {
-            return (from >= to ? word >> (from - to) : word << (to - from)) & mask << to;
-        };
-        if constexpr (bits == 5) return field(w[j], at, 2, 15) | field(w[4], at + j, 6, 1);
-        return field(w[j], at, 2, 15);
     }
 };
 

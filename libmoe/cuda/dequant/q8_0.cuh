@@ -44,16 +44,10 @@ struct GemvDequant<PackedType::q8_0> : GemvDequantBase<PackedType::q8_0> {
             scales_of_32(at + scales + column_block(lane, n) * min_split_bytes, lane, 2));
         words.GemvByteCodes<n>::load(at, min_split_bytes, lane);
     }
-    // A word has two k of row g, then of row g + 8.
     template <int n>
     static __device__ __forceinline__ void two_steps(const Words<n>& words, int i, uint32_t,
                                                      uint32_t (&a)[4]) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            const uint32_t first = words.word(2 * i + j, 0), second = words.word(2 * i + j, 1);
-            a[2 * j] = __byte_perm(first, second, 0x5140);
-            a[2 * j + 1] = __byte_perm(first, second, 0x7362);
-        }
+        words.two_steps(i, a);
     }
     template <int n>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {

@@ -15,8 +15,19 @@ namespace moe::cuda {
 
 // The source of a stage; bytes may be 0.
 struct StreamItem {
+    static constexpr bool has_second = false;
     const void* from = nullptr;
     int32_t bytes = -1;  // nothing is copied, and nobody waits for the stage
+};
+
+// A stage of two pieces: the second one begins second_at bytes into the stage.
+struct TwoPieceItem {
+    static constexpr bool has_second = true;
+    const void* from = nullptr;
+    int32_t bytes = -1;
+    const void* second = nullptr;
+    int32_t second_bytes = 0;
+    int32_t second_at = 0;
 };
 
 class StreamPipeline {
@@ -68,11 +79,13 @@ class BulkPipeline : public StreamPipeline {
         __syncwarp();
     }
     // The whole warp fills the stages; lane i passes the item of stage i.
-    __device__ void begin(const StreamItem& own) const {
+    template <class Item>
+    __device__ void begin(const Item& own) const {
         if (own.bytes >= 0) fill(lane_index(), own);
     }
     // The whole warp refills the current stage, which no lane reads any more.
-    __device__ void refill(const StreamItem& item) const {
+    template <class Item>
+    __device__ void refill(const Item& item) const {
         if (lane_index() == 0) fill(stage(), item);
     }
     // One lane prefetches a future item to L2.
@@ -81,10 +94,18 @@ class BulkPipeline : public StreamPipeline {
     }
 
   private:
-    __device__ void fill(int32_t stage, const StreamItem& item) const {
+    template <class Item>
+    __device__ void fill(int32_t stage, const Item& item) const {
         const auto bytes = static_cast<uint32_t>(item.bytes);
-        mbarrier_expect(barrier(stage), bytes);
-        if (bytes == 0) return;
+        if constexpr (Item::has_second) {
+            mbarrier_expect(barrier(stage), bytes + static_cast<uint32_t>(item.second_bytes));
+            if (bytes == 0) return;
+            bulk_load_once(data(stage) + item.second_at, item.second,
+                           static_cast<uint32_t>(item.second_bytes), barrier(stage));
+        } else {
+            mbarrier_expect(barrier(stage), bytes);
+            if (bytes == 0) return;
+        }
         bulk_load_once(data(stage), item.from, bytes, barrier(stage));
     }
 };
@@ -97,26 +118,43 @@ class AsyncPipeline : public StreamPipeline {
         __syncwarp();
     }
     // begin and refill have the contract of BulkPipeline.
-    __device__ void begin(const StreamItem& own) const {
-        const auto from = reinterpret_cast<uintptr_t>(own.from);
+    template <class Item>
+    __device__ void begin(const Item& own) const {
 #pragma unroll 1
         for (int32_t stage = 0; stage < n_stages(); ++stage) {
-            const uint64_t at = __shfl_sync(every_lane, static_cast<uint64_t>(from), stage);
-            const int32_t bytes = __shfl_sync(every_lane, own.bytes, stage);
-            if (bytes >= 0) fill(stage, {reinterpret_cast<const void*>(at), bytes});
+            Item item;
+            item.from = of_lane(own.from, stage);
+            item.bytes = __shfl_sync(every_lane, own.bytes, stage);
+            if constexpr (Item::has_second) {
+                item.second = of_lane(own.second, stage);
+                item.second_bytes = __shfl_sync(every_lane, own.second_bytes, stage);
+                item.second_at = __shfl_sync(every_lane, own.second_at, stage);
+            }
+            if (item.bytes >= 0) fill(stage, item);
         }
     }
-    __device__ void refill(const StreamItem& item) const {
+    template <class Item>
+    __device__ void refill(const Item& item) const {
         fill(stage(), item);
     }
     // Does nothing: it would take as many instructions as the copies themselves.
     static __device__ void prefetch(const StreamItem&) {}
 
   private:
-    __device__ void fill(int32_t stage, const StreamItem& item) const {
-        const auto* from = static_cast<const std::byte*>(item.from);
-        for (int32_t at = 16 * lane_index(); at < item.bytes; at += 16 * 32)
-            copy_async_16(data(stage) + at, from + at);
+    static __device__ const void* of_lane(const void* pointer, int32_t lane) {
+        const auto bits = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(pointer));
+        return reinterpret_cast<const void*>(__shfl_sync(every_lane, bits, lane));
+    }
+    static __device__ void copy(uint32_t to, const void* source, int32_t bytes) {
+        const auto* from = static_cast<const std::byte*>(source);
+        for (int32_t at = 16 * lane_index(); at < bytes; at += 16 * 32)
+            copy_async_16(to + at, from + at);
+    }
+    template <class Item>
+    __device__ void fill(int32_t stage, const Item& item) const {
+        copy(data(stage), item.from, item.bytes);
+        if constexpr (Item::has_second)
+            copy(data(stage) + item.second_at, item.second, item.second_bytes);
         arrive_after_copies(barrier(stage));
     }
 };

@@ -32,10 +32,10 @@ GemvSlots slots_of(const GemvArgs& args) {
 using Instances = GemvKernels (*)(PackedType, CodebookMode);
 constexpr Instances sm90_instances[] = {sm90_gemv_dense,    sm90_gemv_fp4,  sm90_gemv_kbit,
                                         sm90_gemv_kbit_f32, sm90_gemv_gguf, sm90_gemv_gguf_k,
-                                        sm90_gemv_iq};
+                                        sm90_gemv_iq,       sm90_gemv_grid};
 constexpr Instances sm80_instances[] = {sm80_gemv_dense,    sm80_gemv_fp4,  sm80_gemv_kbit,
                                         sm80_gemv_kbit_f32, sm80_gemv_gguf, sm80_gemv_gguf_k,
-                                        sm80_gemv_iq};
+                                        sm80_gemv_iq,       sm80_gemv_grid};
 
 GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
     const bool is_hopper = has_hopper_instructions(architecture);
@@ -58,6 +58,10 @@ void set_prefetch(const GemvArgs& args, const GemvLaunch& launch, GemvGateUpPara
                        static_cast<int32_t>(of_block)};
         left -= bytes;
     }
+}
+
+GridRecords records_of(const PackedMatrix& matrix, const GemvTiling& tiling) {
+    return grid_records_of(matrix.type, matrix.k, 64 * tiling.k_block_splits);
 }
 
 template <class Params>
@@ -93,6 +97,7 @@ void prepare_kernel(const void* kernel, int32_t max_shared) {
 }  // namespace
 
 bool has_gemv_instances(PackedType type) {
+    if (is_grid(type) && !gemv_reads_grid(type)) return false;
     const CodebookMode mode = has_codebook(type) ? CodebookMode::per_expert : CodebookMode::none;
     return kernels_of(type, mode, Architecture::sm80).gate_up != nullptr;
 }
@@ -126,7 +131,8 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.weight_on_input,
                              args.weight_on_input || args.gate_bias || args.up_bias,
                              launch.h_scale,
-                             {}};
+                             {},
+                             records_of(args.gate_up, launch.gate_up)};
     set_prefetch(args, launch, gate_up);
     GemvDownParams down{args.down,
                         slots,
@@ -144,7 +150,8 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                         args.scale,
                         16 * args.down.n_tiles,
                         args.weight_on_input,
-                        args.accumulate};
+                        args.accumulate,
+                        records_of(args.down, launch.down)};
     launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, args.n_tokens, stream);
     launch_tiled(launch.down_name, launch.down_function, down, args.n_tokens, stream);
 }

@@ -62,14 +62,21 @@ struct DownSlices {
         return (slot(slice) * slot_splits + k_block(slice) * call.tiling.k_block_splits) *
                Dequant::min_split;
     }
-    __device__ __forceinline__ StreamItem item(int32_t tile, int32_t slice) const {
+    __device__ __forceinline__ StageItem<Dequant> item(int32_t tile, int32_t slice) const {
         const int32_t c = k_block(slice);
-        const int64_t first_split =
-            static_cast<int64_t>(tile) * slot_splits + c * call.tiling.k_block_splits;
+        const int32_t split_of_tile = c * call.tiling.k_block_splits;
+        const int64_t first_split = static_cast<int64_t>(tile) * slot_splits + split_of_tile;
         const std::byte* from = call.matrix.data +
                                 slot_expert(slot_list[slot(slice)]) * call.matrix.expert_stride +
                                 first_split * Dequant::min_split_bytes;
-        return {from, splits(c) * Dequant::min_split_bytes};
+        if constexpr (brings_records<Dequant>)
+            from += static_cast<int64_t>(tile + 1) * call.records.front_bytes;
+        return stage_item<Dequant>(call, from, split_of_tile, splits(c));
+    }
+    // The slice's k_block, which has arrived at shared address `at`.
+    __device__ __forceinline__ typename Dequant::KBlock arrived(uint32_t at, int32_t slice) const {
+        return k_block_at<Dequant>(
+            call, at, k_block(slice) * call.tiling.k_block_splits * Dequant::min_split);
     }
 };
 
@@ -274,8 +281,8 @@ struct EarlyBlocks {
     DequantizedBlocks<Dequant, Dequant::span> held[most];
     int32_t n = 0;
 
-    __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t n_blocks, int32_t lane,
-                                               uint32_t tables) {
+    __device__ __forceinline__ void dequantize(const typename Dequant::KBlock& k_block,
+                                               int32_t n_blocks, int32_t lane, uint32_t tables) {
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
         const typename Dequant::GroupScales group_scales(k_block, 0, lane);
         n = min(most, n_blocks / Dequant::span);
@@ -357,7 +364,7 @@ __device__ __forceinline__ void begin_copies(const DownSlices<Dequant>& slices,
         }
         copies.advance();
     }
-    StreamItem own;
+    StageItem<Dequant> own;
     if (own_tile >= 0) own = slices.item(own_tile, own_slice);
     pipeline.begin(own);
 }
@@ -447,8 +454,8 @@ struct DownWarp {
             float total[2] = {};
             for (int32_t slice = pass + warp; slice < pass_end; slice += tiling().n_warps) {
                 float acc[2] = {early_acc[0], early_acc[1]};
-                add_k_block<Dequant>(pipeline.wait(), done, blocks_of(slice), x_block(slice),
-                                     addresses, lane, tables_of(slice), acc);
+                add_k_block<Dequant>(slices.arrived(pipeline.wait(), slice), done, blocks_of(slice),
+                                     x_block(slice), addresses, lane, tables_of(slice), acc);
                 done = 0;
                 early_acc[0] = early_acc[1] = 0.0f;
                 refill();
@@ -487,7 +494,7 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     const uint32_t base = shared_address(shared);
     const int32_t warp = static_cast<int32_t>(threadIdx.x) >> 5;
     const int32_t lane = static_cast<int32_t>(threadIdx.x) & 31;
-    const int32_t stage_bytes = tiling.k_block_splits * Dequant::min_split_bytes;
+    const int32_t stage_bytes = stage_bytes_of<Dequant>(call);
     int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
@@ -527,8 +534,8 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     const int32_t own_slice = work.first_slice + warp;
     EarlyBlocks<Dequant> early;
     if (own_slice < worker.pass_end)
-        early.dequantize(pipeline.wait(), worker.blocks_of(own_slice), lane,
-                         worker.tables_of(own_slice));
+        early.dequantize(slices.arrived(pipeline.wait(), own_slice), worker.blocks_of(own_slice),
+                         lane, worker.tables_of(own_slice));
     HSlice<Dequant> first_h = worker.h_of(own_slice);
     HSlice<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
     first_h.compute();

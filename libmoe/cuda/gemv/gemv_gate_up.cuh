@@ -213,10 +213,16 @@ struct KBlockList {
         return max(
             0, min(call.tiling.k_block_splits, n_splits - k_block * call.tiling.k_block_splits));
     }
+    __device__ __forceinline__ int32_t split_of_tile(int32_t k_block) const {
+        return first_split + k_block * call.tiling.k_block_splits;
+    }
     __device__ __forceinline__ const std::byte* address(const KBlockCursor& at) const {
-        return call.matrix.data + (static_cast<int64_t>(at.tile) * tile_splits() + first_split +
-                                   at.k_block * call.tiling.k_block_splits) *
-                                      Dequant::min_split_bytes;
+        const std::byte* from = call.matrix.data + (static_cast<int64_t>(at.tile) * tile_splits() +
+                                                    split_of_tile(at.k_block)) *
+                                                       Dequant::min_split_bytes;
+        if constexpr (brings_records<Dequant>)
+            from += static_cast<int64_t>(at.tile + 1) * call.records.front_bytes;
+        return from;
     }
     // `index` counts the k_blocks of the warp from first_work_item on.
     __device__ __forceinline__ KBlockCursor cursor(int32_t first_work_item, int32_t index) const {
@@ -241,8 +247,8 @@ struct KBlockList {
         at.from += k_block_bytes;
         if (++at.k_block < call.tiling.n_k_blocks) return;
         at.k_block = 0;
-        at.from +=
-            tile_splits() * Dequant::min_split_bytes - call.tiling.n_k_blocks * k_block_bytes;
+        at.from += front_bytes_of<Dequant>(call) + tile_splits() * Dequant::min_split_bytes -
+                   call.tiling.n_k_blocks * k_block_bytes;
         if (++at.tile < call.matrix.n_tiles) return;
         at.tile = 0;
         ++at.slot;
@@ -251,6 +257,10 @@ struct KBlockList {
     }
     __device__ __forceinline__ int32_t bytes(const KBlockCursor& at) const {
         return splits(at.k_block) * Dequant::min_split_bytes;
+    }
+    // The copy of `bytes` bytes at a cursor that is resolved.
+    __device__ __forceinline__ StageItem<Dequant> item(const KBlockCursor& at) const {
+        return stage_item<Dequant>(call, at.from, split_of_tile(at.k_block), splits(at.k_block));
     }
 };
 
@@ -285,7 +295,15 @@ struct WarpWorkItems {
         compute_now(own_bytes);
     }
     __device__ __forceinline__ bool copies() const { return own_bytes >= 0; }
-    __device__ __forceinline__ StreamItem first_copy() const { return {own.from, own_bytes}; }
+    __device__ __forceinline__ StageItem<Dequant> first_copy(
+        const KBlockList<Dequant>& k_blocks) const {
+        StageItem<Dequant> item;
+        if constexpr (brings_records<Dequant>)
+            if (own_bytes > 0) item = k_blocks.item(own);
+        item.from = own.from;
+        item.bytes = own_bytes;
+        return item;
+    }
 };
 
 // The range of listed slots that a block works on. n_slots slots have an expert on this GPU.
@@ -419,9 +437,9 @@ struct GateUpWarp {
         if (call.tiling.is_resident) {
             for (int32_t work_item = begin; work_item < end; ++work_item) {
                 float acc[2] = {};
-                add_k_block<Dequant>(pipeline.wait_once(), 0,
-                                     k_blocks.n_splits * Dequant::min_split, first_block(),
-                                     addresses, lane, tables_of(work_item), acc);
+                const auto k_block = k_block_at<Dequant>(call, pipeline.wait_once(), first_block());
+                add_k_block<Dequant>(k_block, 0, k_blocks.n_splits * Dequant::min_split,
+                                     first_block(), addresses, lane, tables_of(work_item), acc);
                 store(work_item, acc);
             }
         } else {
@@ -446,13 +464,14 @@ struct GateUpWarp {
     __device__ __forceinline__ void multiply_refilling(int32_t work_item, int32_t lane,
                                                        float (&acc)[2]) {
         for (int32_t k_block = 0; k_block < call.tiling.n_k_blocks; ++k_block) {
-            add_k_block<Dequant>(
-                pipeline.wait(), 0, k_blocks.splits(k_block) * Dequant::min_split,
-                first_block() + k_block * call.tiling.k_block_splits * Dequant::min_split,
-                addresses, lane, tables_of(work_item), acc);
+            const int32_t block =
+                first_block() + k_block * call.tiling.k_block_splits * Dequant::min_split;
+            add_k_block<Dequant>(k_block_at<Dequant>(call, pipeline.wait(), block), 0,
+                                 k_blocks.splits(k_block) * Dequant::min_split, block, addresses,
+                                 lane, tables_of(work_item), acc);
             __syncwarp();
             if (next_copy < n_copies) {
-                pipeline.refill({next.from, k_blocks.bytes(next)});
+                pipeline.refill(k_blocks.item(next));
                 if (++next_copy < n_copies) k_blocks.advance(next);
             }
             pipeline.next();
@@ -469,7 +488,7 @@ __global__ void __maxnreg__(Group::registers)
     const int32_t thread = static_cast<int32_t>(threadIdx.x);
     const int32_t warp = thread >> 5;
     const int32_t lane = thread & 31;
-    const int32_t stage_bytes = tiling.k_block_splits * Dequant::min_split_bytes;
+    const int32_t stage_bytes = stage_bytes_of<Dequant>(call);
     int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
@@ -510,7 +529,7 @@ __global__ void __maxnreg__(Group::registers)
         Dequant::codebook_mode != CodebookMode::per_expert && all_direct(call.slots, ids, lane);
     if (fills_at_once) {
         k_blocks.resolve(work.own, own_expert);
-        pipeline.begin(work.first_copy());
+        pipeline.begin(work.first_copy(k_blocks));
     }
     int32_t entry = slot_entry(row_expert, epilogue.slot);
     int32_t n_slots = call.slots.n_slots;
@@ -531,7 +550,7 @@ __global__ void __maxnreg__(Group::registers)
     const auto slots = SlotsOfBlock::of<Group>(call, n_slots);
     const typename CodebookTables<Dequant>::PerSlot tables(call.matrix, slot_list, slots.first,
                                                            slots.end);
-    if (!fills_at_once) pipeline.begin(work.first_copy());
+    if (!fills_at_once) pipeline.begin(work.first_copy(k_blocks));
     if (first + (warp_group.thread >> 4) < last) epilogue.issue_loads(call, entry);
     tables.store(shared + tiling.shared.codebooks);
     GateUpWarp<Dequant, Pipeline> worker{call,

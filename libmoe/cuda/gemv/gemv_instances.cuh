@@ -5,6 +5,7 @@
 #include "libmoe/cuda/dequant/bf16.cuh"
 #include "libmoe/cuda/dequant/e4m3.cuh"
 #include "libmoe/cuda/dequant/f16.cuh"
+#include "libmoe/cuda/dequant/grid_gemv.cuh"
 #include "libmoe/cuda/dequant/iq.cuh"
 #include "libmoe/cuda/dequant/iq4_nl.cuh"
 #include "libmoe/cuda/dequant/iq4_xs.cuh"
@@ -28,7 +29,7 @@ namespace moe::cuda {
 
 template <class Pipeline, class Dequant>
 void take_kernels(PackedType type, CodebookMode codebook_mode, GemvKernels& found) {
-    if (type != Dequant::type || codebook_mode != Dequant::codebook_mode) return;
+    if (kind_of(type) != Dequant::type || codebook_mode != Dequant::codebook_mode) return;
     found = {reinterpret_cast<const void*>(&gemv_gate_up<Dequant, Pipeline, WholeBlock>), nullptr,
              reinterpret_cast<const void*>(&gemv_down<Dequant, Pipeline>),
              Dequant::Operand::has_block_exponent ? 0 : Dequant::x_exponent};
@@ -100,6 +101,15 @@ GemvKernels iq_kernels(PackedType type, CodebookMode codebook_mode) {
     return kernels_among<Pipeline, GemvDequant<PackedType::iq2_xxs>,
                          GemvDequant<PackedType::iq2_xs>, GemvDequant<PackedType::iq3_xxs>,
                          GemvDequant<PackedType::iq3_s>>(type, codebook_mode);
+}
+
+template <class Pipeline>
+GemvKernels grid_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<Pipeline, GemvDequant<PackedType::grid_4>, GemvDequant<PackedType::grid_8>,
+                         GemvDequant<PackedType::grid_e4m3>,
+                         GemvDequant<PackedType::grid_codebook, CodebookMode::per_expert>,
+                         GemvDequant<PackedType::grid_codebook, CodebookMode::shared_lanes>>(
+        type, codebook_mode);
 }
 
 }  // namespace moe::cuda

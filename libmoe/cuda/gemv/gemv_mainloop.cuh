@@ -18,6 +18,7 @@
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/stream_pipeline.cuh"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 
 namespace moe::cuda {
@@ -421,6 +422,66 @@ struct CodebookTables<Dequant, CodebookMode::per_expert> {
     using Shared = NoTables;
 };
 
+// ---- stages of the pipeline
+
+// The type whose k_blocks bring records of a grid with their codes.
+template <class Dequant>
+constexpr bool brings_records = is_grid(Dequant::type);
+
+template <class Dequant>
+using StageItem = std::conditional_t<brings_records<Dequant>, TwoPieceItem, StreamItem>;
+
+template <class Params>
+__device__ __forceinline__ int32_t code_bytes_of_stage(const Params& call, int32_t split_bytes) {
+    return call.tiling.k_block_splits * split_bytes;
+}
+
+template <class Dequant, class Params>
+__device__ __forceinline__ int32_t stage_bytes_of(const Params& call) {
+    const int32_t bytes = code_bytes_of_stage(call, Dequant::min_split_bytes);
+    if constexpr (brings_records<Dequant>) return bytes + call.records.staged_bytes;
+    return bytes;
+}
+
+// From a tile to its first split, which the records of a grid precede.
+template <class Dequant, class Params>
+__device__ __forceinline__ int32_t front_bytes_of(const Params& call) {
+    if constexpr (brings_records<Dequant>) return call.records.front_bytes;
+    return 0;
+}
+
+// The copy of n splits of a tile; `from` is where split first_split of it is.
+template <class Dequant, class Params>
+__device__ __forceinline__ StageItem<Dequant> stage_item(const Params& call, const std::byte* from,
+                                                         int32_t first_split, int32_t n) {
+    StageItem<Dequant> item;
+    item.from = from;
+    item.bytes = n * Dequant::min_split_bytes;
+    if constexpr (brings_records<Dequant>) {
+        const int32_t column = 64 * Dequant::min_split * first_split;
+        const std::byte* tile =
+            from - first_split * Dequant::min_split_bytes - call.records.front_bytes;
+        item.second = tile + call.records.first_byte(column);
+        item.second_bytes = call.records.bytes(column, 64 * Dequant::min_split * n);
+        item.second_at = code_bytes_of_stage(call, Dequant::min_split_bytes);
+    }
+    return item;
+}
+
+// A k_block that has arrived at shared address `at`; first_block is its first of 64 k in the
+// matrix.
+template <class Dequant, class Params>
+__device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& call, uint32_t at,
+                                                               int32_t first_block) {
+    if constexpr (brings_records<Dequant>) {
+        const int32_t column = 64 * first_block;
+        const uint32_t records = at + code_bytes_of_stage(call, Dequant::min_split_bytes);
+        return {at, records - call.records.first_byte(column), column, call.records};
+    } else {
+        return at;
+    }
+}
+
 // ---- mainloop
 
 // Addresses of a lane's B operand. An mma of a pair of blocks takes columns 0-3 from the even block
@@ -469,7 +530,8 @@ struct DequantizedBlocks {
     typename Dequant::Factors factors;
 
     // `block` is the first of them in the k_block; group_scales belong to its split.
-    __device__ __forceinline__ void dequantize(uint32_t k_block, int32_t block, int32_t lane,
+    __device__ __forceinline__ void dequantize(const typename Dequant::KBlock& k_block,
+                                               int32_t block, int32_t lane,
                                                const typename Dequant::Table& table,
                                                const typename Dequant::GroupScales& group_scales) {
         typename Dequant::template Words<n> words;
@@ -532,9 +594,10 @@ struct DequantizedBlocks {
 // Accumulates blocks [block, n_blocks) of a k_block times x, whose first block is x_block. `block`
 // and n_blocks are multiples of min_split.
 template <class Dequant>
-__device__ __forceinline__ void add_k_block(uint32_t k_block, int32_t block, int32_t n_blocks,
-                                            int32_t x_block, const OperandAddresses& addresses,
-                                            int32_t lane, uint32_t tables, float (&acc)[2]) {
+__device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_block, int32_t block,
+                                            int32_t n_blocks, int32_t x_block,
+                                            const OperandAddresses& addresses, int32_t lane,
+                                            uint32_t tables, float (&acc)[2]) {
     const typename Dequant::Table table(Dequant::table_of(tables, lane));
     constexpr int32_t step =
         Dequant::min_split > Dequant::span ? Dequant::min_split : Dequant::span;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libmoe/cuda/gemv/gemv.hpp"
+#include "libmoe/cuda/dequant/grid_records.hpp"
 
 namespace moe::cuda {
 
@@ -49,6 +50,7 @@ struct GemvGateUpParams {
     bool has_row_terms;   // biases, or a weight on the input
     float h_factor;       // 2^h_exponent of down's kernels, with which h is stored
     L2Prefetch ahead[2];  // of the shared expert: gate and up, down
+    GridRecords records;  // of a grid
 };
 
 struct GemvDownParams {
@@ -69,6 +71,7 @@ struct GemvDownParams {
     int32_t width;
     bool weight_on_input;
     bool accumulate;
+    GridRecords records;  // of a grid
 };
 
 // The kernels, by packed type and codebook_mode; null where there is none.
@@ -87,6 +90,7 @@ GemvKernels sm90_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_gguf(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_gguf_k(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_iq(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm90_gemv_grid(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_dense(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_fp4(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_kbit(PackedType type, CodebookMode codebook_mode);
@@ -94,5 +98,6 @@ GemvKernels sm80_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_gguf(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_gguf_k(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_iq(PackedType type, CodebookMode codebook_mode);
+GemvKernels sm80_gemv_grid(PackedType type, CodebookMode codebook_mode);
 
 }  // namespace moe::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_call.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
@@ -13,8 +14,8 @@ namespace {
 
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
-    grouped_16bit,    grouped_fp4,  grouped_8bit, grouped_kbit,
-    grouped_kbit_f32, grouped_q4_k, grouped_gguf, grouped_gguf_k,
+    grouped_16bit, grouped_fp4,  grouped_8bit,   grouped_kbit, grouped_kbit_f32,
+    grouped_q4_k,  grouped_gguf, grouped_gguf_k, grouped_grid,
 };
 
 GroupedKernels kernels_of(PackedType type) {
@@ -45,8 +46,8 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
     cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
     config.attrs = &early;
     config.numAttrs = 1;
-    GemmArgs copy = gemm;
-    void* arguments[] = {&copy, &part};
+    Sm90Call call{gemm, grid_records_of(gemm.weights.type, gemm.weights.k, 0)};
+    void* arguments[] = {&call, &part};
     const bool linear = gemm.epilogue == Epilogue::linear;
     launch_kernel(name.c_str(), linear ? kernel.linear : kernel.activated, config, arguments);
 }
@@ -54,6 +55,7 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
 }  // namespace
 
 bool has_grouped_gemm_instances(PackedType type) {
+    if (is_grid(type) && !grouped_reads_grid(type)) return false;
     return kernels_of(type).wide.linear != nullptr;
 }
 

@@ -20,6 +20,7 @@
 #include "libmoe/cuda/device/convert.hpp"
 #include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_call.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
 namespace moe::cuda {
@@ -29,7 +30,7 @@ using Accumulators = float[Shape::most_rows / 2];  // narrower tiles leave the l
 
 // A work tile as one lane sees it.
 struct LaneWork {
-    const GemmArgs& gemm;
+    const Sm90Call& gemm;
     WorkTile work_tile;
     uint32_t warpgroup;   // 0 or 1
     uint32_t warp, lane;  // in the warpgroup, in the warp

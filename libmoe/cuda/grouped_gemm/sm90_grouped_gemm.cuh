@@ -94,7 +94,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
 }
 
 template <class Dequant, class Shape, bool activated>
-__device__ __forceinline__ void consume_all(const GemmArgs& gemm,
+__device__ __forceinline__ void consume_all(const Sm90Call& gemm,
                                             Pipeline<Dequant::type, Shape> pipeline,
                                             uint32_t base) {
     const uint32_t warpgroup = threadIdx.x / 128;
@@ -118,7 +118,7 @@ __device__ __forceinline__ void consume_all(const GemmArgs& gemm,
 
 template <class Dequant, class Shape, bool activated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
-    grouped_kernel(const __grid_constant__ GemmArgs gemm, TilePart part) {
+    grouped_kernel(const __grid_constant__ Sm90Call gemm, TilePart part) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);

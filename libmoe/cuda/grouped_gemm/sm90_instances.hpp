@@ -36,5 +36,6 @@ GroupedKernels grouped_kbit_f32(PackedType type);
 GroupedKernels grouped_q4_k(PackedType type);
 GroupedKernels grouped_gguf(PackedType type);
 GroupedKernels grouped_gguf_k(PackedType type);
+GroupedKernels grouped_grid(PackedType type);
 
 }  // namespace moe::cuda

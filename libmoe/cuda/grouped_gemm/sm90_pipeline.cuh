@@ -71,13 +71,14 @@ struct StagedTile {
     int32_t width;
     uint32_t per_stage;
     uint32_t offset;
+    const GridRecords& records;
 
     __device__ explicit StagedTile(const LaneWork& work)
         : lane(work.lane),
           width(work.work_tile.width),
           per_stage(Stages<type, Shape>::blocks_of(width)),
-          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)) {
-    }
+          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)),
+          records(work.gemm.records) {}
 
     // Codes and scales of block `in_stage` of the stage at `data`; superblock scales come last.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
@@ -90,14 +91,26 @@ struct StagedTile {
             return codes(data, in_stage) + block_code_bytes(type, 4);
     }
 
+    // The record of this lane's columns. Those of a stage are behind its codes, from the 16 bytes
+    // on that have the first one.
+    __device__ __forceinline__ uint32_t record(uint32_t data, uint32_t in_stage,
+                                               uint32_t block) const {
+        const auto first = static_cast<int32_t>(64 * (block - in_stage));
+        const auto column = static_cast<int32_t>(64 * block + 16 * (lane & 3));
+        return codes(data, per_stage) +
+               static_cast<uint32_t>(records.record(column) - records.first_byte(first));
+    }
+
     // `block` counts in the matrix, `in_stage` in the stage.
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
                                                             uint32_t block) const {
-        const uint32_t from = codes(data, in_stage), scale = scales(data, in_stage);
-        if constexpr (has_superblock(type))
-            return Dequant::load(from, scale, lane, block % 4);
+        const uint32_t from = codes(data, in_stage);
+        if constexpr (is_grid(type))
+            return Dequant::load(from, record(data, in_stage, block), lane, records);
+        else if constexpr (has_superblock(type))
+            return Dequant::load(from, scales(data, in_stage), lane, block % 4);
         else
-            return Dequant::load(from, scale, lane);
+            return Dequant::load(from, scales(data, in_stage), lane);
     }
 };
 

@@ -81,20 +81,22 @@ struct TileScheduler {
 // the tokens of one block unless the input is indexed.
 template <PackedType type>
 struct StageCopy {
+    const Sm90Call& call;
     uint32_t lane, width, n_weight_tiles, token_bytes;
-    const std::byte* weights;  // this lane's packed tile
+    const std::byte* weights;  // this lane's packed tile; of a grid its codes
     const std::byte* tokens;   // rows of the work tile in block column 0
     int64_t column_bytes;
     const float* codebook;
 
-    __device__ StageCopy(const GemmArgs& gemm, const WorkTile& work_tile, uint32_t lane_,
+    __device__ StageCopy(const Sm90Call& gemm, const WorkTile& work_tile, uint32_t lane_,
                          uint32_t width_)
-        : lane(lane_), width(width_) {
+        : call(gemm), lane(lane_), width(width_) {
         const int32_t first = work_tile.row_block * static_cast<int32_t>(tiles_per_block);
         n_weight_tiles = min(8, gemm.weights.n_tiles - first);
         token_bytes = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128;
         weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
-                  (first + static_cast<int64_t>(lane)) * tile_bytes(type, gemm.weights.k);
+                  (first + static_cast<int64_t>(lane)) * bytes_of_tile();
+        if constexpr (is_grid(type)) weights += gemm.records.front_bytes;
         tokens = gemm.in_bytes() + int64_t(work_tile.row) * 128;
         column_bytes = int64_t(gemm.in_capacity) * 128;
         codebook = gemm.weights.codebook + int64_t(work_tile.expert) * 64;
@@ -105,7 +107,7 @@ struct StageCopy {
     __device__ void load_weights(const Pipeline& pipeline, uint32_t block, uint32_t n,
                                  uint32_t per_stage) const {
         const uint32_t full = pipeline.full();
-        const uint32_t tile_bytes = staged_tile_bytes(type, n);
+        const uint32_t tile_bytes = copied_bytes(block, n);
         const bool copies_codebook = has_codebook(type) && block == 0;
         if (lane == 0)
             mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
@@ -114,19 +116,52 @@ struct StageCopy {
         if (lane < n_weight_tiles) {
             const uint32_t to = pipeline.data() + per_stage * width * 128 +
                                 lane * staged_tile_bytes(type, per_stage);
-            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64, 4);
-            if (has_superblock(type) && per_stage < 4) {
-                constexpr uint32_t code_bytes = staged_block_bytes(type);
-                bulk_load_once(to, weights + offset.codes, n * code_bytes, full);
-                bulk_load_once(to + per_stage * code_bytes, weights + offset.scales,
-                               superblock_scale_bytes(type), full);
-            } else {
-                bulk_load_once(to, weights + offset.codes, tile_bytes, full);
-            }
+            copy_tile(to, block, n, per_stage, tile_bytes, full);
         } else if (copies_codebook && lane == tiles_per_block) {
             bulk_load(pipeline.header() + work_tile_bytes, codebook, raw_codebook_bytes<type>,
                       full);
         }
+    }
+
+    // This lane's packed tile, tile_bytes of it. Scales of several blocks lie behind the codes of
+    // all of the stage.
+    __device__ __forceinline__ void copy_tile(uint32_t to, uint32_t block, uint32_t n,
+                                              uint32_t per_stage, uint32_t tile_bytes,
+                                              uint32_t full) const {
+        const uint32_t code_bytes = n * staged_block_bytes(type);
+        const uint32_t to_scales = to + per_stage * staged_block_bytes(type);
+        if constexpr (is_grid(type)) {
+            const std::byte* records = weights - call.records.front_bytes +
+                                       call.records.first_byte(64 * static_cast<int32_t>(block));
+            bulk_load_once(to, weights + int64_t{block} * staged_block_bytes(type), code_bytes,
+                           full);
+            bulk_load_once(to_scales, records, tile_bytes - code_bytes, full);
+        } else {
+            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64, 4);
+            if (has_superblock(type) && per_stage < 4) {
+                bulk_load_once(to, weights + offset.codes, code_bytes, full);
+                bulk_load_once(to_scales, weights + offset.scales, superblock_scale_bytes(type),
+                               full);
+            } else {
+                bulk_load_once(to, weights + offset.codes, tile_bytes, full);
+            }
+        }
+    }
+    __device__ int64_t bytes_of_tile() const {
+        if constexpr (is_grid(type))
+            return call.records.front_bytes +
+                   int64_t{call.weights.k / 64} * staged_block_bytes(type);
+        else
+            return tile_bytes(type, call.weights.k);
+    }
+    // Of n blocks of a packed tile with their scales.
+    __device__ uint32_t copied_bytes(uint32_t block, uint32_t n) const {
+        if constexpr (is_grid(type))
+            return n * staged_block_bytes(type) +
+                   static_cast<uint32_t>(call.records.bytes(64 * static_cast<int32_t>(block),
+                                                            64 * static_cast<int32_t>(n)));
+        else
+            return staged_tile_bytes(type, n);
     }
 
     template <class Pipeline>
@@ -198,7 +233,7 @@ template <PackedType type, class Shape>
 struct Producer {
     using Pipeline = moe::cuda::Pipeline<type, Shape>;
 
-    const GemmArgs& gemm;
+    const Sm90Call& gemm;
     Pipeline pipeline;
     WorkTileQueue queue;
     uint32_t lane;

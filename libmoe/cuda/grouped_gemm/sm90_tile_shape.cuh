@@ -11,6 +11,7 @@
 
 #include <type_traits>
 
+#include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
@@ -107,14 +108,18 @@ struct Narrow {
 __host__ __device__ constexpr uint32_t superblock_scale_bytes(PackedType type) {
     return has_superblock(type) ? 16 * static_cast<uint32_t>(ggml_scale_bytes(type)) : 0;
 }
+// Bytes for the records of n blocks of a grid, wherever they begin; 0 of other types.
+__host__ __device__ constexpr uint32_t grid_record_room(PackedType type, uint32_t n) {
+    return is_grid(type) ? n * grouped_grid_record_bytes + 16 : 0;
+}
 // Bytes of n blocks of one packed tile in a stage. Blocks follow each other; a type with superblock
-// scales has at most four, with the scales behind the codes.
+// scales has at most four, with the scales behind the codes, as those of a grid are.
 __host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
     return static_cast<uint32_t>(has_superblock(type) ? block_code_bytes(type, 4)
                                                       : block_bytes(type, 4));
 }
 __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
-    return n * staged_block_bytes(type) + superblock_scale_bytes(type);
+    return n * staged_block_bytes(type) + superblock_scale_bytes(type) + grid_record_room(type, n);
 }
 
 // The part of a work item that a block processes at once: up to most_rows rows, 128 weight rows.

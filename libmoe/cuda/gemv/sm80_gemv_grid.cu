@@ -1,0 +1,11 @@
+// Instances of gemv_gate_up and gemv_down for the grids:
+// any architecture from sm_80, cp.async pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
+#include "libmoe/cuda/gemv/gemv_instances.cuh"
+
+namespace moe::cuda {
+
+GemvKernels sm80_gemv_grid(PackedType type, CodebookMode codebook_mode) {
+    return grid_kernels<AsyncPipeline>(type, codebook_mode);
+}
+
+}  // namespace moe::cuda
