@@ -6,6 +6,9 @@
 // products leave the tiles and meet their scales in vectors, in the order of operations of AVX-512.
 // Results of integer panels have the bits that AVX-512 gives; those of bfloat16 are added in
 // another order. The order does not depend on how many rows there are.
+//
+// A tile cannot be loaded before the stores of its rows have left the core, and products take a
+// while: columns are copied and products begun some time before they are read.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
 
 #if defined(MOE_X86)
@@ -34,7 +37,7 @@ constexpr TileShapes shapes_of(int first_operand, int first_weights, int weight_
 
 // --- integers ---------------------------------------------------------------------------------
 
-// Which tiles a product has. Two groups of columns are under way at a time.
+// Which tiles a product has: neighbouring groups of columns have tiles of their own.
 template <int parts>
 struct IntegerTiles {
     static constexpr bool is_tight = parts == 3;
@@ -97,60 +100,62 @@ class IntegerProduct {
   public:
     // The panel's part meets n_rows staged rows.
     template <int n_rows>
-    MOE_INLINE void add(const PanelPart& panel, Floats (&sum)[n_rows]) {
-        start<0>(panel, 0);
+    MOE_INLINE void add(const PanelPart& panel, const IntegerStage<parts>& x,
+                        Floats (&sum)[n_rows]) {
+        start<0>(panel, x, 0);
+        start<1>(panel, x, 1);
         for (int g = 0; g < n_groups; g += 2) {
-            start<1>(panel, g + 1);
-            finish<0>(panel, g, sum);
-            if (g + 2 < n_groups) start<0>(panel, g + 2);
-            finish<1>(panel, g + 1, sum);
+            const bool has_next = g + 2 < n_groups;
+            if (has_next) start<0>(panel, x, g + 2);
+            finish(panel, x, g, sum);
+            if (has_next) start<1>(panel, x, g + 3);
+            finish(panel, x, g + 1, sum);
         }
     }
 
-    IntegerStage<parts> x;
-
   private:
     static constexpr int n_groups = quantized_step / scale_columns;
+    static constexpr int n_begun = 4;  // at most three are; a power of two makes addresses cheap
     using Tiles = IntegerTiles<parts>;
 
     template <int turn, int part>
-    MOE_INLINE void start_part(int g) {
+    MOE_INLINE void start_part(const IntegerStage<parts>& x, int g) {
         constexpr int sums = Tiles::sums(turn, part), rows = Tiles::x(turn, part);
         const int k = g * scale_columns;
         zero_tile<sums>();
         load_tile<rows>(x.bytes[k / 64][part][0] + k % 64, 64);
         dot_bytes<sums, rows, Tiles::weights(turn)>();
-        store_tile<sums>(products_[turn][part], 64);
+        store_tile<sums>(products_[g % n_begun][part], 64);
     }
     template <int turn>
-    MOE_INLINE void start(const PanelPart& panel, int g) {
+    MOE_INLINE void start(const PanelPart& panel, const IntegerStage<parts>& x, int g) {
         load_tile<Tiles::weights(turn)>(panel.codes + g * scale_columns * panel_rows, 64);
-        start_part<turn, 0>(g);
-        if constexpr (parts > 1) start_part<turn, 1>(g);
-        if constexpr (parts > 2) start_part<turn, 2>(g);
+        start_part<turn, 0>(x, g);
+        if constexpr (parts > 1) start_part<turn, 1>(x, g);
+        if constexpr (parts > 2) start_part<turn, 2>(x, g);
     }
-    template <int turn>
-    MOE_INLINE Floats product(int i) const {
-        const auto of_part = [&](int part) { return load_bytes(products_[turn][part][i]); };
+    MOE_INLINE Floats product(int g, int i) const {
+        const auto of_part = [&](int part) { return load_bytes(products_[g % n_begun][part][i]); };
         if constexpr (parts == 1) return _mm512_cvtepi32_ps(of_part(0));
         const Bytes both = _mm512_add_epi32(_mm512_slli_epi32(of_part(0), 8), of_part(1));
         if constexpr (parts == 2) return _mm512_cvtepi32_ps(both);
         return _mm512_fmadd_ps(_mm512_cvtepi32_ps(both), _mm512_set1_ps(256.0f),
                                _mm512_cvtepi32_ps(of_part(2)));
     }
-    template <int turn, int n_rows>
-    MOE_INLINE void finish(const PanelPart& panel, int g, Floats (&sum)[n_rows]) const {
+    template <int n_rows>
+    MOE_INLINE void finish(const PanelPart& panel, const IntegerStage<parts>& x, int g,
+                           Floats (&sum)[n_rows]) const {
         const Floats scale = _mm512_load_ps(panel.scales + 16 * g);
         const Floats offset = _mm512_load_ps(panel.offsets + 16 * g);
         const int group = g * scale_columns / 16;
         MOE_UNROLL for (int i = 0; i < n_rows; ++i) {
             const Floats both = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[i][group]));
-            sum[i] = _mm512_fmadd_ps(product<turn>(i), both, sum[i]);
+            sum[i] = _mm512_fmadd_ps(product(g, i), both, sum[i]);
             sum[i] = _mm512_fnmadd_ps(offset, _mm512_set1_ps(x.sums[i][group]), sum[i]);
         }
     }
 
-    alignas(64) int32_t products_[2][parts][tile_rows][16];
+    alignas(64) int32_t products_[n_begun][parts][tile_rows][16];
 };
 
 // Rows [n, n_rows) are zeros, whose sums are not stored.
@@ -171,13 +176,21 @@ void multiply_integers(const std::byte* panel, int64_t columns, const IntegerRow
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows);
     const int64_t n_scales = columns / scale_columns * panel_rows;
     IntegerProduct<parts, scale_columns> product;
-    if (n < tile_rows) product.x = {};
+    IntegerStage<parts> stages[2];
+    if (n < tile_rows) stages[0] = stages[1] = {};
+    const auto copy = [&](int64_t k) {
+        IntegerStage<parts>& stage = stages[k / quantized_step % 2];
+        for (int i = 0; k < columns && i < n; ++i)
+            copy_row<parts, scale_columns>(rows[i], k, i, stage);
+    };
+    copy(0);
     Floats sum[n_rows];
     load_sums(out, n, sum);
     for (int64_t k = 0; k < columns; k += quantized_step) {
-        for (int i = 0; i < n; ++i) copy_row<parts, scale_columns>(rows[i], k, i, product.x);
+        copy(k + quantized_step);
         const float* part_scales = scales + k / scale_columns * panel_rows;
-        product.add({panel + k * panel_rows, part_scales, part_scales + n_scales}, sum);
+        product.add({panel + k * panel_rows, part_scales, part_scales + n_scales},
+                    stages[k / quantized_step % 2], sum);
     }
     store_sums(sum, n, out);
 }
@@ -227,23 +240,29 @@ struct Bf16Stage {
     alignas(64) uint16_t values[quantized_step / bf16_columns][tile_rows][bf16_columns];
 };
 
+MOE_INLINE void copy_row(const std::byte* row, int i, Bf16Stage& stage) {
+    MOE_UNROLL for (int step = 0; step < quantized_step / bf16_columns; ++step)
+        _mm512_store_si512(stage.values[step][i], load_bytes(row + 64 * step));
+}
+
+// The products of 256 columns of 16 rows.
 template <bool has_scales>
 class Bf16Product {
   public:
-    // The panel's 256 columns and their scales meet n_rows staged rows.
-    template <int n_rows>
-    MOE_INLINE void add(const std::byte* panel, const float* scales, Floats (&sum)[n_rows]) {
+    MOE_INLINE void start(const std::byte* panel, const Bf16Stage& x) {
         for (int turn = 0; turn < n_turns; ++turn) {
-            const int first = turn * bf16_sums;
-            start<0>(panel, first);
-            start<1>(panel, first + 1);
-            start<2>(panel, first + 2);
-            start<3>(panel, first + 3);
-            finish(scales + first * panel_rows, sum);
+            start_tile<0>(panel, x, turn);
+            start_tile<1>(panel, x, turn);
+            start_tile<2>(panel, x, turn);
+            start_tile<3>(panel, x, turn);
         }
     }
-
-    Bf16Stage x;
+    // Adds them under the scales of the panel.
+    template <int n_rows>
+    MOE_INLINE void finish(const float* scales, Floats (&sum)[n_rows]) const {
+        for (int turn = 0; turn < n_turns; ++turn)
+            finish_turn(turn, scales + turn * bf16_sums * panel_rows, sum);
+    }
 
   private:
     static constexpr int n_steps = quantized_step / bf16_columns;
@@ -251,23 +270,24 @@ class Bf16Product {
     static constexpr int n_turns = has_scales ? n_steps / bf16_sums : 1;
 
     template <int tile>
-    MOE_INLINE void add_step(const std::byte* panel, int step) {
+    MOE_INLINE void add_step(const std::byte* panel, const Bf16Stage& x, int step) {
         constexpr int rows = bf16_x + tile % 2, weights = bf16_weights + tile % 2;
         load_tile<weights>(panel + step * bf16_columns * panel_rows * 2, 64);
         load_tile<rows>(x.values[step][0], 64);
         dot_bf16<tile, rows, weights>();
     }
     template <int tile>
-    MOE_INLINE void start(const std::byte* panel, int step) {
+    MOE_INLINE void start_tile(const std::byte* panel, const Bf16Stage& x, int turn) {
+        const int step = turn * bf16_sums + tile;
         zero_tile<tile>();
-        add_step<tile>(panel, step);
-        if constexpr (!has_scales) add_step<tile>(panel, step + bf16_sums);
-        store_tile<tile>(products_[tile], 64);
+        add_step<tile>(panel, x, step);
+        if constexpr (!has_scales) add_step<tile>(panel, x, step + bf16_sums);
+        store_tile<tile>(products_[turn][tile], 64);
     }
     template <int n_rows>
-    MOE_INLINE void finish(const float* scales, Floats (&sum)[n_rows]) const {
+    MOE_INLINE void finish_turn(int turn, const float* scales, Floats (&sum)[n_rows]) const {
         MOE_UNROLL for (int i = 0; i < n_rows; ++i) {
-            const auto of_tile = [&](int tile) { return _mm512_load_ps(products_[tile][i]); };
+            const auto of_tile = [&](int tile) { return _mm512_load_ps(products_[turn][tile][i]); };
             if constexpr (has_scales) {
                 MOE_UNROLL for (int tile = 0; tile < bf16_sums; ++tile) sum[i] =
                     _mm512_fmadd_ps(of_tile(tile), _mm512_load_ps(scales + 16 * tile), sum[i]);
@@ -279,23 +299,33 @@ class Bf16Product {
         }
     }
 
-    alignas(64) float products_[bf16_sums][tile_rows][16];
+    alignas(64) float products_[n_turns][bf16_sums][tile_rows][16];
 };
 
 template <bool has_scales, int n_rows>
 void multiply_bf16(const std::byte* panel, int64_t columns, const std::byte* const* rows, int64_t n,
                    float* out) {
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
-    Bf16Product<has_scales> product;
-    if (n < tile_rows) product.x = {};
+    Bf16Product<has_scales> products[2];
+    Bf16Stage stages[2];
+    if (n < tile_rows) stages[0] = stages[1] = {};
+    const auto copy = [&](int64_t k) {
+        for (int i = 0; k < columns && i < n; ++i)
+            copy_row(rows[i] + 2 * k, i, stages[k / quantized_step % 2]);
+    };
+    const auto start = [&](int64_t k) {
+        const int64_t half = k / quantized_step % 2;
+        if (k < columns) products[half].start(panel + k * panel_rows * 2, stages[half]);
+    };
+    copy(0);
+    copy(quantized_step);
+    start(0);
     Floats sum[n_rows];
     load_sums(out, n, sum);
     for (int64_t k = 0; k < columns; k += quantized_step) {
-        for (int i = 0; i < n; ++i)
-            MOE_UNROLL for (int step = 0; step < quantized_step / bf16_columns; ++step)
-                _mm512_store_si512(product.x.values[step][i],
-                                   load_bytes(rows[i] + 2 * (k + step * bf16_columns)));
-        product.add(panel + k * panel_rows * 2, scales + k / bf16_columns * panel_rows, sum);
+        start(k + quantized_step);
+        copy(k + 2 * quantized_step);
+        products[k / quantized_step % 2].finish(scales + k / bf16_columns * panel_rows, sum);
     }
     store_sums(sum, n, out);
 }
