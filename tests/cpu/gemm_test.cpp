@@ -15,13 +15,16 @@ GemmKernels kernels_of(Arithmetic arithmetic, const FormatTraits& traits, const 
                         x.rows.quantization);
 }
 
-// Rows of no, one and several tiles, in full and in half of one.
-constexpr int64_t row_counts[] = {1, 8, 9, 16, 24, 40};
+// Rows of one and several tiles, in full and in half of one; long rows take long.
+std::vector<int64_t> row_counts(int64_t columns) {
+    if (columns > 512) return {24};
+    return {1, 8, 9, 16, 24, 40};
+}
 
 void check_beside_avx512(const FormatTraits& traits, int64_t columns, const Bound& bound) {
     const int64_t rows = rows_of(traits.format, 37);
     const Weights weights(traits, rows, columns);
-    for (const int64_t n : row_counts) {
+    for (const int64_t n : row_counts(columns)) {
         const Activations x(amx, traits.format, bound.type, n, columns, bound.outlier, Way::panels,
                             bound.to_int8);
         const auto got = project(amx, weights, x, n), beside = project(avx512, weights, x, n);
