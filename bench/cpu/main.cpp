@@ -19,7 +19,8 @@ struct Options {
     std::vector<std::string> formats{"q4_k"}, filters{"*"};
     std::vector<int64_t> tokens{1};
     std::vector<int32_t> threads{1, 2};
-    std::string x_type = "bf16", kernels, json, commit = "unknown", ggml;
+    std::vector<std::string> kernels{""};
+    std::string x_type = "bf16", json, commit = "unknown", ggml;
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
     bool has_small_pages = false, is_only_named = false, is_int8 = false;
@@ -29,6 +30,18 @@ moe_type type_of(const std::string& name) {
     for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
         if (name == type_name(type)) return type;
     throw std::runtime_error("no type " + name + " of x");
+}
+
+// Each case with each kernel_filter, one after the other on the same weights.
+std::vector<CpuCase> with_kernels(const std::vector<CpuCase>& cases,
+                                  const std::vector<std::string>& kernels) {
+    std::vector<CpuCase> all;
+    for (const CpuCase& one : cases)
+        for (const std::string& filter : kernels) {
+            all.push_back(one);
+            all.back().kernels = filter;
+        }
+    return all;
 }
 
 std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) {
@@ -45,9 +58,9 @@ std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) 
     }
     for (CpuCase& one : cases) {
         one.x_type = type_of(options.x_type);
-        one.kernels = options.kernels;
         one.is_int8 |= options.is_int8;
     }
+    cases = with_kernels(cases, options.kernels);
     std::erase_if(cases, [&](const CpuCase& one) {
         return std::none_of(options.filters.begin(), options.filters.end(),
                             [&](const auto& filter) {
@@ -129,7 +142,8 @@ int main(int argc, char** argv) {
     app.add_option("--threads", options.threads, "Threads")->delimiter(',');
     app.add_option("--type", options.x_type, "Of x: bf16, f16 or f32");
     app.add_flag("--int8", options.is_int8, "Activations as bytes");
-    app.add_option("--kernels", options.kernels, "kernel_filter of the plan");
+    app.add_option("--kernels", options.kernels,
+                   "kernel_filter of the plan; several times: each case with each of them");
     app.add_option("--filter", options.filters, "Shell patterns on names of cases");
     app.add_flag("--names", options.is_only_named, "Only print the names of the cases");
     app.add_option("--ggml", options.ggml,

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "libmoe/cpu/tile_permission.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -59,7 +61,7 @@ bool has_f16c() {
 namespace {
 
 bool is_allowed(std::string_view set) {
-    return is_allowed({"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"}, set);
+    return is_allowed({"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16", "amx"}, set);
 }
 
 // Not a word of __builtin_cpu_supports in every compiler.
@@ -92,6 +94,10 @@ bool has_avx512bf16() {
            __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
 }
 
+bool has_amx() {
+    return has_avx512bf16() && is_allowed("amx") && has_tiles();
+}
+
 Text features() {
     Text out{};
 #define MOE_FEATURE(feature) \
@@ -107,6 +113,7 @@ Text features() {
     MOE_FEATURE("avx512vbmi");
     MOE_FEATURE("avx512bf16");
 #undef MOE_FEATURE
+    if (has_tiles()) append(out, "amx_tile amx_int8 amx_bf16");
     return out;
 }
 
@@ -137,6 +144,10 @@ bool has_avx512vnni() {
 }
 
 bool has_avx512bf16() {
+    return false;
+}
+
+bool has_amx() {
     return false;
 }
 

@@ -16,14 +16,17 @@ Text features();
 bool has_f16c();
 // True where this machine and this build can run the kernels of an instruction set, and the
 // environment variable MOE_CPU_ISA does not forbid them: it names the largest set to use, `scalar`,
-// `avx2`, `avx512`, `avx512vnni` or `avx512bf16`, on ARM `scalar`, `neon` or `i8mm`. Other values
-// change nothing.
+// `avx2`, `avx512`, `avx512vnni`, `avx512bf16` or `amx`, on ARM `scalar`, `neon` or `i8mm`. Other
+// values change nothing.
 bool has_avx2();
 bool has_avx512();
 // AVX-512 with VNNI and VBMI, and GFNI.
 bool has_avx512vnni();
 // The same with BF16.
 bool has_avx512bf16();
+// The same with AMX's tiles of bytes and of bfloat16. They also need may_use_tiles
+// (tile_permission.hpp).
+bool has_amx();
 // NEON with dot products of bytes (ARMv8.2 dotprod).
 bool has_neon();
 // The same with matrix products of bytes (ARMv8.6 I8MM).

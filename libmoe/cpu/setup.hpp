@@ -18,6 +18,7 @@ enum class Arithmetic : uint8_t {
     avx512,
     gemv_avx2,
     gemv_avx512vnni,
+    gemv_amx,  // that of gemv_avx512vnni, with gemm kernels of AMX
     gemv_neon,
     gemv_i8mm,
 };

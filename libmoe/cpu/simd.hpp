@@ -19,6 +19,8 @@ void dot_rows_avx512(WeightRow weight, int64_t columns, const InputRows<float>& 
 // The gemv kernels of an instruction family.
 extern const GemvFamily gemv_avx2;
 extern const GemvFamily gemv_avx512vnni;
+// The same with gemm kernels of AMX.
+extern const GemvFamily gemv_amx;
 
 }  // namespace moe::cpu
 

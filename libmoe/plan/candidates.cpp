@@ -9,6 +9,7 @@
 #include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
+#include "libmoe/cpu/tile_permission.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
@@ -121,10 +122,30 @@ const Reason* cpu_gemm(const Problem& problem) {
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
 }
 
-template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
+// The same for the tiles of AMX, which multiply all but panels of float32. Permission is
+// requested last, by a plan that would use them.
+template <moe_stage stage>
+const Reason* cpu_gemm_amx(const Problem& problem) {
+    constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
+    if (const Reason* reason = cpu_gemm<cpu::has_amx, arithmetic, stage>(problem)) return reason;
+    const auto takes_floats = [&](const moe_format& format) {
+        const cpu::GemvFamily& family = *cpu::gemv_family(arithmetic);
+        const cpu::GemvFormat known = cpu::gemv_format_of(format);
+        const auto is_left = [&](moe_type type) {
+            const cpu::Quantization rows =
+                cpu::quantization_for(family, known, type, problem.quantizes_to_int8, true);
+            return cpu::gemm_kernels(family, known, rows).rows == cpu::RowForm::floats;
+        };
+        return is_left(problem.x_type) && is_left(problem.intermediate_type);
+    };
+    if (all_of_cpu_stage<stage>(problem, takes_floats)) return &reasons::weight_type;
+    return cpu::may_use_tiles() ? nullptr : &reasons::isa;
+}
+
+template <Check check, Arithmetic arithmetic, moe_stage stage>
 constexpr Row cpu_gemm_row(const char* architecture) {
     return {.stage = stage,
-            .check = cpu_gemm<has_isa, arithmetic, stage>,
+            .check = check,
             .arithmetic = arithmetic,
             .tokens = Tokens::many_rows,
             .words = {architecture, "", "gemm"}};
@@ -138,13 +159,21 @@ constexpr Row cpu_gemv_row(const char* architecture) {
             .words = {architecture, "", "gemv"}};
 }
 
+template <moe_stage stage>
+constexpr Row amx_row = cpu_gemm_row<cpu_gemm_amx<stage>, Arithmetic::gemv_amx, stage>("amx");
+template <moe_stage stage>
+constexpr Row avx512vnni_gemm_row =
+    cpu_gemm_row<cpu_gemm<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, stage>,
+                 Arithmetic::gemv_avx512vnni, stage>("avx512vnni");
+
 // <arch>_<weight>_<activation>_<stage>[_variant]; dense is f32, f16 and bf16. Those of gemv get
 // their names from the weights. Best first.
 constexpr Row cpu_table[] = {
     {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, always},
     {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, always},
     cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
-    cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
+    amx_row<MOE_STAGE_EXPERTS>,
+    avx512vnni_gemm_row<MOE_STAGE_EXPERTS>,
     {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
      Arithmetic::avx512},
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_EXPERTS>("i8mm"),
@@ -157,7 +186,8 @@ constexpr Row cpu_table[] = {
     {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, in_f32},
     {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, in_f64, Arithmetic::ref_f64},
     cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
-    cpu_gemm_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
+    amx_row<MOE_STAGE_FINISH>,
+    avx512vnni_gemm_row<MOE_STAGE_FINISH>,
     {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
      Arithmetic::avx512},
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_FINISH>("i8mm"),
@@ -408,13 +438,13 @@ void judge(Candidate& candidate, const Problem& problem, const KernelFilter& fil
     }
 }
 
-// Goes with the one before it, of the same family; forced without that one it takes any number of
-// rows.
+// Goes with the one before it for any number, whose family it shares; forced without that one it
+// takes any number of rows. is_open: no better one of many rows was chosen.
 void choose_for_many_rows(Candidate& candidate, const Candidate& before, const Problem& problem,
-                          const KernelFilter& filter) {
-    judge(candidate, problem, filter, before.is_chosen);
+                          const KernelFilter& filter, bool is_open) {
+    judge(candidate, problem, filter, before.is_chosen && is_open);
     const bool is_forced = filter.wish(candidate) == Wish::force;
-    if (is_forced && candidate.applicable && !candidate.is_chosen)
+    if (is_forced && candidate.applicable && !before.is_chosen)
         fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
              candidate.name(), before.name());
     candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1 : cpu::min_panel_rows;
@@ -425,12 +455,14 @@ void choose_for_many_rows(Candidate& candidate, const Candidate& before, const P
 // for many rows.
 void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& problem,
                       const KernelFilter& filter) {
-    bool is_open[2] = {true, true};     // for any number of tokens, for small batches
+    bool is_open[2] = {true, true};  // for any number of tokens, for small batches
+    bool is_open_for_many_rows = true;
     const Candidate* before = nullptr;  // those of many rows are behind one for any number
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
         if (candidate.tokens == Tokens::many_rows) {
-            choose_for_many_rows(candidate, *before, problem, filter);
+            choose_for_many_rows(candidate, *before, problem, filter, is_open_for_many_rows);
+            is_open_for_many_rows &= !candidate.is_chosen;
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;

@@ -187,19 +187,31 @@ void fill_cpu_setup(moe_plan& plan) {
     setup.n_workers = plan.runtime->n_threads;
 }
 
-// Rows from which on the gemm kernels of a stage take those of a matrix; 0: never.
-int64_t panel_rows_of(const moe_plan& plan, moe_stage stage) {
+// The gemm kernels of a stage; null: it has none.
+const Candidate* chosen_for_many_rows(const moe_plan& plan, moe_stage stage) {
     for (const Candidate& candidate : plan.candidates)
         if (candidate.stage == stage && candidate.is_chosen &&
             candidate.tokens == Tokens::many_rows)
-            return candidate.min_rows;
-    return 0;
+            return &candidate;
+    return nullptr;
+}
+
+// Rows from which on they take those of a matrix; 0: never.
+int64_t panel_rows_of(const moe_plan& plan, moe_stage stage) {
+    const Candidate* gemm = chosen_for_many_rows(plan, stage);
+    return gemm ? gemm->min_rows : 0;
+}
+
+// That of the gemm kernels, which has the gemv kernels, too.
+cpu::Arithmetic arithmetic_of(const moe_plan& plan, moe_stage stage) {
+    const Candidate* gemm = chosen_for_many_rows(plan, stage);
+    return gemm ? gemm->arithmetic : plan.chosen(stage).arithmetic;
 }
 
 // Adds the forms in which the kernels of a stage take the rows before these matrices.
 void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_list<moe_role> roles,
                       moe_type type, cpu::Quantization& all) {
-    const cpu::GemvFamily* family = cpu::gemv_family(plan.chosen(stage).arithmetic);
+    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic_of(plan, stage));
     if (!family) return;
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
@@ -233,8 +245,8 @@ void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {
     }
     fill_cpu_setup(plan);
     plan.candidates = choose_candidates(plan.runtime->memory, problem_of(plan), desc.kernel_filter);
-    plan.setup.experts = plan.chosen(MOE_STAGE_EXPERTS).arithmetic;
-    plan.setup.finish = plan.chosen(MOE_STAGE_FINISH).arithmetic;
+    plan.setup.experts = arithmetic_of(plan, MOE_STAGE_EXPERTS);
+    plan.setup.finish = arithmetic_of(plan, MOE_STAGE_FINISH);
     choose_quantization(plan);
 }
 

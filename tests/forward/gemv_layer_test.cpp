@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "libmoe/cpu/features.hpp"
+#include "libmoe/cpu/tile_permission.hpp"
 #include "libmoe/formats/format.hpp"
 #include "tests/support/instruction_set.hpp"
 #include "tests/support/layer_case.hpp"
@@ -114,8 +115,16 @@ std::vector<std::vector<int32_t>> routings() {
     return all;
 }
 
+bool has_amx() {
+    return moe::cpu::has_amx() && moe::cpu::may_use_tiles();
+}
+
 std::vector<const char*> instruction_sets() {
     std::vector<const char*> all;
+    if (has_amx()) all.push_back("amx");
+#if defined(MOE_EMULATE_AMX)
+    return all;  // the others are tested as they are
+#endif
     if (moe::cpu::has_avx512bf16()) all.push_back("avx512bf16");
     if (moe::cpu::has_avx512vnni()) all.push_back("avx512vnni");
     if (moe::cpu::has_avx2()) all.push_back("avx2");
@@ -159,6 +168,24 @@ TEST(GemvLayer, FamiliesMayDiffer) {
                                           wanted, static_cast<size_t>(layer.hidden)),
                           to_int8 ? 3e-2 : 6e-3)
                     << mix.gate << " " << kernels << " " << to_int8;
+    }
+}
+
+TEST(GemvLayer, AmxMayBeBesideOtherFamilies) {
+    if (!has_amx()) GTEST_SKIP() << "no AMX";
+    const auto ids = routings()[5];
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        const Floats x = moe::test::gaussian(21 * layer.hidden, 9);
+        const Floats wanted = layer.run("scalar", MOE_TYPE_BF16, 1, x, ids);
+        for (const char* kernels : {"experts:amx_*,finish:avx2_*", "experts:avx2_*,finish:amx_*",
+                                    "experts:amx_*,finish:avx512vnni_*_gemm_*",
+                                    "experts:avx512vnni_*_gemm_*,finish:amx_*"})
+            EXPECT_LT(
+                worst_row_error(layer.run("amx", MOE_TYPE_BF16, 2, x, ids, {.kernels = kernels}),
+                                wanted, static_cast<size_t>(layer.hidden)),
+                6e-3)
+                << mix.gate << " " << kernels;
     }
 }
 
@@ -208,6 +235,28 @@ TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {
     EXPECT_EQ(kernel(few, {.max_tokens = 30, .kernels = "experts:avx512vnni_*"}),
               "avx512vnni_q4_k_int8x2_gemv_gate_up");
     EXPECT_ANY_THROW(kernel(many, {.kernels = "*_gemm_*,-*_gemv_*"}));
+}
+
+// The names of what takes many rows, and the bits of integer panels, which are those of AVX-512.
+TEST(GemvLayer, AmxTakesManyRowsWhereItIsThere) {
+    if (!has_amx()) GTEST_SKIP() << "no AMX";
+    const MixedLayer layer(mixes[0]);
+    const Floats x = moe::test::gaussian(30 * layer.hidden, 9);
+    const auto run = [&](const char* set, MixedLayer::Options options = {}) {
+        return layer.run(set, MOE_TYPE_BF16, 2, x, all_to_two(30), options);
+    };
+    const auto kernel = [&](const char* filter) {
+        std::string name;
+        run("amx", {.kernels = filter, .experts_kernel = &name});
+        return name;
+    };
+    for (const char* filter : {"", "amx_*", "*_gemm_*", "-avx512vnni_*_gemm_*"})
+        EXPECT_EQ(kernel(filter), "amx_q4_k_int8x2_gemm_gate_up") << filter;
+    for (const char* filter : {"-amx_*", "avx512vnni_*_gemm_*"})
+        EXPECT_EQ(kernel(filter), "avx512vnni_q4_k_int8x2_gemm_gate_up") << filter;
+    EXPECT_EQ(kernel("-*_gemm_*"), "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_TRUE(same_bits(run("amx"), run("avx512bf16")));
+    EXPECT_FALSE(same_bits(run("amx"), run("amx", {.kernels = "-*_gemm_*"})));
 }
 
 // A token keeps its bits in any company under batch_invariant; without it gemm kernels take many

@@ -78,7 +78,8 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
         const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
                                     stage_name(one.stage) + "(_[a-z0-9]+)?$");
         const test::Pattern gemv(
-            "^(avx2|avx512vnni|neon|i8mm)_[a-z0-9_+]+_(f32|bf16|int8(x[23])?)_gem[vm]_gate_up$");
+            "^(avx2|avx512vnni|amx|neon|i8mm)_[a-z0-9_+]+_(f32|bf16|int8(x[23])?)_gem[vm]_gate_"
+            "up$");
         EXPECT_TRUE(pattern.is_in(one.kernel) || gemv.is_in(one.kernel)) << one.kernel;
         const std::string in_stage = std::string(stage_name(one.stage)) + ":" + one.kernel;
         EXPECT_TRUE(names.insert(in_stage).second) << in_stage << " is there twice";
@@ -310,6 +311,7 @@ std::map<std::string, std::string> reachable_codes() {
 // Why the gemm kernels of the CPU are not used beside the gemv kernels.
 std::set<std::string> codes_of_panels() {
     if (!cpu::has_avx512vnni()) return {"many_rows", "few_tokens", "workspace"};
+    const test::InstructionSet without_amx("avx512bf16");
     std::set<std::string> codes;
     const auto ask = [&](int64_t max_tokens, bool has_room, bool batch_invariant) {
         Plan plan;
@@ -319,7 +321,8 @@ std::set<std::string> codes_of_panels() {
         problem.has_room_for_panels = has_room;
         problem.batch_invariant = batch_invariant;
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
-            if (one.tokens == Tokens::many_rows && one.stage == MOE_STAGE_EXPERTS)
+            if (one.tokens == Tokens::many_rows && one.stage == MOE_STAGE_EXPERTS &&
+                one.arithmetic == cpu::Arithmetic::gemv_avx512vnni)
                 codes.insert(one.reason->code);
     };
     ask(64, true, false);

@@ -124,7 +124,7 @@ std::string normalised(const std::string& text, const std::string& by_machine) {
         {"  [-*] cpu_any_f32_(" + by_machine + ")_ref: .*", "  ? cpu_any_f32_$1_ref: <by machine>"},
     };
     for (std::string line; std::getline(lines, line);) {
-        if (test::Pattern("^  [-*] (avx|neon|i8mm)").is_in(line)) continue;
+        if (test::Pattern("^  [-*] (avx|amx|neon|i8mm)").is_in(line)) continue;
         for (const auto& [pattern, with] : rules)
             line = test::Pattern(pattern).replaced(line, with);
         out += line + "\n";
@@ -210,6 +210,7 @@ TEST(Explain, DeepSeekV3InFp8) {
 // A layer as Q4_K_M files have it: the text of its experts where the gemv kernels run.
 TEST(Explain, Qwen3InQ4KWithDownInQ6K) {
     if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const test::InstructionSet without_amx("avx512bf16");
     const std::string text = explain(
         plan_for({.layer = qwen3_30b(), .format = "q4_k", .down = "q6_k"}), MOE_EXPLAIN_TEXT);
     const std::string experts =
@@ -217,6 +218,8 @@ TEST(Explain, Qwen3InQ4KWithDownInQ6K) {
         "  * avx512vnni_q4_k_int8x2_gemv_gate_up, avx512vnni_q6_k_int8x2_gemv_down: the first of "
         "the "
         "list that applies\n"
+        "  - amx_q4_k_int8x2_gemm_gate_up, amx_q6_k_int8x2_gemm_down: this machine or build lacks "
+        "its instruction set\n"
         "  + avx512vnni_q4_k_int8x2_gemm_gate_up, avx512vnni_q6_k_int8x2_gemm_down (from 8 rows of "
         "a matrix): taken beside the one above for matrices with many rows\n"
         "  - avx512_dense_f32_experts: it does not read weights of these formats\n";

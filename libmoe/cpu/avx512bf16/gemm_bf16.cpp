@@ -114,7 +114,9 @@ void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int
 
 template <class Format>
 GemmKernels bf16_kernels() {
-    return {dequantize_bf16<Format>, multiply_bf16_panel<Format::Block::has_scale>, RowForm::bf16};
+    constexpr bool has_scale = Format::Block::has_scale;
+    return {dequantize_bf16<Format>, multiply_bf16_panel<has_scale>, RowForm::bf16,
+            has_scale ? 32 : 0};
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ const IntegerKernels* integer_kernels(GemvFormat format) {
     return avx512vnni_grid_kernels(format);
 }
 
-const GemvKernels* kernels(GemvFormat format, int32_t parts) {
+}  // namespace
+
+const GemvKernels* avx512vnni_kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) {
         const ValueKernels* found = avx512vnni_float_kernels(format);
         return found ? &found->gemv : avx512vnni_transposed_kernels(format);
@@ -25,12 +27,12 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     return found ? &found->gemv[parts - 1] : nullptr;
 }
 
-GemmKernels gemm(GemvFormat format, const Quantization& rows) {
+GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
     if (rows.parts)
         if (const IntegerKernels* found = integer_kernels(format))
             return {found->dequantize,
                     integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
-                    RowForm::integers};
+                    RowForm::integers, found->scale_columns};
     if (rows.has_bf16)
         if (const GemmKernels found = gemm_avx512bf16(format); found.dequantize) return found;
     if (const ValueKernels* found = avx512vnni_float_kernels(format))
@@ -38,9 +40,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     return {};
 }
 
-}  // namespace
-
-const GemvFamily gemv_avx512vnni = {kernels, quantize_avx512vnni, gemm, true};
+const GemvFamily gemv_avx512vnni = {avx512vnni_kernels, quantize_avx512vnni, avx512vnni_gemm, true};
 
 }  // namespace moe::cpu
 #endif

@@ -26,6 +26,8 @@ const ValueKernels* avx512vnni_float_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_strip_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_transposed_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_codebook_kernels(GemvFormat format);  // parts 2
+const GemvKernels* avx512vnni_kernels(GemvFormat format, int32_t parts);
+GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows);
 PanelMultiply integer_panel_multiply_avx512vnni(int32_t parts, int scale_columns);
 void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weights, int64_t column,
                                  int64_t columns, const void* const* x, int64_t n, float* sums);

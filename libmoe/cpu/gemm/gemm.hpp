@@ -8,6 +8,8 @@
 // are quantized (gemv/gemv.hpp), in the natural order.
 // A panel of values: [C, 16] float32. Activation rows are float32.
 // A panel of bfloat16: cpu/avx512bf16. Activation rows are bfloat16.
+//
+// AVX-512 makes the panels; AVX-512 or the tiles of AMX multiply them (cpu/amx).
 #pragma once
 
 #include <cstddef>
@@ -46,6 +48,10 @@ struct GemmKernels {
     PanelDequantize dequantize;  // null: there are none
     PanelMultiply multiply;
     RowForm rows;
+    int scale_columns = 0;  // of the panel under a scale; 0: it has no scales
+    // Before the first call of multiply and after the last one, by the same thread; null: nothing.
+    void (*enter)() = nullptr;
+    void (*leave)() = nullptr;
 };
 
 }  // namespace moe::cpu

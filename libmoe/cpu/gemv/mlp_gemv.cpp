@@ -122,12 +122,14 @@ class GemvMatrix {
         const Part part = part_of(tile, scratch + gemm_scratch_floats);
         const int64_t padded = padded_columns(weights_.columns);
         std::fill_n(out, tile.n * panel_rows, 0.0f);
+        if (gemm_.enter) gemm_.enter();
         for (int64_t column = 0; column < padded; column += panel_columns) {
             const int64_t columns = std::min(panel_columns, padded - column);
             gemm_.dequantize(part.weights, part.first, part.last - part.first, column, columns,
                              panel);
             gemm_.multiply(panel, part.weights, column, columns, x, tile.n, out);
         }
+        if (gemm_.leave) gemm_.leave();
     }
     // Row by row, with the scales that nested ones make.
     void multiply_nested(const Tile& tile, const void* const* x, float* scratch, float* out) const {
@@ -267,6 +269,7 @@ struct MlpGemv {
 const GemvFamily* gemv_family(Arithmetic arithmetic) {
 #if defined(MOE_X86)
     if (arithmetic == Arithmetic::gemv_avx512vnni) return &gemv_avx512vnni;
+    if (arithmetic == Arithmetic::gemv_amx) return &gemv_amx;
     if (arithmetic == Arithmetic::gemv_avx2) return &gemv_avx2;
 #elif defined(MOE_AARCH64)
     if (arithmetic == Arithmetic::gemv_i8mm) return &gemv_i8mm;
@@ -280,6 +283,7 @@ MlpKernels<float> mlp_gemv(Arithmetic arithmetic) {
     if (arithmetic == Arithmetic::gemv_avx2) return MlpGemv<Arithmetic::gemv_avx2>::kernels();
     if (arithmetic == Arithmetic::gemv_neon) return MlpGemv<Arithmetic::gemv_neon>::kernels();
     if (arithmetic == Arithmetic::gemv_i8mm) return MlpGemv<Arithmetic::gemv_i8mm>::kernels();
+    if (arithmetic == Arithmetic::gemv_amx) return MlpGemv<Arithmetic::gemv_amx>::kernels();
     return MlpGemv<Arithmetic::gemv_avx512vnni>::kernels();
 }
 

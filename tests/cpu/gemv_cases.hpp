@@ -1,0 +1,214 @@
+// Cases of the tests of gemv and gemm kernels: weights of every format that kernels read,
+// activations as the formats want them, and the bounds of their errors.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
+#include "libmoe/cpu/gemv/weights.hpp"
+#include "tests/formats/sources.hpp"
+#include "tests/support/matrices.hpp"
+
+namespace moe::cpu {
+
+using test::gaussian;
+
+std::vector<Arithmetic> families();
+
+FormatTraits traits_of(const char* name, const moe_format& format);
+
+FormatTraits traits_of(const moe_format& format);
+
+// The named formats and those without a name.
+std::vector<FormatTraits> known_formats();
+
+// Formats that no kernel reads: the scale of a column is that of any group, or of one whose size is
+// no power of two from 32 on.
+std::vector<FormatTraits> unread_formats();
+
+// Bytes that end where memory may be read no longer.
+class GuardedBytes {
+  public:
+    explicit GuardedBytes(size_t size) : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))) {
+        n_ = (size + page_ - 1) / page_ * page_ + page_;
+        base_ = static_cast<std::byte*>(
+            mmap(nullptr, n_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        EXPECT_NE(base_, MAP_FAILED);
+        EXPECT_EQ(mprotect(base_ + n_ - page_, page_, PROT_NONE), 0);
+        data_ = base_ + n_ - page_ - size;
+    }
+    ~GuardedBytes() { munmap(base_, n_); }
+    GuardedBytes(const GuardedBytes&) = delete;
+    GuardedBytes& operator=(const GuardedBytes&) = delete;
+    std::byte* data() const { return data_; }
+
+  private:
+    size_t page_, n_;
+    std::byte *base_, *data_;
+};
+
+// Codes of formats that the library does not write are random bytes under scales of usual sizes.
+void fill_with_bytes(test::Stored& stored);
+
+// A random matrix whose codes, scales and zero points end at a guard page, with what it decodes to.
+class Weights {
+  public:
+    Weights(const FormatTraits& traits, int64_t rows, int64_t columns) {
+        if (traits.unsliceable_bytes)
+            take(test::random_source(traits.format, rows, columns));
+        else
+            take(make(traits, rows, columns));
+    }
+    explicit Weights(const test::Stored& stored) { take(stored); }
+
+    static test::Stored make(const FormatTraits& traits, int64_t rows, int64_t columns) {
+        test::Stored stored(traits, rows, columns);
+        for (int i = 0; traits.format.codebook == MOE_CODEBOOK_GIVEN && i < 1 << traits.format.bits;
+             ++i)
+            stored.codebook.push_back(-0.9f + 0.07f * static_cast<float>(i * i % 29));
+        if (!traits.encode)
+            fill_with_bytes(stored);
+        else
+            stored.encode(gaussian(rows * columns, 7).data());
+        return stored;
+    }
+
+    Matrix matrix;
+    std::vector<float> values;
+
+  private:
+    void take(const test::Stored& stored) {
+        matrix = stored.view();
+        codebook_ = stored.codebook;
+        if (!codebook_.empty()) matrix.codebook = codebook_.data();
+        finish(stored.data, stored.scales, {});
+    }
+    void take(test::Source source) {
+        source_ = std::move(source);
+        matrix.format = source_.format;
+        matrix.codebook = builtin_codebook(source_.format);
+        matrix.rows = source_.rows;
+        matrix.columns = source_.columns;
+        const MatrixBytes bytes =
+            matrix_bytes(*find_format(source_.format), source_.format, matrix.rows, matrix.columns);
+        matrix.row_stride = static_cast<int64_t>(bytes.row_stride);
+        matrix.scale_row_stride = static_cast<int64_t>(bytes.scale_row_stride);
+        if (!source_.permutation.empty()) matrix.permutation = source_.permutation.data();
+        if (source_.format.nested_scales) {
+            matrix.nested_scales = source_.nested_scales.data();
+            matrix.nested_codebook = source_.nested_codebook.data();
+            matrix.nested_offset = source_.nested_offset;
+        }
+        finish(source_.data, source_.scales, source_.zero_points);
+    }
+    void finish(const std::vector<std::byte>& data, const std::vector<std::byte>& scales,
+                const std::vector<std::byte>& zero_points) {
+        matrix.traits = find_format(matrix.format);
+        matrix.data = guard(data);
+        matrix.scales = guard(scales);
+        matrix.zero_points = guard(zero_points);
+        matrix.whole_rows = matrix.rows;
+        matrix.whole_columns = matrix.columns;
+        if (matrix.format.pre_quant_scale) {
+            pre_quant_scale_ = gaussian(matrix.columns, 17);
+            matrix.pre_quant_scale = pre_quant_scale_.data();
+        }
+        values = test::decode_all(matrix, *matrix.traits);
+    }
+    const std::byte* guard(const std::vector<std::byte>& bytes) {
+        if (bytes.empty()) return nullptr;
+        guarded_.push_back(std::make_unique<GuardedBytes>(bytes.size()));
+        std::copy(bytes.begin(), bytes.end(), guarded_.back()->data());
+        return guarded_.back()->data();
+    }
+
+    std::vector<std::unique_ptr<GuardedBytes>> guarded_;
+    test::Source source_;
+    std::vector<float> codebook_, pre_quant_scale_;
+};
+
+// Gemv kernels, or gemm kernels where the family has them for the format.
+enum class Way : uint8_t { rows, panels };
+constexpr Way ways[] = {Way::rows, Way::panels};
+
+// Activation rows of a type, quantized as the format wants them.
+struct Activations {
+    Activations(Arithmetic arithmetic, const moe_format& format, moe_type type, int64_t n,
+                int64_t columns, float outlier, Way way = Way::rows, bool to_int8 = false)
+        : x(gaussian(n * columns, 5)) {
+        for (size_t i = 0; i < x.size(); ++i) {
+            if (outlier != 0 && i % 97 == 13) x[i] *= outlier;
+            if (type == MOE_TYPE_BF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
+        }
+        rows = {x.data(), columns, nullptr};
+        rows.quantization = quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type,
+                                             to_int8, way == Way::panels);
+        rows.in_panels = way == Way::panels;
+        rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
+        bytes.resize(static_cast<size_t>(n * rows.quantized_stride));
+        rows.quantized = bytes.data();
+        for (int64_t i = 0; !is_empty(rows.quantization) && i < n; ++i)
+            gemv_family(arithmetic)
+                ->quantize(x.data() + i * columns, columns, rows.quantization,
+                           bytes.data() + i * rows.quantized_stride);
+    }
+
+    std::vector<float> x;
+    std::vector<std::byte> bytes;
+    InputRows<float> rows;
+};
+
+// Scratch of a thread, as Scratch lays it out.
+class ThreadScratch {
+  public:
+    explicit ThreadScratch(int64_t columns)
+        : memory_(new (std::align_val_t{
+              64}) float[static_cast<size_t>(gemv_scratch_floats(columns) + gemm_scratch_floats)]) {
+    }
+    ~ThreadScratch() { ::operator delete[](memory_, std::align_val_t{64}); }
+    ThreadScratch(const ThreadScratch&) = delete;
+    ThreadScratch& operator=(const ThreadScratch&) = delete;
+    float* data() const { return memory_; }
+
+  private:
+    float* memory_;
+};
+
+std::vector<float> project(Arithmetic arithmetic, const Matrix& weights,
+                           const Activations& activations, int64_t n);
+std::vector<float> project(Arithmetic arithmetic, const Weights& weights,
+                           const Activations& activations, int64_t n);
+
+std::vector<float> exact(const Matrix& matrix, const std::vector<float>& values,
+                         const std::vector<float>& x, int64_t n);
+
+std::vector<float> exact(const Weights& weights, const std::vector<float>& x, int64_t n);
+
+// Rows whose last panels are not full, where a format has some.
+int64_t rows_of(const moe_format& format, int64_t usual);
+
+// Columns of a row: whole steps of 256, and all kinds of rest that a format may leave.
+std::vector<int64_t> columns_of(const FormatTraits& traits);
+
+struct Bound {
+    moe_type type;
+    float outlier;
+    double error;  // of a token, relative L2, for formats that take quantized rows
+    bool to_int8 = false;
+};
+constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
+                            {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
+                            {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true}};
+
+// Panels of bfloat16 hold the values of a codebook rounded.
+bool rounds_values(const moe_format& format, const InputRows<float>& rows);
+
+// Rows of all kinds of groups; more than a tile of gemm kernels takes where that is cheap.
+std::vector<int64_t> tokens_of(Way way, int64_t columns);
+
+}  // namespace moe::cpu
