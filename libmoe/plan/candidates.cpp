@@ -122,23 +122,23 @@ const Reason* cpu_gemm(const Problem& problem) {
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
 }
 
-// The same for the tiles of AMX, which multiply all but panels of float32. Permission is
-// requested last, by a plan that would use them.
+// The same for the tiles of AMX, which leave some panels to AVX-512. Permission is requested last,
+// by a plan that would use them.
 template <moe_stage stage>
 const Reason* cpu_gemm_amx(const Problem& problem) {
     constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
     if (const Reason* reason = cpu_gemm<cpu::has_amx, arithmetic, stage>(problem)) return reason;
-    const auto takes_floats = [&](const moe_format& format) {
+    const auto has_no_tiles = [&](const moe_format& format) {
         const cpu::GemvFamily& family = *cpu::gemv_family(arithmetic);
         const cpu::GemvFormat known = cpu::gemv_format_of(format);
         const auto is_left = [&](moe_type type) {
             const cpu::Quantization rows =
                 cpu::quantization_for(family, known, type, problem.quantizes_to_int8, true);
-            return cpu::gemm_kernels(family, known, rows).rows == cpu::RowForm::floats;
+            return !cpu::gemm_kernels(family, known, rows).enter;
         };
         return is_left(problem.x_type) && is_left(problem.intermediate_type);
     };
-    if (all_of_cpu_stage<stage>(problem, takes_floats)) return &reasons::weight_type;
+    if (all_of_cpu_stage<stage>(problem, has_no_tiles)) return &reasons::weight_type;
     return cpu::may_use_tiles() ? nullptr : &reasons::isa;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "libmoe/base/reciprocal.hpp"
 #include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 
@@ -16,7 +17,6 @@ using cuda::GemvTiling;
 using cuda::max_gemv_batch;
 using cuda::max_gemv_slots;
 using cuda::max_split_k_groups;
-using cuda::reciprocal_of;
 using cuda::tables_bytes;
 
 constexpr int32_t max_stages = 32;  // a lane of the warp for each

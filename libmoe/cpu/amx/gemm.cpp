@@ -22,6 +22,7 @@ namespace moe::cpu {
 namespace {
 
 constexpr int tile_rows = 16;
+constexpr int scale_columns = 32;  // of integers under a scale
 
 // Tiles 0 to 5 have sums, or activations and weights after those that have; each four columns of
 // bytes, or two of bfloat16, are a row of the tile of weights.
@@ -49,8 +50,8 @@ struct IntegerTiles {
     static constexpr int weights(int turn) { return is_tight ? 7 : 6 + turn; }
 };
 
-// 256 columns of the integers of 16 rows with their scales and sums. With a scale for 32 columns
-// every other number of both is used.
+// 256 columns of the integers of 16 rows with their scales and sums, of both of which every other
+// number is used.
 template <int parts>
 struct IntegerStage {
     alignas(64) std::byte bytes[4][parts][tile_rows][64];
@@ -74,18 +75,16 @@ IntegerRow integer_row(const void* x, const GemvWeights& weights, int64_t column
             scales + column / 16, scales + n_groups + column / 16};
 }
 
-template <int parts, int scale_columns>
+template <int parts>
 MOE_INLINE void copy_row(const IntegerRow& row, int64_t k, int i, IntegerStage<parts>& stage) {
     MOE_UNROLL for (int v = 0; v < 4; ++v) MOE_UNROLL for (int part = 0; part < parts; ++part)
         _mm512_store_si512(stage.bytes[v][part][i],
                            load_bytes(row.bytes + parts * k + 64 * (parts * v + part)));
     _mm512_store_ps(stage.scales[i], _mm512_loadu_ps(row.scales + k / 16));
-    Floats sums = _mm512_loadu_ps(row.sums + k / 16);
-    if constexpr (scale_columns == 32) {
-        const Bytes next = _mm512_castps_si512(sums);
-        sums = _mm512_add_ps(sums, _mm512_castsi512_ps(_mm512_alignr_epi32(next, next, 1)));
-    }
-    _mm512_store_ps(stage.sums[i], sums);
+    const Floats sums = _mm512_loadu_ps(row.sums + k / 16);
+    const Bytes next = _mm512_castps_si512(sums);
+    _mm512_store_ps(stage.sums[i],
+                    _mm512_add_ps(sums, _mm512_castsi512_ps(_mm512_alignr_epi32(next, next, 1))));
 }
 
 // 256 columns of an integer panel.
@@ -95,7 +94,7 @@ struct PanelPart {
     const float* offsets;
 };
 
-template <int parts, int scale_columns>
+template <int parts>
 class IntegerProduct {
   public:
     // The panel's part meets n_rows staged rows.
@@ -170,18 +169,17 @@ MOE_INLINE void store_sums(const Floats (&sum)[n_rows], int64_t n, float* to) {
         _mm512_storeu_ps(to + panel_rows * i, sum[i]);
 }
 
-template <int parts, int scale_columns, int n_rows>
+template <int parts, int n_rows>
 void multiply_integers(const std::byte* panel, int64_t columns, const IntegerRow* rows, int64_t n,
                        float* out) {
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows);
     const int64_t n_scales = columns / scale_columns * panel_rows;
-    IntegerProduct<parts, scale_columns> product;
+    IntegerProduct<parts> product;
     IntegerStage<parts> stages[2];
     if (n < tile_rows) stages[0] = stages[1] = {};
     const auto copy = [&](int64_t k) {
         IntegerStage<parts>& stage = stages[k / quantized_step % 2];
-        for (int i = 0; k < columns && i < n; ++i)
-            copy_row<parts, scale_columns>(rows[i], k, i, stage);
+        for (int i = 0; k < columns && i < n; ++i) copy_row<parts>(rows[i], k, i, stage);
     };
     copy(0);
     Floats sum[n_rows];
@@ -207,19 +205,18 @@ MOE_INLINE void for_tiles(int64_t n, Call call) {
     }
 }
 
-template <int parts, int scale_columns>
+template <int parts>
 void multiply_integer_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
                             int64_t columns, const void* const* x, int64_t n, float* sums) {
     for_tiles(n, [&]<int n_rows>(int64_t first, int64_t count) {
         IntegerRow rows[n_rows];
         for (int64_t i = 0; i < count; ++i)
             rows[i] = integer_row<parts>(x[first + i], weights, column);
-        multiply_integers<parts, scale_columns, n_rows>(panel, columns, rows, count,
-                                                        sums + first * panel_rows);
+        multiply_integers<parts, n_rows>(panel, columns, rows, count, sums + first * panel_rows);
     });
 }
 
-template <int parts, int scale_columns>
+template <int parts>
 void enter_integers() {
     static constexpr TileShapes shapes = shapes_of(
         IntegerTiles<parts>::first_x, IntegerTiles<parts>::first_weights, scale_columns / 4);
@@ -354,24 +351,26 @@ struct TileKernel {
 };
 
 template <int parts>
-TileKernel integer_kernel(int scale_columns) {
-    if (scale_columns == 16) return {multiply_integer_panel<parts, 16>, enter_integers<parts, 16>};
-    return {multiply_integer_panel<parts, 32>, enter_integers<parts, 32>};
-}
+constexpr TileKernel integer_kernel{multiply_integer_panel<parts>, enter_integers<parts>};
 
 TileKernel tile_kernel(const GemmKernels& panels, int32_t parts) {
     if (panels.rows == RowForm::bf16)
         return {panels.scale_columns ? multiply_bf16_panel<true> : multiply_bf16_panel<false>,
                 enter_bf16};
-    if (parts == 1) return integer_kernel<1>(panels.scale_columns);
-    if (parts == 2) return integer_kernel<2>(panels.scale_columns);
-    return integer_kernel<3>(panels.scale_columns);
+    return parts == 1 ? integer_kernel<1> : parts == 2 ? integer_kernel<2> : integer_kernel<3>;
 }
 
-// Panels of float32 are left to AVX-512.
+// AVX-512 multiplies panels of float32, and integers under a scale for 16 columns: they leave a
+// tile after a quarter of the columns that it could hold, and were no quicker by tiles (nvfp4,
+// q6_k).
+bool are_for_tiles(const GemmKernels& panels) {
+    return panels.rows == RowForm::bf16 ||
+           (panels.rows == RowForm::integers && panels.scale_columns == scale_columns);
+}
+
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     GemmKernels kernels = avx512vnni_gemm(format, rows);
-    if (!kernels.dequantize || kernels.rows == RowForm::floats) return kernels;
+    if (!kernels.dequantize || !are_for_tiles(kernels)) return kernels;
     const TileKernel tiles = tile_kernel(kernels, rows.parts);
     kernels.multiply = tiles.multiply;
     kernels.enter = tiles.enter;

@@ -1,18 +1,18 @@
-// Where gemv and Hopper's grouped GEMM find the scale records of a grid: a tile begins with them,
+// Where gemv and the grouped GEMMs find the scale records of a grid: a tile begins with them,
 // its codes follow (packed/layout.hpp). The part of k that a pipeline stage holds is copied in two
 // pieces, its codes and, behind them in the stage, the records of its columns. Host and device.
 #pragma once
 
+#include "libmoe/base/reciprocal.hpp"
 #include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 
-// Groups are a row, or a power of two from 32 columns on, the k of a lane's column of mma; the kind
-// has instances; and there is no table of columns.
+// Groups are a row, or multiples of 32 columns, the k of a lane's column of mma, and there is no
+// table of columns.
 constexpr bool gemv_reads_grid(PackedType type) {
     const int32_t group = grid_group(type);
-    return grid_columns_of(type) == GridColumns::none &&
-           (group == 0 || (group >= 32 && (group & (group - 1)) == 0));
+    return grid_columns_of(type) == GridColumns::none && (group == 0 || group % 32 == 0);
 }
 
 // Hopper's grouped GEMM has so many bytes in a stage for the records of 64 columns: one of any
@@ -20,14 +20,14 @@ constexpr bool gemv_reads_grid(PackedType type) {
 constexpr int32_t grouped_grid_record_bytes = 96;
 
 constexpr bool grouped_reads_grid(PackedType type) {
-    const int32_t records = grid_group(type) == 32 ? 2 : 1;
+    const int32_t records = grid_group(type) % 64 == 0 ? 1 : 2;
     return gemv_reads_grid(type) && records * grid_record_bytes(type) <= grouped_grid_record_bytes;
 }
 
 struct GridRecords {
     int32_t front_bytes = 0;   // of a tile: all of its records
     int32_t record_bytes = 0;  // a multiple of 8
-    int32_t group_shift = 0;   // a group has 2^group_shift columns
+    uint32_t reciprocal = 0;  // reciprocal_of the steps of 16 columns of a group; 0: the row is one
     GridScale scale = GridScale::f32;
     int32_t pair_bytes = 0;    // of the scales of two rows
     int32_t zeros_offset = 0;  // of the zero points in a record
@@ -37,7 +37,13 @@ struct GridRecords {
 
     // Bytes from the tile to the record of a column.
     MOE_HOST_DEVICE int32_t record(int32_t column) const {
-        return (column >> group_shift) * record_bytes;
+        const auto twice = static_cast<uint32_t>(column) / 16 * 2;
+#if defined(__CUDA_ARCH__)
+        const uint32_t group = __umulhi(twice, reciprocal);
+#else
+        const auto group = static_cast<uint32_t>(uint64_t{twice} * reciprocal >> 32);
+#endif
+        return static_cast<int32_t>(group) * record_bytes;
     }
     // The copied piece: the records of n columns, in whole vectors of 16 bytes.
     MOE_HOST_DEVICE int32_t first_byte(int32_t first_column) const {
@@ -54,19 +60,19 @@ struct GridRecords {
 constexpr int32_t staged_record_bytes(PackedType type, int32_t n) {
     if (!is_grid(type)) return 0;
     const int32_t group = grid_group(type);
-    const int32_t records = group == 0 ? 1 : (n + group - 1) / group + (n % group == 0 ? 0 : 1);
+    const int32_t records = group == 0        ? 1
+                            : 64 % group == 0 ? n / group
+                                              : (n + group - 1) / group + 1;
     return (records * grid_record_bytes(type) + 15) / 16 * 16 + 16;
 }
 
 // of_stage: columns of a pipeline stage.
 constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_stage) {
     if (!is_grid(type)) return {};
-    int32_t shift = 30;
-    for (int32_t group = grid_group(type); group != 0 && group < 1 << shift;) --shift;
     const bool is_middle = grid_zero_of(type) == GridZero::middle;
     return {static_cast<int32_t>(tile_front_bytes(type, k)),
             grid_record_bytes(type),
-            shift,
+            grid_group(type) == 0 ? 0 : reciprocal_of(grid_group(type) / 16),
             grid_scale_of(type),
             2 * grid_scale_bytes(type),
             is_middle ? 0 : 16 * grid_scale_bytes(type),

@@ -2,8 +2,8 @@
 // instances.
 #pragma once
 
-#include "libmoe/cuda/gemv/gemv.hpp"
 #include "libmoe/cuda/dequant/grid_records.hpp"
+#include "libmoe/cuda/gemv/gemv.hpp"
 
 namespace moe::cuda {
 

@@ -2,7 +2,6 @@
 // the kernels read. Host and device, without the CUDA runtime.
 #pragma once
 
-#include "libmoe/base/host_device.hpp"
 #include "libmoe/cuda/device/codebook_mode.hpp"
 
 namespace moe::cuda {
@@ -29,11 +28,6 @@ struct GemvSmemLayout {
     int32_t pipeline = 0;
     int32_t total = 0;
 };
-
-// n / d = (2 n * reciprocal) >> 32 for n d < 2^31.
-MOE_HOST_DEVICE constexpr uint32_t reciprocal_of(int32_t d) {
-    return (0x80000000u + static_cast<uint32_t>(d) - 1) / static_cast<uint32_t>(d);
-}
 
 // Work items are tiles of 16 rows for gate_up and (tile, split-k slice) pairs for down. A stage of
 // a warp's pipeline holds one k_block: up to k_block_splits splits of a tile.

@@ -2,6 +2,7 @@
 // (sm80_grouped_gemm.cuh).
 #pragma once
 
+#include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/device/tile_work.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_tile_shape.hpp"
 
@@ -15,6 +16,7 @@ struct Sm80Call {
     int32_t shared_bytes;  // of all stages
     bool copies;           // input rows need no conversion and begin on 16 bytes
     bool stores_fours;     // output rows can be written four elements at a time
+    GridRecords records;   // of weights, if they are a grid
 };
 
 // Rows of the token tile in shared memory, and the codebook of its expert.

@@ -56,7 +56,8 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
                   config.n_stages,
                   config.shared_bytes,
                   can_copy(gemm.in, operand),
-                  can_store_fours(gemm.out)};
+                  can_store_fours(gemm.out),
+                  grid_records_of(gemm.weights.type, gemm.weights.k, 0)};
     const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
     cudaLaunchConfig_t launch{};
     launch.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(

@@ -1,6 +1,7 @@
 // The portable grouped GEMM (sm80_grouped_gemm.cuh) for integers of 5 to 8 bits and e4m3 under the
 // scales of their source.
 #include "libmoe/cuda/dequant/grid.cuh"
+#include "libmoe/cuda/dequant/grid_grouped.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_grouped_gemm.cuh"
 
 namespace moe::cuda {

@@ -14,11 +14,17 @@
 
 namespace moe::cuda {
 
+// Grids with a dequantizer that takes records at a shared address and no table.
+constexpr bool is_grouped_grid(PackedType kind) {
+    return kind == PackedType::grid_4 || kind == PackedType::grid_8 ||
+           kind == PackedType::grid_e4m3;
+}
+
 // Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
 // of its own: it is quicker than values one by one.
 template <PackedType kind, Operand operand>
 constexpr bool sm80_takes_grouped_dequant = operand == Operand::bf16 &&
-                                            (kind == PackedType::q8_0 ||
+                                            (kind == PackedType::q8_0 || is_grouped_grid(kind) ||
                                              (has_ggml_scales(kind) && !is_iq_grid(kind)));
 
 // fragments: of a warp's tokens, enough for those of the tile.
@@ -123,11 +129,18 @@ class Sm80Mainloop {
             const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-            if constexpr (has_superblock(kind))
+            if constexpr (is_grid(kind)) {
+                const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
+                const int32_t record =
+                    call_.records.record(column) - call_.records.record(64 * block.first);
+                return GroupedDequant<kind>::load(codes, tile + scale_offset + record, lane,
+                                                  call_.records);
+            } else if constexpr (has_superblock(kind)) {
                 return GroupedDequant<kind>::load(codes, tile + scale_offset, lane,
                                                   block.k0 / 64 & 3);
-            else
+            } else {
                 return GroupedDequant<kind>::load(codes, codes + block_code_bytes(kind, 4), lane);
+            }
         }
     }
 
