@@ -17,6 +17,15 @@ set(CMAKE_CUDA_COMPILER_LAUNCHER sh ${CMAKE_CURRENT_LIST_DIR}/nvcc_check.sh)
 if(MOE_CCACHE)
   list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${MOE_CCACHE})
 endif()
+# The objects carry their PTX to the emulator. ccache keeps objects, so that script stands between it and nvcc.
+if(MOE_EMULATOR)
+  set(keep_ptx ${PROJECT_SOURCE_DIR}/tests/emulator/keep_ptx.sh)
+  if(MOE_CCACHE)
+    list(PREPEND CMAKE_CUDA_COMPILER_LAUNCHER env CCACHE_PREFIX=${keep_ptx} CCACHE_EXTRAFILES=${keep_ptx})
+  else()
+    list(APPEND CMAKE_CUDA_COMPILER_LAUNCHER ${keep_ptx})
+  endif()
+endif()
 
 # Found by hand: FindCUDAToolkit wants libraries that the toolkit's wheels do not have.
 find_library(MOE_CUDART cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} NO_DEFAULT_PATH REQUIRED)
