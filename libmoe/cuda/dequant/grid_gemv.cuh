@@ -26,9 +26,8 @@ struct GridKBlock {
     }
 };
 
-// The scales of rows g and g + 8 as they came. Of the types of scales that a GPU sees at run time
-// alone, those of one byte are apart; the others need no branch, around which the compiler could
-// not move the loads.
+// The scales of rows g and g + 8 as they came. Their type is known at run time alone. Those of one
+// byte are apart; the others need no branch, across which the compiler would move nothing.
 struct GridScaleBits {
     uint2 bits;
     GridScale type;
@@ -53,8 +52,7 @@ struct GridScaleBits {
     }
 };
 
-// Their zero points: nibbles of a byte where codes have up to four bits, else two bytes. A stored
-// one is below 256, and more than 128 for 8 bits alone.
+// Their zero points: nibbles of a byte where codes have up to four bits, else two bytes.
 template <int bits>
 struct GridZeroBits {
     uint32_t both;

@@ -1,6 +1,5 @@
-// The grids in Hopper's grouped GEMM (grid.cuh): float32 values scaled and rounded to bfloat16
-// once. Scales and zero points of every kind come from the records behind a stage's codes. Device
-// only.
+// The grids in the grouped GEMMs (grid.cuh): float32 values scaled and rounded to bfloat16 once.
+// Scales and zero points come from the records behind a stage's codes. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/grid_gemv.cuh"
