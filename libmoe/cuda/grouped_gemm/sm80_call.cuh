@@ -39,11 +39,14 @@ struct Sm80Lane {
     int t = id % 4;
 };
 
-// The type with the numbers of a grid; a constant for all others.
+// The type with the numbers of a grid; a constant for all others. The compiler is told which kind
+// it is: without that it compares the type with all kinds wherever an offset is computed.
 template <PackedType kind>
 __device__ __forceinline__ PackedType type_of(const PackedMatrix& weights) {
-    if constexpr (is_grid(kind)) return weights.type;
-    return kind;
+    if constexpr (!is_grid(kind)) return kind;
+    const PackedType type = weights.type;
+    __builtin_assume(kind_of(type) == kind);
+    return type;
 }
 
 // Rows are 128 bytes. Vectors of 16 bytes are swizzled to avoid bank conflicts.

@@ -70,20 +70,21 @@ __device__ __forceinline__ void sm80_values(const GemmArgs& gemm, const Sm80Feat
     const float values[4] = {own.x, own.y, own.z, own.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) out[i] = values[i] * features.scale * weight + features.bias[i];
+    if (gemm.epilogue != Epilogue::gated && gemm.epilogue != Epilogue::activation) return;
+    // One call for both epilogues: activations are long, and every kernel has a copy of this code.
+    float gate[4] = {}, up[4] = {out[0], out[1], out[2], out[3]};
     if (gemm.epilogue == Epilogue::gated) {
-        const float4 up = *reinterpret_cast<const float4*>(accum + features.column + 8);
-        const float ups[4] = {up.x, up.y, up.z, up.w};
+        const float4 four = *reinterpret_cast<const float4*>(accum + features.column + 8);
+        const float ups[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-            out[i] =
-                round_to_type(activate(gemm.activation, out[i],
-                                       ups[i] * features.up_scale * weight + features.up_bias[i]),
-                              gemm.round_to);
-    } else if (gemm.epilogue == Epilogue::activation) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            out[i] = round_to_type(activate(gemm.activation, 0.0f, out[i]), gemm.round_to);
+        for (int i = 0; i < 4; ++i) {
+            gate[i] = out[i];
+            up[i] = ups[i] * features.up_scale * weight + features.up_bias[i];
+        }
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        out[i] = round_to_type(activate(gemm.activation, gate[i], up[i]), gemm.round_to);
 }
 
 __device__ __forceinline__ void sm80_store_four(void* data, moe_type type, int64_t index,

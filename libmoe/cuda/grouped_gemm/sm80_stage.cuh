@@ -77,6 +77,7 @@ class Sm80Fetch {
     }
 
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
+#pragma unroll 1
         for (int u = 0; u < n; ++u)
             convert_tokens<operand>(call_.gemm.in, shared_.rows.in, 64 * (first + u),
                                     4 * vectors_of(first + u), rows, to + u * token_bytes);
@@ -115,22 +116,22 @@ class Sm80Fetch {
     }
 
     // Copies `bytes` bytes; `from` and `to` are the lane's.
-    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int bytes,
-                                                int lane) {
+    template <int bytes>
+    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane) {
+#pragma unroll
+        for (int i = 0; i < bytes; i += 32 * 16)
+            if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
+    }
+
+    // The same of a stage that is not full, once in k.
+    static __device__ __forceinline__ void copy_rest(uint32_t to, const std::byte* from, int bytes,
+                                                     int lane) {
+#pragma unroll 1
         for (int i = 16 * lane; i < bytes; i += 32 * 16) {
             copy_async_16(to, from);
             to += 32 * 16;
             from += 32 * 16;
         }
-    }
-
-    // The same of a full stage, whose size is a constant.
-    static __device__ __forceinline__ void copy_stage(uint32_t to, const std::byte* from,
-                                                      int lane) {
-        constexpr int bytes = k_blocks * sm80_code_stride<kind>;
-#pragma unroll
-        for (int i = 0; i < bytes; i += 32 * 16)
-            if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
     }
 
     // The blocks of n k_blocks follow each other in memory, short ones, too.
@@ -140,14 +141,14 @@ class Sm80Fetch {
         const int k = call_.gemm.weights.k;
         const BlockOffset from = block_offset(type, k, int64_t{64} * first, 4);
         if (n == k_blocks && 64 * (first + n) <= k)
-            copy_stage(to, tile + from.codes, lane);
+            copy<k_blocks * sm80_code_stride<kind>>(to, tile + from.codes, lane);
         else
-            copy(to, tile + from.codes,
-                 64 * (first + n) > k ? static_cast<int>(call_.tile_stride - from.codes)
-                                      : n * sm80_code_stride<kind>,
-                 lane);
+            copy_rest(to, tile + from.codes,
+                      64 * (first + n) > k ? static_cast<int>(call_.tile_stride - from.codes)
+                                           : n * sm80_code_stride<kind>,
+                      lane);
         if constexpr (has_superblock(kind)) {
-            copy(to + scale_offset, tile + from.scales, shared_scale_bytes(type), lane);
+            copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
         } else if constexpr (is_grid(kind)) {
             const auto begin = static_cast<int>(grid_record(type, 64 * first));
             const int end = static_cast<int>(grid_record(type, min(64 * (first + n), k) - 1)) +
@@ -155,6 +156,7 @@ class Sm80Fetch {
             // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
             const std::byte* records = tile - 16 * lane + begin;
             const uint32_t records_to = to - 16 * lane + scale_offset;
+#pragma unroll 1  // most stages have few records
             for (int i = 8 * lane; i < end - begin; i += 8 * 32)
                 copy_async_8(records_to + i, records + i);
         }
