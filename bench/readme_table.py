@@ -78,8 +78,9 @@ def peer_cell(pair):
 
 
 def peer_block(sources):
-    commits = " and ".join(dict.fromkeys([sources.peers["commit"], sources.main["commit"]]))
-    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at commit {commits}, even routing, cold "
+    distinct = list(dict.fromkeys([sources.peers["commit"], sources.main["commit"]]))
+    commits = f"commit{'s' if len(distinct) > 1 else ''} {' and '.join(distinct)}"
+    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at {commits}, even routing, cold "
                         "weights: microseconds of libmoe, then of the fastest peer. The faster one is bold.", 140)
     yield ""
     yield "| us of a layer | " + " | ".join(f"T = {t}" for t in (*PEER_TOKENS, PROMPT)) + " |"

@@ -80,7 +80,7 @@ class Files(unittest.TestCase):
         self.assertEqual(self.run_it().returncode, 1)
         self.assertEqual(self.run_it("--write").returncode, 0)
         self.assertIn(PEER_TABLE, self.readme.read_text())
-        self.assertIn("at commit 89abcde and 0123abc", self.readme.read_text().replace("\n", " "))
+        self.assertIn("at commits 89abcde and 0123abc", self.readme.read_text().replace("\n", " "))
         for wanted in (SUMMARY, FLOORS, ONE_TOKEN, PROMPT, "1 take more than 5 times their floor: `dsv3/bf16/layer/T1/uniform` 5.50", "takes 9.2 us"):
             self.assertIn(wanted, self.page.read_text())
         self.assertEqual(self.run_it().returncode, 0)
