@@ -122,23 +122,24 @@ const Reason* cpu_gemm(const Problem& problem) {
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
 }
 
-// The same for the tiles of AMX, which leave some panels to AVX-512. Permission is requested last,
-// by a plan that would use them.
+// Do the tiles of AMX multiply the panels of a matrix? They leave some to AVX-512.
+bool has_tiles_for(const Problem& problem, moe_role role, moe_type type) {
+    constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
+    const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
+    return cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
+                             cpu::gemv_format_of(problem.layout->formats[role]), rows)
+        .enter;
+}
+
+// The same for the tiles of AMX, where they multiply up; down may be left to AVX-512. Permission is
+// requested last, by a plan that would use them.
 template <moe_stage stage>
 const Reason* cpu_gemm_amx(const Problem& problem) {
-    constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
-    if (const Reason* reason = cpu_gemm<cpu::has_amx, arithmetic, stage>(problem)) return reason;
-    const auto has_no_tiles = [&](const moe_format& format) {
-        const cpu::GemvFamily& family = *cpu::gemv_family(arithmetic);
-        const cpu::GemvFormat known = cpu::gemv_format_of(format);
-        const auto is_left = [&](moe_type type) {
-            const cpu::Quantization rows =
-                cpu::quantization_for(family, known, type, problem.quantizes_to_int8, true);
-            return !cpu::gemm_kernels(family, known, rows).enter;
-        };
-        return is_left(problem.x_type) && is_left(problem.intermediate_type);
-    };
-    if (all_of_cpu_stage<stage>(problem, has_no_tiles)) return &reasons::weight_type;
+    constexpr moe_role up = stage == MOE_STAGE_EXPERTS ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
+    if (const Reason* reason = cpu_gemm<cpu::has_amx, Arithmetic::gemv_amx, stage>(problem))
+        return reason;
+    if (!problem.layout->needs(up) || !has_tiles_for(problem, up, problem.x_type))
+        return &reasons::weight_type;
     return cpu::may_use_tiles() ? nullptr : &reasons::isa;
 }
 
@@ -397,6 +398,9 @@ void name_cpu_kernels(const Row& row, const Problem& problem, Candidate& candida
     words.activation = cpu_activation(row, problem, up, problem.x_type);
     candidate.gate_up = kernel_name(words, weight_of_gate_up(layout, gate, up).view(), "gate_up");
     words.activation = cpu_activation(row, problem, down, problem.intermediate_type);
+    const bool is_amx = row.arithmetic == Arithmetic::gemv_amx && cpu::gemv_family(row.arithmetic);
+    if (is_amx && layout.needs(down) && !has_tiles_for(problem, down, problem.intermediate_type))
+        words.architecture = avx512vnni_gemm_row<MOE_STAGE_EXPERTS>.words.architecture;
     candidate.down = kernel_name(words, weight_of(layout, down).view(), "down");
 }
 

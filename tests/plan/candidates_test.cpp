@@ -167,7 +167,7 @@ TEST(Candidates, TheBestThatAppliesIsChosen) {
         const std::string wanted = cpu::has_avx512vnni()        ? "avx512vnni_" + gemv
                                    : cpu::has_avx512() && dense ? "avx512_dense_f32_experts"
                                    : cpu::has_neon()            ? "neon_" + gemv
-                                   : cpu::has_avx2() && dense   ? "avx2_" + gemv
+                                   : cpu::has_avx2()            ? "avx2_" + gemv
                                                                 : "cpu_any_f32_experts_ref";
         EXPECT_EQ(chosen(candidates_of(format, MOE_TYPE_BF16), MOE_STAGE_EXPERTS), wanted);
     }
