@@ -285,7 +285,7 @@ TEST(GemvTiling, StagesHoldTheRecordsOfTheirColumns) {
     for (const PackedType kind : {PackedType::grid_4, PackedType::grid_8, PackedType::grid_e4m3})
         for (const GridScale scale : {GridScale::f32, GridScale::bf16, GridScale::e8m0})
             for (const GridZero zero : {GridZero::middle, GridZero::packed})
-                for (const int32_t group : {0, 32, 64, 128, 1024}) {
+                for (const int32_t group : {0, 32, 64, 96, 128, 160, 192, 1024}) {
                     const PackedType type = grid_type(kind, scale, zero, group);
                     ASSERT_TRUE(cuda::gemv_reads_grid(type));
                     constexpr int32_t k = 2944;
@@ -306,6 +306,10 @@ TEST(GemvTiling, StagesHoldTheRecordsOfTheirColumns) {
                             EXPECT_LT(end, wanted_end + 16);
                             EXPECT_LE(end, records.front_bytes);
                             EXPECT_LE(end - begin, records.staged_bytes);
+                            if (cuda::grouped_reads_grid(type)) {
+                                EXPECT_LE(end - begin,
+                                          n / 64 * cuda::grouped_grid_record_bytes + 16);
+                            }
                             for (int32_t column = first; column < first + n; column += 16)
                                 EXPECT_EQ(records.record(column), grid_record(type, column));
                             n_odd += wanted % 16 != 0;
