@@ -3,7 +3,7 @@
 // (one "expert") are GEMMs. Every family takes it as it stands, as its kernel's parameter.
 //
 // M are output features, 16 to a packed tile; N are rows of tokens, cut into tiles by dispatch; K
-// is weights.k.
+// is weights.k. The input has in_columns of these columns, and the others are zeros.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,7 +35,8 @@ struct GemmArgs {
     const float* row_weight;  // [row_slot[r]] multiplies row r before the bias; null: none
     const int32_t* row_slot;  // index into row_weight by row; null: the row itself
     DeviceRows in;
-    DeviceRows out;  // data is written
+    int32_t in_columns;  // a multiple of 16
+    DeviceRows out;      // data is written
     const Tile* tiles;
     const TileCount* n_tiles;  // device
     int32_t max_tiles;         // bound of n_tiles->all, known to the host

@@ -60,6 +60,8 @@ GemvArgs expert_gemv_args(const Call& call, const Scratch& scratch, const Device
     args.n_ids = layer.n_experts;
     args.n_ids_all = layer.n_experts_all();
     args.n_local = call.setup.slice->n_local;
+    args.hidden = layer.hidden;
+    args.intermediate = static_cast<int32_t>(call.setup.slice->intermediate_count);
     args.h = scratch.h;
     return args;
 }
@@ -90,6 +92,8 @@ GemvArgs shared_gemv_args(const Call& call, const Scratch& scratch, const Device
     args.n_slots = args.top_k = args.n_ids = args.n_ids_all = args.n_local = 1;
     args.ids = setup.constants.zero;
     args.weights = setup.constants.one;
+    args.hidden = layer.hidden;
+    args.intermediate = static_cast<int32_t>(setup.slice->shared_count);
     args.h = scratch.shared_h;
     args.out = scratch.shared_y;
     args.out_type = MOE_TYPE_F32;

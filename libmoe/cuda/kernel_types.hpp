@@ -8,27 +8,27 @@ namespace moe::cuda {
 
 // gemv, on every architecture.
 inline constexpr PackedType gemv_types[] = {
-    PackedType::bf16,          PackedType::f16,       PackedType::e4m3,      PackedType::nvfp4,
-    PackedType::mxfp4,         PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
-    PackedType::kbit5,         PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
-    PackedType::kbit5_f32,     PackedType::q8_0,      PackedType::q4_k,      PackedType::q5_k,
-    PackedType::q6_k,          PackedType::q4_0,      PackedType::q4_1,      PackedType::q5_0,
-    PackedType::q5_1,          PackedType::iq4_nl,    PackedType::iq4_xs,    PackedType::q3_k,
-    PackedType::q2_k,          PackedType::iq2_xxs,   PackedType::iq2_xs,    PackedType::iq3_xxs,
-    PackedType::iq3_s,         PackedType::grid_4,    PackedType::grid_8,    PackedType::grid_e4m3,
-    PackedType::grid_codebook,
+    PackedType::bf16,      PackedType::f16,       PackedType::e4m3,          PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,         PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32,     PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,          PackedType::q5_k,
+    PackedType::q6_k,      PackedType::q4_0,      PackedType::q4_1,          PackedType::q5_0,
+    PackedType::q5_1,      PackedType::iq4_nl,    PackedType::iq4_xs,        PackedType::q3_k,
+    PackedType::q2_k,      PackedType::iq2_xxs,   PackedType::iq2_xs,        PackedType::iq3_xxs,
+    PackedType::iq3_s,     PackedType::grid_2,    PackedType::grid_3,        PackedType::grid_4,
+    PackedType::grid_8,    PackedType::grid_e4m3, PackedType::grid_codebook,
 };
 
 // Hopper's grouped GEMM.
 inline constexpr PackedType grouped_types[] = {
-    PackedType::bf16,          PackedType::f16,       PackedType::e4m3,      PackedType::nvfp4,
-    PackedType::mxfp4,         PackedType::kbit2,     PackedType::kbit3,     PackedType::kbit4,
-    PackedType::kbit5,         PackedType::kbit2_f32, PackedType::kbit3_f32, PackedType::kbit4_f32,
-    PackedType::kbit5_f32,     PackedType::q8_0,      PackedType::q4_k,      PackedType::q5_k,
-    PackedType::q6_k,          PackedType::q4_0,      PackedType::q4_1,      PackedType::q5_0,
-    PackedType::q5_1,          PackedType::iq4_nl,    PackedType::iq4_xs,    PackedType::q3_k,
-    PackedType::q2_k,          PackedType::grid_4,    PackedType::grid_8,    PackedType::grid_e4m3,
-    PackedType::grid_codebook,
+    PackedType::bf16,      PackedType::f16,       PackedType::e4m3,          PackedType::nvfp4,
+    PackedType::mxfp4,     PackedType::kbit2,     PackedType::kbit3,         PackedType::kbit4,
+    PackedType::kbit5,     PackedType::kbit2_f32, PackedType::kbit3_f32,     PackedType::kbit4_f32,
+    PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,          PackedType::q5_k,
+    PackedType::q6_k,      PackedType::q4_0,      PackedType::q4_1,          PackedType::q5_0,
+    PackedType::q5_1,      PackedType::iq4_nl,    PackedType::iq4_xs,        PackedType::q3_k,
+    PackedType::q2_k,      PackedType::grid_2,    PackedType::grid_3,        PackedType::grid_4,
+    PackedType::grid_8,    PackedType::grid_e4m3, PackedType::grid_codebook,
 };
 
 constexpr bool gemv_supports(PackedType type) {

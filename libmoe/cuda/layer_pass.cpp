@@ -171,6 +171,7 @@ void LayerPass::project_latent(const ExpertInput& input) {
     }
     Projection projection{};
     projection.matrix = weights_.matrices[MOE_ROLE_LATENT_IN];
+    projection.in_columns = layer().hidden;
     projection.names = &setup_.launch->latent_in;
     projection.in = input.rows;
     projection.in.index = input.by_source ? b_.source : nullptr;
@@ -338,6 +339,7 @@ void LayerPass::store_latent_sum(const Sum& sum, const CombineOutput& out) {
         list_tokens();
         Projection projection{};
         projection.matrix = weights_.matrices[MOE_ROLE_LATENT_OUT];
+        projection.in_columns = layer().latent;
         projection.names = &setup_.launch->latent_out;
         projection.in = {b_.routed, type, latent, nullptr, 1};
         projection.out = {b_.projected, MOE_TYPE_F32, layer().hidden, nullptr, 1};

@@ -31,10 +31,11 @@ void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const G
     }
 }
 
-GemmArgs make_gemm_args(const Launch& launch, const PackedMatrix& matrix, Epilogue epilogue,
-                        const Rows& rows) {
+GemmArgs make_gemm_args(const Launch& launch, const PackedMatrix& matrix, int64_t in_columns,
+                        Epilogue epilogue, const Rows& rows) {
     GemmArgs gemm{};
     gemm.weights = matrix;
+    gemm.in_columns = static_cast<int32_t>(in_columns);
     gemm.epilogue = epilogue;
     gemm.tiles = rows.tiles;
     gemm.n_tiles = rows.n_tiles;
@@ -64,7 +65,8 @@ void set_bias(GemmArgs& gemm, const Mlp& mlp) {
 
 // gate_up fused with the activation; in is still to be set.
 GemmArgs gate_up_args(const Launch& launch, Family family, const Mlp& mlp) {
-    GemmArgs gemm = make_gemm_args(launch, gate_up_matrix(mlp), gate_up_epilogue(mlp), mlp.rows);
+    GemmArgs gemm =
+        make_gemm_args(launch, gate_up_matrix(mlp), mlp.width, gate_up_epilogue(mlp), mlp.rows);
     gemm.activation = mlp.activation;
     set_bias(gemm, mlp);
     gemm.out = dense_rows(mlp.h, operand_type(family), mlp.features);
@@ -73,7 +75,7 @@ GemmArgs gate_up_args(const Launch& launch, Family family, const Mlp& mlp) {
 }
 
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
-    GemmArgs down = make_gemm_args(launch, *mlp.down, Epilogue::linear, mlp.rows);
+    GemmArgs down = make_gemm_args(launch, *mlp.down, mlp.features, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
@@ -100,14 +102,14 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
 void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
-    const int32_t width = gate_up_matrix(mlp).k;
-    gate_up.in = dense_rows(mlp.blocks, MOE_TYPE_BF16, width);
+    const GatherInput input{mlp.in, gate_up.in_columns};
+    gate_up.in = dense_rows(mlp.blocks, MOE_TYPE_BF16, gate_up.weights.k);
     if (!mlp.indexes_rows)
-        return run_gather(launch.device, {mlp.in, width}, mlp.rows, mlp.blocks, launch.stream);
+        return run_gather(launch.device, input, mlp.rows, mlp.blocks, launch.stream);
     gate_up.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
     gate_up.in.index = mlp.in.index;
     gate_up.in.divisor = mlp.in.divisor;
-    run_arrange(launch.device, {mlp.in, width}, mlp.in_tokens,
+    run_arrange(launch.device, input, mlp.in_tokens,
                 {mlp.blocks, gate_up.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
 
@@ -123,13 +125,13 @@ void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
 }  // namespace
 
 void run_projection(const Launch& launch, Family family, const Projection& p) {
-    GemmArgs gemm = make_gemm_args(launch, p.matrix, Epilogue::linear, p.rows);
+    GemmArgs gemm = make_gemm_args(launch, p.matrix, p.in_columns, Epilogue::linear, p.rows);
     gemm.bias = p.bias;
     gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
     gemm.in = p.in;
     gemm.out = p.out;
     if (family == Family::grouped) {
-        run_gather(launch.device, {p.in, p.matrix.k}, p.rows, p.blocks, launch.stream);
+        run_gather(launch.device, {p.in, gemm.in_columns}, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, MOE_TYPE_BF16, p.matrix.k);
     }
     run_gemm(launch, family, gemm, *p.names);
@@ -147,7 +149,7 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
     const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
     auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
                    const float* up_bias, float* to) {
-        GemmArgs gemm = make_gemm_args(launch, matrix, epilogue, mlp.rows);
+        GemmArgs gemm = make_gemm_args(launch, matrix, mlp.width, epilogue, mlp.rows);
         set_bias(gemm, mlp);
         gemm.bias = bias;
         gemm.up_bias = up_bias;

@@ -22,6 +22,7 @@ struct Projection {
     const GemmNames* names;
     const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
+    int64_t in_columns;
     DeviceRows out;     // by sorted row
     std::byte* blocks;  // token blocks of the input (grouped only)
     Rows rows;
@@ -39,7 +40,7 @@ struct Mlp {
     const float* up_bias;
     const float* down_bias;
     int64_t features;            // of the slice
-    int64_t width;               // rows of down
+    int64_t width;               // columns of the input and rows of down
     moe_type intermediate_type;  // act(gate, up) is rounded to it
     const GemmNames* gate_up_names;
     const GemmNames* down_names;

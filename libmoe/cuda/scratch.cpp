@@ -27,7 +27,7 @@ int64_t operand_bytes(Family family) {
 int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int32_t n_experts) {
     const int64_t width = setup.layer->expert_width();
     const int64_t rows = most_rows(n_filled, n_experts);
-    const int64_t blocks = rows * width * operand_bytes(setup.experts);
+    const int64_t blocks = rows * padded_columns(width) * operand_bytes(setup.experts);
     const bool f32 = y_type(setup, n_slots) == MOE_TYPE_F32;
     const int64_t others = n_filled - n_slots + most_padding(n_filled, n_experts);
     const int64_t f32_rows = f32 ? rows : setup.max_f32_y_elements / width + others;
@@ -130,7 +130,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     wide_bytes = static_cast<uint64_t>(std::max(wide_bytes_of(setup, n_slots, n_filled, n_experts),
                                                 pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
-    h = arena.take<std::byte>(row_capacity * slice.intermediate_count * operand);
+    h = arena.take<std::byte>(row_capacity * padded_columns(slice.intermediate_count) * operand);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
         has_pre ? arena.take<float>(2 * row_capacity * slice.intermediate_count) : nullptr;
@@ -145,9 +145,9 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t shared = layer.shared_intermediate ? slice.shared_count : 0;
     const bool shared_pre_needed =
         setup.unfused || (layer.shared_activation.gated && !setup.is_shared_gate_up_fused);
-    token_blocks =
-        arena.take<std::byte>(padded_rows(dense_rows) * std::max(layer.hidden, layer.latent) * 2);
-    shared_h = arena.take<std::byte>(token_capacity * shared * finish_operand);
+    token_blocks = arena.take<std::byte>(padded_rows(dense_rows) *
+                                         padded_columns(std::max(layer.hidden, layer.latent)) * 2);
+    shared_h = arena.take<std::byte>(token_capacity * padded_columns(shared) * finish_operand);
     shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;
     shared_gate = arena.take<float>(layer.has_shared_expert_gate ? n : 0);

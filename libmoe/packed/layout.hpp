@@ -4,17 +4,17 @@
 //
 // A matrix [rows, k] is cut into tiles of 16 rows. A tile of a fused gate and up matrix holds eight
 // gate rows (0 to 7) and the eight up rows of the same features (8 to 15). A tile is a sequence of
-// blocks along k: blocks of 64 k, then one of 32 if bit 5 of k is set, then one of 16 if bit 4 is.
-// A block of n steps (n = 4, 2, 1; 16 n values of k) is its codes, then its scales. Lane l = 4 g +
-// t of a warp (g = 0..7, t = 0..3) owns rows g and g + 8 and the 4 n contiguous values of k
-//     k = k0 + 4 n t + 4 j + p,   j = step 0..n-1, p = 0..3
+// blocks of 64 k, each its codes, then its scales; columns of the last block that the matrix does
+// not have are zero bytes, and kernels multiply them by zeros. Lane l = 4 g + t of a warp
+// (g = 0..7, t = 0..3) owns rows g and g + 8 and the 16 contiguous values of k
+//     k = k0 + 16 t + 4 j + p,   j = step 0..3, p = 0..3
 // so step j of the mma takes from lane t the pairs (p = 0, 1) as its columns 2t, 2t+1 and (2, 3) as
 // 2t+8, 2t+9: one permutation of k inside a block, the same for every type. Register a of a step
 // (a = 0..3) is M half a & 1 (rows 0-7 or 8-15) and pair a >> 1; its low 16 bits are the even p.
 //
-// Codes of a block. A lane has 8 n of them; code c = 8 j + 2 a + e is half e of register a of step
-// j, so row g + 8 (a & 1) and p = 2 (a >> 1) + e. Its n x bits bytes are cut, in order, into parts
-// of 16 bytes while they last, then of 8, 4 and 2. The same part of all lanes lies together: a part
+// Codes of a block. A lane has 32 of them; code c = 8 j + 2 a + e is half e of register a of step
+// j, so row g + 8 (a & 1) and p = 2 (a >> 1) + e. Its 4 x bits bytes are cut, in order, into parts
+// of 16 bytes while they last, then of 8 and 4. The same part of all lanes lies together: a part
 // of s bytes that begins at byte o of its lane is at 32 o + s l of the block. In little-endian
 // words:
 //   32, 16, 8 bits   element c of the lane is code c
@@ -23,24 +23,21 @@
 //                    and 12..10, 3 in 13 and (14, 5, 4)
 //   4 bits, plain    word j is step j, a code is nibble N of it
 //   2 bits           word i: step 2 i in bits 0, 1 of nibble N, step 2 i + 1 in its bits 2, 3
-//   3 bits, n = 4    words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
+//   3 bits           words 0 and 1 (part of 8 bytes) and 2 (of 4): word i has step i in bits 0..2
 //                    of nibble N; bit 3 of that nibble is bit i of the code of step 3
-//   3 bits, n = 2    a word as above for step 0, bit 3 being bit 0 of the code of step 1; then 16
-//                    bits: bits 1 and 2 of step 1 at 4 (N % 4) + 2 (N / 4) and the next
 //   N                4 (a % 2) + 2 e + a / 2 of kbit2, kbit3, iq4_nl and iq4_xs, a + 4 e of the
 //                    others
-//   1 bit            bit of step j at 4 (a + 4 e) + j of a word (n = 4) or 4 a + 2 e + j of 16 bits
+//   1 bit            bit of step j at 4 (a + 4 e) + j of a word
 //   5, 6, 7 bits     bits 0..3 as four bits, then the next two, if there are two, as two bits, then
 //                    the last, if there is one, as one bit
-// Scales of a block: that of row g + 8 h and group s of the block's S = 16 n / group is element
-// (g S + s) 2 + h; with four steps and groups of 16, a lane has its two at 2 l. e4m3: element 2 s +
-// h; blocks of fewer than four steps hold the pair twice. Types of ggml's blocks of 256 have their
-// superblock scales after the codes of all four blocks of 64: those of tile row r are at r times
-// their bytes. traits.hpp says what the scales of a type are; of nvfp4 and mxfp4:
+// Scales of a block: that of row g + 8 h and group s of the block's S = 64 / group is element
+// (g S + s) 2 + h; with groups of 16, a lane has its two at 2 l. e4m3: element 2 s + h. Types of
+// ggml's blocks of 256 have their superblock scales after the codes of all four blocks of 64: those
+// of tile row r are at r times their bytes. traits.hpp says what the scales of a type are; of nvfp4
+// and mxfp4:
 //   nvfp4   holds every positive e4m3 value exactly; the sign of a scale is in its codes
 //   mxfp4   relative to the largest scale of the matrix, which goes into the global scale
-// Types with groups of 32 have k in multiples of 32, so no block of one step; those of 256 in
-// multiples of 256. "Zero codes" are codes of magnitude zero; their sign is that of the weight.
+// "Zero codes" are codes of magnitude zero; their sign is that of the weight.
 #pragma once
 
 #include "libmoe/packed/traits.hpp"
@@ -76,6 +73,11 @@ MOE_HOST_DEVICE constexpr int32_t block_bytes(PackedType type, int32_t n) {
     return block_code_bytes(type, n) + block_scale_bytes(type, n);
 }
 
+// The columns of a matrix with its padding.
+MOE_HOST_DEVICE constexpr int64_t padded_columns(int64_t k) {
+    return (k + 63) / 64 * 64;
+}
+
 // --- grids: a tile begins with a record for each group of columns. A record has the scales of the
 // 16 rows as they came, that of row g + 8 h at 2 g + h. Then follow the zero points as they came,
 // if there are any: those of codes of up to four bits have row g in the low nibble of byte g and
@@ -97,13 +99,13 @@ MOE_HOST_DEVICE constexpr int64_t grid_record(PackedType type, int64_t column) {
 // Bytes before the first block of a tile.
 MOE_HOST_DEVICE constexpr int64_t tile_front_bytes(PackedType type, int64_t k) {
     if (!is_grid(type)) return 0;
-    return (grid_record(type, k - 1) + grid_record_bytes(type) + 15) / 16 * 16;
+    const int64_t last = grid_record(type, padded_columns(k) - 1);
+    return (last + grid_record_bytes(type) + 15) / 16 * 16;
 }
 
 // Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
 MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
-    return tile_front_bytes(type, k) + k / 64 * block_bytes(type, 4) +
-           (k & 32 ? block_bytes(type, 2) : 0) + (k & 16 ? block_bytes(type, 1) : 0);
+    return tile_front_bytes(type, k) + padded_columns(k) / 64 * block_bytes(type, 4);
 }
 
 constexpr int64_t any_k = 16;  // for types whose offsets do not depend on k: all but grids
@@ -116,16 +118,14 @@ struct BlockOffset {
     int64_t codes;
     int64_t scales;
 };
-MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k, int64_t k0,
-                                                   int32_t n) {
+MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k, int64_t k0) {
     if (has_superblock(type)) {
         const int64_t codes = block_code_bytes(type, 4);
         const int64_t first = k0 / 256 * (4 * codes + 16 * ggml_scale_bytes(type));
         return {first + k0 % 256 / 64 * codes, first + 4 * codes};
     }
-    const int64_t full = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
-    const int64_t codes = full + (n == 1 && (k0 & 32) ? block_bytes(type, 2) : 0);
-    return {codes, is_grid(type) ? 0 : codes + block_code_bytes(type, n)};
+    const int64_t codes = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
+    return {codes, is_grid(type) ? 0 : codes + block_code_bytes(type, 4)};
 }
 
 // Bytes of the scales that a block of four steps needs: superblock scales count whole.
@@ -136,12 +136,6 @@ MOE_HOST_DEVICE constexpr int32_t shared_scale_bytes(PackedType type) {
 // Where the scale of a row and a group is among those of a block, in scale records.
 MOE_HOST_DEVICE constexpr int32_t scale_offset(int32_t tile_row, int32_t group, int32_t groups) {
     return (tile_row % 8 * groups + group) * 2 + tile_row / 8;
-}
-
-// Steps of the block that begins at k0 of a matrix of k columns; 0 past the end.
-MOE_HOST_DEVICE constexpr int32_t steps_of_block(int64_t k0, int64_t k) {
-    const int64_t left = k - k0;
-    return left >= 64 ? 4 : left >= 32 ? 2 : left >= 16 ? 1 : 0;
 }
 
 // The values of a codebook of two or three bits, in order, as signed bytes times `scale`.
@@ -159,7 +153,7 @@ struct PackedMatrix {
     const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
     PackedType type;
     int32_t n_tiles;                     // of 16 rows
-    int32_t k;                           // columns, a multiple of 16
+    int32_t k;                           // columns with the padding, a multiple of 64
     bool has_one_codebook = false;       // kbit: those of all experts are the same
     bool has_mirrored_codebook = false;  // that one, of sign codes, is its own mirror in float16
     ByteCodebook byte_codebook{};        // that one, the same for both M halves

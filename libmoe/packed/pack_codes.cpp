@@ -9,6 +9,7 @@ namespace moe {
 namespace {
 
 constexpr int32_t lanes = 32;
+constexpr int32_t n_steps = 4;  // of a block
 
 // The four codes p = 0..3 of a step, as bytes, in the rows g and g + 8 of a lane.
 struct StepBytes {
@@ -16,10 +17,9 @@ struct StepBytes {
     uint32_t high;
 };
 
-template <int32_t n>
 StepBytes step_bytes(const CodeGrid<uint8_t>& codes, int32_t lane, int32_t j) {
     const int32_t g = lane >> 2;
-    const int32_t k = 4 * n * (lane & 3) + 4 * j;
+    const int32_t k = 16 * (lane & 3) + 4 * j;
     StepBytes step;
     std::memcpy(&step.low, &codes.at[g][k], 4);
     std::memcpy(&step.high, &codes.at[g + 8][k], 4);
@@ -55,11 +55,6 @@ template <class Order>
 constexpr uint32_t bits_of(StepBytes step, int32_t first, int32_t n) {
     const uint32_t mask = ((1u << n) - 1) * 0x01010101u;
     return Order::nibble_word({step.low >> first & mask, step.high >> first & mask});
-}
-
-// Two bits per nibble to 16 bits: as pair_of_nibble says.
-constexpr uint16_t squeeze(uint32_t pairs) {
-    return static_cast<uint16_t>((pairs & 0x3333u) | (pairs >> 16 & 0x3333u) << 2);
 }
 
 // Bits of the E2M1 code of each register in half 0 of a word; bit 0 of the code first. Bit 19 is
@@ -104,13 +99,6 @@ struct WordMask {
     void store_word(std::byte* to, uint32_t word) const {
         store(to, kept ? word | (load<uint32_t>(to) & kept) : word);
     }
-    // 16 bits of two per nibble, squeezed.
-    void store_pairs(std::byte* to, uint32_t pairs) const {
-        const uint16_t half_word = squeeze(pairs);
-        const uint16_t kept_pairs = squeeze(kept);
-        const auto old = static_cast<uint16_t>(kept ? load<uint16_t>(to) & kept_pairs : 0);
-        store(to, static_cast<uint16_t>(half_word | old));
-    }
 };
 
 // The byte o of a lane of a block, where lanes have `bytes` bytes.
@@ -123,134 +111,100 @@ constexpr int32_t byte_offset(int32_t bytes, int32_t lane, int32_t o) {
     }
 }
 
-template <int32_t n>
 void store_e2m1(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask{e2m1_scatter(WordMask::of<InTurns>(rows).kept)};
     for (int32_t lane = 0; lane < lanes; ++lane)
-        for (int32_t j = 0; j < n; ++j)
-            mask.store_word(to + 4 * (n * lane + j),
-                            e2m1_scatter(InTurns::nibble_word(step_bytes<n>(codes, lane, j))));
+        for (int32_t j = 0; j < n_steps; ++j)
+            mask.store_word(to + 4 * (n_steps * lane + j),
+                            e2m1_scatter(InTurns::nibble_word(step_bytes(codes, lane, j))));
 }
 
 template <class Order>
-void store_3_of_4(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+void store_3(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const uint32_t last = Order::nibble_word(step_bytes<4>(codes, lane, 3));
+        const uint32_t last = Order::nibble_word(step_bytes(codes, lane, 3));
         std::byte* const words[3] = {to + 8 * lane, to + 8 * lane + 4, to + 256 + 4 * lane};
         for (int32_t i = 0; i < 3; ++i) {
-            const uint32_t word = Order::nibble_word(step_bytes<4>(codes, lane, i));
+            const uint32_t word = Order::nibble_word(step_bytes(codes, lane, i));
             mask.store_word(words[i], word | (last >> i & 0x11111111u) << 3);
         }
     }
 }
 
-template <class Order>
-void store_3_of_2(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
-    const WordMask mask = WordMask::of<Order>(rows);
-    for (int32_t lane = 0; lane < lanes; ++lane) {
-        const uint32_t first = Order::nibble_word(step_bytes<2>(codes, lane, 0));
-        const uint32_t last = Order::nibble_word(step_bytes<2>(codes, lane, 1));
-        mask.store_word(to + 4 * lane, first | (last & 0x11111111u) << 3);
-        mask.store_pairs(to + 128 + 2 * lane, last >> 1);
-    }
-}
-
-// A lane's bytes of n steps: four bits of every code, then two, then one, as far as `bits` has
-// them.
-template <int32_t bits, int32_t n, class Order>
+// A lane's bytes: four bits of every code, then two, then one, as far as `bits` has them.
+template <int32_t bits, class Order = InTurns>
 void store_split(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t in_4 = bits & 4, in_2 = bits & 2;
     const WordMask mask = WordMask::of<Order>(rows);
     for (int32_t lane = 0; lane < lanes; ++lane) {
-        const auto at = [&](int32_t o) { return to + byte_offset(n * bits, lane, o); };
+        const auto at = [&](int32_t o) { return to + byte_offset(n_steps * bits, lane, o); };
         uint32_t ones = 0;
-        for (int32_t j = 0; j < n; ++j) {
-            const StepBytes step = step_bytes<n>(codes, lane, j);
+        for (int32_t j = 0; j < n_steps; ++j) {
+            const StepBytes step = step_bytes(codes, lane, j);
             if constexpr (in_4 != 0) mask.store_word(at(4 * j), bits_of<Order>(step, 0, 4));
             if constexpr ((bits & 1) != 0) ones |= bits_of<Order>(step, in_4 + in_2, 1) << j;
         }
-        for (int32_t j = 0; j < n && in_2 != 0; j += 2) {
-            const uint32_t even = bits_of<Order>(step_bytes<n>(codes, lane, j), in_4, 2);
-            const uint32_t odd = bits_of<Order>(step_bytes<n>(codes, lane, j + 1), in_4, 2);
-            mask.store_word(at(n * in_4 + 2 * j), even | odd << 2);
+        for (int32_t j = 0; j < n_steps && in_2 != 0; j += 2) {
+            const uint32_t even = bits_of<Order>(step_bytes(codes, lane, j), in_4, 2);
+            const uint32_t odd = bits_of<Order>(step_bytes(codes, lane, j + 1), in_4, 2);
+            mask.store_word(at(n_steps * in_4 + 2 * j), even | odd << 2);
         }
-        if constexpr ((bits & 1) != 0 && n == 4) mask.store_word(at(4 * (bits - 1)), ones);
-        if constexpr ((bits & 1) != 0 && n == 2) mask.store_pairs(at(2 * (bits - 1)), ones);
+        if constexpr ((bits & 1) != 0) mask.store_word(at(4 * (bits - 1)), ones);
     }
 }
 
 // Codes of whole bytes: a step of a lane is the pairs p = 0, 1 of both rows, then p = 2, 3.
-template <class Code, int32_t n>
+template <class Code>
 void store_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
     constexpr int32_t pair = 2 * sizeof(Code);
-    constexpr int32_t part = 4 * pair * n < 16 ? 4 * pair * n : 16;
+    constexpr int32_t part = 16;
     const int32_t first = rows == TileRows::up_half;
     const int32_t apart = rows == TileRows::all ? 1 : 2;
     for (int32_t lane = 0; lane < lanes; ++lane)
-        for (int32_t i = first; i < 4 * n; i += apart) {  // register i % 4 of step i / 4
-            const Code* from =
-                &codes.at[(lane >> 2) + 8 * (i & 1)][4 * n * (lane & 3) + 2 * (i >> 1)];
+        for (int32_t i = first; i < 4 * n_steps; i += apart) {  // register i % 4 of step i / 4
+            const Code* from = &codes.at[(lane >> 2) + 8 * (i & 1)][16 * (lane & 3) + 2 * (i >> 1)];
             const int32_t byte = i * pair;
             std::memcpy(to + byte / part * part * lanes + part * lane + byte % part, from, pair);
         }
 }
 
-// The entry for n of functions for 1, 2 and 4 steps.
-template <class Code>
-StoreCodes<Code> choose(int32_t n, StoreCodes<Code> one, StoreCodes<Code> two,
-                        StoreCodes<Code> four) {
-    return n == 4 ? four : n == 2 ? two : one;
-}
-
-template <int32_t bits, class Order = InTurns>
-StoreCodes<uint8_t> store_split_of(int32_t n) {
-    return choose<uint8_t>(n, nullptr, store_split<bits, 2, Order>, store_split<bits, 4, Order>);
-}
-
-template <class Order>
-StoreCodes<uint8_t> store_3_of(int32_t n) {
-    return choose<uint8_t>(n, nullptr, store_3_of_2<Order>, store_3_of_4<Order>);
-}
-
 }  // namespace
 
 template <>
-StoreCodes<uint8_t> store_codes_of(PackedType type, int32_t n) {
-    if (is_e2m1(type)) return choose<uint8_t>(n, store_e2m1<1>, store_e2m1<2>, store_e2m1<4>);
+StoreCodes<uint8_t> store_codes_of(PackedType type) {
+    if (is_e2m1(type)) return store_e2m1;
+    const bool by_rows = is_row_ordered(type);
     switch (code_bits(type)) {
         case 8:
-            return choose<uint8_t>(n, store_whole<uint8_t, 1>, store_whole<uint8_t, 2>,
-                                   store_whole<uint8_t, 4>);
+            return store_whole<uint8_t>;
         case 7:
-            return store_split_of<7>(n);
+            return store_split<7>;
         case 6:
-            return store_split_of<6>(n);
+            return store_split<6>;
         case 5:
-            return store_split_of<5>(n);
+            return store_split<5>;
         case 4:
-            return is_row_ordered(type) ? store_split_of<4, ByRows>(n) : store_split_of<4>(n);
+            return by_rows ? store_split<4, ByRows> : store_split<4>;
         case 3:
-            return is_row_ordered(type) ? store_3_of<ByRows>(n) : store_3_of<InTurns>(n);
+            return by_rows ? store_3<ByRows> : store_3<InTurns>;
         case 2:
-            return is_row_ordered(type) ? store_split_of<2, ByRows>(n) : store_split_of<2>(n);
+            return by_rows ? store_split<2, ByRows> : store_split<2>;
         case 1:
-            return store_split_of<1>(n);
+            return store_split<1>;
         default:
             return nullptr;
     }
 }
 
 template <>
-StoreCodes<uint16_t> store_codes_of(PackedType, int32_t n) {
-    return choose<uint16_t>(n, store_whole<uint16_t, 1>, store_whole<uint16_t, 2>,
-                            store_whole<uint16_t, 4>);
+StoreCodes<uint16_t> store_codes_of(PackedType) {
+    return store_whole<uint16_t>;
 }
 
 template <>
-StoreCodes<uint32_t> store_codes_of(PackedType, int32_t n) {
-    return choose<uint32_t>(n, store_whole<uint32_t, 1>, store_whole<uint32_t, 2>,
-                            store_whole<uint32_t, 4>);
+StoreCodes<uint32_t> store_codes_of(PackedType) {
+    return store_whole<uint32_t>;
 }
 
 }  // namespace moe

@@ -13,7 +13,7 @@ enum class TileRows : uint8_t { all, gate_half, up_half };
 constexpr int32_t tile_rows = 16;
 constexpr int32_t block_columns = 64;
 
-// Code of tile row r and column k of the block; a block of n steps uses 16 n columns.
+// Code of tile row r and column k of the block.
 template <class Code>
 struct CodeGrid {
     alignas(64) Code at[tile_rows][block_columns];
@@ -24,8 +24,8 @@ struct CodeGrid {
 template <class Code>
 using StoreCodes = void (*)(const CodeGrid<Code>& codes, TileRows rows, std::byte* to);
 
-// null for a block that the type cannot have, and for types without codes.
+// null for types without codes.
 template <class Code>
-StoreCodes<Code> store_codes_of(PackedType type, int32_t n);
+StoreCodes<Code> store_codes_of(PackedType type);
 
 }  // namespace moe

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-// The codes of a lane in a block of n steps, in the order of its bytes.
+// The codes of a lane in a block, in the order of its bytes.
 using LaneBytes = std::array<std::byte, 128>;
 
 LaneBytes lane_bytes(const std::byte* codes, int32_t lane, int32_t count) {
@@ -30,9 +30,9 @@ uint32_t little_endian(const LaneBytes& bytes, int32_t begin, int32_t count) {
     return value;
 }
 
-// Half e of register a of step j, of n.
+// Half e of register a of step j.
 struct Element {
-    int32_t n, j, a, e;
+    int32_t j, a, e;
 };
 
 // The register is a shift or rotation of the word of its step, its half a sign and a magnitude
@@ -55,11 +55,8 @@ int32_t nibble_of(CodeOrder order, const Element& at) {
 uint32_t code_of_3_bits(const LaneBytes& bytes, CodeOrder order, const Element& at) {
     const int32_t nibble = nibble_of(order, at);
     const auto bits = [&](int32_t word) { return little_endian(bytes, 4 * word, 4) >> 4 * nibble; };
-    if (at.j < at.n - 1) return bits(at.j) & 7u;
-    const uint32_t first = bits(0) >> 3 & 1u;
-    if (at.n == 4) return first | (bits(1) >> 3 & 1u) << 1 | (bits(2) >> 3 & 1u) << 2;
-    const uint32_t pairs = little_endian(bytes, 4, 2);
-    return first | (pairs >> (4 * (nibble % 4) + 2 * (nibble / 4)) & 3u) << 1;
+    if (at.j < 3) return bits(at.j) & 7u;
+    return (bits(0) >> 3 & 1u) | (bits(1) >> 3 & 1u) << 1 | (bits(2) >> 3 & 1u) << 2;
 }
 
 // Codes of other widths: their low four bits first, of all steps, then two bits, then one.
@@ -70,18 +67,17 @@ uint32_t code_of_parts(const LaneBytes& bytes, int32_t bits, CodeOrder order, co
     if (bits >= 4) {
         code = little_endian(bytes, 4 * at.j, 4) >> 4 * nibble & 15u;
         have = 4;
-        begin = 4 * at.n;
+        begin = 4 * 4;
     }
     if (bits - have >= 2) {
         const uint32_t word = little_endian(bytes, begin + at.j / 2 * 4, 4);
         code |= (word >> (4 * nibble + 2 * (at.j % 2)) & 3u) << have;
         have += 2;
-        begin += 2 * at.n;
+        begin += 2 * 4;
     }
     if (bits == have) return code;
-    const uint32_t ones = little_endian(bytes, begin, at.n);
-    const int32_t bit = at.n == 4 ? 4 * (at.a + 4 * at.e) : 4 * at.a + 2 * at.e;
-    return code | (ones >> (bit + at.j) & 1u) << have;
+    const uint32_t ones = little_endian(bytes, begin, 4);
+    return code | (ones >> (4 * (at.a + 4 * at.e) + at.j) & 1u) << have;
 }
 
 uint32_t code_at(const PackedTraits& type, const LaneBytes& bytes, const Element& at) {
@@ -97,7 +93,6 @@ uint32_t code_at(const PackedTraits& type, const LaneBytes& bytes, const Element
 
 struct Block {
     int64_t k0;
-    int32_t n;
     int64_t codes, scales;  // offsets in the tile
 };
 
@@ -108,21 +103,19 @@ class Blocks {
         : traits_(traits(type)), k_(k), end_(grid_records_bytes(type, k)) {}
 
     bool next(Block& block) {
-        if (at_ == k_) return false;
-        const int64_t left = k_ - at_;
-        const int32_t n = left >= 64 ? 4 : left >= 32 ? 2 : 1;
-        const int64_t codes = int64_t{32} * n * traits_.bits;
-        block = {at_, n, end_, 0};
+        if (at_ >= k_) return false;
+        const int64_t codes = int64_t{32} * 4 * traits_.bits;
+        block = {at_, end_, 0};
         if (traits_.scales == ScaleScheme::ggml_superblock) {
             block.scales = end_ + codes * (4 - at_ / 64 % 4);
             end_ += codes + (at_ / 64 % 4 == 3 ? 16 * traits_.record_bytes : 0);
         } else if (traits_.scales != ScaleScheme::grid) {
             block.scales = end_ + codes;
-            end_ = block.scales + scale_bytes(n);
+            end_ = block.scales + scale_bytes();
         } else {
             end_ += codes;
         }
-        at_ += 16 * n;
+        at_ += 64;
         return true;
     }
     // The bytes of the tile, once there is no next block.
@@ -132,17 +125,18 @@ class Blocks {
     static int64_t grid_records_bytes(PackedType type, int64_t k) {
         if (traits(type).scales != ScaleScheme::grid) return 0;
         const GridNumbers grid = grid_numbers(type);
-        const int64_t groups = grid.group == 0 ? 1 : (k + grid.group - 1) / grid.group;
+        const int64_t padded = (k + 63) / 64 * 64;
+        const int64_t groups = grid.group == 0 ? 1 : (padded + grid.group - 1) / grid.group;
         const int64_t zeros = grid.zero == GridZero::middle ? 0 : traits(type).bits <= 4 ? 8 : 16;
         const int64_t scale = grid.scale == GridScale::f32                                    ? 4
                               : grid.scale == GridScale::f16 || grid.scale == GridScale::bf16 ? 2
                                                                                               : 1;
         return (groups * (16 * scale + zeros) + 15) / 16 * 16;
     }
-    int64_t scale_bytes(int32_t n) const {
+    int64_t scale_bytes() const {
         if (traits_.scales == ScaleScheme::none) return 0;
         if (traits_.scales == ScaleScheme::f32_of_8_rows) return 4 * traits_.record_bytes;
-        return int64_t{16} * (16 * n / traits_.group) * traits_.record_bytes;
+        return int64_t{16} * (64 / traits_.group) * traits_.record_bytes;
     }
 
     const PackedTraits& traits_;
@@ -154,9 +148,9 @@ struct Matrix32 {
     int64_t k, row, n_rows;  // row of the tile's row `first`, of n_rows
     int32_t first;
 
-    // Where tile row r has column k of the tile; null of rows of the other half.
+    // Where tile row r has column k of the tile; null of rows of the other half and of padding.
     float* at(int32_t r, int64_t column) const {
-        if (r < first || r >= first + n_rows) return nullptr;
+        if (r < first || r >= first + n_rows || column >= k) return nullptr;
         return out + (row + r - first) * k + column;
     }
 };
@@ -164,15 +158,13 @@ struct Matrix32 {
 void unpack_block(const std::byte* tile, PackedType type, const Block& block,
                   const PackedTables& tables, const Matrix32& to) {
     const PackedTraits& row = traits(type);
-    const int32_t n = block.n;
-    const PackedScales scales{row,    grid_numbers(type), tile + block.scales,
-                              tables, block.k0,           16 * n};
+    const PackedScales scales{row, grid_numbers(type), tile + block.scales, tables, block.k0};
     for (int32_t lane = 0; lane < 32; ++lane) {
-        const LaneBytes bytes = lane_bytes(tile + block.codes, lane, n * row.bits);
-        for (int32_t c = 0; c < 8 * n; ++c) {
-            const Element at{n, c / 8, c / 2 % 4, c % 2};
+        const LaneBytes bytes = lane_bytes(tile + block.codes, lane, 4 * row.bits);
+        for (int32_t c = 0; c < 32; ++c) {
+            const Element at{c / 8, c / 2 % 4, c % 2};
             const int32_t r = lane / 4 + 8 * (at.a % 2);
-            const int32_t column = 4 * n * (lane % 4) + 4 * at.j + 2 * (at.a / 2) + at.e;
+            const int32_t column = 16 * (lane % 4) + 4 * at.j + 2 * (at.a / 2) + at.e;
             float* value = to.at(r, block.k0 + column);
             if (!value) continue;
             *value =

@@ -25,8 +25,7 @@ struct PackedScales {
     GridNumbers grid;
     const std::byte* records;  // of the block, of the superblock, or of the tile of a grid
     const PackedTables& tables;
-    int64_t k0;       // column of the block
-    int32_t columns;  // of the block
+    int64_t k0;  // column of the block
 };
 
 // The value of tile row `row` and column `column` of a block whose code there is `code`, without

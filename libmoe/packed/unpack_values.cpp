@@ -301,7 +301,7 @@ int32_t record_of(const PackedScales& scales, int32_t row, int32_t column) {
     const int32_t g = row % 8, h = row / 8, group = column / scales.traits.group;
     if (scales.traits.scales == ScaleScheme::ggml_superblock) return row;
     if (scales.traits.scales == ScaleScheme::f32_of_8_rows) return 2 * group + h;
-    return (g * (scales.columns / scales.traits.group) + group) * 2 + h;
+    return (g * (64 / scales.traits.group) + group) * 2 + h;
 }
 
 }  // namespace

@@ -237,13 +237,8 @@ const Reason* without_columns(const Problem& problem) {
 
 // What the kernels that read packed tiles as they lie want of a layer.
 const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
-    const Layer& layer = problem.layout->layer;
-    const Slice& slice = problem.layout->slice;
     if (problem.unfused) return &reasons::unfused;
-    if (is_gated && !is_gate_up_fused) return &reasons::gate_up_types;
-    const bool on_grid = layer.hidden % 64 == 0 && layer.latent % 64 == 0 &&
-                         slice.intermediate_count % 64 == 0 && slice.shared_count % 64 == 0;
-    return on_grid ? nullptr : &reasons::shape;
+    return is_gated && !is_gate_up_fused ? &reasons::gate_up_types : nullptr;
 }
 
 // bfloat16 operands; those of many tokens would round float16 x.

@@ -33,7 +33,6 @@ inline constexpr Reason intermediate_type{
     "F16 for float16"};
 inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
-inline constexpr Reason shape{"shape", "hidden, latent and intermediate must be multiples of 64"};
 inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};
 inline constexpr Reason latent{"latent", "it does not make the rows of a latent"};
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};

@@ -147,7 +147,7 @@ class BlockLayout {
         region.type = type;
         region.count = layout_.count(role);
         region.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
-        region.k = static_cast<int32_t>(part.columns);
+        region.k = static_cast<int32_t>(padded_columns(part.columns));
         region.expert_stride = Cursor::round_up(
             checked_multiply(static_cast<uint64_t>(region.n_tiles),
                              static_cast<uint64_t>(tile_bytes(type, region.k)), role_name(role)));

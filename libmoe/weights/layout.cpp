@@ -142,7 +142,10 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
         moe_format format = formats[role];
         format.struct_size = 0;
         hash.add(format);
-        if (is_packed_role(role)) add_revision(hash, packed_type_of(formats[role]), revision);
+        if (!is_packed_role(role)) continue;
+        add_revision(hash, packed_type_of(formats[role]), revision);
+        // Before, the last block of such a matrix was shorter.
+        if (p.columns % 64 != 0) hash.add_text("padded columns");
     }
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.

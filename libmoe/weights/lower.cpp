@@ -29,29 +29,35 @@ template <class Code>
 class Packer {
   public:
     explicit Packer(const Job& job)
-        : job_(job), read_(read_codes_of<Code>(job.source.format)), grid_() {}
+        : job_(job),
+          read_(read_codes_of<Code>(job.source.format)),
+          store_codes_(store_codes_of<Code>(job.type)),
+          grid_() {}
 
     void pack(std::byte* to) {
         const int64_t k = job_.source.columns;
         for (int64_t row = 0; row < job_.source.rows; row += job_.n_rows()) {
-            for (int64_t k0 = 0; k0 < k; k0 += 16 * steps_of_block(k0, k))
-                pack_block(row, k0, steps_of_block(k0, k), to);
+            for (int64_t k0 = 0; k0 < k; k0 += block_columns)
+                pack_block(row, k0, std::min<int64_t>(block_columns, k - k0), to);
             to += tile_bytes(job_.type, k);
         }
     }
 
   private:
-    void pack_block(int64_t row, int64_t k0, int32_t n, std::byte* tile) {
-        const BlockOffset offset = block_offset(job_.type, job_.source.columns, k0, n);
+    // The last block of a matrix may have fewer columns than 64: the rest is zeros, as the memory
+    // is.
+    void pack_block(int64_t row, int64_t k0, int64_t n_columns, std::byte* tile) {
+        const BlockOffset offset = block_offset(job_.type, job_.source.columns, k0);
+        const auto n = static_cast<int32_t>(n_columns);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
-        if (read_) read_(job_.source, {row, job_.n_rows(), k0, 16 * n}, codes);
-        if (has_sign_codes(job_.type)) take_sign_codes(codes, 16 * n);
+        if (read_ && n < block_columns) grid_ = {};
+        if (read_) read_(job_.source, {row, job_.n_rows(), k0, n}, codes);
+        if (has_sign_codes(job_.type)) take_sign_codes(codes, n);
         if constexpr (sizeof(Code) == 1)
             for (int32_t r = 0; r < job_.n_rows(); ++r)
                 lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
                              tile + offset.scales);
-        if (const auto store_codes = store_codes_of<Code>(job_.type, n))
-            store_codes(grid_, job_.half, tile + offset.codes);
+        if (store_codes_) store_codes_(grid_, job_.half, tile + offset.codes);
     }
 
     void take_sign_codes(Code (*codes)[block_columns], int32_t columns) {
@@ -62,6 +68,7 @@ class Packer {
 
     const Job& job_;
     ReadCodes<Code> read_;
+    StoreCodes<Code> store_codes_;
     CodeGrid<Code> grid_;
 };
 

@@ -68,12 +68,12 @@ struct Row {
     const ScaleSource& source;
     int64_t row;
     int64_t column;
-    int32_t n;
+    int32_t n_columns;
     int32_t tile_row;
     uint8_t* codes;
     std::byte* scales;
 
-    int32_t groups(int32_t size) const { return 16 * n / size; }
+    int32_t groups(int32_t size) const { return (n_columns + size - 1) / size; }
     RowScales from() const { return row_scales(source.matrix, row, column); }
 };
 
@@ -83,10 +83,10 @@ void lower_nvfp4(const Row& row) {
     const RowScales from =
         is_gguf ? RowScales{gguf_block(matrix, row.row, row.column, 64, 36), 1} : row.from();
     const auto& scales = is_gguf ? nvfp4_scales.of_gguf : nvfp4_scales.of;
-    for (int32_t s = 0; s < row.n; ++s) {
+    for (int32_t s = 0; s < row.groups(16); ++s) {
         const Nvfp4Scale& scale = scales[load<uint8_t>(from.at(s))];
         if (scale.is_nan) fail_nan(row.source, row.row, row.column + 16 * s);
-        store(row.scales + scale_offset(row.tile_row, s, row.n), scale.byte);
+        store(row.scales + scale_offset(row.tile_row, s, 4), scale.byte);
         if (scale.flip || scale.keep != 15)
             change_codes(row.codes + 16 * s, 16, scale.flip, scale.keep);
     }
@@ -101,8 +101,7 @@ void lower_mxfp4(const Row& row) {
     for (int32_t s = 0; s < row.groups(32); ++s) {
         const int32_t exponent = e8m0_at(row.source.matrix, row.row, row.column + 32 * s);
         const int32_t relative = std::max(exponent - row.source.largest_exponent + 127, 0);
-        store(row.scales + scale_offset(row.tile_row, s, row.groups(32)),
-              static_cast<uint8_t>(relative));
+        store(row.scales + scale_offset(row.tile_row, s, 2), static_cast<uint8_t>(relative));
         if (relative == 0) change_codes(row.codes + 32 * s, 32, 0, 8);
     }
 }
@@ -110,7 +109,7 @@ void lower_mxfp4(const Row& row) {
 void copy_e4m4(const Row& row) {
     const RowScales from = row.from();
     for (int32_t s = 0; s < row.groups(32); ++s)
-        row.scales[scale_offset(row.tile_row, s, row.groups(32))] = *from.at(s);
+        row.scales[scale_offset(row.tile_row, s, 2)] = *from.at(s);
 }
 
 void copy_f32(const Row& row) {
@@ -118,7 +117,7 @@ void copy_f32(const Row& row) {
     for (int32_t s = 0; s < row.groups(32); ++s) {
         const float scale = load<float>(from.at(s));
         if (std::isnan(scale)) fail_nan(row.source, row.row, row.column + 32 * s);
-        store(row.scales + 4 * scale_offset(row.tile_row, s, row.groups(32)), scale);
+        store(row.scales + 4 * scale_offset(row.tile_row, s, 2), scale);
     }
 }
 
@@ -131,7 +130,7 @@ void copy_q8_0(const Row& row) {
         const int64_t column = row.column + 32 * s;
         const std::byte* d = gguf_block(row.source.matrix, row.row, column, 32, 34);
         if (is_f16_nan(d)) fail_nan(row.source, row.row, column);
-        std::memcpy(row.scales + 2 * scale_offset(row.tile_row, s, row.groups(32)), d, 2);
+        std::memcpy(row.scales + 2 * scale_offset(row.tile_row, s, 2), d, 2);
     }
 }
 
@@ -168,11 +167,11 @@ void copy_ggml_scales(const Row& row) {
     const FormatTraits& traits = *row.source.matrix.traits;
     if (row.column % traits.block_columns) return;
     const GgmlScaleSource from = ggml_scale_source(type);
-    for (int32_t c = 0; c < 16 * row.n; c += traits.block_columns) {
+    for (int32_t c = 0; c < row.n_columns; c += traits.block_columns) {
         const int64_t column = row.column + c;
         const std::byte* block = gguf_block(row.source.matrix, row.row, column,
                                             traits.block_columns, traits.block_bytes);
-        std::byte* to = row.scales + ggml_scale_offset(type, row.n, row.tile_row, c);
+        std::byte* to = row.scales + ggml_scale_offset(type, 4, row.tile_row, c);
         std::memcpy(to, block + from.begin, static_cast<size_t>(from.bytes));
         if (from.tail) std::memcpy(to + from.bytes, block + from.tail, 4);
         for (int32_t i = 0; i < from.n_factors; ++i)
@@ -186,7 +185,7 @@ void lower_grid(const Row& row) {
     const GridParts& parts = *matrix.traits->parts;
     const PackedType type = row.source.type;
     const int32_t group = grid_group(type), offset = scale_offset(row.tile_row, 0, 1);
-    for (int64_t k = row.column; k < row.column + 16 * row.n; k += 16) {
+    for (int64_t k = row.column; k < row.column + row.n_columns; k += 16) {
         if (group ? k % group != 0 : k != 0) continue;
         std::byte* record = row.scales + grid_record(type, k);
         parts.scale(matrix, row.row, k, record + offset * grid_scale_bytes(type));
@@ -205,12 +204,12 @@ void lower_grid(const Row& row) {
     }
 }
 
-// Two groups of 32 columns by 8 rows; a block of one group holds it twice.
+// Groups of 32 columns by 8 rows.
 void lower_e4m3(const Row& row) {
     if (row.tile_row % 8) return;
     const moe_type type = row.source.matrix.format.scale_type;
-    for (int32_t s = 0; s < 2; ++s) {
-        const int64_t column = row.column + (row.n == 4 ? 32 * s : 0);
+    for (int32_t s = 0; s < row.groups(32); ++s) {
+        const int64_t column = row.column + 32 * s;
         const std::byte* from = row_scales(row.source.matrix, row.row, column).at(0);
         const float scale = type == MOE_TYPE_F8_E8M0 ? e8m0_to_f32(load<uint8_t>(from))
                                                      : scale_value(type, from, 0);
@@ -271,9 +270,9 @@ int32_t largest_exponent(const Matrix& source, const char* what) {
     return largest;
 }
 
-void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
+void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n_columns,
                   int32_t tile_row, uint8_t* codes, std::byte* scales) {
-    const Row one{source, row, column, n, tile_row, codes, scales};
+    const Row one{source, row, column, n_columns, tile_row, codes, scales};
     switch (traits(source.type).scales) {
         case ScaleScheme::none:
             return;

@@ -22,9 +22,9 @@ void check_scale_grid(const Matrix& source, PackedType type, const char* what);
 // The largest E8M0 scale of an mxfp4 matrix; fails for a NaN.
 int32_t largest_exponent(const Matrix& source, const char* what);
 
-// One row of a block: the scales of source row `row` and columns [column, column + 16 n) for
-// tile row `tile_row` into the scales of the block, and the row's codes as they need it.
-void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n,
+// One row of a block: the scales of source row `row` and columns [column, column + n_columns), up
+// to 64, for tile row `tile_row` into the scales of the block, and the row's codes as they need it.
+void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_t n_columns,
                   int32_t tile_row, uint8_t* codes, std::byte* scales);
 
 }  // namespace moe

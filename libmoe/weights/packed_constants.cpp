@@ -52,8 +52,9 @@ void PackedConstants::set_half(moe_role role, size_t index, size_t half, float g
     if (CodebookPair* pairs = codebooks.of(role))
         packed_codebook(source, type, pairs[index][half].data());
     if (!columns_[role].empty())
-        packed_columns(source, type,
-                       &columns_[role][(2 * index + half) * static_cast<size_t>(source.columns)]);
+        packed_columns(
+            source, type,
+            &columns_[role][(2 * index + half) * static_cast<size_t>(placement_.matrices[role].k)]);
 }
 
 void PackedConstants::write(DeviceBlock& block, moe_role role, int64_t index, int64_t n) const {

@@ -46,6 +46,18 @@ void check_types(const File& file, const PackedFileHeader& header) {
     }
 }
 
+void check_layout(const File& file, const PackedFileHeader& header, const WeightsLayout& layout) {
+    if (std::equal(layout.id.begin(), layout.id.end(), header.layout_id)) return;
+    const auto held = printable(header.description);
+    const auto wanted = describe_layout(layout);
+    if (wanted == std::string_view(held.text))
+        fail(MOE_ERROR_LAYOUT_MISMATCH,
+             "{}: holds {}, packed as an earlier version of this library did", file.name(),
+             held.text);
+    fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: holds {}; the plan wants {}", file.name(), held.text,
+         wanted);
+}
+
 // Sizes first: nothing is allocated for a count that the file has no room for.
 void check_sizes(const File& file, const PackedFileHeader& header) {
     const auto refuse = [&](const char* what, uint64_t value) {
@@ -111,9 +123,7 @@ PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
     if (checksum_of(bytes.data(), bytes.size()) != header.checksum)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of the header does not fit", file_.name());
     check_types(file_, header);
-    if (!std::equal(layout.id.begin(), layout.id.end(), header.layout_id))
-        fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: holds {}; the plan wants {}", file_.name(),
-             printable(header.description).text, describe_layout(layout));
+    check_layout(file_, header, layout);
     if (block_bytes_ != block_bytes)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes, weights of this layout have {}", file_.name(),
              block_bytes_, block_bytes);

@@ -1,8 +1,10 @@
 // Every named format in every shape that holds it, and lengths of k that are no powers of two, by
 // every kernel that reads them.
 #include <cstring>
+#include <span>
 
 #include "compare.hpp"
+#include "families.hpp"
 
 namespace moe_gpu {
 namespace {
@@ -55,12 +57,16 @@ void add_formats(CaseList& list) {
 }
 
 void add_unnamed(CaseList& list) {
+    constexpr Shape in_any_group[] = {{128, 64}, {256, 192}, {512, 768}, {2048, 512}};
+    constexpr Shape in_96[] = {{192, 96}, {384, 288}};
     for (const char* format : unnamed_formats())
-        for (const Shape& shape : {Shape{128, 64}, {256, 192}, {512, 768}, {2048, 512}})
+        for (const Shape& shape :
+             std::strcmp(format, "int4_96") ? std::span<const Shape>(in_any_group) : in_96)
             for (const Numbers& numbers : {bf16, f16, f32})
                 list.add(text("grid/%s/h%d_i%d/%s", format, shape.hidden, shape.intermediate,
                               numbers.name),
-                         shape.hidden == 256 ? Extent::smoke : Extent::full, [=](Context& context) {
+                         shape.hidden == 256 || shape.hidden == 192 ? Extent::smoke : Extent::full,
+                         [=](Context& context) {
                              check_tokens(context, spec_of(format, shape, numbers, 200),
                                           all_widths);
                          });
@@ -83,7 +89,8 @@ void add_codebooks(CaseList& list) {
 
 // With a format of each kind that has its scales as they came.
 std::vector<const char*> with_grids(std::vector<const char*> formats) {
-    formats.insert(formats.end(), {"awq", "int4_32", "int8_row", "fp8_row", "mxfp8", "nf4"});
+    formats.insert(formats.end(),
+                   {"gptq2", "gptq3", "awq", "int4_32", "int8_row", "fp8_row", "mxfp8", "nf4"});
     return formats;
 }
 
@@ -165,6 +172,24 @@ void add_lengths(CaseList& list) {
             });
 }
 
+// Sums whose last block of 64 columns is not full, on every family. The shared expert has another
+// width than the others.
+void add_lengths_on_every_family(CaseList& list) {
+    constexpr Shape shapes[] = {{128, 96}, {352, 224}, {128, 736}};
+    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "kbit3", "q5_1", "int4_32"})
+        for (const Shape& shape : shapes)
+            list.add(text("families/length/%s/h%d_i%d", format, shape.hidden, shape.intermediate),
+                     shape.intermediate == 96 ? Extent::smoke : Extent::full,
+                     [=](Context& context) {
+                         PairSpec spec = spec_of(format, shape, bf16, 90);
+                         spec.layer.desc.shared_intermediate = shape.intermediate + 32;
+                         spec.layer.desc.shared_activation = spec.layer.desc.activation;
+                         with_every_family(context, spec, [](const Pair& pair) {
+                             for (const int64_t T : {1, 5, 40, 90}) pair.check(pair.call(T));
+                         });
+                     });
+}
+
 }  // namespace
 
 void add_format_cases(CaseList& list) {
@@ -176,6 +201,7 @@ void add_format_cases(CaseList& list) {
     add_mixed(list);
     add_types(list);
     add_lengths(list);
+    add_lengths_on_every_family(list);
 }
 
 }  // namespace moe_gpu

@@ -91,21 +91,20 @@ const CodeCase code_cases[] = {
     {"bf16", 64, 0, 0, 0x8001, {{0, 0}, {1, 7}}},
     // Row 9, k 23: g 1, t 1 (lane 5), step 1, p 3: a 3, e 1: 512 + 80 + 14.
     {"bf16", 64, 9, 23, 0x8001, {{606, 0}, {607, 7}}},
-    // Row 9, k 80 + 7 of k 96 (block of 32 at 64, 8 k per lane): t 2, j 1, p 3: 2048 + 512 + 96
-    // + 14.
-    {"f16", 96, 9, 64 + 23, 0x8001, {{2670, 0}, {2671, 7}}},
-    // k 112 = 64 + 32 + 16: block of one step at 2048 + 1024; k 96 + 6: t 1, p 2; row 8: a 3, e 0.
-    {"bf16", 112, 8, 102, 0x8001, {{3072 + 16 + 12, 0}, {3072 + 16 + 13, 7}}},
+    // The same of the second block, half of which is padding.
+    {"f16", 96, 9, 64 + 23, 0x8001, {{2048 + 606, 0}, {2048 + 607, 7}}},
+    // k 64 + 38: t 2, j 1, p 2; row 8: a 3, e 0: 512 + 32 + 12.
+    {"bf16", 112, 8, 102, 0x8001, {{2048 + 556, 0}, {2048 + 557, 7}}},
     // f32, 32 bytes per lane and step in two parts of 16. Row 15, k 63: lane 31, j 3, a 3, e 1.
     {"f32", 64, 15, 63, 0x80000001, {{7 * 512 + 31 * 16 + 12, 0}, {7 * 512 + 31 * 16 + 15, 7}}},
     // Row 2, k 2: lane 8, j 0, p 2: register 2, element 4 of the step.
     {"f32", 64, 2, 2, 0x80000001, {{512 + 128, 0}, {512 + 131, 7}}},
     // e4m3: 8 bytes per lane and step, two steps per part. Row 8, k 13: t 0, j 3, p 1: a 1, e 1.
     {"fp8_128x128", 64, 8, 13, 0x41, {{512 + 8 + 3, 0}, {512 + 8 + 3, 6}}},
-    // One step, 8 bytes per lane; row 1, k 15: lane 7, p 3: a 2, e 1.
-    {"fp8_128x128", 16, 1, 15, 0x41, {{7 * 8 + 5, 0}, {7 * 8 + 5, 6}}},
-    // Two steps, 16 bytes per lane; row 8, k 12: t 1, j 1, p 0: a 1.
-    {"fp8_128x128", 32, 8, 12, 0x41, {{16 + 8 + 2, 0}, {16 + 8 + 2, 6}}},
+    // Row 1, k 15 of 16: lane 4, j 3, p 3: a 2, e 1: 512 + 64 + 8 + 5.
+    {"fp8_128x128", 16, 1, 15, 0x41, {{589, 0}, {589, 6}}},
+    // Row 8, k 12 of 32: t 0, j 3, p 0: a 1.
+    {"fp8_128x128", 32, 8, 12, 0x41, {{512 + 8 + 2, 0}, {512 + 8 + 2, 6}}},
     {"q8_0", 64, 8, 13, 0x81, {{512 + 8 + 3, 0}, {512 + 8 + 3, 7}}},
     // e2m1, register 0: low bits 6, 7, 8 and sign 15 of the low half. Row 0, k 0.
     {"nvfp4", 64, 0, 0, 15, {{0, 6}, {0, 7}, {1, 0}, {1, 7}}},
@@ -121,7 +120,7 @@ const CodeCase code_cases[] = {
     {"nvfp4", 64, 11, 50, 15, {{240, 4}, {240, 5}, {241, 6}, {241, 5}}},
     {"mxfp4", 64, 11, 51, 15, {{242, 4}, {242, 5}, {243, 6}, {243, 5}}},
     {"mxfp4_gguf", 64, 8, 20, 15, {{20, 0}, {20, 1}, {20, 2}, {21, 1}}},
-    // Two steps (8 bytes a lane), then one (4): k 80 has 64 and 16; the block of 16 at 576.
+    // Blocks that are not full; the second one of k 80 at 576.
     {"mxfp4", 32, 8, 12, 15, {{12, 0}, {12, 1}, {12, 2}, {13, 1}}},
     {"nvfp4", 80, 0, 64 + 5, 15, {{576 + 6, 6}, {576 + 6, 7}, {576 + 7, 0}, {576 + 7, 7}}},
     // kbit4: nibble a + 4 e. Row 11, k 51: lane 15, step 0, a 3, e 1: nibble 7.
@@ -138,18 +137,18 @@ const CodeCase code_cases[] = {
     {"kbit2", 64, 0, 13, 3, {{5, 2}, {5, 3}}},
     {"kbit2", 64, 0, 15, 3, {{5, 6}, {5, 7}}},
     {"kbit2_f32", 64, 1, 4, 3, {{32, 2}, {32, 3}}},
-    {"kbit2", 32, 1, 8, 3, {{20, 0}, {20, 1}}},
+    {"kbit2", 32, 1, 8, 3, {{36, 0}, {36, 1}}},
     // kbit3: words 0, 1 at 8 l, word 2 at 256 + 4 l. Row 1, k 16 + 4: lane 5, step 1.
     {"kbit3", 64, 1, 20, 7, {{44, 0}, {44, 1}, {44, 2}}},
     // a 2, e 1: nibble 3.
     {"kbit3", 64, 1, 24 + 3, 7, {{256 + 20 + 1, 4}, {256 + 20 + 1, 5}, {256 + 20 + 1, 6}}},
     // Step 3: one bit in each word, bit 3 of nibble 1, which a 2, e 0 has.
     {"kbit3_f32", 64, 1, 28 + 2, 7, {{40, 7}, {44, 7}, {256 + 20, 7}}},
-    // Two steps: a word at 4 l, 16 bits at 128 + 2 l. Row 9, k 12 + 1: lane 5, step 1, a 1, e 1.
-    {"kbit3", 32, 9, 9, 7, {{20 + 3, 0}, {20 + 3, 1}, {20 + 3, 2}}},
-    {"kbit3", 32, 9, 13, 7, {{20 + 3, 3}, {128 + 11, 2}, {128 + 11, 3}}},
-    // Row 1, k 12 + 3: nibble 3, so bits 12 and 13 of the 16.
-    {"kbit3", 32, 1, 15, 7, {{20 + 1, 7}, {128 + 11, 4}, {128 + 11, 5}}},
+    // Row 9, k 8 + 1 and 12 + 1: lane 4, steps 2 and 3, a 1, e 1: nibble 6.
+    {"kbit3", 32, 9, 9, 7, {{272 + 3, 0}, {272 + 3, 1}, {272 + 3, 2}}},
+    {"kbit3", 32, 9, 13, 7, {{32 + 3, 3}, {36 + 3, 3}, {272 + 3, 3}}},
+    // Row 1, k 12 + 3: nibble 3.
+    {"kbit3", 32, 1, 15, 7, {{32 + 1, 7}, {36 + 1, 7}, {272 + 1, 7}}},
     // kbit5: nibbles as kbit4, fifth bits at 512 + 4 l. Row 9, k 29: lane 5, step 3, a 1, e 1. Sign
     // and magnitude of code 0 are 31, of 16 they are 0, of 31 they are 15.
     {"kbit5", 64, 9, 29, 16, {{94, 4}, {94, 5}, {94, 6}, {94, 7}, {512 + 22, 7}}},
@@ -157,7 +156,7 @@ const CodeCase code_cases[] = {
     {"kbit5", 64, 9, 29, 1, {{94, 4}}},
     {"kbit5_f32", 64, 0, 0, 16, {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {512, 0}}},
     // iq4_nl, iq4_xs: by rows. Row 8, k 12 + 3: step 3, a 3, e 1: nibble 7; k 12 + 2 and 12 + 1:
-    // nibbles 5 and 6. Row 0, k 12 + 3: nibble 3. Two steps: row 8, k 12: lane 1, step 1, nibble 4.
+    // nibbles 5 and 6. Row 0, k 12 + 3: nibble 3. Row 8, k 12 of 32: step 3, nibble 4.
     {"iq4_nl", 64, 8, 15, 15, {{15, 4}, {15, 5}, {15, 6}, {15, 7}}},
     {"iq4_nl", 64, 8, 14, 15, {{14, 4}, {14, 5}, {14, 6}, {14, 7}}},
     {"iq4_nl", 64, 8, 13, 15, {{15, 0}, {15, 1}, {15, 2}, {15, 3}}},
@@ -180,8 +179,8 @@ const CodeCase code_cases[] = {
      256 + 29,
      63,
      {{3454, 4}, {3454, 5}, {3454, 6}, {3454, 7}, {3360 + 558, 6}, {3360 + 558, 7}}},
-    // Two steps: 8 bytes a lane, fifth bits in 16 at 256 + 2 l: 4 a + 2 e + j = 7.
-    {"kbit5", 32, 9, 13, 16, {{46, 4}, {46, 5}, {46, 6}, {46, 7}, {256 + 10, 7}}},
+    // Row 9, k 13 of 32: lane 4, step 3, a 1, e 1.
+    {"kbit5", 32, 9, 13, 16, {{78, 4}, {78, 5}, {78, 6}, {78, 7}, {512 + 18, 7}}},
 };
 
 // Codes of zeros with scales that are not zero.
@@ -214,7 +213,7 @@ TEST(PackCodes, LieAtTheBitsTheLayoutSays) {
 TEST(PackCodes, EveryBitHasOneOwner) {
     for (const char* name : {"bf16", "fp8_128x128", "nvfp4", "kbit2", "kbit3", "kbit4", "kbit5"}) {
         const FormatTraits& traits = *find_format(name);
-        const int64_t k = traits.block_columns == 32 ? 32 : 16;
+        constexpr int64_t k = 64;
         const Packed empty = packed(view(zero_codes(traits, k)));
         std::vector<std::byte> seen(empty.bytes.size());
         const uint32_t ones = (1u << code_bits(empty.type)) - 1;
@@ -249,13 +248,13 @@ TEST(PackScales, LieAtTheBytesTheLayoutSays) {
         {"nvfp4", 64, 0, 0, 512},
         {"nvfp4", 64, 8, 0, 513},
         {"nvfp4", 64, 9, 48, 512 + 15},
-        {"nvfp4", 32, 9, 16, 256 + 7},
-        {"nvfp4", 80, 3, 64, 576 + 128 + 6},
+        {"nvfp4", 32, 9, 16, 512 + 11},
+        {"nvfp4", 80, 3, 64, 576 + 512 + 24},
         {"mxfp4", 64, 9, 32, 512 + 7},
-        {"mxfp4", 32, 9, 0, 256 + 3},
+        {"mxfp4", 32, 9, 0, 512 + 5},
         {"kbit3", 64, 9, 32, 384 + 7},
-        {"kbit3", 32, 9, 0, 192 + 3},
-        {"kbit5", 96, 9, 64, 672 + 320 + 3},
+        {"kbit3", 32, 9, 0, 384 + 5},
+        {"kbit5", 96, 9, 64, 672 + 640 + 5},
     };
     for (const ScaleCase& one : cases) {
         const FormatTraits& traits = *find_format(one.format);
@@ -316,22 +315,22 @@ TEST(PackScales, Fp8GroupsRepeatPerEightRowsAnd32Columns) {
     Stored stored(traits, 256, 256);
     const float scales[4] = {1, 2, 3, 4};
     std::memcpy(stored.scales.data(), scales, sizeof scales);
-    const auto quad = [&](const Matrix& matrix, int64_t tile, int64_t k0, int32_t n) {
+    const auto quad = [&](const Matrix& matrix, int64_t tile, int64_t k0) {
         const Packed got = packed(matrix);
         std::array<float, 4> four{};
         const auto at = tile * tile_bytes(got.type, matrix.columns) +
-                        block_offset(got.type, matrix.columns, k0, n).scales;
+                        block_offset(got.type, matrix.columns, k0).scales;
         std::memcpy(four.data(), got.bytes.data() + at, 16);
         return four;
     };
     using Four = std::array<float, 4>;
-    EXPECT_EQ(quad(view(stored), 0, 64, 4), (Four{1, 1, 1, 1}));
-    EXPECT_EQ(quad(view(stored), 8, 128, 4), (Four{4, 4, 4, 4}));
+    EXPECT_EQ(quad(view(stored), 0, 64), (Four{1, 1, 1, 1}));
+    EXPECT_EQ(quad(view(stored), 8, 128), (Four{4, 4, 4, 4}));
     // From row 120 and column 96 the group changes inside the tile and the block: rows, then
     // columns.
     const Matrix slice = part_of(view(stored), 120, 16, 96, 96);
-    EXPECT_EQ(quad(slice, 0, 0, 4), (Four{1, 3, 2, 4}));
-    EXPECT_EQ(quad(slice, 0, 64, 2), (Four{2, 4, 2, 4}));
+    EXPECT_EQ(quad(slice, 0, 0), (Four{1, 3, 2, 4}));
+    EXPECT_EQ(quad(slice, 0, 64), (Four{2, 4, 0, 0}));
 }
 
 TEST(PackScales, EveryE4m3ByteIsHeldExactly) {

@@ -73,11 +73,8 @@ uint16_t random_f16(std::mt19937& random) {
     return float_to_f16(std::uniform_real_distribution<float>(-0.01f, 0.01f)(random));
 }
 
-// Columns with which a tile of the type has every block that it can have.
-int32_t most_varied_columns(PackedType type) {
-    if (has_superblock(type)) return 512;
-    return 256 + 32 + (column_step(type) == 16 ? 16 : 0);
-}
+// Of a tile: two superblocks.
+constexpr int32_t tile_columns = 512;
 
 // A tile with codes and scales that a real matrix may have.
 struct RandomTile {
@@ -88,7 +85,7 @@ struct RandomTile {
     std::vector<uint32_t> columns;  // of both halves
 
     RandomTile(PackedType of, uint32_t seed)
-        : type(of), k(most_varied_columns(of)), words(tile_bytes(of, k) / 4) {
+        : type(of), k(tile_columns), words(tile_bytes(of, k) / 4) {
         std::mt19937 random(seed);
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         for (float& value : codebook) value = uniform(random);
@@ -98,9 +95,7 @@ struct RandomTile {
             columns.push_back(grid_columns_of(type) == GridColumns::groups
                                   ? static_cast<uint32_t>(random() % (k / grid_group(type)))
                                   : std::bit_cast<uint32_t>(uniform(random)));
-        for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, k); k0 += 16 * n) {
-            fill_block(random, block_offset(type, k, k0, n), n);
-        }
+        for (int64_t k0 = 0; k0 < k; k0 += 64) fill_block(random, block_offset(type, k, k0));
     }
     const uint32_t* columns_of(int32_t half) const {
         return columns.empty() ? nullptr : columns.data() + half * k;
@@ -125,17 +120,17 @@ struct RandomTile {
         }
     }
 
-    void fill_block(std::mt19937& random, BlockOffset place, int32_t n) {
+    void fill_block(std::mt19937& random, BlockOffset place) {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         std::byte* codes = at(place.codes);
         std::byte* scales = at(place.scales);
-        for (int i = 0; i < block_code_bytes(type, n); ++i) {
+        for (int i = 0; i < block_code_bytes(type, 4); ++i) {
             if ((type == PackedType::e4m3 || kind_of(type) == PackedType::grid_e4m3) &&
                 (codes[i] & std::byte{0x7F}) == std::byte{0x7F}) {
                 codes[i] = std::byte{0x7E};
             }
         }
-        for (int i = 0; i < 256 * n; ++i) {
+        for (int i = 0; i < 1024; ++i) {
             const float value = uniform(random);
             const uint16_t f16 = random_f16(random);
             if (type == PackedType::f32) std::memcpy(codes + 4 * i, &value, 4);
@@ -143,19 +138,19 @@ struct RandomTile {
             const uint16_t bf16 = float_to_bf16(value);
             if (type == PackedType::bf16) std::memcpy(codes + 2 * i, &bf16, 2);
         }
-        for (int i = 0; has_float_scales(type) && i < block_scale_bytes(type, n) / 4; ++i) {
+        for (int i = 0; has_float_scales(type) && i < block_scale_bytes(type, 4) / 4; ++i) {
             const float value = uniform(random);
             std::memcpy(scales + 4 * i, &value, 4);
         }
-        for (int i = 0; type == PackedType::q8_0 && i < 8 * n; ++i) {
+        for (int i = 0; type == PackedType::q8_0 && i < 32; ++i) {
             const uint16_t f16 = random_f16(random);
             std::memcpy(scales + 2 * i, &f16, 2);
         }
-        for (int i = 0; type == PackedType::mxfp4 && i < 8 * n; ++i) {
+        for (int i = 0; type == PackedType::mxfp4 && i < 32; ++i) {
             scales[i] = static_cast<std::byte>(110 + random() % 18);
         }
         // Every half-word: those that are float16 in a head are then finite.
-        const int head_words = has_ggml_scales(type) ? shared_scale_bytes(type) * n / 8 : 0;
+        const int head_words = has_ggml_scales(type) ? shared_scale_bytes(type) / 2 : 0;
         for (int i = 0; i < head_words; ++i) {
             scales[2 * i + 1] &= std::byte{0xBF};
         }
@@ -163,7 +158,7 @@ struct RandomTile {
 };
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
-    const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
+    const BlockOffset place = block_offset(tile.type, tile.k, k0);
     return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook,
                         nullptr, k0, 4, lane, {i / 8, i / 2 % 4, i % 2});
 }
@@ -172,7 +167,7 @@ template <PackedType type>
 void expect_floats(RandomTile& tile) {
     double size = 0;
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
+        const BlockOffset place = block_offset(tile.type, tile.k, k0);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
                                                         tile.at(place.scales), lane, k0);
@@ -197,7 +192,7 @@ float widen(uint32_t bits) {
 template <PackedType type, Operand operand>
 void expect_operands(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0, 4);
+        const BlockOffset place = block_offset(tile.type, tile.k, k0);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
                                                         tile.at(place.scales), lane, k0);
@@ -223,16 +218,16 @@ void expect_unpacked(RandomTile& tile, int half) {
     std::vector<float> unpacked(16 * static_cast<size_t>(tile.k));
     unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k,
            {1.0f, tile.codebook + 32 * half, tile.columns_of(half)}, unpacked.data());
-    for (int64_t k0 = 0; const int32_t n = steps_of_block(k0, tile.k); k0 += 16 * n) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0, n);
-        for (int i = 0; i < 32 * 8 * n; ++i) {
-            const int lane = i / (8 * n);
-            const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
+    for (int64_t k0 = 0; k0 < tile.k; k0 += 64) {
+        const BlockOffset place = block_offset(tile.type, tile.k, k0);
+        for (int i = 0; i < 32 * 32; ++i) {
+            const int lane = i / 32;
+            const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
             if ((at.reg & 1) != half) continue;
             const float value = packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
-                                             tile.codebook, tile.columns_of(half), k0, n, lane, at);
+                                             tile.codebook, tile.columns_of(half), k0, 4, lane, at);
             const int64_t row = lane / 4 + 8 * half;
-            const int64_t k = k0 + 4 * n * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
+            const int64_t k = k0 + 16 * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
             ASSERT_EQ(value, unpacked[static_cast<size_t>(row * tile.k + k)])
                 << "type " << static_cast<int>(tile.type) << " row " << row << " k " << k;
         }
@@ -256,39 +251,6 @@ TEST(dequant, full_blocks_give_the_values_of_the_layout) {
     }
 }
 
-template <PackedType type, int steps>
-void expect_short_block(RandomTile& tile, int64_t k0) {
-    const BlockOffset place = block_offset(tile.type, tile.k, k0, steps);
-    for (int lane = 0; lane < 32; ++lane) {
-        const auto words = ValueDequant<type>::template load<steps>(
-            tile.type, tile.at(place.codes), tile.at(place.scales), lane, k0);
-        for (int i = 0; i < 8 * steps; ++i) {
-            const CodeIndex at{i / 8, i / 2 % 4, i % 2};
-            const FloatPair pair = ValueDequant<type>::pair(words, tile.codebook, at.step, at.reg);
-            ASSERT_EQ(at.parity ? pair.high : pair.low,
-                      packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
-                                   tile.codebook, nullptr, k0, steps, lane, at))
-                << "type " << static_cast<int>(type) << " lane " << lane << " value " << i;
-        }
-    }
-}
-
-TEST(dequant, short_blocks_give_the_values_of_the_layout) {
-    int n_short = 0;
-    for (const PackedType type : all_types) {
-        if (has_superblock(type)) continue;
-        RandomTile tile(type, 11);
-        with_packed_type(type, [&]<PackedType of>() {
-            if constexpr (of != PackedType::none && !has_superblock(of)) {
-                expect_short_block<of, 2>(tile, 256);
-                if constexpr (column_step(of) == 16) expect_short_block<of, 1>(tile, 288);
-            }
-        });
-        ++n_short;
-    }
-    EXPECT_GE(n_short, 29);
-}
-
 TEST(dequant, operands_are_the_values_rounded_once) {
     for (const PackedType type : all_types) {
         RandomTile tile(type, 8);
@@ -304,20 +266,16 @@ TEST(dequant, operands_are_the_values_rounded_once) {
 // Every bit of a block belongs to exactly one code.
 TEST(dequant, codes_fill_their_block) {
     for (const PackedType type : all_types) {
-        for (const int n : {4, 2, 1}) {
-            if (n == 1 && column_step(type) > 16) continue;
-            if ((n != 4 && has_superblock(type)) || is_iq_grid(type)) continue;
-            std::vector<int> used(8 * block_code_bytes(type, n));
-            for (int i = 0; i < 32 * 8 * n; ++i) {
-                const CodeIndex at{i / 8 % n, i / 2 % 4, i % 2};
-                for (int b = 0; b < code_bits(type); ++b) {
-                    const int bit = lane_bit(type, n, at, b);
-                    const int lane = i / (8 * n);
-                    ++used[8 * lane_byte(n * code_bits(type), lane, bit / 8) + bit % 8];
-                }
+        if (is_iq_grid(type)) continue;
+        std::vector<int> used(8 * block_code_bytes(type, 4));
+        for (int i = 0; i < 32 * 32; ++i) {
+            const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
+            for (int b = 0; b < code_bits(type); ++b) {
+                const int bit = lane_bit(type, 4, at, b);
+                ++used[8 * lane_byte(4 * code_bits(type), i / 32, bit / 8) + bit % 8];
             }
-            EXPECT_EQ(used, std::vector<int>(used.size(), 1)) << static_cast<int>(type) << ' ' << n;
         }
+        EXPECT_EQ(used, std::vector<int>(used.size(), 1)) << static_cast<int>(type);
     }
 }
 

@@ -223,9 +223,9 @@ TEST(DevicePlacement, SlicesTakeTheirPart) {
     const auto &up = placement.matrices[MOE_ROLE_GATE], &down = placement.matrices[MOE_ROLE_DOWN];
     EXPECT_EQ(up.count, 3);
     EXPECT_EQ(up.n_tiles, 10);
-    EXPECT_EQ(down.k, 80);
+    EXPECT_EQ(down.k, 128);  // with the padding
     EXPECT_EQ(up.expert_stride, 2u * 80 * 256 * 2);
-    EXPECT_EQ(down.expert_stride, 80u * 256 * 2);
+    EXPECT_EQ(down.expert_stride, 128u * 256 * 2);
 }
 
 // Scales of fp8 are packed for 32 columns; a view may begin anywhere, packed weights may not.

@@ -257,6 +257,15 @@ TEST_F(PackedFiles, OfAnotherRevisionOfATypeAreRefusedByItsName) {
                    "this library has no packed type 'a type of ma");
 }
 
+// The matrices of this layer have 96 columns, and had blocks of 32 behind those of 64.
+TEST_F(PackedFiles, OfAnEarlierLayoutOfTheSameMatricesAreRefusedInWords) {
+    Loaded from("nvfp4");
+    save(from.packed);
+    write(with_header(bytes(), [](PackedFileHeader& header) { header.layout_id[0] ^= 1; }));
+    expect_refused(from.packed, MOE_ERROR_LAYOUT_MISMATCH,
+                   "packed as an earlier version of this library did");
+}
+
 TEST_F(PackedFiles, OfVersion3HaveTheFirstRevisions) {
     Loaded from("nvfp4");
     save(from.packed);

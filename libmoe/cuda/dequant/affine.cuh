@@ -16,16 +16,14 @@ struct AffineValueDequant {
         moe::Affine affine[2];  // of rows g and g + 8
     };
 
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t k0) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
+        load_code_words(codes, lane, words.code);
         const int32_t t = static_cast<int32_t>(k0 / 16 & 12) + lane % 4;
         MOE_UNROLL
         for (int half = 0; half < 2; ++half) {
-            const int32_t offset =
-                ggml_scale_offset(type, steps, lane / 4 + 8 * half, 4 * steps * (lane % 4));
+            const int32_t offset = ggml_scale_offset(type, 4, lane / 4 + 8 * half, 16 * (lane % 4));
             words.affine[half] = affine_of(type, scales + offset, t);
         }
         return words;

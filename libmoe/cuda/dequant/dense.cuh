@@ -16,11 +16,10 @@ struct DenseValueDequant {
         uint32_t code[n_words];
     };
 
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte*,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
+        load_code_words(codes, lane, words.code);
         return words;
     }
 };

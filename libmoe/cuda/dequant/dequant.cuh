@@ -10,15 +10,14 @@
 //   GroupedDequant<type>       operands of the grouped GEMM of sm_90, device only; those of ggml's
 //                              types also of the portable one, so without instructions of sm_90
 //
-// A full block is 16 rows and 64 k, four steps of 16 k. Lane 4 g + t owns rows g and g + 8 and
-// columns 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1). Short
-// blocks at the end of k have two steps, or one.
+// A block is 16 rows and 64 k, four steps of 16 k. Lane 4 g + t owns rows g and g + 8 and columns
+// 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1).
 //
 // ValueDequant (value_blocks.hpp)
 //   Words                      what a lane holds of a block
-//   load<steps>(type, codes, scales, lane, k0)
-//                              the lane's Words of a block of 4, 2 or 1 steps; `type` has the
-//                              numbers of a grid, k0 is the block's first column
+//   load(type, codes, scales, lane, k0)
+//                              the lane's Words of a block; `type` has the numbers of a grid, k0 is
+//                              the block's first column
 //   pair(words, codebook, step, reg)
 //                              the two values of a register in float32. codebook: 32 values of rows
 //                              0 to 7 of the tile, then 32 of rows 8 to 15

@@ -28,7 +28,7 @@ MOE_HOST_DEVICE constexpr float e2m1_value(uint32_t code) {
 }
 
 // Rules: scale(byte) is the value of a scale byte, bf16_factor(byte) is twice in a word that value
-// times 2^126 / residual_scale(bf16), and scale_pair<steps>(lane) the number of a lane's pair of
+// times 2^126 / residual_scale(bf16), and scale_pair(lane) the number of a lane's pair of
 // bytes.
 template <class Rules>
 struct E2m1ValueDequant {
@@ -38,12 +38,11 @@ struct E2m1ValueDequant {
         uint32_t scale;  // two bytes
     };
 
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
-        words.scale = moe::load<uint16_t>(scales + 2 * Rules::template scale_pair<steps>(lane));
+        load_code_words(codes, lane, words.code);
+        words.scale = moe::load<uint16_t>(scales + 2 * Rules::scale_pair(lane));
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {

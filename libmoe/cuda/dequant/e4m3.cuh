@@ -28,12 +28,11 @@ template <>
 struct ValueDequant<PackedType::e4m3> {
     using Words = ScaledWords<8>;
     // Short blocks have one group of 32 columns.
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
-        load_f32_scales(scales + (steps == 4 ? 8 * (lane >> 1 & 1) : 0), words.scale);
+        load_code_words(codes, lane, words.code);
+        load_f32_scales(scales + 8 * (lane >> 1 & 1), words.scale);
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {

@@ -72,12 +72,11 @@ requires(is_grid(kind)) struct ValueDequant<kind> {
     };
 
     // The scales are those of the tile.
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType type, const std::byte* codes,
                                       const std::byte* tile, int32_t lane, int64_t k0) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
-        const auto column = static_cast<int32_t>(k0) + 4 * steps * (lane % 4);
+        load_code_words(codes, lane, words.code);
+        const auto column = static_cast<int32_t>(k0) + 16 * (lane % 4);
         words.rows = grid_rows(type, tile, lane / 4, column);
         return words;
     }

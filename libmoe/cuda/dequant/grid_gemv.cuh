@@ -101,7 +101,7 @@ struct GridDequant : Base {
     };
 };
 
-// Codes of 2 to 6 bits.
+// Codes of 2 to 4 bits.
 template <PackedType kind>
 struct GridCodeBytes : GridDequant<GemvCodeBytes<kind, 32>> {
     using Base = GemvCodeBytes<kind, 32>;
@@ -121,6 +121,10 @@ struct GridCodeBytes : GridDequant<GemvCodeBytes<kind, 32>> {
     }
 };
 
+template <>
+struct GemvDequant<PackedType::grid_2> : GridCodeBytes<PackedType::grid_2> {};
+template <>
+struct GemvDequant<PackedType::grid_3> : GridCodeBytes<PackedType::grid_3> {};
 template <>
 struct GemvDequant<PackedType::grid_4> : GridCodeBytes<PackedType::grid_4> {};
 

@@ -37,6 +37,7 @@ struct GroupedCodes : GroupedDequantBase<packed> {
         uint32_t codes[bits];
         std::conditional_t<has_signed_levels(packed), RowScales, RowAffine> factors;
     };
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
         const RowAffine rows = affine(words.factors);
@@ -50,8 +51,8 @@ struct GroupedCodes : GroupedDequantBase<packed> {
 #pragma unroll
             for (int e = 0; e < 4; ++e)
                 value[e] = scaled(Levels::value(bytes, e), scale[row], minimum[row]);
-            a[4 * (i / 2) + row] = bf16_pair(value[0], value[2]);
-            a[4 * (i / 2) + row + 2] = bf16_pair(value[1], value[3]);
+            a[4 * (i / 2) + row] = operand_pair<operand>({value[0], value[2]});
+            a[4 * (i / 2) + row + 2] = operand_pair<operand>({value[1], value[3]});
         }
     }
 

@@ -19,7 +19,6 @@ struct IqValueDequant {
         IqColumns columns[2];
     };
 
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte*, const std::byte* scales,
                                       int32_t lane, int64_t k0) {
         Words words;

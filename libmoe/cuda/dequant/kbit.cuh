@@ -33,12 +33,11 @@ requires(is_kbit(type)) struct ValueDequant<type> {
     static constexpr int bits = code_bits(type);
     using Words = ScaledWords<bits>;
 
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
-        const int32_t number = scale_pair_of_32<steps>(lane);
+        load_code_words(codes, lane, words.code);
+        const int32_t number = scale_pair_of_32(lane);
         if constexpr (has_f32_scales(type)) {
             load_f32_scales(scales + 8 * number, words.scale);
         } else {

@@ -17,10 +17,7 @@ struct Mxfp4Rules {
     static MOE_HOST_DEVICE uint32_t bf16_factor(uint32_t byte) {
         return (byte + 126u) * 0x00800080u;
     }
-    template <int steps>
-    static MOE_HOST_DEVICE int32_t scale_pair(int32_t lane) {
-        return scale_pair_of_32<steps>(lane);
-    }
+    static MOE_HOST_DEVICE int32_t scale_pair(int32_t lane) { return scale_pair_of_32(lane); }
 };
 
 template <>

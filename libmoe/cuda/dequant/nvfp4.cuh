@@ -22,10 +22,7 @@ struct Nvfp4Rules {
     static MOE_HOST_DEVICE uint32_t bf16_factor(uint32_t byte) {
         return byte * 0x00100010u + nvfp4_bf16_exponent * 0x00010001u;
     }
-    template <int steps>
-    static MOE_HOST_DEVICE int32_t scale_pair(int32_t lane) {
-        return scale_pair_of_16<steps>(lane);
-    }
+    static MOE_HOST_DEVICE int32_t scale_pair(int32_t lane) { return scale_pair_of_16(lane); }
 };
 
 template <>

@@ -71,6 +71,7 @@ struct GroupedDequant<PackedType::q4_k> : GroupedDequantBase<PackedType::q4_k> {
         return of_codes(q4_k_factors(headers.scales[block >> 1] >> shift,
                                      headers.minima[block >> 1] >> shift, headers.d));
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         // Nibbles become float32 where they lie: 128 + nibble, or 2048 + nibble, whose subtraction
@@ -88,8 +89,9 @@ struct GroupedDequant<PackedType::q4_k> : GroupedDequantBase<PackedType::q4_k> {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int row = i & 1;
-                a[4 * j + i] = bf16_pair(fmaf(scale[row], nibble_of(low[i], row), offset[row]),
-                                         fmaf(scale[row], nibble_of(high[i], row), offset[row]));
+                a[4 * j + i] =
+                    operand_pair<operand>({fmaf(scale[row], nibble_of(low[i], row), offset[row]),
+                                           fmaf(scale[row], nibble_of(high[i], row), offset[row])});
             }
         }
     }

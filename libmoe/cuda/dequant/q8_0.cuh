@@ -9,13 +9,12 @@ namespace moe::cuda {
 template <>
 struct ValueDequant<PackedType::q8_0> {
     using Words = ScaledWords<8>;
-    template <int steps = 4>
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words<steps>(codes, lane, words.code);
+        load_code_words(codes, lane, words.code);
         uint32_t bits;
-        load_words<1>(scales + 4 * scale_pair_of_32<steps>(lane), &bits);
+        load_words<1>(scales + 4 * scale_pair_of_32(lane), &bits);
         const FloatPair pair = pair_of_f16(bits);
         words.scale[0] = pair.low;
         words.scale[1] = pair.high;
@@ -66,6 +65,7 @@ struct GroupedDequant<PackedType::q8_0> : GroupedDequantBase<PackedType::q8_0> {
     }
     // Code + 128 is byte 1 of the float32 of 2^15. Both constants leave again with the scale,
     // exactly, which is quicker than conversions of integers.
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
@@ -82,8 +82,8 @@ struct GroupedDequant<PackedType::q8_0> : GroupedDequantBase<PackedType::q8_0> {
             for (int e = 0; e < 2; ++e)
                 value[e] = __uint_as_float(
                     permute_bytes(bytes, __float_as_uint(base), 0x7504 + 0x10 * (2 * (i & 1) + e)));
-            a[i] = bf16_pair(fmaf(value[0], scale[i & 1], offset[i & 1]),
-                             fmaf(value[1], scale[i & 1], offset[i & 1]));
+            a[i] = operand_pair<operand>({fmaf(value[0], scale[i & 1], offset[i & 1]),
+                                          fmaf(value[1], scale[i & 1], offset[i & 1])});
         }
     }
 };

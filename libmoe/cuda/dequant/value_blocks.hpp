@@ -20,67 +20,25 @@ MOE_HOST_DEVICE constexpr float residual_scale_of() {
         return 1.0f;
 }
 
-// Two bits of every nibble from their 16-bit form (packed/layout.hpp).
-MOE_HOST_DEVICE inline uint32_t unfold_pairs(uint32_t bits) {
-    return (bits & 0x3333u) | (bits >> 2 & 0x3333u) << 16;
-}
-
-// The words of a short block, of two steps or of one, as those of the first steps of a full block.
-// It has fewer parts of 16 bytes, and its single bits and the second step of three bits lie in
-// halves of words.
-template <int steps, int bits>
-MOE_HOST_DEVICE inline void load_short_code_words(const std::byte* codes, int32_t lane,
-                                                  uint32_t (&words)[bits]) {
-    MOE_UNROLL
-    for (int i = 0; i < bits; ++i) words[i] = 0;
-    if constexpr (bits >= 8) {
-        constexpr int n = bits * steps / 4;
-        constexpr int in_part = n < 4 ? n : 4;
-        MOE_UNROLL
-        for (int i = 0; i < n; i += in_part)
-            load_words<in_part>(codes + 128 * i + 4 * in_part * lane, words + i);
-    } else if constexpr (steps == 1) {
-        static_assert(bits == 4);
-        load_words<1>(codes + 4 * lane, words);
-    } else if constexpr (bits == 3) {
-        load_words<1>(codes + 4 * lane, words);
-        words[1] = (words[0] >> 3 & 0x11111111u) |
-                   unfold_pairs(moe::load<uint16_t>(codes + 128 + 2 * lane)) << 1;
-    } else {
-        constexpr int in_4 = bits & 4, in_2 = bits & 2;
-        if constexpr (in_4 != 0) load_words<2>(codes + 8 * lane, words);
-        if constexpr (in_2 != 0) load_words<1>(codes + 64 * in_4 + 4 * lane, words + in_4);
-        if constexpr ((bits & 1) != 0)
-            words[bits - 1] =
-                unfold_pairs(moe::load<uint16_t>(codes + 64 * in_4 + 64 * in_2 + 2 * lane));
-    }
-}
-
-// The parts of 16, 8 and 4 bytes that make up a lane's words of a block of 4, 2 or 1 steps.
-template <int steps = 4, int bits>
+// The parts of 16, 8 and 4 bytes that make up a lane's words of a block.
+template <int bits>
 MOE_HOST_DEVICE inline void load_code_words(const std::byte* codes, int32_t lane,
                                             uint32_t (&words)[bits]) {
-    if constexpr (steps < 4) {
-        load_short_code_words<steps>(codes, lane, words);
-    } else {
-        constexpr int in_16 = bits / 4 * 4;
-        MOE_UNROLL
-        for (int i = 0; i < in_16; i += 4) load_words<4>(codes + 128 * i + 16 * lane, words + i);
-        constexpr int in_8 = in_16 + (bits & 2);
-        if constexpr (in_8 > in_16) load_words<2>(codes + 128 * in_16 + 8 * lane, words + in_16);
-        if constexpr (bits > in_8) load_words<1>(codes + 128 * in_8 + 4 * lane, words + in_8);
-    }
+    constexpr int in_16 = bits / 4 * 4;
+    MOE_UNROLL
+    for (int i = 0; i < in_16; i += 4) load_words<4>(codes + 128 * i + 16 * lane, words + i);
+    constexpr int in_8 = in_16 + (bits & 2);
+    if constexpr (in_8 > in_16) load_words<2>(codes + 128 * in_16 + 8 * lane, words + in_16);
+    if constexpr (bits > in_8) load_words<1>(codes + 128 * in_8 + 4 * lane, words + in_8);
 }
 
-// The number of a lane's pair of scales (rows g and g + 8) in a block. Groups of 16 columns: 4 g +
-// t where a lane has 16 columns, and fewer where it has fewer. Groups of 32: half as many.
-template <int steps = 4>
+// The number of a lane's pair of scales (rows g and g + 8) in a block, for groups of 16 columns and
+// of 32.
 MOE_HOST_DEVICE inline int32_t scale_pair_of_16(int32_t lane) {
-    return lane >> (steps == 4 ? 0 : steps == 2 ? 1 : 2);
+    return lane;
 }
-template <int steps = 4>
 MOE_HOST_DEVICE inline int32_t scale_pair_of_32(int32_t lane) {
-    return lane >> (steps == 4 ? 1 : 2);
+    return lane >> 1;
 }
 
 // Codes and the two scales (rows g and g + 8) of a lane.

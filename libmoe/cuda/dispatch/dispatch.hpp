@@ -72,11 +72,13 @@ void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cu
 // Gathers rows into token blocks of bfloat16, the layout that grouped_gemm reads. Sorted row r is
 // the row of `in` that its index and divisor name (DeviceRows; without an index, rows.slot), zero
 // where the index is negative. It writes all rows up to the last one in use, padding included, and
-// zeroes rows.tile_counter for the grouped GEMMs that follow. width is the number of columns, a
-// multiple of 64.
+// zeroes rows.tile_counter for the grouped GEMMs that follow. Rows of `in` have n_columns, a
+// multiple of 16; token blocks have zeros behind them up to a multiple of 64.
 struct GatherInput {
     DeviceRows in;
-    int32_t width;
+    int32_t n_columns;
+
+    MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
 };
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);

@@ -1,11 +1,11 @@
 // Gathers rows of x into token blocks of bfloat16, the B operand of grouped_gemm.
 //
-// Inputs: `in`, rows [.., width] of F32, F16 or BF16; an index per row, or the tokens in order;
-// width a multiple of 64.
-// Output: width / 64 token blocks [capacity][64] of bfloat16; capacity is a multiple of
-// row_alignment. A row of a block has 128 bytes, eight 16-byte vectors. Vector c = 2 j + h of row r
-// is stored at vector c ^ (r & 7), free of bank conflicts when read, and holds the pairs k = 16 t +
-// 2 c, + 1 for t = 0..3.
+// Inputs: `in`, rows [.., n_columns] of F32, F16 or BF16; an index per row, or the tokens in order;
+// n_columns a multiple of 16.
+// Output: token blocks [capacity][64] of bfloat16, the last one with zeros where the input has no
+// columns; capacity is a multiple of row_alignment. A row of a block has 128 bytes, eight 16-byte
+// vectors. Vector c = 2 j + h of row r is stored at vector c ^ (r & 7), free of bank conflicts when
+// read, and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
 //
 // A warp converts four rows of up to four blocks. All rows of these blocks precede the next four
 // blocks: columns of x that several rows read then stay in L2, and adjacent warps write adjacent
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(n_threads)
     let_next_kernel_start();  // the next kernel reads the tiles before its own wait
     if (blockIdx.x == 0 && threadIdx.x < 4) out.tile_counter[threadIdx.x] = 0;
     const int32_t n_used = source.used();
-    const int32_t n_blocks = input.width / 64;
+    const int32_t n_blocks = input.n_blocks();
     const int32_t n_groups = divide_up(n_blocks, blocks_at_once);
     const int32_t n_parts = divide_up(n_used, rows_at_once);
     const int64_t n_items = int64_t{n_parts} * n_groups;
@@ -125,9 +125,9 @@ __global__ void __launch_bounds__(n_threads)
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {
             pairs[i] = {};
-            if (from >= 0 && first + i < n_blocks)
-                pairs[i] =
-                    load_pairs(input, from * input.in.stride + (first + i) * 64 + 8 * q, packets);
+            const int32_t column = (first + i) * 64 + 8 * q;
+            if (from >= 0 && column < input.n_columns)
+                pairs[i] = load_pairs(input, from * input.in.stride + column, packets);
         }
 #pragma unroll
         for (int32_t i = 0; i < blocks_at_once; i++) {
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(n_threads)
 template <class Source>
 void run_copy(const DeviceFacts& device, const char* name, const GatherInput& input,
               const Source& source, const BlockRows& out, cudaStream_t stream) {
-    const int64_t groups = divide_up(input.width / 64, blocks_at_once);
+    const int64_t groups = divide_up(input.n_blocks(), blocks_at_once);
     const int64_t items = int64_t{out.capacity} / rows_at_once * groups;
     const int64_t n_blocks = (items + n_threads / 32 - 1) / (n_threads / 32);
     launch(name, copy_rows<Source>, std::min<int64_t>(n_blocks, 8 * device.n_sms), n_threads, 0,

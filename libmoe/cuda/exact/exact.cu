@@ -4,13 +4,13 @@
 // Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride; tiles of up to 16 rows of one expert.
 // Output: rows of gemm.out's type, after the epilogue.
-// Precondition: k is a multiple of 16.
+// Precondition: input rows have a multiple of 16 columns.
 //
 // A block has 256 threads. A work item is 16 tokens and 128 weight rows; warp w owns weight tile w
 // of eight.
 //
 // 1. A block takes work items in turn (persistent kernel).
-// 2. Per block of 64, 32 or 16 columns it stores the tokens to shared memory as float32.
+// 2. Per block of 64 columns it stores the tokens to shared memory as float32.
 // 3. Mainloop: lane (g, t) dequantizes its columns of rows g and g + 8, accumulates
 //    their products over the block for each token, and adds that to the token's two accumulators.
 //    Two levels keep the chain of rounded additions short.
@@ -51,24 +51,26 @@ __device__ int column_offset(int vector) {
     return 4 * (vector ^ (vector >> 3 & 1));
 }
 
-__device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int columns, Shared& shared) {
-    for (int i = static_cast<int>(threadIdx.x); i < max_rows * columns; i += n_threads) {
-        const int row = i / columns;
-        const int column = i % columns;
+// The block at k0; n_columns of its 64 are there.
+__device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int n_columns, Shared& shared) {
+    for (int i = static_cast<int>(threadIdx.x); i < max_rows * 64; i += n_threads) {
+        const int row = i / 64;
+        const int column = i % 64;
         const int64_t offset = shared.rows.in[row];
+        const bool present = offset >= 0 && column < n_columns;
         shared.tokens[row][column_offset(column / 4) + column % 4] =
-            offset < 0 ? 0.0f : load_value(in.data, in.type, offset + k0 + column);
+            present ? load_value(in.data, in.type, offset + k0 + column) : 0.0f;
     }
 }
 
-// Dequantizes the lane's 8 n weights of the block at k0: values[2 (4 step + register) + parity].
+// Dequantizes the lane's 32 weights of the block at k0: values[2 (4 step + register) + parity].
 __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& work,
-                                   const float* codebook, int64_t k0, int n, float (&values)[32]) {
-    const BlockOffset offset = block_offset(weights.type, weights.k, k0, n);
+                                   const float* codebook, int64_t k0, float (&values)[32]) {
+    const BlockOffset offset = block_offset(weights.type, weights.k, k0);
     const std::byte* codes = work.codes + offset.codes;
     const std::byte* scales = work.codes + offset.scales;
     const int lane = lane_id();
-    if (n == 4 && !weights.columns) {
+    if (!weights.columns) {
         with_packed_type(weights.type, [&]<PackedType type>() {
             const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0);
             dequantize_floats<type>(words, codebook, values);
@@ -76,18 +78,17 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
         return;
     }
 #pragma unroll 1
-    for (int i = 0; i < 8 * n; ++i) {
+    for (int i = 0; i < 32; ++i) {
         const CodeIndex at{i / 8, i / 2 % 4, i % 2};
         const float value =
             packed_value(weights.type, codes, scales, codebook,
-                         weights.columns_of(work.tile.expert, at.reg & 1), k0, n, lane, at);
+                         weights.columns_of(work.tile.expert, at.reg & 1), k0, 4, lane, at);
 #pragma unroll
         for (int j = 0; j < 32; ++j) values[j] = j == i ? value : values[j];
     }
 }
 
-// Accumulates n steps of 4 columns of every token for rows g and g + 8.
-template <int n>
+// Accumulates four steps of 4 columns of every token for rows g and g + 8.
 __device__ void accumulate(const float (&values)[32], const float (&tokens)[max_rows][64],
                            int n_rows, float (&accum)[max_rows][2]) {
     const int t = lane_id() % 4;
@@ -96,8 +97,8 @@ __device__ void accumulate(const float (&values)[32], const float (&tokens)[max_
         if (row >= n_rows) break;
         float partial[2] = {};
 #pragma unroll
-        for (int step = 0; step < n; ++step) {
-            const float* at = &tokens[row][column_offset(n * t + step)];
+        for (int step = 0; step < 4; ++step) {
+            const float* at = &tokens[row][column_offset(4 * t + step)];
             const float4 x = *reinterpret_cast<const float4*>(at);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
@@ -116,17 +117,14 @@ __device__ void accumulate(const float (&values)[32], const float (&tokens)[max_
 __device__ void multiply(const GemmArgs& gemm, const WorkItem& work, Shared& shared,
                          float (&accum)[max_rows][2]) {
     const PackedMatrix& weights = gemm.weights;
-    int n;
-    for (int64_t k0 = 0; (n = steps_of_block(k0, weights.k)) > 0; k0 += 16 * n) {
+    for (int k0 = 0; k0 < weights.k; k0 += 64) {
         __syncthreads();  // all warps have used the previous tokens
-        fetch_tokens(gemm.in, k0, 16 * n, shared);
+        fetch_tokens(gemm.in, k0, gemm.in_columns - k0, shared);
         __syncthreads();
         if (!work.codes) continue;
         float values[32];
-        dequantize_weights(weights, work, shared.codebook, k0, n, values);
-        if (n == 4) accumulate<4>(values, shared.tokens, work.tile.n_rows, accum);
-        if (n == 2) accumulate<2>(values, shared.tokens, work.tile.n_rows, accum);
-        if (n == 1) accumulate<1>(values, shared.tokens, work.tile.n_rows, accum);
+        dequantize_weights(weights, work, shared.codebook, k0, values);
+        accumulate(values, shared.tokens, work.tile.n_rows, accum);
     }
 }
 

@@ -4,8 +4,8 @@
 // out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = bf16(act(gate_j x_t,
 // up_j x_t)). Two launches, gemv_gate_up.cuh and gemv_down.cuh, chained by programmatic dependent
 // launch from sm_90 on. Each token has thread blocks of its own; an expert that two tokens share
-// comes from the L2 the second time. k of both matrices is a multiple of 64 (256 for types with
-// superblocks), x is aligned to 16 bytes. Accumulation is float32 in a fixed order.
+// comes from the L2 the second time. x has a multiple of 16 columns, aligned to 16 bytes.
+// Accumulation is float32 in a fixed order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,9 +42,11 @@ struct GemvArgs {
     int32_t n_local;       // experts that the weights hold
     FaultWords* faults;    // ids outside [-1, n_ids_all) are reported
     const float* weights;  // [T][top_k]
-    const void* x;         // [T][k of gate_up], every row aligned to 16 bytes
+    const void* x;         // [T][hidden], every row aligned to 16 bytes
     moe_type x_type;
-    void* h;    // scratch, [T][n_slots][intermediate] bfloat16 times 2^h_exponent of down's kernel
+    int32_t hidden;
+    int32_t intermediate;
+    void* h;    // scratch, [T][n_slots][k of down] bfloat16 times 2^h_exponent of down's kernel
     void* out;  // [T][width]
     moe_type out_type;
     bool accumulate;

@@ -6,11 +6,10 @@
 //
 // Inputs: x [tokens][k], bfloat16 or float16; ids [tokens][top_k], int32; the packed gate_up matrix
 // of every expert; optional biases [experts][intermediate] and slot weights, float32.
-// Output: h [tokens][n_slots][intermediate], bfloat16; h_factor is the power of two that gemv_down
-// expects (GemvKernels).
-// Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
-// Dequant::min_split, rows of x begin on 16 bytes, and the tiling (gemv_tiling.cpp) fits the shared
-// memory of a block.
+// Output: h [tokens][n_slots][k of down], bfloat16, zeros behind the features; h_factor is the
+// power of two that gemv_down expects (GemvKernels). Preconditions: n_slots is at most 64
+// (max_gemv_slots), k is a multiple of 64 * Dequant::min_split, rows of x begin on 16 bytes, and
+// the tiling (gemv_tiling.cpp) fits the shared memory of a block.
 //
 // A work item is one packed tile (16 weight rows) of one slot's expert. The work items of a token
 // are divided evenly among its thread blocks, then among the split-k warp groups of a block. Each
@@ -125,18 +124,23 @@ template <class Dequant>
 struct XSlice {
     uint32_t at;
     int32_t n_vectors;
+    int32_t n_present;      // of those; x has no more columns
     const std::byte* from;  // first vector of this lane
 
     __device__ __forceinline__ XSlice(const GemvGateUpParams& call, uint32_t x,
                                       const KRange& k_range, int32_t lane)
         : at(x + 2 * k_range.first),
           n_vectors(k_range.n / 8),
+          n_present(min(n_vectors, (call.x_columns - k_range.first) / 8)),
           from(row_of_token(call.x, call.x_stride) + 2 * k_range.first + 16 * lane) {
         compute_now(from);
     }
     __device__ __forceinline__ void copy(int32_t lane) const {
-        copy_vectors(at + 16 * lane, from, n_vectors - lane);
+        copy_vectors(at + 16 * lane, from, n_present - lane);
         commit_copies();
+#pragma unroll 1
+        for (int32_t i = n_present + lane; i < n_vectors; i += 32)
+            store_shared(at + 16 * i, uint4{0, 0, 0, 0});
     }
     // Returns the residual scale of the accumulators, a power of two. The caller synchronizes the
     // block afterwards.
@@ -355,19 +359,29 @@ struct RowEpilogue {
     }
     __device__ __forceinline__ __nv_bfloat16* address(const GemvGateUpParams& call) const {
         const int32_t slot_of_call = static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
-        return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.intermediate + feature;
+        return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.h_columns + feature;
     }
 
   private:
     __device__ __forceinline__ void issue_row_loads(const GemvGateUpParams& call,
                                                     int32_t entry) const {
         const float* bias = call.activation.gated && row < 8 ? call.gate_bias : call.up_bias;
-        const int64_t of_expert = int64_t{slot_expert(entry)} * call.intermediate;
+        const int64_t of_expert = int64_t{slot_expert(entry)} * call.features;
         if (bias) copy_async_4(terms + 2, bias + of_expert + feature);
         if (call.weight_on_input)
             copy_async_4(terms + 1, weights_of_token(call.slots) + slot_index(entry));
     }
 };
+
+// The threads of the last tile of a slot store the zeros behind its features.
+__device__ __forceinline__ void clear_padding(const GemvGateUpParams& call, int32_t feature,
+                                              __nv_bfloat16* to) {
+    const int32_t of_tile = call.activation.gated ? 8 : 16;
+    if (feature + of_tile < call.features) return;
+#pragma unroll 1
+    for (int32_t i = of_tile; feature + i < call.h_columns; i += of_tile)
+        to[i] = __float2bfloat16(0.0f);
+}
 
 // Adds the warps' accumulators of one row in a fixed order, applies the epilogue and stores h.
 // Sixteen lanes hold the rows of a work item. Work that needs no accumulator stands before the
@@ -386,6 +400,7 @@ __device__ __forceinline__ void store_row(const GemvGateUpParams& call, const fl
     float h_factor = call.h_factor;
     const float bias = epilogue.terms[2];
     __nv_bfloat16* to = epilogue.address(call);
+    if (stores && call.features < call.h_columns) clear_padding(call, epilogue.feature, to);
     warp_group.sync();
     const float value =
         fmaf(add_warps(accum + epilogue.row, warp_group.n_threads / 32), factor, bias);

@@ -105,7 +105,8 @@ GemvKernels iq_kernels(PackedType type, CodebookMode codebook_mode) {
 
 template <class Pipeline>
 GemvKernels grid_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvDequant<PackedType::grid_4>, GemvDequant<PackedType::grid_8>,
+    return kernels_among<Pipeline, GemvDequant<PackedType::grid_2>, GemvDequant<PackedType::grid_3>,
+                         GemvDequant<PackedType::grid_4>, GemvDequant<PackedType::grid_8>,
                          GemvDequant<PackedType::grid_e4m3>,
                          GemvDequant<PackedType::grid_codebook, CodebookMode::per_expert>,
                          GemvDequant<PackedType::grid_codebook, CodebookMode::shared_lanes>>(

@@ -45,7 +45,9 @@ struct GemvGateUpParams {
     void* h;
     moe_type x_type;
     int64_t x_stride;
-    int32_t intermediate;
+    int32_t x_columns;  // of x; those of the matrix behind them are padding
+    int32_t features;   // of h
+    int32_t h_columns;  // of a row of h: features, and zeros up to the k of down
     bool weight_on_input;
     bool has_row_terms;   // biases, or a weight on the input
     float h_factor;       // 2^h_exponent of down's kernels, with which h is stored

@@ -4,8 +4,8 @@
 // Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride; tiles of up to 64 rows of one expert.
 // Output: rows of gemm.out's type, after the epilogue.
-// Preconditions: k is a multiple of 16. Input rows of the operand type that begin on 16 bytes are
-// copied; all others are converted.
+// Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
+// 16 bytes are copied; all others are converted.
 //
 // A block has 256 threads. A work item is 64 tokens and 128 weight rows; warp w owns weight tile w
 // of eight.
@@ -16,8 +16,7 @@
 //    bank conflicts.
 // 3. Mainloop: a warp dequantizes 16 x 64 weights to the 16 A registers of four mma steps. Lane (g,
 //    t) reads columns 16 t to 16 t + 15 of token g, its B registers of these steps.
-// 4. The k tail, 32 and 16 columns, is dequantized value by value.
-// 5. Epilogue: accumulators pass through shared memory (epilogue.cuh).
+// 4. Epilogue: accumulators pass through shared memory (epilogue.cuh).
 #include "libmoe/cuda/dequant/packed_value.hpp"
 #include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/cp_async.cuh"
@@ -77,7 +76,7 @@ __device__ void fetch_weights(const Call& call, const WorkItem& work, int64_t k0
                               int lane) {
     if (!work.codes) return;
     const PackedType type = call.gemm.weights.type;
-    const BlockOffset offset = block_offset(type, call.gemm.weights.k, k0, 4);
+    const BlockOffset offset = block_offset(type, call.gemm.weights.k, k0);
     const int code_bytes = block_code_bytes(type, 4);
     copy_bytes(staged, work.codes + offset.codes, code_bytes, lane);
     copy_bytes(staged + code_bytes, work.codes + offset.scales, shared_scale_bytes(type), lane);
@@ -91,8 +90,7 @@ __device__ void copy_tokens(const Call& call, const WorkItem& work, const Shared
         const int row = i / 8;
         const int vector = i % 8;
         const int64_t offset = shared.rows.in[row];
-        const bool present = offset >= 0;
-        if (vector >= n_vectors) continue;
+        const bool present = offset >= 0 && vector < n_vectors;
         const uint16_t* from = present ? in + offset + k0 + 8 * vector : in;
         copy_async_16(tokens + token_offset(row, vector), from, present);
     }
@@ -104,12 +102,11 @@ __device__ void convert_tokens(const Call& call, const WorkItem& work, const Sha
                                int64_t k0, int n_vectors, std::byte* tokens) {
     const DeviceRows& in = call.gemm.in;
     const Lane lane;
-    if (lane.id >= 4 * n_vectors) return;
 #pragma unroll 4
     for (int row = lane.warp; row < 8 * n_fragments_of(work); row += tiles_of_group) {
         const int64_t offset = shared.rows.in[row];
         FloatPair value = {0.0f, 0.0f};
-        if (offset >= 0) {
+        if (offset >= 0 && lane.id < 4 * n_vectors) {
             const int64_t i = offset + k0 + 2 * lane.id;
             value = {load_value(in.data, in.type, i), load_value(in.data, in.type, i + 1)};
         }
@@ -173,15 +170,15 @@ MOE_HOST_DEVICE constexpr bool is_rare(PackedType type) {
 // Dequantizes register `reg` of a step of the block at k0, value by value.
 template <Operand operand>
 __device__ uint32_t one_register(const Call& call, const WorkItem& work, const float* codebook,
-                                 int64_t k0, int n, int lane, int step, int reg) {
+                                 int64_t k0, int lane, int step, int reg) {
     const PackedMatrix& weights = call.gemm.weights;
     const PackedType type = weights.type;
-    const BlockOffset offset = block_offset(type, weights.k, k0, n);
+    const BlockOffset offset = block_offset(type, weights.k, k0);
     const float scale_back = 1.0f / residual_scale(type, operand);
     const auto value = [&](int parity) {
         return scale_back * packed_value(type, work.codes + offset.codes,
                                          work.codes + offset.scales, codebook,
-                                         weights.columns_of(work.tile.expert, reg & 1), k0, n, lane,
+                                         weights.columns_of(work.tile.expert, reg & 1), k0, 4, lane,
                                          {step, reg, parity});
     };
     return operand_pair<operand>({value(0), value(1)});
@@ -193,8 +190,7 @@ __device__ void dequantize_by_columns(const Call& call, const WorkItem& work, co
                                       int64_t k0, int lane, uint32_t (&a)[16]) {
 #pragma unroll 1
     for (int i = 0; i < 16; ++i) {
-        const uint32_t pair =
-            one_register<operand>(call, work, codebook, k0, 4, lane, i / 4, i % 4);
+        const uint32_t pair = one_register<operand>(call, work, codebook, k0, lane, i / 4, i % 4);
 #pragma unroll
         for (int j = 0; j < 16; ++j) a[j] = j == i ? pair : a[j];
     }
@@ -214,7 +210,7 @@ __device__ void dequantize_block(PackedType type, const std::byte* tile, const s
     });
 }
 
-// Mainloop over the full blocks of 64 columns.
+// Mainloop over the blocks of 64 columns.
 template <Operand operand, bool rare>
 __device__ void multiply_blocks(const Call& call, const WorkItem& work, const Shared& shared,
                                 std::byte* stages, float (&accum)[fragments][4]) {
@@ -228,7 +224,8 @@ __device__ void multiply_blocks(const Call& call, const WorkItem& work, const Sh
             const int64_t k0 = int64_t{64} * block;
             fetch_weights(call, work, k0, tokens + token_bytes + lane.warp * call.weight_bytes,
                           lane.id);
-            fetch_tokens<operand>(call, work, shared, k0, 8, tokens);
+            fetch_tokens<operand>(call, work, shared, k0, (call.gemm.in_columns - 64 * block) / 8,
+                                  tokens);
         }
         commit_copies();
     };
@@ -259,38 +256,6 @@ __device__ void multiply_blocks(const Call& call, const WorkItem& work, const Sh
     __syncthreads();
 }
 
-// Mainloop of a block of 32 or 16 columns, n steps. A lane's 4 n columns are b0, b1 of its steps.
-template <Operand operand>
-__device__ void multiply_k_tail(const Call& call, const WorkItem& work, const Shared& shared,
-                                int64_t k0, int n, std::byte* tokens,
-                                float (&accum)[fragments][4]) {
-    const Lane lane;
-    fetch_tokens<operand>(call, work, shared, k0, 2 * n, tokens);
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-#pragma unroll 1
-    for (int step = 0; work.codes && step < n; ++step) {
-        uint32_t a[4];
-#pragma unroll 1
-        for (int reg = 0; reg < 4; ++reg) {
-            const uint32_t pair =
-                one_register<operand>(call, work, shared.codebook, k0, n, lane.id, step, reg);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) a[i] = i == reg ? pair : a[i];
-        }
-        const int byte = 8 * (n * lane.t + step);
-#pragma unroll
-        for (int i = 0; i < fragments; ++i) {
-            if (i >= n_fragments_of(work)) continue;
-            uint32_t b[2];
-            load_words<2>(tokens + token_offset(8 * i + lane.g, byte / 16) + byte % 16, b);
-            mma_16x8x16<operand>(accum[i], a, b[0], b[1]);
-        }
-    }
-    __syncthreads();
-}
-
 __device__ void store_accum(const float (&accum)[fragments][4], int n_fragments, float* to) {
     const Lane lane;
 #pragma unroll
@@ -318,12 +283,6 @@ __global__ void __launch_bounds__(n_threads, 2) generic_gemm(const __grid_consta
         __syncthreads();
         float accum[fragments][4] = {};
         multiply_blocks<operand, rare>(call, work, shared, stages, accum);
-        const int64_t k = gemm.weights.k;
-        for (int64_t k0 = k / 64 * 64; k0 < k;) {
-            const int n = steps_of_block(k0, k);
-            multiply_k_tail<operand>(call, work, shared, k0, n, stages, accum);
-            k0 += 16 * n;
-        }
         auto* tile_accum = reinterpret_cast<float*>(stages);
         store_accum(accum, n_fragments_of(work), tile_accum);
         __syncthreads();

@@ -5,8 +5,8 @@
 // BF16 with any stride and index; tiles of up to 128 rows of one expert (sm80_wide_tiles), or of up
 // to 32 (sm80_narrow_tiles).
 // Output: rows of gemm.out's type, after the epilogue.
-// Preconditions: k is a multiple of 16. Input rows of the operand type that begin on 16 bytes are
-// copied, all others are converted. The type has no table of columns.
+// Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
+// 16 bytes are copied, all others are converted. The type has no table of columns.
 //
 // Work items are a token tile and eight packed tiles, 128 weight rows. Those of sm80_raster token
 // tiles follow each other for the same weights, so that weights are read from memory once for them.

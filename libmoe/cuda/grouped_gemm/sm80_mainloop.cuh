@@ -2,7 +2,7 @@
 // tiles and multiplies them with its tokens by mma.sync.m16n8k16.
 //
 // Lane 4 g + t reads columns 16 t to 16 t + 15 of token g of a fragment of eight tokens: the B
-// registers of four steps, as the packed layout permutes k. In short blocks it has 8 or 4 columns.
+// registers of four steps, as the packed layout permutes k.
 #pragma once
 
 #include <type_traits>
@@ -16,16 +16,15 @@ namespace moe::cuda {
 
 // Grids with a dequantizer that takes records at a shared address and no table.
 constexpr bool is_grouped_grid(PackedType kind) {
-    return kind == PackedType::grid_4 || kind == PackedType::grid_8 ||
-           kind == PackedType::grid_e4m3;
+    return kind == PackedType::grid_2 || kind == PackedType::grid_3 || kind == PackedType::grid_4 ||
+           kind == PackedType::grid_8 || kind == PackedType::grid_e4m3;
 }
 
 // Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
 // of its own: it is quicker than values one by one.
-template <PackedType kind, Operand operand>
-constexpr bool sm80_takes_grouped_dequant = operand == Operand::bf16 &&
-                                            (kind == PackedType::q8_0 || is_grouped_grid(kind) ||
-                                             (has_ggml_scales(kind) && !is_iq_grid(kind)));
+template <PackedType kind>
+constexpr bool sm80_takes_grouped_dequant = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
+                                            (has_ggml_scales(kind) && !is_iq_grid(kind));
 
 // fragments: of a warp's tokens, enough for those of the tile.
 template <PackedType kind, Operand operand, class Shape, int fragments>
@@ -53,19 +52,13 @@ class Sm80Mainloop {
                                              int stage) {
         if (is_absent_) return;
         // A full stage has no branches, so that its blocks overlap: at least two of them.
-        if (n_k_blocks == k_blocks && 64 * (first + k_blocks) <= call_.gemm.weights.k) {
+        if (n_k_blocks == k_blocks) {
 #pragma unroll 2
-            for (int u = 0; u < k_blocks; ++u) multiply_full(accum, block_of(first, u, stage));
+            for (int u = 0; u < k_blocks; ++u) multiply_block(accum, block_of(first, u, stage));
             return;
         }
 #pragma unroll 1
-        for (int u = 0; u < n_k_blocks; ++u) {
-            const Block block = block_of(first, u, stage);
-            if (block.k0 + 64 <= call_.gemm.weights.k)
-                multiply_full(accum, block);
-            else if constexpr (!has_superblock(kind))
-                multiply_short(accum, block);
-        }
+        for (int u = 0; u < n_k_blocks; ++u) multiply_block(accum, block_of(first, u, stage));
     }
 
   private:
@@ -91,16 +84,15 @@ class Sm80Mainloop {
         return row + 8 * fragment * sm80_row_bytes + ((byte & ~15) ^ 16 * lane.g) + byte % 16;
     }
 
-    template <int steps>
-    __device__ __forceinline__ Words load(const Block& block, int m, int codes) const {
+    __device__ __forceinline__ Words load_values(const Block& block, int m) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
         const std::byte* tile = block.weights + m * call_.staged_tile_bytes;
-        const std::byte* scales = tile + codes + block_code_bytes(type, steps);
+        const std::byte* codes = tile + block.codes;
+        const std::byte* scales = codes + block_code_bytes(type, 4);
         if constexpr (has_superblock(kind)) scales = tile + scale_offset;
         if constexpr (is_grid(kind))
             scales = tile + scale_offset - grid_record(type, 64 * int64_t{block.first});
-        const int k0 = steps == 1 ? block.k0 + (call_.gemm.weights.k & 32) : block.k0;
-        return Values::template load<steps>(type, tile + codes, scales, Sm80Lane().id, k0);
+        return Values::load(type, codes, scales, Sm80Lane().id, block.k0);
     }
 
     __device__ __forceinline__ void dequantize(const Words& words, int step,
@@ -117,14 +109,14 @@ class Sm80Mainloop {
         }
     }
 
-    // Words of a full block, and the registers of two of its steps.
-    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind, operand>;
-    using FullWords =
+    // Words of a block, and the registers of two of its steps.
+    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind>;
+    using BlockWords =
         typename std::conditional_t<is_grouped, GroupedDequant<kind>, ValueDequant<kind>>::Words;
 
-    __device__ __forceinline__ FullWords load_full(const Block& block, int m) const {
+    __device__ __forceinline__ BlockWords load_block(const Block& block, int m) const {
         if constexpr (!is_grouped) {
-            return load<4>(block, m, block.codes);
+            return load_values(block, m);
         } else {
             const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
             const uint32_t codes = tile + block.codes;
@@ -144,7 +136,7 @@ class Sm80Mainloop {
         }
     }
 
-    __device__ __forceinline__ void dequantize_half(const FullWords& words, int half,
+    __device__ __forceinline__ void dequantize_half(const BlockWords& words, int half,
                                                     uint32_t (&a)[2][4]) const {
         if constexpr (!is_grouped) {
 #pragma unroll
@@ -154,18 +146,18 @@ class Sm80Mainloop {
             static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
             static_assert(Grouped::residual_scale == residual_scale_of<kind, operand>());
             uint32_t all[16];  // what is not copied is not computed
-            Grouped::dequantize(words, NoTable(0), all);
+            Grouped::template dequantize<operand>(words, NoTable(0), all);
 #pragma unroll
             for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = all[8 * half + i];
         }
     }
 
     // Two steps at a time, whose B registers are one vector of 16 bytes.
-    __device__ __forceinline__ void multiply_full(Accumulators& accum, const Block& block) {
+    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block) {
         const Sm80Lane lane;
-        FullWords words[Shape::m_tiles];
+        BlockWords words[Shape::m_tiles];
 #pragma unroll
-        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_full(block, m);
+        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_block(block, m);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const uint32_t tokens = token_at(block.tokens, 0, 32 * lane.t + 16 * half);
@@ -182,55 +174,6 @@ class Sm80Mainloop {
                 for (int m = 0; m < Shape::m_tiles; ++m)
                     mma_16x8x16<operand>(accum[m][i], a[m][1], b.z, b.w);
             }
-        }
-    }
-
-    template <int steps>
-    static __device__ __forceinline__ void load_tokens(uint32_t from, uint32_t (&b)[2 * steps]) {
-        const uint2 low = load_shared_8(from);
-        b[0] = low.x, b[1] = low.y;
-        if constexpr (steps == 2) {
-            const uint2 high = load_shared_8(from + 8);
-            b[2] = high.x, b[3] = high.y;
-        }
-    }
-
-    // A block of two steps, then one of one step, as far as there are. A lane's B registers of n
-    // steps are the 8 n bytes at 8 n t of its row, after those of the block before.
-    __device__ __forceinline__ void multiply_short(Accumulators& accum, const Block& block) {
-        const int left = call_.gemm.weights.k % 64;
-        if (left & 32) multiply_steps<2>(accum, block, block.codes, 0);
-        if constexpr (column_step(kind) == 16) {
-            const PackedType type = type_of<kind>(call_.gemm.weights);
-            const bool is_second = left & 32;
-            if (left & 16)
-                multiply_steps<1>(accum, block,
-                                  block.codes + (is_second ? block_bytes(type, 2) : 0),
-                                  is_second ? 64 : 0);
-        }
-    }
-
-    template <int steps>
-    __device__ __forceinline__ void multiply_steps(Accumulators& accum, const Block& block,
-                                                   int codes, int token_byte) {
-        const Sm80Lane lane;
-        uint32_t a[Shape::m_tiles][steps][4];
-#pragma unroll
-        for (int m = 0; m < Shape::m_tiles; ++m) {
-            const Words words = load<steps>(block, m, codes);
-#pragma unroll
-            for (int j = 0; j < steps; ++j) dequantize(words, j, a[m][j]);
-        }
-        const int byte = token_byte + 8 * steps * lane.t;
-#pragma unroll
-        for (int i = 0; i < fragments; ++i) {
-            uint32_t b[2 * steps];
-            load_tokens<steps>(token_at(block.tokens, i, byte), b);
-#pragma unroll
-            for (int j = 0; j < steps; ++j)
-#pragma unroll
-                for (int m = 0; m < Shape::m_tiles; ++m)
-                    mma_16x8x16<operand>(accum[m][i], a[m][j], b[2 * j], b[2 * j + 1]);
         }
     }
 

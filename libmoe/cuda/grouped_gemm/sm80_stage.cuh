@@ -1,8 +1,8 @@
 // Fills the pipeline stages of the portable grouped GEMM: cp.async of tokens and of packed weights.
 //
 // A stage is k_blocks of tokens, [max_rows][128 bytes] swizzled, then eight packed tiles of
-// staged_tile_bytes. A k_block is 64 columns; the last one of a matrix may be
-// shorter. Every thread copies the same vectors of tokens in every k_block, so it looks up its rows
+// staged_tile_bytes. A k_block is 64 columns; where the input has no more columns, tokens are
+// zeros. Every thread copies the same vectors of tokens in every k_block, so it looks up its rows
 // once; warps take packed tiles in turn.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace moe::cuda {
 
-// Tokens of another type than the operands, or off 16 bytes: n_pairs pairs of columns from k0 on.
+// Tokens of another type than the operands, or off 16 bytes: n_pairs pairs of columns from k0 on,
+// the others of the k_block as zeros.
 // Not inlined, because it is rare and would cost the others registers.
 template <Operand operand>
 __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offsets, int k0,
@@ -21,9 +22,8 @@ __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offset
     for (auto i = static_cast<int>(threadIdx.x); i < 32 * n_rows;
          i += static_cast<int>(blockDim.x)) {
         const int row = i / 32, pair = i % 32;
-        if (pair >= n_pairs) continue;
         FloatPair value = {0.0f, 0.0f};
-        if (offsets[row] >= 0) {
+        if (offsets[row] >= 0 && pair < n_pairs) {
             const int64_t at = offsets[row] + k0 + 2 * pair;
             value = {load_value(in.data, in.type, at), load_value(in.data, in.type, at + 1)};
         }
@@ -43,7 +43,7 @@ class Sm80Fetch {
         tile_ = work.weights + lane.warp * call.tile_stride + 16 * lane.id;
     }
 
-    __device__ __forceinline__ int n_k_blocks() const { return (call_.gemm.weights.k + 63) / 64; }
+    __device__ __forceinline__ int n_k_blocks() const { return call_.gemm.weights.k / 64; }
 
     // Issues and commits the copies of the stage that begins at k_block `first`, into the stage at
     // shared address `to`; past the last k_block an empty group.
@@ -71,9 +71,9 @@ class Sm80Fetch {
     static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
-    // Vectors of a k_block that exist.
+    // Vectors of a k_block that the input has.
     __device__ __forceinline__ int vectors_of(int k_block) const {
-        return min(8, (call_.gemm.weights.k - 64 * k_block) / 8);
+        return min(8, (call_.gemm.in_columns - 64 * k_block) / 8);
     }
 
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
@@ -83,7 +83,7 @@ class Sm80Fetch {
                                     4 * vectors_of(first + u), rows, to + u * token_bytes);
     }
 
-    // Vectors that a short k_block lacks become zeros, which nobody reads.
+    // Vectors that the input lacks become zeros.
     __device__ __forceinline__ void fetch_tokens(int first, int n, uint32_t to) const {
         const auto thread = static_cast<int>(threadIdx.x);
         const int column = thread % 8, row = thread / 8 % rows_apart;
@@ -134,25 +134,22 @@ class Sm80Fetch {
         }
     }
 
-    // The blocks of n k_blocks follow each other in memory, short ones, too.
+    // The blocks of n k_blocks follow each other in memory.
     __device__ __forceinline__ void fetch_tile(const std::byte* tile, int first, int n, uint32_t to,
                                                int lane) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
         const int k = call_.gemm.weights.k;
-        const BlockOffset from = block_offset(type, k, int64_t{64} * first, 4);
-        if (n == k_blocks && 64 * (first + n) <= k)
+        const BlockOffset from = block_offset(type, k, int64_t{64} * first);
+        if (n == k_blocks)
             copy<k_blocks * sm80_code_stride<kind>>(to, tile + from.codes, lane);
         else
-            copy_rest(to, tile + from.codes,
-                      64 * (first + n) > k ? static_cast<int>(call_.tile_stride - from.codes)
-                                           : n * sm80_code_stride<kind>,
-                      lane);
+            copy_rest(to, tile + from.codes, n * sm80_code_stride<kind>, lane);
         if constexpr (has_superblock(kind)) {
             copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
         } else if constexpr (is_grid(kind)) {
             const auto begin = static_cast<int>(grid_record(type, 64 * first));
-            const int end = static_cast<int>(grid_record(type, min(64 * (first + n), k) - 1)) +
-                            grid_record_bytes(type);
+            const int end =
+                static_cast<int>(grid_record(type, 64 * (first + n) - 1)) + grid_record_bytes(type);
             // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
             const std::byte* records = tile - 16 * lane + begin;
             const uint32_t records_to = to - 16 * lane + scale_offset;

@@ -7,6 +7,10 @@ namespace moe::cuda {
 
 GroupedKernels grouped_grid(PackedType type) {
     switch (kind_of(type)) {
+        case PackedType::grid_2:
+            return grouped_kernels_of<GroupedDequant<PackedType::grid_2>>();
+        case PackedType::grid_3:
+            return grouped_kernels_of<GroupedDequant<PackedType::grid_3>>();
         case PackedType::grid_4:
             return grouped_kernels_of<GroupedDequant<PackedType::grid_4>>();
         case PackedType::grid_8:

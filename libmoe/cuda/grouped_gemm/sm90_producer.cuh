@@ -137,7 +137,7 @@ struct StageCopy {
                            full);
             bulk_load_once(to_scales, records, tile_bytes - code_bytes, full);
         } else {
-            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64, 4);
+            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64);
             if (has_superblock(type) && per_stage < 4) {
                 bulk_load_once(to, weights + offset.codes, code_bytes, full);
                 bulk_load_once(to_scales, weights + offset.scales, superblock_scale_bytes(type),
