@@ -36,6 +36,14 @@ double zipf_of(const Fields& fields) {
     return std::round(tenths) / 10;
 }
 
+moe_type type_of(const Fields& fields, const char* name) {
+    if (!fields.has(name)) return MOE_TYPE_BF16;
+    const std::string type = fields.word(name, "");
+    if (type == "bf16") return MOE_TYPE_BF16;
+    if (type == "f16") return MOE_TYPE_F16;
+    fields.fail(std::string(name) + " is " + type + ", neither bf16 nor f16");
+}
+
 const Model* known_model(const CaseList& list, const std::string& name) {
     for (const Model& model : list.models)
         if (model.name == name) return &model;
@@ -43,7 +51,8 @@ const Model* known_model(const CaseList& list, const std::string& name) {
 }
 
 Case case_of(const Fields& fields, const CaseList& list) {
-    fields.allow({"model", "format", "mode", "n_tokens", "zipf", "unfused", "kernels", "stages"});
+    fields.allow({"model", "format", "mode", "n_tokens", "zipf", "unfused", "x_type",
+                  "intermediate_type", "kernels", "stages"});
     Case one{};
     const std::string model = fields.word("model", ".-");
     one.model = known_model(list, model);
@@ -56,6 +65,8 @@ Case case_of(const Fields& fields, const CaseList& list) {
     one.n_tokens = fields.integer("n_tokens", 1, 1 << 20);
     one.zipf = zipf_of(fields);
     one.unfused = fields.flag("unfused");
+    one.x_type = type_of(fields, "x_type");
+    one.intermediate_type = type_of(fields, "intermediate_type");
     one.stages = fields.flag("stages");
     if (fields.has("kernels")) one.kernels = fields.word("kernels", "_,:*+-");
     return one;

@@ -2,6 +2,8 @@
 // the results (bench/README.md). Output: a CaseList.
 #pragma once
 
+#include <vector>
+
 #include "bench/cases.hpp"
 
 namespace moe::bench {

@@ -1,10 +1,8 @@
-// Cases of the benchmark: layers of real models in every format, for small and large numbers of
-// tokens, with even and skewed routing.
+// A case of the benchmark, and the layers of real models that cases are made of.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "moe/moe.h"
 
@@ -33,6 +31,8 @@ struct Case {
     bool unfused = false;   // moe_plan_desc.unfused
     std::string kernels{};  // moe_plan_desc.kernel_filter
     bool stages = false;    // each stage is also measured alone; not part of the name
+    moe_type x_type = MOE_TYPE_BF16;
+    moe_type intermediate_type = MOE_TYPE_BF16;
 
     std::string name() const;
 };
@@ -41,8 +41,7 @@ const Model* find_model(const std::string& name);
 // Tells whether the rows of the model are whole blocks of the format.
 bool fits(const Model& model, const std::string& format);
 moe_layer_desc layer_of(const Model& model, Mode mode);
-// All cases, and the cases of --quick.
-std::vector<Case> all_cases();
-std::vector<Case> quick_cases();
+// "bf16" or "f16".
+const char* name_of_type(moe_type type);
 
 }  // namespace moe::bench

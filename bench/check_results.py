@@ -17,8 +17,10 @@ try:
 except ImportError:
     sys.exit("the Python module jsonschema is missing: install the package python3-jsonschema")
 
+TYPES = (("x", "x_type"), ("intermediate", "intermediate_type"))  # as a case's name has them, where they are not bf16
+
 SAMPLE = {
-    "schema": "libmoe.bench.2",
+    "schema": "libmoe.bench.3",
     "commit": "0123abc",
     "date": "2000-01-01T00:00:00Z",
     "version": "0.1.0",
@@ -43,6 +45,8 @@ SAMPLE = {
             "n_tokens": 8,
             "zipf": 1.2,
             "unfused": True,
+            "x_type": "bf16",
+            "intermediate_type": "bf16",
             "kernels": "experts:*_a_kernel",
             "kernel": "sm80_nvfp4_bf16_generic_gate_up",
             "us": 20.0,
@@ -57,6 +61,7 @@ SAMPLE = {
             "workspace_bytes": 1e6,
             "n_sets": 3,
             "n_calls": 24,
+            "n_launches": 2.0,
             "stages": [
                 {"stage": "experts", "us": 15.0, "us_lowest": 14.0, "us_highest": 16.0, "bytes": 2e7, "flops": 1e9}
             ],
@@ -224,7 +229,9 @@ def peers_disagree(results):
 def disagreements(r):
     skew = f"zipf{r['zipf']:.1f}" if r["zipf"] > 0 else "uniform"
     name = f"{r['model']}/{r['format']}/{r['mode']}/T{r['n_tokens']}/{skew}"
-    name += ("/unfused" if r.get("unfused") else "") + (f"/{r['kernels']}" if r.get("kernels") else "")
+    name += "/unfused" if r.get("unfused") else ""
+    name += "".join(f"/{what}_{r[key]}" for what, key in TYPES if r.get(key, "bf16") != "bf16")
+    name += f"/{r['kernels']}" if r.get("kernels") else ""
     if r["case"] != name:
         yield f"the other fields say {name}"
     stages = r.get("stages", [])
@@ -293,7 +300,12 @@ def mutations():
     yield "times of a stage out of order", changed((*result, "stages", 0), lambda s: s.update(us_lowest=15.5))
     yield "a stage that is none", changed((*result, "stages", 0), lambda s: s.update(stage="router"))
     yield "a stage twice", changed((*result, "stages"), lambda all: all.append(all[0]))
+    yield "the second schema with fields of the third", changed((), lambda d: d.update(schema="libmoe.bench.2"))
     yield "a plan of another name", changed(result, lambda r: r.update(unfused=False))
+    yield "x in a type that the name lacks", changed(result, lambda r: r.update(x_type="f16"))
+    yield "an intermediate in a type that the name lacks", changed(result, lambda r: r.update(intermediate_type="f16"))
+    yield "a type that is none", changed(result, lambda r: r.update(x_type="f64"))
+    yield "formats of four matrices", changed(result, lambda r: r.update(format="a+b+c+d", case=r["case"].replace("nvfp4", "a+b+c+d")))
     yield "a name for something else", changed(result, lambda r: r.update(n_tokens=9))
     yield "a mode that is none", changed(result, lambda r: r.update(mode="graph"))
     yield "a kernel of the CPU", changed(result, lambda r: r.update(kernel="avx2_dense_f32_experts"))

@@ -66,6 +66,7 @@ struct Timing {
     double median_us;  // of one call
     double lowest_us;
     double highest_us;
+    double n_launches;  // kernels and copies of a call
 };
 
 // Warm-up time before the measured replays. An idle GPU is slower for the first milliseconds. Work
@@ -97,6 +98,8 @@ Timing time_calls(Call call, int n_calls, int n_replays, double settle_us = 0) {
     check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin capture");
     for (int i = 0; i < n_calls; ++i) call(i, stream);
     check_cuda(cudaStreamEndCapture(stream, &graph), "end capture");
+    size_t n_nodes = 0;
+    check_cuda(cudaGraphGetNodes(graph, nullptr, &n_nodes), "cudaGraphGetNodes");
     check_cuda(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
     const auto replay = [&] {
         check_cuda(cudaEventRecord(begin, stream), "cudaEventRecord");
@@ -117,7 +120,8 @@ Timing time_calls(Call call, int n_calls, int n_replays, double settle_us = 0) {
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     cudaStreamDestroy(stream);
-    return {times[times.size() / 2], times.front(), times.back()};
+    return {times[times.size() / 2], times.front(), times.back(),
+            static_cast<double>(n_nodes) / n_calls};
 }
 
 }  // namespace moe::bench

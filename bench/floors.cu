@@ -57,7 +57,7 @@ std::vector<Shape> all_shapes() {
 
 }  // namespace
 
-std::vector<ReadPoint> measure_reads(bool quick) {
+std::vector<ReadPoint> measure_reads() {
     constexpr int64_t pool_bytes = int64_t{6} << 30;
     constexpr int64_t round_bytes = 256 << 20;  // several times any L2
     DeviceBuffer pool(pool_bytes), out(16);
@@ -81,7 +81,7 @@ std::vector<ReadPoint> measure_reads(bool quick) {
                     reinterpret_cast<const uint4*>(data), bytes / 16,
                     static_cast<uint32_t*>(out.data()));
             };
-            best = std::min(best, time_calls(call, n_calls, quick ? 5 : 9).median_us);
+            best = std::min(best, time_calls(call, n_calls, 9).median_us);
         }
         points.push_back({static_cast<double>(bytes), best});
     }

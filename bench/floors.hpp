@@ -14,7 +14,7 @@ struct ReadPoint {
 
 // Measures the best of several launch configurations of a kernel that only reads, with a cold L2,
 // for sizes from 0.25 MB to 1 GB.
-std::vector<ReadPoint> measure_reads(bool quick);
+std::vector<ReadPoint> measure_reads();
 // Interpolates between the points; past the last one its rate applies.
 double read_floor_us(const std::vector<ReadPoint>& points, double bytes);
 

@@ -8,34 +8,60 @@ namespace {
 struct Unnamed {
     const char* name;
     moe_type type;
-    int32_t bits, group_columns;
+    int32_t bits, group_rows, group_columns;
     moe_type scale_type;
-    moe_packing packing;
-    moe_zero_point zero_point;
-    moe_codebook codebook;
+    moe_packing packing = MOE_PACKING_DENSE;
+    moe_zero_point zero_point = MOE_ZERO_POINT_NONE;
+    moe_codebook codebook = MOE_CODEBOOK_NONE;
 };
 
+constexpr Unnamed packed_int(const char* name, int32_t bits, int32_t group) {
+    return {name,
+            MOE_TYPE_INT,
+            bits,
+            1,
+            group,
+            MOE_TYPE_BF16,
+            MOE_PACKING_BIT_STREAM,
+            MOE_ZERO_POINT_MIDDLE};
+}
+constexpr Unnamed gptq(const char* name, int32_t bits, int32_t group, moe_zero_point zero_point) {
+    return {name, MOE_TYPE_INT, bits, 1, group, MOE_TYPE_F16, MOE_PACKING_GPTQ, zero_point};
+}
+constexpr Unnamed awq(const char* name, int32_t group) {
+    return {name, MOE_TYPE_INT, 4, 1, group, MOE_TYPE_F16, MOE_PACKING_AWQ, MOE_ZERO_POINT_PACKED};
+}
+constexpr Unnamed bitsandbytes(const char* name, moe_codebook codebook) {
+    return {name,
+            MOE_TYPE_CODEBOOK,
+            4,
+            1,
+            64,
+            MOE_TYPE_F32,
+            MOE_PACKING_NIBBLE_HIGH_FIRST,
+            MOE_ZERO_POINT_NONE,
+            codebook};
+}
+
 constexpr Unnamed unnamed[] = {
-    {"int4_g128", MOE_TYPE_INT, 4, 128, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
-     MOE_ZERO_POINT_MIDDLE, MOE_CODEBOOK_NONE},
-    {"int4_g32", MOE_TYPE_INT, 4, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE,
-     MOE_CODEBOOK_NONE},
-    {"int4_row", MOE_TYPE_INT, 4, -1, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE,
-     MOE_CODEBOOK_NONE},
-    {"int8_row", MOE_TYPE_I8, 0, -1, MOE_TYPE_F32, MOE_PACKING_DENSE, MOE_ZERO_POINT_NONE,
-     MOE_CODEBOOK_NONE},
-    {"gptq4", MOE_TYPE_INT, 4, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED_MINUS_ONE,
-     MOE_CODEBOOK_NONE},
-    {"gptq8", MOE_TYPE_INT, 8, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED,
-     MOE_CODEBOOK_NONE},
-    {"awq", MOE_TYPE_INT, 4, 128, MOE_TYPE_F16, MOE_PACKING_AWQ, MOE_ZERO_POINT_PACKED,
-     MOE_CODEBOOK_NONE},
-    {"nf4", MOE_TYPE_CODEBOOK, 4, 64, MOE_TYPE_F32, MOE_PACKING_NIBBLE_HIGH_FIRST,
-     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_NF4},
-    {"fp8_row", MOE_TYPE_F8_E4M3, 0, -1, MOE_TYPE_F32, MOE_PACKING_DENSE, MOE_ZERO_POINT_NONE,
-     MOE_CODEBOOK_NONE},
-    {"mxfp8", MOE_TYPE_F8_E4M3, 0, 32, MOE_TYPE_F8_E8M0, MOE_PACKING_DENSE, MOE_ZERO_POINT_NONE,
-     MOE_CODEBOOK_NONE},
+    packed_int("int4_g32", 4, 32),
+    packed_int("int4_g64", 4, 64),
+    packed_int("int4_g128", 4, 128),
+    packed_int("int4_row", 4, -1),
+    packed_int("int8_g32", 8, 32),
+    packed_int("int8_g128", 8, 128),
+    {"int8_row", MOE_TYPE_I8, 0, 1, -1, MOE_TYPE_F32},
+    gptq("gptq4", 4, 128, MOE_ZERO_POINT_PACKED_MINUS_ONE),
+    gptq("gptq4_g32", 4, 32, MOE_ZERO_POINT_PACKED_MINUS_ONE),
+    gptq("gptq4_row", 4, -1, MOE_ZERO_POINT_PACKED_MINUS_ONE),
+    gptq("gptq8", 8, 128, MOE_ZERO_POINT_PACKED),
+    awq("awq", 128),
+    awq("awq_g64", 64),
+    bitsandbytes("nf4", MOE_CODEBOOK_BNB_NF4),
+    bitsandbytes("bnb_fp4", MOE_CODEBOOK_BNB_FP4),
+    {"fp8_tensor", MOE_TYPE_F8_E4M3, 0, -1, -1, MOE_TYPE_F32},
+    {"fp8_row", MOE_TYPE_F8_E4M3, 0, 1, -1, MOE_TYPE_F32},
+    {"mxfp8", MOE_TYPE_F8_E4M3, 0, 1, 32, MOE_TYPE_F8_E8M0},
 };
 
 }  // namespace
@@ -47,7 +73,7 @@ moe_format format_by_name(const std::string& name) {
         if (name != one.name) continue;
         format.type = one.type;
         format.bits = one.bits;
-        format.group_rows = 1;
+        format.group_rows = one.group_rows;
         format.group_columns = one.group_columns;
         format.scale_type = one.scale_type;
         format.packing = one.packing;
@@ -69,9 +95,11 @@ int64_t block_columns(const std::string& name) {
 }
 
 ExpertFormats expert_formats(const std::string& format) {
-    const size_t plus = format.find('+');
-    if (plus == std::string::npos) return {format, format};
-    return {format.substr(0, plus), format.substr(plus + 1)};
+    const size_t first = format.find('+'), last = format.rfind('+');
+    if (first == std::string::npos) return {format, format, format};
+    const std::string gate = format.substr(0, first), down = format.substr(last + 1);
+    if (first == last) return {gate, gate, down};
+    return {gate, format.substr(first + 1, last - first - 1), down};
 }
 
 }  // namespace moe::bench

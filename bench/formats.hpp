@@ -1,5 +1,5 @@
 // Formats of the benchmark by name: those of moe_format_by_name, and some that have no name there.
-// "a+b": a for gate and up, b for down.
+// "a+b": a for gate and up, b for down. "a+b+c": gate, up and down.
 #pragma once
 
 #include <string>
@@ -12,9 +12,8 @@ namespace moe::bench {
 moe_format format_by_name(const std::string& name);
 int64_t block_columns(const std::string& name);
 
-// The formats of gate and up, and of down.
 struct ExpertFormats {
-    std::string gate_up, down;
+    std::string gate, up, down;
 };
 ExpertFormats expert_formats(const std::string& format);
 

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "bench/formats.hpp"
+#include "bench/plan_request.hpp"
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -19,30 +19,6 @@
 
 namespace moe::bench {
 namespace {
-
-struct Formats {
-    moe_format by_role[MOE_ROLE_COUNT]{};
-    const moe_format* pointers[MOE_ROLE_COUNT]{};
-
-    void set(moe_role role, const std::string& name) {
-        by_role[role] = format_by_name(name);
-        pointers[role] = &by_role[role];
-    }
-};
-
-Formats formats_of(const Model& model, const std::string& format, Mode mode) {
-    Formats formats;
-    const ExpertFormats of = expert_formats(format);
-    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP}) formats.set(role, of.gate_up);
-    formats.set(MOE_ROLE_DOWN, of.down);
-    if (mode == Mode::layer && model.shared_intermediate) {
-        for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP})
-            formats.set(role, of.gate_up);
-        formats.set(MOE_ROLE_SHARED_DOWN, of.down);
-    }
-    formats.set(MOE_ROLE_ROUTER, "bf16");
-    return formats;
-}
 
 struct DestroyPlan {
     void operator()(moe_plan* plan) const { moe_plan_destroy(plan); }
@@ -98,20 +74,10 @@ LayerRun::LayerRun(const Case& like, int64_t max_tokens) : state_(std::make_uniq
     State& s = *state_;
     s.model = like.model;
     s.mode = like.mode;
-    const moe_layer_desc layer = layer_of(*like.model, like.mode);
-    const Formats formats = formats_of(*like.model, like.format, like.mode);
-    moe_plan_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.device = MOE_DEVICE_CUDA;
-    desc.x_type = MOE_TYPE_BF16;
-    desc.layer = &layer;
-    desc.formats = formats.pointers;
-    desc.n_formats = MOE_ROLE_COUNT;
-    desc.max_tokens = max_tokens;
-    desc.unfused = like.unfused;
-    desc.kernel_filter = like.kernels.empty() ? nullptr : like.kernels.c_str();
+    const PlanRequest request(like, max_tokens);
+    const moe_layer_desc& layer = request.layer;
     moe_plan* plan = nullptr;
-    check(moe_plan_create(nullptr, &desc, &plan));
+    check(moe_plan_create(nullptr, &request.desc, &plan));
     s.plan.reset(plan);
 
     const DevicePlacement placement = lay_out_on_device(plan->layout);
@@ -134,7 +100,8 @@ LayerRun::LayerRun(const Case& like, int64_t max_tokens) : state_(std::make_uniq
     s.x_rows = std::max<int64_t>(max_tokens, 24 * 512);
     s.x = DeviceBuffer(s.x_rows * layer.hidden * 2);
     s.out = DeviceBuffer(max_tokens * layer.hidden * 2);
-    fill_bf16(s.x.data(), s.x_rows * layer.hidden, 7);
+    const auto fill_x = like.x_type == MOE_TYPE_F16 ? fill_f16 : fill_bf16;
+    fill_x(s.x.data(), s.x_rows * layer.hidden, 7);
 }
 
 LayerRun::~LayerRun() = default;
@@ -170,6 +137,28 @@ const void* LayerRun::x_of(int call, int64_t n_tokens) const {
     if (is_warm(n_tokens)) return state_->x.data();
     const int64_t first = call * n_tokens % (state_->x_rows - n_tokens + 1);
     return static_cast<const std::byte*>(state_->x.data()) + first * state_->model->hidden * 2;
+}
+
+void LayerRun::clear_output(int64_t n_tokens) {
+    State& s = *state_;
+    check_cuda(cudaMemset(s.out.data(), 0, n_tokens * s.model->hidden * 2), "clearing out");
+}
+
+// A time counts only where the calls have computed something: the last token's output is finite and
+// not zero.
+void LayerRun::check_output(const Case& what) const {
+    const int64_t hidden = state_->model->hidden;
+    std::vector<uint16_t> row(hidden);
+    const auto* from =
+        static_cast<const std::byte*>(state_->out.data()) + (what.n_tokens - 1) * hidden * 2;
+    check_cuda(cudaMemcpy(row.data(), from, hidden * 2, cudaMemcpyDeviceToHost), "out");
+    const uint16_t exponent = what.x_type == MOE_TYPE_F16 ? 0x7C00 : 0x7F80;
+    const auto is_finite = [&](uint16_t bits) { return (bits & exponent) != exponent; };
+    const auto is_zero = [](uint16_t bits) { return (bits & 0x7FFF) == 0; };
+    if (!std::all_of(row.begin(), row.end(), is_finite))
+        throw std::runtime_error("the output is not finite");
+    if (std::all_of(row.begin(), row.end(), is_zero))
+        throw std::runtime_error("the output is zero");
 }
 
 // Counts the experts that the router itself chooses.
@@ -259,7 +248,9 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     result.n_calls = n_calls;
     result.n_sets = static_cast<int>(s.sets.size());
     const Sampling sampling = sampling_for(what.n_tokens);
+    clear_output(what.n_tokens);
     result.time = time_calls(call, n_calls, sampling.n_replays, sampling.settle_us);
+    check_output(what);
     const char* kernel = "";
     check(moe_plan_kernel(s.plan.get(), MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
     result.kernel = kernel;

@@ -42,6 +42,8 @@ class LayerRun {
     void count_bytes(const DevicePlacement& placement, const moe_layer_desc& layer);
     bool is_warm(int64_t n_tokens) const;
     const void* x_of(int call, int64_t n_tokens) const;
+    void clear_output(int64_t n_tokens);
+    void check_output(const Case& what) const;
     double distinct_of_router(int64_t n_tokens, int n_calls);
     std::vector<StageResult> stages_of(const Case& what, int n_calls, double distinct);
 

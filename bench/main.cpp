@@ -7,6 +7,7 @@
 
 #include "bench/case_list.hpp"
 #include "bench/load_run.hpp"
+#include "bench/named_lists.hpp"
 #include "bench/report.hpp"
 
 using namespace moe::bench;
@@ -14,8 +15,8 @@ using namespace moe::bench;
 namespace {
 
 struct Options {
-    bool quick = false;
-    bool list = false;
+    std::string list = list_names().front();
+    bool names = false;
     std::string cases;
     std::vector<std::string> filters{"*"};
     std::string json;
@@ -27,7 +28,7 @@ struct Options {
 
 CaseList known_cases(const Options& options) {
     if (!options.cases.empty()) return read_cases(options.cases);
-    return {{}, options.quick ? quick_cases() : all_cases()};
+    return {{}, named_list(options.list)};
 }
 
 CaseList chosen_cases(const Options& options) {
@@ -44,7 +45,8 @@ CaseList chosen_cases(const Options& options) {
 }
 
 auto plan_key(const Case& one) {
-    return std::tie(one.model, one.format, one.mode, one.unfused, one.kernels);
+    return std::tie(one.model, one.format, one.mode, one.unfused, one.x_type, one.intermediate_type,
+                    one.kernels);
 }
 
 // Cases with the same plan run one after the other, and the plan is made for the largest of them.
@@ -54,7 +56,7 @@ int run(const Options& options) {
     std::stable_sort(cases.begin(), cases.end(),
                      [](const Case& a, const Case& b) { return plan_key(a) < plan_key(b); });
     const auto begin = std::chrono::steady_clock::now();
-    const Limits limits{measure_reads(options.quick), measure_dense_tflops()};
+    const Limits limits{measure_reads(), measure_dense_tflops()};
     std::printf("read floor: 1 GB in %.1f us; dense bf16 %.0f TFLOP/s\n", limits.reads.back().us,
                 limits.dense_tflops);
     print_heading();
@@ -92,9 +94,11 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Measures MoE layers against the floors of this device");
-    app.add_flag("--quick", options.quick, "about forty cases instead of all");
-    app.add_flag("--list", options.list, "names of the cases, nothing is run");
-    app.add_option("--cases", options.cases, "the cases of this file instead (bench/README.md)");
+    app.add_option("--list", options.list, "the cases of this list (bench/README.md)")
+        ->check(CLI::IsMember(list_names()))
+        ->capture_default_str();
+    app.add_option("--cases", options.cases, "the cases of this file instead")->excludes("--list");
+    app.add_flag("--names", options.names, "names of the cases, nothing is run");
     app.add_option("--filter", options.filters,
                    "shell pattern on model/format/mode/T/skew, or several");
     app.add_option("--json", options.json, "file for the results");
@@ -107,7 +111,7 @@ int main(int argc, char** argv) {
         ->expected(3);
     CLI11_PARSE(app, argc, argv);
     try {
-        if (options.list) {
+        if (options.names) {
             for (const Case& one : chosen_cases(options).cases) std::puts(one.name().c_str());
             return 0;
         }

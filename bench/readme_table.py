@@ -2,7 +2,7 @@
 
 usage: readme_table.py <root of the repository> [--write]
 README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
-the best peer, and a table for each regime. The sources are h200.json, peers.json and outside.json. With --write the blocks are written, without it a difference fails.
+the best peer, and a table for each regime and list. The sources are h200.json, peers.json, outside.json and the results of the lists. With --write the blocks are written, without it a difference fails.
 """
 import json
 import pathlib
@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 sys.dont_write_bytecode = True
+import list_tables  # noqa: E402
 import marked_block  # noqa: E402
 import regimes  # noqa: E402
 from peers_table import in_words  # noqa: E402
@@ -38,6 +39,11 @@ class Sources:
         self.main, self.peers = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "peers"))
         self.outside = json.loads((root / "bench/outside.json").read_text())
         self.cases = {r["case"]: r for r in self.main["results"]}
+        self.root = root
+
+    def read_if_there(self, path):
+        found = self.root / path
+        return json.loads(found.read_text()) if found.exists() else None
 
     def pair(self, model, form, n_tokens):
         """(us of libmoe, us of the best peer, its name) of a layer's experts from ids, or None."""
@@ -175,6 +181,7 @@ def main():
     sources = Sources(root)
     blocks = [("README.md", MARKS, peer_block(sources)), (PAGE, MARKS, floor_block(sources)), (PAGE, SUMMARY_MARKS, summary_block(sources))]
     blocks += [(PAGE, regimes.marks(name), made(sources, MODELS)) for name, made in regimes.REGIMES.items()]
+    blocks += [(PAGE, regimes.marks(name), list_tables.block(name, sources.read_if_there)) for name in list_tables.TABLES]
     for page, marks, lines in blocks:
         marked_block.put(root / page, marks, "\n".join(lines) + "\n", "bench/results", is_written)
 

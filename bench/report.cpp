@@ -43,6 +43,8 @@ Json result_json(const Result& r) {
             {"n_tokens", r.what.n_tokens},
             {"zipf", r.what.zipf},
             {"unfused", r.what.unfused},
+            {"x_type", name_of_type(r.what.x_type)},
+            {"intermediate_type", name_of_type(r.what.intermediate_type)},
             {"kernels", r.what.kernels},
             {"kernel", r.kernel},
             {"us", r.time.median_us},
@@ -57,6 +59,7 @@ Json result_json(const Result& r) {
             {"workspace_bytes", r.workspace_bytes},
             {"n_sets", r.n_sets},
             {"n_calls", r.n_calls},
+            {"n_launches", r.time.n_launches},
             {"stages", stages_json(r)}};
 }
 
@@ -78,7 +81,7 @@ void print_row(const Result& r) {
 
 void write_json(const std::string& path, const std::string& commit, const Limits& limits,
                 const std::vector<Result>& results, const std::vector<std::string>& failures) {
-    Json json = heading_json("libmoe.bench.2", commit, limits), rows = Json::array();
+    Json json = heading_json("libmoe.bench.3", commit, limits), rows = Json::array();
     for (const Result& result : results) rows.push_back(result_json(result));
     json["results"] = rows;
     json["failures"] = failures;

@@ -8,6 +8,8 @@ import unittest
 
 sys.dont_write_bytecode = True
 import check_results  # noqa: E402
+import goal_rules  # noqa: E402
+import list_tables  # noqa: E402
 import readme_table  # noqa: E402
 import regimes  # noqa: E402
 
@@ -56,6 +58,27 @@ PROMPT = """\
 | DeepGEMM bf16, two GEMMs alone, another run | - | - | 4 | - | - |
 
 A dense bfloat16 GEMM of cuBLASLt reached 500 TFLOP/s in the same run, at the power limit. On a card that was idle before it reached 600 TFLOP/s"""
+POINTS = [{"bytes": 1e6, "us": 1.0}, {"bytes": 1e9, "us": 1000.0}]
+
+
+def listed(name, us, **more):
+    """A case of a list: 20 MB, which take 20 us to read."""
+    one = case(name, us, **{"unfused": False, "kernels": "", "zipf": 0.0, "floor_us": 20.0, "times_floor": us / 20.0, **more})
+    return {**one, "case": goal_rules.name_of(one)}
+
+
+I96 = {"hidden": 2048, "intermediate": 96, "n_experts": 128, "top_k": 8, "shared_intermediate": 0}
+LISTS = {
+    "formats": [listed("qwen3-30b/q4_k+q6_k/ids/T1/uniform", 30.0), listed("qwen3-30b/q4_k+q6_k/ids/T512/uniform", 120.0)],
+    "shapes": [listed("small/bf16/ids/T32/uniform", 60.0, shape=I96), listed("next/bf16/ids/T32/uniform", 50.0, shape={**I96, "intermediate": 128})],
+    "fp16": [listed("qwen3-30b/f16/ids/T8/uniform", 40.0), listed("qwen3-30b/f16/ids/T8/uniform", 50.0, x_type="f16"),
+             listed("qwen3-30b/f16/ids/T8/uniform", 60.0, x_type="f16", intermediate_type="f16")],
+    "portable": [listed("mixtral/awq/ids/T1/uniform", 40.0), listed("mixtral/awq/ids/T1/uniform", 44.0, kernels="-experts:sm90_*")],
+}
+LIST_ROWS = (
+    "| qwen3-30b | T = 1 | T = 8 | T = 32 | T = 512 | T = 8192 |\n|--|--|--|--|--|--|\n| q4_k+q6_k | 30.0 (1.50) | - | - | 120 (6.00) | - |\n",
+    "| intermediate 96, bf16 | - | - | 60.0 (1.20) | - | - |\n", "| qwen3-30b, f16 | - | 1.25, 1.50 | - | - | - |\n",
+    "| mixtral, awq | 44.0 (1.10) | - | - | - | - |\n", "[results](../bench/results/formats-h100.json)")
 FLOORS = "| DeepSeek-V3 layer | 5.50 | - | - | - | - | - | - | - |"
 
 
@@ -70,7 +93,7 @@ class Files(unittest.TestCase):
             (self.root / path).write_text(json.dumps(document))
         self.readme, self.page = self.root / "README.md", self.root / "docs/performance.md"
         self.readme.write_text("before\n" + "".join(readme_table.MARKS))
-        blocks = [readme_table.MARKS, readme_table.SUMMARY_MARKS, *map(regimes.marks, regimes.REGIMES)]
+        blocks = [readme_table.MARKS, readme_table.SUMMARY_MARKS, *map(regimes.marks, (*regimes.REGIMES, *list_tables.TABLES))]
         self.page.write_text("between\n".join("".join(marks) for marks in blocks))
 
     def run_it(self, *arguments):
@@ -89,6 +112,17 @@ class Files(unittest.TestCase):
             page.write_text(text.replace(good, bad))
             self.assertEqual(self.run_it().returncode, 1, good)
             page.write_text(text)
+
+    def test_lists_have_tables_where_there_are_results(self):
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        self.assertEqual(self.page.read_text().count("Not measured: no result file."), 4)
+        for name, results in LISTS.items():
+            document = {**check_results.SAMPLE, "results": results, "read_floor": POINTS}
+            (self.root / f"bench/results/{name}-h100.json").write_text(json.dumps(document))
+        self.assertEqual(self.run_it().returncode, 1)
+        self.assertEqual(self.run_it("--write").returncode, 0)
+        for wanted in LIST_ROWS:
+            self.assertIn(wanted, self.page.read_text())
 
     def test_a_page_without_its_marks_is_refused(self):
         self.page.write_text("".join(readme_table.MARKS))

@@ -111,13 +111,14 @@ __device__ uint32_t ggml_scale_word(PackedType type, int at, uint32_t random) {
 __device__ uint32_t grid_word(PackedType type, int at, uint32_t random) {
     const bool is_scale = at % grid_record_bytes(type) < 16 * grid_scale_bytes(type);
     if (!is_scale) return random;
+    const float scale = kind_of(type) == PackedType::grid_8 ? 0.0005f : 0.01f;
     switch (grid_scale_of(type)) {
         case GridScale::f32:
-            return __float_as_uint(0.01f);
+            return __float_as_uint(scale);
         case GridScale::f16:
-            return pair_of(0.01f, 0.01f, false);
+            return pair_of(scale, scale, false);
         case GridScale::bf16:
-            return pair_of(0.01f, 0.01f, true);
+            return pair_of(scale, scale, true);
         case GridScale::e8m0:
             return four_bytes(random, 120, 1);
         default:
@@ -175,11 +176,11 @@ __global__ void fill_floats(float* data, int64_t n, float scale, float offset, u
         data[i] = offset + random_value(i, seed, scale);
 }
 
-__global__ void fill_pairs(uint32_t* data, int64_t n, float scale, uint32_t seed) {
+__global__ void fill_pairs(uint32_t* data, int64_t n, float scale, bool is_bf16, uint32_t seed) {
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < n;
          i += static_cast<int64_t>(gridDim.x) * n_threads)
-        data[i] =
-            pair_of(random_value(2 * i, seed, scale), random_value(2 * i + 1, seed, scale), true);
+        data[i] = pair_of(random_value(2 * i, seed, scale), random_value(2 * i + 1, seed, scale),
+                          is_bf16);
 }
 
 __global__ void fill_words(uint32_t* data, int64_t n, uint32_t seed) {
@@ -217,7 +218,11 @@ void fill_random(void* data, int64_t bytes, uint32_t seed) {
 }
 
 void fill_bf16(void* data, int64_t count, uint32_t seed) {
-    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, 1.0f, seed);
+    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, 1.0f, true, seed);
+}
+
+void fill_f16(void* data, int64_t count, uint32_t seed) {
+    fill_pairs<<<grid(), n_threads>>>(static_cast<uint32_t*>(data), count / 2, 1.0f, false, seed);
 }
 
 void fill_f32(void* data, int64_t count, float scale, uint32_t seed) {
@@ -245,7 +250,7 @@ void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement,
         // the same experts.
         const float scale = 6.0f / std::sqrt(static_cast<float>(shape.columns));
         fill_pairs<<<grid(), n_threads>>>(reinterpret_cast<uint32_t*>(block + placement.router),
-                                          shape.rows * shape.columns / 2, scale, seed + 50);
+                                          shape.rows * shape.columns / 2, scale, true, seed + 50);
     }
     check_cuda(cudaDeviceSynchronize(), "fill_weights");
 }

@@ -12,7 +12,9 @@ namespace moe::bench {
 void fill_weights(const WeightsLayout& layout, const DevicePlacement& placement, std::byte* block,
                   uint32_t seed);
 
+// Values in [-1, 1).
 void fill_bf16(void* data, int64_t count, uint32_t seed);
+void fill_f16(void* data, int64_t count, uint32_t seed);
 void fill_f32(void* data, int64_t count, float scale, uint32_t seed);
 
 }  // namespace moe::bench

@@ -149,7 +149,9 @@ ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool
     std::vector<Pool> pools;
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
         const bool is_down = role == MOE_ROLE_DOWN;
-        const std::string& name = is_down ? names.down : names.gate_up;
+        const std::string& name = is_down                 ? names.down
+                                  : role == MOE_ROLE_GATE ? names.gate
+                                                          : names.up;
         const int64_t rows = is_down ? model.hidden : model.intermediate;
         const int64_t columns = is_down ? model.intermediate : model.hidden;
         shapes.push_back({role, format_by_name(name), name, rows, columns, 1.0f, {}, {}});

@@ -58,9 +58,12 @@ constexpr size_t n_nodes = 256;
 
 std::string ggml_format(const std::string& format) {
     const ExpertFormats of = expert_formats(format);
-    const Name *gate = find_name(of.gate_up), *down = find_name(of.down);
-    if (!gate || !down) return "";
-    return of.gate_up == of.down ? gate->of_gguf : std::string(gate->of_gguf) + "+" + down->of_gguf;
+    const Name *gate = find_name(of.gate), *up = find_name(of.up), *down = find_name(of.down);
+    if (!gate || !up || !down) return "";
+    std::string name = gate->of_gguf;
+    if (of.up != of.gate) name += std::string("+") + up->of_gguf;
+    if (of.up != of.gate || of.down != of.gate) name += std::string("+") + down->of_gguf;
+    return name;
 }
 
 GgmlWeights::GgmlWeights(const ggml::Library& library, const ExpertWeights& weights)

@@ -222,7 +222,7 @@ int run(const Options& options) {
     const double error = error_of_warp_decode();
     std::printf("warp decode: relative error %.1e of a small layer\n", error);
     if (!(error < 1e-2)) return 1;
-    const Limits limits{measure_reads(true), measure_dense_tflops()};
+    const Limits limits{measure_reads(), measure_dense_tflops()};
     std::vector<PeerResult> results;
     std::vector<std::string> failures;
     for (const char* name : model_names)

@@ -23,7 +23,8 @@ TEST(CaseList, EveryFieldArrives) {
     const CaseList list = parse_cases(list_of(
         model,
         case_with(
-            R"(, "zipf": 1.2, "unfused": true, "kernels": "-experts:sm90_*,a_b", "stages": true)")));
+            R"(, "zipf": 1.2, "unfused": true, "kernels": "-experts:sm90_*,a_b", "stages": true,)"
+            R"( "x_type": "f16", "intermediate_type": "f16")")));
     ASSERT_EQ(list.cases.size(), 1u);
     const Case& one = list.cases[0];
     EXPECT_EQ(one.model, &list.models[0]);
@@ -35,7 +36,10 @@ TEST(CaseList, EveryFieldArrives) {
     EXPECT_EQ(one.mode, Mode::ids);
     EXPECT_TRUE(one.unfused);
     EXPECT_TRUE(one.stages);
-    EXPECT_EQ(one.name(), "of-8/bf16/ids/T4/zipf1.2/unfused/-experts:sm90_*,a_b");
+    EXPECT_EQ(one.x_type, MOE_TYPE_F16);
+    EXPECT_EQ(one.intermediate_type, MOE_TYPE_F16);
+    EXPECT_EQ(one.name(),
+              "of-8/bf16/ids/T4/zipf1.2/unfused/x_f16/intermediate_f16/-experts:sm90_*,a_b");
 }
 
 TEST(CaseList, WhatIsNotGivenIsPlain) {
@@ -45,6 +49,8 @@ TEST(CaseList, WhatIsNotGivenIsPlain) {
     EXPECT_EQ(list.cases[0].model, find_model("mixtral"));
     EXPECT_EQ(list.cases[0].name(), "mixtral/nvfp4/layer/T1/uniform");
     EXPECT_FALSE(list.cases[0].stages);
+    EXPECT_EQ(list.cases[0].x_type, MOE_TYPE_BF16);
+    EXPECT_EQ(list.cases[0].intermediate_type, MOE_TYPE_BF16);
 }
 
 TEST(CaseList, CasesKeepTheirModelsWhenTheListMoves) {
@@ -85,6 +91,9 @@ TEST(CaseList, WrongListsAreRefusedByName) {
         {list_of(model, case_with(R"(, "zipf": "2")")), "zipf is \"2\""},
         {list_of(model, case_with(R"(, "unfused": 1)")), "unfused"},
         {list_of(model, case_with(R"(, "kernels": "a b")")), "a b"},
+        {list_of(model, case_with(R"(, "x_type": "f32")")), "x_type is f32"},
+        {list_of(model, case_with(R"(, "intermediate_type": 1)")),
+         "intermediate_type is no string"},
         {list_of(model, case_with(R"(, "fused": true)")), "fused"},
     };
     for (const Wrong& wrong : all) try {

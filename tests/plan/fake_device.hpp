@@ -76,10 +76,9 @@ inline moe_test::Plan cpu_plan(const FakeLayer& layer) {
     return moe_test::Plan(plan);
 }
 
-// Throws what choose_candidates throws.
-inline moe_test::Plan cuda_plan(const FakeDevice& device, const FakeLayer& layer,
-                                const char* filter = nullptr) {
-    moe_test::Plan plan = cpu_plan(layer);
+// Makes the choices of a CPU plan again, for the device. Throws what choose_candidates throws.
+inline moe_test::Plan moved_to(const FakeDevice& device, moe_test::Plan plan,
+                               const char* filter = nullptr) {
     plan->device = plan->layout.device = MOE_DEVICE_CUDA;
     plan->device_reason = "of a test";
     plan->layout.residency = MOE_RESIDENCY_PACKED;
@@ -88,6 +87,11 @@ inline moe_test::Plan cuda_plan(const FakeDevice& device, const FakeLayer& layer
     plan->cuda.chunk_tokens = plan->max_tokens;
     make_launch_plan(*plan, const_cast<cuda::LaunchPlan&>(plan->launch_plan()));
     return plan;
+}
+
+inline moe_test::Plan cuda_plan(const FakeDevice& device, const FakeLayer& layer,
+                                const char* filter = nullptr) {
+    return moved_to(device, cpu_plan(layer), filter);
 }
 
 inline std::string chosen_kernel(const moe_test::Plan& plan, moe_stage stage,
