@@ -31,6 +31,12 @@ inline constexpr PackedType grouped_types[] = {
     PackedType::grid_8,    PackedType::grid_e4m3, PackedType::grid_codebook,
 };
 
+// The same with float16 operands.
+inline constexpr PackedType grouped_in_f16_types[] = {
+    PackedType::f16,    PackedType::bf16,   PackedType::e4m3,
+    PackedType::q8_0,   PackedType::q4_k,   PackedType::q6_k,
+    PackedType::grid_4, PackedType::grid_8, PackedType::grid_codebook};
+
 constexpr bool gemv_supports(PackedType type) {
     if (is_grid(type) && !gemv_reads_grid(type)) return false;
     for (const PackedType one : gemv_types)
@@ -41,6 +47,13 @@ constexpr bool gemv_supports(PackedType type) {
 constexpr bool grouped_supports(PackedType type) {
     if (is_grid(type) && !grouped_reads_grid(type)) return false;
     for (const PackedType one : grouped_types)
+        if (one == kind_of(type)) return true;
+    return false;
+}
+
+constexpr bool grouped_in_f16_supports(PackedType type) {
+    if (!grouped_supports(type)) return false;
+    for (const PackedType one : grouped_in_f16_types)
         if (one == kind_of(type)) return true;
     return false;
 }

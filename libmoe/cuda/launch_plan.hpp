@@ -18,10 +18,14 @@ enum class Family : uint8_t {
     sm80_grouped_bf16,
     sm80_grouped_f16,
     grouped,  // Hopper's
+    grouped_f16,
     sm90_gemv,
     sm80_gemv,
 };
 
+constexpr bool is_grouped(Family family) {
+    return family == Family::grouped || family == Family::grouped_f16;
+}
 constexpr bool is_sm80_grouped(Family family) {
     return family == Family::sm80_grouped_bf16 || family == Family::sm80_grouped_f16;
 }

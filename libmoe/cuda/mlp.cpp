@@ -12,8 +12,8 @@ namespace moe::cuda {
 namespace {
 
 // float16 rows meet weights as float16, whose range is theirs: 65,504 down to 2^-24.
-moe_type operand_for(const GemmArgs& gemm) {
-    return gemm.in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
+moe_type operand_for(const DeviceRows& in) {
+    return in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
 void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names) {
@@ -21,13 +21,15 @@ void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const G
         case Family::exact:
             return run_exact(launch.device, gemm, names.wide, launch.stream);
         case Family::grouped:
+        case Family::grouped_f16:
             return run_grouped_gemm(launch.device, gemm, names, launch.tiles, launch.stream);
         case Family::sm80_grouped_bf16:
         case Family::sm80_grouped_f16:
             return run_sm80_grouped_gemm(launch.device, gemm, names, launch.tiles,
-                                         operand_for(gemm), launch.stream);
+                                         operand_for(gemm.in), launch.stream);
         default:
-            return run_generic(launch.device, gemm, names.wide, operand_for(gemm), launch.stream);
+            return run_generic(launch.device, gemm, names.wide, operand_for(gemm.in),
+                               launch.stream);
     }
 }
 
@@ -102,8 +104,8 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
 void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
-    const GatherInput input{mlp.in, gate_up.in_columns};
-    gate_up.in = dense_rows(mlp.blocks, MOE_TYPE_BF16, gate_up.weights.k);
+    const GatherInput input{mlp.in, gate_up.in_columns, operand_for(mlp.in)};
+    gate_up.in = dense_rows(mlp.blocks, input.to, gate_up.weights.k);
     if (!mlp.indexes_rows)
         return run_gather(launch.device, input, mlp.rows, mlp.blocks, launch.stream);
     gate_up.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
@@ -115,7 +117,7 @@ void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
 
 void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
     GemmArgs gate_up = gate_up_args(launch, family, mlp);
-    if (family == Family::grouped)
+    if (is_grouped(family))
         set_blocks(launch, mlp, gate_up);
     else
         gate_up.in = mlp.in;
@@ -130,15 +132,16 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
     gemm.in = p.in;
     gemm.out = p.out;
-    if (family == Family::grouped) {
-        run_gather(launch.device, {p.in, gemm.in_columns}, p.rows, p.blocks, launch.stream);
-        gemm.in = dense_rows(p.blocks, MOE_TYPE_BF16, p.matrix.k);
+    if (is_grouped(family)) {
+        const GatherInput input{p.in, gemm.in_columns, operand_for(p.in)};
+        run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
+        gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }
     run_gemm(launch, family, gemm, *p.names);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
-    if (mlp.pre && family != Family::grouped)
+    if (mlp.pre && !is_grouped(family))
         run_split(launch, family, mlp);
     else
         run_gate_up(launch, family, mlp);

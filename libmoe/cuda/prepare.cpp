@@ -41,7 +41,12 @@ void prepare_family(const Setup& setup, Family family, std::initializer_list<moe
             }
             return;
         case Family::grouped:
-            for (const moe_role role : roles) prepare_grouped_gemm(setup.packed_types[role]);
+        case Family::grouped_f16:
+            for (const moe_role role : roles) {
+                const PackedType type = setup.packed_types[role];
+                prepare_grouped_gemm(type, MOE_TYPE_BF16);
+                if (setup.x_type == MOE_TYPE_F16) prepare_grouped_gemm(type, MOE_TYPE_F16);
+            }
             return;
         default:
             return;

@@ -79,6 +79,7 @@ moe_type operand_type(Family family) {
             return MOE_TYPE_F32;
         case Family::generic_f16:
         case Family::sm80_grouped_f16:
+        case Family::grouped_f16:
             return MOE_TYPE_F16;
         default:
             return MOE_TYPE_BF16;
@@ -90,6 +91,7 @@ TileRule tiles_of(Family family, TileWidths widths) {
         case Family::exact:
             return exact_tiles;
         case Family::grouped:
+        case Family::grouped_f16:
             return grouped_tiles;
         case Family::sm80_grouped_bf16:
         case Family::sm80_grouped_f16:

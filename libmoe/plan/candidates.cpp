@@ -235,19 +235,17 @@ const Reason* without_columns(const Problem& problem) {
     return all_of_stage<stage>(problem, is_read) ? nullptr : &reasons::weight_type;
 }
 
-// What the kernels that read packed tiles as they lie want of a layer.
+// What kernels that read packed tiles as they lie want of a layer.
 const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
     if (problem.unfused) return &reasons::unfused;
     return is_gated && !is_gate_up_fused ? &reasons::gate_up_types : nullptr;
 }
 
-// bfloat16 operands; those of many tokens would round float16 x.
-template <moe_stage stage, bool (*reads)(PackedType), Tokens tokens>
-const Reason* tiles_in_bf16(const Problem& problem) {
+// The kernels that read packed tiles as they lie, of 16-bit operands.
+template <moe_stage stage, bool (*reads)(PackedType)>
+const Reason* whole_tiles(const Problem& problem) {
     const bool experts = stage == MOE_STAGE_EXPERTS;
     const Layer& layer = problem.layout->layer;
-    if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
-    if (problem.x_type == MOE_TYPE_F16 && tokens == Tokens::any) return &reasons::x_type;
     if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
     const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
     if (!all_of_stage<stage>(problem, is_read)) return &reasons::weight_type;
@@ -272,20 +270,35 @@ const Reason* gemv(const Problem& problem) {
         return &reasons::unneeded;
     if (stage == MOE_STAGE_EXPERTS && problem.layout->layer.latent) return &reasons::latent;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    if (const Reason* reason =
-            tiles_in_bf16<stage, cuda::gemv_supports, Tokens::small_batch>(problem))
-        return reason;
+    if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
+    if (const Reason* reason = whole_tiles<stage, cuda::gemv_supports>(problem)) return reason;
     return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
+}
+
+// float16 x is never rounded to bfloat16: it needs kernels with float16 operands, of which there is
+// none that stores a latent in float16.
+template <moe_stage stage>
+const Reason* grouped_of_f16_x(const Problem& problem) {
+    if (problem.layout->layer.latent) return &reasons::latent;
+    return whole_tiles<stage, cuda::grouped_in_f16_supports>(problem);
 }
 
 template <moe_stage stage>
 const Reason* grouped(const Problem& problem) {
-    return tiles_in_bf16<stage, cuda::grouped_supports, Tokens::any>(problem);
+    if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
+    return problem.x_type == MOE_TYPE_F16 ? grouped_of_f16_x<stage>(problem)
+                                          : whole_tiles<stage, cuda::grouped_supports>(problem);
+}
+
+template <moe_stage stage>
+const Reason* grouped_f16(const Problem& problem) {
+    const Reason* reason = in_f16<stage>(problem);
+    return reason ? reason : grouped_of_f16_x<stage>(problem);
 }
 
 // The families of GEMMs in their order, best first, for the experts and for what finish multiplies.
 template <moe_stage stage>
-constexpr std::array<Row, 8> gemm_rows = {{
+constexpr std::array<Row, 9> gemm_rows = {{
     {.stage = stage,
      .check = on_hopper<gemv<stage>>,
      .family = Family::sm90_gemv,
@@ -300,6 +313,10 @@ constexpr std::array<Row, 8> gemm_rows = {{
      .check = on_hopper<grouped<stage>>,
      .family = Family::grouped,
      .words = {"sm90", "bf16", "grouped_gemm"}},
+    {.stage = stage,
+     .check = on_hopper<grouped_f16<stage>>,
+     .family = Family::grouped_f16,
+     .words = {"sm90", "f16", "grouped_gemm"}},
     {.stage = stage,
      .check = without_columns<stage, in_f16<stage>>,
      .family = Family::sm80_grouped_f16,

@@ -12,9 +12,8 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
                      const GemvProblem& problem, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
-    // The portable kernels, which run elsewhere and for float16, have no predicted time.
-    const bool has_grouped =
-        has_hopper_instructions(device.architecture()) && plan.x_type != MOE_TYPE_F16;
+    // The portable kernels, which run elsewhere, have no predicted time.
+    const bool has_grouped = has_hopper_instructions(device.architecture());
     const DeviceRates rates = has_grouped ? DeviceRates(nominal) : DeviceRates(0, 0, 0);
     return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
 }
@@ -69,8 +68,10 @@ void choose_cuda_families(moe_plan& plan) {
     setup.experts = plan.chosen(MOE_STAGE_EXPERTS).family;
     setup.finish = plan.chosen(MOE_STAGE_FINISH).family;
     // Hopper's grouped GEMM has no epilogue that ends before the activation.
-    setup.pre_activation =
-        setup.experts == cuda::Family::grouped ? cuda::Family::sm80_grouped_bf16 : setup.experts;
+    setup.pre_activation = setup.experts == cuda::Family::grouped ? cuda::Family::sm80_grouped_bf16
+                           : setup.experts == cuda::Family::grouped_f16
+                               ? cuda::Family::sm80_grouped_f16
+                               : setup.experts;
     const auto has_gemv = [&](moe_stage stage) {
         return plan.chosen(stage, 1).tokens == Tokens::small_batch;
     };

@@ -87,7 +87,7 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
 // --- names of the other families
 
 GemmNames names_of(const KernelName& name, Family family) {
-    if (family != Family::grouped && !cuda::is_sm80_grouped(family)) return {name, {}};
+    if (!cuda::is_grouped(family) && !cuda::is_sm80_grouped(family)) return {name, {}};
     return {kernel_name({name.view(), {}, {}}, {}, {}, "wide"),
             kernel_name({name.view(), {}, {}}, {}, {}, "narrow")};
 }
@@ -101,7 +101,8 @@ GemmNames projection_names(const moe_plan& plan, const Candidate& candidate, moe
 GemmNames pre_activation_names(const moe_plan& plan, const cuda::LaunchPlan& launch) {
     if (plan.cuda.pre_activation == plan.cuda.experts) return launch.gate_up;
     const KernelName weight = weight_of_gate_up(plan.layout, MOE_ROLE_GATE, MOE_ROLE_UP);
-    return names_of(kernel_name({"sm80", "bf16", "grouped_gemm"}, weight.view(), "gate_up"),
+    const char* operand = plan.cuda.pre_activation == Family::sm80_grouped_f16 ? "f16" : "bf16";
+    return names_of(kernel_name({"sm80", operand, "grouped_gemm"}, weight.view(), "gate_up"),
                     plan.cuda.pre_activation);
 }
 
@@ -145,7 +146,7 @@ class Decisions {
     // Hopper's tiles are narrow while no expert can have more rows than those take. The portable
     // ones are wide from an average of rows on; a dense matrix is one expert with all of them.
     TileWidths tiles(Family family, int64_t n_tokens, double rows_of_expert) const {
-        if (family == Family::grouped)
+        if (cuda::is_grouped(family))
             return n_tokens > cuda::max_narrow_rows ? TileWidths::both : TileWidths::narrow;
         if (!cuda::is_sm80_grouped(family)) return TileWidths::narrow;
         return rows_of_expert > tuning_.grouped.max_narrow_rows ? TileWidths::wide
@@ -177,7 +178,7 @@ class Decisions {
     // Reading x by index costs the GEMM some 2 percent. A copy of every row costs more once the
     // copies leave the L2, the more the narrower the GEMM is.
     bool indexes_rows(int64_t n_tokens) const {
-        if (setup_.experts != Family::grouped) return false;
+        if (!cuda::is_grouped(setup_.experts)) return false;
         const GroupedTuning& tuning = tuning_.grouped;
         if (plan_.layout.slice.intermediate_count > tuning.max_indexed_features) return false;
         const int64_t row_bytes = int64_t{layer().expert_width()} * 2;

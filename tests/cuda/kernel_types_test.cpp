@@ -14,7 +14,10 @@ TEST(KernelTypes, AreThoseOfTheInstances) {
          type <= static_cast<int32_t>(PackedType::grid_codebook); ++type) {
         const auto packed = static_cast<PackedType>(type);
         EXPECT_EQ(gemv_supports(packed), has_gemv_instances(packed)) << type;
-        EXPECT_EQ(grouped_supports(packed), has_grouped_gemm_instances(packed)) << type;
+        EXPECT_EQ(grouped_supports(packed), has_grouped_gemm_instances(packed, MOE_TYPE_BF16))
+            << type;
+        EXPECT_EQ(grouped_in_f16_supports(packed), has_grouped_gemm_instances(packed, MOE_TYPE_F16))
+            << type;
         const bool is_16_bits = packed != PackedType::none && packed != PackedType::f32;
         EXPECT_EQ(is_16_bits, has_sm80_grouped_gemm_instances(packed)) << type;
     }

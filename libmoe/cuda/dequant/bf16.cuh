@@ -24,7 +24,17 @@ template <>
 struct GemvDequant<PackedType::bf16> : GemvDense<PackedType::bf16, Bf16> {};
 
 template <>
-struct GroupedDequant<PackedType::bf16> : GroupedDense<PackedType::bf16> {};
+struct GroupedDequant<PackedType::bf16> : GroupedDense<PackedType::bf16> {
+    template <Operand operand = Operand::bf16>
+    static __device__ __forceinline__ void dequantize(const Words& words, const NoTable& table,
+                                                      uint32_t (&a)[16]) {
+        GroupedDense<PackedType::bf16>::dequantize(words, table, a);
+        if constexpr (operand == Operand::f16) {
+#pragma unroll
+            for (int i = 0; i < 16; ++i) a[i] = operand_pair<operand>(pair_of_bf16(a[i]));
+        }
+    }
+};
 
 #endif
 

@@ -96,6 +96,7 @@ struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
         words.scale = {__uint_as_float(scale.x), __uint_as_float(scale.y)};
         return words;
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
@@ -105,7 +106,7 @@ struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
         for (int i = 0; i < 16; ++i) {
             const float2 pair = f32_of_e4m3(w[i / 2] >> 16 * (i & 1));
             const float scale = i & 1 ? words.scale.y : words.scale.x;
-            a[i] = bf16_pair(pair.x * scale, pair.y * scale);
+            a[i] = operand_pair<operand>({pair.x * scale, pair.y * scale});
         }
     }
 

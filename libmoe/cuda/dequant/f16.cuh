@@ -1,5 +1,5 @@
-// f16: a code is a float16, and there are no scales. Used by all kernels; the grouped GEMM, whose
-// operands are bfloat16, rounds each value.
+// f16: a code is a float16, and there are no scales. Used by all kernels; the grouped GEMM rounds
+// each value where its operands are bfloat16.
 #pragma once
 
 #include "libmoe/cuda/dequant/dense.cuh"
@@ -25,13 +25,16 @@ struct GemvDequant<PackedType::f16> : GemvDense<PackedType::f16, F16> {};
 
 template <>
 struct GroupedDequant<PackedType::f16> : GroupedDense<PackedType::f16> {
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable& table,
                                                       uint32_t (&a)[16]) {
         GroupedDense<PackedType::f16>::dequantize(words, table, a);
+        if constexpr (operand == Operand::bf16) {
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const float2 pair = two_f16_values(a[i]);
-            a[i] = bf16_pair(pair.x, pair.y);
+            for (int i = 0; i < 16; ++i) {
+                const float2 pair = two_f16_values(a[i]);
+                a[i] = bf16_pair(pair.x, pair.y);
+            }
         }
     }
 };

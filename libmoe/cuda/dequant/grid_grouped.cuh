@@ -161,10 +161,11 @@ struct GroupedDequant<PackedType::grid_codebook> : GroupedDequantBase<PackedType
         const float2 scale = words.scales.values();
         return {{scale.x, scale.y}, {}};
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
         const RowFactors of = factors(words);
-        dequantize_by_loads<4>(words.codes, of.of_product, table.at, a);
+        dequantize_by_loads<4, operand>(words.codes, of.of_product, table.at, a);
     }
 };
 

@@ -5,6 +5,7 @@
 
 #include "libmoe/cuda/dequant/dequant.cuh"
 #include "libmoe/cuda/device/convert.hpp"
+#include "libmoe/cuda/device/operand.hpp"
 #include "libmoe/cuda/device/shared_memory.cuh"
 
 namespace moe::cuda {
@@ -26,6 +27,27 @@ struct GroupedDequantBase {
     static constexpr float residual_scale = 1.0f;
     using Table = NoTable;
     static constexpr bool scales_after = false;
+};
+
+// The operands of a GroupedDequant: bfloat16 unless it says otherwise.
+template <class Dequant>
+constexpr Operand operand_of() {
+    if constexpr (requires { Dequant::operand; })
+        return Dequant::operand;
+    else
+        return Operand::bf16;
+}
+
+// The same with float16 operands, for tokens in float16. Scales are never left to accumulators.
+template <class Dequant>
+struct InF16 : Dequant {
+    static constexpr Operand operand = Operand::f16;
+    static constexpr bool scales_after = false;
+    static __device__ __forceinline__ void dequantize(const typename Dequant::Words& words,
+                                                      const typename Dequant::Table& table,
+                                                      uint32_t (&a)[16]) {
+        Dequant::template dequantize<Operand::f16>(words, table, a);
+    }
 };
 
 // Two float16 as float32.

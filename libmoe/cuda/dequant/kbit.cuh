@@ -334,7 +334,7 @@ __device__ __forceinline__ uint32_t code_times_4(const uint32_t (&w)[bits], int 
 }
 
 // Codes of four and five bits to scaled values; table: the shared address of [2][32] float32.
-template <int bits>
+template <int bits, Operand operand = Operand::bf16>
 __device__ __forceinline__ void dequantize_by_loads(const uint32_t (&codes)[bits],
                                                     const float (&scale)[2], uint32_t table,
                                                     uint32_t (&a)[16]) {
@@ -347,7 +347,7 @@ __device__ __forceinline__ void dequantize_by_loads(const uint32_t (&codes)[bits
             const uint32_t index = code_times_4<bits>(codes, i / 4, nibble + 16 * e);
             value[e] = __uint_as_float(load_shared_4(table + 128 * m_half + index));
         }
-        a[i] = bf16_pair(value[0] * scale[m_half], value[1] * scale[m_half]);
+        a[i] = operand_pair<operand>({value[0] * scale[m_half], value[1] * scale[m_half]});
     }
 }
 

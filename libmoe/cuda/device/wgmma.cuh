@@ -1,4 +1,4 @@
-// wgmma of sm_90a: D[64][N] += A[64][16] B[N][16]^T, bfloat16 operands and float32 accumulators. A
+// wgmma of sm_90a: D[64][N] += A[64][16] B[N][16]^T, 16-bit operands and float32 accumulators. A
 // comes from registers: warp w of the warpgroup holds rows 16 w to 16 w + 15 as the A fragment of
 // mma.m16n8k16. B lies in shared memory, K-major, in rows of 128 bytes with the 128-byte swizzle:
 // 16-byte vector v at v ^ (row & 7). Lane 4 g + t of warp w holds of D rows 16 w + g (accumulators
@@ -10,6 +10,8 @@
 #pragma once
 
 #include <cstdint>
+
+#include "libmoe/cuda/device/operand.hpp"
 
 namespace moe::cuda {
 
@@ -85,17 +87,24 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
     "%120, %121, %122, %123, %124, %125, %126, %127"
 #define MOE_ACCUM4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MOE_ACCUM16(i) MOE_ACCUM4(i), MOE_ACCUM4(i + 4), MOE_ACCUM4(i + 8), MOE_ACCUM4(i + 12)
-#define MOE_WGMMA(n, list, a0, a1, a2, a3, b, ...)                           \
-    asm volatile(                                                            \
-        "{ .reg .pred add; setp.eq.u32 add, 0, 0;\n\t"                       \
-        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list    \
-        "}, "                                                                \
-        "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1, 0; }" \
-        : __VA_ARGS__                                                        \
+#define MOE_WGMMA_OF(type, n, list, a0, a1, a2, a3, b, ...)                       \
+    asm volatile(                                                                 \
+        "{ .reg .pred add; setp.eq.u32 add, 0, 0;\n\t"                            \
+        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" list \
+        "}, "                                                                     \
+        "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1, 0; }"      \
+        : __VA_ARGS__                                                             \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
+#define MOE_WGMMA(...)                         \
+    do {                                       \
+        if constexpr (operand == Operand::f16) \
+            MOE_WGMMA_OF("f16", __VA_ARGS__);  \
+        else                                   \
+            MOE_WGMMA_OF("bf16", __VA_ARGS__); \
+    } while (false)
 
 // d may have more than the n / 2 accumulators of this width. low: from wgmma_rows.
-template <int n, int n_accum>
+template <int n, Operand operand, int n_accum>
 __device__ __forceinline__ void wgmma(float (&d)[n_accum], const uint32_t* a, uint32_t low) {
     static_assert(n_accum >= n / 2);
     const uint64_t rows = wgmma_descriptor(low);
@@ -182,5 +191,6 @@ __device__ __forceinline__ void wgmma(float (&d)[n_accum], const uint32_t* a, ui
 #undef MOE_ACCUM4
 #undef MOE_ACCUM16
 #undef MOE_WGMMA
+#undef MOE_WGMMA_OF
 
 }  // namespace moe::cuda

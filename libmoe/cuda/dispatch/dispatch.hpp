@@ -77,6 +77,7 @@ void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cu
 struct GatherInput {
     DeviceRows in;
     int32_t n_columns;
+    moe_type to;  // of the token blocks: BF16 or F16
 
     MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
 };

@@ -1,8 +1,8 @@
-// Gathers rows of x into token blocks of bfloat16, the B operand of grouped_gemm.
+// Gathers rows of x into token blocks of bfloat16 or float16, the B operand of grouped_gemm.
 //
 // Inputs: `in`, rows [.., n_columns] of F32, F16 or BF16; an index per row, or the tokens in order;
 // n_columns a multiple of 16.
-// Output: token blocks [capacity][64] of bfloat16, the last one with zeros where the input has no
+// Output: token blocks [capacity][64] of input.to, the last one with zeros where the input has no
 // columns; capacity is a multiple of row_alignment. A row of a block has 128 bytes, eight 16-byte
 // vectors. Vector c = 2 j + h of row r is stored at vector c ^ (r & 7), free of bank conflicts when
 // read, and holds the pairs k = 16 t + 2 c, + 1 for t = 0..3.
@@ -34,15 +34,15 @@ constexpr int n_threads = 256;
 constexpr int32_t rows_at_once = 4;
 constexpr int32_t blocks_at_once = 4;
 
-// Four pairs of bfloat16 values.
+// Four pairs of 16-bit values.
 struct Pairs {
     uint32_t at[4];
 };
 
 __device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packets) {
     Pairs pairs;
-    if (packets && input.in.type == MOE_TYPE_BF16) {
-        Packet<MOE_TYPE_BF16, 8> raw;
+    if (packets && input.in.type == input.to) {
+        Packet<MOE_TYPE_BF16, 8> raw;  // of either type
         raw.load(element_at(input.in.data, MOE_TYPE_BF16, index));
         for (int i = 0; i < 4; i++) pairs.at[i] = raw.word[i];
         return pairs;
@@ -52,7 +52,7 @@ __device__ Pairs load_pairs(const GatherInput& input, int64_t index, bool packet
         load_values(input.in.data, input.in.type, index, v);
     else
         for (int i = 0; i < 8; i++) v[i] = load_value(input.in.data, input.in.type, index + i);
-    for (int i = 0; i < 4; i++) pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], MOE_TYPE_BF16);
+    for (int i = 0; i < 4; i++) pairs.at[i] = narrow_pair(v[2 * i], v[2 * i + 1], input.to);
     return pairs;
 }
 

@@ -1,5 +1,6 @@
 // Launches the grouped kernels; sm90_grouped_gemm.cuh has their contract.
 #include <algorithm>
+#include <span>
 
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_call.hpp"
@@ -18,8 +19,11 @@ constexpr InstanceTable instance_tables[] = {
     grouped_q4_k,  grouped_gguf, grouped_gguf_k, grouped_grid,
 };
 
-GroupedKernels kernels_of(PackedType type) {
-    for (const InstanceTable table : instance_tables) {
+constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_gguf};
+
+GroupedKernels kernels_of(PackedType type, moe_type operand) {
+    const std::span<const InstanceTable> in_bf16 = instance_tables;
+    for (const InstanceTable table : operand == MOE_TYPE_F16 ? instance_tables_in_f16 : in_bf16) {
         if (const GroupedKernels kernels = table(type); kernels.wide.linear) return kernels;
     }
     return {};
@@ -54,14 +58,14 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
 
 }  // namespace
 
-bool has_grouped_gemm_instances(PackedType type) {
+bool has_grouped_gemm_instances(PackedType type, moe_type operand) {
     if (is_grid(type) && !grouped_reads_grid(type)) return false;
-    return kernels_of(type).wide.linear != nullptr;
+    return kernels_of(type, operand).wide.linear != nullptr;
 }
 
-void prepare_grouped_gemm(PackedType type) {
+void prepare_grouped_gemm(PackedType type, moe_type operand) {
     if (!grouped_supports(type)) return;  // a role that the layer lacks
-    const GroupedKernels kernels = kernels_of(type);
+    const GroupedKernels kernels = kernels_of(type, operand);
     allow_shared_memory(kernels.wide);
     allow_shared_memory(kernels.narrow);
 }
@@ -69,7 +73,7 @@ void prepare_grouped_gemm(PackedType type) {
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                       TileWidths tiles, cudaStream_t stream) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
-    const GroupedKernels kernels = kernels_of(gemm.weights.type);
+    const GroupedKernels kernels = kernels_of(gemm.weights.type, gemm.in.type);
     if (tiles == TileWidths::narrow)
         return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream);
     launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream);

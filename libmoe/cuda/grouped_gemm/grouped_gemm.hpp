@@ -21,19 +21,21 @@ constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
 constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
 
-// GemmArgs::in is token blocks of bfloat16 with in_capacity rows; with an activation, row r is
-// that of the input whose number is in.index[r] / in.divisor, or row r itself where index is null.
-// out is token blocks too with an activation, else rows of bfloat16 or float32. Epilogues: linear,
+// GemmArgs::in is token blocks of bfloat16 or float16, the type of the operands, with in_capacity
+// rows; with an activation, row r is that of the input whose number is in.index[r] / in.divisor, or
+// row r itself where index is null. out is token blocks too with an activation, of float16 only
+// where the input is; else rows of bfloat16 or float32. Epilogues: linear,
 // activation, gated. One launch on `stream`, or two with both widths. The grid depends on the
 // host's numbers alone.
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                       TileWidths tiles, cudaStream_t stream);
 
-// Is the type among the instances? grouped_supports (kernel_types.hpp) says the same without CUDA.
-bool has_grouped_gemm_instances(PackedType type);
+// Is the type among the instances? grouped_supports and grouped_in_f16_supports (kernel_types.hpp)
+// say the same without CUDA.
+bool has_grouped_gemm_instances(PackedType type, moe_type operand);
 
 // Loads the kernels of a type and sets their attributes; of a type without kernels does nothing.
-void prepare_grouped_gemm(PackedType type);
+void prepare_grouped_gemm(PackedType type, moe_type operand);
 
 // The portable one. in and out are rows of any type; any epilogue. operand: BF16, or F16, which
 // weights and inputs must fit. The rest as above.

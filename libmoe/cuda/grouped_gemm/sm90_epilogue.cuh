@@ -4,7 +4,8 @@
 // Inputs: float32 accumulators in registers. A warp holds the 16 rows of one packed tile. Lane 4 g
 // + t holds tokens 8 i + 2 t and 8 i + 2 t + 1 of tile row g (accumulators 4 i, 4 i + 1) and of row
 // g + 8 (4 i + 2, 4 i + 3).
-// Outputs: bfloat16 or float32 rows (linear), or bfloat16 token blocks (activated, gated).
+// Outputs: bfloat16 or float32 rows (linear), or token blocks (activated, gated) of bfloat16 or, of
+// kernels with float16 operands, of the output's type.
 // Preconditions: all consumer threads of a warpgroup call it; gated needs both warpgroups.
 //
 // 1. Multiply by the row weights; clear the accumulators of weight rows that do not exist.
@@ -196,13 +197,16 @@ __device__ __forceinline__ void store_linear_f32(const LaneWork& work, const Aff
 // Places a lane's values in the 128-byte rows of a block column. Features f = 16 q + 8 half + g and
 // f ^ 1 form word q of vector 4 half + g / 2. The lane of the even feature writes the words of
 // tokens 2 t, the lane of the odd one those of tokens 2 t + 1.
+template <Operand operand>
 struct BlockColumn {
     uint32_t address;  // of tokens 0 to 7, half 0
     int32_t token;     // 0 to 7
     bool odd;
+    bool in_f16;
 
     __device__ BlockColumn(const LaneWork& work, uint32_t staging, uint32_t q, uint32_t half) {
         odd = work.g() & 1;
+        in_f16 = operand == Operand::f16 && work.gemm.out.type == MOE_TYPE_F16;
         token = static_cast<int32_t>(2 * work.t() + odd);
         const uint32_t vector = 4 * half + (work.g() >> 1);
         address = staging + token * 128 + ((vector ^ token) << 4) + 4 * q;
@@ -211,7 +215,8 @@ struct BlockColumn {
     // v0 and v1 belong to tokens 8 i + 2 t and 8 i + 2 t + 1.
     __device__ __forceinline__ void put(int i, float v0, float v1, uint32_t other_half) const {
         const float received = __shfl_xor_sync(0xFFFFFFFFu, odd ? v0 : v1, 4);
-        const uint32_t word = odd ? bf16_pair(received, v1) : bf16_pair(v0, received);
+        const float low = odd ? received : v0, high = odd ? v1 : received;
+        const uint32_t word = in_f16 ? f16_pair(low, high) : bf16_pair(low, high);
         store_shared((address ^ other_half << 6) + 1024 * i, word);
     }
 
@@ -279,13 +284,14 @@ struct ColumnRounds {
     }
 };
 
-template <class Shape, ActivationClass kind, bool gated>
+template <class Shape, Operand operand, ActivationClass kind, bool gated>
 __device__ __forceinline__ void store_activated(const LaneWork& work, const Affine& affine,
                                                 const Accumulators<Shape>& accum) {
     using Rounds = ColumnRounds<Shape, gated>;
     const Rounds rounds(work);
-    const BlockColumn block(work, rounds.staging, gated ? work.local_tile() >> 1 : work.warp,
-                            gated ? work.local_tile() & 1 : 0);
+    const BlockColumn<operand> block(work, rounds.staging,
+                                     gated ? work.local_tile() >> 1 : work.warp,
+                                     gated ? work.local_tile() & 1 : 0);
     const FastActivation<kind> act(work.gemm.activation);
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += Rounds::round) {
@@ -307,16 +313,16 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
 }
 
 // Linear and activated GEMMs are separate kernels, because activations need registers.
-template <class Shape, bool activated>
+template <class Shape, Operand operand, bool activated>
 __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine& affine,
                                              Accumulators<Shape>& accum) {
     scale_rows<Shape>(work, accum);
     if constexpr (activated) {
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.gemm.epilogue == Epilogue::gated)
-                store_activated<Shape, kind, true>(work, affine, accum);
+                store_activated<Shape, operand, kind, true>(work, affine, accum);
             else
-                store_activated<Shape, kind, false>(work, affine, accum);
+                store_activated<Shape, operand, kind, false>(work, affine, accum);
         });
     } else if (work.gemm.out.type == MOE_TYPE_F32) {
         store_linear_f32<Shape>(work, affine, accum);

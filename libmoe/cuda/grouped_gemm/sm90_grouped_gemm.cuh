@@ -1,11 +1,11 @@
 // Grouped GEMM of sm_90a, a persistent warp-specialized kernel: out = epilogue(W_expert v) for
 // every row v of every tile.
 //
-// Inputs (GemmArgs): packed weights [experts][n_tiles * 16][k]; bfloat16 tokens in token
+// Inputs (GemmArgs): packed weights [experts][n_tiles * 16][k]; tokens of the operand type in token
 // blocks [k / 64][in_capacity][64], each row at its own number or through in_index; tiles, rows of
 // one expert; optional biases and row weights, float32.
-// Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or bfloat16 token blocks
-// (activated, gated).
+// Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or token blocks (activated,
+// gated) of bfloat16 or, where operands are float16, of either.
 // Preconditions: k is a multiple of 64 (superblock types: of 256); Tile.row and both capacities are
 // multiples of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the
 // tile; rows of a linear output are aligned to 16 bytes.
@@ -109,7 +109,8 @@ __device__ __forceinline__ void consume_all(const Sm90Call& gemm,
         const RowTerms terms(work);  // loaded early to hide the latency
         Accumulators<Shape> accum;
         run_mainloop<Dequant, Shape>(work, pipeline, codebooks, accum);
-        run_epilogue<Shape, activated>(work, Affine(terms, Dequant::residual_scale), accum);
+        run_epilogue<Shape, operand_of<Dequant>(), activated>(
+            work, Affine(terms, Dequant::residual_scale), accum);
         pipeline.wait_full();
         work_tile = load_work_tile(pipeline.header());
     }

@@ -37,5 +37,8 @@ GroupedKernels grouped_q4_k(PackedType type);
 GroupedKernels grouped_gguf(PackedType type);
 GroupedKernels grouped_gguf_k(PackedType type);
 GroupedKernels grouped_grid(PackedType type);
+// With float16 operands.
+GroupedKernels grouped_in_f16(PackedType type);
+GroupedKernels grouped_in_f16_gguf(PackedType type);
 
 }  // namespace moe::cuda

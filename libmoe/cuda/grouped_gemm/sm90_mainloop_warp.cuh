@@ -54,10 +54,11 @@ template <class Dequant, class Shape>
 struct SixteenTokens;
 
 // Two mma steps.
+template <Operand operand>
 __device__ __forceinline__ void multiply_steps(float (&to)[4], const uint32_t* first,
                                                const uint32_t* second, const uint32_t (&b)[4]) {
-    mma_16x8x16<Operand::bf16>(to, first, b[0], b[1]);
-    mma_16x8x16<Operand::bf16>(to, second, b[2], b[3]);
+    mma_16x8x16<operand>(to, first, b[0], b[1]);
+    mma_16x8x16<operand>(to, second, b[2], b[3]);
 }
 
 template <class Dequant, class Shape>
@@ -82,7 +83,7 @@ struct WarpMainloop {
             for (int i = 0; i < width / 8; ++i) {
                 uint32_t b[4];
                 tokens.load(rows + 1024 * i, j, b);
-                multiply_steps(d[i], a + 4 * j, a + 4 * j + 4, b);
+                multiply_steps<operand_of<Dequant>()>(d[i], a + 4 * j, a + 4 * j + 4, b);
             }
         }
     }
@@ -168,10 +169,11 @@ struct EightTokens {
             for (int i = 0; i < fours; ++i) {
                 uint32_t b[4];
                 tokens.load(rows, i, j, b);
-                multiply_steps(c[i], a, a + 4, b);
+                multiply_steps<Operand::bf16>(c[i], a, a + 4, b);
                 constexpr uint32_t one = 0x3F803F80u;
                 constexpr uint32_t ones[4] = {one, one, one, one};
-                if constexpr (Dequant::has_offset) multiply_steps(x[i], ones, ones, b);
+                if constexpr (Dequant::has_offset)
+                    multiply_steps<Operand::bf16>(x[i], ones, ones, b);
             }
         }
 #pragma unroll
@@ -278,7 +280,8 @@ struct SixteenTokens {
                 uint32_t b[4];
                 mainloop.tokens.load(rows + 1024 * i, j, b);
 #pragma unroll
-                for (int s = 0; s < 2; ++s) multiply_steps(c[s][i], a[s], a[s] + 4, b);
+                for (int s = 0; s < 2; ++s)
+                    multiply_steps<Operand::bf16>(c[s][i], a[s], a[s] + 4, b);
             }
         }
 #pragma unroll

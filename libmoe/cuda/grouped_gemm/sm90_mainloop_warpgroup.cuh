@@ -42,7 +42,8 @@ struct WarpgroupMainloop {
             Dequant::dequantize(words, table, a);
             wgmma_fence();
 #pragma unroll
-            for (int j = 0; j < 4; ++j) wgmma<width>(d, a + 4 * j, rows + 2 * j);
+            for (int j = 0; j < 4; ++j)
+                wgmma<width, operand_of<Dequant>()>(d, a + 4 * j, rows + 2 * j);
             wgmma_commit();
             rows += width * 128 / 16;
             const uint32_t next = min(i + 1, n - 1);

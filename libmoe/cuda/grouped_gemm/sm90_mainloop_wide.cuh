@@ -17,13 +17,13 @@ namespace moe::cuda {
 
 // Issues the wgmma of a block of 64 k as one group. Only this code differs between widths;
 // dequantization, accumulators and fragments are common, so that they share one set of registers.
-template <class Shape>
+template <class Shape, Operand operand>
 __device__ __forceinline__ void multiply_block(int32_t width, Accumulators<Shape>& accum,
                                                const uint32_t (&a)[16], uint32_t rows) {
     Shape::with_width(width, [&]<int n>(Width<n>) {
         wgmma_fence();
 #pragma unroll
-        for (int j = 0; j < 4; ++j) wgmma<n>(accum, a + 4 * j, rows + 2 * j);
+        for (int j = 0; j < 4; ++j) wgmma<n, operand>(accum, a + 4 * j, rows + 2 * j);
         wgmma_commit();
     });
 }
@@ -57,7 +57,7 @@ struct WideMainloop {
         if (in_stage == 0) pipeline.wait_full();
         Dequant::dequantize(tile.load(pipeline.data(), in_stage, block), table, a);
         const uint32_t rows = wgmma_rows(pipeline.data() + in_stage * tile.width * 128);
-        multiply_block<Shape>(tile.width, accum, a, rows);
+        multiply_block<Shape, operand_of<Dequant>()>(tile.width, accum, a, rows);
         if (last) {
             wgmma_wait<0>();
         } else {
