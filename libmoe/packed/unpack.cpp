@@ -161,6 +161,10 @@ struct Matrix32 {
     }
 };
 
+int64_t source_column(const PackedTables& tables, int64_t column) {
+    return tables.table == ColumnTable::order ? int64_t{tables.columns[column]} : column;
+}
+
 void unpack_block(const std::byte* tile, PackedType type, const Block& block,
                   const PackedTables& tables, const Matrix32& to) {
     const PackedTraits& row = traits(type);
@@ -173,10 +177,12 @@ void unpack_block(const std::byte* tile, PackedType type, const Block& block,
             const Element at{n, c / 8, c / 2 % 4, c % 2};
             const int32_t r = lane / 4 + 8 * (at.a % 2);
             const int32_t column = 4 * n * (lane % 4) + 4 * at.j + 2 * (at.a / 2) + at.e;
-            float* value = to.at(r, block.k0 + column);
+            float* value = to.at(r, source_column(tables, block.k0 + column));
             if (!value) continue;
             *value =
                 packed_value_of(scales, r, column, code_at(row, bytes, at)) * tables.global_scale;
+            if (tables.table == ColumnTable::factors)
+                *value *= std::bit_cast<float>(tables.columns[block.k0 + column]);
         }
     }
 }

@@ -68,7 +68,7 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
     const std::byte* codes = work.codes + offset.codes;
     const std::byte* scales = work.codes + offset.scales;
     const int lane = lane_id();
-    if (n == 4 && !weights.columns) {
+    if (n == 4) {
         with_packed_type(weights.type, [&]<PackedType type>() {
             const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0);
             dequantize_floats<type>(words, codebook, values);
@@ -78,9 +78,7 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
 #pragma unroll 1
     for (int i = 0; i < 8 * n; ++i) {
         const CodeIndex at{i / 8, i / 2 % 4, i % 2};
-        const float value =
-            packed_value(weights.type, codes, scales, codebook,
-                         weights.columns_of(work.tile.expert, at.reg & 1), k0, n, lane, at);
+        const float value = packed_value(weights.type, codes, scales, codebook, k0, n, lane, at);
 #pragma unroll
         for (int j = 0; j < 32; ++j) values[j] = j == i ? value : values[j];
     }
