@@ -13,6 +13,8 @@ struct Unnamed {
     moe_packing packing;
     moe_zero_point zero_point;
     moe_codebook codebook;
+    bool act_order = false;
+    bool pre_quant_scale = false;
 };
 
 constexpr Unnamed unnamed[] = {
@@ -28,6 +30,10 @@ constexpr Unnamed unnamed[] = {
      MOE_CODEBOOK_NONE},
     {"gptq8", MOE_TYPE_INT, 8, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED,
      MOE_CODEBOOK_NONE},
+    {"gptq4_any_order", MOE_TYPE_INT, 4, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED_MINUS_ONE, MOE_CODEBOOK_NONE, true},
+    {"nvfp4_pre_quant", MOE_TYPE_E2M1, 0, 16, MOE_TYPE_F8_E4M3, MOE_PACKING_NIBBLE_LOW_FIRST,
+     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_NONE, false, true},
     {"awq", MOE_TYPE_INT, 4, 128, MOE_TYPE_F16, MOE_PACKING_AWQ, MOE_ZERO_POINT_PACKED,
      MOE_CODEBOOK_NONE},
     {"nf4", MOE_TYPE_CODEBOOK, 4, 64, MOE_TYPE_F32, MOE_PACKING_NIBBLE_HIGH_FIRST,
@@ -53,6 +59,9 @@ moe_format format_by_name(const std::string& name) {
         format.packing = one.packing;
         format.zero_point = one.zero_point;
         format.codebook = one.codebook;
+        format.act_order = one.act_order;
+        format.pre_quant_scale = one.pre_quant_scale;
+        if (one.pre_quant_scale) format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
         return format;
     }
     if (moe_format_by_name(name.c_str(), &format) != MOE_OK)

@@ -55,7 +55,8 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
-    prepare_gather_columns();
+    if (setup.has_gate_up_tables || setup.has_down_tables || setup.has_finish_tables)
+        prepare_gather_columns();
     prepare_combine();
     const std::initializer_list<moe_role> experts = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
     prepare_family(setup, setup.experts, experts);

@@ -35,6 +35,9 @@ void add_column_tables(CaseList& list) {
                                                MOE_STAGE_EXPERTS, [](const Pair& pair) {
                                                    for (const int64_t T : {1, 3, 33, 129})
                                                        pair.check(pair.routed_call(T));
+                                                   Forward odd = pair.routed_call(33);
+                                                   odd.x_place = {259, 1};
+                                                   pair.check(odd, "rows that begin anywhere");
                                                });
                          });
 }
