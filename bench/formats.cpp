@@ -13,6 +13,8 @@ struct Unnamed {
     moe_packing packing = MOE_PACKING_DENSE;
     moe_zero_point zero_point = MOE_ZERO_POINT_NONE;
     moe_codebook codebook = MOE_CODEBOOK_NONE;
+    bool act_order = false;
+    bool pre_quant_scale = false;
 };
 
 constexpr Unnamed packed_int(const char* name, int32_t bits, int32_t group) {
@@ -55,6 +57,8 @@ constexpr Unnamed unnamed[] = {
     gptq("gptq4_g32", 4, 32, MOE_ZERO_POINT_PACKED_MINUS_ONE),
     gptq("gptq4_row", 4, -1, MOE_ZERO_POINT_PACKED_MINUS_ONE),
     gptq("gptq8", 8, 128, MOE_ZERO_POINT_PACKED),
+    {"gptq4_any_order", MOE_TYPE_INT, 4, 1, 128, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED_MINUS_ONE, MOE_CODEBOOK_NONE, true},
     awq("awq", 128),
     awq("awq_g64", 64),
     bitsandbytes("nf4", MOE_CODEBOOK_BNB_NF4),
@@ -62,6 +66,8 @@ constexpr Unnamed unnamed[] = {
     {"fp8_tensor", MOE_TYPE_F8_E4M3, 0, -1, -1, MOE_TYPE_F32},
     {"fp8_row", MOE_TYPE_F8_E4M3, 0, 1, -1, MOE_TYPE_F32},
     {"mxfp8", MOE_TYPE_F8_E4M3, 0, 1, 32, MOE_TYPE_F8_E8M0},
+    {"nvfp4_pre_quant", MOE_TYPE_E2M1, 0, 1, 16, MOE_TYPE_F8_E4M3, MOE_PACKING_NIBBLE_LOW_FIRST,
+     MOE_ZERO_POINT_NONE, MOE_CODEBOOK_NONE, false, true},
 };
 
 }  // namespace
@@ -79,6 +85,9 @@ moe_format format_by_name(const std::string& name) {
         format.packing = one.packing;
         format.zero_point = one.zero_point;
         format.codebook = one.codebook;
+        format.act_order = one.act_order;
+        format.pre_quant_scale = one.pre_quant_scale;
+        if (one.pre_quant_scale) format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
         return format;
     }
     if (moe_format_by_name(name.c_str(), &format) != MOE_OK)

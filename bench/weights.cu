@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include <cuda_runtime.h>
+#include <bit>
 #include <cmath>
 
 #include "bench/device.hpp"
@@ -197,8 +198,21 @@ void upload(std::byte* to, const std::vector<float>& values) {
     check_cuda(cudaMemcpy(to, values.data(), values.size() * 4, cudaMemcpyHostToDevice), "upload");
 }
 
+// Each expert's columns in an order of its own, of which neighbours are far apart; factors of one.
+void fill_columns(const DevicePlacement::Region& region, std::byte* block) {
+    std::vector<float> words;
+    for (int64_t table = 0; table < 2 * region.count; ++table)
+        for (int64_t k = 0; k < region.k; ++k) {
+            const auto column = static_cast<uint32_t>((k * 7919 + table / 2) % region.k);
+            words.push_back(region.table == ColumnTable::order ? std::bit_cast<float>(column)
+                                                               : 1.0f);
+        }
+    upload(block + region.columns, words);
+}
+
 void fill_tables(const DevicePlacement::Region& region, const moe_format& format,
                  std::byte* block) {
+    if (region.columns) fill_columns(region, block);
     if (region.globals) upload(block + region.globals, std::vector<float>(2 * region.count, 1.0f));
     if (!region.codebooks) return;
     Matrix source;

@@ -650,7 +650,9 @@ typedef struct moe_tensor {
     const void *zero_points;     /* PACKED: laid out as the definition of the format says, experts of a stack one after the other */
     uint64_t zero_point_bytes;
     const int32_t *permutation;  /* [columns]: group of each column, host memory, one for all experts of a stack; without
-                                    act order it may only say k / group_columns */
+                                    act order it may only say k / group_columns. Packed: every group has group_columns columns,
+                                    the last one what is left, and gate and up of an expert have one permutation and one
+                                    pre_quant_scale (moe_plan_desc.unfused); else MOE_ERROR_UNSUPPORTED */
     uint64_t permutation_bytes;
     const float *nested_scales;  /* one per 256 scales, host memory, experts of a stack one after the other */
     uint64_t nested_scale_bytes;
@@ -742,7 +744,8 @@ typedef struct moe_plan_desc {
     moe_residency residency;
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
-    int32_t unfused;            /* 1: every stage apart, for study */
+    int32_t unfused;            /* 1: every stage apart, for study. Packed gate and up may then have permutations and
+                                   pre_quant_scales that differ */
     const char *kernel_filter;  /* items separated by commas, each a kernel's name or a glob of names, where * stands for any
                                    characters: "sm80_*" or "+sm80_*" forces the best candidate that matches in every stage that
                                    has one, "-sm80_*" forbids all that match; "experts:sm80_*" means that stage alone. A forced

@@ -387,7 +387,21 @@ void LayerBuilder::table(std::string_view name, const Wanted& wanted) {
     append(entry, wanted).format = format_of(entry.element->type);
 }
 
+void LayerBuilder::drop_needless_orders() {
+    const auto is_out_of_order = [](const LayerTensor& one) {
+        const moe_tensor& tensor = one.tensor;
+        if (!one.format.act_order || !tensor.permutation) return one.format.act_order != 0;
+        const int64_t size = group_extent(one.format.group_columns);
+        for (int64_t k = 0; k < tensor.columns; ++k)
+            if (tensor.permutation[k] != k / size) return true;
+        return false;
+    };
+    if (std::any_of(out_.tensors.begin(), out_.tensors.end(), is_out_of_order)) return;
+    for (LayerTensor& tensor : out_.tensors) tensor.format.act_order = 0;
+}
+
 void LayerBuilder::finish() {
+    drop_needless_orders();
     for (LayerTensor& tensor : out_.tensors) tensor.tensor.format = &tensor.format;
     refuse_all_unread();
 }

@@ -137,6 +137,8 @@ class LayerBuilder {
     bool is_zero_bias_of_codes(const TensorEntry& entry) const;
     void refuse_unread(const TensorEntry& entry) const;
     void refuse_all_unread();
+    // act_order that changes nothing, in the whole layer: its matrices then need no table.
+    void drop_needless_orders();
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;

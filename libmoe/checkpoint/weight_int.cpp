@@ -93,8 +93,8 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wan
     return tensor;
 }
 
-// desc_act decides the format, so that all experts have one; a g_idx out of order without it is
-// refused.
+// desc_act decides the format, so that all experts have one, unless all are in order (finish); a
+// g_idx out of order without it is refused.
 void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     check_separate(get(stem + ".qweight"), wanted);
     const int64_t bits = quantization().integer("bits", 1, largest_bits);

@@ -228,6 +228,7 @@ void LayerPass::run_pre_activation(const ExpertInput& input, float* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
     Mlp mlp = expert_mlp(input);
     mlp.gate_up_names = &setup_.launch->pre_activation;
+    mlp.blocks = b_.gathered;  // `out` may be in the other
     cuda::run_pre_activation(launch_, family_, mlp, out);
 }
 

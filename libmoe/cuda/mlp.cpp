@@ -2,6 +2,7 @@
 #include "libmoe/cuda/mlp.hpp"
 
 #include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/generic/generic.hpp"
@@ -76,7 +77,18 @@ GemmArgs gate_up_args(const Launch& launch, Family family, const Mlp& mlp) {
     return gemm;
 }
 
+// The rows of h as the table of down's columns has them.
+void permute_h(const Launch& launch, Family family, const Mlp& mlp) {
+    const PackedMatrix& down = *mlp.down;
+    ColumnRows h{dense_rows(mlp.h, operand_type(family), mlp.features)};
+    if (is_grouped(family)) h.capacity = mlp.rows.capacity;
+    const auto n_columns = static_cast<int32_t>(mlp.features);
+    run_permute_columns(launch.device, {down.columns, down.table, down.k, n_columns, h, h},
+                        mlp.rows, launch.stream);
+}
+
 void run_down(const Launch& launch, Family family, const Mlp& mlp) {
+    if (mlp.down->columns) permute_h(launch, family, mlp);
     GemmArgs down = make_gemm_args(launch, *mlp.down, mlp.features, Epilogue::linear, mlp.rows);
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
@@ -101,6 +113,20 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
     run_activate(launch.device, rows, launch.stream);
 }
 
+// Rows `in` as the table of a matrix has their columns, in `to`: token blocks for Hopper's grouped
+// GEMM, else rows by sorted row.
+DeviceRows gather_columns(const Launch& launch, Family family, const GemmArgs& gemm,
+                          const DeviceRows& in, const Rows& rows, std::byte* to) {
+    const bool keeps_f16 = in.type == MOE_TYPE_F16 && family != Family::exact;
+    const moe_type type = keeps_f16 ? MOE_TYPE_F16 : operand_type(family);
+    const PackedMatrix& matrix = gemm.weights;
+    const ColumnRows out{dense_rows(to, type, matrix.k), is_grouped(family) ? rows.capacity : 0};
+    run_gather_columns(launch.device,
+                       {matrix.columns, matrix.table, matrix.k, gemm.in_columns, {in}, out}, rows,
+                       launch.stream);
+    return out.rows;
+}
+
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
 void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
@@ -117,7 +143,9 @@ void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
 
 void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
     GemmArgs gate_up = gate_up_args(launch, family, mlp);
-    if (is_grouped(family))
+    if (gate_up.weights.columns)
+        gate_up.in = gather_columns(launch, family, gate_up, mlp.in, mlp.rows, mlp.blocks);
+    else if (is_grouped(family))
         set_blocks(launch, mlp, gate_up);
     else
         gate_up.in = mlp.in;
@@ -132,7 +160,9 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     gemm.bias_stride = int64_t{16} * p.matrix.n_tiles;
     gemm.in = p.in;
     gemm.out = p.out;
-    if (is_grouped(family)) {
+    if (p.matrix.columns) {
+        gemm.in = gather_columns(launch, family, gemm, p.in, p.rows, p.blocks);
+    } else if (is_grouped(family)) {
         const GatherInput input{p.in, gemm.in_columns, operand_for(p.in)};
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
@@ -156,7 +186,9 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
         set_bias(gemm, mlp);
         gemm.bias = bias;
         gemm.up_bias = up_bias;
-        gemm.in = mlp.in;
+        gemm.in = matrix.columns
+                      ? gather_columns(launch, family, gemm, mlp.in, mlp.rows, mlp.blocks)
+                      : mlp.in;
         gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
         run_gemm(launch, family, gemm, *mlp.gate_up_names);
     };

@@ -24,7 +24,7 @@ struct Projection {
     DeviceRows in;
     int64_t in_columns;
     DeviceRows out;     // by sorted row
-    std::byte* blocks;  // token blocks of the input (grouped only)
+    std::byte* blocks;  // the input as token blocks (grouped), or as a table of columns has it
     Rows rows;
 };
 void run_projection(const Launch& launch, Family family, const Projection& projection);
@@ -50,7 +50,7 @@ struct Mlp {
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them
     const float* row_weight;  // weights on the input: by slot; null: none
     Rows rows;
-    std::byte* blocks;  // token blocks of the input; may share memory with y
+    std::byte* blocks;  // the same of the input of gate and up; may share memory with y
     std::byte* h;
     float* pre;       // [rows][2 features]; null: gate, up and activation are one kernel
     void* y;          // [row capacity][width] of y_type

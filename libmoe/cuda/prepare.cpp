@@ -6,6 +6,7 @@
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/gemv/gemv.hpp"
 #include "libmoe/cuda/generic/generic.hpp"
@@ -59,6 +60,8 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
+    if (setup.has_gate_up_tables || setup.has_down_tables || setup.has_finish_tables)
+        prepare_gather_columns();
     prepare_combine();
     const std::initializer_list<moe_role> experts = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
     prepare_family(setup, setup.experts, experts);

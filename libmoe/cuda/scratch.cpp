@@ -132,6 +132,10 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     wide_bytes = static_cast<uint64_t>(std::max(wide_bytes_of(setup, n_slots, n_filled, n_experts),
                                                 pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
+    gathered =
+        arena.take<std::byte>(setup.has_gate_up_tables ? row_capacity * padded_columns(width) *
+                                                             operand_bytes(setup.pre_activation)
+                                                       : 0);
     h = arena.take<std::byte>(row_capacity * padded_columns(slice.intermediate_count) * operand);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
@@ -148,7 +152,8 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const bool shared_pre_needed =
         setup.unfused || (layer.shared_activation.gated && !setup.is_shared_gate_up_fused);
     token_blocks = arena.take<std::byte>(padded_rows(dense_rows) *
-                                         padded_columns(std::max(layer.hidden, layer.latent)) * 2);
+                                         padded_columns(std::max(layer.hidden, layer.latent)) *
+                                         (setup.has_finish_tables ? finish_operand : 2));
     shared_h = arena.take<std::byte>(token_capacity * padded_columns(shared) * finish_operand);
     shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;

@@ -25,6 +25,8 @@ struct Scratch {
     int32_t* source;           // [chunk * k]: input row of a slot that the caller sorted
     int32_t* in_row;           // [row_capacity]: row of the input
     std::byte* wide;           // token blocks of the input, later the rows y: never both alive
+    std::byte* gathered;       // [row_capacity][width] for tables of columns of gate and up, where
+                               // their GEMM stops before the activation
     uint64_t wide_bytes;       // also holds the pre-activations of one token at least
     std::byte* h;              // [row_capacity][intermediate]
     float* pre_activation;     // [row_capacity][2 intermediate], unfused plans

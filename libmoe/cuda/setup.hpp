@@ -30,6 +30,9 @@ struct Setup {
     bool batch_invariant = false;  // a token's bits do not depend on the others of the call
     bool is_gate_up_fused = false;
     bool is_shared_gate_up_fused = false;
+    bool has_gate_up_tables = false;  // of columns, of the routed experts
+    bool has_down_tables = false;     // likewise
+    bool has_finish_tables = false;   // likewise, of what finish multiplies
     bool shared_joins = false;  // forward runs the shared expert as one more slot of every token
     moe_type x_type = MOE_TYPE_NONE;
     moe_type router_input_type = MOE_TYPE_NONE;

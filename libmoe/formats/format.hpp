@@ -39,6 +39,9 @@ struct GridParts {
     // In its type, or in float32 where that is Matrix::nested_scales and more.
     void (*scale)(const Matrix& matrix, int64_t row, int64_t column, std::byte* out);
     int32_t (*zero)(const Matrix& matrix, int64_t row, int64_t column);  // null: the middle
+    // The codes of columns in any order; null: formats without act_order.
+    void (*codes_at)(const Matrix& matrix, int64_t row, const uint32_t* columns, int64_t count,
+                     uint8_t* out) = nullptr;
 };
 
 struct FormatTraits {

@@ -158,6 +158,12 @@ struct IntFormat {
             out[i] = static_cast<uint8_t>(
                 Parts::code(matrix, matrix.row_begin + row, matrix.column_begin + column + i));
     }
+    static void codes_at(const Matrix& matrix, int64_t row, const uint32_t* columns, int64_t count,
+                         uint8_t* out) {
+        for (int64_t i = 0; i < count; ++i)
+            out[i] = static_cast<uint8_t>(
+                Parts::code(matrix, matrix.row_begin + row, matrix.column_begin + columns[i]));
+    }
     static int64_t group(const Matrix& matrix, int64_t column) {
         return group_of_column(matrix, matrix.column_begin + column);
     }
@@ -168,7 +174,7 @@ struct IntFormat {
     static int32_t zero(const Matrix& matrix, int64_t row, int64_t column) {
         return Parts::zero(matrix, matrix.row_begin + row, group(matrix, column));
     }
-    static constexpr GridParts parts{codes, scale, zero};
+    static constexpr GridParts parts{codes, scale, zero, codes_at};
 };
 
 }  // namespace moe

@@ -56,18 +56,6 @@ void encode(const FormatTraits& traits, const float* source, int64_t rows, int64
     }
 }
 
-void read_codes(const Matrix& matrix, int64_t row, int64_t column, int64_t count, uint8_t* out) {
-    const std::byte* codes = matrix.data + row * matrix.row_stride;
-    for (int64_t k = column; k < column + count; ++k)
-        *out++ = load<uint8_t>(codes + k / 2) >> 4 * (k & 1) & 15;
-}
-
-void read_scale(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) {
-    *out = *row_scales(matrix, row, column).at(0);
-}
-
-constexpr GridParts parts{read_codes, read_scale, nullptr};
-
 template <moe_global_scale rule>
 void decode_with_pre(const Matrix& matrix, int64_t row, int64_t column, int64_t count, float* out) {
     decode<rule>(matrix, row, column, count, out);
@@ -97,7 +85,6 @@ constexpr FormatTraits pre_quant_entry(const char* name) {
     FormatTraits traits = entry<rule>(name, nullptr);
     traits.format.pre_quant_scale = 1;
     traits.decode = decode_with_pre<rule>;
-    traits.parts = &parts;
     return traits;
 }
 

@@ -2,8 +2,6 @@
 // what a code is worth under them. Host and device.
 #pragma once
 
-#include <bit>
-
 #include "libmoe/base/element.hpp"
 #include "libmoe/packed/layout.hpp"
 
@@ -39,18 +37,11 @@ MOE_HOST_DEVICE inline int32_t grid_zero(PackedType type, const std::byte* recor
     return stored + (rule == GridZero::packed_minus_one ? 1 : 0);
 }
 
-// The factor of one row (0 to 15) of a tile and one column of the matrix. columns: the table of
-// the row's M half, if the type has one.
+// The factor of one row (0 to 15) of a tile and one column of the matrix.
 MOE_HOST_DEVICE inline GridFactor grid_factor(PackedType type, const std::byte* tile, int32_t row,
-                                              int64_t column, const uint32_t* columns) {
-    const GridColumns table = grid_columns_of(type);
-    const int64_t offset = table == GridColumns::groups
-                               ? int64_t{columns[column]} * grid_record_bytes(type)
-                               : grid_record(type, column);
-    const std::byte* record = tile + offset;
-    float scale = grid_scale(type, record, 2 * (row % 8) + row / 8);
-    if (table == GridColumns::factors) scale *= std::bit_cast<float>(columns[column]);
-    return {scale, grid_zero(type, record, row)};
+                                              int64_t column) {
+    const std::byte* record = tile + grid_record(type, column);
+    return {grid_scale(type, record, 2 * (row % 8) + row / 8), grid_zero(type, record, row)};
 }
 
 // codebook: the values of the row's M half.

@@ -81,8 +81,7 @@ MOE_HOST_DEVICE constexpr int64_t padded_columns(int64_t k) {
 // --- grids: a tile begins with a record for each group of columns. A record has the scales of the
 // 16 rows as they came, that of row g + 8 h at 2 g + h. Then follow the zero points as they came,
 // if there are any: those of codes of up to four bits have row g in the low nibble of byte g and
-// row g + 8 in the high one, others a byte at 2 g + h. Some types have a table of columns beside
-// their matrices (PackedMatrix::columns).
+// row g + 8 in the high one, others a byte at 2 g + h.
 
 MOE_HOST_DEVICE constexpr int32_t grid_record_bytes(PackedType type) {
     const int32_t zeros = code_bits(type) <= 4 ? 8 : 16;
@@ -144,25 +143,31 @@ struct ByteCodebook {
     float scale;         // 0: there is none
 };
 
+// What the table says that a matrix may have for its columns. Its kernels know nothing of it: the
+// activations are gathered by it before they come to them.
+//   order    packed column k is this column of the source (act-order: columns are sorted by group)
+//   factors  a float32 that multiplies the activations of column k (pre_quant_scale)
+enum class ColumnTable : int8_t { none, order, factors };
+
+// A row is gathered in the shared memory of one SM, where it has to fit as float32.
+constexpr int64_t most_table_columns = 24576;
+
 // One matrix per expert, as kernels take it.
 struct PackedMatrix {
     const std::byte* data;      // expert 0, tile 0; aligned to 128 bytes
     int64_t expert_stride;      // bytes
     const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
-    const uint32_t* columns;    // grids: [experts][2][k], likewise (GridColumns); null: none
+    const uint32_t* columns;    // [experts][2][k], likewise, both halves the same; null: none
     PackedType type;
-    int32_t n_tiles;                     // of 16 rows
-    int32_t k;                           // columns with the padding, a multiple of 64
-    bool has_one_codebook = false;       // kbit: those of all experts are the same
-    bool has_mirrored_codebook = false;  // that one, of sign codes, is its own mirror in float16
-    ByteCodebook byte_codebook{};        // that one, the same for both M halves
+    int32_t n_tiles;                        // of 16 rows
+    int32_t k;                              // columns with the padding, a multiple of 64
+    bool has_one_codebook = false;          // kbit: those of all experts are the same
+    bool has_mirrored_codebook = false;     // that one, of sign codes, is its own mirror in float16
+    ColumnTable table = ColumnTable::none;  // what columns is
+    ByteCodebook byte_codebook{};           // that one, the same for both M halves
 
     MOE_HOST_DEVICE int64_t tile_stride() const { return tile_bytes(type, k); }
-    // The column table of M half 0 (rows 0 to 7) or 1 (8 to 15); null if there is none.
-    MOE_HOST_DEVICE const uint32_t* columns_of(int64_t expert, int32_t half) const {
-        return columns ? columns + (2 * expert + half) * k : nullptr;
-    }
 };
 
 }  // namespace moe

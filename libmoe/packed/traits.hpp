@@ -306,32 +306,26 @@ constexpr int32_t column_step(PackedType type) {
 enum class GridScale : int32_t { f32, f16, bf16, e8m0, e4m3 };
 // The number that codes count from: the middle of their range, or the one stored, or one more.
 enum class GridZero : int32_t { middle, packed, packed_minus_one };
-// The entry of the table of columns: a column's group, or a float32 that multiplies its weights.
-// none: there is no table.
-enum class GridColumns : int32_t { none, groups, factors };
 
 struct GridNumbers {
     GridScale scale;
     GridZero zero;
     int32_t group;  // columns, a multiple of 16; 0 for all
-    GridColumns columns;
 };
 
 constexpr int32_t most_grid_group = 16 * 0x7FFF;
 
-// Bits 0 to 7 are the kind, 8 to 11 the scale, 12 and 13 the zero point, 14 and 15 the columns, and
-// those from 16 on are the group in units of 16.
+// Bits 0 to 7 are the kind, 8 to 11 the scale, 12 and 13 the zero point, and those from 16 on are
+// the group in units of 16.
 MOE_HOST_DEVICE constexpr PackedType grid_type(PackedType kind, GridScale scale, GridZero zero,
-                                               int32_t group,
-                                               GridColumns columns = GridColumns::none) {
+                                               int32_t group) {
     return static_cast<PackedType>(static_cast<int32_t>(kind) | static_cast<int32_t>(scale) << 8 |
-                                   static_cast<int32_t>(zero) << 12 |
-                                   static_cast<int32_t>(columns) << 14 | group / 16 << 16);
+                                   static_cast<int32_t>(zero) << 12 | group / 16 << 16);
 }
 MOE_HOST_DEVICE constexpr GridNumbers grid_numbers(PackedType type) {
     const auto bits = static_cast<int32_t>(type);
     return {static_cast<GridScale>(bits >> 8 & 15), static_cast<GridZero>(bits >> 12 & 3),
-            bits >> 16 << 4, static_cast<GridColumns>(bits >> 14 & 3)};
+            bits >> 16 << 4};
 }
 
 MOE_HOST_DEVICE constexpr GridScale grid_scale_of(PackedType type) {
@@ -339,9 +333,6 @@ MOE_HOST_DEVICE constexpr GridScale grid_scale_of(PackedType type) {
 }
 MOE_HOST_DEVICE constexpr GridZero grid_zero_of(PackedType type) {
     return grid_numbers(type).zero;
-}
-MOE_HOST_DEVICE constexpr GridColumns grid_columns_of(PackedType type) {
-    return is_grid(type) ? grid_numbers(type).columns : GridColumns::none;
 }
 MOE_HOST_DEVICE constexpr int32_t grid_group(PackedType type) {
     return grid_numbers(type).group;

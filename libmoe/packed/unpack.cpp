@@ -148,12 +148,16 @@ struct Matrix32 {
     int64_t k, row, n_rows;  // row of the tile's row `first`, of n_rows
     int32_t first;
 
-    // Where tile row r has column k of the tile; null of rows of the other half and of padding.
+    // Where tile row r has column k of the tile; null of rows of the other half.
     float* at(int32_t r, int64_t column) const {
-        if (r < first || r >= first + n_rows || column >= k) return nullptr;
+        if (r < first || r >= first + n_rows) return nullptr;
         return out + (row + r - first) * k + column;
     }
 };
+
+int64_t source_column(const PackedTables& tables, int64_t column) {
+    return tables.table == ColumnTable::order ? int64_t{tables.columns[column]} : column;
+}
 
 void unpack_block(const std::byte* tile, PackedType type, const Block& block,
                   const PackedTables& tables, const Matrix32& to) {
@@ -165,10 +169,13 @@ void unpack_block(const std::byte* tile, PackedType type, const Block& block,
             const Element at{c / 8, c / 2 % 4, c % 2};
             const int32_t r = lane / 4 + 8 * (at.a % 2);
             const int32_t column = 16 * (lane % 4) + 4 * at.j + 2 * (at.a / 2) + at.e;
-            float* value = to.at(r, block.k0 + column);
+            if (block.k0 + column >= to.k) continue;
+            float* value = to.at(r, source_column(tables, block.k0 + column));
             if (!value) continue;
             *value =
                 packed_value_of(scales, r, column, code_at(row, bytes, at)) * tables.global_scale;
+            if (tables.table == ColumnTable::factors)
+                *value *= std::bit_cast<float>(tables.columns[block.k0 + column]);
         }
     }
 }

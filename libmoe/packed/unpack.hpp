@@ -12,10 +12,11 @@ namespace moe {
 struct PackedTables {
     float global_scale = 1.0f;
     const float* codebook = nullptr;
-    const uint32_t* columns = nullptr;
+    const uint32_t* columns = nullptr;  // [k], as `table` says
+    ColumnTable table = ColumnTable::none;
 };
 
-// The values of what pack wrote: out [rows, k] in float32.
+// The values of what pack wrote: out [rows, k] in float32, with the columns of the source.
 void unpack(const std::byte* from, PackedType type, TileRows rows_of_tile, int64_t rows, int64_t k,
             const PackedTables& tables, float* out);
 

@@ -243,13 +243,9 @@ float grid_value_of(const PackedScales& scales, int32_t row, int32_t column, uin
     const GridNumbers& grid = scales.grid;
     const int64_t k = scales.k0 + column;
     const int32_t zeros = grid.zero == GridZero::middle ? 0 : scales.traits.bits <= 4 ? 8 : 16;
-    const int64_t group = grid.columns == GridColumns::groups ? scales.tables.columns[k]
-                          : grid.group == 0                   ? 0
-                                                              : k / grid.group;
+    const int64_t group = grid.group == 0 ? 0 : k / grid.group;
     const std::byte* record = scales.records + group * (16 * grid_scale_size(grid.scale) + zeros);
-    float scale = grid_scale_at(grid.scale, record, 2 * (row % 8) + row / 8);
-    if (grid.columns == GridColumns::factors)
-        scale *= std::bit_cast<float>(scales.tables.columns[k]);
+    const float scale = grid_scale_at(grid.scale, record, 2 * (row % 8) + row / 8);
     if (scales.traits.codes == CodeKind::e4m3) return e4m3(code) * scale;
     if (scales.traits.codes == CodeKind::codebook) return scales.tables.codebook[code] * scale;
     return static_cast<float>(static_cast<int32_t>(code) - grid_zero_at(scales, record, row)) *

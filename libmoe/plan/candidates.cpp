@@ -225,16 +225,6 @@ const Reason* in_f16(const Problem& problem) {
     return in_16_bits<stage>(problem);
 }
 
-// The portable grouped GEMM reads all but types with a table of columns.
-template <moe_stage stage, const Reason* (*check)(const Problem&)>
-const Reason* without_columns(const Problem& problem) {
-    if (const Reason* reason = check(problem)) return reason;
-    const auto is_read = [](const moe_format& f) {
-        return grid_columns_of(packed_type_of(f)) == GridColumns::none;
-    };
-    return all_of_stage<stage>(problem, is_read) ? nullptr : &reasons::weight_type;
-}
-
 // What kernels that read packed tiles as they lie want of a layer.
 const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
     if (problem.unfused) return &reasons::unfused;
@@ -272,6 +262,10 @@ const Reason* gemv(const Problem& problem) {
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
     if (const Reason* reason = whole_tiles<stage, cuda::gemv_supports>(problem)) return reason;
+    const auto has_no_table = [](const moe_format& f) {
+        return column_table_of(f) == ColumnTable::none;
+    };
+    if (!all_of_stage<stage>(problem, has_no_table)) return &reasons::column_table;
     return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
 }
 
@@ -318,11 +312,11 @@ constexpr std::array<Row, 9> gemm_rows = {{
      .family = Family::grouped_f16,
      .words = {"sm90", "f16", "grouped_gemm"}},
     {.stage = stage,
-     .check = without_columns<stage, in_f16<stage>>,
+     .check = in_f16<stage>,
      .family = Family::sm80_grouped_f16,
      .words = {"sm80", "f16", "grouped_gemm"}},
     {.stage = stage,
-     .check = without_columns<stage, in_16_bits<stage>>,
+     .check = in_16_bits<stage>,
      .family = Family::sm80_grouped_bf16,
      .words = {"sm80", "bf16", "grouped_gemm"}},
     {.stage = stage,

@@ -53,6 +53,14 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.unfused = plan.unfused;
     setup.batch_invariant = plan.batch_invariant;
     setup.is_gate_up_fused = placement.is_gate_up_fused;
+    const auto has_table = [&](moe_role role) {
+        return placement.matrices[role].table != ColumnTable::none;
+    };
+    setup.has_gate_up_tables = has_table(MOE_ROLE_GATE) || has_table(MOE_ROLE_UP);
+    setup.has_down_tables = has_table(MOE_ROLE_DOWN);
+    for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
+                                MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT})
+        setup.has_finish_tables |= has_table(role);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) setup.packed_types[i] = placement.matrices[i].type;
     setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
     setup.x_type = plan.x_type;

@@ -175,10 +175,11 @@ class Decisions {
     cuda::SortKernel sort(int64_t n_tokens) const {
         return cuda::sort_kernel(n_tokens * layer().top_k, plan_.layout.slice.n_local);
     }
-    // Reading x by index costs the GEMM some 2 percent. A copy of every row costs more once the
-    // copies leave the L2, the more the narrower the GEMM is.
+    // A table of columns is of an expert, so rows are gathered for it. Else reading x by index
+    // costs the GEMM some 2 percent. A copy of every row costs more once the copies leave the L2,
+    // the more the narrower the GEMM is.
     bool indexes_rows(int64_t n_tokens) const {
-        if (!cuda::is_grouped(setup_.experts)) return false;
+        if (!cuda::is_grouped(setup_.experts) || setup_.has_gate_up_tables) return false;
         const GroupedTuning& tuning = tuning_.grouped;
         if (plan_.layout.slice.intermediate_count > tuning.max_indexed_features) return false;
         const int64_t row_bytes = int64_t{layer().expert_width()} * 2;

@@ -88,7 +88,13 @@ class BlockLayout {
                               "{}: [{}, {}] cannot be packed, rows go by {} and columns by {}",
                               role_name(role), part.rows, part.columns, step, column_step(type));
         const int64_t all_columns = layout_.layer.role_shape(role).columns;
-        if (grid_columns_of(type) == GridColumns::groups && part.columns != all_columns)
+        const ColumnTable table = table_of(role);
+        if (table != ColumnTable::none && part.columns > most_table_columns)
+            return make_error(MOE_ERROR_UNSUPPORTED,
+                              "{}: {} columns of {} cannot be packed, the most are {}",
+                              role_name(role), part.columns,
+                              format_name(layout_.formats[role]).text, most_table_columns);
+        if (table == ColumnTable::order && part.columns != all_columns)
             return make_error(MOE_ERROR_UNSUPPORTED,
                               "{}: a slice of {} of {} columns of {} cannot be packed",
                               role_name(role), part.columns, all_columns,
@@ -103,9 +109,15 @@ class BlockLayout {
     }
 
     PackedType type_of(moe_role role) const { return packed_type_of(layout_.formats[role]); }
+    ColumnTable table_of(moe_role role) const { return column_table_of(layout_.formats[role]); }
+    bool are_alike(moe_role a, moe_role b) const {
+        return type_of(a) == type_of(b) && table_of(a) == table_of(b);
+    }
 
     bool are_fused(moe_role gate, moe_role up) const {
-        return layout_.needs(gate) && layout_.needs(up) && type_of(gate) == type_of(up);
+        const bool are_kept_apart =
+            layout_.keeps_tables_apart && table_of(gate) != ColumnTable::none;
+        return layout_.needs(gate) && layout_.needs(up) && are_alike(gate, up) && !are_kept_apart;
     }
 
     static constexpr std::pair<moe_role, moe_role> followers[] = {
@@ -131,7 +143,7 @@ class BlockLayout {
             if (layout_.needs(shared) != layout_.needs(routed)) return false;
             if (!layout_.needs(shared)) return true;
             const WeightsLayout::Part a = layout_.part(shared), b = layout_.part(routed);
-            return type_of(shared) == type_of(routed) && a.rows == b.rows && a.columns == b.columns;
+            return are_alike(shared, routed) && a.rows == b.rows && a.columns == b.columns;
         };
         return layout_.needs(MOE_ROLE_DOWN) &&
                out_.is_gate_up_fused == out_.is_shared_gate_up_fused &&
@@ -145,6 +157,7 @@ class BlockLayout {
         const WeightsLayout::Part part = layout_.part(role);
         DevicePlacement::Region& region = out_.matrices[role];
         region.type = type;
+        region.table = table_of(role);
         region.count = layout_.count(role);
         region.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
         region.k = static_cast<int32_t>(padded_columns(part.columns));
@@ -191,7 +204,7 @@ class BlockLayout {
                                           : cursor_.take(with_followers(role), codebook);
                 region.n_codebooks = routed ? 1 : static_cast<int64_t>(with_followers(role));
             }
-            if (grid_columns_of(region.type) != GridColumns::none)
+            if (region.table != ColumnTable::none)
                 region.columns = routed ? past(first.columns, routed, region.column_bytes())
                                         : cursor_.take(with_followers(role), region.column_bytes());
         }
@@ -242,6 +255,7 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
                                region.type,
                                region.n_tiles,
                                region.k};
+        weights.matrices[i].table = region.table;
     }
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);

@@ -32,12 +32,13 @@ struct DevicePlacement {
     static constexpr uint64_t alignment = 128;
 
     struct Region {
-        uint64_t offset = 0;         // of expert 0, a multiple of 128
-        uint64_t expert_stride = 0;  // bytes
-        uint64_t globals = 0;        // offset of [count][2] floats, 0: none
-        uint64_t codebooks = 0;      // offset of [count][2][32] floats, 0: none
-        int64_t n_codebooks = 0;     // count, and 1 for a shared expert that follows
-        uint64_t columns = 0;        // offset of [count][2][k] words, 0: none
+        uint64_t offset = 0;                    // of expert 0, a multiple of 128
+        uint64_t expert_stride = 0;             // bytes
+        uint64_t globals = 0;                   // offset of [count][2] floats, 0: none
+        uint64_t codebooks = 0;                 // offset of [count][2][32] floats, 0: none
+        int64_t n_codebooks = 0;                // count, and 1 for a shared expert that follows
+        uint64_t columns = 0;                   // offset of [count][2][k] words, 0: none
+        ColumnTable table = ColumnTable::none;  // what they are
         int64_t count = 0;
         int32_t n_tiles = 0;
         int32_t k = 0;

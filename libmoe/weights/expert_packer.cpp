@@ -25,7 +25,10 @@ void ExpertPacker::pack_rows(moe_role role, int64_t index, TileRows rows, std::b
     const auto& experts = layout_.slice.global_of;
     const TensorName name(role, is_expert_role(role) ? experts[static_cast<size_t>(index)] : 0);
     const moe_role owner = placement_.owner_role(role);
-    const float global = moe::pack(source, placement_.matrices[owner].type, rows, to, name.text);
+    const DevicePlacement::Region& region = placement_.matrices[owner];
+    const uint32_t* columns = constants.set_columns(owner, index, rows, source, name.text);
+    const uint32_t* order = region.table == ColumnTable::order ? columns : nullptr;
+    const float global = moe::pack(source, region.type, rows, to, name.text, order);
     constants.set(owner, index, rows, global, source);
 }
 

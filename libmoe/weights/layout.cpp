@@ -14,6 +14,9 @@ namespace {
 // The version of SOURCE weights on the CPU; raised when the meaning of a resident byte changes.
 constexpr uint32_t layout_version = 1;
 
+// Of tables of columns. The first one had the groups of columns and stood for values of weights.
+constexpr int32_t column_table_revision = 2;
+
 uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
     switch (role) {
         case MOE_ROLE_ROUTER:
@@ -146,6 +149,8 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
         add_revision(hash, packed_type_of(formats[role]), revision);
         // Before, the last block of such a matrix was shorter.
         if (p.columns % 64 != 0) hash.add_text("padded columns");
+        if (column_table_of(formats[role]) != ColumnTable::none)
+            hash.add_text("column table").add(column_table_revision).add(keeps_tables_apart);
     }
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.

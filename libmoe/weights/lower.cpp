@@ -3,8 +3,9 @@
 #include "libmoe/weights/lower.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "libmoe/base/element.hpp"
 #include "libmoe/base/error.hpp"
@@ -20,6 +21,7 @@ struct Job {
     PackedType type;
     TileRows half;
     ScaleSource scales;
+    const uint32_t* order;
 
     int32_t first_row() const { return half == TileRows::up_half ? 8 : 0; }
     int32_t n_rows() const { return half == TileRows::all ? tile_rows : 8; }
@@ -51,7 +53,7 @@ class Packer {
         const auto n = static_cast<int32_t>(n_columns);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_ && n < block_columns) grid_ = {};
-        if (read_) read_(job_.source, {row, job_.n_rows(), k0, n}, codes);
+        if (read_) read_(job_.source, {row, job_.n_rows(), k0, n, job_.order}, codes);
         if (has_sign_codes(job_.type)) take_sign_codes(codes, n);
         if constexpr (sizeof(Code) == 1)
             for (int32_t r = 0; r < job_.n_rows(); ++r)
@@ -87,7 +89,16 @@ void check(const Matrix& source, PackedType type, TileRows rows, const char* wha
     check_scale_grid(source, type, what);
 }
 
-// The factor of the packed matrix; a grid has it in its codebook.
+[[noreturn]] void fail_group_size(const Matrix& source, int64_t group, const char* what) {
+    const int64_t size = source.format.group_columns;
+    const int64_t wanted = std::min(size, source.columns - group * size);
+    const int64_t n = std::count(source.permutation, source.permutation + source.columns, group);
+    fail(MOE_ERROR_UNSUPPORTED,
+         "{}: permutation: group {} has {} columns, the packed layout has {} for it", what, group,
+         n, wanted);
+}
+
+// The factor of the packed matrix; a grid has none.
 float global_of(const Matrix& source, const ScaleSource& scales) {
     if (is_grid(scales.type)) return 1.0f;
     if (scales.type == PackedType::mxfp4)
@@ -103,12 +114,13 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 
 }  // namespace
 
-float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what) {
+float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what,
+           const uint32_t* order) {
     check(source, type, rows, what);
     // The scales of group g are then those of the columns from g * group_columns on.
     Matrix in_order = source;
     in_order.permutation = nullptr;
-    Job job{in_order, type, rows, {in_order, type, what}};
+    Job job{in_order, type, rows, {in_order, type, what}, order};
     if (type == PackedType::mxfp4) job.scales.largest_exponent = largest_exponent(source, what);
     const float global = global_of(source, job.scales);
     switch (code_bits(type)) {
@@ -126,23 +138,27 @@ float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, 
 
 void packed_codebook(const Matrix& source, PackedType type, float* values) {
     const int64_t n = int64_t{1} << code_bits(type);
-    if (source.codebook) {
-        for (uint32_t code = 0; code < n; ++code)
-            values[has_sign_codes(type) ? sign_code(code) : code] = source.codebook[code];
-        return;
-    }
-    const bool divides = source.format.global_scale == MOE_GLOBAL_SCALE_DIVIDE;
-    for (int64_t code = 0; code < n; ++code) {
-        const float value = e2m1_to_f32(static_cast<uint8_t>(code));
-        values[code] = divides ? value / source.global_scale : value * source.global_scale;
-    }
+    for (uint32_t code = 0; code < n; ++code)
+        values[has_sign_codes(type) ? sign_code(code) : code] = source.codebook[code];
 }
 
-void packed_columns(const Matrix& source, PackedType type, uint32_t* columns) {
-    const bool are_groups = grid_columns_of(type) == GridColumns::groups;
+void packed_columns(const Matrix& source, uint32_t* columns, const char* what) {
+    if (column_table_of(source.format) == ColumnTable::factors) {
+        std::memcpy(columns, source.pre_quant_scale,
+                    static_cast<size_t>(source.columns) * sizeof(float));
+        return;
+    }
+    check_scale_grid(source, packed_type_of(source.format), what);
+    std::iota(columns, columns + source.columns, 0u);
+    const auto group_of = [&](uint32_t k) { return source.permutation[k]; };
+    // By group and column, which needs no memory as a stable sort does.
+    std::sort(columns, columns + source.columns, [&](uint32_t a, uint32_t b) {
+        return group_of(a) != group_of(b) ? group_of(a) < group_of(b) : a < b;
+    });
+    const int32_t size = source.format.group_columns;
     for (int64_t k = 0; k < source.columns; ++k)
-        columns[k] = are_groups ? static_cast<uint32_t>(source.permutation[k])
-                                : std::bit_cast<uint32_t>(source.pre_quant_scale[k]);
+        if (const int64_t group = group_of(columns[k]); group != k / size)
+            fail_group_size(source, std::min(group, k / size), what);
 }
 
 }  // namespace moe

@@ -1,6 +1,8 @@
 // Tables by role; a table is empty where the packed type has no such constant.
 #include "libmoe/weights/packed_constants.hpp"
 
+#include <algorithm>
+
 namespace moe {
 namespace {
 
@@ -51,10 +53,38 @@ void PackedConstants::set_half(moe_role role, size_t index, size_t half, float g
     const PackedType type = placement_.matrices[role].type;
     if (CodebookPair* pairs = codebooks.of(role))
         packed_codebook(source, type, pairs[index][half].data());
-    if (!columns_[role].empty())
-        packed_columns(
-            source, type,
-            &columns_[role][(2 * index + half) * static_cast<size_t>(placement_.matrices[role].k)]);
+}
+
+uint32_t* PackedConstants::columns_at(moe_role role, int64_t index, int half) {
+    return columns_[role].data() + (2 * index + half) * placement_.matrices[role].k;
+}
+
+const uint32_t* PackedConstants::set_columns(moe_role role, int64_t index, TileRows rows,
+                                             const Matrix& source, const char* what) {
+    if (columns_[role].empty()) return nullptr;
+    uint32_t* columns = columns_at(role, index, rows == TileRows::up_half ? 1 : 0);
+    packed_columns(source, columns, what);
+    if (rows == TileRows::all) std::copy_n(columns, source.columns, columns_at(role, index, 1));
+    return columns;
+}
+
+void PackedConstants::check_columns(moe_role role, int64_t index, int unset_half,
+                                    DeviceBlock* block, const char* what) {
+    if (columns_[role].empty()) return;
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    const uint64_t bytes = region.column_bytes() / 2;
+    const auto first = static_cast<uint64_t>(2 * index);
+    if (block)
+        block->read(columns_at(role, index, unset_half),
+                    region.columns + (first + static_cast<uint64_t>(unset_half)) * bytes, bytes);
+    if (std::equal(columns_at(role, index, 0), columns_at(role, index, 1),
+                   columns_at(role, index, 1)))
+        return;
+    fail(MOE_ERROR_UNSUPPORTED,
+         "{}: {} differs from that of {}, and they are packed together; a plan with unfused = 1 "
+         "packs them apart",
+         what, region.table == ColumnTable::order ? "permutation" : "pre_quant_scale",
+         role_name(placement_.up_role(role)));
 }
 
 void PackedConstants::write(DeviceBlock& block, moe_role role, int64_t index, int64_t n) const {

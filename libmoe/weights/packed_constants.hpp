@@ -14,6 +14,14 @@ class PackedConstants {
 
     // Takes the constants of a matrix, or of one half. global is what pack() returned.
     void set(moe_role role, int64_t index, TileRows rows, float global, const Matrix& source);
+    // The same of its table of columns, which pack() reads: returns it; null where there is none.
+    const uint32_t* set_columns(moe_role role, int64_t index, TileRows rows, const Matrix& source,
+                                const char* what);
+    // Fails where the halves of a fused matrix have different tables: activations are gathered
+    // for both at once. `block`: where the table of the half that has not been set is; null where
+    // both have been.
+    void check_columns(moe_role role, int64_t index, int unset_half, DeviceBlock* block,
+                       const char* what);
     // Sends those of n experts from `index` on, or one half of one expert. The tables stay as they
     // are until the block is synchronized.
     void write(DeviceBlock& block, moe_role role, int64_t index, int64_t n) const;
@@ -24,6 +32,7 @@ class PackedConstants {
   private:
     void set_half(moe_role role, size_t index, size_t half, float global, const Matrix& source);
     void write_columns(DeviceBlock& block, moe_role role, int64_t first, int64_t halves) const;
+    uint32_t* columns_at(moe_role role, int64_t index, int half);
 
     const DevicePlacement& placement_;
     RoleTable<std::array<float, 2>> globals_;

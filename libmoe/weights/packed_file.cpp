@@ -88,21 +88,19 @@ void read_resident(moe_weights& weights, DeviceBlock& block) {
     block.read(table.data(), weights.placement.hash_table, table.size() * sizeof(int32_t));
 }
 
-// Groups of columns become offsets in a tile: those of a file are proved to lie in it before a
-// kernel reads there.
+// Columns are offsets in a row: those of a file are proved to lie in it before a kernel reads
+// there.
 void check_columns(const File& file, const moe_weights& weights, DeviceBlock& block) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const DevicePlacement::Region& region = weights.placement.matrices[i];
-        if (grid_columns_of(region.type) != GridColumns::groups) continue;
-        const int64_t n_groups =
-            grid_record(region.type, region.k - 1) / grid_record_bytes(region.type) + 1;
+        if (region.table != ColumnTable::order) continue;
         const uint64_t bytes = static_cast<uint64_t>(region.count) * region.column_bytes();
-        std::pmr::vector<uint32_t> groups(bytes / sizeof(uint32_t), &weights.runtime->memory);
-        block.read(groups.data(), region.columns, bytes);
-        for (const uint32_t group : groups)
-            if (group >= n_groups)
-                fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: the group of a column is {}, there are {}",
-                     file.name(), role_name(static_cast<moe_role>(i)), group, n_groups);
+        std::pmr::vector<uint32_t> columns(bytes / sizeof(uint32_t), &weights.runtime->memory);
+        block.read(columns.data(), region.columns, bytes);
+        for (const uint32_t column : columns)
+            if (column >= static_cast<uint32_t>(region.k))
+                fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: a column is number {} of {}", file.name(),
+                     role_name(static_cast<moe_role>(i)), column, region.k);
     }
 }
 

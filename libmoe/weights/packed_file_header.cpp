@@ -9,6 +9,21 @@
 #include "libmoe/weights/lower.hpp"
 
 namespace moe {
+namespace {
+
+// Files from before these tables are told apart by them, in words.
+std::string_view words_of(ColumnTable table) {
+    switch (table) {
+        case ColumnTable::order:
+            return " with sorted columns";
+        case ColumnTable::factors:
+            return " with factors of columns";
+        default:
+            return "";
+    }
+}
+
+}  // namespace
 
 std::string describe_layout(const WeightsLayout& layout) {
     const Layer& layer = layout.layer;
@@ -19,6 +34,7 @@ std::string describe_layout(const WeightsLayout& layout) {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) || role == MOE_ROLE_ROUTER || !layout.needs(role)) continue;
         words += fmt::format(", {} {}", role_name(role), format_name(layout.formats[i]).text);
+        if (layout.is_packed_role(role)) words += words_of(column_table_of(layout.formats[i]));
     }
     words.resize(std::min(words.size(), sizeof PackedFileHeader::description - 1));
     return words;

@@ -6,6 +6,7 @@
 
 #include "libmoe/base/first_failure.hpp"
 #include "libmoe/base/runtime_team.hpp"
+#include "libmoe/weights/tensor_roles.hpp"
 
 namespace moe {
 namespace {
@@ -98,6 +99,7 @@ void PackedLoader::pack_batch(Team& team, moe_role role, int64_t index, int64_t 
         });
     });
     failure.rethrow();
+    for (int64_t i = 0; i < n; ++i) check_columns(role, index + i);
     const uint64_t bytes = static_cast<uint64_t>(n) * stride;
     staging_.send(region.offset + static_cast<uint64_t>(index) * stride, bytes);
     if (is_update())
@@ -112,6 +114,15 @@ void PackedLoader::read_back(moe_role role, int64_t index, std::byte* to) {
     const DevicePlacement::Region& region = placement_.matrices[role];
     block_.read(to, region.offset + static_cast<uint64_t>(index) * region.expert_stride,
                 region.expert_stride);
+}
+
+void PackedLoader::check_columns(moe_role role, int64_t index) {
+    if (placement_.up_role(role) == MOE_ROLE_NONE) return;
+    const bool is_whole = sources_.is_whole(role, index);
+    const int unset_half = sources_.of(role, index).is_given ? 1 : 0;
+    const auto& experts = weights_.layout.slice.global_of;
+    const TensorName name(role, is_expert_role(role) ? experts[static_cast<size_t>(index)] : 0);
+    constants_.check_columns(role, index, unset_half, is_whole ? nullptr : &block_, name.text);
 }
 
 void PackedLoader::write_updated_constants(moe_role role, int64_t index) {

@@ -38,6 +38,7 @@ class PackedLoader {
     void pack_batch(Team& team, moe_role role, int64_t index, int64_t n);
     void pack_router();
     void read_back(moe_role role, int64_t index, std::byte* to);
+    void check_columns(moe_role role, int64_t index);
     void write_updated_constants(moe_role role, int64_t index);
     void keep_updated_codebooks();
     void write_vector(moe_role role);

@@ -55,8 +55,7 @@ GridZero zero_of(moe_zero_point zero_point) {
 
 PackedType grid_kind_of(const moe_format& format) {
     if (format.type == MOE_TYPE_F8_E4M3) return PackedType::grid_e4m3;
-    if (format.type == MOE_TYPE_CODEBOOK || format.type == MOE_TYPE_E2M1)
-        return PackedType::grid_codebook;
+    if (format.type == MOE_TYPE_CODEBOOK) return PackedType::grid_codebook;
     switch (format.type == MOE_TYPE_I8 ? 8 : format.bits) {
         case 1:
             return PackedType::grid_1;
@@ -79,19 +78,13 @@ PackedType grid_kind_of(const moe_format& format) {
     }
 }
 
-GridColumns columns_of(const moe_format& format) {
-    if (format.act_order && format.group_columns > 0) return GridColumns::groups;
-    return format.pre_quant_scale ? GridColumns::factors : GridColumns::none;
-}
-
 // none where a group begins between two steps.
 PackedType grid_type_of(const moe_format& format) {
     const PackedType kind = grid_kind_of(format);
     const int32_t group = format.group_columns < 0 ? 0 : format.group_columns;
     if (kind == PackedType::none || group % 16 != 0 || group > most_grid_group)
         return PackedType::none;
-    return grid_type(kind, scale_of(format.scale_type), zero_of(format.zero_point), group,
-                     columns_of(format));
+    return grid_type(kind, scale_of(format.scale_type), zero_of(format.zero_point), group);
 }
 
 PackedType gguf_type_of(int32_t block_id) {
@@ -112,6 +105,11 @@ PackedType gguf_type_of(int32_t block_id) {
 }
 
 }  // namespace
+
+ColumnTable column_table_of(const moe_format& format) {
+    if (format.act_order && format.group_columns > 0) return ColumnTable::order;
+    return format.pre_quant_scale ? ColumnTable::factors : ColumnTable::none;
+}
 
 PackedType packed_type_of(const moe_format& format) {
     const FormatTraits* traits = find_format(format);

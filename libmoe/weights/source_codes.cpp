@@ -100,8 +100,13 @@ void read_gguf(const Matrix& source, const SourceBlock& block, uint8_t (*to)[blo
 
 // Formats that tell their parts.
 void read_parts(const Matrix& source, const SourceBlock& block, uint8_t (*to)[block_columns]) {
-    for (int32_t r = 0; r < block.rows; ++r)
-        source.traits->parts->codes(source, block.row + r, block.column, block.columns, to[r]);
+    const GridParts& parts = *source.traits->parts;
+    for (int32_t r = 0; r < block.rows; ++r) {
+        if (block.order)
+            parts.codes_at(source, block.row + r, block.order + block.column, block.columns, to[r]);
+        else
+            parts.codes(source, block.row + r, block.column, block.columns, to[r]);
+    }
 }
 
 // Bit i of a byte in byte i.

@@ -11,7 +11,8 @@ struct SourceBlock {
     int64_t row;
     int32_t rows;  // at most 16
     int64_t column;
-    int32_t columns;  // 16, 32 or 64
+    int32_t columns;                  // 16, 32 or 64
+    const uint32_t* order = nullptr;  // of formats with act_order: column of the source by column
 };
 
 // Writes code (block.row + r, block.column + c) to to[r][c].

@@ -26,7 +26,9 @@ struct WeightsLayout {
     uint32_t stages = 0;  // moe_stage bits
     moe_residency residency = MOE_RESIDENCY_SOURCE;
     moe_device_kind device = MOE_DEVICE_CPU;
-    int32_t device_index = 0;                          // not part of the id
+    int32_t device_index = 0;  // not part of the id
+    // Packed gate and up with tables of columns are not fused, so that the tables may differ.
+    bool keeps_tables_apart = false;
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     std::array<uint8_t, 16> id{};
 

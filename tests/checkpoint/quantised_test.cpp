@@ -192,6 +192,9 @@ TEST(Gptq, VersionsWidthsAndOrder) {
     std::swap(index[0], index[63]);
     add_ints(permuted, up + ".g_idx", index);
     EXPECT_EQ(format_text(permuted), "int4 gptq 1x32 f16 zeros-1 act_order");
+    // As static groups leave it: in order throughout the layer, so without a table.
+    EXPECT_EQ(format_text(gptq_model(",\"group_size\":32,\"desc_act\":true")),
+              "int4 gptq 1x32 f16 zeros-1");
     const Folder folder;
     for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
         moe_checkpoint_options options{};
@@ -281,6 +284,10 @@ TEST(PackQuantized, WidthsGroupsZeroPointsAndOrder) {
     model.add(up + ".weight_zero_point", "I32", {3, 2});
     EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros");
     add_ints(model, up + ".weight_g_idx", groups_in_order(hidden, 32));
+    EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros");
+    auto index = groups_in_order(hidden, 32);
+    std::swap(index[0], index[63]);
+    add_ints(model, up + ".weight_g_idx", index);
     EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros act_order");
     add_ints(model, up + ".weight_g_idx", std::vector<int32_t>(hidden, -1));
     EXPECT_EQ(format_text(model), "int3 bit_stream 1x32 bf16 zeros") << "-1 throughout is none";

@@ -128,6 +128,17 @@ inline void fill_scales(Source& source) {
     }
 }
 
+// The group of each column as tools write it: whole groups in any order.
+inline std::vector<int32_t> shuffled_groups(int32_t group, int64_t columns, uint64_t seed) {
+    std::vector<int32_t> groups;
+    for (int64_t k = 0; k < columns; ++k)
+        groups.push_back(group < 0 ? 0 : static_cast<int32_t>(k / group));
+    Random random(seed + 2);
+    for (size_t i = groups.size() - 1; i > 0; --i)
+        std::swap(groups[i], groups[random.next() % (i + 1)]);
+    return groups;
+}
+
 inline Source random_source(const moe_format& format, int64_t rows, int64_t columns,
                             uint64_t seed = 11) {
     Source source;
@@ -139,11 +150,7 @@ inline Source random_source(const moe_format& format, int64_t rows, int64_t colu
     source.zero_points = random_bytes(bytes.zero_points, seed + 1);
     source.scales.resize(bytes.scales);
     fill_scales(source);
-    Random random(seed + 2);
-    if (format.act_order)
-        for (int64_t k = 0; k < columns; ++k)
-            source.permutation.push_back(
-                static_cast<int32_t>(random.next() % static_cast<uint64_t>(source.groups())));
+    if (format.act_order) source.permutation = shuffled_groups(format.group_columns, columns, seed);
     if (!format.nested_scales) return source;
     source.nested_codebook = gaussian(256, 14);
     source.nested_scales = gaussian(static_cast<int64_t>(bytes.scales + 255) / 256, 15);

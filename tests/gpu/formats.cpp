@@ -42,6 +42,10 @@ constexpr Unnamed unnamed[] = {
      MOE_ZERO_POINT_MIDDLE},
     {"gptq4_any_order", MOE_TYPE_INT, 4, 1, 32, MOE_TYPE_F16, MOE_PACKING_GPTQ,
      MOE_ZERO_POINT_PACKED_MINUS_ONE, MOE_CODEBOOK_NONE, false, true},
+    {"gptq8_any_order", MOE_TYPE_INT, 8, 1, 64, MOE_TYPE_F16, MOE_PACKING_GPTQ,
+     MOE_ZERO_POINT_PACKED, MOE_CODEBOOK_NONE, false, true},
+    {"int3_any_order", MOE_TYPE_INT, 3, 1, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_MIDDLE, MOE_CODEBOOK_NONE, false, true},
     {"int1", MOE_TYPE_INT, 1, 1, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE},
     {"int6", MOE_TYPE_INT, 6, 1, 128, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_MIDDLE},
     {"int7_zeros", MOE_TYPE_INT, 7, 1, 64, MOE_TYPE_F16, MOE_PACKING_BIT_STREAM,
@@ -181,24 +185,34 @@ Bytes random_zeros(const moe_format& format, int64_t rows, int64_t columns,
 }
 
 // The group of each column, in an order that is the same for all matrices of a stack, as the table
-// of a moe_tensor is.
-std::vector<int32_t> random_groups(const moe_format& format, int64_t columns) {
+// of a moe_tensor is. Groups are whole, as tools write them.
+std::vector<int32_t> random_groups(const moe_format& format, int64_t columns, uint64_t table) {
     std::vector<int32_t> groups;
     for (int64_t k = 0; k < columns; ++k)
         groups.push_back(static_cast<int32_t>(k / format.group_columns));
-    std::mt19937_64 random(static_cast<uint64_t>(columns));
+    std::mt19937_64 random(static_cast<uint64_t>(columns) + 7919 * table);
     for (size_t i = groups.size() - 1; i > 0; --i) std::swap(groups[i], groups[random() % (i + 1)]);
     return groups;
 }
 
+// Not all powers of two.
+Floats random_factors(int64_t columns, uint64_t table) {
+    Floats factors;
+    for (int64_t k = 0; k < columns; ++k) {
+        const int64_t number = k + static_cast<int64_t>(table % 97);
+        factors.push_back(std::ldexp(1.0f + 0.25f * static_cast<float>(number % 3),
+                                     static_cast<int>(number % 5) - 2));
+    }
+    return factors;
+}
+
 void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float spread,
-                 std::mt19937_64& random, FormatBuffers& matrix) {
+                 uint64_t table, std::mt19937_64& random, FormatBuffers& matrix) {
     matrix.zero_points = random_zeros(format, rows, columns, random);
     const float scale = spread / size_of_codes(format) / 1.5f;
-    if (format.act_order) matrix.permutation = random_groups(format, columns);
+    if (format.act_order) matrix.permutation = random_groups(format, columns, table);
     if (format.pre_quant_scale) {
-        for (int64_t k = 0; k < columns; ++k)
-            matrix.pre_quant_scale.push_back(std::ldexp(1.0f, static_cast<int>(k % 5) - 2));
+        matrix.pre_quant_scale = random_factors(columns, table);
         for (auto& byte : matrix.scales) byte = static_cast<std::byte>(0x30 + random() % 16);
         matrix.global_scale = spread / 4;
         return;
@@ -297,7 +311,7 @@ void FormatBuffers::append(const FormatBuffers& next) {
 }
 
 FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                            float spread, float middle, uint64_t codebook) {
+                            float spread, float middle, uint64_t codebook, uint64_t table) {
     FormatBuffers matrix;
     if (format.codebook == MOE_CODEBOOK_GIVEN)
         matrix.codebook = make_codebook(format.bits, codebook);
@@ -316,7 +330,7 @@ FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t colu
     if (format.type == MOE_TYPE_GGUF)
         fill_blocks(matrix, data / static_cast<uint64_t>(rows * columns / 256), spread);
     else
-        fill_scaled(format, rows, columns, spread, random, matrix);
+        fill_scaled(format, rows, columns, spread, table, random, matrix);
     return matrix;
 }
 

@@ -36,8 +36,8 @@ struct FormatBuffers {
 
 // Values of about `spread` around `middle`: through moe_quantize, or, of formats that it does not
 // write, random codes under scales that give `spread`. A codebook that the format wants is that of
-// `codebook`.
+// `codebook`, and an order of columns or their factors are those of `table`.
 FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                            float spread, float middle, uint64_t codebook = 0);
+                            float spread, float middle, uint64_t codebook = 0, uint64_t table = 0);
 
 }  // namespace moe_gpu

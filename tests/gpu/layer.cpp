@@ -54,10 +54,10 @@ const char* LayerData::format_of(int role) const {
 }
 
 LayerData::Matrix LayerData::encode(const moe_format& format, int64_t rows, int64_t columns,
-                                    uint64_t seed, float spread, float middle,
-                                    uint64_t codebook) const {
+                                    uint64_t seed, float spread, float middle, uint64_t codebook,
+                                    uint64_t table) const {
     Matrix matrix;
-    matrix.buffers = random_matrix(format, rows, columns, seed, spread, middle, codebook);
+    matrix.buffers = random_matrix(format, rows, columns, seed, spread, middle, codebook, table);
     decode(format, matrix, rows, columns);
     return matrix;
 }
@@ -89,6 +89,12 @@ moe_tensor LayerData::of_matrix(const Stack& stack, const Matrix& matrix, moe_te
     return tensor;
 }
 
+uint64_t LayerData::table_of(int role, int64_t expert) const {
+    if (spec.tables == Tables::of_all || !is_expert_role(role)) return 0;
+    const bool is_up = role == MOE_ROLE_UP && spec.tables == Tables::of_matrix;
+    return static_cast<uint64_t>(2 * expert + is_up + 1);
+}
+
 LayerData::Stack& LayerData::make_stack(int role, int64_t n, int64_t rows, int64_t columns,
                                         float spread, float middle) {
     Stack& stack = stacks_[role];
@@ -101,8 +107,9 @@ LayerData::Stack& LayerData::make_stack(int role, int64_t n, int64_t rows, int64
     in_parallel(n, [&](int64_t e) {
         try {
             const uint64_t seed = spec.seed * 7919 + static_cast<uint64_t>(role * 100003 + e);
-            stack.matrices[static_cast<size_t>(e)] = encode(
-                stack.format, rows, columns, seed, spread, middle, spec.own_codebooks ? seed : 0);
+            stack.matrices[static_cast<size_t>(e)] =
+                encode(stack.format, rows, columns, seed, spread, middle,
+                       spec.own_codebooks ? seed : 0, table_of(role, e));
         } catch (const std::exception& error) {
             errors[static_cast<size_t>(e)] = error.what();
         }
@@ -312,7 +319,7 @@ moe_tensor LayerData::replace(moe_role role, int32_t expert, uint64_t seed) {
     Stack& stack = stacks_.at(role);
     Matrix& matrix = stack.matrices[static_cast<size_t>(expert)];
     matrix = encode(stack.format, stack.rows, stack.columns, seed, spread_of(role, stack.columns),
-                    middle_of(role), seed);
+                    middle_of(role), seed, table_of(role, expert));
     const int64_t size = stack.rows * stack.columns;
     std::copy(matrix.decoded.begin(), matrix.decoded.end(),
               reference_values_.at(role).begin() + expert * size);

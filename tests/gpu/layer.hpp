@@ -14,6 +14,9 @@ namespace moe_gpu {
 using clients::plain_layer;
 
 enum class Form { stacked, table, tensor_per_expert };
+// Whose is an order of columns, or their factors. Gate and up of an expert share one but with
+// of_matrix.
+enum class Tables { of_all, of_expert, of_matrix };
 
 struct LayerSpec {
     moe_layer_desc desc;
@@ -27,6 +30,7 @@ struct LayerSpec {
     uint64_t seed = 1;
     const char* down_format = nullptr;  // null: format
     bool own_codebooks = false;         // every matrix its own, where the format wants one
+    Tables tables = Tables::of_all;     // others than that want Form::tensor_per_expert
 };
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
@@ -66,7 +70,8 @@ class LayerData {
     };
 
     Matrix encode(const moe_format& format, int64_t rows, int64_t columns, uint64_t seed,
-                  float spread, float middle, uint64_t codebook) const;
+                  float spread, float middle, uint64_t codebook, uint64_t table) const;
+    uint64_t table_of(int role, int64_t expert) const;
     void decode(const moe_format& format, Matrix& matrix, int64_t rows, int64_t columns) const;
     void make_role(int role);
     void make_hash_table();

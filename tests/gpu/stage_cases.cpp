@@ -229,6 +229,18 @@ void add_experts(CaseList& list) {
             }
 }
 
+// Every matrix of the experts with columns in an order, and of the shared expert.
+void add_experts_in_any_order(CaseList& list) {
+    for (const Kind& kind : kinds(rich_layer_on_grid(128, 64, 9, 3)))
+        list.add(text("stage/experts/%s/gptq4_any_order/bf16", kind.name), Extent::smoke,
+                 [=](Context& context) {
+                     PairSpec spec = experts_spec(kind.desc, "gptq4_any_order", bf16);
+                     // Around a latent more values are rounded than the limit is for.
+                     if (!kind.desc.latent) spec.layer.dense_format = "gptq4_any_order";
+                     with_every_kernel(context, spec, MOE_STAGE_EXPERTS, check_layouts);
+                 });
+}
+
 void check_finish(const Pair& pair, int64_t n_tokens) {
     const moe_layer_desc& d = pair.desc();
     Finish call;
@@ -318,6 +330,7 @@ void check_wrong_offsets(Context& context) {
 void add_stage_cases(CaseList& list) {
     add_experts(list);
     add_experts_on_every_family(list);
+    add_experts_in_any_order(list);
     add_finish(list);
     add_finish_on_grid(list);
     list.add("stage/wrong_offsets", Extent::smoke, check_wrong_offsets);

@@ -87,6 +87,11 @@ void add_updates(CaseList& list) {
             });
         });
     }
+    // No kernels of few tokens have these.
+    for (const char* format : {"gptq4_any_order", "nvfp4_pre_quant"})
+        list.add(text("weights/update/%s", format), Extent::smoke, [=](Context& context) {
+            check_update(Pair(context, update_spec(rich_layer_on_grid(128, 128, 6, 2), format)));
+        });
 }
 
 // Memory of the caller, poisoned before: every byte that a kernel reads is written by the load.
@@ -237,7 +242,9 @@ void add_weight_cases(CaseList& list) {
     for (const char* format : packed_formats())
         list.add(text("weights/size/%s", format), Extent::full,
                  [=](Context& context) { check_size(context, format); });
-    for (const char* format : packed_formats())
+    auto formats = packed_formats();
+    formats.insert(formats.end(), {"gptq4_any_order", "nvfp4_pre_quant"});
+    for (const char* format : formats)
         list.add(text("weights/file/%s", format), Extent::full,
                  [=](Context& context) { check_file(context, format); });
     list.add("weights/sharing", Extent::smoke, check_sharing);

@@ -29,10 +29,10 @@ inline std::vector<const FormatTraits*> formats() {
 }
 
 // By how many steps of float32 a packed value may differ: one rounding where a global scale
-// divides, three where columns have factors.
+// divides, and what a factor makes of it.
 inline int64_t most_steps(const FormatTraits& traits) {
-    if (traits.format.pre_quant_scale) return 3;
-    return traits.format.global_scale == MOE_GLOBAL_SCALE_DIVIDE ? 1 : 0;
+    if (traits.format.global_scale != MOE_GLOBAL_SCALE_DIVIDE) return 0;
+    return traits.format.pre_quant_scale ? 3 : 1;
 }
 
 // Scales that every type takes: finite and, of mxfp4, within what one matrix can hold.
@@ -97,13 +97,23 @@ struct Packed {
     float global;
 };
 
+// The table of columns; empty where the format has none.
+inline std::vector<uint32_t> columns_of(const Matrix& source) {
+    if (column_table_of(source.format) == ColumnTable::none) return {};
+    std::vector<uint32_t> columns(static_cast<size_t>(source.columns));
+    packed_columns(source, columns.data(), "test");
+    return columns;
+}
+
 inline Packed packed(const Matrix& source, TileRows half = TileRows::all, std::byte fill = {}) {
     Packed out;
     out.type = packed_type_of(source.format);
     const auto size =
         static_cast<size_t>(tiles_of(source.rows, half) * tile_bytes(out.type, source.columns));
     out.bytes.assign(size + 64, fill);  // 64 bytes that must stay
-    out.global = pack(source, out.type, half, out.bytes.data(), "test");
+    const std::vector<uint32_t> columns = columns_of(source);
+    out.global = pack(source, out.type, half, out.bytes.data(), "test",
+                      source.permutation && !columns.empty() ? columns.data() : nullptr);
     for (size_t i = size; i < out.bytes.size(); ++i)
         EXPECT_EQ(out.bytes[i], fill) << "past the end";
     out.bytes.resize(size);
@@ -114,12 +124,11 @@ inline std::vector<float> unpacked(const Packed& matrix, const Matrix& source,
                                    TileRows half = TileRows::all) {
     std::vector<float> out(static_cast<size_t>(source.rows * source.columns), -77.0f);
     std::vector<float> codebook(32);
-    std::vector<uint32_t> columns(static_cast<size_t>(source.columns));
+    const std::vector<uint32_t> columns = columns_of(source);
     if (has_codebook(matrix.type)) packed_codebook(source, matrix.type, codebook.data());
-    if (grid_columns_of(matrix.type) != GridColumns::none)
-        packed_columns(source, matrix.type, columns.data());
     unpack(matrix.bytes.data(), matrix.type, half, source.rows, source.columns,
-           {matrix.global, codebook.data(), columns.data()}, out.data());
+           {matrix.global, codebook.data(), columns.data(), column_table_of(source.format)},
+           out.data());
     return out;
 }
 

@@ -74,18 +74,15 @@ TEST(PackedTraits, QuestionsHaveTheirAnswers) {
 TEST(GridNumbers, ComeBackFromTheType) {
     for (const GridScale scale : {GridScale::f32, GridScale::bf16, GridScale::e4m3})
         for (const GridZero zero : {GridZero::middle, GridZero::packed_minus_one})
-            for (const GridColumns columns : {GridColumns::none, GridColumns::factors})
-                for (const int32_t group : {0, 16, 128, most_grid_group}) {
-                    const PackedType type =
-                        grid_type(PackedType::grid_codebook, scale, zero, group, columns);
-                    const GridNumbers numbers = grid_numbers(type);
-                    EXPECT_EQ(kind_of(type), PackedType::grid_codebook);
-                    EXPECT_TRUE(is_grid(type) && has_codebook(type));
-                    EXPECT_EQ(numbers.scale, scale);
-                    EXPECT_EQ(numbers.zero, zero);
-                    EXPECT_EQ(numbers.columns, columns);
-                    EXPECT_EQ(numbers.group, group);
-                }
+            for (const int32_t group : {0, 16, 128, most_grid_group}) {
+                const PackedType type = grid_type(PackedType::grid_codebook, scale, zero, group);
+                const GridNumbers numbers = grid_numbers(type);
+                EXPECT_EQ(kind_of(type), PackedType::grid_codebook);
+                EXPECT_TRUE(is_grid(type) && has_codebook(type));
+                EXPECT_EQ(numbers.scale, scale);
+                EXPECT_EQ(numbers.zero, zero);
+                EXPECT_EQ(numbers.group, group);
+            }
 }
 
 }  // namespace

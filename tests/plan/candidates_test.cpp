@@ -7,6 +7,7 @@
 #include <set>
 
 #include "libmoe/cpu/features.hpp"
+#include "libmoe/formats/entries.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/plan/pattern.hpp"
@@ -221,7 +222,8 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // gemv_experts is 0
-    layout.slice.intermediate_count = 48;
+    layout.formats[MOE_ROLE_UP] = nvfp4_pre_quant_formats[0].format;
+    layout.formats[MOE_ROLE_GATE] = layout.formats[MOE_ROLE_UP];
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     layout.layer.latent = 64;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);

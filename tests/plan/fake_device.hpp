@@ -45,6 +45,7 @@ struct FakeLayer {
     int64_t max_tokens = 512;
     moe_type x_type = MOE_TYPE_BF16;
     std::map<moe_role, const char*> others{};
+    std::map<moe_role, moe_format> unnamed{};  // formats without a name, before all
     bool batch_invariant = false;
     bool unfused = false;
 };
@@ -58,7 +59,8 @@ inline moe_test::Plan cpu_plan(const FakeLayer& layer) {
         const char* name = other != layer.others.end() ? other->second
                            : role == MOE_ROLE_ROUTER   ? "bf16"
                                                        : layer.format;
-        formats[i] = format_named(name).format;
+        const auto given = layer.unnamed.find(role);
+        formats[i] = given != layer.unnamed.end() ? given->second : format_named(name).format;
         formats[i].struct_size = sizeof formats[i];
         pointers[i] = &formats[i];
     }
@@ -82,6 +84,7 @@ inline moe_test::Plan moved_to(const FakeDevice& device, moe_test::Plan plan,
     plan->device = plan->layout.device = MOE_DEVICE_CUDA;
     plan->device_reason = "of a test";
     plan->layout.residency = MOE_RESIDENCY_PACKED;
+    plan->layout.keeps_tables_apart = plan->unfused;
     plan->cuda.device = device.facts;
     choose_cuda_kernels(*plan, device.rates, filter);
     plan->cuda.chunk_tokens = plan->max_tokens;

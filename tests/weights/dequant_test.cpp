@@ -57,14 +57,6 @@ constexpr PackedType all_types[] = {
     grid_type(PackedType::grid_8, GridScale::f32, GridZero::packed, 32),
     grid_type(PackedType::grid_codebook, GridScale::f32, GridZero::middle, 64)};
 
-// Read value by value alone.
-constexpr PackedType types_with_columns[] = {
-    grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed_minus_one, 32,
-              GridColumns::groups),
-    grid_type(PackedType::grid_7, GridScale::f32, GridZero::packed, 64, GridColumns::groups),
-    grid_type(PackedType::grid_codebook, GridScale::e4m3, GridZero::middle, 16,
-              GridColumns::factors)};
-
 bool has_float_scales(PackedType type) {
     return type == PackedType::e4m3 || has_f32_scales(type);
 }
@@ -82,7 +74,6 @@ struct RandomTile {
     int32_t k;
     std::vector<uint32_t> words;
     float codebook[64];
-    std::vector<uint32_t> columns;  // of both halves
 
     RandomTile(PackedType of, uint32_t seed)
         : type(of), k(tile_columns), words(tile_bytes(of, k) / 4) {
@@ -91,14 +82,7 @@ struct RandomTile {
         for (float& value : codebook) value = uniform(random);
         for (uint32_t& word : words) word = static_cast<uint32_t>(random());
         if (is_grid(type)) fill_front(random);
-        for (int64_t c = 0; grid_columns_of(type) != GridColumns::none && c < 2 * k; ++c)
-            columns.push_back(grid_columns_of(type) == GridColumns::groups
-                                  ? static_cast<uint32_t>(random() % (k / grid_group(type)))
-                                  : std::bit_cast<uint32_t>(uniform(random)));
         for (int64_t k0 = 0; k0 < k; k0 += 64) fill_block(random, block_offset(type, k, k0));
-    }
-    const uint32_t* columns_of(int32_t half) const {
-        return columns.empty() ? nullptr : columns.data() + half * k;
     }
     std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
 
@@ -159,8 +143,8 @@ struct RandomTile {
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
     const BlockOffset place = block_offset(tile.type, tile.k, k0);
-    return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook,
-                        nullptr, k0, 4, lane, {i / 8, i / 2 % 4, i % 2});
+    return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
+                        4, lane, {i / 8, i / 2 % 4, i % 2});
 }
 
 template <PackedType type>
@@ -216,8 +200,8 @@ void expect_operands(RandomTile& tile) {
 // Every value of a tile, read bit by bit, is what unpack() says.
 void expect_unpacked(RandomTile& tile, int half) {
     std::vector<float> unpacked(16 * static_cast<size_t>(tile.k));
-    unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k,
-           {1.0f, tile.codebook + 32 * half, tile.columns_of(half)}, unpacked.data());
+    unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k, {1.0f, tile.codebook + 32 * half},
+           unpacked.data());
     for (int64_t k0 = 0; k0 < tile.k; k0 += 64) {
         const BlockOffset place = block_offset(tile.type, tile.k, k0);
         for (int i = 0; i < 32 * 32; ++i) {
@@ -225,7 +209,7 @@ void expect_unpacked(RandomTile& tile, int half) {
             const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
             if ((at.reg & 1) != half) continue;
             const float value = packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
-                                             tile.codebook, tile.columns_of(half), k0, 4, lane, at);
+                                             tile.codebook, k0, 4, lane, at);
             const int64_t row = lane / 4 + 8 * half;
             const int64_t k = k0 + 16 * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
             ASSERT_EQ(value, unpacked[static_cast<size_t>(row * tile.k + k)])
@@ -235,9 +219,7 @@ void expect_unpacked(RandomTile& tile, int half) {
 }
 
 TEST(dequant, the_layout_read_bit_by_bit_is_what_unpack_gives) {
-    std::vector<PackedType> types(std::begin(all_types), std::end(all_types));
-    types.insert(types.end(), std::begin(types_with_columns), std::end(types_with_columns));
-    for (const PackedType type : types) {
+    for (const PackedType type : all_types) {
         RandomTile tile(type, 9);
         expect_unpacked(tile, 0);
         expect_unpacked(tile, 1);
@@ -288,7 +270,7 @@ TEST(dequant, nvfp4_by_hand) {
     std::memcpy(block + 16 * lane + 4, &word, 4);
     block[512 + 2 * lane + 1] = std::byte{10 << 3 | 4};  // 1.5
     const auto value = [&](int parity) {
-        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, nullptr, 0, 4, lane,
+        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, 0, 4, lane,
                             {1, 3, parity});
     };
     EXPECT_EQ(value(0), -1.0f * 1.5f);
@@ -315,10 +297,8 @@ TEST(dequant, short_blocks_by_hand) {
     alignas(16) std::byte block[1024] = {};
     const uint16_t halves[2] = {float_to_bf16(3.0f), float_to_bf16(-7.0f)};
     std::memcpy(block + 16 * 9 + 8, halves, 4);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, nullptr, 0, 1, 9, {0, 2, 0}),
-              3.0f);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, nullptr, 0, 1, 9, {0, 2, 1}),
-              -7.0f);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 0}), 3.0f);
+    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 1}), -7.0f);
     // kbit3, two steps: six bytes a lane, 4 then 2. Code 5 at step 1, register 1, odd k: bit 0 in
     // bit 3 of nibble 6, bits 1 and 2 at 10 of the 16 bits.
     std::memset(block, 0, sizeof block);

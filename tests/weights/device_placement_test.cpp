@@ -121,9 +121,9 @@ TEST(DevicePlacement, TablesOfColumnsLieLikeOtherTables) {
     for (const auto& [shared, role] :
          {std::pair{MOE_ROLE_SHARED_GATE, MOE_ROLE_GATE}, {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}}) {
         const PackedMatrix& routed = weights.matrices[role];
+        EXPECT_EQ(routed.table, ColumnTable::order);
         EXPECT_EQ(weights.matrices[shared].columns,
-                  routed.columns_of(placement.matrices[role].count, 0));
-        EXPECT_EQ(routed.columns_of(1, 1) - routed.columns_of(0, 0), 3 * routed.k);
+                  routed.columns + placement.matrices[role].count * 2 * routed.k);
     }
 }
 

@@ -121,7 +121,8 @@ struct PackedWeights {
                part.rows, part.columns,
                {matrix.global_scale ? matrix.global_scale[2 * place + half] : 1.0f,
                 matrix.codebook ? matrix.codebook + (2 * place + half) * 32 : nullptr,
-                matrix.columns_of(place, half)},
+                matrix.columns ? matrix.columns + (2 * place + half) * matrix.k : nullptr,
+                matrix.table},
                out.data());
         return out;
     }

@@ -175,7 +175,7 @@ TEST_F(PackedFiles, HoldTheHashTable) {
 }
 
 // Whoever writes a file can make its checksums fit.
-TEST_F(PackedFiles, GroupsOfColumnsAreProvedBeforeTheyArePlaces) {
+TEST_F(PackedFiles, OrdersOfColumnsAreProvedBeforeTheyAreRead) {
     const auto format = test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
                                          MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
     LayerTensors layer(test::plain_layer(64, 128, 2, 1), {.everywhere = "bf16"});
@@ -195,10 +195,42 @@ TEST_F(PackedFiles, GroupsOfColumnsAreProvedBeforeTheyArePlaces) {
     expect_same_weights(to, from);
 
     const DevicePlacement::Region& down = from.handle.placement.matrices[MOE_ROLE_DOWN];
-    const uint32_t past_the_last = 4;
+    const uint32_t past_the_last = 128;
     std::memcpy(from.block.base() + down.columns + down.column_bytes() + 20, &past_the_last, 4);
     save(from);
-    expect_refused(to, MOE_ERROR_CORRUPT_FILE, "down: the group of a column is 4, there are 4");
+    expect_refused(to, MOE_ERROR_CORRUPT_FILE, "down: a column is number 128 of 128");
+}
+
+// The id of a layout with a table of columns was once that of the same types without the table's
+// revision.
+TEST_F(PackedFiles, OfColumnsInAnotherFormAreRefusedInWords) {
+    const auto format = test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
+                                         MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
+    LayerTensors layer(test::plain_layer(64, 128, 2, 1), {.everywhere = "bf16"});
+    layer.formats[MOE_ROLE_DOWN] = &format;
+    const test::Source source = test::random_source(format, 64, 128);
+    moe_tensor downs[2] = {source.tensor(), source.tensor()};
+    auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
+    for (int32_t e = 0; e < 2; ++e) {
+        downs[e].expert = e;
+        tensors.push_back(&downs[e]);
+    }
+    const Plan plan = make_plan(layer);
+    PackedWeights packed(*plan);
+    packed.load(tensors);
+    save(packed);
+    write(with_header(bytes(), [](PackedFileHeader& header) {
+        header.layout_id[3] ^= 1;
+        const std::string with = " with sorted columns";
+        std::string words = header.description;
+        ASSERT_NE(words.find(with), std::string::npos) << words;
+        words.erase(words.find(with), with.size());
+        std::memset(header.description, 0, sizeof header.description);
+        words.copy(header.description, words.size());
+    }));
+    expect_refused(packed, MOE_ERROR_LAYOUT_MISMATCH,
+                   "down int4 gptq 1x32 f16 zeros-1 act_order; ");
+    expect_refused(packed, MOE_ERROR_LAYOUT_MISMATCH, "act_order with sorted columns");
 }
 
 TEST_F(PackedFiles, SpanChunksAndStages) {

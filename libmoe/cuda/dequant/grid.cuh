@@ -1,7 +1,6 @@
 // The grids: codes of 1 to 8 bits, e4m3 bytes or codebook indices under a scale, and perhaps a zero
 // point, for a row and a group of any multiple of 16 columns. A tile begins with a record of scales
-// and zero points per group (packed/layout.hpp). Used by the portable and exact kernels; types with
-// a table of columns are read value by value (packed_value.hpp).
+// and zero points per group (packed/layout.hpp). Used by the portable and exact kernels.
 #pragma once
 
 #include "libmoe/cuda/dequant/e4m3.cuh"

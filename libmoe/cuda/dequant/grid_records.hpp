@@ -8,11 +8,9 @@
 
 namespace moe::cuda {
 
-// Groups are a row, or multiples of 32 columns, the k of a lane's column of mma, and there is no
-// table of columns.
+// Groups are a row, or multiples of 32 columns, the k of a lane's column of mma.
 constexpr bool gemv_reads_grid(PackedType type) {
-    const int32_t group = grid_group(type);
-    return grid_columns_of(type) == GridColumns::none && (group == 0 || group % 32 == 0);
+    return grid_group(type) % 32 == 0;
 }
 
 // Hopper's grouped GEMM has so many bytes in a stage for the records of 64 columns: one of any

@@ -137,18 +137,16 @@ MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t 
 }
 
 // A weight without its global scale: the block of n steps at k0 of a tile.
-// columns: the table of columns of the row's half, if the type has one.
 MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* codes,
                                           const std::byte* scales, const float* codebook,
-                                          const uint32_t* columns, int64_t k0, int32_t n,
-                                          int32_t lane, CodeIndex at) {
+                                          int64_t k0, int32_t n, int32_t lane, CodeIndex at) {
     const int32_t g = lane / 4;
     const int32_t half = at.reg & 1;
     const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
     const int32_t column = k + at.reg / 2 * 2 + at.parity;
     const uint32_t code = read_code(type, codes, n, lane, at);
     if (is_grid(type)) {
-        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column, columns);
+        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column);
         return grid_value(type, factor, code, codebook + 32 * half);
     }
     if (has_ggml_scales(type)) {

@@ -16,7 +16,6 @@
 //    Two levels keep the chain of rounded additions short.
 // 4. The four lanes of a row are reduced, and accumulators pass through shared memory to the
 //    epilogue (epilogue.cuh).
-#include "libmoe/cuda/dequant/packed_value.hpp"
 #include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/epilogue.cuh"
@@ -69,23 +68,10 @@ __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& 
     const BlockOffset offset = block_offset(weights.type, weights.k, k0);
     const std::byte* codes = work.codes + offset.codes;
     const std::byte* scales = work.codes + offset.scales;
-    const int lane = lane_id();
-    if (!weights.columns) {
-        with_packed_type(weights.type, [&]<PackedType type>() {
-            const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane, k0);
-            dequantize_floats<type>(words, codebook, values);
-        });
-        return;
-    }
-#pragma unroll 1
-    for (int i = 0; i < 32; ++i) {
-        const CodeIndex at{i / 8, i / 2 % 4, i % 2};
-        const float value =
-            packed_value(weights.type, codes, scales, codebook,
-                         weights.columns_of(work.tile.expert, at.reg & 1), k0, 4, lane, at);
-#pragma unroll
-        for (int j = 0; j < 32; ++j) values[j] = j == i ? value : values[j];
-    }
+    with_packed_type(weights.type, [&]<PackedType type>() {
+        const auto words = ValueDequant<type>::load(weights.type, codes, scales, lane_id(), k0);
+        dequantize_floats<type>(words, codebook, values);
+    });
 }
 
 // Accumulates four steps of 4 columns of every token for rows g and g + 8.

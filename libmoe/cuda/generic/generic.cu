@@ -177,23 +177,10 @@ __device__ uint32_t one_register(const Call& call, const WorkItem& work, const f
     const float scale_back = 1.0f / residual_scale(type, operand);
     const auto value = [&](int parity) {
         return scale_back * packed_value(type, work.codes + offset.codes,
-                                         work.codes + offset.scales, codebook,
-                                         weights.columns_of(work.tile.expert, reg & 1), k0, 4, lane,
+                                         work.codes + offset.scales, codebook, k0, 4, lane,
                                          {step, reg, parity});
     };
     return operand_pair<operand>({value(0), value(1)});
-}
-
-// Dequantizes a block of 64 columns of types with a table of columns.
-template <Operand operand>
-__device__ void dequantize_by_columns(const Call& call, const WorkItem& work, const float* codebook,
-                                      int64_t k0, int lane, uint32_t (&a)[16]) {
-#pragma unroll 1
-    for (int i = 0; i < 16; ++i) {
-        const uint32_t pair = one_register<operand>(call, work, codebook, k0, lane, i / 4, i % 4);
-#pragma unroll
-        for (int j = 0; j < 16; ++j) a[j] = j == i ? pair : a[j];
-    }
 }
 
 // `staged`: the block in its stage. Scales of a grid type are read from global memory.
@@ -240,13 +227,9 @@ __device__ void multiply_blocks(const Call& call, const WorkItem& work, const Sh
         const std::byte* tokens = stages + stage * stage_bytes;
         if (work.codes) {
             uint32_t a[16];
-            if (rare && weights.columns)
-                dequantize_by_columns<operand>(call, work, shared.codebook, int64_t{64} * block,
-                                               lane.id, a);
-            else
-                dequantize_block<operand, rare>(
-                    weights.type, work.codes, tokens + token_bytes + lane.warp * call.weight_bytes,
-                    shared.codebook, block, lane.id, a);
+            dequantize_block<operand, rare>(weights.type, work.codes,
+                                            tokens + token_bytes + lane.warp * call.weight_bytes,
+                                            shared.codebook, block, lane.id, a);
             multiply_block<operand>(a, tokens, n_fragments_of(work), lane, accum);
         }
         stage = stage + 1 == call.n_stages ? 0 : stage + 1;
