@@ -58,12 +58,12 @@ def fusion(results):
     for model, format in lists.FUSION:
         whole = dict(results.series(tokens, us, model, format, "layer"))
         chain = results.series(tokens, lambda r: stage_us(r, "chain"), model, format, "layer")
-        generic = results.series(tokens, us, model, format, "layer", kernels=lists.GENERIC)
+        portable = results.series(tokens, us, model, format, "layer", kernels=lists.PORTABLE)
         unfused = results.series(tokens, us, model, format, "layer", unfused=True)
         lines = [([(t, time / whole[t]) for t, time in points if t in whole], COLORS[i], False)
-                 for i, points in enumerate((whole.items(), chain, generic, unfused))]
+                 for i, points in enumerate((whole.items(), chain, portable, unfused))]
         panels += line_panels(f"{model}, {format}", token_axis(tokens), "time / time of the layer", lines)
-    names = ("moe_forward", "its stages one by one", "moe_forward by the generic kernels", "the same, unfused")
+    names = ("moe_forward", "its stages one by one", "moe_forward by the portable kernels", "the same, unfused")
     return panels, [(name, COLORS[i], False) for i, name in enumerate(names)]
 
 

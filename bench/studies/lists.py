@@ -3,9 +3,9 @@
 BATCHES = (1, 8, 64, 512, 8192)
 ZIPF = (0.0, 1.2, 2.0)
 # The kernels of every architecture, so that a plan with `unfused`, which has no others, is compared with its like.
-GENERIC = "experts:sm80_*_bf16_generic_*,finish:sm80_*_bf16_generic_*"
+PORTABLE = "experts:sm80_*_bf16_grouped_gemm_*,finish:sm80_*_bf16_grouped_gemm_*"
 FUSION = (("qwen3next", "nvfp4"), ("qwen3-30b", "bf16"), ("mixtral", "nvfp4"))
-FUSION_VARIANTS = ({"stages": True}, {"kernels": GENERIC}, {"unfused": True})
+FUSION_VARIANTS = ({"stages": True}, {"kernels": PORTABLE}, {"unfused": True})
 EXPERT_COUNTS = (8, 16, 32, 64, 128, 256, 512)
 BITS = ("kbit2", "kbit3", "kbit4", "kbit5", "mxfp4", "nvfp4", "q4_k", "fp8_128x128", "q8_0", "bf16")
 MODELS = ("qwen3next", "qwen3-30b", "mixtral", "dsv3", "gpt-oss-120b")

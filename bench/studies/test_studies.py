@@ -45,7 +45,7 @@ def made_up(one, models):
     stages = [{"stage": part, **timed, "bytes": weight_bytes, "flops": 0 if part == "dispatch" else flops} for part in parts]
     return {"case": lists.name_of(one), "model": one["model"], "shape": shape, "format": one["format"], "mode": one["mode"],
             "n_tokens": t, "zipf": one.get("zipf", 0), "unfused": one.get("unfused", False), "x_type": "bf16", "intermediate_type": "bf16",
-            "kernels": one.get("kernels", ""), "kernel": "sm80_nvfp4_bf16_generic_gate_up", **timed, "floor_us": us / 2,
+            "kernels": one.get("kernels", ""), "kernel": "sm80_nvfp4_bf16_grouped_gemm_gate_up", **timed, "floor_us": us / 2,
             "times_floor": 2.0, "weight_bytes": weight_bytes, "tb_per_s": weight_bytes / us / 1e6, "flops": flops,
             "tflops": flops / us / 1e6, "workspace_bytes": 1.0, "n_sets": 1, "n_calls": 1, "n_launches": 2.0, "stages": stages}
 

@@ -13,8 +13,6 @@ namespace moe::cuda {
 // The kernel families of GEMMs, of the routed experts and of finish.
 enum class Family : uint8_t {
     exact,
-    generic_bf16,
-    generic_f16,
     sm80_grouped_bf16,
     sm80_grouped_f16,
     grouped,  // Hopper's

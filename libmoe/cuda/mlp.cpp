@@ -1,11 +1,11 @@
 // Which launches a family makes of a projection and of an MLP.
 #include "libmoe/cuda/mlp.hpp"
 
+#include "libmoe/cuda/activation/activate.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
-#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/scratch.hpp"
 
@@ -24,13 +24,9 @@ void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const G
         case Family::grouped:
         case Family::grouped_f16:
             return run_grouped_gemm(launch.device, gemm, names, launch.tiles, launch.stream);
-        case Family::sm80_grouped_bf16:
-        case Family::sm80_grouped_f16:
+        default:
             return run_sm80_grouped_gemm(launch.device, gemm, names, launch.tiles,
                                          operand_for(gemm.in), launch.stream);
-        default:
-            return run_generic(launch.device, gemm, names.wide, operand_for(gemm.in),
-                               launch.stream);
     }
 }
 

@@ -2,6 +2,7 @@
 // process can be captured; no others are.
 #include <initializer_list>
 
+#include "libmoe/cuda/activation/activate.hpp"
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/combine/combine.hpp"
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
@@ -9,7 +10,6 @@
 #include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/gemv/gemv.hpp"
-#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/router/router.hpp"
 
@@ -20,16 +20,6 @@ void prepare_family(const Setup& setup, Family family, std::initializer_list<moe
     switch (family) {
         case Family::exact:
             return prepare_exact();
-        case Family::generic_bf16:
-        case Family::generic_f16:
-            prepare_activate();
-            for (const moe_role role : roles) {
-                const PackedType type = setup.packed_types[role];
-                if (type == PackedType::none) continue;
-                prepare_generic(type, MOE_TYPE_BF16);
-                if (setup.x_type == MOE_TYPE_F16) prepare_generic(type, MOE_TYPE_F16);
-            }
-            return;
         case Family::sm80_grouped_bf16:
         case Family::sm80_grouped_f16:
             prepare_activate();

@@ -7,7 +7,6 @@
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
-#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 
 namespace moe::cuda {
@@ -37,8 +36,7 @@ int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int
 // Rows that stop before the activation may have a family of their own.
 int32_t tiles_needed(Family family, int64_t n_slots, int32_t n_experts) {
     const auto of = [&](TileRule rule) { return most_tiles(rule, n_slots, n_experts); };
-    return std::max(
-        {of(tiles_of(family, TileWidths::narrow)), of(sm80_narrow_tiles), of(generic_tiles)});
+    return std::max(of(tiles_of(family, TileWidths::narrow)), of(sm80_narrow_tiles));
 }
 
 Rows take_rows(Arena& arena, Family family, int64_t n_slots, int64_t capacity, int32_t n_experts) {
@@ -77,7 +75,6 @@ moe_type operand_type(Family family) {
     switch (family) {
         case Family::exact:
             return MOE_TYPE_F32;
-        case Family::generic_f16:
         case Family::sm80_grouped_f16:
         case Family::grouped_f16:
             return MOE_TYPE_F16;
@@ -93,11 +90,8 @@ TileRule tiles_of(Family family, TileWidths widths) {
         case Family::grouped:
         case Family::grouped_f16:
             return grouped_tiles;
-        case Family::sm80_grouped_bf16:
-        case Family::sm80_grouped_f16:
-            return widths == TileWidths::narrow ? sm80_narrow_tiles : sm80_wide_tiles;
         default:
-            return generic_tiles;
+            return widths == TileWidths::narrow ? sm80_narrow_tiles : sm80_wide_tiles;
     }
 }
 

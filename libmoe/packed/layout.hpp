@@ -48,12 +48,9 @@ namespace moe {
 // one type have a revision of their own (PackedTraits).
 constexpr uint32_t packed_layout_version = 2;
 
-// The nibble of half e of register a, and the bit at which a 16-bit form has its two bits.
+// The nibble of half e of register a.
 MOE_HOST_DEVICE constexpr int32_t nibble_of_code(PackedType type, int32_t a, int32_t e) {
     return is_row_ordered(type) ? 4 * (a & 1) + 2 * e + (a >> 1) : a + 4 * e;
-}
-MOE_HOST_DEVICE constexpr int32_t pair_of_nibble(int32_t nibble) {
-    return 4 * (nibble & 3) + 2 * (nibble >> 2);
 }
 
 // Sign codes (kbit5) are kept as sign and magnitude: those from 16 on without bit 4, which is the

@@ -292,7 +292,7 @@ const Reason* grouped_f16(const Problem& problem) {
 
 // The families of GEMMs in their order, best first, for the experts and for what finish multiplies.
 template <moe_stage stage>
-constexpr std::array<Row, 9> gemm_rows = {{
+constexpr std::array<Row, 7> gemm_rows = {{
     {.stage = stage,
      .check = on_hopper<gemv<stage>>,
      .family = Family::sm90_gemv,
@@ -319,14 +319,6 @@ constexpr std::array<Row, 9> gemm_rows = {{
      .check = in_16_bits<stage>,
      .family = Family::sm80_grouped_bf16,
      .words = {"sm80", "bf16", "grouped_gemm"}},
-    {.stage = stage,
-     .check = in_f16<stage>,
-     .family = Family::generic_f16,
-     .words = {"sm80", "f16", "generic"}},
-    {.stage = stage,
-     .check = in_16_bits<stage>,
-     .family = Family::generic_bf16,
-     .words = {"sm80", "bf16", "generic"}},
     {.stage = stage, .check = in_f32, .words = {"sm80", "f32", "exact"}},
 }};
 

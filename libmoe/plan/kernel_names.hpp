@@ -1,7 +1,7 @@
 // Names of kernels: <arch>_<weight>_<activation>_<family>_<stage>[_variant], for example
 // sm90_q6_k_bf16_gemv_down. The words of a name say where the kernel is: the family is a folder of
 // libmoe/cuda, the weight a file of libmoe/cuda/dequant. gemv_gate_up and gemv_down are functions
-// of their own; grouped_gemm, generic and exact have one function, whose epilogue is that of the
+// of their own; grouped_gemm and exact have one function, whose epilogue is that of the
 // stage.
 #pragma once
 

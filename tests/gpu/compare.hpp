@@ -28,7 +28,7 @@ struct PairSpec {
 
     // Around a latent two more vectors are rounded to 16 bits than the limit was made for: what
     // goes into the experts, and their sum. So are two matrices of most formats of ggml and of the
-    // grids, in the grouped GEMMs and the generic kernel. In a token of few columns the errors of
+    // grids, in the grouped GEMMs. In a token of few columns the errors of
     // rounding have fewer others to average with.
     double limit() const {
         const bool is_narrow = layer.desc.hidden < 128;

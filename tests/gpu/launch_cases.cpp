@@ -24,7 +24,6 @@ LaunchCounts wanted_counts(const Pair& pair, int64_t n_tokens) {
     const KernelName name(kernel);
     if (name.family == "gemv") return of_one_token;
     if (name.family == "grouped_gemm") return name.arch == "sm80" ? of_portable : of_grouped_gemm;
-    if (name.family == "generic") return of_portable;
     throw Failure("no launches are known of " + kernel);
 }
 
@@ -93,7 +92,7 @@ void check_names(Context& context) {
     expect("sm90_nvfp4_bf16_gemv_gate_up", "nvfp4", "sm90 bf16 gemv");
     expect("sm80_kbit4_f32_bf16_gemv_down", "kbit4_f32", "sm80 bf16 gemv");
     expect("sm90_bf16_bf16_grouped_gemm_gate_up", "bf16", "sm90 bf16 grouped_gemm");
-    expect("sm80_q4_k+q5_k_f16_generic_gate_up", "q4_k+q5_k", "sm80 f16 generic");
+    expect("sm80_q4_k+q5_k_f16_grouped_gemm_gate_up", "q4_k+q5_k", "sm80 f16 grouped_gemm");
     expect("sm80_q6_k_f16_grouped_gemm_down", "q6_k", "sm80 f16 grouped_gemm");
     expect("sm80_f32_f32_exact_down", "f32", "sm80 f32 exact");
     context.expect(stands_for("sm90_nvfp4_bf16_gemv", "sm90_nvfp4_bf16_gemv_down"), "a stage");

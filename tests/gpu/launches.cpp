@@ -95,7 +95,6 @@ const std::vector<Family>& families() {
     static const std::vector<Family> all = {
         {"gemv", {"gemv_gate_up", "gemv_down"}, {}, true},
         {"grouped_gemm", {"grouped_kernel"}, {"sm80_grouped_kernel"}, true},
-        {"generic", {"generic_gemm"}, {}, false},
         {"exact", {"exact_gemm"}, {}, false},
     };
     return all;

@@ -158,7 +158,8 @@ TEST(Cost, TypesThatWereNotMeasuredCostWhatTheirLikesDo) {
     EXPECT_NE(us(PackedType::kbit2), us(PackedType::kbit3));
     EXPECT_FALSE(us(PackedType::iq3_s));
     EXPECT_FALSE(us(PackedType::f32));
-    EXPECT_FALSE(predicted_us(cuda::Family::generic_bf16, PackedType::bf16, some_work(64), rates));
+    EXPECT_FALSE(
+        predicted_us(cuda::Family::sm80_grouped_bf16, PackedType::bf16, some_work(64), rates));
     EXPECT_FALSE(predicted_us(cuda::Family::grouped, PackedType::bf16, some_work(0), rates));
     for (const cuda::NominalRates nominal : {cuda::NominalRates{0, 1e9}, {4.9e6, 0}})
         EXPECT_FALSE(predicted_us(cuda::Family::grouped, PackedType::bf16, some_work(64),

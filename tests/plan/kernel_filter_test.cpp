@@ -70,16 +70,15 @@ TEST(CudaFilter, AGlobForcesInEveryStageThatItMatches) {
             EXPECT_EQ(experts(filter, n_tokens), "sm80_nvfp4_bf16_grouped_gemm_gate_up") << filter;
             EXPECT_EQ(finish(filter, n_tokens), "sm80_nvfp4_bf16_grouped_gemm_gate_up") << filter;
         }
-    EXPECT_EQ(experts("*_generic_*", 1), "sm80_nvfp4_bf16_generic_gate_up");
-    EXPECT_EQ(finish("*_generic_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
+    EXPECT_EQ(experts("*_exact_*", 1), "sm80_nvfp4_f32_exact_gate_up");
+    EXPECT_EQ(finish("*_exact_*", 512), "sm80_nvfp4_f32_exact_gate_up");
 }
 
 TEST(CudaFilter, AGlobForbids) {
     EXPECT_EQ(experts("-sm90_*_gemv_*", 1), "sm80_nvfp4_bf16_gemv_gate_up");
     EXPECT_EQ(experts("-*_gemv_*", 1), "sm90_nvfp4_bf16_grouped_gemm_gate_up");
     EXPECT_EQ(experts("-sm90_*", 512), "sm80_nvfp4_bf16_grouped_gemm_gate_up");
-    EXPECT_EQ(experts("-*_grouped_gemm_*", 512), "sm80_nvfp4_bf16_generic_gate_up");
-    EXPECT_EQ(experts("-*_generic_*,-*_grouped_gemm_*", 512), "sm80_nvfp4_f32_exact_gate_up");
+    EXPECT_EQ(experts("-*_grouped_gemm_*", 512), "sm80_nvfp4_f32_exact_gate_up");
 }
 
 // The plan takes the best applicable kernel of those that a glob forces.
@@ -100,8 +99,8 @@ TEST(CudaFilter, AForcedGemvTakesAllTokensThatItCan) {
 }
 
 TEST(CudaFilter, AStageBindsAGlob) {
-    const char* filter = "experts:sm80_*_generic_*";
-    EXPECT_EQ(experts(filter, 1), "sm80_nvfp4_bf16_generic_gate_up");
+    const char* filter = "experts:sm80_*_grouped_gemm_*";
+    EXPECT_EQ(experts(filter, 1), "sm80_nvfp4_bf16_grouped_gemm_gate_up");
     EXPECT_EQ(finish(filter, 512), "sm90_nvfp4_bf16_grouped_gemm_gate_up");
     filter = "-finish:*_gemv_*";
     EXPECT_EQ(experts(filter, 1), "sm90_nvfp4_bf16_gemv_gate_up");

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "libmoe/cuda/dequant/packed_value.hpp"
 #include "libmoe/cuda/dequant/values.cuh"
 #include "libmoe/packed/unpack.hpp"
+#include "tests/weights/packed_value.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -144,7 +144,7 @@ struct RandomTile {
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
     const BlockOffset place = block_offset(tile.type, tile.k, k0);
     return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
-                        4, lane, {i / 8, i / 2 % 4, i % 2});
+                        lane, {i / 8, i / 2 % 4, i % 2});
 }
 
 template <PackedType type>
@@ -209,7 +209,7 @@ void expect_unpacked(RandomTile& tile, int half) {
             const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
             if ((at.reg & 1) != half) continue;
             const float value = packed_value(tile.type, tile.at(place.codes), tile.at(place.scales),
-                                             tile.codebook, k0, 4, lane, at);
+                                             tile.codebook, k0, lane, at);
             const int64_t row = lane / 4 + 8 * half;
             const int64_t k = k0 + 16 * (lane % 4) + 4 * at.step + at.reg / 2 * 2 + at.parity;
             ASSERT_EQ(value, unpacked[static_cast<size_t>(row * tile.k + k)])
@@ -253,7 +253,7 @@ TEST(dequant, codes_fill_their_block) {
         for (int i = 0; i < 32 * 32; ++i) {
             const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
             for (int b = 0; b < code_bits(type); ++b) {
-                const int bit = lane_bit(type, 4, at, b);
+                const int bit = lane_bit(type, at, b);
                 ++used[8 * lane_byte(4 * code_bits(type), i / 32, bit / 8) + bit % 8];
             }
         }
@@ -270,7 +270,7 @@ TEST(dequant, nvfp4_by_hand) {
     std::memcpy(block + 16 * lane + 4, &word, 4);
     block[512 + 2 * lane + 1] = std::byte{10 << 3 | 4};  // 1.5
     const auto value = [&](int parity) {
-        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, 0, 4, lane,
+        return packed_value(PackedType::nvfp4, block, block + 512, nullptr, 0, lane,
                             {1, 3, parity});
     };
     EXPECT_EQ(value(0), -1.0f * 1.5f);
@@ -290,23 +290,6 @@ TEST(dequant, nvfp4_holds_every_scale) {
         EXPECT_EQ(widen<Operand::f16>(a[0]) * 0x1p9f, 6.0f * scale) << byte;
         EXPECT_EQ(widen<Operand::f16>(a[4]) * 0x1p9f, 0.5f * scale) << byte;
     }
-}
-
-TEST(dequant, short_blocks_by_hand) {
-    // bf16, one step: lane 9 (rows 2 and 10, columns 4 to 7), register 2 is row 2, columns 6 and 7.
-    alignas(16) std::byte block[1024] = {};
-    const uint16_t halves[2] = {float_to_bf16(3.0f), float_to_bf16(-7.0f)};
-    std::memcpy(block + 16 * 9 + 8, halves, 4);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 0}), 3.0f);
-    EXPECT_EQ(packed_value(PackedType::bf16, block, nullptr, nullptr, 0, 1, 9, {0, 2, 1}), -7.0f);
-    // kbit3, two steps: six bytes a lane, 4 then 2. Code 5 at step 1, register 1, odd k: bit 0 in
-    // bit 3 of nibble 6, bits 1 and 2 at 10 of the 16 bits.
-    std::memset(block, 0, sizeof block);
-    const uint32_t word = 8u << 24;
-    const uint16_t rest = 2u << 10;
-    std::memcpy(block + 4 * 9, &word, 4);
-    std::memcpy(block + 128 + 2 * 9, &rest, 2);
-    EXPECT_EQ(read_code(PackedType::kbit3, block, 2, 9, {1, 1, 1}), 5u);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // kernel must know of it: loads, scales, constants, and how codes become operands. The layout
 // itself is that of libmoe/packed/layout.hpp. A file specializes up to three templates:
 //
-//   ValueDequant<type>         values of a block for the grouped GEMM of sm_80, the generic and the
-//                              exact kernels; required. Host and device:
+//   ValueDequant<type>         values of a block for the grouped GEMM of sm_80 and the exact
+//                              kernels; required. Host and device:
 //                              tests/weights/dequant_test.cpp checks every type on the CPU
 //   GemvDequant<type, mode>    operands of the gemv kernels, device only. The mode says where a
 //                              type with a codebook finds its values (codebook_mode.hpp)

@@ -72,7 +72,7 @@ struct GridZeroBits {
     }
 };
 
-// What a lane holds of a record.
+// A lane's part of a record.
 template <int bits>
 struct GridFactors {
     GridScaleBits scales;
@@ -92,7 +92,7 @@ struct GridFactors {
     }
 };
 
-// What all grids have instead of the defaults of a type.
+// Common to all grids, instead of the defaults of a type.
 template <class Base>
 struct GridDequant : Base {
     using KBlock = GridKBlock;

@@ -1,6 +1,7 @@
 // Where gemv and the grouped GEMMs find the scale records of a grid: a tile begins with them,
 // its codes follow (packed/layout.hpp). The part of k that a pipeline stage holds is copied in two
-// pieces, its codes and, behind them in the stage, the records of its columns. Host and device.
+// copies, of its codes and, behind them in the stage, of the records of its columns. Host and
+// device.
 #pragma once
 
 #include "libmoe/base/reciprocal.hpp"
@@ -43,7 +44,7 @@ struct GridRecords {
 #endif
         return static_cast<int32_t>(group) * record_bytes;
     }
-    // The copied piece: the records of n columns, in whole vectors of 16 bytes.
+    // The copied bytes: the records of n columns, in whole vectors of 16 bytes.
     MOE_HOST_DEVICE int32_t first_byte(int32_t first_column) const {
         return record(first_column) & ~15;
     }

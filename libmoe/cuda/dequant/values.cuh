@@ -1,4 +1,4 @@
-// Blocks of any packed type as values, which the generic and the exact kernels call, and the CPU
+// Blocks of any packed type as values, which the exact kernels call, and the CPU
 // tests of them. This is the one file that includes every type.
 //
 //   const auto words = ValueDequant<kind_of(type)>::load(type, codes, scales, lane, k0);

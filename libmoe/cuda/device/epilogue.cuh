@@ -1,4 +1,4 @@
-// Epilogue of the portable, generic and exact GEMMs (gemm_args.hpp): accumulators of a work item to
+// Epilogue of the portable and exact GEMMs (gemm_args.hpp): accumulators of a work item to
 // outputs.
 //
 // Input: float32 accumulators [n_rows][accum_stride] in shared memory. Output: rows of gemm.out,

@@ -20,8 +20,8 @@ struct StreamItem {
     int32_t bytes = -1;  // nothing is copied, and nobody waits for the stage
 };
 
-// A stage of two pieces: the second one begins second_at bytes into the stage.
-struct TwoPieceItem {
+// A stage of two copies: the second one goes second_at bytes into the stage.
+struct TwoCopyItem {
     static constexpr bool has_second = true;
     const void* from = nullptr;
     int32_t bytes = -1;

@@ -1,4 +1,4 @@
-// Work items of the portable, generic and exact GEMMs (gemm_args.hpp). A work item is a token tile
+// Work items of the portable and exact GEMMs (gemm_args.hpp). A work item is a token tile
 // and a group of weight tiles, one weight tile per warp. This file also resolves the rows of a
 // token tile.
 #pragma once

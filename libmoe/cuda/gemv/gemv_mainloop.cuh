@@ -429,7 +429,7 @@ template <class Dequant>
 constexpr bool brings_records = is_grid(Dequant::type);
 
 template <class Dequant>
-using StageItem = std::conditional_t<brings_records<Dequant>, TwoPieceItem, StreamItem>;
+using StageItem = std::conditional_t<brings_records<Dequant>, TwoCopyItem, StreamItem>;
 
 template <class Params>
 __device__ __forceinline__ int32_t code_bytes_of_stage(const Params& call, int32_t split_bytes) {

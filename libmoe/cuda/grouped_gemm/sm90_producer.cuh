@@ -154,7 +154,7 @@ struct StageCopy {
         else
             return tile_bytes(type, call.weights.k);
     }
-    // Of n blocks of a packed tile with their scales.
+    // Bytes of n blocks of a packed tile with their scales.
     __device__ uint32_t copied_bytes(uint32_t block, uint32_t n) const {
         if constexpr (is_grid(type))
             return n * staged_block_bytes(type) +

@@ -1,5 +1,5 @@
-// One value of a packed block, bit by bit as libmoe/packed/layout.hpp has it: for the short blocks
-// at the end of k, and the reference of the tests of ValueDequant. Host and device.
+// One value of a packed block, bit by bit as libmoe/packed/layout.hpp has it: what ValueDequant is
+// compared with.
 #pragma once
 
 #include "libmoe/cuda/dequant/e4m3.cuh"
@@ -28,24 +28,21 @@ MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t 
 }
 
 // Where bit b of a code lies among the bits of its lane.
-MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, int32_t n, CodeIndex at, int32_t b) {
+MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, CodeIndex at, int32_t b) {
     const int32_t bits = code_bits(type);
-    const int32_t number = nibble_of_code(type, at.reg, at.parity);
-    const int32_t nibble = 4 * number;
-    const int32_t quarter = pair_of_nibble(number);
+    const int32_t nibble = 4 * nibble_of_code(type, at.reg, at.parity);
     if (bits >= 8) return ((4 * at.step + at.reg) * 2 + at.parity) * bits + b;
     if (is_e2m1(type)) return 32 * at.step + e2m1_bit(at.reg, at.parity, b);
     if (bits == 3) {
-        if (at.step < n - 1) return 32 * at.step + nibble + b;  // the last step fills the gaps
-        if (n == 4 || b == 0) return 32 * b + nibble + 3;
-        return 32 + quarter + b - 1;
+        if (at.step < 3) return 32 * at.step + nibble + b;  // the last step fills the gaps
+        return 32 * b + nibble + 3;
     }
     // Four bits of a code, then two, then one, as far as there are.
     const int32_t in_4 = bits & 4, in_2 = bits & 2;
     if (b < in_4) return 32 * at.step + nibble + b;
     if (b < in_4 + in_2)
-        return 8 * n * in_4 + 32 * (at.step / 2) + nibble + 2 * (at.step & 1) + b - in_4;
-    return 8 * n * (bits - 1) + (n == 4 ? nibble : quarter) + at.step;
+        return 32 * in_4 + 32 * (at.step / 2) + nibble + 2 * (at.step & 1) + b - in_4;
+    return 32 * (bits - 1) + nibble + at.step;
 }
 
 // Where byte i of a lane lies among the codes of its block: parts of 16 bytes, then of 8, 4, 2.
@@ -60,32 +57,27 @@ MOE_HOST_DEVICE constexpr int32_t lane_byte(int32_t lane_bytes, int32_t lane, in
     return 32 * begin + part * lane + i - begin;
 }
 
-MOE_HOST_DEVICE inline uint32_t read_code(PackedType type, const std::byte* codes, int32_t n,
-                                          int32_t lane, CodeIndex at) {
+MOE_HOST_DEVICE inline uint32_t read_code(PackedType type, const std::byte* codes, int32_t lane,
+                                          CodeIndex at) {
     uint32_t code = 0;
     for (int32_t b = 0; b < code_bits(type); ++b) {
-        const int32_t bit = lane_bit(type, n, at, b);
-        const int32_t byte = lane_byte(n * code_bits(type), lane, bit / 8);
+        const int32_t bit = lane_bit(type, at, b);
+        const int32_t byte = lane_byte(4 * code_bits(type), lane, bit / 8);
         code |= (static_cast<uint32_t>(codes[byte]) >> bit % 8 & 1u) << b;
     }
     return code;
 }
 
-// Columns that share a scale, and how many such groups a block of n steps has.
+// Columns that share a scale.
 MOE_HOST_DEVICE constexpr int32_t scale_group(PackedType type) {
     return type == PackedType::nvfp4 ? 16 : 32;
 }
 
-MOE_HOST_DEVICE constexpr int32_t scale_groups(PackedType type, int32_t n) {
-    const int32_t groups = 16 * n / scale_group(type);
-    return groups > 0 ? groups : 1;
-}
-
 // Number of a scale in its block: row g + 8 half, group of k.
-MOE_HOST_DEVICE constexpr int32_t scale_index(PackedType type, int32_t n, int32_t g, int32_t half,
+MOE_HOST_DEVICE constexpr int32_t scale_index(PackedType type, int32_t g, int32_t half,
                                               int32_t group) {
     if (type == PackedType::e4m3) return 2 * group + half;
-    return (g * scale_groups(type, n) + group) * 2 + half;
+    return (g * (64 / scale_group(type)) + group) * 2 + half;
 }
 
 // The scale of number i, of the types that have one factor for a group.
@@ -136,26 +128,26 @@ MOE_HOST_DEVICE inline float code_value(PackedType type, uint32_t code, int32_t 
     }
 }
 
-// A weight without its global scale: the block of n steps at k0 of a tile.
+// A weight without its global scale: the block at k0 of a tile.
 MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* codes,
                                           const std::byte* scales, const float* codebook,
-                                          int64_t k0, int32_t n, int32_t lane, CodeIndex at) {
+                                          int64_t k0, int32_t lane, CodeIndex at) {
     const int32_t g = lane / 4;
     const int32_t half = at.reg & 1;
-    const int32_t k = 4 * n * (lane % 4) + 4 * at.step;
+    const int32_t k = 16 * (lane % 4) + 4 * at.step;
     const int32_t column = k + at.reg / 2 * 2 + at.parity;
-    const uint32_t code = read_code(type, codes, n, lane, at);
+    const uint32_t code = read_code(type, codes, lane, at);
     if (is_grid(type)) {
         const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column);
         return grid_value(type, factor, code, codebook + 32 * half);
     }
     if (has_ggml_scales(type)) {
-        return ggml_value(type, scales + ggml_scale_offset(type, n, g + 8 * half, k), k0, column,
+        return ggml_value(type, scales + ggml_scale_offset(type, 4, g + 8 * half, k), k0, column,
                           code);
     }
     const float value = code_value(type, code, half, codebook);
     if (code_bits(type) >= 16) return value;
-    return value * read_scale(type, scales, scale_index(type, n, g, half, k / scale_group(type)));
+    return value * read_scale(type, scales, scale_index(type, g, half, k / scale_group(type)));
 }
 
 }  // namespace moe::cuda

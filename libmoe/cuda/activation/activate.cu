@@ -9,9 +9,9 @@
 // 1. A block takes work items (a tile and 256 features) in turn.
 // 2. Each thread activates one feature of every row of the tile.
 #include "libmoe/base/half.hpp"
+#include "libmoe/cuda/activation/activate.hpp"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/tile_work.cuh"
-#include "libmoe/cuda/generic/generic.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "libmoe/layer/activation.hpp"
 
