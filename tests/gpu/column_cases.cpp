@@ -42,6 +42,21 @@ void add_column_tables(CaseList& list) {
                          });
 }
 
+// Columns that fill no blocks of 64: the padding has no column.
+void add_padded_columns(CaseList& list) {
+    for (const char* format : column_formats)
+        for (const Numbers& numbers : {bf16, f16}) {
+            PairSpec spec = column_spec(format, numbers, Tables::of_expert);
+            spec.layer.desc = plain_layer(160, 96, 6, 3);
+            list.add(text("columns/padded/%s/%s", format, numbers.name), Extent::smoke,
+                     [=](Context& context) {
+                         with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
+                             for (const int64_t T : {1, 33}) pair.check(pair.routed_call(T));
+                         });
+                     });
+        }
+}
+
 // Rows of many experts, more than one pass of a block and wide tiles.
 void add_large_column_tables(CaseList& list) {
     for (const char* format : column_formats) {
@@ -164,6 +179,7 @@ void add_column_launches(CaseList& list) {
 
 void add_column_cases(CaseList& list) {
     add_column_tables(list);
+    add_padded_columns(list);
     add_large_column_tables(list);
     add_column_slices(list);
     add_mixed_columns(list);

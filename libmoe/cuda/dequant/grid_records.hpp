@@ -1,7 +1,6 @@
 // Where gemv and the grouped GEMMs find the scale records of a grid: a tile begins with them,
-// its codes follow (packed/layout.hpp). The part of k that a pipeline stage holds is copied in two
-// copies, of its codes and, behind them in the stage, of the records of its columns. Host and
-// device.
+// its codes follow (packed/layout.hpp). A pipeline stage takes two copies for its part of k: the
+// codes and, behind them in the stage, the records of their columns. Host and device.
 #pragma once
 
 #include "libmoe/base/reciprocal.hpp"
