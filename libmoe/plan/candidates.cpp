@@ -274,7 +274,11 @@ const Reason* gemv(const Problem& problem) {
 template <moe_stage stage>
 const Reason* grouped_of_f16_x(const Problem& problem) {
     if (problem.layout->layer.latent) return &reasons::latent;
-    return whole_tiles<stage, cuda::grouped_in_f16_supports>(problem);
+    if (const Reason* reason = whole_tiles<stage, cuda::grouped_supports>(problem)) return reason;
+    const auto is_read = [](const moe_format& f) {
+        return cuda::grouped_in_f16_supports(packed_type_of(f));
+    };
+    return all_of_stage<stage>(problem, is_read) ? nullptr : &reasons::x_type;
 }
 
 template <moe_stage stage>
