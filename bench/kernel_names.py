@@ -1,7 +1,8 @@
 """Kernel names of results that were made before names had the weight type in them, in today's words.
 
 usage: kernel_names.py RESULTS.json    prints the results with today's names, to compare them with newer ones
-OLD_NAMES is the table by which kernel_filter refuses old names (libmoe/plan/kernel_filter.cpp): old name, glob of today.
+OLD_NAMES is the table by which kernel_filter refuses old names (libmoe/plan/kernel_filter.cpp): old name, glob of today. The generic kernels are
+gone; kernel_filter names what took their place, and results keep the name of what ran.
 """
 import json
 import pathlib

@@ -55,15 +55,17 @@ def line_panels(title, x, label, lines, log=True, margin_below=1, every=()):
 
 def fusion(results):
     panels, tokens = [], lists.BATCHES
+    is_old = any(result.get("kernels") == lists.GENERIC for result in results.by_name.values())
+    name, kernels = ("generic", lists.GENERIC) if is_old else ("portable", lists.PORTABLE)
     for model, format in lists.FUSION:
         whole = dict(results.series(tokens, us, model, format, "layer"))
         chain = results.series(tokens, lambda r: stage_us(r, "chain"), model, format, "layer")
-        portable = results.series(tokens, us, model, format, "layer", kernels=lists.PORTABLE)
+        portable = results.series(tokens, us, model, format, "layer", kernels=kernels)
         unfused = results.series(tokens, us, model, format, "layer", unfused=True)
         lines = [([(t, time / whole[t]) for t, time in points if t in whole], COLORS[i], False)
                  for i, points in enumerate((whole.items(), chain, portable, unfused))]
         panels += line_panels(f"{model}, {format}", token_axis(tokens), "time / time of the layer", lines)
-    names = ("moe_forward", "its stages one by one", "moe_forward by the portable kernels", "the same, unfused")
+    names = ("moe_forward", "its stages one by one", f"moe_forward by the {name} kernels", "the same, unfused")
     return panels, [(name, COLORS[i], False) for i, name in enumerate(names)]
 
 
