@@ -174,7 +174,7 @@ def safetensors_entries(rng, sizes, matrix):
 
 
 def write_safetensors(folder, rng, sizes, matrix, quantization):
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     config = {**COMMON, "hidden_size": sizes.hidden, "num_hidden_layers": sizes.n_layers, "moe_intermediate_size": sizes.intermediate,
               "intermediate_size": 8 * sizes.intermediate, "num_experts": sizes.n_experts, "num_experts_per_tok": sizes.top_k,
               "quantization_config": {"bits": 4, "group_size": GROUP, **quantization}}

@@ -773,7 +773,8 @@ MOE_API moe_status MOE_CALL moe_supports(moe_runtime *runtime, const moe_plan_de
 /* 128 bits. Equal keys: the descriptions make equal plans, so layers may share one. */
 MOE_API moe_status MOE_CALL moe_plan_key(moe_runtime *runtime, const moe_plan_desc *desc, uint8_t out_key[16]) MOE_NOEXCEPT;
 /* 128 bits. Weights and plans with equal ids go together. Depends on layout version, backend, shapes, formats, slice,
- * stages and residency; not on max_tokens, types of activations, tuning or kernels. */
+ * stages, residency and, of gate and up with permutations or pre_quant_scales, unfused; not on max_tokens, types of activations, tuning
+ * or kernels. */
 MOE_API moe_status MOE_CALL moe_plan_layout_id(const moe_plan *plan, uint8_t out_id[16]) MOE_NOEXCEPT;
 /* The device chosen, and in *out_reason (static, may be NULL) why. */
 MOE_API moe_status MOE_CALL moe_plan_device(const moe_plan *plan, moe_device_kind *out_kind, int32_t *out_index,
@@ -865,7 +866,8 @@ MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
  * nothing; but on a device a stack may have been replaced in part when values of one expert cannot be packed, or the device fails.
  * On a device ordered on stream, and done when the call returns; on the CPU no forward may be running on these weights. Graphs captured
  * before take the new weights, except where the experts of a role, a shared one among them, had one and the same given codebook and now
- * have different ones: capture again then. BORROW: the matrices are borrowed from now on from where the tensor lies. */
+ * have different ones: capture again then. Packed gate and up share a permutation and a pre_quant_scale (moe_tensor.permutation), so that
+ * one of them alone cannot take another: MOE_ERROR_UNSUPPORTED. BORROW: the matrices are borrowed from now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
@@ -885,7 +887,7 @@ MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_m
 
 /* Packed weights to a file, and back without packing them again; docs/layout.md has the file. CUDA plans; those of the CPU read
  * their checkpoint: MOE_ERROR_UNSUPPORTED. The file has a version, the layout id and checksums: of another version or layout
- * it is refused with MOE_ERROR_LAYOUT_MISMATCH and both in words, damaged with MOE_ERROR_CORRUPT_FILE. A file is written
+ * it is refused with MOE_ERROR_LAYOUT_MISMATCH in words, damaged with MOE_ERROR_CORRUPT_FILE. A file is written
  * under another name and renamed when it is whole, replacing what was there; MOE_ERROR_IO names the path. It is read, not mapped.
  * Both wait for the device's default stream and return when all is done; updates on another stream must be over. The
  * weights belong to the library (MOE_OWN_COPY) and can be updated like others. */

@@ -269,8 +269,8 @@ const Reason* gemv(const Problem& problem) {
     return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
 }
 
-// float16 x is never rounded to bfloat16: it needs kernels with float16 operands, of which there is
-// none that stores a latent in float16.
+// Of many tokens float16 x is not rounded to bfloat16: it needs kernels with float16 operands, of
+// which there is none that stores a latent in float16.
 template <moe_stage stage>
 const Reason* grouped_of_f16_x(const Problem& problem) {
     if (problem.layout->layer.latent) return &reasons::latent;

@@ -1,6 +1,7 @@
 // The choices of a CUDA plan: kernels, families, what joins. cuda_choices.hpp.
 #include "libmoe/plan/cuda_choices.hpp"
 
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/plan/cost.hpp"
 #include "libmoe/plan/launch_plan.hpp"
 
@@ -12,8 +13,12 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
                      const GemvProblem& problem, const ExpertWork& work) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
-    // The portable kernels, which run elsewhere, have no predicted time.
-    const bool has_grouped = has_hopper_instructions(device.architecture());
+    // The portable kernels, which run elsewhere and for float16 with other types, have no predicted
+    // time.
+    const bool in_f16 = cuda::grouped_in_f16_supports(problem.gate_up.type) &&
+                        cuda::grouped_in_f16_supports(problem.down.type);
+    const bool has_grouped =
+        has_hopper_instructions(device.architecture()) && (plan.x_type != MOE_TYPE_F16 || in_f16);
     const DeviceRates rates = has_grouped ? DeviceRates(nominal) : DeviceRates(0, 0, 0);
     return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
 }

@@ -15,7 +15,8 @@ struct DeviceWeights {
     // By role; data is null where the layout needs none. A fused gate and up matrix is the entry of
     // GATE (SHARED_GATE), and that of UP (SHARED_UP) is empty.
     std::array<PackedMatrix, MOE_ROLE_COUNT> matrices{};
-    // GATE and UP (SHARED_GATE and SHARED_UP) are in the same tiles where their packed types agree.
+    // GATE and UP (SHARED_GATE and SHARED_UP) are in the same tiles where their packed types agree,
+    // unless they have tables of columns that are kept apart.
     bool is_gate_up_fused = false;
     bool is_shared_gate_up_fused = false;
     const void* router = nullptr;  // [E_all, H] dense, of router_type

@@ -45,6 +45,9 @@ bool may_be_fused(moe_role role) {
            role == MOE_ROLE_SHARED_UP;
 }
 
+constexpr std::pair<moe_role, moe_role> halves[] = {{MOE_ROLE_GATE, MOE_ROLE_UP},
+                                                    {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP}};
+
 // The id changes with the types that it speaks of and with no others. First revisions leave it as
 // it was before types had revisions.
 void add_revision(Hash128& hash, PackedType type, int32_t (*revision)(PackedType)) {
@@ -130,6 +133,16 @@ uint64_t WeightsLayout::copy_bytes() const {
     return total;
 }
 
+bool WeightsLayout::has_half_apart(moe_role role) const {
+    const auto has_table = [&](moe_role one) {
+        return needs(one) && column_table_of(formats[one]) != ColumnTable::none;
+    };
+    for (const auto& [gate, up] : halves)
+        if (role == gate || role == up)
+            return keeps_tables_apart && has_table(gate) && has_table(up);
+    return false;
+}
+
 std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) const {
     Hash128 hash;
     hash.add_text("libmoe.layout").add(layout_version);
@@ -150,7 +163,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
         // Before, the last block of such a matrix was shorter.
         if (p.columns % 64 != 0) hash.add_text("padded columns");
         if (column_table_of(formats[role]) != ColumnTable::none)
-            hash.add_text("column table").add(column_table_revision).add(keeps_tables_apart);
+            hash.add_text("column table").add(column_table_revision).add(has_half_apart(role));
     }
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.

@@ -52,8 +52,10 @@ void check_layout(const File& file, const PackedFileHeader& header, const Weight
     const auto wanted = describe_layout(layout);
     if (wanted == std::string_view(held.text))
         fail(MOE_ERROR_LAYOUT_MISMATCH,
-             "{}: holds {}, packed as an earlier version of this library did", file.name(),
-             held.text);
+             "{}: holds {}, as the plan wants, but another part of it (slice, experts, stages) or "
+             "in "
+             "another packing (an earlier version of this library, or a plan with unfused = 1)",
+             file.name(), held.text);
     fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: holds {}; the plan wants {}", file.name(), held.text,
          wanted);
 }
@@ -97,10 +99,12 @@ void check_columns(const File& file, const moe_weights& weights, DeviceBlock& bl
         const uint64_t bytes = static_cast<uint64_t>(region.count) * region.column_bytes();
         std::pmr::vector<uint32_t> columns(bytes / sizeof(uint32_t), &weights.runtime->memory);
         block.read(columns.data(), region.columns, bytes);
+        const auto n_columns =
+            static_cast<uint32_t>(weights.layout.part(static_cast<moe_role>(i)).columns);
         for (const uint32_t column : columns)
-            if (column >= static_cast<uint32_t>(region.k))
+            if (column >= n_columns)
                 fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: a column is number {} of {}", file.name(),
-                     role_name(static_cast<moe_role>(i)), column, region.k);
+                     role_name(static_cast<moe_role>(i)), column, n_columns);
     }
 }
 

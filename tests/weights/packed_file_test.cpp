@@ -295,7 +295,7 @@ TEST_F(PackedFiles, OfAnEarlierLayoutOfTheSameMatricesAreRefusedInWords) {
     save(from.packed);
     write(with_header(bytes(), [](PackedFileHeader& header) { header.layout_id[0] ^= 1; }));
     expect_refused(from.packed, MOE_ERROR_LAYOUT_MISMATCH,
-                   "packed as an earlier version of this library did");
+                   "in another packing (an earlier version of this library");
 }
 
 TEST_F(PackedFiles, OfVersion3HaveTheFirstRevisions) {
