@@ -102,7 +102,8 @@ cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_rol
                           moe_type type, bool for_panels) {
     return cpu::quantization_for(*cpu::gemv_family(arithmetic),
                                  cpu::gemv_format_of(problem.layout->formats[role]), type,
-                                 problem.quantizes_to_int8, for_panels);
+                                 problem.quantizes_to_int8, for_panels,
+                                 reads_computed_rows(problem.layout->layer, role));
 }
 
 // The gemm kernels beside the gemv kernels of the same family: they sum in another order.
@@ -377,7 +378,8 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     if (!family || !problem.layout->needs(role)) return of_parts[0];
     const bool in_panels = row.tokens == Tokens::many_rows;
     const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
-    if (!in_panels) return of_parts[rows.parts];
+    if (!in_panels && rows.parts) return of_parts[rows.parts];
+    if (!in_panels) return rows.has_bf16_pair ? "bf16x2" : rows.has_bf16 ? "bf16" : of_parts[0];
     const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:

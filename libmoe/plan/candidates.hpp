@@ -70,6 +70,12 @@ struct Problem {
     bool quantizes_to_int8 = false;  // the policy of the plan
 };
 
+// Are rows before a matrix of this role float32 results, which nothing rounded to the type of x? All
+// matrices before the activation are told the same, since they read rows of one form.
+inline bool reads_computed_rows(const Layer& layer, moe_role role) {
+    return layer.latent && role != MOE_ROLE_DOWN && role != MOE_ROLE_SHARED_DOWN;
+}
+
 // A candidate for small batches is chosen beside one for any number of tokens, and so is one of the
 // CPU for many rows of a matrix.
 enum class Tokens : uint8_t { any, small_batch, many_rows };

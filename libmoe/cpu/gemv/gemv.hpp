@@ -3,9 +3,10 @@
 // an instruction family (cpu/avx2, avx512vnni, neon, i8mm). The files of each include this one, so
 // nothing in it is inline.
 //
-// Two kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
+// Three kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
 // integers of 15 or 23 bits times a float32 scale, and the integers are two or three signed bytes.
-// The others take float32 rows.
+// Some others take rows of bfloat16 from a processor that multiplies them, and all others take
+// float32 rows.
 #pragma once
 
 #include <cstddef>
@@ -95,7 +96,12 @@ enum class ColumnOrder : uint8_t {
 struct Quantization {
     int32_t parts = 0;      // bytes of an integer; 0: no scales, sums and integers
     uint32_t orders = 0;    // bits, 1 << ColumnOrder
-    bool has_bf16 = false;  // the row follows in bfloat16, [columns] in the natural order
+    // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv and
+    // gemm kernels take it.
+    bool has_bf16 = false;
+    // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv kernels
+    // take both, gemm kernels neither.
+    bool has_bf16_pair = false;
 };
 constexpr int64_t quantized_step = 256;
 // Bytes from a row to its bfloat16.
@@ -130,6 +136,7 @@ struct GemvWeights {
     int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
     int64_t x_natural;      // the same to those in the natural order
     int64_t x_bf16;         // bytes from a quantized row to its bfloat16
+    int64_t x_bf16_low;     // the same to what that rounded off
     const uint8_t* places;  // of columns in its order (ColumnOrders)
 
     int32_t bits;          // of the codes of pack
@@ -146,7 +153,7 @@ struct GemvWeights {
 };
 
 // out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of
-// [first, last). x[i] is a quantized or a float32 row, by the format.
+// [first, last). x[i] is a quantized or a float32 row, by the kernel.
 using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t last,
                             const void* const* x, float* out);
 
@@ -168,6 +175,9 @@ struct GemvFamily {
     GemmKernels (*gemm)(GemvFormat format, const Quantization& rows) = nullptr;
     // Does it read rows that begin inside a group of scales (GemvWeights::column_phase)?
     bool reads_amid_groups = false;
+    // Kernels for activations in bfloat16, or in pairs of it, where the machine has AVX-512 BF16;
+    // null where the family has none.
+    const GemvKernels* (*of_bf16)(GemvFormat format, bool is_pair) = nullptr;
 };
 
 }  // namespace moe::cpu

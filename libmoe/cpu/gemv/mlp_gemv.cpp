@@ -60,6 +60,10 @@ class GemvMatrix {
         if (!describe_gemv_weights(matrix, format_, weights_)) return;
         if (weights_.column_phase && !family.reads_amid_groups) return;
         if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
+        // A product of x by pre_quant_scale is not rounded to bfloat16.
+        if (!kernels_ && family.of_bf16 && !matrix.pre_quant_scale &&
+            (rows.has_bf16 || rows.has_bf16_pair))
+            kernels_ = family.of_bf16(format_, rows.has_bf16_pair);
         reads_floats_ = !kernels_;
         if (reads_floats_)
             kernels_ = family.kernels(format_, 0);
@@ -67,6 +71,7 @@ class GemvMatrix {
             weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format_));
         weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
+        weights_.x_bf16_low = weights_.x_bf16 + 2 * padded_columns(matrix.columns);
         // Those read x as it is, and scales where they lie.
         if (!matrix.pre_quant_scale && !matrix.nested_scales)
             gemm_ = gemm_kernels(family, format_, rows);

@@ -1,0 +1,199 @@
+// Gemv kernels of bf16 and fp8 weights with bfloat16 activations, for AVX-512 with BF16: two columns
+// are multiplied and added at once. Activations are one bfloat16 each, or two whose sum they are.
+//
+// Both weights are exact in bfloat16, so the products are exact and their sums those of float32. A
+// subnormal number of bfloat16 counts as zero; no fp8 code is one.
+//
+// Steps for 64 columns of fp8: 1. the codes are brought into an order in which step 3 gives the
+// natural one, 2. the seven bits of a magnitude look up the low and the high byte of its bfloat16,
+// 3. both are interleaved, 4. the products of the columns under one scale are added, and meet it.
+#include "libmoe/cpu/avx512vnni/tables.hpp"
+
+#if defined(MOE_X86)
+#include <immintrin.h>
+#define MOE_GEMV_AVX512 1
+
+#include "libmoe/cpu/avx512vnni/vectors.inc"
+
+#include "libmoe/cpu/avx512vnni/row_sums.inc"
+
+#include "libmoe/cpu/dequant/block_scales.inc"
+
+#include "libmoe/cpu/dequant/row_groups.inc"
+
+#include "libmoe/cpu/dequant/e2m1.inc"
+
+#include "libmoe/cpu/dequant/grid.inc"
+
+#include "libmoe/cpu/dequant/dense.inc"
+
+namespace moe::cpu {
+namespace {
+
+// An activation row: `low` is what `high` rounded off, where it is read.
+struct Bf16Row {
+    const std::byte *high, *low;
+
+    MOE_INLINE Bf16Row() = default;
+    MOE_INLINE Bf16Row(const void* x, const GemvWeights& weights)
+        : high(static_cast<const std::byte*>(x) + weights.x_bf16),
+          low(static_cast<const std::byte*>(x) + weights.x_bf16_low) {}
+};
+
+MOE_INLINE Floats dot_pairs(Floats sum, Bytes weights, const std::byte* x) {
+    const Bytes row = load_bytes(x);
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<const __m512bh&>(weights),
+                            reinterpret_cast<const __m512bh&>(row));
+}
+// 32 columns from `column` on.
+template <int parts>
+MOE_INLINE Floats dot_32(Floats sum, Bytes weights, const Bf16Row& x, int64_t column) {
+    sum = dot_pairs(sum, weights, x.high + 2 * column);
+    return parts == 2 ? dot_pairs(sum, weights, x.low + 2 * column) : sum;
+}
+
+// --- bf16 -------------------------------------------------------------------------------------
+
+template <int parts, int n>
+void bf16_gemv(const GemvWeights& weights, int64_t first, int64_t last, const void* const* rows,
+               float* out) {
+    Bf16Row x[n];
+    for (int i = 0; i < n; ++i) x[i] = Bf16Row(rows[i], weights);
+    const int64_t n_blocks = (weights.columns + quantized_step - 1) / quantized_step;
+    RowSums sums(out, 1.0f);
+    for (int64_t row = first; row < last; ++row) {
+        RowReader<Bf16Format> reader(weights, row);
+        Floats sum[n][4];
+        MOE_UNROLL for (int i = 0; i < n; ++i)
+            MOE_UNROLL for (int j = 0; j < 4; ++j) sum[i][j] = _mm512_setzero_ps();
+        for (int64_t b = 0; b < n_blocks; ++b) {
+            const Bf16 block = reader.block(b);
+            MOE_UNROLL for (int j = 0; j < 8; ++j) {
+                const Bytes w = load_bytes(block.p + 64 * j);
+                MOE_UNROLL for (int i = 0; i < n; ++i) sum[i][j % 4] =
+                    dot_32<parts>(sum[i][j % 4], w, x[i], quantized_step * b + 32 * j);
+            }
+        }
+        MOE_UNROLL for (int i = 0; i < n; ++i)
+            sums.add(_mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]),
+                                   _mm512_add_ps(sum[i][2], sum[i][3])));
+    }
+    sums.finish();
+}
+
+// --- fp8 --------------------------------------------------------------------------------------
+
+// The bytes of the bfloat16 of a magnitude of E4M3.
+struct E4m3Bytes {
+    alignas(64) uint8_t low[128], high[128];
+    constexpr E4m3Bytes() : low(), high() {
+        for (unsigned magnitude = 0; magnitude < 128; ++magnitude) {
+            const unsigned bits = bf16_of(magnitude);
+            low[magnitude] = static_cast<uint8_t>(bits);
+            high[magnitude] = static_cast<uint8_t>(bits >> 8);
+        }
+    }
+    static constexpr unsigned bf16_of(unsigned magnitude) {
+        unsigned exponent = magnitude / 8 + 120, mantissa = magnitude % 8;
+        if (magnitude == 0) return 0;
+        if (magnitude == 127) return 0x7FC0;
+        // Subnormal numbers of E4M3 are normal here.
+        if (magnitude < 8)
+            for (++exponent; mantissa < 8; --exponent) mantissa *= 2;
+        return exponent << 7 | mantissa % 8 << 4;
+    }
+};
+constexpr E4m3Bytes e4m3_bytes{};
+static_assert(E4m3Bytes::bf16_of(1) == 0x3B00 && E4m3Bytes::bf16_of(7) == 0x3C60 &&
+              E4m3Bytes::bf16_of(8) == 0x3C80 && E4m3Bytes::bf16_of(0x38) == 0x3F80);
+
+struct E4m3Lookup {
+    Bytes low[2], high[2], order;
+
+    MOE_INLINE E4m3Lookup() {
+        MOE_UNROLL for (int i = 0; i < 2; ++i) {
+            low[i] = load_bytes(e4m3_bytes.low + 64 * i);
+            high[i] = load_bytes(e4m3_bytes.high + 64 * i);
+        }
+        order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    }
+    // 64 columns as two vectors of 32.
+    MOE_INLINE void values(const std::byte* p, Bytes (&w)[2]) const {
+        const Bytes codes = _mm512_permutexvar_epi64(order, load_bytes(p));
+        const Bytes lows = _mm512_permutex2var_epi8(low[0], codes, low[1]);
+        const Bytes magnitudes = _mm512_permutex2var_epi8(high[0], codes, high[1]);
+        constexpr int with_sign = 0xF8;  // a | (b & c)
+        const Bytes highs = _mm512_ternarylogic_epi64(
+            magnitudes, codes, _mm512_set1_epi8(static_cast<char>(0x80)), with_sign);
+        w[0] = _mm512_unpacklo_epi8(lows, highs);
+        w[1] = _mm512_unpackhi_epi8(lows, highs);
+    }
+};
+
+// scale_columns: columns that are under one scale for sure, 32 or 128.
+template <int scale_columns, int parts, int n>
+MOE_INLINE void add_256_fp8(const Fp8& block, const E4m3Lookup& lookup, const Bf16Row (&x)[n],
+                            int64_t b, Floats (&sum)[n]) {
+    MOE_UNROLL for (int h = 0; h < 2; ++h) {
+        Floats part[n];
+        MOE_UNROLL for (int q = 2 * h; q < 2 * h + 2; ++q) {
+            Bytes w[2];
+            lookup.values(block.p + 64 * q, w);
+            MOE_UNROLL for (int j = 0; j < 2; ++j) {
+                const int at = 64 * q + 32 * j;
+                MOE_UNROLL for (int i = 0; i < n; ++i) {
+                    if (at % scale_columns == 0) part[i] = _mm512_setzero_ps();
+                    part[i] = dot_32<parts>(part[i], w[j], x[i], quantized_step * b + at);
+                }
+                if ((at + 32) % scale_columns) continue;
+                const Floats scale =
+                    _mm512_permutexvar_ps(_mm512_set1_epi32(at / 16), block.scale);
+                MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] =
+                    _mm512_fmadd_ps(part[i], scale, sum[i]);
+            }
+        }
+    }
+}
+
+template <int scale_columns, int parts, int n>
+void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
+                    const void* const* rows, float* out) {
+    Bf16Row x[n];
+    for (int i = 0; i < n; ++i) x[i] = Bf16Row(rows[i], weights);
+    const E4m3Lookup lookup;
+    const int64_t n_blocks = (weights.columns + quantized_step - 1) / quantized_step;
+    RowSums sums(out, 1.0f);
+    for (int64_t row = first; row < last; ++row) {
+        RowReader<Fp8Format> reader(weights, row);
+        Floats sum[n];
+        MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_setzero_ps();
+        for (int64_t b = 0; b < n_blocks; ++b)
+            add_256_fp8<scale_columns, parts, n>(reader.block(b), lookup, x, b, sum);
+        MOE_UNROLL for (int i = 0; i < n; ++i) sums.add(sum[i]);
+    }
+    sums.finish();
+}
+template <int parts, int n>
+void fp8_gemv(const GemvWeights& weights, int64_t first, int64_t last, const void* const* rows,
+              float* out) {
+    const bool is_wide = weights.scale_shift >= 7 && weights.column_phase % 128 == 0;
+    (is_wide ? fp8_gemv_under<128, parts, n> : fp8_gemv_under<32, parts, n>)(weights, first, last,
+                                                                             rows, out);
+}
+
+template <int parts>
+constexpr GemvKernels bf16_kernels = {
+    {bf16_gemv<parts, 1>, bf16_gemv<parts, 2>, bf16_gemv<parts, 4>}};
+template <int parts>
+constexpr GemvKernels fp8_kernels = {{fp8_gemv<parts, 1>, fp8_gemv<parts, 2>, fp8_gemv<parts, 4>}};
+
+}  // namespace
+
+const GemvKernels* gemv_avx512bf16(GemvFormat format, bool is_pair) {
+    if (format == GemvFormat::bf16) return is_pair ? &bf16_kernels<2> : &bf16_kernels<1>;
+    if (format == GemvFormat::fp8) return is_pair ? &fp8_kernels<2> : &fp8_kernels<1>;
+    return nullptr;
+}
+
+}  // namespace moe::cpu
+#endif
