@@ -162,6 +162,19 @@ struct GemvKernels {
     GemvKernel of_rows[3];
 };
 
+// The activation of an expert (layer/activation.hpp), of a kind that is not SITU.
+struct GateActivation {
+    moe_activation kind;
+    bool is_gated;
+    bool round_to_bf16;
+    float alpha, gate_limit, up_limit, up_offset, post_limit;
+};
+// out[i] = act(gates[i], ups[i]) for n values, rounded up to a multiple of activation_step, which
+// may lie where ups do.
+using ActivateKernel = void (*)(const GateActivation& how, const float* gates, const float* ups,
+                                int64_t n, float* out);
+constexpr int64_t activation_step = 16;
+
 // An instruction family: its kernels, and how it quantizes.
 struct GemvFamily {
     // null where the family does not read the format; parts is 0 for float32 activations, else the
@@ -178,6 +191,8 @@ struct GemvFamily {
     // Kernels for activations in bfloat16, or in pairs of it, where the machine has AVX-512 BF16;
     // null where the family has none.
     const GemvKernels* (*of_bf16)(GemvFormat format, bool is_pair) = nullptr;
+    // null: one value after another.
+    ActivateKernel activate = nullptr;
 };
 
 }  // namespace moe::cpu
