@@ -15,10 +15,12 @@ namespace moe::cpu {
 namespace {
 
 // Output features of a task of plain loops: enough that taking a task costs nothing beside it, few
-// enough to share one expert. A task of gemv and gemm kernels is as many features as these bytes of
-// weights hold, in whole panels.
+// enough to share one expert. A task of gemv and gemm kernels is as many features as some bytes of
+// weights hold, in whole panels: more bytes for few threads, which share fewer tasks evenly, too.
 constexpr int64_t loop_features = 32;
 constexpr int64_t task_bytes = int64_t{64} << 10;
+constexpr int64_t task_bytes_of_few = int64_t{128} << 10;
+constexpr int32_t few_workers = 8;
 constexpr int64_t most_task_features = 64;
 
 // Counts a task that is done. True for the thread that does the last of n_tasks, which sees what
@@ -110,7 +112,8 @@ template <class Real>
 int64_t Pipeline<Real>::task_features(Arithmetic arithmetic,
                                       int64_t weight_bytes_of_feature) const {
     if (!gemv_family(arithmetic)) return loop_features;
-    const int64_t fit = task_bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
+    const int64_t bytes = setup_.n_workers <= few_workers ? task_bytes_of_few : task_bytes;
+    const int64_t fit = bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
     return std::clamp<int64_t>(fit / panel_rows * panel_rows, panel_rows, most_task_features);
 }
 
