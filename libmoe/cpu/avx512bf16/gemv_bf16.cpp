@@ -89,62 +89,15 @@ void bf16_gemv(const GemvWeights& weights, int64_t first, int64_t last, const vo
 
 // --- fp8 --------------------------------------------------------------------------------------
 
-// The bytes of the bfloat16 of a magnitude of E4M3.
-struct E4m3Bytes {
-    alignas(64) uint8_t low[128], high[128];
-    constexpr E4m3Bytes() : low(), high() {
-        for (unsigned magnitude = 0; magnitude < 128; ++magnitude) {
-            const unsigned bits = bf16_of(magnitude);
-            low[magnitude] = static_cast<uint8_t>(bits);
-            high[magnitude] = static_cast<uint8_t>(bits >> 8);
-        }
-    }
-    static constexpr unsigned bf16_of(unsigned magnitude) {
-        unsigned exponent = magnitude / 8 + 120, mantissa = magnitude % 8;
-        if (magnitude == 0) return 0;
-        if (magnitude == 127) return 0x7FC0;
-        // Subnormal numbers of E4M3 are normal here.
-        if (magnitude < 8)
-            for (++exponent; mantissa < 8; --exponent) mantissa *= 2;
-        return exponent << 7 | mantissa % 8 << 4;
-    }
-};
-constexpr E4m3Bytes e4m3_bytes{};
-static_assert(E4m3Bytes::bf16_of(1) == 0x3B00 && E4m3Bytes::bf16_of(7) == 0x3C60 &&
-              E4m3Bytes::bf16_of(8) == 0x3C80 && E4m3Bytes::bf16_of(0x38) == 0x3F80);
-
-struct E4m3Lookup {
-    Bytes low[2], high[2], order;
-
-    MOE_INLINE E4m3Lookup() {
-        MOE_UNROLL for (int i = 0; i < 2; ++i) {
-            low[i] = load_bytes(e4m3_bytes.low + 64 * i);
-            high[i] = load_bytes(e4m3_bytes.high + 64 * i);
-        }
-        order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-    }
-    // 64 columns as two vectors of 32.
-    MOE_INLINE void values(const std::byte* p, Bytes (&w)[2]) const {
-        const Bytes codes = _mm512_permutexvar_epi64(order, load_bytes(p));
-        const Bytes lows = _mm512_permutex2var_epi8(low[0], codes, low[1]);
-        const Bytes magnitudes = _mm512_permutex2var_epi8(high[0], codes, high[1]);
-        constexpr int with_sign = 0xF8;  // a | (b & c)
-        const Bytes highs = _mm512_ternarylogic_epi64(
-            magnitudes, codes, _mm512_set1_epi8(static_cast<char>(0x80)), with_sign);
-        w[0] = _mm512_unpacklo_epi8(lows, highs);
-        w[1] = _mm512_unpackhi_epi8(lows, highs);
-    }
-};
-
 // scale_columns: columns that are under one scale for sure, 32 or 128.
 template <int scale_columns, int parts, int n>
-MOE_INLINE void add_256_fp8(const Fp8& block, const E4m3Lookup& lookup, const Bf16Row (&x)[n],
-                            int64_t b, Floats (&sum)[n]) {
+MOE_INLINE void add_256_fp8(const Fp8& block, const Bf16Row (&x)[n], int64_t b,
+                            Floats (&sum)[n]) {
     MOE_UNROLL for (int h = 0; h < 2; ++h) {
         Floats part[n];
         MOE_UNROLL for (int q = 2 * h; q < 2 * h + 2; ++q) {
             Bytes w[2];
-            lookup.values(block.p + 64 * q, w);
+            block.bf16_values(q, w);
             MOE_UNROLL for (int j = 0; j < 2; ++j) {
                 const int at = 64 * q + 32 * j;
                 MOE_UNROLL for (int i = 0; i < n; ++i) {
@@ -166,7 +119,6 @@ void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
                     const void* const* rows, float* out) {
     Bf16Row x[n];
     for (int i = 0; i < n; ++i) x[i] = Bf16Row(rows[i], weights);
-    const E4m3Lookup lookup;
     const int64_t n_blocks = (weights.columns + quantized_step - 1) / quantized_step;
     RowSums sums(out, 1.0f);
     for (int64_t row = first; row < last; ++row) {
@@ -174,7 +126,7 @@ void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
         Floats sum[n];
         MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_setzero_ps();
         for (int64_t b = 0; b < n_blocks; ++b)
-            add_256_fp8<scale_columns, parts, n>(reader.block(b), lookup, x, b, sum);
+            add_256_fp8<scale_columns, parts, n>(reader.block(b), x, b, sum);
         MOE_UNROLL for (int i = 0; i < n; ++i) sums.add(sum[i]);
     }
     sums.finish();
