@@ -89,44 +89,67 @@ void bf16_gemv(const GemvWeights& weights, int64_t first, int64_t last, const vo
 
 // --- fp8 --------------------------------------------------------------------------------------
 
-// scale_columns: columns that are under one scale for sure, 32 or 128.
-template <int scale_columns, int parts, int n>
-MOE_INLINE void add_256_fp8(const Fp8& block, const Bf16Row (&x)[n], int64_t b,
+// Columns of 64 codes in two vectors.
+MOE_INLINE void fp8_to_bf16(const std::byte* codes, Bytes (&w)[2]) {
+    const Bytes order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    e4m3_to_bf16(_mm512_permutexvar_epi64(order, load_bytes(codes)), w);
+}
+
+// 128 columns from `column` on, of which `codes` are those.
+template <int parts, int n>
+MOE_INLINE void add_128_fp8(const std::byte* codes, Floats scale, const Bf16Row (&x)[n],
+                            int64_t column, Floats (&sum)[n]) {
+    Floats part[n];
+    MOE_UNROLL for (int i = 0; i < n; ++i) part[i] = _mm512_setzero_ps();
+    MOE_UNROLL for (int q = 0; q < 2; ++q) {
+        Bytes w[2];
+        fp8_to_bf16(codes + 64 * q, w);
+        MOE_UNROLL for (int j = 0; j < 2; ++j)
+            MOE_UNROLL for (int i = 0; i < n; ++i) part[i] =
+                dot_32<parts>(part[i], w[j], x[i], column + 64 * q + 32 * j);
+    }
+    MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_fmadd_ps(part[i], scale, sum[i]);
+}
+// The same of 256 columns under any scales.
+template <int parts, int n>
+MOE_INLINE void add_256_fp8(const Fp8& block, const Bf16Row (&x)[n], int64_t column,
                             Floats (&sum)[n]) {
-    MOE_UNROLL for (int h = 0; h < 2; ++h) {
-        Floats part[n];
-        MOE_UNROLL for (int q = 2 * h; q < 2 * h + 2; ++q) {
-            Bytes w[2];
-            block.bf16_values(q, w);
-            MOE_UNROLL for (int j = 0; j < 2; ++j) {
-                const int at = 64 * q + 32 * j;
-                MOE_UNROLL for (int i = 0; i < n; ++i) {
-                    if (at % scale_columns == 0) part[i] = _mm512_setzero_ps();
-                    part[i] = dot_32<parts>(part[i], w[j], x[i], quantized_step * b + at);
-                }
-                if ((at + 32) % scale_columns) continue;
-                const Floats scale =
-                    _mm512_permutexvar_ps(_mm512_set1_epi32(at / 16), block.scale);
-                MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] =
-                    _mm512_fmadd_ps(part[i], scale, sum[i]);
-            }
+    MOE_UNROLL for (int q = 0; q < 4; ++q) {
+        Bytes w[2];
+        fp8_to_bf16(block.p + 64 * q, w);
+        MOE_UNROLL for (int j = 0; j < 2; ++j) {
+            const int at = 64 * q + 32 * j;
+            const Floats scale = _mm512_permutexvar_ps(_mm512_set1_epi32(at / 16), block.scale);
+            MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_fmadd_ps(
+                dot_32<parts>(_mm512_setzero_ps(), w[j], x[i], column + at), scale, sum[i]);
         }
     }
 }
 
-template <int scale_columns, int parts, int n>
+template <bool is_wide, int parts, int n>
 void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
                     const void* const* rows, float* out) {
     Bf16Row x[n];
     for (int i = 0; i < n; ++i) x[i] = Bf16Row(rows[i], weights);
     const int64_t n_blocks = (weights.columns + quantized_step - 1) / quantized_step;
     RowSums sums(out, 1.0f);
+    WideScales scales;
     for (int64_t row = first; row < last; ++row) {
         RowReader<Fp8Format> reader(weights, row);
+        if (is_wide) scales.read(weights, reader.row);
         Floats sum[n];
         MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_setzero_ps();
-        for (int64_t b = 0; b < n_blocks; ++b)
-            add_256_fp8<scale_columns, parts, n>(reader.block(b), x, b, sum);
+        for (int64_t b = 0; b < n_blocks; ++b) {
+            const int64_t column = quantized_step * b;
+            if constexpr (is_wide) {
+                const std::byte* codes = reader.bytes_of(b);
+                MOE_UNROLL for (int h = 0; h < 2; ++h)
+                    add_128_fp8<parts, n>(codes + 128 * h, scales.of_column(column + 128 * h), x,
+                                          column + 128 * h, sum);
+            } else {
+                add_256_fp8<parts, n>(reader.block(b), x, column, sum);
+            }
+        }
         MOE_UNROLL for (int i = 0; i < n; ++i) sums.add(sum[i]);
     }
     sums.finish();
@@ -134,9 +157,10 @@ void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
 template <int parts, int n>
 void fp8_gemv(const GemvWeights& weights, int64_t first, int64_t last, const void* const* rows,
               float* out) {
-    const bool is_wide = weights.scale_shift >= 7 && weights.column_phase % 128 == 0;
-    (is_wide ? fp8_gemv_under<128, parts, n> : fp8_gemv_under<32, parts, n>)(weights, first, last,
-                                                                             rows, out);
+    if (WideScales::are_wide(weights))
+        fp8_gemv_under<true, parts, n>(weights, first, last, rows, out);
+    else
+        fp8_gemv_under<false, parts, n>(weights, first, last, rows, out);
 }
 
 template <int parts>
