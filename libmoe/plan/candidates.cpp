@@ -100,10 +100,9 @@ const Reason* cpu_gemv(const Problem& problem) {
 // The rows of matrices as the kernels of a family want them.
 cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
                           moe_type type, bool for_panels) {
-    return cpu::quantization_for(*cpu::gemv_family(arithmetic),
-                                 cpu::gemv_format_of(problem.layout->formats[role]), type,
-                                 problem.quantizes_to_int8, for_panels,
-                                 reads_computed_rows(problem.layout->layer, role));
+    return cpu::quantization_for(
+        *cpu::gemv_family(arithmetic), cpu::gemv_format_of(problem.layout->formats[role]), type,
+        problem.quantizes_to_int8, for_panels, reads_computed_rows(problem.layout->layer, role));
 }
 
 // The gemm kernels beside the gemv kernels of the same family: they sum in another order.

@@ -70,8 +70,8 @@ struct Problem {
     bool quantizes_to_int8 = false;  // the policy of the plan
 };
 
-// Are rows before a matrix of this role float32 results, which nothing rounded to the type of x? All
-// matrices before the activation are told the same, since they read rows of one form.
+// Are rows before a matrix of this role float32 results, which nothing rounded to the type of x?
+// All matrices before the activation are told the same, since they read rows of one form.
 inline bool reads_computed_rows(const Layer& layer, moe_role role) {
     return layer.latent && role != MOE_ROLE_DOWN && role != MOE_ROLE_SHARED_DOWN;
 }

@@ -70,10 +70,8 @@ TEST(Activations, KeepTheBoundOfTheirFunctions) {
             const std::vector<float> got = run(arithmetic, activation, gates, ups);
             double worst = 0;
             for (size_t i = 0; i < got.size(); ++i) {
-                const double right =
-                    activate<double>(activation, double{gates[i]}, double{ups[i]});
-                const double in_floats =
-                    double{activate<float>(activation, gates[i], ups[i])};
+                const double right = activate<double>(activation, double{gates[i]}, double{ups[i]});
+                const double in_floats = double{activate<float>(activation, gates[i], ups[i])};
                 if (!(std::fabs(right) > 1e-36 && std::fabs(right) < 1e38)) continue;
                 const double error = std::fabs(got[i] - right) / std::fabs(right);
                 const double of_floats = std::fabs(in_floats - right) / std::fabs(right);
@@ -85,7 +83,7 @@ TEST(Activations, KeepTheBoundOfTheirFunctions) {
 
 TEST(Activations, EndsOfTheRangeAreThoseOfTheReference) {
     std::vector<float> gates, ups;
-    const float ends[] = {0.0f,  -0.0f,    1e-44f, -1e-44f,   3e38f,           -3e38f, 200.0f,
+    const float ends[] = {0.0f,   -0.0f,   1e-44f,  -1e-44f,  3e38f,     -3e38f,       200.0f,
                           -90.0f, -103.9f, -200.0f, infinity, -infinity, std::nanf("")};
     for (const float gate : ends)
         for (const float up : ends) {

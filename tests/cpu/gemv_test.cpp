@@ -316,14 +316,34 @@ TEST(Gemv, PairsOfBfloat16AreNearlyFloat32) {
         Activations x(arithmetic, traits.format, MOE_TYPE_F32, n, width, 100);
         const GemvFamily& family = *gemv_family(arithmetic);
         const GemvFormat format = gemv_format_of(traits.format);
-        x.rows.quantization =
-            quantization_for(family, format, MOE_TYPE_BF16, false, false, true);
+        x.rows.quantization = quantization_for(family, format, MOE_TYPE_BF16, false, false, true);
         EXPECT_TRUE(x.rows.quantization.has_bf16_pair);
         x.quantize(arithmetic, n, width);
         const double error = moe_test::worst_row_error(project(arithmetic, weights, x, n),
                                                        exact(weights, x.x, n), rows);
         EXPECT_LT(error, 1e-5) << name;
         EXPECT_GT(error, 1e-7) << name << ": float32 was read";
+    }
+}
+
+// An infinite activation gives infinities of the sign of its weight: what a pair of bfloat16 rounds
+// off of it is zero, not the difference of infinities.
+TEST(Gemv, AnInfiniteFloat16GivesInfinities) {
+    constexpr int64_t rows = 37, columns = 256, column = 70;
+    for (const char* name : {"bf16", "fp8_128x128"}) {
+        const FormatTraits& traits = test::format_named(name);
+        const Weights weights(traits, rows, columns);
+        for (const Arithmetic arithmetic : families()) {
+            Activations x(arithmetic, traits.format, MOE_TYPE_F16, 1, columns, 0);
+            x.x[column] = std::numeric_limits<float>::infinity();
+            x.quantize(arithmetic, 1, columns);
+            const auto got = project(arithmetic, weights, x, 1);
+            for (size_t row = 0; row < rows; ++row) {
+                const float weight = weights.values[row * columns + column];
+                if (weight == 0) continue;
+                EXPECT_EQ(got[row], weight * x.x[column]) << name << ", weight " << weight;
+            }
+        }
     }
 }
 

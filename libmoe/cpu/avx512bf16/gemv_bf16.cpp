@@ -1,5 +1,6 @@
-// Gemv kernels of bf16 and fp8 weights with bfloat16 activations, for AVX-512 with BF16: two columns
-// are multiplied and added at once. Activations are one bfloat16 each, or two whose sum they are.
+// Gemv kernels of bf16 and fp8 weights with bfloat16 activations, for AVX-512 with BF16: two
+// columns are multiplied and added at once. Activations are one bfloat16 each, or two whose sum
+// they are.
 //
 // Both weights are exact in bfloat16, so the products are exact and their sums those of float32. A
 // subnormal number of bfloat16 counts as zero; no fp8 code is one.
@@ -67,8 +68,8 @@ void bf16_gemv(const GemvWeights& weights, int64_t first, int64_t last, const vo
     for (int64_t row = first; row < last; ++row) {
         RowReader<Bf16Format> reader(weights, row);
         Floats sum[n][4];
-        MOE_UNROLL for (int i = 0; i < n; ++i)
-            MOE_UNROLL for (int j = 0; j < 4; ++j) sum[i][j] = _mm512_setzero_ps();
+        MOE_UNROLL for (int i = 0; i < n; ++i) MOE_UNROLL for (int j = 0; j < 4; ++j) sum[i][j] =
+            _mm512_setzero_ps();
         for (int64_t b = 0; b < n_blocks; ++b) {
             const Bf16 block = reader.block(b);
             MOE_UNROLL for (int j = 0; j < 8; ++j) _mm_prefetch(
@@ -80,9 +81,8 @@ void bf16_gemv(const GemvWeights& weights, int64_t first, int64_t last, const vo
                     dot_32<parts>(sum[i][j % 4], w, x[i], quantized_step * b + 32 * j);
             }
         }
-        MOE_UNROLL for (int i = 0; i < n; ++i)
-            sums.add(_mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]),
-                                   _mm512_add_ps(sum[i][2], sum[i][3])));
+        MOE_UNROLL for (int i = 0; i < n; ++i) sums.add(_mm512_add_ps(
+            _mm512_add_ps(sum[i][0], sum[i][1]), _mm512_add_ps(sum[i][2], sum[i][3])));
     }
     sums.finish();
 }
@@ -104,9 +104,8 @@ MOE_INLINE void add_128_fp8(const std::byte* codes, Floats scale, const Bf16Row 
     MOE_UNROLL for (int q = 0; q < 2; ++q) {
         Bytes w[2];
         fp8_to_bf16(codes + 64 * q, w);
-        MOE_UNROLL for (int j = 0; j < 2; ++j)
-            MOE_UNROLL for (int i = 0; i < n; ++i) part[i] =
-                dot_32<parts>(part[i], w[j], x[i], column + 64 * q + 32 * j);
+        MOE_UNROLL for (int j = 0; j < 2; ++j) MOE_UNROLL for (int i = 0; i < n; ++i) part[i] =
+            dot_32<parts>(part[i], w[j], x[i], column + 64 * q + 32 * j);
     }
     MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_fmadd_ps(part[i], scale, sum[i]);
 }
@@ -143,9 +142,8 @@ void fp8_gemv_under(const GemvWeights& weights, int64_t first, int64_t last,
             const int64_t column = quantized_step * b;
             if constexpr (is_wide) {
                 const std::byte* codes = reader.bytes_of(b);
-                MOE_UNROLL for (int h = 0; h < 2; ++h)
-                    add_128_fp8<parts, n>(codes + 128 * h, scales.of_column(column + 128 * h), x,
-                                          column + 128 * h, sum);
+                MOE_UNROLL for (int h = 0; h < 2; ++h) add_128_fp8<parts, n>(
+                    codes + 128 * h, scales.of_column(column + 128 * h), x, column + 128 * h, sum);
             } else {
                 add_256_fp8<parts, n>(reader.block(b), x, column, sum);
             }

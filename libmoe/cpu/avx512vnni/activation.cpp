@@ -9,7 +9,7 @@
 namespace moe::cpu {
 
 void activate_avx512vnni(const GateActivation& how, const float* gates, const float* ups, int64_t n,
-                   float* out) {
+                         float* out) {
     Activate::run(how, gates, ups, n, out);
 }
 

@@ -108,7 +108,8 @@ MOE_INLINE Floats from_bf16(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// The row in bfloat16, and, in a pair, what that rounded off.
+// The row in bfloat16, and, in a pair, what that rounded off: nothing where it became infinite,
+// since the difference of infinities is NaN.
 void store_bf16(const float* row, int64_t columns, bool is_pair, std::byte* out) {
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     const auto store = [&](int64_t at, __m256i v) {
@@ -118,7 +119,10 @@ void store_bf16(const float* row, int64_t columns, bool is_pair, std::byte* out)
         const Floats v = k < columns ? _mm512_loadu_ps(row + k) : _mm512_setzero_ps();
         const __m256i high = to_bf16(v);
         store(k, high);
-        if (is_pair) store(padded + k, to_bf16(_mm512_sub_ps(v, from_bf16(high))));
+        if (!is_pair) continue;
+        const Floats rounded = from_bf16(high);
+        const __mmask16 is_infinite = _mm512_fpclass_ps_mask(rounded, 0x18);
+        store(padded + k, to_bf16(_mm512_maskz_sub_ps(~is_infinite, v, rounded)));
     }
 }
 

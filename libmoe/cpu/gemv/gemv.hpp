@@ -94,13 +94,13 @@ enum class ColumnOrder : uint8_t {
 // / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
 // [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
 struct Quantization {
-    int32_t parts = 0;      // bytes of an integer; 0: no scales, sums and integers
-    uint32_t orders = 0;    // bits, 1 << ColumnOrder
-    // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv and
-    // gemm kernels take it.
+    int32_t parts = 0;    // bytes of an integer; 0: no scales, sums and integers
+    uint32_t orders = 0;  // bits, 1 << ColumnOrder
+    // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv
+    // and gemm kernels take it.
     bool has_bf16 = false;
-    // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv kernels
-    // take both, gemm kernels neither.
+    // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv
+    // kernels take both, gemm kernels neither.
     bool has_bf16_pair = false;
 };
 constexpr int64_t quantized_step = 256;

@@ -223,8 +223,8 @@ void activate_products(const GemvFamily& family, const Activation& activation, m
     const int64_t padded = (n + activation_step - 1) / activation_step * activation_step;
     std::fill(gates.of_tile + n, gates.of_tile + padded, 0.0f);
     std::fill(ups.of_tile + n, ups.of_tile + padded, 0.0f);
-    const GateActivation how{activation.kind,     activation.gated,      round == MOE_TYPE_BF16,
-                             activation.alpha,    activation.gate_limit, activation.up_limit,
+    const GateActivation how{activation.kind,      activation.gated,      round == MOE_TYPE_BF16,
+                             activation.alpha,     activation.gate_limit, activation.up_limit,
                              activation.up_offset, activation.post_limit};
     family.activate(how, activation.gated ? gates.of_tile : ups.of_tile, ups.of_tile, n,
                     ups.of_tile);
@@ -261,14 +261,13 @@ struct MlpGemv {
     static void activate_features(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
                                   int64_t last, moe_type round, float* scratch, float* h,
                                   int64_t stride) {
-        for_each_feature(
-            mlp, input, first, last, scratch,
-            [&](const Tile& tile, Products& gates, Products& ups) {
-                activate_products(*gemv_family(arithmetic), *mlp.activation, round,
-                                  tile.n_products(), gates, ups);
-                for (int64_t r = 0; r < tile.n; ++r)
-                    store_row(tile, ups, r, h + (tile.row + r) * stride);
-            });
+        for_each_feature(mlp, input, first, last, scratch,
+                         [&](const Tile& tile, Products& gates, Products& ups) {
+                             activate_products(*gemv_family(arithmetic), *mlp.activation, round,
+                                               tile.n_products(), gates, ups);
+                             for (int64_t r = 0; r < tile.n; ++r)
+                                 store_row(tile, ups, r, h + (tile.row + r) * stride);
+                         });
     }
 
     static void pre_activation(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
