@@ -114,7 +114,7 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (!problem.has_room_for_panels) return &reasons::workspace;
     const auto has_panels = [](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
-        const cpu::Quantization in_any_form{2, 0, true};
+        const cpu::Quantization in_any_form{2, 0, true, true};
         return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
                                             cpu::gemv_format_of(format), in_any_form)
                               .dequantize;
@@ -163,6 +163,9 @@ constexpr Row cpu_gemv_row(const char* architecture) {
 template <moe_stage stage>
 constexpr Row amx_row = cpu_gemm_row<cpu_gemm_amx<stage>, Arithmetic::gemv_amx, stage>("amx");
 template <moe_stage stage>
+constexpr Row avx2_gemm_row = cpu_gemm_row<cpu_gemm<cpu::has_avx2, Arithmetic::gemv_avx2, stage>,
+                                           Arithmetic::gemv_avx2, stage>("avx2");
+template <moe_stage stage>
 constexpr Row avx512vnni_gemm_row =
     cpu_gemm_row<cpu_gemm<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, stage>,
                  Arithmetic::gemv_avx512vnni, stage>("avx512vnni");
@@ -180,6 +183,7 @@ constexpr Row cpu_table[] = {
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_EXPERTS>("i8mm"),
     cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_EXPERTS>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
+    avx2_gemm_row<MOE_STAGE_EXPERTS>,
     {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
      Arithmetic::avx2},
     {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, in_f32},
@@ -194,6 +198,7 @@ constexpr Row cpu_table[] = {
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_FINISH>("i8mm"),
     cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_FINISH>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
+    avx2_gemm_row<MOE_STAGE_FINISH>,
     {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
      Arithmetic::avx2},
     {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, in_f32},
@@ -381,6 +386,7 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:
+        case cpu::RowForm::words:
             return of_parts[rows.parts];
         case cpu::RowForm::bf16:
             return "bf16";

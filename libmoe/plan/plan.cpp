@@ -219,7 +219,7 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
             cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role]), type,
                                   plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0);
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
-               all.has_bf16 || one.has_bf16};
+               all.has_bf16 || one.has_bf16, all.has_words || one.has_words};
     }
 }
 

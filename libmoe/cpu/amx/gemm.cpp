@@ -380,7 +380,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 
 }  // namespace
 
-const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true};
+const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true, true};
 
 }  // namespace moe::cpu
 #endif

@@ -1,5 +1,5 @@
-// The gemv kernels of AVX2: which formats they read. The kernels themselves are in the files beside
-// this one, by kind of format.
+// The gemv and gemm kernels of AVX2: which formats they read. The kernels themselves are in the files
+// beside this one, by kind of format.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -7,21 +7,40 @@
 namespace moe::cpu {
 namespace {
 
+const WordKernels* word_kernels(GemvFormat format) {
+    if (const WordKernels* found = avx2_blocks_kernels(format)) return found;
+    if (const WordKernels* found = avx2_k_kernels(format)) return found;
+    if (const WordKernels* found = avx2_strip_kernels(format)) return found;
+    return avx2_grid_kernels(format);
+}
+
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) {
-        const GemvKernels* found = avx2_float_kernels(format);
-        return found ? found : avx2_transposed_kernels(format);
+        const FloatKernels* found = avx2_float_kernels(format);
+        return found ? &found->gemv : avx2_transposed_kernels(format);
     }
     if (parts == 1) return nullptr;
-    if (const GemvKernels* found = avx2_blocks_kernels(format, parts)) return found;
-    if (const GemvKernels* found = avx2_k_kernels(format, parts)) return found;
-    if (const GemvKernels* found = avx2_strip_kernels(format, parts)) return found;
-    return avx2_grid_kernels(format, parts);
+    const WordKernels* found = word_kernels(format);
+    return found ? &found->gemv[parts - 2] : nullptr;
+}
+
+GemmKernels gemm_of_words(const WordPanels& panels, const Quantization& rows) {
+    if (!panels.dequantize || !rows.has_words || rows.parts < 2) return {};
+    return {panels.dequantize, word_panel_multiply_avx2(rows.parts, panels), RowForm::words,
+            panels.scale_columns};
+}
+
+GemmKernels gemm(GemvFormat format, const Quantization& rows) {
+    if (const WordKernels* found = word_kernels(format)) return gemm_of_words(found->panels, rows);
+    const FloatKernels* found = avx2_float_kernels(format);
+    if (!found) return {};
+    if (!found->dequantize) return gemm_of_words(found->words, rows);
+    return {found->dequantize, multiply_value_panel_avx2, RowForm::floats};
 }
 
 }  // namespace
 
-const GemvFamily gemv_avx2 = {kernels, quantize_avx2, nullptr, true};
+const GemvFamily gemv_avx2 = {kernels, quantize_avx2, gemm, true};
 
 }  // namespace moe::cpu
 #endif

@@ -93,11 +93,16 @@ enum class ColumnOrder : uint8_t {
 // / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
 // [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
 struct Quantization {
-    int32_t parts = 0;      // bytes of an integer; 0: no scales, sums and integers
-    uint32_t orders = 0;    // bits, 1 << ColumnOrder
-    bool has_bf16 = false;  // the row follows in bfloat16, [columns] in the natural order
+    int32_t parts = 0;       // bytes of an integer; 0: no scales, sums and integers
+    uint32_t orders = 0;     // bits, 1 << ColumnOrder
+    bool has_bf16 = false;   // the row follows in bfloat16, [columns] in the natural order
+    bool has_words = false;  // before it, the integers follow as words; parts is 2 or 3
 };
+// Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant parts
+// together, then the third one. Of each four columns they are 0, 2, 1 and 3.
 constexpr int64_t quantized_step = 256;
+// Bytes from the first integers of a row to its words.
+int64_t offset_of_words(int64_t columns, const Quantization& how);
 // Bytes from a row to its bfloat16.
 int64_t offset_of_bf16(int64_t columns, const Quantization& how);
 
@@ -130,7 +135,9 @@ struct GemvWeights {
     int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
     int64_t x_natural;      // the same to those in the natural order
     int64_t x_bf16;         // bytes from a quantized row to its bfloat16
+    int64_t x_words;        // bytes from the integers of a quantized row to its words
     const uint8_t* places;  // of columns in its order (ColumnOrders)
+    const uint8_t* ordered;  // the columns in its order
 
     int32_t bits;          // of the codes of pack
     int64_t rows;          // from row 0 to the last one that may be read
@@ -168,6 +175,8 @@ struct GemvFamily {
     GemmKernels (*gemm)(GemvFormat format, const Quantization& rows) = nullptr;
     // Does it read rows that begin inside a group of scales (GemvWeights::column_phase)?
     bool reads_amid_groups = false;
+    // Does it quantize to one part and bfloat16, too?
+    bool makes_every_form = false;
 };
 
 }  // namespace moe::cpu
