@@ -456,12 +456,27 @@ void choose_for_many_rows(Candidate& candidate, const Candidate& before, const P
                           const KernelFilter& filter, bool is_open) {
     judge(candidate, problem, filter, before.is_chosen && is_open);
     const bool is_forced = filter.wish(candidate) == Wish::force;
-    if (is_forced && candidate.applicable && !before.is_chosen)
-        fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
-             candidate.name(), before.name());
     candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1 : cpu::min_panel_rows;
     if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
 }
+
+// Kernels for many rows that are forced without those beside them. A pattern may force those of
+// several families, of which one is chosen.
+struct ForcedAlone {
+    const Candidate *candidate = nullptr, *before = nullptr;
+    bool is_another_chosen = false;
+
+    void add(const Candidate& one, const Candidate& one_before, const KernelFilter& filter) {
+        if (!one.applicable || filter.wish(one) != Wish::force) return;
+        is_another_chosen |= one.is_chosen;
+        if (!one_before.is_chosen && !candidate) candidate = &one, before = &one_before;
+    }
+    void refuse() const {
+        if (candidate && !is_another_chosen)
+            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
+                 candidate->name(), before->name());
+    }
+};
 
 // One for any number of tokens, and where a better one takes small batches, that one too, as one
 // for many rows.
@@ -470,11 +485,13 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
     bool is_open[2] = {true, true};  // for any number of tokens, for small batches
     bool is_open_for_many_rows = true;
     const Candidate* before = nullptr;  // those of many rows are behind one for any number
+    ForcedAlone forced_alone;
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
         if (candidate.tokens == Tokens::many_rows) {
             choose_for_many_rows(candidate, *before, problem, filter, is_open_for_many_rows);
             is_open_for_many_rows &= !candidate.is_chosen;
+            forced_alone.add(candidate, *before, filter);
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;
@@ -485,6 +502,7 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
     if (is_open[0])
         fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",
              stage_name(stage));
+    forced_alone.refuse();
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ struct WordRow {
 };
 
 // Columns of a panel that are multiplied with all rows before the next ones: they stay in L1.
-constexpr int64_t block_columns = 512;
+constexpr int64_t word_columns = 512, value_columns = 256;
 
 MOE_INLINE Bytes broadcast_pair(const std::byte* p) {
     return _mm256_set1_epi32(load_number<int32_t>(p));
@@ -129,6 +129,7 @@ void multiply_words(const WordPanel& panel, const WordRow* rows, float* out) {
                 x_scale[i] = rows[i].scales[k / 16];
             }
             add_group<parts, scale_columns, n>(codes, scale, words, x_scale, out);
+            asm("" : : : "memory");
             codes += 32 * scale_columns;
             scales += 16;
         }
@@ -175,8 +176,8 @@ void multiply_word_panel(const std::byte* panel, const GemvWeights& weights, int
     constexpr int most = parts == 2 ? 4 : 2;
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
     const float* offsets = scales + columns / scale_columns * panel_rows;
-    for (int64_t k = 0; k < columns; k += block_columns) {
-        const int64_t left = columns - k, used = left < block_columns ? left : block_columns;
+    for (int64_t k = 0; k < columns; k += word_columns) {
+        const int64_t left = columns - k, used = left < word_columns ? left : word_columns;
         const int64_t from_scale = k / scale_columns * panel_rows;
         const WordPanel block = {panel + k * panel_rows * 2, scales + from_scale, used};
         for_rows<most>(n, [&]<int n_rows>(int64_t first) {
@@ -240,9 +241,9 @@ void transpose_floats_avx2(const float* rows, int64_t stride, int64_t columns, f
 void multiply_value_panel_avx2(const std::byte* panel, const GemvWeights& weights, int64_t column,
                                int64_t columns, const void* const* x, int64_t n, float* sums) {
     const int64_t left = weights.columns - column, used = left < columns ? left : columns;
-    for (int64_t k = 0; k < used; k += block_columns / 2) {
-        const int64_t count = used - k < block_columns / 2 ? used - k : block_columns / 2;
-        for_rows<6>(n, [&]<int n_rows>(int64_t first) {
+    for (int64_t k = 0; k < used; k += value_columns) {
+        const int64_t count = used - k < value_columns ? used - k : value_columns;
+        for_rows<4>(n, [&]<int n_rows>(int64_t first) {
             const float* rows[n_rows];
             for (int i = 0; i < n_rows; ++i)
                 rows[i] = static_cast<const float*>(x[first + i]) + column + k;
