@@ -105,12 +105,35 @@ cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_rol
                                  problem.quantizes_to_int8, for_panels);
 }
 
+// The rows from which on the panels of every matrix of a stage pay.
+int64_t min_panel_rows(const Problem& problem, Arithmetic arithmetic, moe_stage stage) {
+    int64_t most = 0;
+    const auto add = [&](std::initializer_list<moe_role> roles, moe_type type) {
+        for (const moe_role role : roles) {
+            if (!problem.layout->needs(role)) continue;
+            const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
+            const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
+            most = std::max(
+                most, cpu::gemm_kernels(*cpu::gemv_family(arithmetic), format, rows).min_rows);
+        }
+    };
+    if (stage == MOE_STAGE_EXPERTS) {
+        add({MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN}, problem.x_type);
+        add({MOE_ROLE_DOWN}, problem.intermediate_type);
+    } else {
+        add({MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, problem.x_type);
+        add({MOE_ROLE_SHARED_DOWN}, problem.intermediate_type);
+    }
+    return most;
+}
+
 // The gemm kernels beside the gemv kernels of the same family: they sum in another order.
 template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
 const Reason* cpu_gemm(const Problem& problem) {
     if (const Reason* reason = cpu_gemv<has_isa, arithmetic, stage>(problem)) return reason;
     if (problem.batch_invariant) return &reasons::batch_invariant;
-    if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
+    if (problem.max_tokens < min_panel_rows(problem, arithmetic, stage))
+        return &reasons::few_tokens;
     if (!problem.has_room_for_panels) return &reasons::workspace;
     const auto has_panels = [](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
@@ -456,7 +479,10 @@ void choose_for_many_rows(Candidate& candidate, const Candidate& before, const P
                           const KernelFilter& filter, bool is_open) {
     judge(candidate, problem, filter, before.is_chosen && is_open);
     const bool is_forced = filter.wish(candidate) == Wish::force;
-    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1 : cpu::min_panel_rows;
+    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1
+                         : candidate.applicable
+                             ? min_panel_rows(problem, candidate.arithmetic, candidate.stage)
+                             : cpu::min_panel_rows;
     if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
 }
 

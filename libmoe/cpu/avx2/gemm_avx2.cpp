@@ -74,7 +74,7 @@ struct WordRow {
     const float* sums;
 };
 
-// Columns of a panel that are multiplied with all rows before the next ones: they stay in L1.
+// Columns of a panel that are multiplied with all rows before the next ones: 16 KB, which stay in L1.
 constexpr int64_t word_columns = 512, value_columns = 256;
 
 MOE_INLINE Bytes broadcast_pair(const std::byte* p) {
@@ -129,6 +129,7 @@ void multiply_words(const WordPanel& panel, const WordRow* rows, float* out) {
                 x_scale[i] = rows[i].scales[k / 16];
             }
             add_group<parts, scale_columns, n>(codes, scale, words, x_scale, out);
+            // The sums stay in memory: kept in registers, they would be spilled there, too.
             asm("" : : : "memory");
             codes += 32 * scale_columns;
             scales += 16;

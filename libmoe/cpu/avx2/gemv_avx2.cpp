@@ -7,6 +7,9 @@
 namespace moe::cpu {
 namespace {
 
+// Rows from which on panels of words and of float32 pay.
+constexpr int64_t min_word_rows = 4, min_value_rows = 12;
+
 const WordKernels* word_kernels(GemvFormat format) {
     if (const WordKernels* found = avx2_blocks_kernels(format)) return found;
     if (const WordKernels* found = avx2_k_kernels(format)) return found;
@@ -26,8 +29,11 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
 
 GemmKernels gemm_of_words(const WordPanels& panels, const Quantization& rows) {
     if (!panels.dequantize || !rows.has_words || rows.parts < 2) return {};
-    return {panels.dequantize, word_panel_multiply_avx2(rows.parts, panels), RowForm::words,
-            panels.scale_columns};
+    return {.dequantize = panels.dequantize,
+            .multiply = word_panel_multiply_avx2(rows.parts, panels),
+            .rows = RowForm::words,
+            .scale_columns = panels.scale_columns,
+            .min_rows = min_word_rows};
 }
 
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
@@ -35,7 +41,10 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     const FloatKernels* found = avx2_float_kernels(format);
     if (!found) return {};
     if (!found->dequantize) return gemm_of_words(found->words, rows);
-    return {found->dequantize, multiply_value_panel_avx2, RowForm::floats};
+    return {.dequantize = found->dequantize,
+            .multiply = multiply_value_panel_avx2,
+            .rows = RowForm::floats,
+            .min_rows = min_value_rows};
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct GemmKernels {
     // Before the first call of multiply and after the last one, by the same thread; null: nothing.
     void (*enter)() = nullptr;
     void (*leave)() = nullptr;
+    int64_t min_rows = min_panel_rows;
 };
 
 }  // namespace moe::cpu
