@@ -1,5 +1,5 @@
-// The gemm kernels of AMX beside those of AVX-512, which make the same panels, and what is special of
-// the panels of AVX2. All of them are held to their bounds in gemv_test.cpp.
+// The gemm kernels of AMX beside those of AVX-512, which make the same panels, and what is special
+// of the panels of AVX2. All of them are held to their bounds in gemv_test.cpp.
 #include <gtest/gtest.h>
 
 #include "libmoe/cpu/features.hpp"
@@ -88,16 +88,15 @@ TEST(GemmAvx2, TheLargestSumsFit) {
     std::vector<FormatTraits> formats = {test::format_named("q8_0"), test::format_named("q5_0"),
                                          test::format_named("iq4_nl"), test::format_named("mxfp4")};
     for (const auto packing : {MOE_PACKING_BIT_STREAM, MOE_PACKING_GPTQ})
-        formats.push_back(traits_of(
-            test::int_format(packing, 8, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED)));
+        formats.push_back(
+            traits_of(test::int_format(packing, 8, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED)));
     for (const FormatTraits& traits : formats)
         for (const std::byte code : {std::byte{0x00}, std::byte{0x80}, std::byte{0xFF}})
             for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
                 Weights weights(traits, rows, columns);
                 const MatrixBytes bytes =
                     matrix_bytes(*weights.matrix.traits, traits.format, rows, columns);
-                std::vector<std::byte> data(weights.matrix.data,
-                                            weights.matrix.data + bytes.data);
+                std::vector<std::byte> data(weights.matrix.data, weights.matrix.data + bytes.data);
                 // Scales of a block stay.
                 for (size_t at = 0; at < data.size(); ++at)
                     if (traits.format.type != MOE_TYPE_GGUF ||

@@ -86,8 +86,8 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
     const auto store_words = [&](int64_t k, int32_t code) {
         constexpr int64_t place_of_four[] = {0, 2, 1, 3};
         const int64_t place = k % 32 / 4 * 4 + place_of_four[k % 4];
-        std::byte* to = integers + offset_of_words(columns, how) +
-                        (k / 32 * (how.parts - 1) * 32 + place) * 2;
+        std::byte* to =
+            integers + offset_of_words(columns, how) + (k / 32 * (how.parts - 1) * 32 + place) * 2;
         const int32_t upper = how.parts == 2 ? code : (code + 128) >> 8;
         store(to, static_cast<int16_t>(upper));
         if (how.parts == 3) store(to + 64, static_cast<int16_t>(code - upper * 256));

@@ -12,6 +12,8 @@
 
 #include "libmoe/cpu/avx2/panels.inc"
 
+#include "libmoe/cpu/gemm/for_rows.inc"
+
 #include "libmoe/cpu/dequant/passes.inc"
 
 #include "libmoe/cpu/avx2/int8_loops.inc"
@@ -74,15 +76,16 @@ struct WordRow {
     const float* sums;
 };
 
-// Columns of a panel that are multiplied with all rows before the next ones: 16 KB, which stay in L1.
+// Columns of a panel that are multiplied with all rows before the next ones: 16 KB, which stay in
+// L1.
 constexpr int64_t word_columns = 512, value_columns = 256;
 
 MOE_INLINE Bytes broadcast_pair(const std::byte* p) {
     return _mm256_set1_epi32(load_number<int32_t>(p));
 }
 
-// The compiler would make all products of a group before it adds them in a tree, for which there are
-// not enough registers.
+// The compiler would make all products of a group before it adds them in a tree, for which there
+// are not enough registers.
 MOE_INLINE void keep_in_order(Bytes (&sum)[2]) {
     asm("" : "+x"(sum[0]), "+x"(sum[1]));
 }
@@ -157,20 +160,6 @@ void subtract_offsets(const float* offsets, int64_t columns, const WordRow* rows
         _mm256_storeu_ps(out + 16 * i + 8 * v, sum[i][v]);
 }
 
-// of<n>(first row) for rows in groups of `most`, then of smaller powers of two.
-template <int most, class Of>
-MOE_INLINE void for_rows(int64_t n, Of of) {
-    int64_t i = 0;
-    for (; i + most <= n; i += most) of.template operator()<most>(i);
-    if constexpr (most > 4) {
-        if (i + 4 <= n) of.template operator()<4>(i), i += 4;
-    }
-    if constexpr (most > 2) {
-        if (i + 2 <= n) of.template operator()<2>(i), i += 2;
-    }
-    if (i < n) of.template operator()<1>(i);
-}
-
 template <int parts, int scale_columns, bool has_offsets>
 void multiply_word_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
                          int64_t columns, const void* const* x, int64_t n, float* sums) {
@@ -185,9 +174,9 @@ void multiply_word_panel(const std::byte* panel, const GemvWeights& weights, int
             WordRow rows[n_rows];
             for (int i = 0; i < n_rows; ++i) {
                 const QuantizedRow row = quantized_row(x[first + i], weights);
-                rows[i] = {row.bytes + weights.x_words - weights.x_offset +
-                               2 * (column + k) * (parts - 1),
-                           row.scales + (column + k) / 16, row.sums + (column + k) / 16};
+                rows[i] = {
+                    row.bytes + weights.x_words - weights.x_offset + 2 * (column + k) * (parts - 1),
+                    row.scales + (column + k) / 16, row.sums + (column + k) / 16};
             }
             float* out = sums + first * panel_rows;
             multiply_words<parts, scale_columns, n_rows>(block, rows, out);
@@ -228,8 +217,7 @@ void transpose_codes_avx2(const std::byte* rows, int64_t stride, int64_t columns
 }
 
 void transpose_floats_avx2(const float* rows, int64_t stride, int64_t columns, float* to) {
-    for (int64_t k = 0; k < columns; k += 4)
-        MOE_UNROLL for (int half = 0; half < 2; ++half) {
+    for (int64_t k = 0; k < columns; k += 4) MOE_UNROLL for (int half = 0; half < 2; ++half) {
             Bytes number[4];
             transpose_4x8(reinterpret_cast<const std::byte*>(rows + k + 8 * half * stride),
                           stride * 4, number);

@@ -1,5 +1,5 @@
-// The gemv and gemm kernels of AVX2: which formats they read. The kernels themselves are in the files
-// beside this one, by kind of format.
+// The gemv and gemm kernels of AVX2: which formats they read. The kernels themselves are in the
+// files beside this one, by kind of format.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)

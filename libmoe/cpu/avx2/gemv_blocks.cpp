@@ -1,4 +1,5 @@
-// Gemv kernels and panels of ggml's blocks of 32 columns, and of the formats with a grid of magnitudes.
+// Gemv kernels and panels of ggml's blocks of 32 columns, and of the formats with a grid of
+// magnitudes.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)

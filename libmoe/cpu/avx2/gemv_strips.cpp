@@ -1,4 +1,5 @@
-// Gemv kernels and panels of matrices whose rows lie beside each other: gptq, awq, and transposed values.
+// Gemv kernels and panels of matrices whose rows lie beside each other: gptq, awq, and transposed
+// values.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)

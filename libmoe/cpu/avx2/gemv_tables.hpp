@@ -18,8 +18,8 @@ struct WordKernels {
     GemvKernels gemv[2];
     WordPanels panels;
 };
-// A format whose values are float32 has one for float32 activations. Codes of eight bits have panels
-// of words all the same.
+// A format whose values are float32 has one for float32 activations. Codes of eight bits have
+// panels of words all the same.
 struct FloatKernels {
     GemvKernels gemv;
     PanelDequantize dequantize;

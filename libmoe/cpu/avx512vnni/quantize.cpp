@@ -71,9 +71,8 @@ struct Step {
 template <int parts>
 MOE_INLINE void store_words(Bytes codes, int half, std::byte* out) {
     const auto store = [&](Bytes words, std::byte* to) {
-        _mm256_storeu_si256(
-            reinterpret_cast<__m256i*>(to + 32 * half),
-            _mm512_cvtepi32_epi16(_mm512_shuffle_epi32(words, _MM_PERM_DBCA)));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32 * half),
+                            _mm512_cvtepi32_epi16(_mm512_shuffle_epi32(words, _MM_PERM_DBCA)));
     };
     if constexpr (parts == 2) return store(codes, out);
     const Bytes upper = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(128)), 8);

@@ -10,8 +10,8 @@
 // A panel of bfloat16: cpu/avx512bf16. Activation rows are bfloat16.
 // A panel of words: codes of 16 bits; cpu/avx2. Activation rows are words (gemv/gemv.hpp).
 //
-// AVX-512 makes the first three; AVX-512 or the tiles of AMX multiply them (cpu/amx). AVX2 makes and
-// multiplies panels of words and of values.
+// AVX-512 makes the first three; AVX-512 or the tiles of AMX multiply them (cpu/amx). AVX2 makes
+// and multiplies panels of words and of values.
 #pragma once
 
 #include <cstddef>

@@ -98,8 +98,8 @@ struct Quantization {
     bool has_bf16 = false;   // the row follows in bfloat16, [columns] in the natural order
     bool has_words = false;  // before it, the integers follow as words; parts is 2 or 3
 };
-// Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant parts
-// together, then the third one. Of each four columns they are 0, 2, 1 and 3.
+// Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
+// parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.
 constexpr int64_t quantized_step = 256;
 // Bytes from the first integers of a row to its words.
 int64_t offset_of_words(int64_t columns, const Quantization& how);
@@ -132,11 +132,11 @@ struct GemvWeights {
     // as iq_grids.hpp has them.
     const void* grid;
     const void* grid_entries;
-    int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
-    int64_t x_natural;      // the same to those in the natural order
-    int64_t x_bf16;         // bytes from a quantized row to its bfloat16
-    int64_t x_words;        // bytes from the integers of a quantized row to its words
-    const uint8_t* places;  // of columns in its order (ColumnOrders)
+    int64_t x_offset;        // bytes from the integers of a quantized row to those in its order
+    int64_t x_natural;       // the same to those in the natural order
+    int64_t x_bf16;          // bytes from a quantized row to its bfloat16
+    int64_t x_words;         // bytes from the integers of a quantized row to its words
+    const uint8_t* places;   // of columns in its order (ColumnOrders)
     const uint8_t* ordered;  // the columns in its order
 
     int32_t bits;          // of the codes of pack
