@@ -337,12 +337,13 @@ std::set<std::string> codes_of_panels() {
     return codes;
 }
 
-// Panels of words pay from fewer rows than those of float32.
+// Panels of words pay from fewer rows than those of float32, and looked up codes from the fewest.
 TEST(Candidates, PanelsOfAvx2TakeTheRowsFromWhichOnTheyPay) {
     if (!cpu::has_avx2()) GTEST_SKIP() << "no AVX2";
     const test::InstructionSet avx2("avx2");
-    for (const auto& [format, rows] : {std::pair{"q8_0", 4}, std::pair{"mxfp4", 4},
-                                       std::pair{"bf16", 12}, std::pair{"kbit4", 12}}) {
+    for (const auto& [format, rows] :
+         {std::pair{"q8_0", 5}, std::pair{"mxfp4", 5}, std::pair{"iq4_nl", 3},
+          std::pair{"bf16", 16}, std::pair{"kbit4", 12}}) {
         Plan plan;
         ASSERT_MOE_OK(try_plan(format, MOE_TYPE_BF16, nullptr, plan));
         Problem problem{&plan->layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, nullptr, {}, {}};

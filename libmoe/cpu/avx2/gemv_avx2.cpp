@@ -7,8 +7,33 @@
 namespace moe::cpu {
 namespace {
 
-// Rows from which on panels of words and of float32 pay.
-constexpr int64_t min_word_rows = 4, min_value_rows = 12;
+// Rows from which on panels of words and of float32 pay: few where the gemv looks codes up for
+// every four rows, many where it reads values as they are.
+int64_t min_word_rows(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::iq4_nl:
+        case GemvFormat::iq4_xs:
+        case GemvFormat::iq2_xxs:
+        case GemvFormat::iq2_xs:
+        case GemvFormat::iq3_xxs:
+        case GemvFormat::iq3_s:
+            return 3;
+        default:
+            return 5;
+    }
+}
+int64_t min_value_rows(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::f32:
+        case GemvFormat::f16:
+        case GemvFormat::bf16:
+            return 16;
+        case GemvFormat::fp8:
+            return 8;
+        default:
+            return 12;
+    }
+}
 
 const WordKernels* word_kernels(GemvFormat format) {
     if (const WordKernels* found = avx2_blocks_kernels(format)) return found;
@@ -27,24 +52,25 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     return found ? &found->gemv[parts - 2] : nullptr;
 }
 
-GemmKernels gemm_of_words(const WordPanels& panels, const Quantization& rows) {
+GemmKernels gemm_of_words(GemvFormat format, const WordPanels& panels, const Quantization& rows) {
     if (!panels.dequantize || !rows.has_words || rows.parts < 2) return {};
     return {.dequantize = panels.dequantize,
             .multiply = word_panel_multiply_avx2(rows.parts, panels),
             .rows = RowForm::words,
             .scale_columns = panels.scale_columns,
-            .min_rows = min_word_rows};
+            .min_rows = min_word_rows(format)};
 }
 
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
-    if (const WordKernels* found = word_kernels(format)) return gemm_of_words(found->panels, rows);
+    if (const WordKernels* found = word_kernels(format))
+        return gemm_of_words(format, found->panels, rows);
     const FloatKernels* found = avx2_float_kernels(format);
     if (!found) return {};
-    if (!found->dequantize) return gemm_of_words(found->words, rows);
+    if (!found->dequantize) return gemm_of_words(format, found->words, rows);
     return {.dequantize = found->dequantize,
             .multiply = multiply_value_panel_avx2,
             .rows = RowForm::floats,
-            .min_rows = min_value_rows};
+            .min_rows = min_value_rows(format)};
 }
 
 }  // namespace
