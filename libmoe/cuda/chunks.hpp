@@ -1,4 +1,4 @@
-// What forward and the stages share: the walk over chunks of tokens, and the caller's pointers at a
+// Code that forward and the stages share: the walk over chunks of tokens, and the caller's pointers at a
 // chunk's first token.
 #pragma once
 

@@ -29,6 +29,8 @@ struct LayerSpec {
     int32_t distinct_experts = 0;  // expert e has the tensors of e % n; 0: all differ
     uint64_t seed = 1;
     const char* down_format = nullptr;  // null: format
+    const char* gate_format = nullptr;  // likewise
+    const char* shared_gate_format = nullptr;  // null: dense_format
     bool own_codebooks = false;         // every matrix its own, where the format wants one
     Tables tables = Tables::of_all;     // others than that want Form::tensor_per_expert
 };

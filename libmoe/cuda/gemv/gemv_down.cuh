@@ -2,7 +2,7 @@
 //
 //     out[token][i] = scale * (sum over slots v of weight_v * (down_v h_v + bias_v)[i])
 //
-// Inputs: h [tokens][n_slots][k], bfloat16, from gemv_gate_up; ids [tokens][top_k], int32, and
+// Inputs: h [tokens][n_slots][k], bfloat16 or float16, from gemv_gate_up; ids [tokens][top_k], int32, and
 // their weights, float32; the packed down matrix of every expert; optional biases [experts][width],
 // float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for the gate of the
 // shared expert.
@@ -224,6 +224,9 @@ __device__ __forceinline__ void store_output(const GemvDownParams& call, int32_t
 // The h of a slice as 16-byte vectors. Lane i of the warp copies vectors i, i + 32, and so on.
 template <class Dequant>
 struct HSlice {
+    using Operand = typename Dequant::Operand;
+    moe_type type;
+    uint32_t low;           // from operands to their low parts; 0: there are none
     const std::byte* from;  // first vector of this lane
     uint32_t to;
     int32_t n;  // vectors from the lane's first on; at most 0 if it has none
@@ -237,10 +240,12 @@ struct HSlice {
     // Issues copies for wait_all_copies, or stores scaled operands and the residual scale of their
     // accumulators to *scale.
     __device__ __forceinline__ void load(float* scale) const {
-        if constexpr (Dequant::Operand::has_block_exponent)
+        if constexpr (Operand::has_block_exponent)
             scale_block(scale);
-        else
+        else if (type == MOE_TYPE_BF16)
             copy_vectors(to, from, n);
+        else
+            convert();
     }
 
   private:
@@ -255,20 +260,29 @@ struct HSlice {
 #pragma unroll 1
         for (int32_t i = 32 * n_held; i < n; i += 32) body(i, load_global_16(vector_at(from, i)));
     }
+    // float16 h as the sum of two bfloat16 operands.
+    __device__ __forceinline__ void convert() const {
+        const float factor = power_of_two(Dequant::x_exponent);
+#pragma unroll 1
+        for (int32_t i = 0; i < n; i += 32) {
+            const uint4 bits = load_global_16(vector_at(from, i));
+            store_vector<Operand>(to, i, bits, type, factor);
+            if (low) store_low_vector(to + low, i, bits, type, factor);
+        }
+    }
     __device__ __forceinline__ void scale_block(float* scale) const {
-        using Operand = typename Dequant::Operand;
         uint4 held[n_held];
 #pragma unroll
         for (int i = 0; i < n_held; ++i)
             if (32 * i < n) held[i] = load_global_16(vector_at(from, 32 * i));
         float largest = 0.0f;
         for_vectors(held, [&](int32_t, const uint4& bits) {
-            largest = larger(largest, largest_of_vector(bits, MOE_TYPE_BF16));
+            largest = larger(largest, largest_of_vector(bits, type));
         });
         largest = warp_largest(largest);
         const float factor = power_of_two(block_exponent<Operand>(largest));
         for_vectors(held, [&](int32_t i, const uint4& bits) {
-            store_vector<Operand>(to, i, bits, MOE_TYPE_BF16, factor);
+            store_vector<Operand>(to, i, bits, type, factor);
         });
         if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
     }
@@ -431,7 +445,9 @@ struct DownWarp {
         const GemvDownParams& call = slices.call;
         const std::byte* h = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
         const int32_t n = slice < pass_end ? 8 * blocks_of(slice) - lane : 0;
-        return {h + 128 * slices.h_block(slice) + 16 * lane,
+        const bool has_low = has_low_parts<typename Dequant::Operand>(tiling());
+        return {call.h_type, has_low ? static_cast<uint32_t>(tiling().low_part) : 0,
+                h + 128 * slices.h_block(slice) + 16 * lane,
                 base + tiling().shared.x + 128 * x_block(slice) + 16 * lane, n, slice};
     }
     __device__ __forceinline__ void load_h(const HSlice<Dequant>& h) const {
@@ -528,7 +544,8 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         warp,
         lane,
         OperandAddresses::of<typename Dequant::Operand>(base + tiling.shared.x,
-                                                        base + tiling.shared.zeros, lane),
+                                                        base + tiling.shared.zeros, lane,
+                                                        tiling.low_part),
         work.first_slice,
         min(work.first_slice + tiling.pass_slices, work.end_slice)};
     const int32_t own_slice = work.first_slice + warp;

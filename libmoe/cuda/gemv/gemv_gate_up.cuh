@@ -6,10 +6,16 @@
 //
 // Inputs: x [tokens][k], bfloat16 or float16; ids [tokens][top_k], int32; the packed gate_up matrix
 // of every expert; optional biases [experts][intermediate] and slot weights, float32.
-// Output: h [tokens][n_slots][k of down], bfloat16, zeros behind the features; h_factor is the
-// power of two that gemv_down expects (GemvKernels). Preconditions: n_slots is at most 64
-// (max_gemv_slots), k is a multiple of 64 * Dequant::min_split, rows of x begin on 16 bytes, and
-// the tiling (gemv_tiling.cpp) fits the shared memory of a block.
+// Output: h [tokens][n_slots][k of down], bfloat16 or float16, zeros behind the features; h_factor
+// is the power of two that gemv_down expects of bfloat16 (GemvKernels), and 1 of float16.
+// Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
+// Dequant::min_split, rows of x begin on 16 bytes, and the tiling (gemv_tiling.cpp) fits the shared
+// memory of a block.
+//
+// Gate and up of different packed types are two launches (GateUpRole). That of the gate stores its
+// values before the activation, gate_values [tokens][n_slots][features], float32. That of up reads
+// ids and x before its wait, because the gate's kernel has waited for their writers, and waits for
+// the gate only in its epilogue.
 //
 // A work item is one packed tile (16 weight rows) of one slot's expert. The work items of a token
 // are divided evenly among its thread blocks, then among the split-k warp groups of a block. Each
@@ -122,7 +128,9 @@ struct XMaxima {
 // A warp's slice of x in shared memory. It arrives as 16-bit values and becomes operands in place.
 template <class Dequant>
 struct XSlice {
+    using Operand = typename Dequant::Operand;
     uint32_t at;
+    uint32_t low;           // from operands to their low parts; 0: there are none
     int32_t n_vectors;
     int32_t n_present;      // of those; x has no more columns
     const std::byte* from;  // first vector of this lane
@@ -130,6 +138,7 @@ struct XSlice {
     __device__ __forceinline__ XSlice(const GemvGateUpParams& call, uint32_t x,
                                       const KRange& k_range, int32_t lane)
         : at(x + 2 * k_range.first),
+          low(has_low_parts<Operand>(call.tiling) ? call.tiling.low_part : 0),
           n_vectors(k_range.n / 8),
           n_present(min(n_vectors, (call.x_columns - k_range.first) / 8)),
           from(row_of_token(call.x, call.x_stride) + 2 * k_range.first + 16 * lane) {
@@ -138,9 +147,10 @@ struct XSlice {
     __device__ __forceinline__ void copy(int32_t lane) const {
         copy_vectors(at + 16 * lane, from, n_present - lane);
         commit_copies();
+        // Every lane clears the vectors that it converts afterwards.
 #pragma unroll 1
-        for (int32_t i = n_present + lane; i < n_vectors; i += 32)
-            store_shared(at + 16 * i, uint4{0, 0, 0, 0});
+        for (int32_t i = lane; i < n_vectors; i += 32)
+            if (i >= n_present) store_shared(at + 16 * i, uint4{0, 0, 0, 0});
     }
     // Returns the residual scale of the accumulators, a power of two. The caller synchronizes the
     // block afterwards.
@@ -148,7 +158,6 @@ struct XSlice {
     __device__ __forceinline__ float make_operands(moe_type type, int32_t lane,
                                                    const Group& warp_group,
                                                    const XMaxima& x_maxima) const {
-        using Operand = typename Dequant::Operand;
         wait_copies<0>();
         float factor = power_of_two(Dequant::x_exponent);
         float largest = 0.0f;
@@ -177,8 +186,12 @@ struct XSlice {
             }
         } else {
 #pragma unroll 1
-            for (int32_t i = lane; i < n_vectors; i += 32)
-                store_vector<Operand>(at, i, load_shared_16(at + 16 * i), type, factor);
+            for (int32_t i = lane; i < n_vectors; i += 32) {
+                const uint4 bits = load_shared_16(at + 16 * i);
+                store_vector<Operand>(at, i, bits, type, factor);
+                if constexpr (!Operand::has_block_exponent)
+                    if (low) store_low_vector(at + low, i, bits, type, factor);
+            }
         }
         if constexpr (Operand::has_block_exponent) {
             if constexpr (Group::are_several) largest = x_maxima.of_member(warp_group.member);
@@ -325,6 +338,11 @@ struct SlotsOfBlock {
     }
 };
 
+// Is a tile 8 rows of gate and 8 of up?
+__device__ __forceinline__ bool is_fused(const GemvGateUpParams& call) {
+    return call.activation.gated && call.role == GateUpRole::whole;
+}
+
 // Epilogue terms of one row of a work item. Asynchronous copies bring scale, weight and bias to
 // shared memory early; loads to registers would stall the thread in the mainloop.
 struct RowEpilogue {
@@ -347,7 +365,7 @@ struct RowEpilogue {
     __device__ __forceinline__ void go_to(const GemvGateUpParams& call, int32_t work_item) {
         slot = divide(work_item, call.tiling.tile_reciprocal);
         const int32_t tile = work_item - slot * call.matrix.n_tiles;
-        feature = call.activation.gated ? 8 * tile + (row & 7) : 16 * tile + row;
+        feature = is_fused(call) ? 8 * tile + (row & 7) : 16 * tile + row;
         compute_now(slot);
         compute_now(feature);
     }
@@ -357,15 +375,22 @@ struct RowEpilogue {
         if (scales) copy_async_4(terms, scales + 2 * slot_expert(entry));
         if (call.has_row_terms) issue_row_loads(call, entry);
     }
-    __device__ __forceinline__ __nv_bfloat16* address(const GemvGateUpParams& call) const {
-        const int32_t slot_of_call = static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
-        return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.h_columns + feature;
+    __device__ __forceinline__ int32_t slot_of_call(const GemvGateUpParams& call) const {
+        return static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
+    }
+    // h has 16-bit values, bfloat16 or float16.
+    __device__ __forceinline__ uint16_t* address(const GemvGateUpParams& call) const {
+        return static_cast<uint16_t*>(call.h) + slot_of_call(call) * call.h_columns + feature;
+    }
+    __device__ __forceinline__ float* gate_address(const GemvGateUpParams& call) const {
+        return call.gate_values + slot_of_call(call) * call.features + feature;
     }
 
   private:
     __device__ __forceinline__ void issue_row_loads(const GemvGateUpParams& call,
                                                     int32_t entry) const {
-        const float* bias = call.activation.gated && row < 8 ? call.gate_bias : call.up_bias;
+        const bool is_of_gate = call.role == GateUpRole::gate || (is_fused(call) && row < 8);
+        const float* bias = is_of_gate ? call.gate_bias : call.up_bias;
         const int64_t of_expert = int64_t{slot_expert(entry)} * call.features;
         if (bias) copy_async_4(terms + 2, bias + of_expert + feature);
         if (call.weight_on_input)
@@ -375,12 +400,16 @@ struct RowEpilogue {
 
 // The threads of the last tile of a slot store the zeros behind its features.
 __device__ __forceinline__ void clear_padding(const GemvGateUpParams& call, int32_t feature,
-                                              __nv_bfloat16* to) {
-    const int32_t of_tile = call.activation.gated ? 8 : 16;
+                                              uint16_t* to) {
+    const int32_t of_tile = is_fused(call) ? 8 : 16;
     if (feature + of_tile < call.features) return;
 #pragma unroll 1
-    for (int32_t i = of_tile; feature + i < call.h_columns; i += of_tile)
-        to[i] = __float2bfloat16(0.0f);
+    for (int32_t i = of_tile; feature + i < call.h_columns; i += of_tile) to[i] = 0;
+}
+
+__device__ __forceinline__ uint16_t h_value(const GemvGateUpParams& call, float value) {
+    return static_cast<uint16_t>(call.h_type == MOE_TYPE_F16 ? f16_pair(value, 0.0f)
+                                                             : bf16_pair(value, 0.0f));
 }
 
 // Adds the warps' accumulators of one row in a fixed order, applies the epilogue and stores h.
@@ -394,20 +423,33 @@ __device__ __forceinline__ void store_row(const GemvGateUpParams& call, const fl
     wait_all_copies();
     const bool gated = call.activation.gated;
     const bool is_silu = call.activation.kind == MOE_ACTIVATION_SILU && gated;
-    const bool stores = has_work_item && !(gated && epilogue.row >= 8);
+    const bool stores = has_work_item && !(is_fused(call) && epilogue.row >= 8);
     FastActivation<ActivationClass::silu> silu(call.activation);
     float factor = residual_scale * epilogue.terms[0] * epilogue.terms[1];
     float h_factor = call.h_factor;
     const float bias = epilogue.terms[2];
-    __nv_bfloat16* to = epilogue.address(call);
-    if (stores && call.features < call.h_columns) clear_padding(call, epilogue.feature, to);
+    uint16_t* to = epilogue.address(call);
+    float gate = 0.0f;
+    if (call.role == GateUpRole::up_after_gate) {
+        wait_for_previous_kernel();
+        if (stores) gate = load_global(epilogue.gate_address(call));
+    }
+    if (stores && call.features < call.h_columns && call.role != GateUpRole::gate)
+        clear_padding(call, epilogue.feature, to);
     warp_group.sync();
     const float value =
         fmaf(add_warps(accum + epilogue.row, warp_group.n_threads / 32), factor, bias);
-    const float other = __shfl_xor_sync(~0u, value, 8);
-    const float acted =
-        is_silu ? silu(value, other) : activate(call.activation, value, gated ? other : value);
-    if (stores) *to = __float2bfloat16(acted * h_factor);
+    float up = __shfl_xor_sync(~0u, value, 8);
+    if (call.role == GateUpRole::gate) {
+        if (stores) *epilogue.gate_address(call) = value;
+        return;
+    }
+    if (call.role == GateUpRole::up_after_gate)
+        up = value;
+    else
+        gate = value;
+    const float acted = is_silu ? silu(gate, up) : activate(call.activation, gate, gated ? up : gate);
+    if (stores) *to = h_value(call, acted * h_factor);
 }
 
 // Every block prefetches its own part of the bytes.
@@ -511,7 +553,7 @@ __global__ void __maxnreg__(Group::registers)
                       tiling.n_stages, stage_bytes);
 
     fetch_parameter(call);
-    if (thread < 2) prefetch_to_l2<Pipeline>(call.ahead[thread]);
+    if (thread < n_gemv_prefetches) prefetch_to_l2<Pipeline>(call.ahead[thread]);
     const typename CodebookTables<Dequant>::Shared shared_table(call.matrix, lane);
     const Group warp_group(tiling, warp);
     const KBlockList<Dequant> k_blocks(
@@ -529,11 +571,11 @@ __global__ void __maxnreg__(Group::registers)
     const bool needs_list =
         !tiling.is_resident || work.range.last - work.range.first > group_work_items;
     const OperandAddresses addresses = OperandAddresses::of<typename Dequant::Operand>(
-        base + tiling.shared.x, base + tiling.shared.zeros, lane);
+        base + tiling.shared.x, base + tiling.shared.zeros, lane, tiling.low_part);
     if (thread < 8) store_shared(base + tiling.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     shared_table.store(base + tiling.shared.codebooks);
 
-    wait_for_previous_kernel();
+    if (call.role != GateUpRole::up_after_gate) wait_for_previous_kernel();
     if constexpr (Dequant::starts_next_early) let_next_kernel_start();
     const SlotIds ids = id_addresses.load();
     const int32_t own_expert = own_slot.load();
@@ -603,8 +645,11 @@ __global__ void __maxnreg__(Group::registers)
         accum = other_accum;
         other_accum = used;
     }
+    // This kernel must not end before the one of the gate, also where it stored nothing.
+    if (call.role == GateUpRole::up_after_gate) wait_for_previous_kernel();
     // The last block never has more work items than the others, so it has time to report.
-    if (static_cast<int32_t>(blockIdx.x) == tiling.n_blocks - 1 && warp == 0)
+    if (static_cast<int32_t>(blockIdx.x) == tiling.n_blocks - 1 && warp == 0 &&
+        call.role != GateUpRole::up_after_gate)
         report_bad_ids(call.slots, id_addresses.load());
 }
 

@@ -235,6 +235,33 @@ __device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const 
     }
 }
 
+// Are operands sums of two parts? Only bfloat16 is too narrow for float16 values.
+template <class Operand>
+__device__ __forceinline__ bool has_low_parts(const GemvTiling& tiling) {
+    if constexpr (Operand::has_block_exponent) return false;
+    return tiling.low_part != 0;
+}
+
+// The remainder of rounding a float16 to bfloat16; exact, and none of an infinity.
+__device__ __forceinline__ float low_part_of(float value, float high) {
+    return fabsf(value) == __int_as_float(0x7F800000) ? 0.0f : value - high;
+}
+
+// The low parts of what store_vector<Bf16> stores.
+__device__ __forceinline__ void store_low_vector(uint32_t to, int32_t vector, const uint4& bits,
+                                                 moe_type type, float factor) {
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+    uint32_t low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 v = two_values(words[i], type);
+        const float2 scaled{v.x * factor, v.y * factor};
+        const FloatPair high = pair_of_bf16(bf16_pair(scaled.x, scaled.y));
+        low[i] = bf16_pair(low_part_of(scaled.x, high.low), low_part_of(scaled.y, high.high));
+    }
+    store_shared(to + 16 * vector, uint4{low[0], low[1], low[2], low[3]});
+}
+
 // The bfloat16 to bfloat16 case: a power of two loses no bits.
 __device__ __forceinline__ void store_scaled_vector(uint32_t to, const uint4& bits,
                                                     uint32_t factors) {
@@ -494,10 +521,11 @@ __device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& cal
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // the same for a block without a pair
+    uint32_t low_part;               // bytes from there to the low parts; 0: there are none
 
     template <class Operand>
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
-                                                          int32_t lane) {
+                                                          int32_t lane, int32_t low_part) {
         constexpr bool are_bytes = Operand::are_bytes;
         constexpr bool of_16 = Operand::are_of_16;
         const int32_t column = lane >> 2;
@@ -512,11 +540,17 @@ struct OperandAddresses {
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
         addresses.single_stride = alone ? 128 : 0;
+        addresses.low_part = static_cast<uint32_t>(low_part);
         return addresses;
     }
     template <int n>
     __device__ __forceinline__ uint32_t at(int32_t block) const {
         return n == 2 ? pair + block * pair_stride : single + block * single_stride;
+    }
+    // Lanes that take no part read zeros again.
+    template <int n>
+    __device__ __forceinline__ uint32_t low() const {
+        return (n == 2 ? pair_stride : single_stride) != 0 ? low_part : 0;
     }
 };
 
@@ -526,6 +560,10 @@ struct DequantizedBlocks {
     using Operand = typename Dequant::Operand;
     static constexpr int n_mma = Operand::are_bytes ? 2 : 4;  // instructions per block
     static constexpr int n_parts = Dequant::n_parts;          // of operands that are sums
+    // A single block divides its chain of mma in two, unless the blocks of a superblock are there to
+    // hide it.
+    static constexpr bool is_divided = n == 1 && Dequant::min_split == 1;
+    using Accumulator = typename Operand::Accumulator;
     uint32_t a[n_parts][n_mma * n][4];
     typename Dequant::Factors factors;
 
@@ -553,18 +591,13 @@ struct DequantizedBlocks {
             factors = Dequant::factors(words);
     }
 
-    // Accumulates the mma with x from x_block on.
-    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
-                                             int32_t lane, float (&acc)[2]) const {
-        const uint32_t at = addresses.template at<n>(x_block);
+    // Adds the mma with the operands at shared address `at` to c, and of types with minima the sums
+    // of the operands to x.
+    __device__ __forceinline__ void accumulate(uint32_t at, Accumulator (&c)[2][4],
+                                               Accumulator (&x)[4]) const {
         uint4 b[n_mma / 2];
 #pragma unroll
         for (int j = 0; j < n_mma / 2; ++j) b[j] = load_shared_16(at + 16 * j);
-        // A single block divides its chain of mma in two, unless the blocks of a superblock are
-        // there to hide it.
-        constexpr bool is_divided = n == 1 && Dequant::min_split == 1;
-        typename Operand::Accumulator c[2][4] = {};
-        typename Operand::Accumulator x[4] = {};
 #pragma unroll
         for (int j = 0; j < n_mma; ++j) {
             const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
@@ -577,6 +610,17 @@ struct DequantizedBlocks {
                 Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
                                   first, second);
         }
+    }
+
+    // Adds the blocks times x from x_block on.
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
+                                             int32_t lane, float (&acc)[2]) const {
+        const uint32_t at = addresses.template at<n>(x_block);
+        Accumulator c[2][4] = {};
+        Accumulator x[4] = {};
+        accumulate(at, c, x);
+        if constexpr (!Operand::has_block_exponent)
+            if (addresses.low_part) accumulate(at + addresses.template low<n>(), c, x);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if constexpr (n == 2)

@@ -80,7 +80,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
         }
         // Both warpgroups share one table.
         constexpr uint32_t pair_bytes = pair_table_bytes<Dequant::type, Shape>;
-        if constexpr (pair_bytes > 0) {
+        if constexpr (pair_bytes > 0 && Dequant::scales_after) {
             static_assert(pair_bytes == Dequant::Values::table_bytes);
             constexpr int32_t most = Dequant::groups_apart ? Shape::most_rows_by_warp : 8;
             if (work_tile.width <= most) {
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     using Shared = GroupedShared<Dequant::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    const bool is_indexed = activated && gemm.in.index;
+    const bool is_indexed = gemm.in.index;
     Pipeline<Dequant::type, Shape> pipeline{base, base + Shared::headers, base + Shared::barriers,
                                             is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};

@@ -40,5 +40,7 @@ GroupedKernels grouped_grid(PackedType type);
 // With float16 operands.
 GroupedKernels grouped_in_f16(PackedType type);
 GroupedKernels grouped_in_f16_gguf(PackedType type);
+GroupedKernels grouped_in_f16_fp4(PackedType type);
+GroupedKernels grouped_in_f16_kbit(PackedType type);
 
 }  // namespace moe::cuda
