@@ -163,8 +163,8 @@ std::string launches_text(const moe_plan& plan) {
     }
     for_each_gemv(
         plan, [&](const char* what, int32_t n, const char* codebooks, const GemvLaunch& launch) {
-            text += fmt::format("gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps",
-                                n, what, codebooks, launch.gate_up_name.c_str(),
+            text += fmt::format("gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps", n,
+                                what, codebooks, launch.gate_up_name.c_str(),
                                 launch.gate_up.n_blocks, launch.gate_up.n_warps);
             if (launch.up_type != PackedType::none)
                 text += fmt::format("; up {} of {}", launch.up.n_blocks, launch.up.n_warps);

@@ -297,8 +297,9 @@ SmemLimits down_smem_limits(const DeviceFacts& device, const GemvProblem& proble
     SmemLimits limits = tuning.down_small;
     if (tuning.shared_sm_bytes == 0) return limits;
     // Where gate and up are a pair, down begins beside up once the gate's block has left.
-    const int32_t of_gate_up = is_pair(problem) ? tile_up(device, problem, tuning).shared.total
-                                                : tile_gate_up(device, problem, tuning).shared.total;
+    const int32_t of_gate_up = is_pair(problem)
+                                   ? tile_up(device, problem, tuning).shared.total
+                                   : tile_gate_up(device, problem, tuning).shared.total;
     limits.max_bytes = std::max(limits.max_bytes, tuning.shared_sm_bytes - of_gate_up);
     return limits;
 }

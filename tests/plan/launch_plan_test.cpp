@@ -7,6 +7,7 @@
 #include "libmoe/cuda/kernel_limits.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/plan/explain_launches.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
 #include "tests/plan/schema.hpp"
 
@@ -183,24 +184,26 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
 }
 
-// iq3_s has no grouped GEMM of Hopper's. Its experts have 3 rows on average at 48 tokens, and more
-// than 24 from 385 tokens on.
+// Integers of 5 bits have no grouped GEMM of Hopper's. Their experts have 3 rows on average at 48
+// tokens, and more than 24 from 385 tokens on.
 TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
     using cuda::TileWidths;
-    FakeLayer layer = qwen3_30b("iq3_s");
+    FakeLayer layer = qwen3_30b("bf16");
     layer.desc.shared_intermediate = 768;
     layer.desc.shared_activation = MOE_ACTIVATION_SILU;
     layer.desc.shared_is_gated = 1;
-    layer.others = {{MOE_ROLE_SHARED_GATE, "bf16"},
-                    {MOE_ROLE_SHARED_UP, "bf16"},
-                    {MOE_ROLE_SHARED_DOWN, "bf16"}};
+    const moe_format int5 =
+        test::int_format(MOE_PACKING_BIT_STREAM, 5, 32, MOE_TYPE_BF16, MOE_ZERO_POINT_MIDDLE);
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        layer.unnamed[role] = int5;
     const moe_test::Plan plan = cuda_plan(h200(), layer);
     const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
     EXPECT_EQ(at(512).tiles, TileWidths::narrow);
     EXPECT_EQ(at(513).tiles, TileWidths::wide);
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(at(49).dense_tiles, TileWidths::both);
-    layer.others.clear();
+    for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
+        layer.unnamed[role] = int5;
     const moe_test::Plan portable = cuda_plan(h200(), layer);
     EXPECT_EQ(portable->launch_plan().range(32).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(portable->launch_plan().range(33).dense_tiles, TileWidths::wide);
@@ -302,10 +305,10 @@ TEST(GemvLaunches, OfFloat16HaveLowPartsWhereOperandsAreBfloat16) {
     for (const char* format : {"bf16", "nvfp4", "mxfp4", "f16", "q8_0", "q4_k", "kbit4"}) {
         FakeLayer layer = qwen3_30b(format);
         const bool has_parts =
-            cuda::gemv_has_bf16_operands(packed_type_of(format_named(format).format));
-        for (const auto& [x, type] : {std::pair{MOE_TYPE_F16, MOE_TYPE_BF16},
-                                      std::pair{MOE_TYPE_BF16, MOE_TYPE_F16},
-                                      std::pair{MOE_TYPE_F16, MOE_TYPE_F16}}) {
+            cuda::gemv_has_bf16_operands(packed_type_of(test::format_named(format).format));
+        for (const auto& [x, type] :
+             {std::pair{MOE_TYPE_F16, MOE_TYPE_BF16}, std::pair{MOE_TYPE_BF16, MOE_TYPE_F16},
+              std::pair{MOE_TYPE_F16, MOE_TYPE_F16}}) {
             layer.x_type = x;
             layer.intermediate_type = type;
             const moe_test::Plan plan = cuda_plan(h200(), layer);

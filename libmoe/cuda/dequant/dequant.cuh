@@ -70,8 +70,8 @@
 //                              adds a lane's four partial accumulators c, scaled, to those of rows
 //                              g and g + 8; the second where `ones` is set, x being the sums of x
 //
-// GroupedDequant (grouped_blocks.cuh). Several tokens: values are scaled and rounded to bfloat16, or
-// float16, at most once; nvfp4 and mxfp4 are exact. InF16 makes one of float16 operands from one
+// GroupedDequant (grouped_blocks.cuh). Several tokens: values are scaled and rounded to bfloat16,
+// or float16, at most once; nvfp4 and mxfp4 are exact. InF16 makes one of float16 operands from one
 // whose dequantize has the operand as a template argument.
 //   type, residual_scale       as above
 //   f16_residual_scale         optional: the residual scale of float16 operands, where it differs

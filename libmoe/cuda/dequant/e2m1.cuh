@@ -99,8 +99,8 @@ struct GroupedE2m1 : GroupedDequantBase<packed> {
     };
 
   protected:
-    // Codes times scales, pairs of rows g and g + 8. Until these multiply, codes are 2^-126 of their
-    // value as bfloat16, 2^-14 as float16.
+    // Codes times scales, pairs of rows g and g + 8. Until these multiply, codes are 2^-126 of
+    // their value as bfloat16, 2^-14 as float16.
     template <Operand operand>
     static __device__ __forceinline__ void multiply_scales(const uint4& codes,
                                                            const uint32_t (&scale)[2],

@@ -52,7 +52,7 @@ struct GemvArgs {
     void* h;
     moe_type h_type;
     float* gate_values;  // scratch of a pair, [T][n_slots][intermediate]
-    void* out;  // [T][width]
+    void* out;           // [T][width]
     moe_type out_type;
     bool accumulate;
     int32_t n_tokens;  // T

@@ -2,10 +2,10 @@
 //
 //     out[token][i] = scale * (sum over slots v of weight_v * (down_v h_v + bias_v)[i])
 //
-// Inputs: h [tokens][n_slots][k], bfloat16 or float16, from gemv_gate_up; ids [tokens][top_k], int32, and
-// their weights, float32; the packed down matrix of every expert; optional biases [experts][width],
-// float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for the gate of the
-// shared expert.
+// Inputs: h [tokens][n_slots][k], bfloat16 or float16, from gemv_gate_up; ids [tokens][top_k],
+// int32, and their weights, float32; the packed down matrix of every expert; optional biases
+// [experts][width], float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for
+// the gate of the shared expert.
 // Output: out [tokens][width], float32, float16 or bfloat16, stored or accumulated.
 // Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
 // Dequant::min_split, rows of h and x begin on 16 bytes, and the grid has clusters of
@@ -240,12 +240,17 @@ struct HSlice {
     // Issues copies for wait_all_copies, or stores scaled operands and the residual scale of their
     // accumulators to *scale.
     __device__ __forceinline__ void load(float* scale) const {
-        if constexpr (Operand::has_block_exponent)
-            scale_block(scale);
-        else if (type == MOE_TYPE_BF16)
+        // The type is a constant on either side: conversions of both would add to the latency.
+        if constexpr (Operand::has_block_exponent) {
+            if (type == MOE_TYPE_BF16)
+                scale_block<MOE_TYPE_BF16>(scale);
+            else
+                scale_block<MOE_TYPE_F16>(scale);
+        } else if (type == MOE_TYPE_BF16) {
             copy_vectors(to, from, n);
-        else
+        } else {
             convert();
+        }
     }
 
   private:
@@ -263,26 +268,30 @@ struct HSlice {
     // float16 h as the sum of two bfloat16 operands.
     __device__ __forceinline__ void convert() const {
         const float factor = power_of_two(Dequant::x_exponent);
-#pragma unroll 1
-        for (int32_t i = 0; i < n; i += 32) {
-            const uint4 bits = load_global_16(vector_at(from, i));
-            store_vector<Operand>(to, i, bits, type, factor);
-            if (low) store_low_vector(to + low, i, bits, type, factor);
-        }
-    }
-    __device__ __forceinline__ void scale_block(float* scale) const {
         uint4 held[n_held];
+        load_first(held);
+        for_vectors(held, [&](int32_t i, const uint4& bits) {
+            store_vector<Operand>(to, i, bits, MOE_TYPE_F16, factor);
+            if (low) store_low_vector(to + low, i, bits, MOE_TYPE_F16, factor);
+        });
+    }
+    __device__ __forceinline__ void load_first(uint4 (&held)[n_held]) const {
 #pragma unroll
         for (int i = 0; i < n_held; ++i)
             if (32 * i < n) held[i] = load_global_16(vector_at(from, 32 * i));
+    }
+    template <moe_type h_type>
+    __device__ __forceinline__ void scale_block(float* scale) const {
+        uint4 held[n_held];
+        load_first(held);
         float largest = 0.0f;
         for_vectors(held, [&](int32_t, const uint4& bits) {
-            largest = larger(largest, largest_of_vector(bits, type));
+            largest = larger(largest, largest_of_vector(bits, h_type));
         });
         largest = warp_largest(largest);
         const float factor = power_of_two(block_exponent<Operand>(largest));
         for_vectors(held, [&](int32_t i, const uint4& bits) {
-            store_vector<Operand>(to, i, bits, type, factor);
+            store_vector<Operand>(to, i, bits, h_type, factor);
         });
         if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
     }
@@ -296,10 +305,12 @@ struct EarlyBlocks {
     int32_t n = 0;
 
     __device__ __forceinline__ void dequantize(const typename Dequant::KBlock& k_block,
-                                               int32_t n_blocks, int32_t lane, uint32_t tables) {
+                                               int32_t n_blocks, int32_t lane, uint32_t tables,
+                                               bool has_low) {
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
         const typename Dequant::GroupScales group_scales(k_block, 0, lane);
-        n = min(most, n_blocks / Dequant::span);
+        // Operands with low parts have no pairs of blocks.
+        n = has_low && Dequant::span == 2 ? 0 : min(most, n_blocks / Dequant::span);
 #pragma unroll
         for (int i = 0; i < most; ++i)
             if (i < n) held[i].dequantize(k_block, i * Dequant::span, lane, table, group_scales);
@@ -446,9 +457,12 @@ struct DownWarp {
         const std::byte* h = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
         const int32_t n = slice < pass_end ? 8 * blocks_of(slice) - lane : 0;
         const bool has_low = has_low_parts<typename Dequant::Operand>(tiling());
-        return {call.h_type, has_low ? static_cast<uint32_t>(tiling().low_part) : 0,
+        return {call.h_type,
+                has_low ? static_cast<uint32_t>(tiling().low_part) : 0,
                 h + 128 * slices.h_block(slice) + 16 * lane,
-                base + tiling().shared.x + 128 * x_block(slice) + 16 * lane, n, slice};
+                base + tiling().shared.x + 128 * x_block(slice) + 16 * lane,
+                n,
+                slice};
     }
     __device__ __forceinline__ void load_h(const HSlice<Dequant>& h) const {
         if (h.slice < pass_end) h.load(slice_scale(h.slice));
@@ -543,16 +557,15 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         base,
         warp,
         lane,
-        OperandAddresses::of<typename Dequant::Operand>(base + tiling.shared.x,
-                                                        base + tiling.shared.zeros, lane,
-                                                        tiling.low_part),
+        OperandAddresses::of<typename Dequant::Operand>(
+            base + tiling.shared.x, base + tiling.shared.zeros, lane, tiling.low_part),
         work.first_slice,
         min(work.first_slice + tiling.pass_slices, work.end_slice)};
     const int32_t own_slice = work.first_slice + warp;
     EarlyBlocks<Dequant> early;
     if (own_slice < worker.pass_end)
         early.dequantize(slices.arrived(pipeline.wait(), own_slice), worker.blocks_of(own_slice),
-                         lane, worker.tables_of(own_slice));
+                         lane, worker.tables_of(own_slice), worker.addresses.has_low);
     HSlice<Dequant> first_h = worker.h_of(own_slice);
     HSlice<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
     first_h.compute();

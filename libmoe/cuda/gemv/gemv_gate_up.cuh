@@ -130,7 +130,7 @@ template <class Dequant>
 struct XSlice {
     using Operand = typename Dequant::Operand;
     uint32_t at;
-    uint32_t low;           // from operands to their low parts; 0: there are none
+    uint32_t low;  // from operands to their low parts; 0: there are none
     int32_t n_vectors;
     int32_t n_present;      // of those; x has no more columns
     const std::byte* from;  // first vector of this lane
@@ -147,10 +147,11 @@ struct XSlice {
     __device__ __forceinline__ void copy(int32_t lane) const {
         copy_vectors(at + 16 * lane, from, n_present - lane);
         commit_copies();
-        // Every lane clears the vectors that it converts afterwards.
+        // A lane clears the vectors that it converts afterwards: lane, lane + 32 and so on.
+        const int32_t first = lane + (max(n_present - lane + 31, 0) & ~31);
 #pragma unroll 1
-        for (int32_t i = lane; i < n_vectors; i += 32)
-            if (i >= n_present) store_shared(at + 16 * i, uint4{0, 0, 0, 0});
+        for (int32_t i = first; i < n_vectors; i += 32)
+            store_shared(at + 16 * i, uint4{0, 0, 0, 0});
     }
     // Returns the residual scale of the accumulators, a power of two. The caller synchronizes the
     // block afterwards.
@@ -448,7 +449,8 @@ __device__ __forceinline__ void store_row(const GemvGateUpParams& call, const fl
         up = value;
     else
         gate = value;
-    const float acted = is_silu ? silu(gate, up) : activate(call.activation, gate, gated ? up : gate);
+    const float acted =
+        is_silu ? silu(gate, up) : activate(call.activation, gate, gated ? up : gate);
     if (stores) *to = h_value(call, acted * h_factor);
 }
 
@@ -576,7 +578,8 @@ __global__ void __maxnreg__(Group::registers)
     shared_table.store(base + tiling.shared.codebooks);
 
     if (call.role != GateUpRole::up_after_gate) wait_for_previous_kernel();
-    if constexpr (Dequant::starts_next_early) let_next_kernel_start();
+    // Up begins beside its gate, whose work it waits for only in the end.
+    if (Dequant::starts_next_early || call.role == GateUpRole::gate) let_next_kernel_start();
     const SlotIds ids = id_addresses.load();
     const int32_t own_expert = own_slot.load();
     const int32_t row_expert = row_slot.load();

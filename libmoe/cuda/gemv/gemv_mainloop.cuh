@@ -517,11 +517,13 @@ __device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& cal
 // which lie in other banks than the x that two of the same eight lanes read. With byte operands,
 // columns 0 and 1, 4 and 5 hold the high and low bytes of the first 32 k of a block, the other four
 // those of the last 32. With BytesOf16, columns 2 i and 2 i + 1 hold the high and the low bytes of
-// the 16 k of lane i, of one block.
+// the 16 k of lane i, of one block. Where operands have low parts, blocks are multiplied without a
+// pair, and columns 4-7 hold the low parts of what columns 0-3 have; the sum over the lanes of a
+// quad adds both.
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // the same for a block without a pair
-    uint32_t low_part;               // bytes from there to the low parts; 0: there are none
+    bool has_low;                    // blocks have no pairs, see above
 
     template <class Operand>
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
@@ -533,24 +535,21 @@ struct OperandAddresses {
         const bool mine = of_16       ? (lane & 3) == column >> 1
                           : are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1)
                                       : (lane & 3) == (column & 3);
-        const bool alone = mine && (of_16 || column < 4);
+        const bool has_low = !Operand::has_block_exponent && low_part != 0;
+        const bool alone = mine && (of_16 || has_low || column < 4);
         const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
         OperandAddresses addresses;
         addresses.pair = mine ? x + (of_16 ? 0 : 128 * (column >> 2)) + own : zeros;
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
+        if (has_low && mine) addresses.single = x + own + (column < 4 ? 0 : low_part);
         addresses.single_stride = alone ? 128 : 0;
-        addresses.low_part = static_cast<uint32_t>(low_part);
+        addresses.has_low = has_low;
         return addresses;
     }
     template <int n>
     __device__ __forceinline__ uint32_t at(int32_t block) const {
         return n == 2 ? pair + block * pair_stride : single + block * single_stride;
-    }
-    // Lanes that take no part read zeros again.
-    template <int n>
-    __device__ __forceinline__ uint32_t low() const {
-        return (n == 2 ? pair_stride : single_stride) != 0 ? low_part : 0;
     }
 };
 
@@ -560,10 +559,6 @@ struct DequantizedBlocks {
     using Operand = typename Dequant::Operand;
     static constexpr int n_mma = Operand::are_bytes ? 2 : 4;  // instructions per block
     static constexpr int n_parts = Dequant::n_parts;          // of operands that are sums
-    // A single block divides its chain of mma in two, unless the blocks of a superblock are there to
-    // hide it.
-    static constexpr bool is_divided = n == 1 && Dequant::min_split == 1;
-    using Accumulator = typename Operand::Accumulator;
     uint32_t a[n_parts][n_mma * n][4];
     typename Dequant::Factors factors;
 
@@ -591,13 +586,18 @@ struct DequantizedBlocks {
             factors = Dequant::factors(words);
     }
 
-    // Adds the mma with the operands at shared address `at` to c, and of types with minima the sums
-    // of the operands to x.
-    __device__ __forceinline__ void accumulate(uint32_t at, Accumulator (&c)[2][4],
-                                               Accumulator (&x)[4]) const {
+    // Accumulates the mma with x from x_block on.
+    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
+                                             int32_t lane, float (&acc)[2]) const {
+        const uint32_t at = addresses.template at<n>(x_block);
         uint4 b[n_mma / 2];
 #pragma unroll
         for (int j = 0; j < n_mma / 2; ++j) b[j] = load_shared_16(at + 16 * j);
+        // A single block divides its chain of mma in two, unless the blocks of a superblock are
+        // there to hide it.
+        constexpr bool is_divided = n == 1 && Dequant::min_split == 1;
+        typename Operand::Accumulator c[2][4] = {};
+        typename Operand::Accumulator x[4] = {};
 #pragma unroll
         for (int j = 0; j < n_mma; ++j) {
             const uint32_t first = j & 1 ? b[j / 2].z : b[j / 2].x;
@@ -610,17 +610,6 @@ struct DequantizedBlocks {
                 Operand::multiply(x, {Dequant::ones, Dequant::ones, Dequant::ones, Dequant::ones},
                                   first, second);
         }
-    }
-
-    // Adds the blocks times x from x_block on.
-    __device__ __forceinline__ void multiply(int32_t x_block, const OperandAddresses& addresses,
-                                             int32_t lane, float (&acc)[2]) const {
-        const uint32_t at = addresses.template at<n>(x_block);
-        Accumulator c[2][4] = {};
-        Accumulator x[4] = {};
-        accumulate(at, c, x);
-        if constexpr (!Operand::has_block_exponent)
-            if (addresses.low_part) accumulate(at + addresses.template low<n>(), c, x);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             if constexpr (n == 2)
@@ -645,8 +634,9 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
     const typename Dequant::Table table(Dequant::table_of(tables, lane));
     constexpr int32_t step =
         Dequant::min_split > Dequant::span ? Dequant::min_split : Dequant::span;
+    const int32_t end_of_pairs = Dequant::span == 2 && addresses.has_low ? 0 : n_blocks;
 #pragma unroll 1
-    for (; block + step <= n_blocks; block += step) {
+    for (; block + step <= end_of_pairs; block += step) {
         __builtin_assume(block % Dequant::min_split == 0);
         const typename Dequant::GroupScales group_scales(k_block, block, lane);
 #pragma unroll
@@ -657,7 +647,8 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
         }
     }
     if constexpr (Dequant::span == 2 && Dequant::min_split == 1) {
-        if (block < n_blocks) {
+#pragma unroll 1
+        for (; block < n_blocks; ++block) {
             DequantizedBlocks<Dequant, 1> last;
             last.dequantize(k_block, block, lane, table, {k_block, block, lane});
             last.multiply(x_block + block, addresses, lane, acc);

@@ -61,10 +61,10 @@ struct GemvGateUpParams {
     int32_t features;   // of h
     int32_t h_columns;  // of a row of h: features, and zeros up to the k of down
     bool weight_on_input;
-    bool has_row_terms;   // biases, or a weight on the input
-    float h_factor;       // 2^h_exponent of down's kernels, with which bfloat16 h is stored
+    bool has_row_terms;  // biases, or a weight on the input
+    float h_factor;      // 2^h_exponent of down's kernels, with which bfloat16 h is stored
     L2Prefetch ahead[n_gemv_prefetches];  // of the shared expert: gate and up, down
-    GridRecords records;  // of a grid
+    GridRecords records;                  // of a grid
 };
 
 struct GemvDownParams {
