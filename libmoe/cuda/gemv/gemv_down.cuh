@@ -225,8 +225,6 @@ __device__ __forceinline__ void store_output(const GemvDownParams& call, int32_t
 template <class Dequant>
 struct HSlice {
     using Operand = typename Dequant::Operand;
-    moe_type type;
-    uint32_t low;           // from operands to their low parts; 0: there are none
     const std::byte* from;  // first vector of this lane
     uint32_t to;
     int32_t n;  // vectors from the lane's first on; at most 0 if it has none
@@ -237,19 +235,34 @@ struct HSlice {
         compute_now(to);
         compute_now(n);
     }
-    // Issues copies for wait_all_copies, or stores scaled operands and the residual scale of their
-    // accumulators to *scale.
+    // bfloat16 h: issues copies for wait_all_copies, or stores scaled operands and the residual
+    // scale of their accumulators to *scale.
     __device__ __forceinline__ void load(float* scale) const {
-        // The type is a constant on either side: conversions of both would add to the latency.
-        if constexpr (Operand::has_block_exponent) {
-            if (type == MOE_TYPE_BF16)
-                scale_block<MOE_TYPE_BF16>(scale);
-            else
-                scale_block<MOE_TYPE_F16>(scale);
-        } else if (type == MOE_TYPE_BF16) {
+        if constexpr (Operand::has_block_exponent)
+            scale_block(scale);
+        else
             copy_vectors(to, from, n);
-        } else {
-            convert();
+    }
+    // float16 h: the same, or operands and their low parts, `low` bytes behind. It is as little
+    // code as can be, because what lies between the instructions of bfloat16 adds to their latency.
+    __device__ __forceinline__ void load_f16(float* scale, uint32_t low) const {
+        float factor = power_of_two(Dequant::x_exponent);
+        if constexpr (Operand::has_block_exponent) {
+            float largest = 0.0f;
+#pragma unroll 1
+            for (int32_t i = 0; i < n; i += 32)
+                largest = larger(
+                    largest, largest_of_vector(load_global_16(vector_at(from, i)), MOE_TYPE_F16));
+            largest = warp_largest(largest);
+            factor = power_of_two(block_exponent<Operand>(largest));
+            if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
+        }
+#pragma unroll 1
+        for (int32_t i = 0; i < n; i += 32) {
+            const uint4 bits = load_global_16(vector_at(from, i));
+            store_vector<Operand>(to, i, bits, MOE_TYPE_F16, factor);
+            if constexpr (!Operand::has_block_exponent)
+                store_low_vector(to + low, i, bits, MOE_TYPE_F16, factor);
         }
     }
 
@@ -265,33 +278,19 @@ struct HSlice {
 #pragma unroll 1
         for (int32_t i = 32 * n_held; i < n; i += 32) body(i, load_global_16(vector_at(from, i)));
     }
-    // float16 h as the sum of two bfloat16 operands.
-    __device__ __forceinline__ void convert() const {
-        const float factor = power_of_two(Dequant::x_exponent);
+    __device__ __forceinline__ void scale_block(float* scale) const {
         uint4 held[n_held];
-        load_first(held);
-        for_vectors(held, [&](int32_t i, const uint4& bits) {
-            store_vector<Operand>(to, i, bits, MOE_TYPE_F16, factor);
-            if (low) store_low_vector(to + low, i, bits, MOE_TYPE_F16, factor);
-        });
-    }
-    __device__ __forceinline__ void load_first(uint4 (&held)[n_held]) const {
 #pragma unroll
         for (int i = 0; i < n_held; ++i)
             if (32 * i < n) held[i] = load_global_16(vector_at(from, 32 * i));
-    }
-    template <moe_type h_type>
-    __device__ __forceinline__ void scale_block(float* scale) const {
-        uint4 held[n_held];
-        load_first(held);
         float largest = 0.0f;
         for_vectors(held, [&](int32_t, const uint4& bits) {
-            largest = larger(largest, largest_of_vector(bits, h_type));
+            largest = larger(largest, largest_of_vector(bits, MOE_TYPE_BF16));
         });
         largest = warp_largest(largest);
         const float factor = power_of_two(block_exponent<Operand>(largest));
         for_vectors(held, [&](int32_t i, const uint4& bits) {
-            store_vector<Operand>(to, i, bits, h_type, factor);
+            store_vector<Operand>(to, i, bits, MOE_TYPE_BF16, factor);
         });
         if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
     }
@@ -456,13 +455,8 @@ struct DownWarp {
         const GemvDownParams& call = slices.call;
         const std::byte* h = row_of_token(call.h, call.slots.n_slots * call.matrix.k);
         const int32_t n = slice < pass_end ? 8 * blocks_of(slice) - lane : 0;
-        const bool has_low = has_low_parts<typename Dequant::Operand>(tiling());
-        return {call.h_type,
-                has_low ? static_cast<uint32_t>(tiling().low_part) : 0,
-                h + 128 * slices.h_block(slice) + 16 * lane,
-                base + tiling().shared.x + 128 * x_block(slice) + 16 * lane,
-                n,
-                slice};
+        return {h + 128 * slices.h_block(slice) + 16 * lane,
+                base + tiling().shared.x + 128 * x_block(slice) + 16 * lane, n, slice};
     }
     __device__ __forceinline__ void load_h(const HSlice<Dequant>& h) const {
         if (h.slice < pass_end) h.load(slice_scale(h.slice));
@@ -471,6 +465,14 @@ struct DownWarp {
     __device__ __forceinline__ void load_h_from(int32_t slice) const {
         for (; slice < pass_end; slice += tiling().n_warps) load_h(h_of(slice));
         wait_all_copies();
+        __syncwarp();
+    }
+    __device__ __forceinline__ bool has_f16_h() const { return slices.call.h_type == MOE_TYPE_F16; }
+    __device__ __forceinline__ void load_f16_h_from(int32_t slice) const {
+        const auto low = static_cast<uint32_t>(tiling().low_part);
+#pragma unroll 1
+        for (; slice < pass_end; slice += tiling().n_warps)
+            h_of(slice).load_f16(slice_scale(slice), low);
         __syncwarp();
     }
     __device__ __forceinline__ void next_pass() {
@@ -573,9 +575,13 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         second_h.compute();  // block exponents leave no registers for it
     wait_for_previous_kernel();
 
-    worker.load_h(first_h);
-    worker.load_h(second_h);
-    worker.load_h_from(own_slice + 2 * tiling.n_warps);
+    if (worker.has_f16_h()) {
+        worker.load_f16_h_from(own_slice);
+    } else {
+        worker.load_h(first_h);
+        worker.load_h(second_h);
+        worker.load_h_from(own_slice + 2 * tiling.n_warps);
+    }
     float early_acc[2] = {};
     early.multiply(worker.x_block(own_slice), worker.addresses, lane, early_acc);
     int32_t done = early.n_blocks();
@@ -584,7 +590,10 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         if (worker.pass_end >= work.end_slice) break;
         worker.next_pass();
         __syncwarp();
-        worker.load_h_from(worker.pass + warp);
+        if (worker.has_f16_h())
+            worker.load_f16_h_from(worker.pass + warp);
+        else
+            worker.load_h_from(worker.pass + warp);
     }
     run_epilogue(call, shared, work);
 }
