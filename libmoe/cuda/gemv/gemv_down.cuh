@@ -469,10 +469,9 @@ struct DownWarp {
     }
     __device__ __forceinline__ bool has_f16_h() const { return slices.call.h_type == MOE_TYPE_F16; }
     __device__ __forceinline__ void load_f16_h_from(int32_t slice) const {
-        const auto low = static_cast<uint32_t>(tiling().low_part);
 #pragma unroll 1
         for (; slice < pass_end; slice += tiling().n_warps)
-            h_of(slice).load_f16(slice_scale(slice), low);
+            h_of(slice).load_f16(slice_scale(slice), static_cast<uint32_t>(tiling().low_part));
         __syncwarp();
     }
     __device__ __forceinline__ void next_pass() {
