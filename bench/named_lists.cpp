@@ -121,7 +121,8 @@ void add_fp16(List& list, const char* model, const Names& formats, const Tokens&
 List fp16() {
     List list;
     add_fp16(list, "qwen3-30b",
-             {"bf16", "f16", "fp8_128x128", "nvfp4", "mxfp4", "q8_0", "q4_k", "q4_k+q6_k", "awq"},
+             {"bf16", "f16", "fp8_128x128", "nvfp4", "mxfp4", "kbit4", "q8_0", "q4_k", "q4_k+q6_k",
+              "awq"},
              {1, 8, 16, 32, 128, 512, 2048, prompt});
     add_fp16(list, "mixtral", {"bf16", "f16", "nvfp4", "q4_k", "awq"}, {1, 8, 32, 512, prompt});
     return list;

@@ -1,5 +1,5 @@
-// What forward and the stages share: the walk over chunks of tokens, and the caller's pointers at a
-// chunk's first token.
+// Code that forward and the stages share: the walk over chunks of tokens, and the caller's pointers
+// at a chunk's first token.
 #pragma once
 
 #include <algorithm>

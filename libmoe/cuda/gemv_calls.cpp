@@ -8,6 +8,13 @@ bool shares_codebook(const PackedMatrix& matrix) {
     return mode == CodebookMode::shared_lanes || mode == CodebookMode::shared_bytes;
 }
 
+// Of a pair that is not fused every matrix with codebooks must share them.
+bool gate_up_shares_codebook(const GemvArgs& args) {
+    if (!has_codebook(args.gate_up.type)) return shares_codebook(args.up);
+    if (!has_codebook(args.up.type)) return shares_codebook(args.gate_up);
+    return shares_codebook(args.gate_up) && shares_codebook(args.up);
+}
+
 bool adds_shared(const Layer& layer, const FinishTerms& terms) {
     return layer.shared_intermediate && (terms.parts & MOE_FINISH_SHARED);
 }
@@ -20,7 +27,15 @@ GemvArgs args_of(const Call& call, const DeviceRows& x, int64_t n_tokens) {
     args.x_type = x.type;
     args.x_stride = x.stride;
     args.n_tokens = static_cast<int32_t>(n_tokens);
+    args.h_type = call.setup.intermediate_type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
     return args;
+}
+
+// Gate and up, fused or as a pair.
+void set_gate_up(const Call& call, moe_role gate, moe_role up, bool is_fused, GemvArgs& args) {
+    const auto& matrices = call.weights.matrices;
+    args.gate_up = matrices[args.activation.gated ? gate : up];
+    if (args.activation.gated && !is_fused) args.up = matrices[up];
 }
 
 }  // namespace
@@ -33,7 +48,7 @@ bool takes_gemv(const GemvLaunches& launches, const DeviceRows& x, int64_t n_tok
 }
 
 const GemvLaunch& launch_of(const GemvLaunches& launches, const GemvArgs& args) {
-    return launches.at(args.n_tokens, shares_codebook(args.gate_up), shares_codebook(args.down));
+    return launches.at(args.n_tokens, gate_up_shares_codebook(args), shares_codebook(args.down));
 }
 
 bool adds_all(const Setup& setup, const FinishTerms& terms) {
@@ -49,9 +64,9 @@ GemvArgs expert_gemv_args(const Call& call, const Scratch& scratch, const Device
     const Layer& layer = *call.setup.layer;
     const auto& weights = call.weights;
     GemvArgs args = args_of(call, x, n_tokens);
-    args.gate_up = weights.matrices[layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP];
-    args.down = weights.matrices[MOE_ROLE_DOWN];
     args.activation = layer.activation;
+    set_gate_up(call, MOE_ROLE_GATE, MOE_ROLE_UP, weights.is_gate_up_fused, args);
+    args.down = weights.matrices[MOE_ROLE_DOWN];
     args.gate_bias = weights.vectors[MOE_ROLE_GATE_BIAS];
     args.up_bias = weights.vectors[MOE_ROLE_UP_BIAS];
     args.down_bias = call.setup.down_bias_in_finish ? nullptr : weights.vectors[MOE_ROLE_DOWN_BIAS];
@@ -63,6 +78,7 @@ GemvArgs expert_gemv_args(const Call& call, const Scratch& scratch, const Device
     args.hidden = layer.hidden;
     args.intermediate = static_cast<int32_t>(call.setup.slice->intermediate_count);
     args.h = scratch.h;
+    args.gate_values = scratch.pre_activation;
     return args;
 }
 
@@ -83,18 +99,18 @@ GemvArgs shared_gemv_args(const Call& call, const Scratch& scratch, const Device
                           int64_t n_tokens) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const auto& matrices = call.weights.matrices;
     GemvArgs args = args_of(call, x, n_tokens);
-    args.gate_up =
-        matrices[layer.shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP];
-    args.down = matrices[MOE_ROLE_SHARED_DOWN];
     args.activation = layer.shared_activation;
+    set_gate_up(call, MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
+                call.weights.is_shared_gate_up_fused, args);
+    args.down = call.weights.matrices[MOE_ROLE_SHARED_DOWN];
     args.n_slots = args.top_k = args.n_ids = args.n_ids_all = args.n_local = 1;
     args.ids = setup.constants.zero;
     args.weights = setup.constants.one;
     args.hidden = layer.hidden;
     args.intermediate = static_cast<int32_t>(setup.slice->shared_count);
     args.h = scratch.shared_h;
+    args.gate_values = scratch.shared_pre;
     args.out = scratch.shared_y;
     args.out_type = MOE_TYPE_F32;
     args.out_stride = layer.hidden;

@@ -27,15 +27,23 @@ inline constexpr PackedType grouped_types[] = {
     PackedType::kbit5_f32, PackedType::q8_0,      PackedType::q4_k,          PackedType::q5_k,
     PackedType::q6_k,      PackedType::q4_0,      PackedType::q4_1,          PackedType::q5_0,
     PackedType::q5_1,      PackedType::iq4_nl,    PackedType::iq4_xs,        PackedType::q3_k,
-    PackedType::q2_k,      PackedType::grid_2,    PackedType::grid_3,        PackedType::grid_4,
+    PackedType::q2_k,      PackedType::iq2_xxs,   PackedType::iq2_xs,        PackedType::iq3_xxs,
+    PackedType::iq3_s,     PackedType::grid_2,    PackedType::grid_3,        PackedType::grid_4,
     PackedType::grid_8,    PackedType::grid_e4m3, PackedType::grid_codebook,
 };
 
 // The same with float16 operands.
 inline constexpr PackedType grouped_in_f16_types[] = {
-    PackedType::f16,    PackedType::bf16,   PackedType::e4m3,
-    PackedType::q8_0,   PackedType::q4_k,   PackedType::q6_k,
+    PackedType::f16,    PackedType::bf16,   PackedType::e4m3,         PackedType::nvfp4,
+    PackedType::mxfp4,  PackedType::kbit2,  PackedType::kbit3,        PackedType::kbit4,
+    PackedType::kbit5,  PackedType::q8_0,   PackedType::q4_k,         PackedType::q6_k,
     PackedType::grid_4, PackedType::grid_8, PackedType::grid_codebook};
+
+// Types whose gemv kernels multiply bfloat16 operands; the others have operands that hold float16
+// values as they are.
+constexpr bool gemv_has_bf16_operands(PackedType type) {
+    return type == PackedType::bf16 || type == PackedType::nvfp4 || type == PackedType::mxfp4;
+}
 
 constexpr bool gemv_supports(PackedType type) {
     if (is_grid(type) && !gemv_reads_grid(type)) return false;

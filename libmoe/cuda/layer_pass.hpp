@@ -95,7 +95,7 @@ class LayerPass {
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
-    // Of what goes into and comes out of the latent width: no narrower than x.
+    // The type of rows into and out of the latent width: no narrower than x.
     moe_type latent_type() const;
     void list_tokens();
     void project_latent(const ExpertInput& input);

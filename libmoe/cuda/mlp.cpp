@@ -90,7 +90,7 @@ void run_down(const Launch& launch, Family family, const Mlp& mlp) {
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
-    down.tile_counter = mlp.rows.tile_counter + 2;
+    down.tile_counter = mlp.rows.tile_counter + 4;
     run_gemm(launch, family, down, *mlp.down_names);
 }
 
@@ -113,8 +113,7 @@ void run_split(const Launch& launch, Family family, const Mlp& mlp) {
 // GEMM, else rows by sorted row.
 DeviceRows gather_columns(const Launch& launch, Family family, const GemmArgs& gemm,
                           const DeviceRows& in, const Rows& rows, std::byte* to) {
-    const bool keeps_f16 = in.type == MOE_TYPE_F16 && family != Family::exact;
-    const moe_type type = keeps_f16 ? MOE_TYPE_F16 : operand_type(family);
+    const moe_type type = family == Family::exact ? operand_type(family) : operand_for(in);
     const PackedMatrix& matrix = gemm.weights;
     const ColumnRows out{dense_rows(to, type, matrix.k), is_grouped(family) ? rows.capacity : 0};
     run_gather_columns(launch.device,
@@ -137,15 +136,43 @@ void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
                 {mlp.blocks, gate_up.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
 
+void set_input(const Launch& launch, Family family, const Mlp& mlp, GemmArgs& gemm) {
+    if (gemm.weights.columns)
+        gemm.in = gather_columns(launch, family, gemm, mlp.in, mlp.rows, mlp.blocks);
+    else if (is_grouped(family))
+        set_blocks(launch, mlp, gemm);
+    else
+        gemm.in = mlp.in;
+}
+
 void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
     GemmArgs gate_up = gate_up_args(launch, family, mlp);
-    if (gate_up.weights.columns)
-        gate_up.in = gather_columns(launch, family, gate_up, mlp.in, mlp.rows, mlp.blocks);
-    else if (is_grouped(family))
-        set_blocks(launch, mlp, gate_up);
-    else
-        gate_up.in = mlp.in;
+    set_input(launch, family, mlp, gate_up);
     run_gemm(launch, family, gate_up, *mlp.gate_up_names);
+}
+
+// Gate and up of different types by Hopper's grouped GEMM: the gate's values go to mlp.pre, and the
+// epilogue of up reads them.
+void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
+    GemmArgs gate = make_gemm_args(launch, *mlp.gate, mlp.width, Epilogue::linear, mlp.rows);
+    set_bias(gate, mlp);
+    gate.out = dense_rows(mlp.pre, MOE_TYPE_F32, mlp.features);
+    set_input(launch, family, mlp, gate);
+    run_gemm(launch, family, gate, *mlp.gate_up_names);
+
+    GemmArgs up = gate_up_args(launch, family, mlp);
+    up.weights = *mlp.up;
+    up.epilogue = Epilogue::activation;
+    up.bias = mlp.up_bias;
+    if (gate.weights.columns || up.weights.columns) {
+        set_input(launch, family, mlp, up);
+    } else {
+        up.in = gate.in;
+        up.in_capacity = gate.in_capacity;
+    }
+    up.tile_counter = mlp.rows.tile_counter + 2;
+    run_grouped_gemm(launch.device, up, *mlp.gate_up_names, launch.tiles, launch.stream,
+                     {mlp.pre, mlp.features});
 }
 
 }  // namespace
@@ -169,6 +196,8 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
     if (mlp.pre && !is_grouped(family))
         run_split(launch, family, mlp);
+    else if (mlp.gate && !mlp.is_gate_up_fused)
+        run_gate_then_up(launch, family, mlp);
     else
         run_gate_up(launch, family, mlp);
     run_down(launch, family, mlp);

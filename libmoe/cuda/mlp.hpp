@@ -52,7 +52,8 @@ struct Mlp {
     Rows rows;
     std::byte* blocks;  // the same of the input of gate and up; may share memory with y
     std::byte* h;
-    float* pre;       // [rows][2 features]; null: gate, up and activation are one kernel
+    float* pre;       // [rows][2 features]; null: gate, up and activation are one kernel. Of
+                      // Hopper's grouped GEMM [rows][features], the gate's values
     void* y;          // [row capacity][width] of y_type
     moe_type y_type;  // F32 or BF16
 };

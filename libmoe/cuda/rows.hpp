@@ -29,7 +29,7 @@ struct Rows {
     int32_t* slot_to_row;  // [n_slots]: row of a slot, -1: none
     Tile* tiles;           // [max_tiles], those of large experts (TileRule) first, else by expert
     TileCount* n_tiles;
-    int32_t* tile_counter;  // [4]: of GroupedGemmArgs, two for each GEMM of an MLP
+    int32_t* tile_counter;  // [n_tile_counters], two for each GEMM of an MLP
     int32_t n_experts;
     int32_t capacity;  // rows
     int32_t max_tiles;

@@ -50,7 +50,7 @@ Rows take_rows(Arena& arena, Family family, int64_t n_slots, int64_t capacity, i
     rows.slot_to_row = arena.take<int32_t>(n_slots);
     rows.tiles = arena.take<Tile>(rows.max_tiles);
     rows.n_tiles = arena.take<TileCount>(1);
-    rows.tile_counter = arena.take<int32_t>(4);
+    rows.tile_counter = arena.take<int32_t>(n_tile_counters);
     return rows;
 }
 

@@ -1,5 +1,6 @@
 // The buffers of one chunk of tokens in the workspace's device memory. The constructor that takes
-// them with a null block says how much memory they need.
+// them with a null block says how much memory they need. Widths of blocks and of h are padded to
+// whole blocks of 64 columns.
 #pragma once
 
 #include "libmoe/cuda/device_rows.hpp"
@@ -29,14 +30,14 @@ struct Scratch {
                                // their GEMM stops before the activation
     uint64_t wide_bytes;       // also holds the pre-activations of one token at least
     std::byte* h;              // [row_capacity][intermediate]
-    float* pre_activation;     // [row_capacity][2 intermediate], unfused plans
+    float* pre_activation;     // [row_capacity][2 intermediate], where gate and up are not fused
     std::byte* latent;         // [chunk * k][latent]
     float* routed;             // [chunk][width], where the routed sum is not the last step
     float* projected;          // [chunk][hidden] = LATENT_OUT of it
     std::byte* token_blocks;   // input of a dense matrix as token blocks
     std::byte* shared_h;
     float* shared_y;     // [chunk][hidden]
-    float* shared_pre;   // [chunk][2 shared_intermediate], unfused plans
+    float* shared_pre;   // [chunk][2 shared_intermediate], where gate and up are not fused
     float* shared_gate;  // [chunk]
     uint64_t bytes;
 };

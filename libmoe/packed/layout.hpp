@@ -140,8 +140,8 @@ struct ByteCodebook {
     float scale;         // 0: there is none
 };
 
-// What the table says that a matrix may have for its columns. Its kernels know nothing of it: the
-// activations are gathered by it before they come to them.
+// The meaning of the table that a matrix may have for its columns. Its kernels know nothing of it:
+// the activations are gathered by it before they come to them.
 //   order    packed column k is this column of the source (act-order: columns are sorted by group)
 //   factors  a float32 that multiplies the activations of column k (pre_quant_scale)
 enum class ColumnTable : int8_t { none, order, factors };

@@ -1,4 +1,4 @@
-// What kernels may make of a codebook that serves all experts.
+// Forms that kernels may give a codebook that serves all experts.
 #pragma once
 
 #include <span>

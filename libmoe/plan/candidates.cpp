@@ -253,23 +253,13 @@ const Reason* in_f16(const Problem& problem) {
     return in_16_bits<stage>(problem);
 }
 
-// What kernels that read packed tiles as they lie want of a layer.
-const Reason* in_whole_tiles(const Problem& problem, bool is_gate_up_fused, bool is_gated) {
-    if (problem.unfused) return &reasons::unfused;
-    return is_gated && !is_gate_up_fused ? &reasons::gate_up_types : nullptr;
-}
-
-// The kernels that read packed tiles as they lie, of 16-bit operands.
+// The kernels that read packed tiles as they lie, of 16-bit operands, and activate in an epilogue.
 template <moe_stage stage, bool (*reads)(PackedType)>
 const Reason* whole_tiles(const Problem& problem) {
-    const bool experts = stage == MOE_STAGE_EXPERTS;
-    const Layer& layer = problem.layout->layer;
     if (const Reason* reason = in_16_bits<stage>(problem)) return reason;
     const auto is_read = [](const moe_format& f) { return reads(packed_type_of(f)); };
     if (!all_of_stage<stage>(problem, is_read)) return &reasons::weight_type;
-    return experts ? in_whole_tiles(problem, problem.cuda->is_gate_up_fused, layer.activation.gated)
-                   : in_whole_tiles(problem, problem.cuda->is_shared_gate_up_fused,
-                                    layer.shared_intermediate && layer.shared_activation.gated);
+    return problem.unfused ? &reasons::unfused : nullptr;
 }
 
 template <const Reason* (*check)(const Problem&)>
@@ -288,7 +278,6 @@ const Reason* gemv(const Problem& problem) {
         return &reasons::unneeded;
     if (stage == MOE_STAGE_EXPERTS && problem.layout->layer.latent) return &reasons::latent;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
-    if (problem.intermediate_type == MOE_TYPE_F16) return &reasons::intermediate_type;
     if (const Reason* reason = whole_tiles<stage, cuda::gemv_supports>(problem)) return reason;
     const auto has_no_table = [](const moe_format& f) {
         return column_table_of(f) == ColumnTable::none;

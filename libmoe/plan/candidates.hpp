@@ -38,7 +38,6 @@ inline constexpr Reason architecture{"architecture", "it is made for another arc
 inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};
 inline constexpr Reason latent{"latent", "it does not make the rows of a latent"};
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
-inline constexpr Reason gate_up_types{"gate_up_types", "gate and up must be of one packed type"};
 inline constexpr Reason many_rows{"many_rows",
                                   "taken beside the one above for matrices with many rows"};
 inline constexpr Reason workspace{"workspace", "max_workspace_bytes has no room for its panels"};

@@ -15,7 +15,9 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
     const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
     // The portable kernels, which run elsewhere and for float16 with other types, have no predicted
     // time.
+    const bool has_pair = problem.up.type != PackedType::none;
     const bool in_f16 = cuda::grouped_in_f16_supports(problem.gate_up.type) &&
+                        (!has_pair || cuda::grouped_in_f16_supports(problem.up.type)) &&
                         cuda::grouped_in_f16_supports(problem.down.type);
     const bool has_grouped =
         has_hopper_instructions(device.architecture()) && (plan.x_type != MOE_TYPE_F16 || in_f16);
@@ -34,18 +36,13 @@ bool shared_can_join(const moe_plan& plan) {
 }
 
 GemvRange gemv_range_of_experts(const moe_plan& plan, const cuda::NominalRates& rates) {
-    const moe_role first = plan.layout.layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
     const ExpertWork work = work_of_experts(plan, plan.placement, shared_can_join(plan));
-    return gemv_range(plan, rates, gemv_problem(plan.placement, first, MOE_ROLE_DOWN, work.n_slots),
-                      work);
+    return gemv_range(plan, rates, gemv_problem(plan, false, work.n_slots), work);
 }
 
 GemvRange gemv_range_of_shared(const moe_plan& plan, const cuda::NominalRates& rates) {
-    const bool gated = plan.layout.layer.shared_activation.gated;
-    const moe_role first = gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP;
     const ExpertWork work = work_of_shared(plan, plan.placement);
-    return gemv_range(
-        plan, rates, gemv_problem(plan.placement, first, MOE_ROLE_SHARED_DOWN, work.n_slots), work);
+    return gemv_range(plan, rates, gemv_problem(plan, true, work.n_slots), work);
 }
 
 void fill_cuda_setup(moe_plan& plan) {

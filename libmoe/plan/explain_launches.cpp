@@ -109,6 +109,7 @@ void for_each_gemv(const moe_plan& plan, See see) {
         for (int32_t n = 1; n <= launches->max_tokens; ++n) {
             const GemvLaunch& own = launches->at(n, false, false);
             const bool has_codebook = own.gate_up.codebook_mode != cuda::CodebookMode::none ||
+                                      own.up.codebook_mode != cuda::CodebookMode::none ||
                                       own.down.codebook_mode != cuda::CodebookMode::none;
             see(what, n, has_codebook ? "per_expert" : "none", own);
             if (has_codebook) see(what, n, "shared", launches->at(n, true, true));
@@ -136,6 +137,8 @@ void write_launches(JsonWriter& json, const moe_plan& plan) {
                     json.member("tokens", n);
                     json.member("codebooks", codebooks);
                     write_tiling(json, "gate_up", launch.gate_up_name, launch.gate_up);
+                    if (launch.up_type != PackedType::none)
+                        write_tiling(json, "up", launch.up_name, launch.up);
                     write_tiling(json, "down", launch.down_name, launch.down);
                 });
             });
@@ -160,11 +163,13 @@ std::string launches_text(const moe_plan& plan) {
     }
     for_each_gemv(
         plan, [&](const char* what, int32_t n, const char* codebooks, const GemvLaunch& launch) {
-            text += fmt::format(
-                "gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps), {} ({} of {})\n",
-                n, what, codebooks, launch.gate_up_name.c_str(), launch.gate_up.n_blocks,
-                launch.gate_up.n_warps, launch.down_name.c_str(), launch.down.n_blocks,
-                launch.down.n_warps);
+            text += fmt::format("gemv, {} tokens of {}, codebooks {}: {} ({} blocks of {} warps", n,
+                                what, codebooks, launch.gate_up_name.c_str(),
+                                launch.gate_up.n_blocks, launch.gate_up.n_warps);
+            if (launch.up_type != PackedType::none)
+                text += fmt::format("; up {} of {}", launch.up.n_blocks, launch.up.n_warps);
+            text += fmt::format("), {} ({} of {})\n", launch.down_name.c_str(),
+                                launch.down.n_blocks, launch.down.n_warps);
         });
     return text;
 }

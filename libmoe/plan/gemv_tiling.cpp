@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "libmoe/base/reciprocal.hpp"
 #include "libmoe/cuda/dequant/grid_records.hpp"
@@ -66,18 +67,41 @@ struct SmemPlan {
 };
 
 bool is_large(const GemvProblem& problem, const GemvTuning& tuning) {
-    const int64_t bytes = problem.gate_up.tile_stride() * problem.gate_up.n_tiles +
-                          problem.down.tile_stride() * problem.down.n_tiles;
+    int64_t bytes = 0;
+    for (const PackedMatrix* matrix : {&problem.gate_up, &problem.up, &problem.down})
+        if (matrix->type != PackedType::none) bytes += matrix->tile_stride() * matrix->n_tiles;
     const bool shares = has_codebook(problem.gate_up.type) && problem.gate_up_shares_codebook;
     const int64_t large =
         problem.n_tokens > 1 && shares ? tuning.large_bytes_shared_codebook : tuning.large_bytes;
     return problem.n_tokens * problem.n_slots * bytes >= large;
 }
 
+bool is_pair(const GemvProblem& problem) {
+    return problem.up.type != PackedType::none;
+}
+
+// The problem with up in the place of the gate.
+GemvProblem problem_of_up(GemvProblem problem) {
+    std::swap(problem.gate_up, problem.up);
+    return problem;
+}
+
+// Operands of x or h have 16 bits each, or twice 16.
+int32_t parts_of(bool is_f16, PackedType type) {
+    return is_f16 && cuda::gemv_has_bf16_operands(type) ? 2 : 1;
+}
+
 // Dequantizing narrow codes takes as long as reading them, so more warps pay for their
 // accumulators.
 SmemLimits gate_up_smem_limits(const GemvProblem& problem, const GemvTuning& tuning) {
-    if (!is_large(problem, tuning)) return tuning.gate_up_small;
+    if (!is_large(problem, tuning)) {
+        SmemLimits limits = tuning.gate_up_small;
+        if (is_pair(problem) && tuning.shared_sm_bytes > 0) {
+            limits.min_bytes /= 2;
+            limits.max_bytes /= 2;
+        }
+        return limits;
+    }
     SmemLimits limits = tuning.gate_up_large;
     if (code_bits(problem.gate_up.type) <= 5) limits.max_warps = tuning.narrow_warps;
     return limits;
@@ -161,7 +185,9 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
         64 * tiling.group_warps * (work_items > group ? 2 * group : work_items);
     SmemPlan plan;
     tiling.shared.zeros = plan.take(128);
-    tiling.shared.x = plan.take(2 * matrix.k);
+    const int32_t parts = parts_of(problem.has_f16_x, matrix.type);
+    tiling.low_part = parts > 1 ? 2 * matrix.k : 0;
+    tiling.shared.x = plan.take(2 * matrix.k * parts);
     tiling.shared.accum = plan.take(tiling.n_groups * tiling.accum_bytes_of_group);
     tiling.shared.slots = plan.take(4 * max_gemv_slots * tiling.n_warps);
     tiling.shared.codebooks = plan.take(tables_bytes(matrix.type, tiling.codebook_mode, slots));
@@ -197,6 +223,11 @@ GemvTiling tile_gate_up(const DeviceFacts& device, const GemvProblem& problem,
     return whole;
 }
 
+GemvTiling tile_up(const DeviceFacts& device, const GemvProblem& problem,
+                   const GemvTuning& tuning) {
+    return tile_gate_up(device, problem_of_up(problem), tuning);
+}
+
 namespace {
 
 int32_t tiles_of_block(const GemvProblem& problem, const GemvTiling& tiling) {
@@ -209,14 +240,17 @@ GemvTiling lay_out_down(const GemvProblem& problem, GemvTiling tiling, const Gem
     const PackedMatrix& matrix = problem.down;
     const int32_t slice_k = 64 * min_split_blocks_of(matrix.type) * tiling.k_block_splits;
     const int32_t n_slices = divide_up(problem.n_slots * tiling.n_k_blocks, tiling.cluster);
-    const int32_t fits = std::max(1, tuning.h_bytes / (2 * slice_k));
+    const int32_t parts = parts_of(problem.has_f16_h, matrix.type);
+    const int32_t fits = std::max(1, tuning.h_bytes / (2 * slice_k * parts));
     tiling.pass_slices =
         n_slices <= fits ? n_slices : std::max(1, fits / tiling.n_warps) * tiling.n_warps;
     tiling.k_block_reciprocal = reciprocal_of(tiling.n_k_blocks);
     const int32_t n_tiles = tiles_of_block(problem, tiling);
     SmemPlan plan;
     tiling.shared.zeros = plan.take(128);
-    tiling.shared.x = plan.take(2 * slice_k * std::min(tiling.pass_slices, n_slices));
+    const int32_t operand_bytes = 2 * slice_k * std::min(tiling.pass_slices, n_slices);
+    tiling.low_part = parts > 1 ? operand_bytes : 0;
+    tiling.shared.x = plan.take(operand_bytes * parts);
     tiling.shared.accum = plan.take(64 * tiling.n_warps * n_tiles);
     tiling.shared.slots = plan.take(4 * max_gemv_slots * tiling.n_warps);
     tiling.shared.factors = plan.take(8 * max_gemv_slots);
@@ -262,7 +296,10 @@ SmemLimits down_smem_limits(const DeviceFacts& device, const GemvProblem& proble
     if (is_large(problem, tuning)) return tuning.down_large;
     SmemLimits limits = tuning.down_small;
     if (tuning.shared_sm_bytes == 0) return limits;
-    const int32_t of_gate_up = tile_gate_up(device, problem, tuning).shared.total;
+    // Where gate and up are a pair, down begins beside up once the gate's block has left.
+    const int32_t of_gate_up = is_pair(problem)
+                                   ? tile_up(device, problem, tuning).shared.total
+                                   : tile_gate_up(device, problem, tuning).shared.total;
     limits.max_bytes = std::max(limits.max_bytes, tuning.shared_sm_bytes - of_gate_up);
     return limits;
 }
@@ -307,11 +344,17 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
         return 0;
     if (!has_whole_splits(problem.gate_up) || !has_whole_splits(problem.down)) return 0;
     if (!can_divide(problem.gate_up, problem.n_slots)) return 0;
+    if (is_pair(problem) &&
+        (!cuda::gemv_supports(problem.up.type) || !has_whole_splits(problem.up) ||
+         !can_divide(problem.up, problem.n_slots)))
+        return 0;
     const auto fits = [&](bool gate_up_shares, bool down_shares) {
         problem.gate_up_shares_codebook = gate_up_shares;
         problem.down_shares_codebook = down_shares;
-        return std::max(tile_gate_up(device, problem, tuning).shared.total,
-                        tile_down(device, problem, tuning).shared.total) <= device.shared_bytes;
+        int32_t most = std::max(tile_gate_up(device, problem, tuning).shared.total,
+                                tile_down(device, problem, tuning).shared.total);
+        if (is_pair(problem)) most = std::max(most, tile_up(device, problem, tuning).shared.total);
+        return most <= device.shared_bytes;
     };
     int32_t n = 0;
     for (problem.n_tokens = 1; problem.n_tokens <= max_gemv_batch; ++problem.n_tokens) {

@@ -3,7 +3,9 @@
 //    block. A k_block is at most k_block_bytes, and stages fill the shared memory.
 // 2. down: k_blocks and warps such that no warp waits long for the others; clusters of two blocks
 //    where tiles do not divide well by blocks.
-// 3. several tokens: each has its part of the SMs.
+// 3. gate and up of different types: a launch each. In a small call both share an SM, with half of
+//    the shared memory of a fused one each.
+// 4. several tokens: each has its part of the SMs.
 #pragma once
 
 #include "libmoe/cuda/gemv/gemv_tiling.hpp"
@@ -13,11 +15,14 @@ namespace moe {
 
 // The tiling reads only type, k and n_tiles of the matrices.
 struct GemvProblem {
-    PackedMatrix gate_up;
+    PackedMatrix gate_up;  // fused, the gate of a pair, or up of a layer without a gate
+    PackedMatrix up{};     // of a pair that is not fused; type none: there is no pair
     PackedMatrix down;
     int32_t n_slots = 0;  // top_k, and one more where the shared expert is among the slots
     int32_t n_tokens = 1;
     bool has_shared_gate = false;
+    bool has_f16_x = false;  // x and the intermediate are float16, and operands hold all of x
+    bool has_f16_h = false;  // the intermediate is float16, and operands hold all of it
     // All experts have one codebook in a form that one table serves; known with the weights.
     bool gate_up_shares_codebook = false;
     bool down_shares_codebook = false;
@@ -25,6 +30,9 @@ struct GemvProblem {
 
 cuda::GemvTiling tile_gate_up(const cuda::DeviceFacts& device, const GemvProblem& problem,
                               const GemvTuning& tuning);
+// Of a pair; tile_gate_up has the gate.
+cuda::GemvTiling tile_up(const cuda::DeviceFacts& device, const GemvProblem& problem,
+                         const GemvTuning& tuning);
 cuda::GemvTiling tile_down(const cuda::DeviceFacts& device, const GemvProblem& problem,
                            const GemvTuning& tuning);
 

@@ -37,12 +37,15 @@ GemvLaunch make_gemv_launch(const moe_plan& plan, const Candidate& candidate,
     launch.kernels =
         candidate.family == Family::sm90_gemv ? cuda::Architecture::sm90 : cuda::Architecture::sm80;
     launch.gate_up_type = problem.gate_up.type;
+    launch.up_type = problem.up.type;
     launch.down_type = problem.down.type;
     launch.gate_up = tile_gate_up(device, problem, tuning);
+    if (launch.up_type != PackedType::none) launch.up = tile_up(device, problem, tuning);
     launch.down = tile_down(device, problem, tuning);
     launch.prefetch_bytes = tuning.prefetch_bytes;
     launch.gate_up_name =
         variant_name(candidate.gate_up, launch.gate_up.n_groups > 1, launch.gate_up);
+    launch.up_name = variant_name(candidate.gate_up, launch.up.n_groups > 1, launch.up);
     launch.down_name = variant_name(candidate.down, false, launch.down);
     return launch;
 }
@@ -66,11 +69,9 @@ void fill_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem pro
 }
 
 void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
-    const DevicePlacement& placement = plan.placement;
     const Layer& layer = plan.layout.layer;
-    const moe_role first = layer.activation.gated ? MOE_ROLE_GATE : MOE_ROLE_UP;
     const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS, 1);
-    GemvProblem problem = gemv_problem(placement, first, MOE_ROLE_DOWN, layer.top_k);
+    GemvProblem problem = gemv_problem(plan, false, layer.top_k);
     fill_gemv(plan, experts, problem, launch.experts_gemv);
     if (plan.cuda.shared_joins) {
         ++problem.n_slots;
@@ -78,10 +79,8 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
         fill_gemv(plan, experts, problem, launch.experts_and_shared_gemv);
     }
     if (!layer.shared_intermediate) return;
-    const moe_role shared =
-        layer.shared_activation.gated ? MOE_ROLE_SHARED_GATE : MOE_ROLE_SHARED_UP;
-    fill_gemv(plan, plan.chosen(MOE_STAGE_FINISH, 1),
-              gemv_problem(placement, shared, MOE_ROLE_SHARED_DOWN, 1), launch.shared_gemv);
+    fill_gemv(plan, plan.chosen(MOE_STAGE_FINISH, 1), gemv_problem(plan, true, 1),
+              launch.shared_gemv);
 }
 
 // --- names of the other families
@@ -211,8 +210,14 @@ void fill_ranges(const moe_plan& plan, cuda::LaunchPlan& launch) {
 
 }  // namespace
 
-GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe_role down,
-                         int32_t n_slots) {
+GemvProblem gemv_problem(const moe_plan& plan, bool is_shared, int32_t n_slots) {
+    const DevicePlacement& placement = plan.placement;
+    const Layer& layer = plan.layout.layer;
+    const bool is_gated = (is_shared ? layer.shared_activation : layer.activation).gated;
+    const bool is_fused =
+        is_shared ? placement.is_shared_gate_up_fused : placement.is_gate_up_fused;
+    const moe_role gate = is_shared ? MOE_ROLE_SHARED_GATE : MOE_ROLE_GATE;
+    const moe_role up = is_shared ? MOE_ROLE_SHARED_UP : MOE_ROLE_UP;
     const auto matrix_of = [&](moe_role role) {
         const DevicePlacement::Region& region = placement.matrices[role];
         PackedMatrix matrix{};
@@ -222,9 +227,12 @@ GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe
         return matrix;
     };
     GemvProblem problem;
-    problem.gate_up = matrix_of(gate_up);
-    problem.down = matrix_of(down);
+    problem.gate_up = matrix_of(is_gated ? gate : up);
+    if (is_gated && !is_fused) problem.up = matrix_of(up);
+    problem.down = matrix_of(is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN);
     problem.n_slots = n_slots;
+    problem.has_f16_h = plan.intermediate_type == MOE_TYPE_F16;
+    problem.has_f16_x = problem.has_f16_h && plan.x_type == MOE_TYPE_F16;
     return problem;
 }
 

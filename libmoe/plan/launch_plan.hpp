@@ -6,9 +6,9 @@
 
 namespace moe {
 
-// The problem of the routed experts or of the shared expert; n_slots as in GemvProblem.
-GemvProblem gemv_problem(const DevicePlacement& placement, moe_role gate_up, moe_role down,
-                         int32_t n_slots);
+// The problem of the routed experts or of the shared expert; n_slots as in GemvProblem. Needs the
+// placement.
+GemvProblem gemv_problem(const moe_plan& plan, bool is_shared, int32_t n_slots);
 
 // Needs the chosen candidates and the chunk of tokens.
 void make_launch_plan(const moe_plan& plan, cuda::LaunchPlan& launch);

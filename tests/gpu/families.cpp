@@ -25,7 +25,7 @@ std::vector<moe_candidate> candidates_of(const moe_plan* plan) {
 // A layer on the grid of 64 must not lose these two families to its own shapes or formats.
 void expect_reason(Context& context, const moe_candidate& candidate, const KernelName& name) {
     if (candidate.applicable || (name.family != "gemv" && name.family != "grouped_gemm")) return;
-    for (const std::string mistake : {"size", "weight_type", "gate_up_types"})
+    for (const std::string mistake : {"size", "weight_type"})
         context.expect(candidate.reason_code != mistake,
                        text("%s does not apply: %s", candidate.kernel, candidate.reason));
 }

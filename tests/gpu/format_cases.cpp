@@ -1,6 +1,7 @@
 // Every named format in every shape that holds it, and lengths of k that are no powers of two, by
 // every kernel that reads them.
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "compare.hpp"
@@ -129,10 +130,81 @@ void add_mixed(CaseList& list) {
         });
 }
 
+// Gate of one format, up and down of another: the kernels' own launches for gate and for up. Sizes
+// off the grid of 64 where the formats have such.
+void add_gate_and_up_apart(CaseList& list) {
+    struct Mix {
+        const char *gate, *up;
+        Shape shape;
+    };
+    constexpr Mix mixes[] = {{"q5_k", "q4_k", {512, 256}},     {"int4_32", "int8_row", {352, 96}},
+                             {"int8_row", "q5_1", {160, 224}}, {"nvfp4", "bf16", {224, 80}},
+                             {"bf16", "nvfp4", {224, 80}},     {"kbit3", "kbit5", {320, 192}},
+                             {"iq3_s", "q6_k", {256, 256}},    {"fp8_row", "mxfp4", {352, 160}}};
+    for (const Mix& mix : mixes)
+        for (const Numbers& numbers : {bf16, f16})
+            list.add(text("apart/%s_%s/%s", mix.gate, mix.up, numbers.name),
+                     numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                     [=](Context& context) {
+                         PairSpec spec = spec_of(mix.up, mix.shape, numbers, 301);
+                         spec.layer.gate_format = mix.gate;
+                         check_tokens(context, spec, {1, 5, 16, 33, 301});
+                     });
+}
+
+// The same with biases, weights on the input, other activations and a shared expert whose gate has
+// a format of its own.
+void add_gate_and_up_apart_kinds(CaseList& list) {
+    const auto add = [&](const char* name, const std::function<void(LayerSpec&)>& change) {
+        list.add(text("apart/kinds/%s", name), Extent::smoke, [=](Context& context) {
+            PairSpec spec = spec_of("int8_row", {352, 96}, bf16, 70);
+            spec.layer.gate_format = "int4_32";
+            change(spec.layer);
+            with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
+                for (const int64_t T : {1, 7, 70}) pair.check(pair.call(T));
+            });
+        });
+    };
+    add("biases", [](LayerSpec& layer) {
+        layer.desc.has_gate_bias = layer.desc.has_up_bias = layer.desc.has_down_bias = 1;
+    });
+    add("gelu", [](LayerSpec& layer) { layer.desc.activation = MOE_ACTIVATION_GELU_TANH; });
+    add("weight_on_input", [](LayerSpec& layer) { layer.desc.weight_on = MOE_WEIGHT_ON_INPUT; });
+    const auto add_shared = [](LayerSpec& layer) {
+        layer.desc.shared_intermediate = 96;
+        layer.desc.shared_activation = MOE_ACTIVATION_SILU;
+        layer.desc.shared_is_gated = 1;
+    };
+    add("shared_joins", [=](LayerSpec& layer) {
+        add_shared(layer);
+        layer.dense_format = layer.format;
+        layer.shared_gate_format = layer.gate_format;
+    });
+    add("shared_apart", [=](LayerSpec& layer) {
+        add_shared(layer);
+        layer.shared_gate_format = "nvfp4";
+    });
+}
+
+// float16 operands hold all of float16: kernels that rounded them to bfloat16 would fail. gemv
+// rounds codebooks of three bits to bytes, so that they are not here.
+void add_f16_operands(CaseList& list) {
+    constexpr Numbers close{"f16", MOE_TYPE_F16, MOE_TYPE_F16, MOE_TYPE_F32, 1e-3};
+    for (const char* format :
+         {"bf16", "nvfp4", "mxfp4", "kbit2", "kbit4", "kbit5", "q8_0", "int4_32"})
+        for (const Shape& shape : {Shape{352, 96}, Shape{128, 160}})
+            list.add(text("f16_operands/%s/h%d_i%d", format, shape.hidden, shape.intermediate),
+                     shape.hidden == 352 ? Extent::smoke : Extent::full, [=](Context& context) {
+                         const Pair pair(context, spec_of(format, shape, close, 301));
+                         for (const int64_t T : {1, 7, 16, 33, 301})
+                             pair.check(pair.routed_call(T));
+                     });
+}
+
 // Other types of intermediate and output.
 void add_types(CaseList& list) {
     for (const char* format : {"bf16", "f16", "nvfp4", "q8_0"})
-        for (const Numbers& numbers : {f16_through_bf16, bf16_to_f32})
+        for (const Numbers& numbers : {f16_through_bf16, bf16_through_f16, bf16_to_f32})
             list.add(text("types/%s/%s", format, numbers.name), Extent::smoke,
                      [=](Context& context) {
                          check_tokens(context, spec_of(format, {128, 96}, numbers, 70), {1, 9, 70});
@@ -199,6 +271,9 @@ void add_format_cases(CaseList& list) {
     add_many_rows(list);
     add_few_rows(list);
     add_mixed(list);
+    add_gate_and_up_apart(list);
+    add_gate_and_up_apart_kinds(list);
+    add_f16_operands(list);
     add_types(list);
     add_lengths(list);
     add_lengths_on_every_family(list);

@@ -50,6 +50,8 @@ const char* LayerData::format_of(int role) const {
     if (clients::is_vector(role)) return "f32";
     if (role == MOE_ROLE_ROUTER) return spec.router_format;
     if (role == MOE_ROLE_DOWN && spec.down_format) return spec.down_format;
+    if (role == MOE_ROLE_GATE && spec.gate_format) return spec.gate_format;
+    if (role == MOE_ROLE_SHARED_GATE && spec.shared_gate_format) return spec.shared_gate_format;
     return is_expert_role(role) ? spec.format : spec.dense_format;
 }
 

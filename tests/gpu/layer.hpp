@@ -28,9 +28,11 @@ struct LayerSpec {
     bool transposed = false;       // matrices of experts lie [in, out]; plain formats only
     int32_t distinct_experts = 0;  // expert e has the tensors of e % n; 0: all differ
     uint64_t seed = 1;
-    const char* down_format = nullptr;  // null: format
-    bool own_codebooks = false;         // every matrix its own, where the format wants one
-    Tables tables = Tables::of_all;     // others than that want Form::tensor_per_expert
+    const char* down_format = nullptr;         // null: format
+    const char* gate_format = nullptr;         // likewise
+    const char* shared_gate_format = nullptr;  // null: dense_format
+    bool own_codebooks = false;                // every matrix its own, where the format wants one
+    Tables tables = Tables::of_all;            // others than that want Form::tensor_per_expert
 };
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?

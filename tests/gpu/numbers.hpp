@@ -27,6 +27,8 @@ inline constexpr Numbers f16{"f16", MOE_TYPE_F16, MOE_TYPE_F16, MOE_TYPE_F16, ro
 inline constexpr Numbers f32{"f32", MOE_TYPE_F32, MOE_TYPE_F32, MOE_TYPE_F32, exact_limit};
 inline constexpr Numbers f16_through_bf16{"f16_bf16", MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F16,
                                           rounded_limit};
+inline constexpr Numbers bf16_through_f16{"bf16_f16", MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_BF16,
+                                          rounded_limit};
 inline constexpr Numbers bf16_to_f32{"bf16_f32", MOE_TYPE_BF16, MOE_TYPE_BF16, MOE_TYPE_F32,
                                      rounded_limit};
 inline constexpr Numbers common_numbers[] = {bf16, f16, f32};

@@ -74,7 +74,7 @@ TEST(ColumnTables, KeepGemvAwayAndSayWhy) {
                                                   : role == MOE_ROLE_UP ? "bf16+nvfp4"
                                                                         : "bf16") +
                                       "_bf16_gemv_gate_up"),
-                  role == MOE_ROLE_DOWN ? &reasons::column_table : &reasons::gate_up_types);
+                  &reasons::column_table);
     }
     const auto plan = cuda_plan(test::h200(), layer_of(gptq(4, true)));
     EXPECT_EQ(reason_of(plan, "sm80_int4_bf16_gemv_gate_up"), &reasons::column_table);

@@ -48,6 +48,7 @@ struct FakeLayer {
     std::map<moe_role, moe_format> unnamed{};  // formats without a name, before all
     bool batch_invariant = false;
     bool unfused = false;
+    moe_type intermediate_type = MOE_TYPE_NONE;  // NONE: the plan's default
 };
 
 inline moe_test::Plan cpu_plan(const FakeLayer& layer) {
@@ -73,6 +74,7 @@ inline moe_test::Plan cpu_plan(const FakeLayer& layer) {
     desc.max_tokens = layer.max_tokens;
     desc.batch_invariant = layer.batch_invariant;
     desc.unfused = layer.unfused;
+    desc.intermediate_type = layer.intermediate_type;
     moe_plan* plan = nullptr;
     EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
     return moe_test::Plan(plan);

@@ -55,15 +55,15 @@ const Candidate& candidate(const moe_test::Plan& plan, moe_stage stage, cuda::Fa
 TEST(KernelNames, SayTheWeightsOfTheirGemm) {
     const moe_test::Plan plan = cuda_plan(test::h200(), mixed_layer());
     const Candidate& experts = plan->chosen(MOE_STAGE_EXPERTS);
-    EXPECT_EQ(experts.gate_up.view(), "sm80_q4_k+q5_k_bf16_grouped_gemm_gate_up");
-    EXPECT_EQ(experts.down.view(), "sm80_q6_k_bf16_grouped_gemm_down");
+    EXPECT_EQ(experts.gate_up.view(), "sm90_q4_k+q5_k_bf16_grouped_gemm_gate_up");
+    EXPECT_EQ(experts.down.view(), "sm90_q6_k_bf16_grouped_gemm_down");
     EXPECT_EQ(plan->launch_plan().gate_up.wide.view(),
               std::string(experts.gate_up.view()) + "_wide");
     EXPECT_EQ(plan->launch_plan().down.wide.view(), std::string(experts.down.view()) + "_wide");
     EXPECT_EQ(plan->launch_plan().down.narrow.view(), std::string(experts.down.view()) + "_narrow");
     const Candidate& gemv = candidate(plan, MOE_STAGE_EXPERTS, cuda::Family::sm90_gemv);
     EXPECT_EQ(gemv.gate_up.view(), "sm90_q4_k+q5_k_bf16_gemv_gate_up");
-    EXPECT_FALSE(gemv.applicable);
+    EXPECT_TRUE(gemv.is_chosen);
     // The shared expert: gate and up of one type have one word.
     const Candidate& finish = plan->chosen(MOE_STAGE_FINISH);
     EXPECT_EQ(finish.gate_up.view(), "sm90_q4_k_bf16_grouped_gemm_gate_up");

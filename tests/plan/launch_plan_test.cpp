@@ -5,7 +5,9 @@
 #include <set>
 
 #include "libmoe/cuda/kernel_limits.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/plan/explain_launches.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
 #include "tests/plan/schema.hpp"
 
@@ -182,24 +184,26 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
 }
 
-// iq3_s has no grouped GEMM of Hopper's. Its experts have 3 rows on average at 48 tokens, and more
-// than 24 from 385 tokens on.
+// Integers of 5 bits have no grouped GEMM of Hopper's. Their experts have 3 rows on average at 48
+// tokens, and more than 24 from 385 tokens on.
 TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
     using cuda::TileWidths;
-    FakeLayer layer = qwen3_30b("iq3_s");
+    FakeLayer layer = qwen3_30b("bf16");
     layer.desc.shared_intermediate = 768;
     layer.desc.shared_activation = MOE_ACTIVATION_SILU;
     layer.desc.shared_is_gated = 1;
-    layer.others = {{MOE_ROLE_SHARED_GATE, "bf16"},
-                    {MOE_ROLE_SHARED_UP, "bf16"},
-                    {MOE_ROLE_SHARED_DOWN, "bf16"}};
+    const moe_format int5 =
+        test::int_format(MOE_PACKING_BIT_STREAM, 5, 32, MOE_TYPE_BF16, MOE_ZERO_POINT_MIDDLE);
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        layer.unnamed[role] = int5;
     const moe_test::Plan plan = cuda_plan(h200(), layer);
     const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
     EXPECT_EQ(at(512).tiles, TileWidths::narrow);
     EXPECT_EQ(at(513).tiles, TileWidths::wide);
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(at(49).dense_tiles, TileWidths::both);
-    layer.others.clear();
+    for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
+        layer.unnamed[role] = int5;
     const moe_test::Plan portable = cuda_plan(h200(), layer);
     EXPECT_EQ(portable->launch_plan().range(32).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(portable->launch_plan().range(33).dense_tiles, TileWidths::wide);
@@ -261,6 +265,67 @@ TEST(GemvLaunches, NameTheCodebookModeAndSplitK) {
     EXPECT_EQ(gemv.at(1, true, false).gate_up.codebook_mode, cuda::CodebookMode::shared_lanes);
     EXPECT_EQ(gemv.at(1, true, false).down.codebook_mode, cuda::CodebookMode::per_expert);
     EXPECT_EQ(gemv.at(1, false, true).down.codebook_mode, cuda::CodebookMode::shared_lanes);
+}
+
+// Gate and up of different types: a launch each.
+FakeLayer with_gate_apart() {
+    FakeLayer layer = qwen3_30b("q4_k");
+    layer.others[MOE_ROLE_GATE] = "q5_k";
+    return layer;
+}
+
+TEST(GemvLaunches, OfGateAndUpOfDifferentTypesAreThree) {
+    for (const FakeDevice& device : {h200(), sm80()}) {
+        const moe_test::Plan plan = cuda_plan(device, with_gate_apart());
+        const cuda::GemvLaunches& gemv = plan->launch_plan().experts_gemv;
+        ASSERT_GT(gemv.max_tokens, 0);
+        const cuda::GemvLaunch& one = gemv.at(1, false, false);
+        EXPECT_EQ(one.gate_up_type, PackedType::q5_k);
+        EXPECT_EQ(one.up_type, PackedType::q4_k);
+        EXPECT_EQ(one.gate_up.tile_reciprocal, one.up.tile_reciprocal);
+        EXPECT_EQ(one.up_name.view(), one.gate_up_name.view());
+        // The gate's block and that of up have an SM together, where kernels overlap.
+        const int32_t both = one.gate_up.shared.total + one.up.shared.total + 2 * 1024;
+        if (device.facts.major == 9)
+            EXPECT_LE(both, 233472);
+        else
+            EXPECT_GT(both, 167936);
+        const moe_test::Plan fused = cuda_plan(device, qwen3_30b("q4_k"));
+        EXPECT_EQ(fused->launch_plan().experts_gemv.at(1, false, false).up_type, PackedType::none);
+    }
+    const moe_test::Plan plan = cuda_plan(h200(), with_gate_apart());
+    EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1), "sm90_q5_k+q4_k_bf16_gemv_gate_up");
+    EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS),
+              "sm90_q5_k+q4_k_bf16_grouped_gemm_gate_up");
+    EXPECT_NE(launches_text(*plan).find("; up "), std::string::npos);
+}
+
+// bfloat16 operands hold a float16 in two parts; byte operands and those of float16 in one.
+TEST(GemvLaunches, OfFloat16HaveLowPartsWhereOperandsAreBfloat16) {
+    for (const char* format : {"bf16", "nvfp4", "mxfp4", "f16", "q8_0", "q4_k", "kbit4"}) {
+        FakeLayer layer = qwen3_30b(format);
+        const bool has_parts =
+            cuda::gemv_has_bf16_operands(packed_type_of(test::format_named(format).format));
+        for (const auto& [x, type] :
+             {std::pair{MOE_TYPE_F16, MOE_TYPE_BF16}, std::pair{MOE_TYPE_BF16, MOE_TYPE_F16},
+              std::pair{MOE_TYPE_F16, MOE_TYPE_F16}}) {
+            layer.x_type = x;
+            layer.intermediate_type = type;
+            const moe_test::Plan plan = cuda_plan(h200(), layer);
+            const cuda::GemvLaunches& gemv = plan->launch_plan().experts_gemv;
+            ASSERT_GT(gemv.max_tokens, 0) << format;
+            for (int32_t n = 1; n <= gemv.max_tokens; ++n) {
+                const cuda::GemvLaunch& one = gemv.at(n, false, false);
+                EXPECT_EQ(one.gate_up.low_part > 0,
+                          has_parts && type == MOE_TYPE_F16 && x == MOE_TYPE_F16)
+                    << format;
+                EXPECT_EQ(one.down.low_part > 0, has_parts && type == MOE_TYPE_F16) << format;
+                EXPECT_LE(one.gate_up.shared.x + 2 * one.gate_up.low_part,
+                          one.gate_up.shared.accum);
+                EXPECT_LE(one.down.shared.x + 2 * one.down.low_part, one.down.shared.accum);
+            }
+        }
+    }
 }
 
 FakeLayer with_shared_expert(int32_t intermediate) {

@@ -70,9 +70,11 @@
 //                              adds a lane's four partial accumulators c, scaled, to those of rows
 //                              g and g + 8; the second where `ones` is set, x being the sums of x
 //
-// GroupedDequant (grouped_blocks.cuh). Several tokens: values are scaled and rounded to bfloat16 at
-// most once; nvfp4 and mxfp4 are exact.
+// GroupedDequant (grouped_blocks.cuh). Several tokens: values are scaled and rounded to bfloat16,
+// or float16, at most once; nvfp4 and mxfp4 are exact. InF16 makes one of float16 operands from one
+// whose dequantize has the operand as a template argument.
 //   type, residual_scale       as above
+//   f16_residual_scale         optional: the residual scale of float16 operands, where it differs
 //   Words, load(codes, scales, lane)
 //                              codes, scales: shared addresses of a block's
 //   load(codes, scales, lane, block)
@@ -80,7 +82,7 @@
 //                              of those of 256 k, of which `block`, 0 to 3, is a part
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
 //                              from the shared address of [2][32] float32
-//   dequantize(words, table, a)
+//   dequantize(words, table, a), dequantize<operand>(words, table, a)
 //                              the 16 registers of four steps
 //   table_in_memory            types with a codebook: dequantize reads the table's shared memory
 //   scales_after               scales may also be applied to accumulators, which costs less for

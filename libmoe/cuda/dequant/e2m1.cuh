@@ -99,21 +99,34 @@ struct GroupedE2m1 : GroupedDequantBase<packed> {
     };
 
   protected:
-    // Codes times scales, pairs of rows g and g + 8: 2^-126 of their value until these multiply.
+    // Codes times scales, pairs of rows g and g + 8. Until these multiply, codes are 2^-126 of
+    // their value as bfloat16, 2^-14 as float16.
+    template <Operand operand>
     static __device__ __forceinline__ void multiply_scales(const uint4& codes,
                                                            const uint32_t (&scale)[2],
                                                            uint32_t (&a)[16]) {
         const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
-        for (int i = 0; i < 16; ++i)
-            a[i] = multiply_bf16_sm90(spread_e2m1(words[i / 4], i % 4), scale[i & 1]);
+        for (int i = 0; i < 16; ++i) {
+            const uint32_t pair = spread_e2m1(words[i / 4], i % 4);
+            if constexpr (operand == Operand::bf16)
+                a[i] = multiply_bf16_sm90(pair, scale[i & 1]);
+            else
+                a[i] = multiply_f16(f16_of_spread(pair), scale[i & 1]);
+        }
     }
-    // Two scale bytes, each twice as a bfloat16: shifted left, plus a constant exponent.
+    // Two scale bytes, each twice as a 16-bit number: shifted left, plus a constant exponent.
     template <uint32_t shift, uint32_t constant>
     static __device__ __forceinline__ void scale_pairs(uint32_t bytes, uint32_t (&scale)[2]) {
         constexpr uint32_t both = constant << 16 | constant;
         scale[0] = (__byte_perm(bytes, 0, 0x4040) << shift) + both;
         scale[1] = (__byte_perm(bytes, 0, 0x4141) << shift) + both;
+    }
+
+  private:
+    // Exponent and mantissa move up by three bits, to where float16 has them; the sign stays.
+    static __device__ __forceinline__ uint32_t f16_of_spread(uint32_t pair) {
+        return (pair & 0x01C001C0u) * 7u + pair;
     }
 };
 

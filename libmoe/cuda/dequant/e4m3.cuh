@@ -27,7 +27,6 @@ MOE_HOST_DEVICE inline FloatPair e4m3_pair(uint32_t two) {
 template <>
 struct ValueDequant<PackedType::e4m3> {
     using Words = ScaledWords<8>;
-    // Short blocks have one group of 32 columns.
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;

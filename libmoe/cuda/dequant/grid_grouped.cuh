@@ -1,4 +1,4 @@
-// The grids in the grouped GEMMs (grid.cuh): float32 values scaled and rounded to bfloat16 once.
+// The grids in the grouped GEMMs (grid.cuh): float32 values scaled and rounded to operands once.
 // Scales and zero points come from the records behind a stage's codes. Device only.
 #pragma once
 

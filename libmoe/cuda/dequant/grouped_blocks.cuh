@@ -38,10 +38,19 @@ constexpr Operand operand_of() {
         return Operand::bf16;
 }
 
+template <class Dequant>
+constexpr float f16_residual_scale_of() {
+    if constexpr (requires { Dequant::f16_residual_scale; })
+        return Dequant::f16_residual_scale;
+    else
+        return Dequant::residual_scale;
+}
+
 // The same with float16 operands, for tokens in float16. Scales are never left to accumulators.
 template <class Dequant>
 struct InF16 : Dequant {
     static constexpr Operand operand = Operand::f16;
+    static constexpr float residual_scale = f16_residual_scale_of<Dequant>();
     static constexpr bool scales_after = false;
     static __device__ __forceinline__ void dequantize(const typename Dequant::Words& words,
                                                       const typename Dequant::Table& table,

@@ -1,5 +1,5 @@
 // Building blocks of ggml's types with codes of 2 to 6 bits in the grouped GEMM: a code becomes a
-// float32 by a byte permutation, is scaled there, and rounded to bfloat16 once. Device only.
+// float32 by a byte permutation, is scaled there, and rounded to an operand once. Device only.
 #pragma once
 
 #include <type_traits>

@@ -1,7 +1,7 @@
 // iq2_xxs, iq2_xs, iq3_xxs and iq3_s of ggml: codes name entries of a fixed grid, signs and scales
 // lie between them. The layout keeps each row's whole block of 256 k (66, 74, 98, 110 bytes), row
-// after row; libmoe/formats/iq_columns.hpp reads it. Used by all kernels but
-// Hopper's grouped GEMM; gemv multiplies levels as bytes.
+// after row; libmoe/base/iq_columns.hpp reads it. Used by all kernels; gemv
+// multiplies levels as bytes, and Hopper's grouped GEMM has its part in iq_grouped.cuh.
 #pragma once
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"

@@ -1,5 +1,6 @@
-// iq2_xxs, iq2_xs, iq3_xxs and iq3_s in gemv: codes name entries of a fixed grid. Tables in shared
-// memory turn the names and the signs of eight columns into signed bytes. Device only.
+// iq2_xxs, iq2_xs, iq3_xxs and iq3_s in gemv, and their tables: codes name entries of a fixed grid.
+// Tables in shared memory turn the names and the signs of eight columns into signed bytes. Device
+// only.
 //
 //   magnitudes   entry i: those of 8 columns (iq2) or 4 (iq3) as bytes
 //   signs        entry i: bytes of 1 where the bits of 8 columns say negative. xxs and xs name them
@@ -125,20 +126,15 @@ struct Iq3SNames {
     }
 };
 
+// Both tables of a type in shared memory.
 template <PackedType packed, class Grid, class Names>
-struct GemvIq : GemvDequantBase<packed> {
-    using Base = GemvDequantBase<packed>;
-    using Operand = BytesOf16<true>;
-    static constexpr int32_t span = 1;
-    static constexpr float residual_scale = Names::scale_unit;
-    static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);
+struct IqTables {
     static constexpr int columns_of_entry = Grid::index_bits == 2 ? 8 : 4;
     static constexpr int32_t signs_at = Names::entries * columns_of_entry;
     static_assert(fixed_table_bytes(packed) == signs_at + 8 * Names::signs);
 
-    // Entries `first`, `first` + stride and so on of both tables.
-    static __device__ __forceinline__ void store_tables(uint32_t to, int32_t first,
-                                                        int32_t stride) {
+    // Entries `first`, `first` + stride and so on of both.
+    static __device__ __forceinline__ void store(uint32_t to, int32_t first, int32_t stride) {
         for (int32_t i = first; i < Names::entries; i += stride) {
             const uint32_t entry = Names::entry_of_grid(static_cast<uint32_t>(i));
             const uint32_t low = magnitude_bytes<Grid>(entry);
@@ -152,6 +148,39 @@ struct GemvIq : GemvDequantBase<packed> {
             store_shared(to + signs_at + 8 * i,
                          sign_bytes(Names::signs == 256 ? name : iq_signs(name)));
         }
+    }
+    // Levels of a row's steps 2 i and 2 i + 1 as signed bytes.
+    static __device__ __forceinline__ uint2 levels(uint32_t tables, const IqNames& names, int i) {
+        uint2 magnitudes;
+        if constexpr (columns_of_entry == 8) {
+            magnitudes = load_shared_8(tables + 8 * Names::entry(names, i));
+        } else {
+            magnitudes.x = load_shared_4(tables + 4 * Names::entry(names, 2 * i));
+            magnitudes.y = load_shared_4(tables + 4 * Names::entry(names, 2 * i + 1));
+        }
+        const uint2 signs = load_shared_8(tables + signs_at + 8 * Names::sign(names, i));
+        return {with_signs(magnitudes.x, signs.x), with_signs(magnitudes.y, signs.y)};
+    }
+
+  private:
+    // No magnitude is zero, so that the sum carries into no other byte.
+    static __device__ __forceinline__ uint32_t with_signs(uint32_t magnitudes, uint32_t negative) {
+        return (magnitudes ^ negative * 0xFFu) + negative;
+    }
+};
+
+template <PackedType packed, class Grid, class Names>
+struct GemvIq : GemvDequantBase<packed> {
+    using Base = GemvDequantBase<packed>;
+    using Operand = BytesOf16<true>;
+    using Tables = IqTables<packed, Grid, Names>;
+    static constexpr int32_t span = 1;
+    static constexpr float residual_scale = Names::scale_unit;
+    static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);
+
+    static __device__ __forceinline__ void store_tables(uint32_t to, int32_t first,
+                                                        int32_t stride) {
+        Tables::store(to, first, stride);
     }
 
     template <int n>
@@ -179,17 +208,9 @@ struct GemvIq : GemvDequantBase<packed> {
                                                      uint32_t (&a)[4]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const IqNames& names = words.row[row];
-            uint2 magnitudes;
-            if constexpr (columns_of_entry == 8) {
-                magnitudes = load_shared_8(tables + 8 * Names::entry(names, i));
-            } else {
-                magnitudes.x = load_shared_4(tables + 4 * Names::entry(names, 2 * i));
-                magnitudes.y = load_shared_4(tables + 4 * Names::entry(names, 2 * i + 1));
-            }
-            const uint2 signs = load_shared_8(tables + signs_at + 8 * Names::sign(names, i));
-            a[row] = with_signs(magnitudes.x, signs.x);
-            a[row + 2] = with_signs(magnitudes.y, signs.y);
+            const uint2 levels = Tables::levels(tables, words.row[row], i);
+            a[row] = levels.x;
+            a[row + 2] = levels.y;
         }
     }
     static __device__ __forceinline__ RowScales factors(const GroupScales& of, int32_t block) {
@@ -204,10 +225,6 @@ struct GemvIq : GemvDequantBase<packed> {
     }
     static __device__ __forceinline__ float scale(uint32_t row, uint32_t t) {
         return static_cast<float>(Names::scale_code(row, t)) + 0.5f;
-    }
-    // No magnitude is zero, so that the sum carries into no other byte.
-    static __device__ __forceinline__ uint32_t with_signs(uint32_t magnitudes, uint32_t negative) {
-        return (magnitudes ^ negative * 0xFFu) + negative;
     }
 };
 

@@ -240,14 +240,14 @@ struct CodebookTable<5> : CodebookAddress {
     using CodebookAddress::CodebookAddress;
 };
 
-// The values of a codebook times a scale, rounded to bfloat16.
-template <int bits>
+// The values of a codebook times a scale, rounded to operands.
+template <int bits, Operand operand = Operand::bf16>
 __device__ __forceinline__ CodebookValues<bits> scaled_values(const float (&codebook)[1 << bits],
                                                               float scale) {
     uint32_t pairs[CodebookValues<bits>::n_pairs];
 #pragma unroll
     for (int i = 0; i < CodebookValues<bits>::n_pairs; ++i)
-        pairs[i] = bf16_pair(codebook[2 * i] * scale, codebook[2 * i + 1] * scale);
+        pairs[i] = operand_pair<operand>({codebook[2 * i] * scale, codebook[2 * i + 1] * scale});
     CodebookValues<bits> values;
     values.set(pairs);
     return values;
@@ -387,16 +387,17 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
         load_shared_codes<bits>(codes, lane, words.codes);
         return words;
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
         if constexpr (bits <= 3) {
             const CodebookValues<bits> values[2] = {
-                scaled_values<bits>(table.of[0], words.scale[0]),
-                scaled_values<bits>(table.of[1], words.scale[1])};
+                scaled_values<bits, operand>(table.of[0], words.scale[0]),
+                scaled_values<bits, operand>(table.of[1], words.scale[1])};
 #pragma unroll
             for (int j = 0; j < 4; ++j) look_up_step(values, words.codes, j, a + 4 * j);
         } else {
-            dequantize_by_loads<bits>(words.codes, words.scale, table.at, a);
+            dequantize_by_loads<bits, operand>(words.codes, words.scale, table.at, a);
         }
     }
     static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,

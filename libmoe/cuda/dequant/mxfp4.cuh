@@ -49,14 +49,27 @@ template <>
 struct GroupedDequant<PackedType::mxfp4> : GroupedE2m1<PackedType::mxfp4> {
     // A scale byte becomes 2^byte, so that operands are twice too large.
     static constexpr float residual_scale = 0.5f;
+    // Codes are 2^-14 of their value, and a scale byte becomes 2^15 times the scale. So weights are
+    // exact down to scales of 2^-24 of the largest one, below which they lose bits.
+    static constexpr float f16_residual_scale = 0.5f;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return {load_shared_16(codes + 16 * lane), load_shared_2(scales + (lane & ~1u))};
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         uint32_t scale[2];
-        scale_pairs<7, 127 << 7>(words.scales, scale);
-        multiply_scales(words.codes, scale, a);
+        if constexpr (operand == Operand::bf16) {
+            scale_pairs<7, 127 << 7>(words.scales, scale);
+        } else {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const uint32_t byte = words.scales >> 8 * row & 0xFFu;
+                const float value = __uint_as_float((byte + 15u) << 23);
+                scale[row] = f16_pair(value, value);
+            }
+        }
+        multiply_scales<operand>(words.codes, scale, a);
     }
 };
 

@@ -72,14 +72,21 @@ struct GemvDequant<PackedType::nvfp4> : GemvE2m1<PackedType::nvfp4> {
 template <>
 struct GroupedDequant<PackedType::nvfp4> : GroupedE2m1<PackedType::nvfp4> {
     static constexpr float residual_scale = nvfp4_bf16_residual_scale;
+    // Codes are 2^-14 of their value. A scale byte with 12 more in its exponent is 2^7 times the
+    // scale, and finite up to 480, the largest scale that a format has.
+    static constexpr float f16_residual_scale = 0x1p7f;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         return {load_shared_16(codes + 16 * lane), load_shared_2(scales + 2 * lane)};
     }
+    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         uint32_t scale[2];
-        scale_pairs<4, nvfp4_bf16_exponent>(words.scales, scale);
-        multiply_scales(words.codes, scale, a);
+        if constexpr (operand == Operand::bf16)
+            scale_pairs<4, nvfp4_bf16_exponent>(words.scales, scale);
+        else
+            scale_pairs<7, 12 << 10>(words.scales, scale);
+        multiply_scales<operand>(words.codes, scale, a);
     }
 };
 

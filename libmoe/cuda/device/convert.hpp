@@ -77,6 +77,13 @@ __device__ __forceinline__ uint32_t multiply_bf16_sm90(uint32_t a, uint32_t b) {
     return result;
 }
 
+// Multiplies two pairs of float16, each rounded once.
+__device__ __forceinline__ uint32_t multiply_f16(uint32_t a, uint32_t b) {
+    uint32_t result;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+
 // The value of the float16 in the low half.
 __device__ __forceinline__ float f16_value(uint32_t bits) {
     float v;

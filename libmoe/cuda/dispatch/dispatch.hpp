@@ -69,11 +69,15 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Gathers rows into token blocks of bfloat16, the layout that grouped_gemm reads. Sorted row r is
-// the row of `in` that its index and divisor name (DeviceRows; without an index, rows.slot), zero
-// where the index is negative. It writes all rows up to the last one in use, padding included, and
-// zeroes rows.tile_counter for the grouped GEMMs that follow. Rows of `in` have n_columns, a
-// multiple of 16; token blocks have zeros behind them up to a multiple of 64.
+// Gate, up and down may each be a GEMM of its own, with a counter for wide and one for narrow
+// tiles.
+constexpr int32_t n_tile_counters = 6;
+
+// Gathers rows into token blocks of bfloat16 or float16, the layout that grouped_gemm reads. Sorted
+// row r is the row of `in` that its index and divisor name (DeviceRows; without an index,
+// rows.slot), zero where the index is negative. It writes all rows up to the last one in use,
+// padding included, and zeroes rows.tile_counter for the grouped GEMMs that follow. Rows of `in`
+// have n_columns, a multiple of 16; token blocks have zeros behind them up to a multiple of 64.
 struct GatherInput {
     DeviceRows in;
     int32_t n_columns;

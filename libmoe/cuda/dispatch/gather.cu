@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(n_threads)
     copy_rows(GatherInput input, Source source, bool packets, BlockRows out) {
     wait_for_previous_kernel();
     let_next_kernel_start();  // the next kernel reads the tiles before its own wait
-    if (blockIdx.x == 0 && threadIdx.x < 4) out.tile_counter[threadIdx.x] = 0;
+    if (blockIdx.x == 0 && threadIdx.x < n_tile_counters) out.tile_counter[threadIdx.x] = 0;
     const int32_t n_used = source.used();
     const int32_t n_blocks = input.n_blocks();
     const int32_t n_groups = divide_up(n_blocks, blocks_at_once);

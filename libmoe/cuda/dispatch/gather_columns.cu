@@ -20,6 +20,7 @@
 #include "libmoe/cuda/device/element.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/device/warp.cuh"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/dispatch/tiles.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -168,7 +169,8 @@ __global__ void __launch_bounds__(n_threads) gather_columns(const __grid_constan
     __shared__ int32_t from[n_rows];
     wait_for_previous_kernel();
     let_next_kernel_start();  // the next kernel reads the tiles before its own wait
-    if (call.index && blockIdx.x == 0 && threadIdx.x < 4) call.rows.tile_counter[threadIdx.x] = 0;
+    if (call.index && blockIdx.x == 0 && threadIdx.x < n_tile_counters)
+        call.rows.tile_counter[threadIdx.x] = 0;
     const int32_t n_groups = used_rows(call.rows) / n_rows;
     for (auto group = static_cast<int32_t>(blockIdx.x); group < n_groups;
          group += static_cast<int32_t>(gridDim.x)) {

@@ -51,7 +51,8 @@ void set_prefetch(const GemvArgs& args, const GemvLaunch& launch, GemvGateUpPara
     if (args.n_slots == args.top_k || args.n_tokens > 1) return;
     int64_t left = launch.prefetch_bytes;
     L2Prefetch* prefetch = params.ahead;
-    for (const PackedMatrix* matrix : {&args.gate_up, &args.down}) {
+    for (const PackedMatrix* matrix : {&args.gate_up, &args.up, &args.down}) {
+        if (matrix->type == PackedType::none) continue;
         const int64_t bytes = std::min(left, matrix->tile_stride() * matrix->n_tiles);
         const int64_t of_block = bytes / params.tiling.n_blocks / 16 * 16;
         *prefetch++ = {matrix->data + matrix->expert_stride * args.n_local,
@@ -94,6 +95,10 @@ void prepare_kernel(const void* kernel, int32_t max_shared) {
           "shared memory of a gemv kernel");
 }
 
+const void* function_of(const GemvKernels& kernels, const GemvTiling& gate_up) {
+    return gate_up.n_groups > 1 ? kernels.gate_up_split_k : kernels.gate_up;
+}
+
 }  // namespace
 
 bool has_gemv_instances(PackedType type) {
@@ -107,16 +112,20 @@ void prepare_gemv(const DeviceFacts& device, GemvLaunch& launch) {
     const auto gate_up =
         kernels_of(launch.gate_up_type, launch.gate_up.codebook_mode, launch.kernels);
     const auto down = kernels_of(launch.down_type, launch.down.codebook_mode, launch.kernels);
-    launch.gate_up_function =
-        launch.gate_up.n_groups > 1 ? gate_up.gate_up_split_k : gate_up.gate_up;
+    launch.gate_up_function = function_of(gate_up, launch.gate_up);
     launch.down_function = down.down;
     launch.h_scale = std::ldexp(1.0f, down.h_exponent);
     prepare_kernel(launch.gate_up_function, device.shared_bytes);
     prepare_kernel(launch.down_function, device.shared_bytes);
+    if (launch.up_type == PackedType::none) return;
+    const auto up = kernels_of(launch.up_type, launch.up.codebook_mode, launch.kernels);
+    launch.up_function = function_of(up, launch.up);
+    prepare_kernel(launch.up_function, device.shared_bytes);
 }
 
 void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream) {
     const GemvSlots slots = slots_of(args);
+    const bool is_pair = args.up.type != PackedType::none;
     GemvGateUpParams gate_up{args.gate_up,
                              slots,
                              launch.gate_up,
@@ -125,6 +134,9 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.up_bias,
                              args.x,
                              args.h,
+                             args.h_type,
+                             args.gate_values,
+                             is_pair ? GateUpRole::gate : GateUpRole::whole,
                              args.x_type,
                              args.x_stride,
                              args.hidden,
@@ -132,7 +144,7 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.down.k,
                              args.weight_on_input,
                              args.weight_on_input || args.gate_bias || args.up_bias,
-                             launch.h_scale,
+                             args.h_type == MOE_TYPE_F16 ? 1.0f : launch.h_scale,
                              {},
                              records_of(args.gate_up, launch.gate_up)};
     set_prefetch(args, launch, gate_up);
@@ -141,6 +153,7 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                         launch.down,
                         args.down_bias,
                         args.h,
+                        args.h_type,
                         args.out,
                         args.out_type,
                         args.out_stride,
@@ -155,6 +168,15 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                         args.accumulate,
                         records_of(args.down, launch.down)};
     launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, args.n_tokens, stream);
+    if (is_pair) {
+        GemvGateUpParams up = gate_up;
+        up.matrix = args.up;
+        up.tiling = launch.up;
+        up.role = GateUpRole::up_after_gate;
+        up.records = records_of(args.up, launch.up);
+        for (L2Prefetch& ahead : up.ahead) ahead = {};
+        launch_tiled(launch.up_name, launch.up_function, up, args.n_tokens, stream);
+    }
     launch_tiled(launch.down_name, launch.down_function, down, args.n_tokens, stream);
 }
 

@@ -1,9 +1,10 @@
 // The gemv family: the experts of up to 16 tokens and their weighted sum at the read rate of
 // memory.
 //
-// out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = bf16(act(gate_j x_t,
-// up_j x_t)). Two launches, gemv_gate_up.cuh and gemv_down.cuh, chained by programmatic dependent
-// launch from sm_90 on. Each token has thread blocks of its own; an expert that two tokens share
+// out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = act(gate_j x_t, up_j
+// x_t) rounded to bfloat16 or float16. Two launches, gemv_gate_up.cuh and gemv_down.cuh, or three
+// where gate and up have different packed types; chained by programmatic dependent launch from
+// sm_90 on. Each token has thread blocks of its own; an expert that two tokens share
 // comes from the L2 the second time. x has a multiple of 16 columns, aligned to 16 bytes.
 // Accumulation is float32 in a fixed order.
 #pragma once
@@ -24,7 +25,8 @@ struct SharedSlot {
 };
 
 struct GemvArgs {
-    PackedMatrix gate_up;  // fused where the layer is gated, else up alone
+    PackedMatrix gate_up;  // gate and up fused, the gate of a pair, or up of a layer without a gate
+    PackedMatrix up;       // of a pair that is not fused; type none: there is no pair
     PackedMatrix down;
     Activation activation;
     const float* gate_bias;  // [n_local][intermediate] or null; unused without a gate
@@ -46,8 +48,11 @@ struct GemvArgs {
     moe_type x_type;
     int32_t hidden;
     int32_t intermediate;
-    void* h;    // scratch, [T][n_slots][k of down] bfloat16 times 2^h_exponent of down's kernel
-    void* out;  // [T][width]
+    // Scratch: [T][n_slots][k of down], float16, or bfloat16 times 2^h_exponent of down's kernel.
+    void* h;
+    moe_type h_type;
+    float* gate_values;  // scratch of a pair, [T][n_slots][intermediate]
+    void* out;           // [T][width]
     moe_type out_type;
     bool accumulate;
     int32_t n_tokens;  // T
@@ -57,7 +62,7 @@ struct GemvArgs {
     int64_t out_stride;
 };
 
-// Two launches on `stream`; no allocation, no synchronization.
+// Two or three launches on `stream`; no allocation, no synchronization.
 void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t stream);
 
 // Is the type among the instances? gemv_supports (kernel_types.hpp) says the same without CUDA.

@@ -2,10 +2,10 @@
 //
 //     out[token][i] = scale * (sum over slots v of weight_v * (down_v h_v + bias_v)[i])
 //
-// Inputs: h [tokens][n_slots][k], bfloat16, from gemv_gate_up; ids [tokens][top_k], int32, and
-// their weights, float32; the packed down matrix of every expert; optional biases [experts][width],
-// float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for the gate of the
-// shared expert.
+// Inputs: h [tokens][n_slots][k], bfloat16 or float16, from gemv_gate_up; ids [tokens][top_k],
+// int32, and their weights, float32; the packed down matrix of every expert; optional biases
+// [experts][width], float32; x [tokens][hidden], 16-bit, and a gate vector [hidden], float32, for
+// the gate of the shared expert.
 // Output: out [tokens][width], float32, float16 or bfloat16, stored or accumulated.
 // Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
 // Dequant::min_split, rows of h and x begin on 16 bytes, and the grid has clusters of
@@ -224,6 +224,7 @@ __device__ __forceinline__ void store_output(const GemvDownParams& call, int32_t
 // The h of a slice as 16-byte vectors. Lane i of the warp copies vectors i, i + 32, and so on.
 template <class Dequant>
 struct HSlice {
+    using Operand = typename Dequant::Operand;
     const std::byte* from;  // first vector of this lane
     uint32_t to;
     int32_t n;  // vectors from the lane's first on; at most 0 if it has none
@@ -234,13 +235,35 @@ struct HSlice {
         compute_now(to);
         compute_now(n);
     }
-    // Issues copies for wait_all_copies, or stores scaled operands and the residual scale of their
-    // accumulators to *scale.
+    // bfloat16 h: issues copies for wait_all_copies, or stores scaled operands and the residual
+    // scale of their accumulators to *scale.
     __device__ __forceinline__ void load(float* scale) const {
-        if constexpr (Dequant::Operand::has_block_exponent)
+        if constexpr (Operand::has_block_exponent)
             scale_block(scale);
         else
             copy_vectors(to, from, n);
+    }
+    // float16 h: the same, or operands and their low parts, `low` bytes behind. It is as little
+    // code as can be, because what lies between the instructions of bfloat16 adds to their latency.
+    __device__ __forceinline__ void load_f16(float* scale, uint32_t low) const {
+        float factor = power_of_two(Dequant::x_exponent);
+        if constexpr (Operand::has_block_exponent) {
+            float largest = 0.0f;
+#pragma unroll 1
+            for (int32_t i = 0; i < n; i += 32)
+                largest = larger(
+                    largest, largest_of_vector(load_global_16(vector_at(from, i)), MOE_TYPE_F16));
+            largest = warp_largest(largest);
+            factor = power_of_two(block_exponent<Operand>(largest));
+            if ((threadIdx.x & 31) == 0) *scale = residual_scale_of_block<Operand>(largest);
+        }
+#pragma unroll 1
+        for (int32_t i = 0; i < n; i += 32) {
+            const uint4 bits = load_global_16(vector_at(from, i));
+            store_vector<Operand>(to, i, bits, MOE_TYPE_F16, factor);
+            if constexpr (!Operand::has_block_exponent)
+                store_low_vector(to + low, i, bits, MOE_TYPE_F16, factor);
+        }
     }
 
   private:
@@ -256,7 +279,6 @@ struct HSlice {
         for (int32_t i = 32 * n_held; i < n; i += 32) body(i, load_global_16(vector_at(from, i)));
     }
     __device__ __forceinline__ void scale_block(float* scale) const {
-        using Operand = typename Dequant::Operand;
         uint4 held[n_held];
 #pragma unroll
         for (int i = 0; i < n_held; ++i)
@@ -282,10 +304,12 @@ struct EarlyBlocks {
     int32_t n = 0;
 
     __device__ __forceinline__ void dequantize(const typename Dequant::KBlock& k_block,
-                                               int32_t n_blocks, int32_t lane, uint32_t tables) {
+                                               int32_t n_blocks, int32_t lane, uint32_t tables,
+                                               bool has_low) {
         const typename Dequant::Table table(Dequant::table_of(tables, lane));
         const typename Dequant::GroupScales group_scales(k_block, 0, lane);
-        n = min(most, n_blocks / Dequant::span);
+        // Operands with low parts have no pairs of blocks.
+        n = has_low && Dequant::span == 2 ? 0 : min(most, n_blocks / Dequant::span);
 #pragma unroll
         for (int i = 0; i < most; ++i)
             if (i < n) held[i].dequantize(k_block, i * Dequant::span, lane, table, group_scales);
@@ -443,6 +467,13 @@ struct DownWarp {
         wait_all_copies();
         __syncwarp();
     }
+    __device__ __forceinline__ bool has_f16_h() const { return slices.call.h_type == MOE_TYPE_F16; }
+    __device__ __forceinline__ void load_f16_h_from(int32_t slice) const {
+#pragma unroll 1
+        for (; slice < pass_end; slice += tiling().n_warps)
+            h_of(slice).load_f16(slice_scale(slice), static_cast<uint32_t>(tiling().low_part));
+        __syncwarp();
+    }
     __device__ __forceinline__ void next_pass() {
         pass = pass_end;
         pass_end = min(pass + tiling().pass_slices, work.end_slice);
@@ -527,15 +558,15 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         base,
         warp,
         lane,
-        OperandAddresses::of<typename Dequant::Operand>(base + tiling.shared.x,
-                                                        base + tiling.shared.zeros, lane),
+        OperandAddresses::of<typename Dequant::Operand>(
+            base + tiling.shared.x, base + tiling.shared.zeros, lane, tiling.low_part),
         work.first_slice,
         min(work.first_slice + tiling.pass_slices, work.end_slice)};
     const int32_t own_slice = work.first_slice + warp;
     EarlyBlocks<Dequant> early;
     if (own_slice < worker.pass_end)
         early.dequantize(slices.arrived(pipeline.wait(), own_slice), worker.blocks_of(own_slice),
-                         lane, worker.tables_of(own_slice));
+                         lane, worker.tables_of(own_slice), worker.addresses.has_low);
     HSlice<Dequant> first_h = worker.h_of(own_slice);
     HSlice<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
     first_h.compute();
@@ -543,9 +574,13 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         second_h.compute();  // block exponents leave no registers for it
     wait_for_previous_kernel();
 
-    worker.load_h(first_h);
-    worker.load_h(second_h);
-    worker.load_h_from(own_slice + 2 * tiling.n_warps);
+    if (worker.has_f16_h()) {
+        worker.load_f16_h_from(own_slice);
+    } else {
+        worker.load_h(first_h);
+        worker.load_h(second_h);
+        worker.load_h_from(own_slice + 2 * tiling.n_warps);
+    }
     float early_acc[2] = {};
     early.multiply(worker.x_block(own_slice), worker.addresses, lane, early_acc);
     int32_t done = early.n_blocks();
@@ -554,7 +589,10 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         if (worker.pass_end >= work.end_slice) break;
         worker.next_pass();
         __syncwarp();
-        worker.load_h_from(worker.pass + warp);
+        if (worker.has_f16_h())
+            worker.load_f16_h_from(worker.pass + warp);
+        else
+            worker.load_h_from(worker.pass + warp);
     }
     run_epilogue(call, shared, work);
 }

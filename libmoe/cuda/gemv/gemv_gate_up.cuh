@@ -6,10 +6,16 @@
 //
 // Inputs: x [tokens][k], bfloat16 or float16; ids [tokens][top_k], int32; the packed gate_up matrix
 // of every expert; optional biases [experts][intermediate] and slot weights, float32.
-// Output: h [tokens][n_slots][k of down], bfloat16, zeros behind the features; h_factor is the
-// power of two that gemv_down expects (GemvKernels). Preconditions: n_slots is at most 64
-// (max_gemv_slots), k is a multiple of 64 * Dequant::min_split, rows of x begin on 16 bytes, and
-// the tiling (gemv_tiling.cpp) fits the shared memory of a block.
+// Output: h [tokens][n_slots][k of down], bfloat16 or float16, zeros behind the features; h_factor
+// is the power of two that gemv_down expects of bfloat16 (GemvKernels), and 1 of float16.
+// Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
+// Dequant::min_split, rows of x begin on 16 bytes, and the tiling (gemv_tiling.cpp) fits the shared
+// memory of a block.
+//
+// Gate and up of different packed types are two launches (GateUpRole). That of the gate stores its
+// values before the activation, gate_values [tokens][n_slots][features], float32. That of up reads
+// ids and x before its wait, because the gate's kernel has waited for their writers, and waits for
+// the gate only in its epilogue.
 //
 // A work item is one packed tile (16 weight rows) of one slot's expert. The work items of a token
 // are divided evenly among its thread blocks, then among the split-k warp groups of a block. Each
@@ -37,15 +43,11 @@
 // 1.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/stream_pipeline.cuh"
-#include "libmoe/cuda/gemv/gemv_mainloop.cuh"
-#include "libmoe/layer/activation.hpp"
+#include "libmoe/cuda/gemv/gemv_gate_up_epilogue.cuh"
 
 namespace moe::cuda {
 
@@ -122,7 +124,9 @@ struct XMaxima {
 // A warp's slice of x in shared memory. It arrives as 16-bit values and becomes operands in place.
 template <class Dequant>
 struct XSlice {
+    using Operand = typename Dequant::Operand;
     uint32_t at;
+    uint32_t low;  // from operands to their low parts; 0: there are none
     int32_t n_vectors;
     int32_t n_present;      // of those; x has no more columns
     const std::byte* from;  // first vector of this lane
@@ -130,6 +134,7 @@ struct XSlice {
     __device__ __forceinline__ XSlice(const GemvGateUpParams& call, uint32_t x,
                                       const KRange& k_range, int32_t lane)
         : at(x + 2 * k_range.first),
+          low(has_low_parts<Operand>(call.tiling) ? call.tiling.low_part : 0),
           n_vectors(k_range.n / 8),
           n_present(min(n_vectors, (call.x_columns - k_range.first) / 8)),
           from(row_of_token(call.x, call.x_stride) + 2 * k_range.first + 16 * lane) {
@@ -138,8 +143,10 @@ struct XSlice {
     __device__ __forceinline__ void copy(int32_t lane) const {
         copy_vectors(at + 16 * lane, from, n_present - lane);
         commit_copies();
+        // A lane clears the vectors that it converts afterwards: lane, lane + 32 and so on.
+        const int32_t first = lane + (max(n_present - lane + 31, 0) & ~31);
 #pragma unroll 1
-        for (int32_t i = n_present + lane; i < n_vectors; i += 32)
+        for (int32_t i = first; i < n_vectors; i += 32)
             store_shared(at + 16 * i, uint4{0, 0, 0, 0});
     }
     // Returns the residual scale of the accumulators, a power of two. The caller synchronizes the
@@ -148,7 +155,6 @@ struct XSlice {
     __device__ __forceinline__ float make_operands(moe_type type, int32_t lane,
                                                    const Group& warp_group,
                                                    const XMaxima& x_maxima) const {
-        using Operand = typename Dequant::Operand;
         wait_copies<0>();
         float factor = power_of_two(Dequant::x_exponent);
         float largest = 0.0f;
@@ -177,8 +183,12 @@ struct XSlice {
             }
         } else {
 #pragma unroll 1
-            for (int32_t i = lane; i < n_vectors; i += 32)
-                store_vector<Operand>(at, i, load_shared_16(at + 16 * i), type, factor);
+            for (int32_t i = lane; i < n_vectors; i += 32) {
+                const uint4 bits = load_shared_16(at + 16 * i);
+                store_vector<Operand>(at, i, bits, type, factor);
+                if constexpr (!Operand::has_block_exponent)
+                    if (low) store_low_vector(at + low, i, bits, type, factor);
+            }
         }
         if constexpr (Operand::has_block_exponent) {
             if constexpr (Group::are_several) largest = x_maxima.of_member(warp_group.member);
@@ -325,91 +335,6 @@ struct SlotsOfBlock {
     }
 };
 
-// Epilogue terms of one row of a work item. Asynchronous copies bring scale, weight and bias to
-// shared memory early; loads to registers would stall the thread in the mainloop.
-struct RowEpilogue {
-    float* terms;  // scale, weight and bias of this thread, shared memory
-    int32_t row;
-    int32_t slot;  // index in the slot list
-    int32_t feature;
-    const float* scales;  // of the row's M half; null: none
-
-    __device__ __forceinline__ RowEpilogue(const GemvGateUpParams& call, float* own_terms,
-                                           int32_t row_of_item, int32_t work_item)
-        : terms(own_terms), row(row_of_item), scales(call.matrix.global_scale) {
-        terms[0] = 1.0f;
-        terms[1] = 1.0f;
-        terms[2] = 0.0f;
-        if (scales) scales += row >> 3;
-        compute_now(scales);
-        go_to(call, work_item);
-    }
-    __device__ __forceinline__ void go_to(const GemvGateUpParams& call, int32_t work_item) {
-        slot = divide(work_item, call.tiling.tile_reciprocal);
-        const int32_t tile = work_item - slot * call.matrix.n_tiles;
-        feature = call.activation.gated ? 8 * tile + (row & 7) : 16 * tile + row;
-        compute_now(slot);
-        compute_now(feature);
-    }
-    // `entry` is the slot's list entry. The code is short, because only some warps run it and the
-    // others wait for them.
-    __device__ __forceinline__ void issue_loads(const GemvGateUpParams& call, int32_t entry) const {
-        if (scales) copy_async_4(terms, scales + 2 * slot_expert(entry));
-        if (call.has_row_terms) issue_row_loads(call, entry);
-    }
-    __device__ __forceinline__ __nv_bfloat16* address(const GemvGateUpParams& call) const {
-        const int32_t slot_of_call = static_cast<int32_t>(blockIdx.y) * call.slots.n_slots + slot;
-        return static_cast<__nv_bfloat16*>(call.h) + slot_of_call * call.h_columns + feature;
-    }
-
-  private:
-    __device__ __forceinline__ void issue_row_loads(const GemvGateUpParams& call,
-                                                    int32_t entry) const {
-        const float* bias = call.activation.gated && row < 8 ? call.gate_bias : call.up_bias;
-        const int64_t of_expert = int64_t{slot_expert(entry)} * call.features;
-        if (bias) copy_async_4(terms + 2, bias + of_expert + feature);
-        if (call.weight_on_input)
-            copy_async_4(terms + 1, weights_of_token(call.slots) + slot_index(entry));
-    }
-};
-
-// The threads of the last tile of a slot store the zeros behind its features.
-__device__ __forceinline__ void clear_padding(const GemvGateUpParams& call, int32_t feature,
-                                              __nv_bfloat16* to) {
-    const int32_t of_tile = call.activation.gated ? 8 : 16;
-    if (feature + of_tile < call.features) return;
-#pragma unroll 1
-    for (int32_t i = of_tile; feature + i < call.h_columns; i += of_tile)
-        to[i] = __float2bfloat16(0.0f);
-}
-
-// Adds the warps' accumulators of one row in a fixed order, applies the epilogue and stores h.
-// Sixteen lanes hold the rows of a work item. Work that needs no accumulator stands before the
-// barrier. SiLU uses the approximate form of the grouped GEMM, within half a bfloat16 step of
-// the exact one.
-template <class Group>
-__device__ __forceinline__ void store_row(const GemvGateUpParams& call, const float* accum,
-                                          const Group& warp_group, const RowEpilogue& epilogue,
-                                          float residual_scale, bool has_work_item) {
-    wait_all_copies();
-    const bool gated = call.activation.gated;
-    const bool is_silu = call.activation.kind == MOE_ACTIVATION_SILU && gated;
-    const bool stores = has_work_item && !(gated && epilogue.row >= 8);
-    FastActivation<ActivationClass::silu> silu(call.activation);
-    float factor = residual_scale * epilogue.terms[0] * epilogue.terms[1];
-    float h_factor = call.h_factor;
-    const float bias = epilogue.terms[2];
-    __nv_bfloat16* to = epilogue.address(call);
-    if (stores && call.features < call.h_columns) clear_padding(call, epilogue.feature, to);
-    warp_group.sync();
-    const float value =
-        fmaf(add_warps(accum + epilogue.row, warp_group.n_threads / 32), factor, bias);
-    const float other = __shfl_xor_sync(~0u, value, 8);
-    const float acted =
-        is_silu ? silu(value, other) : activate(call.activation, value, gated ? other : value);
-    if (stores) *to = __float2bfloat16(acted * h_factor);
-}
-
 // Every block prefetches its own part of the bytes.
 template <class Pipeline>
 __device__ __forceinline__ void prefetch_to_l2(const L2Prefetch& ahead) {
@@ -511,7 +436,7 @@ __global__ void __maxnreg__(Group::registers)
                       tiling.n_stages, stage_bytes);
 
     fetch_parameter(call);
-    if (thread < 2) prefetch_to_l2<Pipeline>(call.ahead[thread]);
+    if (thread < n_gemv_prefetches) prefetch_to_l2<Pipeline>(call.ahead[thread]);
     const typename CodebookTables<Dequant>::Shared shared_table(call.matrix, lane);
     const Group warp_group(tiling, warp);
     const KBlockList<Dequant> k_blocks(
@@ -529,12 +454,13 @@ __global__ void __maxnreg__(Group::registers)
     const bool needs_list =
         !tiling.is_resident || work.range.last - work.range.first > group_work_items;
     const OperandAddresses addresses = OperandAddresses::of<typename Dequant::Operand>(
-        base + tiling.shared.x, base + tiling.shared.zeros, lane);
+        base + tiling.shared.x, base + tiling.shared.zeros, lane, tiling.low_part);
     if (thread < 8) store_shared(base + tiling.shared.zeros + 16 * thread, uint4{0, 0, 0, 0});
     shared_table.store(base + tiling.shared.codebooks);
 
-    wait_for_previous_kernel();
-    if constexpr (Dequant::starts_next_early) let_next_kernel_start();
+    if (call.role != GateUpRole::up_after_gate) wait_for_previous_kernel();
+    // Up begins beside its gate, whose work it waits for only in the end.
+    if (Dequant::starts_next_early || call.role == GateUpRole::gate) let_next_kernel_start();
     const SlotIds ids = id_addresses.load();
     const int32_t own_expert = own_slot.load();
     const int32_t row_expert = row_slot.load();
@@ -603,8 +529,11 @@ __global__ void __maxnreg__(Group::registers)
         accum = other_accum;
         other_accum = used;
     }
+    // This kernel must not end before the one of the gate, also where it stored nothing.
+    if (call.role == GateUpRole::up_after_gate) wait_for_previous_kernel();
     // The last block never has more work items than the others, so it has time to report.
-    if (static_cast<int32_t>(blockIdx.x) == tiling.n_blocks - 1 && warp == 0)
+    if (static_cast<int32_t>(blockIdx.x) == tiling.n_blocks - 1 && warp == 0 &&
+        call.role != GateUpRole::up_after_gate)
         report_bad_ids(call.slots, id_addresses.load());
 }
 

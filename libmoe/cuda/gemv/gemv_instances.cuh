@@ -24,11 +24,13 @@
 #include "libmoe/cuda/dequant/q8_0.cuh"
 #include "libmoe/cuda/gemv/gemv_down.cuh"
 #include "libmoe/cuda/gemv/gemv_gate_up.cuh"
+#include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe::cuda {
 
 template <class Pipeline, class Dequant>
 void take_kernels(PackedType type, CodebookMode codebook_mode, GemvKernels& found) {
+    static_assert(gemv_has_bf16_operands(Dequant::type) != Dequant::Operand::has_block_exponent);
     if (kind_of(type) != Dequant::type || codebook_mode != Dequant::codebook_mode) return;
     found = {reinterpret_cast<const void*>(&gemv_gate_up<Dequant, Pipeline, WholeBlock>), nullptr,
              reinterpret_cast<const void*>(&gemv_down<Dequant, Pipeline>),

@@ -9,16 +9,21 @@ namespace moe::cuda {
 
 struct GemvLaunch {
     Architecture kernels = Architecture::sm80;  // sm90: bulk copies; sm80: cp.async
+    // Where gate and up are not fused, gate_up is the gate alone. Else up_type is none.
     PackedType gate_up_type = PackedType::none;
+    PackedType up_type = PackedType::none;
     PackedType down_type = PackedType::none;
     GemvTiling gate_up;
+    GemvTiling up;
     GemvTiling down;
     int64_t prefetch_bytes =
         0;  // of the shared expert's weights, fetched into the L2 during the router
     KernelName gate_up_name;
+    KernelName up_name;
     KernelName down_name;
     // prepare_gemv fills these in.
     const void* gate_up_function = nullptr;
+    const void* up_function = nullptr;
     const void* down_function = nullptr;
     float h_scale = 1.0f;  // 2^h_exponent of down's kernel
 };

@@ -1,9 +1,8 @@
 // Building blocks that gemv_gate_up and gemv_down share. One block of threads serves one token.
 //
 // 1. Slots: read ids, find the local experts, list the slots that have one.
-// 2. Operands: convert a vector of 16-bit values in shared memory to the B operand of mma.
-// 3. Codebooks: fill lookup tables in shared memory, per expert or shared.
-// 4. Mainloop: multiply a k_block of packed weights (16 rows) with the operands, and reduce the
+// 2. Codebooks: fill lookup tables in shared memory, per expert or shared.
+// 3. Mainloop: multiply a k_block of packed weights (16 rows) with the operands, and reduce the
 //    accumulators over lanes and warps.
 //
 // Inputs: packed weights of a warp's pipeline stage, 16-bit x or h. Output: float32 accumulators of
@@ -19,7 +18,7 @@
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/stream_pipeline.cuh"
-#include "libmoe/cuda/gemv/gemv_params.hpp"
+#include "libmoe/cuda/gemv/gemv_operands.cuh"
 
 namespace moe::cuda {
 
@@ -45,6 +44,11 @@ struct EvenPartition {
 // The token that this block works for.
 __device__ __forceinline__ int64_t token_index() {
     return blockIdx.y;
+}
+
+// The row of this block's token, of 16-bit values.
+__device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
+    return static_cast<const std::byte*>(rows) + 2 * token_index() * stride;
 }
 
 // ---- slots
@@ -174,130 +178,6 @@ __device__ __forceinline__ int32_t list_slots(const GemvSlots& slots, const Slot
     }
     __syncwarp();
     return n;
-}
-
-// ---- operands
-
-// The row of this block's token, of 16-bit values.
-__device__ __forceinline__ const std::byte* row_of_token(const void* rows, int64_t stride) {
-    return static_cast<const std::byte*>(rows) + 2 * token_index() * stride;
-}
-
-__device__ __forceinline__ float2 two_values(uint32_t bits, moe_type type) {
-    if (type == MOE_TYPE_BF16)
-        return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xFFFF0000u)};
-    return {f16_value(bits), f16_value(bits >> 16)};
-}
-
-// Rounds eight values to integers 256 high + low, signed bytes. Each four are stored in the order
-// 0, 2, 1, 3, which the dequantized A operand has, too.
-struct HighAndLow {
-    uint2 high, low;
-
-    __device__ __forceinline__ HighAndLow(const float2 (&v)[4], float factor) {
-        uint32_t halves[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            halves[i] = permute_bytes(rounded(v[i].x * factor), rounded(v[i].y * factor), 0x5140);
-        high = {permute_bytes(halves[0], halves[1], 0x7362),
-                permute_bytes(halves[2], halves[3], 0x7362)};
-        low = {permute_bytes(halves[0], halves[1], 0x5140) ^ 0x80808080u,
-               permute_bytes(halves[2], halves[3], 0x5140) ^ 0x80808080u};
-    }
-
-  private:
-    // Rounds v + 128 to an integer in the low half: the mantissa of the result ends with it.
-    static __device__ __forceinline__ uint32_t rounded(float v) {
-        constexpr float ones = 12582912.0f;  // 1.5 x 2^23
-        return __float_as_uint(v + (ones + 128.0f));
-    }
-};
-
-// Stores vector number `vector` behind `to` as operands times factor. Byte operands interleave two
-// vectors, 16 high bytes before 16 low ones. A lane so overwrites bytes that another lane reads,
-// and the warp must synchronize between the loads and the stores.
-template <class Operand>
-__device__ __forceinline__ void store_vector(uint32_t to, int32_t vector, const uint4& bits,
-                                             moe_type type, float factor) {
-    const float2 v[4] = {two_values(bits.x, type), two_values(bits.y, type),
-                         two_values(bits.z, type), two_values(bits.w, type)};
-    const uint32_t at = to + 16 * vector;
-    if constexpr (Operand::are_bytes) {
-        const HighAndLow bytes(v, factor);
-        const uint32_t first = at - (at >> 1 & 8);
-        store_shared(first, bytes.high);
-        store_shared(first + 16, bytes.low);
-    } else {
-        store_shared(at, uint4{Operand::pair(v[0].x * factor, v[0].y * factor),
-                               Operand::pair(v[1].x * factor, v[1].y * factor),
-                               Operand::pair(v[2].x * factor, v[2].y * factor),
-                               Operand::pair(v[3].x * factor, v[3].y * factor)});
-    }
-}
-
-// The bfloat16 to bfloat16 case: a power of two loses no bits.
-__device__ __forceinline__ void store_scaled_vector(uint32_t to, const uint4& bits,
-                                                    uint32_t factors) {
-    store_shared(to, uint4{multiply_bf16(bits.x, factors), multiply_bf16(bits.y, factors),
-                           multiply_bf16(bits.z, factors), multiply_bf16(bits.w, factors)});
-}
-
-// NaN propagates.
-__device__ __forceinline__ float larger(float a, float b) {
-    float v;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(a), "f"(b));
-    return v;
-}
-
-__device__ __forceinline__ float largest_of_vector(const uint4& bits, moe_type type) {
-    float largest = 0.0f;
-    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float2 v = two_values(words[i], type);
-        largest = larger(largest, larger(fabsf(v.x), fabsf(v.y)));
-    }
-    return largest;
-}
-
-__device__ __forceinline__ const std::byte* vector_at(const void* from, int32_t vector) {
-    return static_cast<const std::byte*>(from) + 16 * static_cast<int64_t>(vector);
-}
-
-// A lane copies every 32nd of n vectors; most slices have at most two per lane.
-__device__ __forceinline__ void copy_vectors(uint32_t to, const std::byte* from, int32_t n) {
-    if (n > 0) copy_async_16(to, from);
-    if (n > 32) copy_async_16(to + 512, from + 512);
-#pragma unroll 1
-    for (int32_t i = 64; i < n; i += 32) copy_async_16(to + 16 * i, from + 16 * i);
-}
-
-// 2^exponent.
-__device__ __forceinline__ float power_of_two(int32_t exponent) {
-    return __int_as_float((exponent + 127) << 23);
-}
-
-__device__ __forceinline__ float warp_largest(float largest) {
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-        largest = larger(largest, __shfl_xor_sync(~0u, largest, distance));
-    return largest;
-}
-
-// The block exponent brings the largest magnitude into [2^(top - 1), 2^top).
-template <class Operand>
-__device__ __forceinline__ int32_t block_exponent(float largest) {
-    constexpr int32_t top = 126 + Operand::top;
-    return max(-126, min(top - static_cast<int32_t>(__float_as_uint(largest) >> 23), 126));
-}
-
-// Residual scale of accumulators whose operands have a block exponent. Integer operands cannot
-// carry NaN, so that it passes through here.
-template <class Operand>
-__device__ __forceinline__ float residual_scale_of_block(float largest) {
-    const float factor = power_of_two(-block_exponent<Operand>(largest));
-    if constexpr (Operand::are_bytes) return factor + 0.0f * largest;
-    return factor;
 }
 
 // ---- codebooks
@@ -490,14 +370,17 @@ __device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& cal
 // which lie in other banks than the x that two of the same eight lanes read. With byte operands,
 // columns 0 and 1, 4 and 5 hold the high and low bytes of the first 32 k of a block, the other four
 // those of the last 32. With BytesOf16, columns 2 i and 2 i + 1 hold the high and the low bytes of
-// the 16 k of lane i, of one block.
+// the 16 k of lane i, of one block. Where operands have low parts, blocks are multiplied without a
+// pair, and columns 4-7 hold the low parts of what columns 0-3 have; the sum over the lanes of a
+// quad adds both.
 struct OperandAddresses {
     uint32_t pair, pair_stride;      // of block 0, and bytes from block to block
     uint32_t single, single_stride;  // the same for a block without a pair
+    bool has_low;                    // blocks have no pairs, see above
 
     template <class Operand>
     static __device__ __forceinline__ OperandAddresses of(uint32_t x, uint32_t all_zeros,
-                                                          int32_t lane) {
+                                                          int32_t lane, int32_t low_part) {
         constexpr bool are_bytes = Operand::are_bytes;
         constexpr bool of_16 = Operand::are_of_16;
         const int32_t column = lane >> 2;
@@ -505,13 +388,16 @@ struct OperandAddresses {
         const bool mine = of_16       ? (lane & 3) == column >> 1
                           : are_bytes ? (lane >> 1 & 1) == (column >> 1 & 1)
                                       : (lane & 3) == (column & 3);
-        const bool alone = mine && (of_16 || column < 4);
+        const bool has_low = !Operand::has_block_exponent && low_part != 0;
+        const bool alone = mine && (of_16 || has_low || column < 4);
         const uint32_t own = 32 * (lane & 3) + (are_bytes ? 16 * (column & 1) : 0);
         OperandAddresses addresses;
         addresses.pair = mine ? x + (of_16 ? 0 : 128 * (column >> 2)) + own : zeros;
         addresses.pair_stride = mine ? 128 : 0;
         addresses.single = alone ? addresses.pair : zeros;
+        if (has_low && mine) addresses.single = x + own + (column < 4 ? 0 : low_part);
         addresses.single_stride = alone ? 128 : 0;
+        addresses.has_low = has_low;
         return addresses;
     }
     template <int n>
@@ -601,8 +487,9 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
     const typename Dequant::Table table(Dequant::table_of(tables, lane));
     constexpr int32_t step =
         Dequant::min_split > Dequant::span ? Dequant::min_split : Dequant::span;
+    const int32_t end_of_pairs = Dequant::span == 2 && addresses.has_low ? 0 : n_blocks;
 #pragma unroll 1
-    for (; block + step <= n_blocks; block += step) {
+    for (; block + step <= end_of_pairs; block += step) {
         __builtin_assume(block % Dequant::min_split == 0);
         const typename Dequant::GroupScales group_scales(k_block, block, lane);
 #pragma unroll
@@ -613,7 +500,8 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
         }
     }
     if constexpr (Dequant::span == 2 && Dequant::min_split == 1) {
-        if (block < n_blocks) {
+#pragma unroll 1
+        for (; block < n_blocks; ++block) {
             DequantizedBlocks<Dequant, 1> last;
             last.dequantize(k_block, block, lane, table, {k_block, block, lane});
             last.multiply(x_block + block, addresses, lane, acc);

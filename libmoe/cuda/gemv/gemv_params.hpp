@@ -34,6 +34,15 @@ struct L2Prefetch {
     int32_t bytes_of_block;
 };
 
+// The part of gate and up that a launch computes.
+enum class GateUpRole : int32_t {
+    whole,          // gate and up fused, or up of a layer without a gate
+    gate,           // the gate alone; stores gate_values
+    up_after_gate,  // up alone; reads gate_values, activates and stores h
+};
+
+constexpr int32_t n_gemv_prefetches = 3;
+
 struct GemvGateUpParams {
     PackedMatrix matrix;
     GemvSlots slots;
@@ -43,16 +52,19 @@ struct GemvGateUpParams {
     const float* up_bias;
     const void* x;
     void* h;
+    moe_type h_type;     // BF16 or F16
+    float* gate_values;  // [tokens][n_slots][features], between the launches of gate and up
+    GateUpRole role;
     moe_type x_type;
     int64_t x_stride;
     int32_t x_columns;  // of x; those of the matrix behind them are padding
     int32_t features;   // of h
     int32_t h_columns;  // of a row of h: features, and zeros up to the k of down
     bool weight_on_input;
-    bool has_row_terms;   // biases, or a weight on the input
-    float h_factor;       // 2^h_exponent of down's kernels, with which h is stored
-    L2Prefetch ahead[2];  // of the shared expert: gate and up, down
-    GridRecords records;  // of a grid
+    bool has_row_terms;  // biases, or a weight on the input
+    float h_factor;      // 2^h_exponent of down's kernels, with which bfloat16 h is stored
+    L2Prefetch ahead[n_gemv_prefetches];  // of the shared expert: gate and up, down
+    GridRecords records;                  // of a grid
 };
 
 struct GemvDownParams {
@@ -61,6 +73,7 @@ struct GemvDownParams {
     GemvTiling tiling;
     const float* bias;
     const void* h;
+    moe_type h_type;
     void* out;
     moe_type out_type;
     int64_t out_stride;

@@ -43,6 +43,9 @@ struct GemvTiling {
     int32_t n_stages = 1;
     bool is_resident = false;  // gate and up: the pipeline holds all that a warp reads
     int32_t pass_slices = 1;   // down: (slot, k_block) pairs whose h is in shared memory at a time
+    // From the operands of x or h to their low parts, where a float16 is the sum of two bfloat16
+    // operands; 0: operands have one part.
+    int32_t low_part = 0;
     CodebookMode codebook_mode = CodebookMode::none;
     uint32_t tile_reciprocal = 0;     // of the matrix's n_tiles
     uint32_t k_block_reciprocal = 0;  // of n_k_blocks

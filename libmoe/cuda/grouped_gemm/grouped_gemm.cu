@@ -16,10 +16,11 @@ namespace {
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
     grouped_16bit, grouped_fp4,  grouped_8bit,   grouped_kbit, grouped_kbit_f32,
-    grouped_q4_k,  grouped_gguf, grouped_gguf_k, grouped_grid,
+    grouped_q4_k,  grouped_gguf, grouped_gguf_k, grouped_iq,   grouped_grid,
 };
 
-constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_gguf};
+constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_gguf,
+                                                    grouped_in_f16_fp4, grouped_in_f16_kbit};
 
 GroupedKernels kernels_of(PackedType type, moe_type operand) {
     const std::span<const InstanceTable> in_bf16 = instance_tables;
@@ -38,7 +39,8 @@ void allow_shared_memory(const GroupedKernel& kernel) {
 }
 
 void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedKernel& kernel,
-                 const KernelName& name, TilePart part, cudaStream_t stream) {
+                 const KernelName& name, TilePart part, cudaStream_t stream,
+                 const GateValues& gate) {
     const int64_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
     const int64_t max_work_tiles = n_row_blocks * gemm.max_tiles;
     cudaLaunchConfig_t config{};
@@ -50,7 +52,8 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
     cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
     config.attrs = &early;
     config.numAttrs = 1;
-    Sm90Call call{gemm, grid_records_of(gemm.weights.type, gemm.weights.k, 0)};
+    Sm90Call call{gemm, grid_records_of(gemm.weights.type, gemm.weights.k, 0), gate.values,
+                  gate.stride};
     void* arguments[] = {&call, &part};
     const bool linear = gemm.epilogue == Epilogue::linear;
     launch_kernel(name.c_str(), linear ? kernel.linear : kernel.activated, config, arguments);
@@ -71,13 +74,13 @@ void prepare_grouped_gemm(PackedType type, moe_type operand) {
 }
 
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
-                      TileWidths tiles, cudaStream_t stream) {
+                      TileWidths tiles, cudaStream_t stream, const GateValues& gate) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
     const GroupedKernels kernels = kernels_of(gemm.weights.type, gemm.in.type);
     if (tiles == TileWidths::narrow)
-        return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream);
-    launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream);
-    launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream);
+        return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream, gate);
+    launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream, gate);
+    launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream, gate);
 }
 
 }  // namespace moe::cuda

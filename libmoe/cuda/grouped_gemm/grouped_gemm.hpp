@@ -21,14 +21,21 @@ constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
 constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
 
+// The gate's values before the activation, where the gate had a launch of its own: row r begins at
+// values + stride * r. The activation of up is then act(gate, up).
+struct GateValues {
+    const float* values = nullptr;
+    int64_t stride = 0;
+};
+
 // GemmArgs::in is token blocks of bfloat16 or float16, the type of the operands, with in_capacity
-// rows; with an activation, row r is that of the input whose number is in.index[r] / in.divisor, or
-// row r itself where index is null. out is token blocks too with an activation, of float16 only
-// where the input is; else rows of bfloat16 or float32. Epilogues: linear,
-// activation, gated. One launch on `stream`, or two with both widths. The grid depends on the
-// host's numbers alone.
+// rows; row r is that of the input whose number is in.index[r] / in.divisor, or row r itself where
+// index is null. out is token blocks too with an activation, of float16 only where the input is;
+// else rows of bfloat16 or float32. Epilogues: linear, activation, gated. `gate` goes with
+// activation. One launch on `stream`, or two with both widths. The grid depends on the host's
+// numbers alone.
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
-                      TileWidths tiles, cudaStream_t stream);
+                      TileWidths tiles, cudaStream_t stream, const GateValues& gate = {});
 
 // Is the type among the instances? grouped_supports and grouped_in_f16_supports (kernel_types.hpp)
 // say the same without CUDA.

@@ -6,7 +6,7 @@
 // to 32 (sm80_narrow_tiles).
 // Output: rows of gemm.out's type, after the epilogue.
 // Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
-// 16 bytes are copied, all others are converted. The type has no table of columns.
+// 16 bytes are copied, all others are converted. Rows of a matrix with a table come gathered.
 //
 // Work items are a token tile and eight packed tiles, 128 weight rows. Those of sm80_raster token
 // tiles follow each other for the same weights, so that weights are read from memory once for them.

@@ -7,7 +7,9 @@
 namespace moe::cuda {
 
 struct Sm90Call : GemmArgs {
-    GridRecords records;  // of weights, if they are a grid
+    GridRecords records;       // of weights, if they are a grid
+    const float* gate_values;  // of GateValues
+    int64_t gate_stride;
 };
 
 }  // namespace moe::cuda

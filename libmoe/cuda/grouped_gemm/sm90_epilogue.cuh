@@ -15,6 +15,7 @@
 //   linear      per warpgroup, 64 features: rows of 64 values, 16-byte stores
 //   activation  per warpgroup, 64 features: one block column of the output, a bulk store per round
 //   gated       both warpgroups, 64 features: one block column, a bulk store per round
+// An activation of up with the values of its gate, from a launch before, is one of `activation`.
 #pragma once
 
 #include "libmoe/cuda/device/bulk_copy.cuh"
@@ -236,15 +237,45 @@ __device__ __forceinline__ void store_block_rows(const LaneWork& work, uint32_t 
     bulk_store(gemm.out_bytes() + row * 128, staging, static_cast<uint32_t>(n) * 128);
 }
 
-// Gated outputs are v[0] and v[1], others v[0..3].
+// The gate's values beside a lane's accumulators of `rows` rows. They are loaded together, because
+// nothing else hides their latency.
+template <int rows>
+struct GateRows {
+    const float* from = nullptr;  // of token 2 t and the lane's first feature; null: no gate
+    int64_t stride;
+    float values[rows / 8][4];
+
+    __device__ explicit GateRows(const LaneWork& work) : stride(work.gemm.gate_stride) {
+        if (!work.gemm.gate_values || !work.has_rows()) return;
+        from = work.gemm.gate_values + (work.work_tile.row + 2 * work.t()) * stride +
+               16 * work.packed_tile() + work.g();
+    }
+    // Loads those of the rows from `first` on; the tile has n_rows.
+    __device__ __forceinline__ void load(int first, int32_t n_rows) {
+        if (!from) return;
+#pragma unroll
+        for (int i = 0; i < rows / 8; ++i) {
+            if (first + 8 * i >= n_rows) break;
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                values[i][e] = from[(first + 8 * i + (e & 1)) * stride + 8 * (e >> 1)];
+        }
+    }
+};
+
+// Gated outputs are v[0] and v[1], others v[0..3]. `gates`: of up with a gate of its own; null:
+// none.
 template <ActivationClass kind, bool gated>
 __device__ __forceinline__ void activate_accum(const Affine& affine,
                                                const FastActivation<kind>& act, const float* accum,
-                                               float (&v)[4]) {
+                                               const float* gates, float (&v)[4]) {
     affine(accum, v);
     if constexpr (gated) {
         v[0] = act(v[0], v[2]);
         v[1] = act(v[1], v[3]);
+    } else if (gates) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) v[e] = act(gates[e], v[e]);
     } else {
 #pragma unroll
         for (int e = 0; e < 4; ++e) v[e] = act.gate(v[e]);
@@ -293,6 +324,8 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
                                      gated ? work.local_tile() >> 1 : work.warp,
                                      gated ? work.local_tile() & 1 : 0);
     const FastActivation<kind> act(work.gemm.activation);
+    constexpr int gate_rows = Rounds::round < 32 ? Rounds::round : 32;
+    GateRows<gate_rows> gates(work);
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += Rounds::round) {
         if (first >= work.work_tile.n_rows) break;
@@ -301,8 +334,11 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
         for (int i = 0; i < Rounds::round / 8; ++i) {
             if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.work_tile.n_rows)
                 break;
+            constexpr int n = gate_rows / 8;
+            if (!gated && i % n == 0) gates.load(first + 8 * i, work.work_tile.n_rows);
             float v[4];
-            activate_accum<kind, gated>(affine, act, accum + 4 * (first / 8 + i), v);
+            activate_accum<kind, gated>(affine, act, accum + 4 * (first / 8 + i),
+                                        gates.from ? gates.values[i % n] : nullptr, v);
             block.put(i, v[0], v[1], 0);
             if constexpr (!gated) block.put(i, v[2], v[3], 1);
         }

@@ -67,6 +67,8 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
                                                    uint32_t warpgroup, uint32_t base) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     Codebooks codebooks{stage_header + work_tile_bytes, base + Shared::pairs};
+    if constexpr (fixed_table_bytes(Dequant::type) > 0)
+        codebooks.values = base + Shared::fixed_tables;
     if constexpr (has_codebook(Dequant::type)) {
         if constexpr (Dequant::table_in_memory) {
             const uint32_t thread = threadIdx.x % 128;
@@ -80,7 +82,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
         }
         // Both warpgroups share one table.
         constexpr uint32_t pair_bytes = pair_table_bytes<Dequant::type, Shape>;
-        if constexpr (pair_bytes > 0) {
+        if constexpr (pair_bytes > 0 && Dequant::scales_after) {
             static_assert(pair_bytes == Dequant::Values::table_bytes);
             constexpr int32_t most = Dequant::groups_apart ? Shape::most_rows_by_warp : 8;
             if (work_tile.width <= most) {
@@ -123,10 +125,13 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     using Shared = GroupedShared<Dequant::type, Shape>;
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
-    const bool is_indexed = activated && gemm.in.index;
+    const bool is_indexed = gemm.in.index;
     Pipeline<Dequant::type, Shape> pipeline{base, base + Shared::headers, base + Shared::barriers,
                                             is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};
+    if constexpr (fixed_table_bytes(Dequant::type) > 0)
+        Dequant::store_tables(base + Shared::fixed_tables, static_cast<int32_t>(threadIdx.x),
+                              static_cast<int32_t>(blockDim.x));
     if (threadIdx.x == 0) {
         queue.init();
         for (uint32_t i = 0; i < Stages<Dequant::type, Shape>::count; ++i) {

@@ -36,9 +36,12 @@ GroupedKernels grouped_kbit_f32(PackedType type);
 GroupedKernels grouped_q4_k(PackedType type);
 GroupedKernels grouped_gguf(PackedType type);
 GroupedKernels grouped_gguf_k(PackedType type);
+GroupedKernels grouped_iq(PackedType type);
 GroupedKernels grouped_grid(PackedType type);
 // With float16 operands.
 GroupedKernels grouped_in_f16(PackedType type);
 GroupedKernels grouped_in_f16_gguf(PackedType type);
+GroupedKernels grouped_in_f16_fp4(PackedType type);
+GroupedKernels grouped_in_f16_kbit(PackedType type);
 
 }  // namespace moe::cuda

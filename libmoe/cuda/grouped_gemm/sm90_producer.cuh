@@ -139,7 +139,8 @@ struct StageCopy {
         } else {
             const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64);
             if (has_superblock(type) && per_stage < 4) {
-                bulk_load_once(to, weights + offset.codes, code_bytes, full);
+                if constexpr (staged_block_bytes(type) > 0)
+                    bulk_load_once(to, weights + offset.codes, code_bytes, full);
                 bulk_load_once(to_scales, weights + offset.scales, superblock_scale_bytes(type),
                                full);
             } else {
@@ -247,6 +248,7 @@ struct Producer {
             if (block == 0 && lane == 0) store_work_tile(at.header(), work_tile);
             copy.load_weights(at, block, n, per_stage);
         };
+        if (gemm.gate_values) prefetch_gates(work_tile);
         uint32_t block = 0;
         if (waits) {
             waits = false;
@@ -265,6 +267,15 @@ struct Producer {
                        load_weights(at, from, n);
                        copy.load_tokens(at, from, n);
                    });
+    }
+
+    // The epilogue waits for the gate's values with nothing else to do; so they come to L2 before.
+    __device__ void prefetch_gates(const WorkTile& work_tile) const {
+        const int32_t first = 128 * work_tile.row_block;
+        const int32_t n = min(16 * gemm.weights.n_tiles - first, 128);
+        const float* from = gemm.gate_values + work_tile.row * gemm.gate_stride + first;
+        for (auto row = static_cast<int32_t>(lane); row < work_tile.n_rows; row += 32)
+            bulk_prefetch(from + row * gemm.gate_stride, static_cast<uint32_t>(4 * n));
     }
 
     // Divides a tile into work tiles of most_rows.

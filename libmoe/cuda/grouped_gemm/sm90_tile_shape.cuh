@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "libmoe/cuda/dequant/grid_records.hpp"
+#include "libmoe/cuda/device/codebook_mode.hpp"
 #include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
@@ -180,7 +181,7 @@ struct Stages {
 };
 
 // Shared-memory layout: pipeline stages, epilogue staging, pair table, a codebook per warpgroup,
-// stage headers, barriers, and the work tile queue of an indexed input.
+// stage headers, barriers, the work tile queue of an indexed input, and fixed tables.
 template <PackedType type, class Shape>
 struct GroupedShared {
     static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
@@ -190,8 +191,9 @@ struct GroupedShared {
     static constexpr uint32_t barriers =
         headers + stage_header_bytes<type> * Stages<type, Shape>::count;
     static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::count;
-    // Two entries of WorkTileQueue.
-    static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
+    // Behind the two entries of WorkTileQueue: tables that follow from the type.
+    static constexpr uint32_t fixed_tables = round_up(work_tiles + 2 * (work_tile_bytes + 16), 16);
+    static constexpr uint32_t bytes = fixed_tables + fixed_table_bytes(type);
     static constexpr uint32_t alignment = 1024;
     static constexpr uint32_t allocated = bytes + alignment;
     static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
