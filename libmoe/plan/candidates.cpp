@@ -77,6 +77,11 @@ const Reason* dense_simd(const Problem& problem) {
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
+// As the weights of the plan will lie.
+cpu::GemvFormat format_of(const Problem& problem, const moe_format& format) {
+    return cpu::gemv_format_of(format, problem.layout->is_interleaved());
+}
+
 // Every matrix of the stage by its own format, so that they may differ.
 template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
 const Reason* cpu_gemv(const Problem& problem) {
@@ -84,13 +89,13 @@ const Reason* cpu_gemv(const Problem& problem) {
     const Layer& layer = problem.layout->layer;
     if (stage == MOE_STAGE_FINISH && !layer.shared_intermediate && !layer.latent)
         return &reasons::unneeded;
-    const auto is_read = [](const moe_format& format) {
-        return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
+    const auto is_read = [&](const moe_format& format) {
+        return cpu::reads(*cpu::gemv_family(arithmetic), format_of(problem, format));
     };
     // Of float32 activations I8MM has no products: these kernels are NEON's.
-    const auto is_of_neon = [](const moe_format& format) {
+    const auto is_of_neon = [&](const moe_format& format) {
         return arithmetic == Arithmetic::gemv_i8mm &&
-               !cpu::gemv_family(arithmetic)->kernels(cpu::gemv_format_of(format), 2);
+               !cpu::gemv_family(arithmetic)->kernels(format_of(problem, format), 2);
     };
     if (all_of_cpu_stage<stage>(problem, is_of_neon)) return &reasons::weight_type;
     const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
@@ -101,7 +106,7 @@ const Reason* cpu_gemv(const Problem& problem) {
 cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
                           moe_type type, bool for_panels) {
     return cpu::quantization_for(*cpu::gemv_family(arithmetic),
-                                 cpu::gemv_format_of(problem.layout->formats[role]), type,
+                                 format_of(problem, problem.layout->formats[role]), type,
                                  problem.quantizes_to_int8, for_panels);
 }
 
@@ -112,11 +117,11 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (problem.batch_invariant) return &reasons::batch_invariant;
     if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
     if (!problem.has_room_for_panels) return &reasons::workspace;
-    const auto has_panels = [](const moe_format& format) {
+    const auto has_panels = [&](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
         const cpu::Quantization in_any_form{2, 0, true};
         return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                                            cpu::gemv_format_of(format), in_any_form)
+                                            format_of(problem, format), in_any_form)
                               .dequantize;
     };
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
@@ -127,7 +132,7 @@ bool has_tiles_for(const Problem& problem, moe_role role, moe_type type) {
     constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
     const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
     return cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                             cpu::gemv_format_of(problem.layout->formats[role]), rows)
+                             format_of(problem, problem.layout->formats[role]), rows)
         .enter;
 }
 
@@ -378,7 +383,7 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     const bool in_panels = row.tokens == Tokens::many_rows;
     const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
     if (!in_panels) return of_parts[rows.parts];
-    const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
+    const auto format = format_of(problem, problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:
             return of_parts[rows.parts];
