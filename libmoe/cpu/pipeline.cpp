@@ -15,10 +15,12 @@ namespace moe::cpu {
 namespace {
 
 // Output features of a task of plain loops: enough that taking a task costs nothing beside it, few
-// enough to share one expert. A task of gemv and gemm kernels is as many features as these bytes of
-// weights hold, in whole panels.
+// enough to share one expert. A task of gemv and gemm kernels is as many features as some bytes of
+// weights hold, in whole panels: more bytes for few threads, which share fewer tasks evenly, too.
 constexpr int64_t loop_features = 32;
 constexpr int64_t task_bytes = int64_t{64} << 10;
+constexpr int64_t task_bytes_of_few = int64_t{128} << 10;
+constexpr int32_t few_workers = 8;
 constexpr int64_t most_task_features = 64;
 
 // Counts a task that is done. True for the thread that does the last of n_tasks, which sees what
@@ -88,10 +90,11 @@ template <class Real>
 void Pipeline<Real>::quantize_row(const Real* row, int64_t columns, const Quantization& how,
                                   std::byte* out) const {
     if constexpr (std::is_same_v<Real, float>) {
-        // Families make the same integers; one with gemm kernels makes all that those read, too.
+        // Families make the same integers; one with kernels of bfloat16 makes all that those read,
+        // too.
         const GemvFamily* family = gemv_family(setup_.experts);
         const GemvFamily* of_finish = gemv_family(setup_.finish);
-        if (!family || (of_finish && of_finish->gemm)) family = of_finish;
+        if (!family || (of_finish && of_finish->of_bf16)) family = of_finish;
         if (family && !is_empty(how)) family->quantize(row, columns, how, out);
     }
 }
@@ -109,7 +112,8 @@ template <class Real>
 int64_t Pipeline<Real>::task_features(Arithmetic arithmetic,
                                       int64_t weight_bytes_of_feature) const {
     if (!gemv_family(arithmetic)) return loop_features;
-    const int64_t fit = task_bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
+    const int64_t bytes = setup_.n_workers <= few_workers ? task_bytes_of_few : task_bytes;
+    const int64_t fit = bytes / std::max<int64_t>(weight_bytes_of_feature, 1);
     return std::clamp<int64_t>(fit / panel_rows * panel_rows, panel_rows, most_task_features);
 }
 

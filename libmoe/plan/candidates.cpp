@@ -77,9 +77,8 @@ const Reason* dense_simd(const Problem& problem) {
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
-// As the weights of the plan will lie.
 cpu::GemvFormat format_of(const Problem& problem, const moe_format& format) {
-    return cpu::gemv_format_of(format, problem.layout->is_interleaved());
+    return gemv_format_in(*problem.layout, format);
 }
 
 // Every matrix of the stage by its own format, so that they may differ.
@@ -105,9 +104,9 @@ const Reason* cpu_gemv(const Problem& problem) {
 // The rows of matrices as the kernels of a family want them.
 cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
                           moe_type type, bool for_panels) {
-    return cpu::quantization_for(*cpu::gemv_family(arithmetic),
-                                 format_of(problem, problem.layout->formats[role]), type,
-                                 problem.quantizes_to_int8, for_panels);
+    return cpu::quantization_for(
+        *cpu::gemv_family(arithmetic), format_of(problem, problem.layout->formats[role]), type,
+        problem.quantizes_to_int8, for_panels, reads_computed_rows(problem.layout->layer, role));
 }
 
 // The gemm kernels beside the gemv kernels of the same family: they sum in another order.
@@ -382,7 +381,8 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     if (!family || !problem.layout->needs(role)) return of_parts[0];
     const bool in_panels = row.tokens == Tokens::many_rows;
     const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
-    if (!in_panels) return of_parts[rows.parts];
+    if (!in_panels && rows.parts) return of_parts[rows.parts];
+    if (!in_panels) return rows.has_bf16_pair ? "bf16x2" : rows.has_bf16 ? "bf16" : of_parts[0];
     const auto format = format_of(problem, problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:

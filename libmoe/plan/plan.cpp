@@ -214,11 +214,12 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
     if (!family) return;
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
-        const auto one =
-            cpu::quantization_for(*family, cpu::gemv_format_of(plan.layout.formats[role], plan.layout.is_interleaved()), type,
-                                  plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0);
+        const auto one = cpu::quantization_for(
+            *family, gemv_format_in(plan.layout, plan.layout.formats[role]), type,
+            plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
+            reads_computed_rows(plan.layout.layer, role));
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
-               all.has_bf16 || one.has_bf16};
+               all.has_bf16 || one.has_bf16, all.has_bf16_pair || one.has_bf16_pair};
     }
 }
 

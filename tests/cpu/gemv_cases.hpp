@@ -11,6 +11,7 @@
 
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
+#include "libmoe/cpu/round.hpp"
 #include "libmoe/formats/interleaved.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/support/matrices.hpp"
@@ -165,12 +166,17 @@ struct Activations {
         : x(gaussian(n * columns, 5)) {
         for (size_t i = 0; i < x.size(); ++i) {
             if (outlier != 0 && i % 97 == 13) x[i] *= outlier;
-            if (type == MOE_TYPE_BF16) x[i] = bf16_to_float(float_to_bf16(x[i]));
+            x[i] = round_to(x[i], type);
         }
         rows = {x.data(), columns, nullptr};
         rows.quantization = quantization_for(*gemv_family(arithmetic), format, type, to_int8,
                                              way == Way::panels);
         rows.in_panels = way == Way::panels;
+        quantize(arithmetic, n, columns);
+    }
+
+    // After x has changed, or how it is quantized.
+    void quantize(Arithmetic arithmetic, int64_t n, int64_t columns) {
         rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
         bytes.resize(static_cast<size_t>(n * rows.quantized_stride));
         rows.quantized = bytes.data();
@@ -225,6 +231,7 @@ struct Bound {
 };
 constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
                             {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
+                            {MOE_TYPE_F16, 0, 1e-4},        {MOE_TYPE_F16, 100, 3e-4},
                             {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true}};
 
 // Panels of bfloat16 hold the values of a codebook rounded.

@@ -286,6 +286,82 @@ TEST(Gemv, NanOfWeightsIsKept) {
         }
 }
 
+// A row of each code of E4M3 with activations that are zero but for one: what comes out is what the
+// code means, the subnormal numbers and NaN too.
+TEST(Gemv, EveryCodeOfFp8IsExact) {
+    constexpr int64_t rows = 256, columns = 288;
+    for (const char* name : {"fp8_per_tensor", "fp8_per_32_columns"}) {
+        const auto grids = test::one_row_grids();
+        const auto traits = std::find_if(grids.begin(), grids.end(), [&](const FormatTraits& one) {
+            return !std::strcmp(one.name, name);
+        });
+        ASSERT_NE(traits, grids.end());
+        test::Stored stored = Weights::make(*traits, rows, columns);
+        for (size_t at = 0; at < stored.data.size(); ++at)
+            stored.data[at] = static_cast<std::byte>(at / columns);
+        const Weights weights(stored);
+        for (const Arithmetic arithmetic : families())
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16})
+                for (const int64_t column : {0, 37, 255, 287}) {
+                    Activations x(arithmetic, traits->format, type, 1, columns, 0);
+                    std::fill(x.x.begin(), x.x.end(), 0.0f);
+                    x.x[static_cast<size_t>(column)] = 1.0f;
+                    x.quantize(arithmetic, 1, columns);
+                    const auto got = project(arithmetic, weights, x, 1);
+                    for (size_t row = 0; row < rows; ++row) {
+                        const float right =
+                            weights.values[row * columns + static_cast<size_t>(column)];
+                        EXPECT_TRUE(got[row] == right ||
+                                    (std::isnan(got[row]) && std::isnan(right)))
+                            << name << " code " << row << ": " << got[row] << ", not " << right;
+                    }
+                }
+    }
+}
+
+// What is not rounded to bfloat16, as a latent, is read in pairs of it.
+TEST(Gemv, PairsOfBfloat16AreNearlyFloat32) {
+    if (!has_avx512bf16()) GTEST_SKIP() << "no AVX-512 with BF16";
+    constexpr Arithmetic arithmetic = Arithmetic::gemv_avx512vnni;
+    constexpr int64_t rows = 37, columns = 720, n = 7;
+    for (const char* name : {"bf16", "fp8_128x128"}) {
+        const FormatTraits& traits = test::format_named(name);
+        const int64_t width = traits.format.group_columns == 128 ? 640 : columns;
+        const Weights weights(traits, rows, width);
+        Activations x(arithmetic, traits.format, MOE_TYPE_F32, n, width, 100);
+        const GemvFamily& family = *gemv_family(arithmetic);
+        const GemvFormat format = gemv_format_of(traits.format);
+        x.rows.quantization = quantization_for(family, format, MOE_TYPE_BF16, false, false, true);
+        EXPECT_TRUE(x.rows.quantization.has_bf16_pair);
+        x.quantize(arithmetic, n, width);
+        const double error = moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                       exact(weights, x.x, n), rows);
+        EXPECT_LT(error, 1e-5) << name;
+        EXPECT_GT(error, 1e-7) << name << ": float32 was read";
+    }
+}
+
+// An infinite activation gives infinities of the sign of its weight: what a pair of bfloat16 rounds
+// off of it is zero, not the difference of infinities.
+TEST(Gemv, AnInfiniteFloat16GivesInfinities) {
+    constexpr int64_t rows = 37, columns = 256, column = 70;
+    for (const char* name : {"bf16", "fp8_128x128"}) {
+        const FormatTraits& traits = test::format_named(name);
+        const Weights weights(traits, rows, columns);
+        for (const Arithmetic arithmetic : families()) {
+            Activations x(arithmetic, traits.format, MOE_TYPE_F16, 1, columns, 0);
+            x.x[column] = std::numeric_limits<float>::infinity();
+            x.quantize(arithmetic, 1, columns);
+            const auto got = project(arithmetic, weights, x, 1);
+            for (size_t row = 0; row < rows; ++row) {
+                const float weight = weights.values[row * columns + column];
+                if (weight == 0) continue;
+                EXPECT_EQ(got[row], weight * x.x[column]) << name << ", weight " << weight;
+            }
+        }
+    }
+}
+
 // Whether the kernels of a family read a matrix where it lies, with activations of either kind.
 bool is_read(Arithmetic arithmetic, const Matrix& matrix) {
     const GemvFormat format = gemv_format_of(matrix);

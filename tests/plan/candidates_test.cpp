@@ -79,7 +79,8 @@ TEST(Candidates, NamesAreUniqueAndSayWhatTheyAre) {
         const test::Pattern pattern(std::string("^(cpu|avx2|avx512)_[a-z0-9]+_(f32|f64)_") +
                                     stage_name(one.stage) + "(_[a-z0-9]+)?$");
         const test::Pattern gemv(
-            "^(avx2|avx512vnni|amx|neon|i8mm)_[a-z0-9_+]+_(f32|bf16|int8(x[23])?)_gem[vm]_gate_"
+            "^(avx2|avx512vnni|amx|neon|i8mm)_[a-z0-9_+]+_(f32|bf16(x2)?|int8(x[23])?)_gem[vm]_"
+            "gate_"
             "up$");
         EXPECT_TRUE(pattern.is_in(one.kernel) || gemv.is_in(one.kernel)) << one.kernel;
         const std::string in_stage = std::string(stage_name(one.stage)) + ":" + one.kernel;

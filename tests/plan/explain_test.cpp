@@ -226,6 +226,31 @@ TEST(Explain, Qwen3InQ4KWithDownInQ6K) {
     EXPECT_NE(text.find(experts), std::string::npos) << text;
 }
 
+// Names say in which form the kernels of bf16 and fp8 read activations: in bfloat16, or in pairs of
+// it where it would not be exact, where the processor multiplies it.
+TEST(Explain, GemvKernelsOfBfloat16AreNamedByTheirRows) {
+    if (!cpu::has_avx512bf16()) GTEST_SKIP() << "no AVX-512 with BF16";
+    moe_layer_desc latent = qwen3_30b();
+    latent.latent = 256;
+    const auto has = [](const Question& question, const char* name) {
+        const std::string text = explain(plan_for(question), MOE_EXPLAIN_TEXT);
+        EXPECT_NE(text.find(name), std::string::npos) << text;
+    };
+    {
+        const test::InstructionSet most("avx512bf16");
+        has({qwen3_30b(), "bf16"},
+            "* avx512vnni_bf16_bf16_gemv_gate_up, avx512vnni_bf16_bf16_gemv_down");
+        has({qwen3_30b(), "fp8_128x128", 1, MOE_TYPE_F16},
+            "* avx512vnni_e4m3_bf16x2_gemv_gate_up, avx512vnni_e4m3_bf16_gemv_down");
+        has({qwen3_30b(), "bf16", 1, MOE_TYPE_F32},
+            "* avx512vnni_bf16_f32_gemv_gate_up, avx512vnni_bf16_f32_gemv_down");
+        has({latent, "bf16"},
+            "* avx512vnni_bf16_bf16x2_gemv_gate_up, avx512vnni_bf16_bf16_gemv_down");
+    }
+    const test::InstructionSet without("avx512vnni");
+    has({qwen3_30b(), "bf16"}, "* avx512vnni_bf16_f32_gemv_gate_up, avx512vnni_bf16_f32_gemv_down");
+}
+
 TEST(Explain, JsonFollowsTheSchema) {
     const auto rules = test::explain_schema();
     auto slice = sized<moe_slice>();

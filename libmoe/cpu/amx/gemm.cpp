@@ -380,7 +380,8 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 
 }  // namespace
 
-const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true};
+const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true,
+                             gemv_avx512bf16,    activate_avx512vnni};
 
 }  // namespace moe::cpu
 #endif

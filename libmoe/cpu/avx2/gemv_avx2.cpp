@@ -21,7 +21,7 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
 
 }  // namespace
 
-const GemvFamily gemv_avx2 = {kernels, quantize_avx2, nullptr, true};
+const GemvFamily gemv_avx2 = {kernels, quantize_avx2, nullptr, true, nullptr, activate_avx2};
 
 }  // namespace moe::cpu
 #endif

@@ -13,6 +13,8 @@
 
 #include "libmoe/cpu/dequant/passes.inc"
 
+#include "libmoe/cpu/avx512vnni/row_sums.inc"
+
 #include "libmoe/cpu/avx512vnni/int8_loops.inc"
 
 namespace moe::cpu {

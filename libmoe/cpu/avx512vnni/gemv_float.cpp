@@ -9,6 +9,8 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/avx512vnni/row_sums.inc"
+
 #include "libmoe/cpu/avx512vnni/float_loops.inc"
 
 #include "libmoe/cpu/dequant/block_scales.inc"

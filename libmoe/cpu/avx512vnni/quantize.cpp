@@ -104,12 +104,26 @@ MOE_INLINE __m256i to_bf16(Floats v) {
         _mm512_mask_mov_epi32(rounded, is_nan, _mm512_set1_epi32(0x7FC00000)), 16));
 }
 
-void store_bf16(const float* row, int64_t columns, std::byte* out) {
+MOE_INLINE Floats from_bf16(__m256i v) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+// The row in bfloat16, and, in a pair, what that rounded off: nothing where it became infinite,
+// since the difference of infinities is NaN.
+void store_bf16(const float* row, int64_t columns, bool is_pair, std::byte* out) {
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
-    for (int64_t k = 0; k < padded; k += 16)
-        _mm256_storeu_si256(
-            reinterpret_cast<__m256i*>(out + 2 * k),
-            k < columns ? to_bf16(_mm512_loadu_ps(row + k)) : _mm256_setzero_si256());
+    const auto store = [&](int64_t at, __m256i v) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * at), v);
+    };
+    for (int64_t k = 0; k < padded; k += 16) {
+        const Floats v = k < columns ? _mm512_loadu_ps(row + k) : _mm512_setzero_ps();
+        const __m256i high = to_bf16(v);
+        store(k, high);
+        if (!is_pair) continue;
+        const Floats rounded = from_bf16(high);
+        const __mmask16 is_infinite = _mm512_fpclass_ps_mask(rounded, 0x18);
+        store(padded + k, to_bf16(_mm512_maskz_sub_ps(~is_infinite, v, rounded)));
+    }
 }
 
 }  // namespace
@@ -119,7 +133,8 @@ void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& 
     if (how.parts == 1) quantize<1>(row, columns, how.orders, out);
     if (how.parts == 2) quantize<2>(row, columns, how.orders, out);
     if (how.parts == 3) quantize<3>(row, columns, how.orders, out);
-    if (how.has_bf16) store_bf16(row, columns, out + offset_of_bf16(columns, how));
+    if (how.has_bf16 || how.has_bf16_pair)
+        store_bf16(row, columns, how.has_bf16_pair, out + offset_of_bf16(columns, how));
 }
 
 }  // namespace moe::cpu

@@ -34,6 +34,10 @@ void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weig
                                  int64_t columns, const void* const* x, int64_t n, float* sums);
 // Panels of bfloat16, for machines with AVX-512 BF16.
 GemmKernels gemm_avx512bf16(GemvFormat format);
+// Gemv kernels of bfloat16 activations for them, or of pairs; null: the format has none.
+const GemvKernels* gemv_avx512bf16(GemvFormat format, bool is_pair);
+void activate_avx512vnni(const GateActivation& how, const float* gates, const float* ups, int64_t n,
+                         float* out);
 void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
                          std::byte* out);
 

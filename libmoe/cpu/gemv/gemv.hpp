@@ -3,9 +3,10 @@
 // an instruction family (cpu/avx2, avx512vnni, neon, i8mm). The files of each include this one, so
 // nothing in it is inline.
 //
-// Two kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
+// Three kinds of activations. Formats with integer codes take quantized rows: every 32 columns are
 // integers of 15 or 23 bits times a float32 scale, and the integers are two or three signed bytes.
-// The others take float32 rows.
+// Some others take rows of bfloat16 from a processor that multiplies them, and all others take
+// float32 rows.
 #pragma once
 
 #include <cstddef>
@@ -106,9 +107,14 @@ enum class ColumnOrder : uint8_t {
 // / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
 // [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
 struct Quantization {
-    int32_t parts = 0;      // bytes of an integer; 0: no scales, sums and integers
-    uint32_t orders = 0;    // bits, 1 << ColumnOrder
-    bool has_bf16 = false;  // the row follows in bfloat16, [columns] in the natural order
+    int32_t parts = 0;    // bytes of an integer; 0: no scales, sums and integers
+    uint32_t orders = 0;  // bits, 1 << ColumnOrder
+    // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv
+    // and gemm kernels take it.
+    bool has_bf16 = false;
+    // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv
+    // kernels take both, gemm kernels neither.
+    bool has_bf16_pair = false;
 };
 constexpr int64_t quantized_step = 256;
 // Bytes from a row to its bfloat16.
@@ -144,6 +150,7 @@ struct GemvWeights {
     int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
     int64_t x_natural;      // the same to those in the natural order
     int64_t x_bf16;         // bytes from a quantized row to its bfloat16
+    int64_t x_bf16_low;     // the same to what that rounded off
     const uint8_t* places;  // of columns in its order (ColumnOrders)
 
     int32_t bits;          // of the codes of pack
@@ -160,7 +167,7 @@ struct GemvWeights {
 };
 
 // out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of
-// [first, last). x[i] is a quantized or a float32 row, by the format.
+// [first, last). x[i] is a quantized or a float32 row, by the kernel.
 using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t last,
                             const void* const* x, float* out);
 
@@ -168,6 +175,19 @@ using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t l
 struct GemvKernels {
     GemvKernel of_rows[3];
 };
+
+// The activation of an expert (layer/activation.hpp), of a kind that is not SITU.
+struct GateActivation {
+    moe_activation kind;
+    bool is_gated;
+    bool round_to_bf16;
+    float alpha, gate_limit, up_limit, up_offset, post_limit;
+};
+// out[i] = act(gates[i], ups[i]) for n values, rounded up to a multiple of activation_step, which
+// may lie where ups do.
+using ActivateKernel = void (*)(const GateActivation& how, const float* gates, const float* ups,
+                                int64_t n, float* out);
+constexpr int64_t activation_step = 16;
 
 // An instruction family: its kernels, and how it quantizes.
 struct GemvFamily {
@@ -182,6 +202,11 @@ struct GemvFamily {
     GemmKernels (*gemm)(GemvFormat format, const Quantization& rows) = nullptr;
     // Does it read rows that begin inside a group of scales (GemvWeights::column_phase)?
     bool reads_amid_groups = false;
+    // Kernels for activations in bfloat16, or in pairs of it, where the machine has AVX-512 BF16;
+    // null where the family has none.
+    const GemvKernels* (*of_bf16)(GemvFormat format, bool is_pair) = nullptr;
+    // null: one value after another.
+    ActivateKernel activate = nullptr;
 };
 
 }  // namespace moe::cpu

@@ -28,22 +28,11 @@ struct Tile {
     int64_t first, last, row, n;
     bool in_panels;
 
-    // Where the product of feature f and row r is.
-    int64_t at(int64_t f, int64_t r) const {
-        return in_panels ? (r - row) * panel_rows + f - first : (f - first) * n + r - row;
-    }
+    // Products from a feature, and from a row, to the next.
+    int64_t feature_step() const { return in_panels ? 1 : n; }
+    int64_t row_step() const { return in_panels ? panel_rows : 1; }
+    int64_t n_products() const { return n * (in_panels ? panel_rows : last - first); }
 };
-// use(row, feature) in the order of the products.
-template <class Use>
-void for_each_product(const Tile& tile, Use use) {
-    if (tile.in_panels) {
-        for (int64_t row = tile.row; row < tile.row + tile.n; ++row)
-            for (int64_t f = tile.first; f < tile.last; ++f) use(row, f);
-    } else {
-        for (int64_t f = tile.first; f < tile.last; ++f)
-            for (int64_t row = tile.row; row < tile.row + tile.n; ++row) use(row, f);
-    }
-}
 struct Products {
     alignas(64) float of_tile[gemm_rows * panel_rows];
 };
@@ -52,14 +41,19 @@ static_assert(gemv_features * gemv_rows <= gemm_rows * panel_rows);
 // One matrix with the kernels that read it; where none does, its rows are decoded one by one.
 class GemvMatrix {
   public:
-    GemvMatrix(const GemvFamily& family, const Matrix& matrix, const Quantization& rows)
+    GemvMatrix(const GemvFamily& family, const Matrix& matrix, const InputRows<float>& input)
         : family_(family), matrix_(matrix) {
+        const Quantization& rows = input.quantization;
         format_ = gemv_format_of(matrix);
         // Scales in tiles and a product of x each want the scratch memory.
         if (matrix.pre_quant_scale && matrix.tiled.row_step) return;
         if (!describe_gemv_weights(matrix, format_, weights_)) return;
         if (weights_.column_phase && !family.reads_amid_groups) return;
         if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
+        // A product of x by pre_quant_scale is not rounded to bfloat16.
+        if (!kernels_ && family.of_bf16 && !matrix.pre_quant_scale &&
+            (rows.has_bf16 || rows.has_bf16_pair))
+            kernels_ = family.of_bf16(format_, rows.has_bf16_pair);
         reads_floats_ = !kernels_;
         if (reads_floats_)
             kernels_ = family.kernels(format_, 0);
@@ -67,8 +61,9 @@ class GemvMatrix {
             weights_.x_offset = offset_of_order(matrix.columns, rows, order_of(format_));
         weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
+        weights_.x_bf16_low = weights_.x_bf16 + 2 * padded_columns(matrix.columns);
         // Those read x as it is, and scales where they lie.
-        if (!matrix.pre_quant_scale && !matrix.nested_scales)
+        if (input.in_panels && !matrix.pre_quant_scale && !matrix.nested_scales)
             gemm_ = gemm_kernels(family, format_, rows);
     }
 
@@ -198,19 +193,58 @@ void for_each_tile(int64_t first, int64_t last, int64_t n_rows, bool in_panels, 
     }
 }
 
-float linear(float product, const float* row_weight, int64_t row, const float* bias, int64_t i) {
-    // (W (w x)) = w (W x): the weight on the input may be applied to the product.
-    if (row_weight) product *= row_weight[row];
-    return product + (bias ? bias[i] : 0.0f);
+// What the weights on the input and a bias, each of which may be null, make of products.
+void add_linear(const Tile& tile, const float* row_weight, const float* bias, Products& products) {
+    if (!row_weight && !bias) return;
+    for (int64_t r = 0; r < tile.n; ++r) {
+        // (W (w x)) = w (W x): the weight on the input may be applied to the product.
+        const float weight = row_weight ? row_weight[tile.row + r] : 1.0f;
+        float* at = products.of_tile + r * tile.row_step();
+        for (int64_t f = tile.first; f < tile.last; ++f, at += tile.feature_step())
+            *at = *at * weight + (bias ? bias[f] : 0.0f);
+    }
+}
+
+// The features of the tile's row r go to out + f.
+void store_row(const Tile& tile, const Products& products, int64_t r, float* out) {
+    const float* at = products.of_tile + r * tile.row_step();
+    const int64_t step = tile.feature_step();
+    if (step == 1) {
+        std::copy_n(at, tile.last - tile.first, out + tile.first);
+        return;
+    }
+    for (int64_t f = tile.first; f < tile.last; ++f, at += step) out[f] = *at;
+}
+
+// ups = act(gates, ups), rounded to a type.
+void activate_products(const GemvFamily& family, const Activation& activation, moe_type round,
+                       int64_t n, Products& gates, Products& ups) {
+    const bool is_vector = family.activate && activation.kind != MOE_ACTIVATION_SITU;
+    if (!is_vector) {
+        for (int64_t i = 0; i < n; ++i)
+            ups.of_tile[i] =
+                round_to(activate(activation, gates.of_tile[i], ups.of_tile[i]), round);
+        return;
+    }
+    const int64_t padded = (n + activation_step - 1) / activation_step * activation_step;
+    std::fill(gates.of_tile + n, gates.of_tile + padded, 0.0f);
+    std::fill(ups.of_tile + n, ups.of_tile + padded, 0.0f);
+    const GateActivation how{activation.kind,      activation.gated,      round == MOE_TYPE_BF16,
+                             activation.alpha,     activation.gate_limit, activation.up_limit,
+                             activation.up_offset, activation.post_limit};
+    family.activate(how, activation.gated ? gates.of_tile : ups.of_tile, ups.of_tile, n,
+                    ups.of_tile);
+    if (round == MOE_TYPE_F16)
+        for (int64_t i = 0; i < n; ++i) ups.of_tile[i] = round_to(ups.of_tile[i], round);
 }
 
 template <Arithmetic arithmetic>
 struct MlpGemv {
     static GemvMatrix with_kernels(const Matrix& matrix, const InputRows<float>& rows) {
-        return {*gemv_family(arithmetic), matrix, rows.quantization};
+        return {*gemv_family(arithmetic), matrix, rows};
     }
 
-    // use(row, feature, gate, up)
+    // use(tile, gates, ups), the biases added; gates are there where the expert has a gate.
     template <class Use>
     static void for_each_feature(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
                                  int64_t last, float* scratch, Use use) {
@@ -220,34 +254,38 @@ struct MlpGemv {
             input.rows.in_panels && up.has_panels() && (!mlp.gate || gate.has_panels());
         for_each_tile(first, last, input.n, in_panels, [&](const Tile& tile) {
             Products gates, ups;
-            if (mlp.gate) gate.multiply(input.rows, tile, scratch, gates);
+            if (mlp.gate) {
+                gate.multiply(input.rows, tile, scratch, gates);
+                add_linear(tile, input.row_weight, mlp.gate_bias, gates);
+            }
             up.multiply(input.rows, tile, scratch, ups);
-            for_each_product(tile, [&](int64_t row, int64_t f) {
-                const int64_t at = tile.at(f, row);
-                const float g =
-                    mlp.gate ? linear(gates.of_tile[at], input.row_weight, row, mlp.gate_bias, f)
-                             : 0.0f;
-                use(row, f, g, linear(ups.of_tile[at], input.row_weight, row, mlp.up_bias, f));
-            });
+            add_linear(tile, input.row_weight, mlp.up_bias, ups);
+            use(tile, gates, ups);
         });
     }
 
     static void activate_features(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
                                   int64_t last, moe_type round, float* scratch, float* h,
                                   int64_t stride) {
-        for_each_feature(
-            mlp, input, first, last, scratch, [&](int64_t row, int64_t i, float gate, float up) {
-                h[row * stride + i] = round_to(activate(*mlp.activation, gate, up), round);
-            });
+        for_each_feature(mlp, input, first, last, scratch,
+                         [&](const Tile& tile, Products& gates, Products& ups) {
+                             activate_products(*gemv_family(arithmetic), *mlp.activation, round,
+                                               tile.n_products(), gates, ups);
+                             for (int64_t r = 0; r < tile.n; ++r)
+                                 store_row(tile, ups, r, h + (tile.row + r) * stride);
+                         });
     }
 
     static void pre_activation(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
                                int64_t last, float* scratch, float* out, int64_t stride) {
         const int64_t up_column = mlp.gate ? mlp.width() : 0;
         for_each_feature(mlp, input, first, last, scratch,
-                         [&](int64_t row, int64_t i, float gate, float up) {
-                             if (mlp.gate) out[row * stride + i] = gate;
-                             out[row * stride + up_column + i] = up;
+                         [&](const Tile& tile, const Products& gates, const Products& ups) {
+                             for (int64_t r = 0; r < tile.n; ++r) {
+                                 float* row = out + (tile.row + r) * stride;
+                                 if (mlp.gate) store_row(tile, gates, r, row);
+                                 store_row(tile, ups, r, row + up_column);
+                             }
                          });
     }
 
@@ -259,11 +297,11 @@ struct MlpGemv {
         for_each_tile(first, last, n_rows, in_panels, [&](const Tile& tile) {
             Products products;
             weights.multiply(rows, tile, scratch, products);
-            for_each_product(tile, [&](int64_t row, int64_t f) {
-                const int64_t to = out_index ? out_index[row] : row;
-                out[to * stride + f] =
-                    linear(products.of_tile[tile.at(f, row)], nullptr, row, bias, f);
-            });
+            add_linear(tile, nullptr, bias, products);
+            for (int64_t r = 0; r < tile.n; ++r) {
+                const int64_t row = tile.row + r;
+                store_row(tile, products, r, out + (out_index ? out_index[row] : row) * stride);
+            }
         });
     }
 

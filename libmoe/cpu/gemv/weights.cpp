@@ -326,18 +326,23 @@ GemvFormat gemv_format_of(const moe_format& format, bool interleaved) {
 }
 
 Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
-                              bool to_int8, bool for_panels) {
+                              bool to_int8, bool for_panels, bool is_computed) {
     Quantization how;
     const bool has_int8 = family.kernels(GemvFormat::q8_0, 1);
     const int32_t parts = to_int8 && has_int8 ? 1 : activation_type == MOE_TYPE_F32 ? 3 : 2;
     if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
+    if (family.of_bf16 && family.of_bf16(format, false) && has_avx512bf16()) {
+        how.has_bf16 = activation_type == MOE_TYPE_BF16;
+        how.has_bf16_pair =
+            activation_type == MOE_TYPE_F16 || (is_computed && activation_type == MOE_TYPE_BF16);
+    }
     if (!for_panels) return how;
     const auto form = [&](bool has_bf16) {
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
     if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
-    how.has_bf16 =
-        activation_type == MOE_TYPE_BF16 && has_avx512bf16() && form(true) == RowForm::bf16;
+    if (activation_type == MOE_TYPE_BF16 && has_avx512bf16() && form(true) == RowForm::bf16)
+        how.has_bf16 = true;
     return how;
 }
 
@@ -427,7 +432,8 @@ int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
-    return offset_of_bf16(columns, how) + (how.has_bf16 ? 2 * padded_columns(columns) : 0);
+    const int64_t bf16_rows = how.has_bf16_pair ? 2 : how.has_bf16 ? 1 : 0;
+    return offset_of_bf16(columns, how) + bf16_rows * 2 * padded_columns(columns);
 }
 
 int64_t offset_of_bf16(int64_t columns, const Quantization& how) {

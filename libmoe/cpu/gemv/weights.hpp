@@ -15,9 +15,10 @@ GemvFormat gemv_format_of(const Matrix& matrix);
 // The form in which the kernels of a family and a format want activations of a type: as they are
 // where these take float32 rows, else integers of one byte under the policy INT8 where the family
 // has such kernels, of two bytes for activations of 16 bits, and of three for float32, whose
-// results are exact to 1e-5. for_panels: gemm kernels take them, too.
+// results are exact to 1e-5. for_panels: gemm kernels take them, too. is_computed: rows may be
+// float32 results that were not rounded to the type.
 Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
-                              bool to_int8, bool for_panels);
+                              bool to_int8, bool for_panels, bool is_computed = false);
 bool reads(const GemvFamily& family, GemvFormat format);
 // The gemm kernels of a family for rows in this form; empty where it has none.
 GemmKernels gemm_kernels(const GemvFamily& family, GemvFormat format, const Quantization& rows);
@@ -35,7 +36,7 @@ constexpr uint32_t bit_of(ColumnOrder order) {
 int64_t padded_columns(int64_t columns);
 // Are float32 rows all that is wanted?
 inline bool is_empty(const Quantization& how) {
-    return !how.parts && !how.has_bf16;
+    return !how.parts && !how.has_bf16 && !how.has_bf16_pair;
 }
 // Bytes of the codes of a row, wherever they lie; at least one.
 int64_t row_bytes(const Matrix& matrix);

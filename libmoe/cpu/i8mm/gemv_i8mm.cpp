@@ -19,7 +19,7 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
 
 }  // namespace
 
-const GemvFamily gemv_i8mm = {kernels, quantize_neon};
+const GemvFamily gemv_i8mm = {kernels, quantize_neon, nullptr, false, nullptr, activate_neon};
 
 }  // namespace moe::cpu
 #endif

@@ -18,7 +18,7 @@ const GemvKernels* kernels(GemvFormat format, int32_t parts) {
 
 }  // namespace
 
-const GemvFamily gemv_neon = {kernels, quantize_neon};
+const GemvFamily gemv_neon = {kernels, quantize_neon, nullptr, false, nullptr, activate_neon};
 
 }  // namespace moe::cpu
 #endif
