@@ -8,6 +8,8 @@
 
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
+#include "libmoe/cpu/avx512vnni/row_sums.inc"
+
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
 #include "libmoe/cpu/dequant/passes.inc"
