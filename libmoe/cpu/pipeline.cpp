@@ -90,11 +90,10 @@ template <class Real>
 void Pipeline<Real>::quantize_row(const Real* row, int64_t columns, const Quantization& how,
                                   std::byte* out) const {
     if constexpr (std::is_same_v<Real, float>) {
-        // Families make the same integers; one with kernels of bfloat16 makes all that those read,
-        // too.
+        // Families make the same integers, and some of them all that any gemm kernel reads, too.
         const GemvFamily* family = gemv_family(setup_.experts);
         const GemvFamily* of_finish = gemv_family(setup_.finish);
-        if (!family || (of_finish && of_finish->of_bf16)) family = of_finish;
+        if (!family || (of_finish && of_finish->makes_every_form)) family = of_finish;
         if (family && !is_empty(how)) family->quantize(row, columns, how, out);
     }
 }

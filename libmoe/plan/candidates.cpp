@@ -109,16 +109,39 @@ cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_rol
         problem.quantizes_to_int8, for_panels, reads_computed_rows(problem.layout->layer, role));
 }
 
+// The rows from which on the panels of every matrix of a stage pay.
+int64_t min_panel_rows(const Problem& problem, Arithmetic arithmetic, moe_stage stage) {
+    int64_t most = 0;
+    const auto add = [&](std::initializer_list<moe_role> roles, moe_type type) {
+        for (const moe_role role : roles) {
+            if (!problem.layout->needs(role)) continue;
+            const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
+            const auto format = format_of(problem, problem.layout->formats[role]);
+            most = std::max(
+                most, cpu::gemm_kernels(*cpu::gemv_family(arithmetic), format, rows).min_rows);
+        }
+    };
+    if (stage == MOE_STAGE_EXPERTS) {
+        add({MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN}, problem.x_type);
+        add({MOE_ROLE_DOWN}, problem.intermediate_type);
+    } else {
+        add({MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, problem.x_type);
+        add({MOE_ROLE_SHARED_DOWN}, problem.intermediate_type);
+    }
+    return most;
+}
+
 // The gemm kernels beside the gemv kernels of the same family: they sum in another order.
 template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
 const Reason* cpu_gemm(const Problem& problem) {
     if (const Reason* reason = cpu_gemv<has_isa, arithmetic, stage>(problem)) return reason;
     if (problem.batch_invariant) return &reasons::batch_invariant;
-    if (problem.max_tokens < cpu::min_panel_rows) return &reasons::few_tokens;
+    if (problem.max_tokens < min_panel_rows(problem, arithmetic, stage))
+        return &reasons::few_tokens;
     if (!problem.has_room_for_panels) return &reasons::workspace;
     const auto has_panels = [&](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
-        const cpu::Quantization in_any_form{2, 0, true};
+        const cpu::Quantization in_any_form{2, 0, true, true};
         return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
                                             format_of(problem, format), in_any_form)
                               .dequantize;
@@ -167,6 +190,9 @@ constexpr Row cpu_gemv_row(const char* architecture) {
 template <moe_stage stage>
 constexpr Row amx_row = cpu_gemm_row<cpu_gemm_amx<stage>, Arithmetic::gemv_amx, stage>("amx");
 template <moe_stage stage>
+constexpr Row avx2_gemm_row = cpu_gemm_row<cpu_gemm<cpu::has_avx2, Arithmetic::gemv_avx2, stage>,
+                                           Arithmetic::gemv_avx2, stage>("avx2");
+template <moe_stage stage>
 constexpr Row avx512vnni_gemm_row =
     cpu_gemm_row<cpu_gemm<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, stage>,
                  Arithmetic::gemv_avx512vnni, stage>("avx512vnni");
@@ -184,6 +210,7 @@ constexpr Row cpu_table[] = {
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_EXPERTS>("i8mm"),
     cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_EXPERTS>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
+    avx2_gemm_row<MOE_STAGE_EXPERTS>,
     {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
      Arithmetic::avx2},
     {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, in_f32},
@@ -198,6 +225,7 @@ constexpr Row cpu_table[] = {
     cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_FINISH>("i8mm"),
     cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_FINISH>("neon"),
     cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
+    avx2_gemm_row<MOE_STAGE_FINISH>,
     {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
      Arithmetic::avx2},
     {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, in_f32},
@@ -386,6 +414,7 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     const auto format = format_of(problem, problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:
+        case cpu::RowForm::words:
             return of_parts[rows.parts];
         case cpu::RowForm::bf16:
             return "bf16";
@@ -455,12 +484,30 @@ void choose_for_many_rows(Candidate& candidate, const Candidate& before, const P
                           const KernelFilter& filter, bool is_open) {
     judge(candidate, problem, filter, before.is_chosen && is_open);
     const bool is_forced = filter.wish(candidate) == Wish::force;
-    if (is_forced && candidate.applicable && !before.is_chosen)
-        fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
-             candidate.name(), before.name());
-    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1 : cpu::min_panel_rows;
+    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1
+                         : candidate.applicable
+                             ? min_panel_rows(problem, candidate.arithmetic, candidate.stage)
+                             : cpu::min_panel_rows;
     if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
 }
+
+// Kernels for many rows that are forced without those beside them. A pattern may force those of
+// several families, of which one is chosen.
+struct ForcedAlone {
+    const Candidate *candidate = nullptr, *before = nullptr;
+    bool is_another_chosen = false;
+
+    void add(const Candidate& one, const Candidate& one_before, const KernelFilter& filter) {
+        if (!one.applicable || filter.wish(one) != Wish::force) return;
+        is_another_chosen |= one.is_chosen;
+        if (!one_before.is_chosen && !candidate) candidate = &one, before = &one_before;
+    }
+    void refuse() const {
+        if (candidate && !is_another_chosen)
+            fail(MOE_ERROR_UNSUPPORTED, "kernel_filter forces {}, but leaves out {} beside it",
+                 candidate->name(), before->name());
+    }
+};
 
 // One for any number of tokens, and where a better one takes small batches, that one too, as one
 // for many rows.
@@ -469,11 +516,13 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
     bool is_open[2] = {true, true};  // for any number of tokens, for small batches
     bool is_open_for_many_rows = true;
     const Candidate* before = nullptr;  // those of many rows are behind one for any number
+    ForcedAlone forced_alone;
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
         if (candidate.tokens == Tokens::many_rows) {
             choose_for_many_rows(candidate, *before, problem, filter, is_open_for_many_rows);
             is_open_for_many_rows &= !candidate.is_chosen;
+            forced_alone.add(candidate, *before, filter);
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;
@@ -484,6 +533,7 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
     if (is_open[0])
         fail(MOE_ERROR_UNSUPPORTED, "kernel_filter leaves no candidate for stage {}",
              stage_name(stage));
+    forced_alone.refuse();
 }
 
 }  // namespace

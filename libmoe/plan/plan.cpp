@@ -219,7 +219,8 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
             plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
             reads_computed_rows(plan.layout.layer, role));
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
-               all.has_bf16 || one.has_bf16, all.has_bf16_pair || one.has_bf16_pair};
+               all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
+               all.has_bf16_pair || one.has_bf16_pair};
     }
 }
 

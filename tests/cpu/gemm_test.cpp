@@ -1,4 +1,5 @@
-// The gemm kernels of AMX beside those of AVX-512, which make the same panels.
+// The gemm kernels of AMX beside those of AVX-512, which make the same panels, and what is special
+// of the panels of AVX2. All of them are held to their bounds in gemv_test.cpp.
 #include <gtest/gtest.h>
 
 #include "libmoe/cpu/features.hpp"
@@ -62,6 +63,59 @@ TEST(GemmAmx, TilesMultiplyAllButFloat32AndScalesOf16Columns) {
             EXPECT_EQ(tiles.enter == nullptr, is_left) << traits.name;
             EXPECT_EQ(tiles.dequantize, vectors.dequantize) << traits.name;
         }
+}
+
+// Codes of eight bits take integers in panels, and float32 rows in the gemv.
+TEST(GemmAvx2, CodesAreMultipliedAsWordsAndValuesAsFloat32) {
+    if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+    for (const FormatTraits& traits : known_formats()) {
+        const moe_type type = traits.format.type;
+        const bool has_codes = type == MOE_TYPE_GGUF || type == MOE_TYPE_E2M1 ||
+                               type == MOE_TYPE_INT || type == MOE_TYPE_I8;
+        const Activations x(Arithmetic::gemv_avx2, traits.format, MOE_TYPE_BF16, 1, 256, 0,
+                            Way::panels);
+        EXPECT_EQ(x.rows.quantization.has_words, has_codes) << traits.name;
+        EXPECT_EQ(kernels_of(Arithmetic::gemv_avx2, traits, x).rows,
+                  has_codes ? RowForm::words : RowForm::floats)
+            << traits.name;
+    }
+}
+
+// All codes at an end of their range under the largest activations: sums of 32 columns are exact.
+TEST(GemmAvx2, TheLargestSumsFit) {
+    if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+    constexpr int64_t rows = 32, columns = 512, n = 7;
+    std::vector<FormatTraits> formats = {test::format_named("q8_0"), test::format_named("q5_0"),
+                                         test::format_named("iq4_nl"), test::format_named("mxfp4")};
+    for (const auto packing : {MOE_PACKING_BIT_STREAM, MOE_PACKING_GPTQ})
+        formats.push_back(
+            traits_of(test::int_format(packing, 8, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED)));
+    for (const FormatTraits& traits : formats)
+        for (const std::byte code : {std::byte{0x00}, std::byte{0x80}, std::byte{0xFF}})
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                Weights weights(traits, rows, columns);
+                const MatrixBytes bytes =
+                    matrix_bytes(*weights.matrix.traits, traits.format, rows, columns);
+                std::vector<std::byte> data(weights.matrix.data, weights.matrix.data + bytes.data);
+                // Scales of a block stay.
+                for (size_t at = 0; at < data.size(); ++at)
+                    if (traits.format.type != MOE_TYPE_GGUF ||
+                        at % static_cast<size_t>(traits.block_bytes) >= 2)
+                        data[at] = code;
+                weights.matrix.data = data.data();
+                weights.values = test::decode_all(weights.matrix, *weights.matrix.traits);
+                Activations x(Arithmetic::gemv_avx2, traits.format, type, n, columns, 0,
+                              Way::panels);
+                for (size_t i = 0; i < x.x.size(); ++i) x.x[i] = i % 64 < 32 ? 1.0f : -0.5f;
+                for (int64_t i = 0; i < n; ++i)
+                    gemv_family(Arithmetic::gemv_avx2)
+                        ->quantize(x.x.data() + i * columns, columns, x.rows.quantization,
+                                   x.bytes.data() + i * x.rows.quantized_stride);
+                EXPECT_LT(moe_test::worst_row_error(project(Arithmetic::gemv_avx2, weights, x, n),
+                                                    exact(weights, x.x, n), rows),
+                          3e-6)
+                    << traits.name << " " << static_cast<int>(code) << " " << type_name(type);
+            }
 }
 
 }  // namespace

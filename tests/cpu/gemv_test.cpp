@@ -11,6 +11,11 @@
 namespace moe::cpu {
 namespace {
 
+// Those of ARM do not read all formats yet: FamiliesOfArmReadTheirFormats has which.
+bool is_of_arm(Arithmetic arithmetic) {
+    return arithmetic == Arithmetic::gemv_neon || arithmetic == Arithmetic::gemv_i8mm;
+}
+
 void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns, Way way,
                   bool interleaved) {
     const int64_t rows = rows_of(traits.format, 37);
@@ -82,6 +87,15 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
     std::vector<std::byte> out(static_cast<size_t>(quantized_row_bytes(columns, how)));
     const auto x = [&](int64_t k) { return k < columns ? row[static_cast<size_t>(k)] : 0.0f; };
     std::byte* integers = out.data() + padded / 16 * 8;
+    const auto store_words = [&](int64_t k, int32_t code) {
+        constexpr int64_t place_of_four[] = {0, 2, 1, 3};
+        const int64_t place = k % 32 / 4 * 4 + place_of_four[k % 4];
+        std::byte* to =
+            integers + offset_of_words(columns, how) + (k / 32 * (how.parts - 1) * 32 + place) * 2;
+        const int32_t upper = how.parts == 2 ? code : (code + 128) >> 8;
+        store(to, static_cast<int16_t>(upper));
+        if (how.parts == 3) store(to + 64, static_cast<int16_t>(code - upper * 256));
+    };
     for (int64_t k = 0; k < padded; k += 32) {
         float most = 0;
         for (int64_t i = k; i < k + 32; ++i) most = std::max(most, std::fabs(x(i)));
@@ -92,6 +106,7 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
             for (int64_t i = half; i < half + 16; ++i) {
                 const auto code = static_cast<int32_t>(std::nearbyint(x(i) * (1.0f / scale)));
                 sum += code;
+                if (how.has_words) store_words(i, code);
                 int64_t begin = 0;  // of the order
                 for (int order = 0; how.orders >> order; ++order) {
                     if (!(how.orders >> order & 1)) continue;
@@ -121,11 +136,12 @@ TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
     for (const Arithmetic arithmetic : families())
         for (const int64_t columns : {16, 48, 256, 272, 720})
             for (const int32_t parts : {2, 3})
-                for (const uint32_t orders : {1u, 0x2Cu, all_orders}) {
+                for (const uint32_t orders : {0u, 1u, 0x2Cu, all_orders}) {
                     std::vector<float> row = gaussian(columns, 3);
                     for (int64_t k = 0; k < std::min<int64_t>(columns, 32); ++k)
                         row[static_cast<size_t>(k)] *= k % 16 == 3 ? 100.0f : 1e-30f;
-                    const Quantization how{parts, orders};
+                    const bool has_words = columns % 32 != 0 && !is_of_arm(arithmetic);
+                    const Quantization how{parts, orders, false, has_words};
                     std::vector<std::byte> got(
                         static_cast<size_t>(quantized_row_bytes(columns, how)), std::byte{0x5A});
                     gemv_family(arithmetic)->quantize(row.data(), columns, how, got.data());
@@ -215,16 +231,18 @@ TEST(Gemv, ResultsDoNotDependOnTheCompany) {
 
 // Otherwise the tests of panels would be tests of rows.
 TEST(Gemv, EveryFormatHasPanels) {
-    if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
-    for (const FormatTraits& traits : known_formats())
-        for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
-            for (const bool interleaved : layouts_of(traits)) {
-                const GemvFamily& family = *gemv_family(Arithmetic::gemv_avx512vnni);
-                const GemvFormat format = gemv_format_of(traits.format, interleaved);
+    for (const Arithmetic arithmetic : families())
+        for (const FormatTraits& traits : known_formats())
+            for (const bool interleaved : layouts_of(traits))
+                for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                    if (is_of_arm(arithmetic)) continue;
+                    const GemvFamily& family = *gemv_family(arithmetic);
+                    const GemvFormat format = gemv_format_of(traits.format, interleaved);
                 const Quantization rows = quantization_for(family, format, type, false, true);
                 const GemmKernels gemm = gemm_kernels(family, format, rows);
                 EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
                 EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
+                EXPECT_EQ(gemm.rows == RowForm::words, rows.has_words) << traits.name;
             }
 }
 
@@ -370,11 +388,6 @@ bool is_read(Arithmetic arithmetic, const Matrix& matrix) {
            describe_gemv_weights(matrix, format, weights);
 }
 
-// Those of ARM do not read all formats yet: FamiliesOfArmReadTheirFormats has which.
-bool is_of_arm(Arithmetic arithmetic) {
-    return arithmetic == Arithmetic::gemv_neon || arithmetic == Arithmetic::gemv_i8mm;
-}
-
 TEST(Gemv, EveryKnownFormatHasAKernel) {
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : known_formats())
@@ -491,11 +504,13 @@ TEST(Gemv, TheLowestCodesAreRight) {
                 std::fill_n(stored.data.begin() + static_cast<int64_t>(at) + (step > 1 ? 2 : 0),
                             step > 1 ? 32 : 1, std::byte{0x80});
             const Weights weights(stored);
-            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 2, columns, 100);
-            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 2),
-                                                exact(weights, x.x, 2), rows),
-                      3e-4)
-                << name;
+            for (const Way way : ways) {
+                const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 2, columns, 100, way);
+                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 2),
+                                                    exact(weights, x.x, 2), rows),
+                          3e-4)
+                    << name;
+            }
         }
 }
 

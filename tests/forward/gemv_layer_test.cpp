@@ -217,7 +217,9 @@ TEST(GemvLayer, FamiliesMayDiffer) {
         const Floats wanted = layer.run("scalar", MOE_TYPE_BF16, 1, x, ids);
         for (const char* kernels : {"experts:avx2_*,finish:avx512vnni_*_gemv_*",
                                     "experts:avx2_*,finish:avx512vnni_*_gemm_*",
-                                    "experts:avx512vnni_*_gemm_*,finish:avx2_*"})
+                                    "experts:avx512vnni_*_gemm_*,finish:avx2_*",
+                                    "experts:avx512vnni_*_gemv_*,finish:avx2_*_gemm_*,"
+                                    "finish:avx2_*_gemv_*"})
             for (const bool to_int8 : {false, true})
                 EXPECT_LT(worst_row_error(layer.run("avx512bf16", MOE_TYPE_BF16, 2, x, ids,
                                                     {.to_int8 = to_int8, .kernels = kernels}),
@@ -284,6 +286,28 @@ TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {
               "avx512vnni_q4_k_int8x2_gemm_gate_up");
     EXPECT_EQ(kernel(few, {.max_tokens = 30, .kernels = "experts:avx512vnni_*"}),
               "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_ANY_THROW(kernel(many, {.kernels = "*_gemm_*,-*_gemv_*"}));
+}
+
+TEST(GemvLayer, ManyRowsTakeGemmKernelsOfAvx2) {
+    if (!moe::cpu::has_avx2()) GTEST_SKIP() << "no AVX2";
+    const MixedLayer layer(mixes[0]);
+    const auto kernel = [&](int32_t n, MixedLayer::Options options) {
+        std::string name;
+        options.experts_kernel = &name;
+        const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+        layer.run("avx2", MOE_TYPE_BF16, 1, x, all_to_two(n), options);
+        return name;
+    };
+    const std::string gemm = "avx2_q4_k_int8x2_gemm_gate_up";
+    const std::string gemv = "avx2_q4_k_int8x2_gemv_gate_up";
+    const int32_t many = 30, few = 3;
+    EXPECT_EQ(kernel(many, {}), gemm);
+    EXPECT_EQ(kernel(few, {}), gemv);
+    EXPECT_EQ(kernel(many, {.batch_invariant = true}), gemv);
+    EXPECT_EQ(kernel(many, {.to_int8 = true}), gemm);
+    EXPECT_EQ(kernel(many, {.kernels = "-*_gemm_*"}), gemv);
+    EXPECT_EQ(kernel(few, {.max_tokens = 30, .kernels = "*_gemm_*"}), gemm);
     EXPECT_ANY_THROW(kernel(many, {.kernels = "*_gemm_*,-*_gemv_*"}));
 }
 

@@ -338,6 +338,39 @@ std::set<std::string> codes_of_panels() {
     return codes;
 }
 
+// Panels of words pay from fewer rows than those of float32, and looked up codes from the fewest.
+TEST(Candidates, PanelsOfAvx2TakeTheRowsFromWhichOnTheyPay) {
+    if (!cpu::has_avx2()) GTEST_SKIP() << "no AVX2";
+    const test::InstructionSet avx2("avx2");
+    for (const auto& [format, rows] :
+         {std::pair{"q8_0", 5}, std::pair{"mxfp4", 5}, std::pair{"iq4_nl", 3},
+          std::pair{"bf16", 16}, std::pair{"kbit4", 12}}) {
+        Plan plan;
+        ASSERT_MOE_OK(try_plan(format, MOE_TYPE_BF16, nullptr, plan));
+        Problem problem{&plan->layout, MOE_TYPE_BF16, MOE_TYPE_BF16, false, nullptr, {}, {}};
+        problem.max_tokens = 64;
+        int found = 0;
+        for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr)) {
+            if (one.tokens != Tokens::many_rows || !one.is_chosen) continue;
+            EXPECT_EQ(one.arithmetic, cpu::Arithmetic::gemv_avx2);
+            EXPECT_EQ(one.min_rows, rows) << format;
+            ++found;
+        }
+        EXPECT_EQ(found, 1) << format;
+    }
+}
+
+// A pattern may force the gemm kernels of families that were not chosen beside those of one that
+// was, but not them alone.
+TEST(Candidates, PatternsMayForceTheGemmKernelsOfSeveralFamilies) {
+    if (!cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    Plan plan;
+    EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, "experts:*_gemm_*", plan));
+    EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*,experts:*_gemm_*", plan));
+    EXPECT_MOE_ERROR(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*_gemm_*", plan),
+                     MOE_ERROR_UNSUPPORTED, "beside it");
+}
+
 TEST(Candidates, EveryReasonIsReachableAndInTheSchema) {
     const auto listed =
         test::explain_schema()["$defs"]["candidate"]["properties"]["reason_code"]["enum"];

@@ -381,7 +381,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 }  // namespace
 
 const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true,
-                             gemv_avx512bf16,    activate_avx512vnni};
+                             gemv_avx512bf16,    activate_avx512vnni, true};
 
 }  // namespace moe::cpu
 #endif

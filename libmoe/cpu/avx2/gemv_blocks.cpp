@@ -1,4 +1,5 @@
-// Gemv kernels of ggml's blocks of 32 columns, and of the formats with a grid of magnitudes.
+// Gemv kernels and panels of ggml's blocks of 32 columns, and of the formats with a grid of
+// magnitudes.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -6,6 +7,8 @@
 #define MOE_GEMV_AVX2 1
 
 #include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/panels.inc"
 
 #include "libmoe/cpu/dequant/passes.inc"
 
@@ -22,11 +25,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx2_blocks_kernels(GemvFormat format, int32_t parts) {
+const WordKernels* avx2_blocks_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        return &word_kernels<Format>;
         MOE_FORMAT(q4_0, Q4_0Format)
         MOE_FORMAT(q4_1, Q4_1Format)
         MOE_FORMAT(q5_0, Q5_0Format)

@@ -1,4 +1,4 @@
-// Gemv kernels of E2M1 codes, and of integers of four bits under a grid of scales.
+// Gemv kernels and panels of E2M1 codes, and of integers of four bits under a grid of scales.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -6,6 +6,8 @@
 #define MOE_GEMV_AVX2 1
 
 #include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/panels.inc"
 
 #include "libmoe/cpu/dequant/passes.inc"
 
@@ -21,11 +23,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
+const WordKernels* avx2_grid_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        return &word_kernels<Format>;
         MOE_FORMAT(mxfp4_gguf, Mxfp4GgufFormat)
         MOE_FORMAT(nvfp4_gguf, Nvfp4GgufFormat)
         MOE_FORMAT(mxfp4, Mxfp4Format)
@@ -34,11 +36,9 @@ const GemvKernels* avx2_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(pack4, Pack4Format)
 #undef MOE_FORMAT
         case GemvFormat::pack8:
-            return parts == 2 ? &int8_kernels_of_two<Pack8Format, 2>
-                              : &int8_kernels_of_two<Pack8Format, 3>;
+            return &word_kernels_of_two<Pack8Format>;
         case GemvFormat::pack:
-            return parts == 2 ? &int8_kernels_of_two<PackFormat, 2>
-                              : &int8_kernels_of_two<PackFormat, 3>;
+            return &word_kernels_of_two<PackFormat>;
         default:
             return nullptr;
     }

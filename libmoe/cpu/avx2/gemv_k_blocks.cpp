@@ -1,4 +1,4 @@
-// Gemv kernels of ggml's K blocks.
+// Gemv kernels and panels of ggml's K blocks.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -6,6 +6,8 @@
 #define MOE_GEMV_AVX2 1
 
 #include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/panels.inc"
 
 #include "libmoe/cpu/dequant/passes.inc"
 
@@ -23,11 +25,11 @@
 
 namespace moe::cpu {
 
-const GemvKernels* avx2_k_kernels(GemvFormat format, int32_t parts) {
+const WordKernels* avx2_k_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
-        return parts == 2 ? &int8_kernels<Format, 2> : &int8_kernels<Format, 3>;
+        return &word_kernels<Format>;
         MOE_FORMAT(q2_k, Q2_KFormat)
         MOE_FORMAT(q3_k, Q3_KFormat)
         MOE_FORMAT(q4_k, Q4_KFormat)

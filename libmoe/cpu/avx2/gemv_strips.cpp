@@ -1,4 +1,5 @@
-// Gemv kernels of matrices whose rows lie beside each other: gptq, awq, and transposed values.
+// Gemv kernels and panels of matrices whose rows lie beside each other: gptq, awq, and transposed
+// values.
 #include "libmoe/cpu/avx2/gemv_tables.hpp"
 
 #if defined(MOE_X86)
@@ -6,6 +7,8 @@
 #define MOE_GEMV_AVX2 1
 
 #include "libmoe/cpu/avx2/vectors.inc"
+
+#include "libmoe/cpu/avx2/panels.inc"
 
 #include "libmoe/cpu/dequant/passes.inc"
 
@@ -21,17 +24,28 @@
 #include "libmoe/cpu/dequant/gptq.inc"
 
 namespace moe::cpu {
+namespace {
 
-const GemvKernels* avx2_strip_kernels(GemvFormat format, int32_t parts) {
+template <class Dequantizer>
+constexpr WordKernels kernels_of = {{strip_kernels<Dequantizer, 2>, strip_kernels<Dequantizer, 3>},
+                                    {dequantize_strip<Dequantizer>, 32, true}};
+template <class Dequantizer>
+constexpr WordKernels kernels_of_one = {
+    {strip_kernels_of_one<Dequantizer, 2>, strip_kernels_of_one<Dequantizer, 3>},
+    {dequantize_strip<Dequantizer>, 32, true}};
+
+}  // namespace
+
+const WordKernels* avx2_strip_kernels(GemvFormat format) {
     switch (format) {
 #define MOE_FORMAT(name, kernels, Dequantizer) \
     case GemvFormat::name:                     \
-        return parts == 2 ? &kernels<Dequantizer, 2> : &kernels<Dequantizer, 3>;
-        MOE_FORMAT(gptq2, strip_kernels_of_one, Gptq<2>)
-        MOE_FORMAT(gptq3, strip_kernels_of_one, Gptq<3>)
-        MOE_FORMAT(gptq4, strip_kernels, Gptq<4>)
-        MOE_FORMAT(gptq8, strip_kernels_of_one, Gptq<8>)
-        MOE_FORMAT(awq, strip_kernels, Awq)
+        return &kernels<Dequantizer>;
+        MOE_FORMAT(gptq2, kernels_of_one, Gptq<2>)
+        MOE_FORMAT(gptq3, kernels_of_one, Gptq<3>)
+        MOE_FORMAT(gptq4, kernels_of, Gptq<4>)
+        MOE_FORMAT(gptq8, kernels_of_one, Gptq<8>)
+        MOE_FORMAT(awq, kernels_of, Awq)
 #undef MOE_FORMAT
         default:
             return nullptr;

@@ -56,10 +56,21 @@ float sum_of(Bytes a, Bytes b) {
     return static_cast<float>(sum);
 }
 
+// 32 integers as words, of each four columns 0, 2, 1 and 3.
+void store_words(const Bytes (&codes)[4], std::byte* out) {
+    for (int i = 0; i < 4; i += 2) {
+        const Bytes two = _mm256_packs_epi32(_mm256_shuffle_epi32(codes[i], 0xD8),
+                                             _mm256_shuffle_epi32(codes[i + 1], 0xD8));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 32 * (i / 2)),
+                            _mm256_permute4x64_epi64(two, 0xD8));
+    }
+}
+
 // 256 columns: scales, sums, and the parts in their natural order, the least significant first.
+// words: where they go, too, or null.
 template <int parts>
 void quantize_step(const float* row, int64_t columns, float* scales, float* sums,
-                   std::byte (&bytes)[parts][quantized_step]) {
+                   std::byte (&bytes)[parts][quantized_step], std::byte* words) {
     constexpr float largest = parts == 2 ? 32512.0f : 8323072.0f;
     for (int64_t k = 0; k < quantized_step; k += 32) {
         Floats x[4];
@@ -72,25 +83,33 @@ void quantize_step(const float* row, int64_t columns, float* scales, float* sums
         sums[k / 16 + 1] = sum_of(codes[2], codes[3]) * scale;
         for (int part = 0; part < parts; ++part) {
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes[part] + k), low_bytes(codes));
-            for (Bytes& code : codes)
-                code = _mm256_srai_epi32(_mm256_add_epi32(code, _mm256_set1_epi32(128)), 8);
+            if (words && part == parts - 2) store_words(codes, words + 2 * k * (parts - 1));
+            Bytes low[4];
+            for (int i = 0; i < 4; ++i) {
+                const Bytes rest =
+                    _mm256_srai_epi32(_mm256_add_epi32(codes[i], _mm256_set1_epi32(128)), 8);
+                low[i] = _mm256_sub_epi32(codes[i], _mm256_slli_epi32(rest, 8));
+                codes[i] = rest;
+            }
+            if (words && part == parts - 3) store_words(low, words + 2 * k * (parts - 1) + 64);
         }
     }
 }
 
 template <int parts>
-void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out) {
+void quantize(const float* row, int64_t columns, const Quantization& how, std::byte* out) {
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     auto* scales = reinterpret_cast<float*>(out);
     float* sums = scales + padded / 16;
     auto* integers = reinterpret_cast<std::byte*>(sums + padded / 16);
+    std::byte* const words = how.has_words ? integers + offset_of_words(columns, how) : nullptr;
     std::byte bytes[parts][quantized_step];
     for (int64_t begin = 0; begin < padded; begin += quantized_step) {
         quantize_step<parts>(row + begin, columns - begin, scales + begin / 16, sums + begin / 16,
-                             bytes);
+                             bytes, words ? words + 2 * begin * (parts - 1) : nullptr);
         std::byte* to = integers + begin * parts;
-        for (uint32_t order = 0; orders >> order; ++order) {
-            if (!(orders >> order & 1)) continue;
+        for (uint32_t order = 0; how.orders >> order; ++order) {
+            if (!(how.orders >> order & 1)) continue;
             const uint8_t* column = column_orders.column[order];
             for (int i = 0; i < quantized_step; ++i)
                 for (int part = 0; part < parts; ++part)
@@ -105,9 +124,9 @@ void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out
 
 void quantize_avx2(const float* row, int64_t columns, const Quantization& how, std::byte* out) {
     if (how.parts == 2)
-        quantize<2>(row, columns, how.orders, out);
+        quantize<2>(row, columns, how, out);
     else
-        quantize<3>(row, columns, how.orders, out);
+        quantize<3>(row, columns, how, out);
 }
 
 }  // namespace moe::cpu

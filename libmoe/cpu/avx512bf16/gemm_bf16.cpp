@@ -15,6 +15,8 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/gemm/for_rows.inc"
+
 #include "libmoe/cpu/dequant/block_scales.inc"
 
 #include "libmoe/cpu/dequant/row_groups.inc"
@@ -102,7 +104,7 @@ template <bool has_scales>
 void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
                          int64_t columns, const void* const* x, int64_t n, float* sums) {
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
-    for_rows(n, [&]<int n_rows>(int64_t first) {
+    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
         for (int i = 0; i < n_rows; ++i)
             rows[i] = reinterpret_cast<const uint16_t*>(

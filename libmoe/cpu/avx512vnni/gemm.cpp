@@ -11,6 +11,8 @@
 
 #include "libmoe/cpu/avx512vnni/panels.inc"
 
+#include "libmoe/cpu/gemm/for_rows.inc"
+
 #include "libmoe/cpu/dequant/passes.inc"
 
 #include "libmoe/cpu/avx512vnni/row_sums.inc"
@@ -91,7 +93,7 @@ void multiply_integer_panel(const std::byte* panel, const GemvWeights& weights, 
                               columns};
     GemvWeights natural = weights;
     natural.x_offset = weights.x_natural;
-    for_rows(n, [&]<int n_rows>(int64_t first) {
+    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         QuantizedRow rows[n_rows];
         // With a scale for 32 columns their sums are wanted.
         float sums_of_32[n_rows][panel_columns / 32];
@@ -131,7 +133,7 @@ void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weig
                                  int64_t columns, const void* const* x, int64_t n, float* sums) {
     const int64_t left = weights.columns - column;
     const int64_t used = left < columns ? left : columns;
-    for_rows(n, [&]<int n_rows>(int64_t first) {
+    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         const float* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = static_cast<const float*>(x[first + i]) + column;
         multiply_values<n_rows>(reinterpret_cast<const float*>(panel), used, rows,

@@ -42,7 +42,7 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
 }
 
 const GemvFamily gemv_avx512vnni = {avx512vnni_kernels, quantize_avx512vnni, avx512vnni_gemm, true,
-                                    gemv_avx512bf16,    activate_avx512vnni};
+                                    gemv_avx512bf16,    activate_avx512vnni, true};
 
 }  // namespace moe::cpu
 #endif

@@ -67,8 +67,22 @@ struct Step {
     }
 };
 
+// Words of columns 16 half to 16 half + 15 of 32, for panels of AVX2.
 template <int parts>
-void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out) {
+MOE_INLINE void store_words(Bytes codes, int half, std::byte* out) {
+    const auto store = [&](Bytes words, std::byte* to) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32 * half),
+                            _mm512_cvtepi32_epi16(_mm512_shuffle_epi32(words, _MM_PERM_DBCA)));
+    };
+    if constexpr (parts == 2) return store(codes, out);
+    const Bytes upper = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(128)), 8);
+    store(upper, out);
+    store(_mm512_sub_epi32(codes, _mm512_slli_epi32(upper, 8)), out + 64);
+}
+
+template <int parts>
+void quantize(const float* row, int64_t columns, const Quantization& how, std::byte* out) {
+    const uint32_t orders = how.orders;
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     auto* scales = reinterpret_cast<float*>(out);
     float* sums = scales + padded / 16;
@@ -76,6 +90,7 @@ void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out
     const auto load = [&](int64_t at) {
         return at < columns ? _mm512_loadu_ps(row + at) : _mm512_setzero_ps();
     };
+    std::byte* const words = how.has_words ? bytes + offset_of_words(columns, how) : nullptr;
     Step<parts> step;
     for (int64_t begin = 0; begin < padded; begin += quantized_step) {
         for (int64_t k = begin; k < begin + quantized_step; k += 32) {
@@ -83,6 +98,8 @@ void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out
             for (int i = 0; i < 2; ++i) {
                 scales[k / 16 + i] = group.scale;
                 sums[k / 16 + i] = step.store(group.codes[i], k - begin + 16 * i) * group.scale;
+                if constexpr (parts > 1)
+                    if (words) store_words<parts>(group.codes[i], i, words + 2 * k * (parts - 1));
             }
         }
         std::byte* to = bytes + begin * parts;
@@ -130,9 +147,9 @@ void store_bf16(const float* row, int64_t columns, bool is_pair, std::byte* out)
 
 void quantize_avx512vnni(const float* row, int64_t columns, const Quantization& how,
                          std::byte* out) {
-    if (how.parts == 1) quantize<1>(row, columns, how.orders, out);
-    if (how.parts == 2) quantize<2>(row, columns, how.orders, out);
-    if (how.parts == 3) quantize<3>(row, columns, how.orders, out);
+    if (how.parts == 1) quantize<1>(row, columns, how, out);
+    if (how.parts == 2) quantize<2>(row, columns, how, out);
+    if (how.parts == 3) quantize<3>(row, columns, how, out);
     if (how.has_bf16 || how.has_bf16_pair)
         store_bf16(row, columns, how.has_bf16_pair, out + offset_of_bf16(columns, how));
 }

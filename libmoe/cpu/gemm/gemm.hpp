@@ -8,8 +8,10 @@
 // are quantized (gemv/gemv.hpp), in the natural order.
 // A panel of values: [C, 16] float32. Activation rows are float32.
 // A panel of bfloat16: cpu/avx512bf16. Activation rows are bfloat16.
+// A panel of words: codes of 16 bits; cpu/avx2. Activation rows are words (gemv/gemv.hpp).
 //
-// AVX-512 makes the panels; AVX-512 or the tiles of AMX multiply them (cpu/amx).
+// AVX-512 makes the first three; AVX-512 or the tiles of AMX multiply them (cpu/amx). AVX2 makes
+// and multiplies panels of words and of values.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +43,8 @@ using PanelMultiply = void (*)(const std::byte* panel, const GemvWeights& weight
 // Rows from which on a panel pays.
 constexpr int64_t min_panel_rows = 8;
 
-// Kernels read float32 rows, or the integers or the bfloat16 of quantized rows.
-enum class RowForm : uint8_t { floats, integers, bf16 };
+// Kernels read float32 rows, or the integers, the bfloat16 or the words of quantized rows.
+enum class RowForm : uint8_t { floats, integers, bf16, words };
 
 struct GemmKernels {
     PanelDequantize dequantize;  // null: there are none
@@ -52,6 +54,7 @@ struct GemmKernels {
     // Before the first call of multiply and after the last one, by the same thread; null: nothing.
     void (*enter)() = nullptr;
     void (*leave)() = nullptr;
+    int64_t min_rows = min_panel_rows;
 };
 
 }  // namespace moe::cpu

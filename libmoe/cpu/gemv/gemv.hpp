@@ -112,11 +112,16 @@ struct Quantization {
     // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv
     // and gemm kernels take it.
     bool has_bf16 = false;
+    bool has_words = false;  // before bfloat16, the integers follow as words; parts is 2 or 3
     // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv
     // kernels take both, gemm kernels neither.
     bool has_bf16_pair = false;
 };
+// Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
+// parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.
 constexpr int64_t quantized_step = 256;
+// Bytes from the first integers of a row to its words.
+int64_t offset_of_words(int64_t columns, const Quantization& how);
 // Bytes from a row to its bfloat16.
 int64_t offset_of_bf16(int64_t columns, const Quantization& how);
 
@@ -147,11 +152,13 @@ struct GemvWeights {
     // as iq_grids.hpp has them.
     const void* grid;
     const void* grid_entries;
-    int64_t x_offset;       // bytes from the integers of a quantized row to those in its order
-    int64_t x_natural;      // the same to those in the natural order
-    int64_t x_bf16;         // bytes from a quantized row to its bfloat16
-    int64_t x_bf16_low;     // the same to what that rounded off
-    const uint8_t* places;  // of columns in its order (ColumnOrders)
+    int64_t x_offset;        // bytes from the integers of a quantized row to those in its order
+    int64_t x_natural;       // the same to those in the natural order
+    int64_t x_bf16;          // bytes from a quantized row to its bfloat16
+    int64_t x_bf16_low;      // the same to what that rounded off
+    int64_t x_words;         // bytes from the integers of a quantized row to its words
+    const uint8_t* places;   // of columns in its order (ColumnOrders)
+    const uint8_t* ordered;  // the columns in its order
 
     int32_t bits;          // of the codes of pack
     int64_t rows;          // from row 0 to the last one that may be read
@@ -207,6 +214,8 @@ struct GemvFamily {
     const GemvKernels* (*of_bf16)(GemvFormat format, bool is_pair) = nullptr;
     // null: one value after another.
     ActivateKernel activate = nullptr;
+    // Does it quantize to one part and bfloat16, too?
+    bool makes_every_form = false;
 };
 
 }  // namespace moe::cpu

@@ -62,6 +62,7 @@ class GemvMatrix {
         weights_.x_natural = offset_of_order(matrix.columns, rows, ColumnOrder::natural);
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
         weights_.x_bf16_low = weights_.x_bf16 + 2 * padded_columns(matrix.columns);
+        weights_.x_words = offset_of_words(matrix.columns, rows);
         // Those read x as it is, and scales where they lie.
         if (input.in_panels && !matrix.pre_quant_scale && !matrix.nested_scales)
             gemm_ = gemm_kernels(family, format_, rows);

@@ -337,6 +337,9 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
             activation_type == MOE_TYPE_F16 || (is_computed && activation_type == MOE_TYPE_BF16);
     }
     if (!for_panels) return how;
+    // Panels may take integers where the gemv takes float32 rows.
+    if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
+        return {parts, how.orders, false, true};
     const auto form = [&](bool has_bf16) {
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
@@ -390,6 +393,7 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
     out.rows = matrix.rows;
     out.column_phase = column_phase_of(matrix);
     out.places = column_orders.place[static_cast<int>(order_of(format))];
+    out.ordered = column_orders.column[static_cast<int>(order_of(format))];
     return out.column_phase % 32 == 0 && move_to_part(matrix, format, out);
 }
 
@@ -436,10 +440,16 @@ int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
     return offset_of_bf16(columns, how) + bf16_rows * 2 * padded_columns(columns);
 }
 
+int64_t offset_of_words(int64_t columns, const Quantization& how) {
+    return padded_columns(columns) * how.parts * std::popcount(how.orders);
+}
+
 int64_t offset_of_bf16(int64_t columns, const Quantization& how) {
+    if (!how.parts) return 0;
     const int64_t padded = padded_columns(columns);
     const int64_t scales_and_sums = padded / 16 * 2 * static_cast<int64_t>(sizeof(float));
-    return how.parts ? scales_and_sums + padded * how.parts * std::popcount(how.orders) : 0;
+    const int64_t words = how.has_words ? padded * 2 * (how.parts - 1) : 0;
+    return scales_and_sums + offset_of_words(columns, how) + words;
 }
 
 int64_t offset_of_order(int64_t columns, const Quantization& how, ColumnOrder order) {
