@@ -180,7 +180,7 @@ def cpu_disagreements(r):
     shape, peer = r["shape"], r["peer"]
     threads = f"{r['n_threads']}thread" + ("s" if r["n_threads"] > 1 else "")
     name = f"{r['model']}/{r['format']}/{r['x_type']}/T{r['n_tokens']}/{threads}"
-    name += ("/int8" if r["int8"] else "") + (f"/{r['kernels']}" if r["kernels"] else "")
+    name += ("/int8" if r["int8"] else "") + ("/packed" if r.get("packed") else "") + (f"/{r['kernels']}" if r["kernels"] else "")
     if r["case"] != name:
         yield f"the other fields say {name}"
     if r["n_sets"] * shape["n_experts"] < shape["top_k"]:

@@ -43,7 +43,7 @@ def of_most_threads(document):
 
 
 def words_of(result):
-    return result["format"] + (", int8" if result["int8"] else "")
+    return result["format"] + (", packed" if result.get("packed") else "") + (", int8" if result["int8"] else "")
 
 
 def over_peer(result):

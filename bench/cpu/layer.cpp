@@ -83,7 +83,7 @@ const char* type_name(moe_type type) {
 std::string CpuCase::name() const {
     return model.name + "/" + format + "/" + type_name(x_type) + "/T" + std::to_string(n_tokens) +
            "/" + std::to_string(n_threads) + (n_threads == 1 ? "thread" : "threads") +
-           (is_int8 ? "/int8" : "") + (kernels.empty() ? "" : "/" + kernels);
+           (is_int8 ? "/int8" : "") + (is_packed ? "/packed" : "") + (kernels.empty() ? "" : "/" + kernels);
 }
 
 std::vector<float> make_x(const Model& model, int64_t n_tokens) {
@@ -121,6 +121,7 @@ CpuLayer::CpuLayer(const CpuCase& one, const ExpertWeights& weights) : case_(one
     desc.max_tokens = case_.n_tokens;
     desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE | MOE_STAGE_FINISH;
     if (case_.is_int8) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
+    if (case_.is_packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.kernel_filter = case_.kernels.empty() ? nullptr : case_.kernels.c_str();
     moe_plan* plan = nullptr;
     check(moe_plan_create(runtime, &desc, &plan));
@@ -167,7 +168,7 @@ void CpuLayer::load(size_t set, const ExpertWeights& all) {
     std::vector<const moe_tensor*> pointers;
     for (const moe_tensor& tensor : tensors) pointers.push_back(&tensor);
     auto desc = sized<moe_weights_desc>();
-    desc.ownership = MOE_OWN_BORROW;
+    desc.ownership = case_.is_packed ? MOE_OWN_COPY : MOE_OWN_BORROW;
     desc.tensors = pointers.data();
     desc.n_tensors = static_cast<uint32_t>(pointers.size());
     moe_weights* weights = nullptr;

@@ -17,6 +17,7 @@ struct CpuCase {
     int64_t n_tokens;
     int32_t n_threads;
     bool is_int8 = false;  // the policy MOE_ACTIVATION_QUANTIZATION_INT8
+    bool is_packed = false;  // MOE_RESIDENCY_PACKED
 
     std::string name() const;
 };

@@ -23,7 +23,7 @@ struct Options {
     std::string x_type = "bf16", json, commit = "unknown", ggml;
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
-    bool has_small_pages = false, is_only_named = false, is_int8 = false;
+    bool has_small_pages = false, is_only_named = false, is_int8 = false, is_packed = false;
 };
 
 moe_type type_of(const std::string& name) {
@@ -59,6 +59,7 @@ std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) 
     for (CpuCase& one : cases) {
         one.x_type = type_of(options.x_type);
         one.is_int8 |= options.is_int8;
+        one.is_packed |= options.is_packed;
     }
     cases = with_kernels(cases, options.kernels);
     std::erase_if(cases, [&](const CpuCase& one) {
@@ -142,6 +143,7 @@ int main(int argc, char** argv) {
     app.add_option("--threads", options.threads, "Threads")->delimiter(',');
     app.add_option("--type", options.x_type, "Of x: bf16, f16 or f32");
     app.add_flag("--int8", options.is_int8, "Activations as bytes");
+    app.add_flag("--packed", options.is_packed, "Weights with interleaved rows");
     app.add_option("--kernels", options.kernels,
                    "kernel_filter of the plan; several times: each case with each of them");
     app.add_option("--filter", options.filters, "Shell patterns on names of cases");

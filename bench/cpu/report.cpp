@@ -45,6 +45,7 @@ Json result_json(const CpuResult& r) {
             {"n_tokens", one.n_tokens},
             {"n_threads", one.n_threads},
             {"int8", one.is_int8},
+            {"packed", one.is_packed},
             {"kernels", one.kernels},
             {"kernel", r.kernel},
             {"n_sets", r.n_sets},

@@ -11,6 +11,7 @@ struct InspectOptions {
     std::string checkpoint;
     std::string against;
     bool each = false;
+    bool verify = false;
     bool json = false;
 };
 
@@ -40,6 +41,9 @@ struct RunOptions {
     uint64_t seed = 0;
     int32_t repeat = 3;
     std::string io = "mmap";
+    bool packed = false;
+    std::string save;  // a file of packed weights to write
+    std::string open;  // or to read
     bool check = false;
     bool progress = false;
 };

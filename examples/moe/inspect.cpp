@@ -8,6 +8,7 @@
 #include "checkpoint.hpp"
 #include "commands.hpp"
 #include "text.hpp"
+#include "verify.hpp"
 
 namespace moe::cli {
 namespace {
@@ -204,6 +205,12 @@ void check_readable(const std::vector<LayerRun>& runs) {
 int inspect(const InspectOptions& options) {
     if (options.each && options.against.empty())
         throw UsageFailure("--per-tensor goes with --against: it is a row for every matrix");
+    if (options.verify && !options.against.empty())
+        throw UsageFailure("--verify is for one file of packed weights, --against for checkpoints");
+    if (options.verify) {
+        verify_packed_file(options);
+        return 0;
+    }
     const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());

@@ -59,6 +59,7 @@ Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice
     desc.layer = &source.desc;
     desc.formats = formats.data();
     desc.n_formats = MOE_ROLE_COUNT;
+    if (choice.packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.max_tokens = std::max<int64_t>(choice.max_tokens, 1);
     desc.kernel_filter = choice.kernel.empty() ? nullptr : choice.kernel.c_str();
     return make<Plan>(moe_plan_create, runtime, &desc);
@@ -74,6 +75,12 @@ std::shared_ptr<moe_weights> load_weights(const moe_plan* plan, const moe_checkp
         }
     }
     return load(plan, checkpoint, layer, MOE_OWN_COPY, progress);
+}
+
+std::shared_ptr<moe_weights> open_weights(const moe_plan* plan, const std::string& path) {
+    moe_weights* raw = nullptr;
+    check(moe_weights_open(plan, path.c_str(), &raw));
+    return {raw, moe_weights_destroy};
 }
 
 bool can_share(const moe_plan* plan, const moe_weights* weights) {

@@ -19,6 +19,7 @@ struct PlanChoice {
     moe_type out_type = MOE_TYPE_NONE;           // NONE: x_type
     moe_type intermediate_type = MOE_TYPE_NONE;  // NONE: the library's default
     int64_t max_tokens = 1;
+    bool packed = false;  // MOE_RESIDENCY_PACKED
     std::string kernel;
 };
 
@@ -27,6 +28,8 @@ Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice
 // Read in place where that can be done, else copied.
 std::shared_ptr<moe_weights> load_weights(const moe_plan* plan, const moe_checkpoint* checkpoint,
                                           int32_t layer, bool may_borrow, Progress& progress);
+// What moe_weights_save wrote.
+std::shared_ptr<moe_weights> open_weights(const moe_plan* plan, const std::string& path);
 // Whether the plan can use weights made for another one.
 bool can_share(const moe_plan* plan, const moe_weights* weights);
 

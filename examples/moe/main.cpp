@@ -44,8 +44,12 @@ void add_inspect(CLI::App& app, Action& action) {
             "  moe inspect Qwen3-30B-A3B/\n"
             "  moe inspect model.gguf --json | jq '.moe_layers[0].formats'");
     auto options = std::make_shared<InspectOptions>();
-    command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
+    command
+        ->add_option("checkpoint", options->checkpoint,
+                     "Folder, .safetensors or .gguf file; with --verify a file of packed weights")
         ->required();
+    command->add_flag("--verify", options->verify,
+                      "Check a file of moe_weights_save against its checksums");
     command->add_option("--against", options->against,
                         "Compare the experts' matrices with those of this checkpoint");
     command->add_flag("--per-tensor", options->each, "With --against: a row for every matrix");
@@ -110,6 +114,11 @@ void add_run(CLI::App& app, Action& action) {
                         "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
     command->add_option("--repeat", options->repeat, "Calls to time (default 3)");
     command->add_option("--io", options->io, "mmap (default) or read");
+    command->add_flag("--packed", options->packed,
+                      "Weights in the packed layout, as on CUDA always");
+    auto* save = command->add_option("--save", options->save, "Write the packed weights to a file");
+    command->add_option("--open", options->open, "Take the packed weights from such a file")
+        ->excludes(save);
     command->add_flag("--check", options->check, "Compare with the fp64 reference; exit 1 on FAIL");
     command->add_flag("--progress", options->progress, "Progress line even without a terminal");
     command->callback([&action, options] { action = [options] { return run(*options); }; });

@@ -145,6 +145,7 @@ int run(const RunOptions& options) {
     choice.device = device_kind_from(options.device);
     choice.x_type = activation_type_from(options.type);
     choice.kernel = options.kernel;
+    choice.packed = options.packed || !options.save.empty() || !options.open.empty();
     const Runtime runtime = make_runtime(options.threads);
     const bool mapped = options.io == "mmap";
     const Checkpoint checkpoint =
@@ -158,9 +159,12 @@ int run(const RunOptions& options) {
     std::shared_ptr<moe_weights> weights;
     {
         Progress progress("loading", options.progress);
-        weights = load_weights(plan.get(), checkpoint.get(), options.layer, mapped, progress);
+        weights = options.open.empty() ? load_weights(plan.get(), checkpoint.get(), options.layer,
+                                                      mapped, progress)
+                                       : open_weights(plan.get(), options.open);
     }
     const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
+    if (!options.save.empty()) check(moe_weights_save(weights.get(), options.save.c_str()));
     LayerCall call(runtime.get(), std::move(plan), weights, source.desc, choice);
     const CallResult result = call.forward(tokens.x, tokens.count, {options.repeat});
 

@@ -49,6 +49,27 @@ PYTHON
 cmp "$folder/z.npy" "$folder/z2.npy"
 if cmp -s "$folder/y.npy" "$folder/z.npy"; then fail "the input came back as the output"; fi
 
+echo "== packed weights in a file"
+"$moe" quantize --to q8_0 "$qwen" "$folder/q8_0.gguf"
+"$moe" run "$folder/q8_0.gguf" --layer 0 --tokens 3 --packed --check --save "$folder/layer.moe" --output "$folder/packed.npy" |
+    grep -q "_q8_0_x16_\|_ref"
+"$moe" run "$folder/q8_0.gguf" --layer 0 --tokens 3 --open "$folder/layer.moe" --output "$folder/opened.npy" | grep -q "read in place"
+cmp "$folder/packed.npy" "$folder/opened.npy"
+expect_text "for the CPU" "$moe" inspect --verify "$folder/layer.moe"
+expect_text "all checksums fit" "$moe" inspect --verify "$folder/layer.moe"
+expect_text '"damaged_chunks": []' "$moe" inspect --verify --json "$folder/layer.moe"
+# A byte in the middle, where the matrices are: an open does not read it, the check names its chunk.
+python3 - "$folder/layer.moe" <<'PYTHON'
+import sys
+
+data = bytearray(open(sys.argv[1], "rb").read())
+data[4096 + 5 * 131072 + 77] ^= 1
+open(sys.argv[1], "wb").write(data)
+PYTHON
+"$moe" run "$folder/q8_0.gguf" --layer 0 --open "$folder/layer.moe" >/dev/null
+expect_failure 1 "checksum of chunk 5 " "$moe" inspect --verify "$folder/layer.moe"
+expect_failure 1 "no file of packed weights" "$moe" inspect --verify "$folder/y.npy"
+
 echo "== times"
 "$moe" bench --hidden 256 --intermediate 128 --experts 16 --top-k 4 --repeat 3 --json >"$folder/bench.json"
 python3 - "$folder/bench.json" <<'PYTHON'

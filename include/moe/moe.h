@@ -694,10 +694,11 @@ typedef struct moe_slice {
 } moe_slice;
 
 typedef enum moe_residency MOE_ENUM_BASE {
-    MOE_RESIDENCY_AUTO = 0,   /* PACKED on CUDA, SOURCE on the CPU: in this version a device has one of them, and the other is
+    MOE_RESIDENCY_AUTO = 0,   /* PACKED on CUDA, SOURCE on the CPU */
+    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md). On the CPU rows of some formats are interleaved,
+                                 which is read faster; the others are as in SOURCE */
+    MOE_RESIDENCY_SOURCE = 2, /* in the format and layout of the tensors given, read in place or copied. CPU plans: on CUDA
                                  MOE_ERROR_UNSUPPORTED */
-    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md) */
-    MOE_RESIDENCY_SOURCE = 2, /* in the format and layout of the tensors given, read in place or copied */
     MOE_RESIDENCY_FORCE_INT32 = 0x7FFFFFFF
 } moe_residency;
 
@@ -834,7 +835,7 @@ typedef enum moe_ownership MOE_ENUM_BASE {
     MOE_OWN_COPY = 0,   /* the bytes of the slice are copied into memory of the allocator */
     MOE_OWN_BORROW = 1, /* matrices are read where they lie and must stay there, unchanged, until moe_weights_destroy.
                            Vectors (biases, norms, scales of experts) are small and are copied all the same. Not for
-                           packed weights (CUDA plans), which are a copy: MOE_ERROR_UNSUPPORTED */
+                           packed weights, which are a copy: MOE_ERROR_UNSUPPORTED */
     MOE_OWN_CALLER = 2, /* as COPY, into memory that the caller gives and frees after moe_weights_destroy */
     MOE_OWN_FORCE_INT32 = 0x7FFFFFFF
 } moe_ownership;
@@ -885,12 +886,15 @@ typedef struct moe_memory_report {
 
 MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_memory_report *out_report) MOE_NOEXCEPT;
 
-/* Packed weights to a file, and back without packing them again; docs/layout.md has the file. CUDA plans; those of the CPU read
+/* Packed weights to a file, and back without packing them again; docs/layout.md has the file. Weights of residency SOURCE have
  * their checkpoint: MOE_ERROR_UNSUPPORTED. The file has a version, the layout id and checksums: of another version or layout
  * it is refused with MOE_ERROR_LAYOUT_MISMATCH in words, damaged with MOE_ERROR_CORRUPT_FILE. A file is written
- * under another name and renamed when it is whole, replacing what was there; MOE_ERROR_IO names the path. It is read, not mapped.
- * Both wait for the device's default stream and return when all is done; updates on another stream must be over. The
- * weights belong to the library (MOE_OWN_COPY) and can be updated like others. */
+ * under another name and renamed when it is whole, replacing what was there; MOE_ERROR_IO names the path. The
+ * weights belong to the library (MOE_OWN_COPY) and can be updated like others, which does not change the file.
+ * CUDA: the file is read. Both wait for the device's default stream and return when all is done; updates on another stream must
+ * be over. CPU: the file is mapped, and its matrices are read where they are (borrowed_bytes of the memory report), not
+ * against their checksums, which `moe inspect --verify` does; all else is checked. It may be replaced by a save while it is
+ * mapped; a process that reads a file which another one has made shorter is ended by SIGBUS. */
 MOE_API moe_status MOE_CALL moe_weights_save(const moe_weights *weights, const char *path) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_weights_open(const moe_plan *plan, const char *path, moe_weights **out_weights) MOE_NOEXCEPT;
 

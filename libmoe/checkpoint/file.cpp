@@ -70,13 +70,30 @@ void File::map() {
         if (memory == MAP_FAILED) fail_io(path_, "mmap", errno);
         mapped_ = static_cast<const std::byte*>(memory);
     }
+    check_size();
+    // Many shards must not use up the process's descriptors.
+    ::close(std::exchange(descriptor_, -1));
+}
+
+void File::check_size() const {
     const auto now = static_cast<uint64_t>(status_of(descriptor_, path_).st_size);
     if (now != size_) {
         fail(MOE_ERROR_IO, "{}: the size changed from {} to {} bytes while the file was opened",
              printable(path_).text, size_, now);
     }
-    // Many shards must not use up the process's descriptors.
-    ::close(std::exchange(descriptor_, -1));
+}
+
+PrivateMap File::map_privately() const {
+    void* memory =
+        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+    if (memory == MAP_FAILED) fail_io(path_, "mmap", errno);
+    PrivateMap map(static_cast<std::byte*>(memory), size_);
+    check_size();
+    return map;
+}
+
+PrivateMap::~PrivateMap() {
+    if (data_) ::munmap(data_, size_);
 }
 
 void File::close() noexcept {

@@ -11,6 +11,7 @@
 namespace moe {
 
 struct FormatTraits;
+struct Interleaving;
 
 // Where a view lies in scales of MOE_SCALE_LAYOUT_TILED_128X4: Matrix::scales is the tile of its
 // first scale, `row` and `column` are the place in it, and scale_row_stride is from one row of
@@ -40,6 +41,9 @@ struct Matrix {
     int32_t scale_row_phase = 0;
     int32_t scale_column_phase = 0;
     TiledScales tiled;
+    // Of rows interleaved by 16 (interleaved.hpp), whose scales lie among the codes; null: rows as
+    // the format has them.
+    const Interleaving* interleaving = nullptr;
     float global_scale = 1.0f;               // multiplied or divided as format.global_scale says
     const float* pre_quant_scale = nullptr;  // one per column of the view
 

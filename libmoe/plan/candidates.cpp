@@ -77,6 +77,10 @@ const Reason* dense_simd(const Problem& problem) {
     return dense ? in_f32(problem) : &reasons::weight_type;
 }
 
+cpu::GemvFormat format_of(const Problem& problem, const moe_format& format) {
+    return gemv_format_in(*problem.layout, format);
+}
+
 // Every matrix of the stage by its own format, so that they may differ.
 template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
 const Reason* cpu_gemv(const Problem& problem) {
@@ -84,13 +88,13 @@ const Reason* cpu_gemv(const Problem& problem) {
     const Layer& layer = problem.layout->layer;
     if (stage == MOE_STAGE_FINISH && !layer.shared_intermediate && !layer.latent)
         return &reasons::unneeded;
-    const auto is_read = [](const moe_format& format) {
-        return cpu::reads(*cpu::gemv_family(arithmetic), cpu::gemv_format_of(format));
+    const auto is_read = [&](const moe_format& format) {
+        return cpu::reads(*cpu::gemv_family(arithmetic), format_of(problem, format));
     };
     // Of float32 activations I8MM has no products: these kernels are NEON's.
-    const auto is_of_neon = [](const moe_format& format) {
+    const auto is_of_neon = [&](const moe_format& format) {
         return arithmetic == Arithmetic::gemv_i8mm &&
-               !cpu::gemv_family(arithmetic)->kernels(cpu::gemv_format_of(format), 2);
+               !cpu::gemv_family(arithmetic)->kernels(format_of(problem, format), 2);
     };
     if (all_of_cpu_stage<stage>(problem, is_of_neon)) return &reasons::weight_type;
     const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
@@ -101,7 +105,7 @@ const Reason* cpu_gemv(const Problem& problem) {
 cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
                           moe_type type, bool for_panels) {
     return cpu::quantization_for(
-        *cpu::gemv_family(arithmetic), cpu::gemv_format_of(problem.layout->formats[role]), type,
+        *cpu::gemv_family(arithmetic), format_of(problem, problem.layout->formats[role]), type,
         problem.quantizes_to_int8, for_panels, reads_computed_rows(problem.layout->layer, role));
 }
 
@@ -112,7 +116,7 @@ int64_t min_panel_rows(const Problem& problem, Arithmetic arithmetic, moe_stage 
         for (const moe_role role : roles) {
             if (!problem.layout->needs(role)) continue;
             const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
-            const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
+            const auto format = format_of(problem, problem.layout->formats[role]);
             most = std::max(
                 most, cpu::gemm_kernels(*cpu::gemv_family(arithmetic), format, rows).min_rows);
         }
@@ -135,11 +139,11 @@ const Reason* cpu_gemm(const Problem& problem) {
     if (problem.max_tokens < min_panel_rows(problem, arithmetic, stage))
         return &reasons::few_tokens;
     if (!problem.has_room_for_panels) return &reasons::workspace;
-    const auto has_panels = [](const moe_format& format) {
+    const auto has_panels = [&](const moe_format& format) {
         if (format.pre_quant_scale || format.nested_scales) return false;
         const cpu::Quantization in_any_form{2, 0, true, true};
         return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                                            cpu::gemv_format_of(format), in_any_form)
+                                            format_of(problem, format), in_any_form)
                               .dequantize;
     };
     return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
@@ -150,7 +154,7 @@ bool has_tiles_for(const Problem& problem, moe_role role, moe_type type) {
     constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
     const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
     return cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                             cpu::gemv_format_of(problem.layout->formats[role]), rows)
+                             format_of(problem, problem.layout->formats[role]), rows)
         .enter;
 }
 
@@ -396,7 +400,7 @@ const char* cpu_activation(const Row& row, const Problem& problem, moe_role role
     const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
     if (!in_panels && rows.parts) return of_parts[rows.parts];
     if (!in_panels) return rows.has_bf16_pair ? "bf16x2" : rows.has_bf16 ? "bf16" : of_parts[0];
-    const auto format = cpu::gemv_format_of(problem.layout->formats[role]);
+    const auto format = format_of(problem, problem.layout->formats[role]);
     switch (cpu::gemm_kernels(*family, format, rows).rows) {
         case cpu::RowForm::integers:
         case cpu::RowForm::words:

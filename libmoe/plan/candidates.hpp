@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/setup.hpp"
 #include "libmoe/cuda/setup.hpp"
 #include "libmoe/plan/kernel_names.hpp"
@@ -73,6 +74,11 @@ struct Problem {
 // All matrices before the activation are told the same, since they read rows of one form.
 inline bool reads_computed_rows(const Layer& layer, moe_role role) {
     return layer.latent && role != MOE_ROLE_DOWN && role != MOE_ROLE_SHARED_DOWN;
+}
+
+// What the kernels of the CPU read of a format in weights of this layout.
+inline cpu::GemvFormat gemv_format_in(const WeightsLayout& layout, const moe_format& format) {
+    return cpu::gemv_format_of(format, layout.is_interleaved());
 }
 
 // A candidate for small batches is chosen beside one for any number of tokens, and so is one of the

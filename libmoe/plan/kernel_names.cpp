@@ -109,7 +109,10 @@ cuda::KernelName kernel_name(const KernelWords& words, std::string_view weight,
 
 cuda::KernelName weight_of(const WeightsLayout& layout, moe_role role) {
     if (!layout.needs(role)) return intern("any");
-    return intern(weight_name(packed_type_of(layout.formats[role])));
+    NameBuffer name;
+    name.append(weight_name(packed_type_of(layout.formats[role])));
+    if (layout.interleaving(role)) name.append_word("x16");
+    return intern(name.view());
 }
 
 cuda::KernelName weight_of_gate_up(const WeightsLayout& layout, moe_role gate, moe_role up) {

@@ -125,11 +125,10 @@ const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts
 void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     require(desc.device_index == 0, "device_index is {}, there is one CPU device",
             desc.device_index);
-    if (desc.residency == MOE_RESIDENCY_PACKED)
-        fail(MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_PACKED is for CUDA in this version");
     plan.device = MOE_DEVICE_CPU;
     plan.device_reason = reason;
-    plan.layout.residency = MOE_RESIDENCY_SOURCE;
+    plan.layout.residency = desc.residency == MOE_RESIDENCY_PACKED ? MOE_RESIDENCY_PACKED
+                                                                   : MOE_RESIDENCY_SOURCE;
 }
 
 void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
@@ -216,8 +215,9 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
         const auto one = cpu::quantization_for(
-            *family, cpu::gemv_format_of(plan.layout.formats[role]), type, plan.quantizes_to_int8,
-            panel_rows_of(plan, stage) > 0, reads_computed_rows(plan.layout.layer, role));
+            *family, gemv_format_in(plan.layout, plan.layout.formats[role]), type,
+            plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
+            reads_computed_rows(plan.layout.layer, role));
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
                all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
                all.has_bf16_pair || one.has_bf16_pair};

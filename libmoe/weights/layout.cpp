@@ -3,6 +3,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
+#include "libmoe/formats/interleaved.hpp"
 #include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/lower.hpp"
 #include "libmoe/weights/matrix_copy.hpp"
@@ -60,6 +61,11 @@ bool WeightsLayout::is_packed_role(moe_role role) const {
     return is_packed() && is_matrix_role(role) && role != MOE_ROLE_ROUTER && needs(role);
 }
 
+const Interleaving* WeightsLayout::interleaving(moe_role role) const {
+    if (!is_interleaved() || !is_matrix_role(role) || role == MOE_ROLE_ROUTER) return nullptr;
+    return interleaving_of(formats[role]);
+}
+
 bool WeightsLayout::needs(moe_role role) const {
     return layer.has_role(role) && (stages & stage_of(role, down_bias_in_finish()));
 }
@@ -109,6 +115,8 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     if (is_packed()) return lay_out_on_device(*this).matrix_bytes(role);
     const Part p = part(role);
+    if (const Interleaving* how = interleaving(role))
+        return align_up(interleaved_bytes(*how, p.rows, p.columns), moe::copy_alignment);
     const FormatTraits& traits = get_format(formats[role], role_name(role));
     const Layer::Shape shape = layer.role_shape(role);
     if (traits.unsliceable_bytes) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
@@ -148,6 +156,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
     hash.add_text("libmoe.layout").add(layout_version);
     hash.add(static_cast<int32_t>(device)).add(static_cast<int32_t>(residency)).add(stages);
     if (is_packed()) hash.add(packed_layout_version);
+    if (is_interleaved()) hash.add_text("interleaved").add(interleaved_revision);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         if (!needs(role)) continue;

@@ -1,6 +1,7 @@
 // Passes a call on by the residency of the layout.
 #include "libmoe/weights/load.hpp"
 
+#include "libmoe/weights/host_block.hpp"
 #include "libmoe/weights/packed_weights.hpp"
 #include "libmoe/weights/source_weights.hpp"
 
@@ -21,18 +22,22 @@ moe_weights* load_checkpoint(moe_runtime* runtime, const WeightsLayout& layout,
 }
 
 void save_weights(const moe_weights& weights, std::string_view path) {
-    if (!weights.layout.is_packed())
+    if (weights.layout.residency != MOE_RESIDENCY_PACKED)
         fail(MOE_ERROR_UNSUPPORTED,
-             "moe_weights_save: these weights are not packed; a CPU plan reads its checkpoint");
-    save_packed_weights(weights, path);
+             "moe_weights_save: these weights are not packed; a plan of residency "
+             "MOE_RESIDENCY_SOURCE reads its checkpoint");
+    const auto save = weights.layout.is_packed() ? save_packed_weights : save_host_weights;
+    save(weights, path);
 }
 
 moe_weights* open_weights(moe_runtime* runtime, const WeightsLayout& layout,
                           std::string_view path) {
-    if (!layout.is_packed())
+    if (layout.residency != MOE_RESIDENCY_PACKED)
         fail(MOE_ERROR_UNSUPPORTED,
-             "moe_weights_open: this plan takes no packed weights; a CPU plan reads a checkpoint");
-    return open_packed_weights(runtime, layout, path);
+             "moe_weights_open: this plan takes no packed weights; a plan of residency "
+             "MOE_RESIDENCY_SOURCE reads a checkpoint");
+    const auto open = layout.is_packed() ? open_packed_weights : open_host_weights;
+    return open(runtime, layout, path);
 }
 
 void update_tensor(moe_weights& weights, const moe_tensor& tensor, void* stream) {

@@ -34,24 +34,42 @@ WholeCopy whole_copy(const FormatTraits& traits, const moe_format& format, int64
     return copy;
 }
 
+Matrix view_whole(const Matrix& like, const std::byte* at) {
+    const MatrixBytes of_matrix =
+        like.traits->unsliceable_bytes(like.format, like.whole_rows, like.whole_columns);
+    const WholeCopy bytes =
+        whole_copy(*like.traits, like.format, like.whole_rows, like.whole_columns);
+    const auto next = [&at](uint64_t size) -> const std::byte* {
+        if (!size) return nullptr;
+        const std::byte* begin = at;
+        at += align_up(size, copy_alignment);
+        return begin;
+    };
+    Matrix view = like;
+    view.data = next(bytes.data);
+    view.row_stride = static_cast<int64_t>(of_matrix.row_stride);
+    view.scales = next(bytes.scales);
+    view.scale_row_stride = static_cast<int64_t>(of_matrix.scale_row_stride);
+    view.zero_points = next(bytes.zero_points);
+    view.permutation = reinterpret_cast<const int32_t*>(next(bytes.permutation));
+    view.nested_scales = reinterpret_cast<const float*>(next(bytes.nested_scales));
+    return view;
+}
+
+// Copies `bytes` bytes to where a view of the copy at `to` has them.
+void fill(const void* in_view, const void* from, uint64_t bytes, std::byte* to) {
+    if (bytes) std::memcpy(to + (static_cast<const std::byte*>(in_view) - to), from, bytes);
+}
+
 Matrix copy_whole(const Matrix& part, std::byte* to) {
     const WholeCopy bytes =
         whole_copy(*part.traits, part.format, part.whole_rows, part.whole_columns);
-    const auto append = [&to](const void* from, uint64_t size) -> const std::byte* {
-        if (!size) return nullptr;
-        std::memcpy(to, from, size);
-        const std::byte* copied = to;
-        to += align_up(size, copy_alignment);
-        return copied;
-    };
-    Matrix copy = part;
-    copy.data = append(part.data, bytes.data);
-    copy.scales = append(part.scales, bytes.scales);
-    copy.zero_points = append(part.zero_points, bytes.zero_points);
-    copy.permutation =
-        reinterpret_cast<const int32_t*>(append(part.permutation, bytes.permutation));
-    copy.nested_scales =
-        reinterpret_cast<const float*>(append(part.nested_scales, bytes.nested_scales));
+    const Matrix copy = view_whole(part, to);
+    fill(copy.data, part.data, bytes.data, to);
+    fill(copy.scales, part.scales, bytes.scales, to);
+    fill(copy.zero_points, part.zero_points, bytes.zero_points, to);
+    fill(copy.permutation, part.permutation, bytes.permutation, to);
+    fill(copy.nested_scales, part.nested_scales, bytes.nested_scales, to);
     return copy;
 }
 
@@ -108,32 +126,44 @@ uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t column
     return whole_copy(get_format(format, "a copy"), format, rows, columns).total();
 }
 
+Matrix view_of_copy(const Matrix& like, const std::byte* at) {
+    if (like.traits->unsliceable_bytes) return view_whole(like, at);
+    const MatrixBytes bytes = matrix_bytes(*like.traits, like.format, like.rows, like.columns);
+    Matrix view = like;
+    view.data = at;
+    view.row_stride = static_cast<int64_t>(bytes.row_stride);
+    view.column_stride = 0;
+    view.tiled = {};
+    if (like.format.scale_type == MOE_TYPE_NONE) return view;
+    const ScaleShape shape = scale_shape(*like.traits, like.format, like.scale_row_phase, like.rows,
+                                         like.scale_column_phase, like.columns);
+    view.scales = at + align_up(bytes.data, copy_alignment);
+    view.scale_row_stride = static_cast<int64_t>(shape.row_bytes);
+    if (!like.format.pre_quant_scale) return view;
+    view.pre_quant_scale = reinterpret_cast<const float*>(
+        view.scales + align_up(scale_copy_bytes(shape), copy_alignment));
+    return view;
+}
+
 Matrix copy_part(const Matrix& part, std::byte* to) {
     if (part.traits->unsliceable_bytes) return copy_whole(part, to);
-    const MatrixBytes bytes = matrix_bytes(*part.traits, part.format, part.rows, part.columns);
-    Matrix copy = part;
-    copy.data = to;
-    copy.row_stride = static_cast<int64_t>(bytes.row_stride);
-    copy.column_stride = 0;
+    const Matrix copy = view_of_copy(part, to);
+    const auto row_bytes = static_cast<uint64_t>(copy.row_stride);
     if (part.column_stride)
-        copy_transposed(part, to, bytes.row_stride);
+        copy_transposed(part, to, row_bytes);
     else
-        copy_rows(part.data, part.row_stride, to, bytes.row_stride, part.rows);
+        copy_rows(part.data, part.row_stride, to, row_bytes, part.rows);
     if (!part.scales) return copy;
     const ScaleShape shape = scale_shape(*part.traits, part.format, part.scale_row_phase, part.rows,
                                          part.scale_column_phase, part.columns);
-    std::byte* scales = to + align_up(bytes.data, copy_alignment);
+    std::byte* scales = to + (copy.scales - to);
     if (part.tiled.row_step)
         copy_tiled_scales(part, scales, shape.row_bytes);
     else
         copy_rows(part.scales, part.scale_row_stride, scales, shape.row_bytes, shape.rows);
-    copy.tiled = {};
-    copy.scales = scales;
-    copy.scale_row_stride = static_cast<int64_t>(shape.row_bytes);
-    if (!part.pre_quant_scale) return copy;
-    std::byte* pre = scales + align_up(scale_copy_bytes(shape), copy_alignment);
-    std::memcpy(pre, part.pre_quant_scale, pre_quant_bytes(part.format, part.columns));
-    copy.pre_quant_scale = reinterpret_cast<const float*>(pre);
+    if (part.pre_quant_scale)
+        fill(copy.pre_quant_scale, part.pre_quant_scale, pre_quant_bytes(part.format, part.columns),
+             to);
     return copy;
 }
 

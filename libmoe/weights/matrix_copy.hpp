@@ -14,6 +14,8 @@ uint64_t copy_bytes(const moe_format& format, int64_t row, int64_t rows, int64_t
 // Bytes of a copy in a format that is not sliceable (FormatTraits::unsliceable_bytes): every part
 // is copied as the whole matrix.
 uint64_t whole_copy_bytes(const moe_format& format, int64_t rows, int64_t columns);
+// The view of a copy at `at` of a part with the shape, the phases and the values of `like`.
+Matrix view_of_copy(const Matrix& like, const std::byte* at);
 // Copies a part densely to `to` (copy_bytes) and returns the view of the copy. A transposed part
 // becomes row-major.
 Matrix copy_part(const Matrix& part, std::byte* to);

@@ -135,10 +135,24 @@ PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
 void PackedFile::read_stage(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const {
     for_chunks(team, offset, bytes, to, [&](size_t chunk, uint64_t n, std::byte* data) {
         file_.read(block_offset_ + chunk * packed_chunk_bytes, n, data);
-        if (checksum_of(data, n) != checksums_[chunk])
-            fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of chunk {} does not fit", file_.name(),
-                 chunk);
+        check_chunk(chunk, data, n);
     });
+}
+
+void PackedFile::check_chunk(size_t chunk, const std::byte* data, uint64_t bytes) const {
+    if (checksum_of(data, bytes) != checksums_[chunk])
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: the checksum of chunk {} does not fit", file_.name(),
+             chunk);
+}
+
+PrivateMap PackedFile::map(uint64_t checked) const {
+    PrivateMap map = file_.map_privately();
+    for (uint64_t chunk = checked / packed_chunk_bytes; chunk < checksums_.size(); ++chunk) {
+        const uint64_t begin = chunk * packed_chunk_bytes;
+        check_chunk(chunk, map.data() + block_offset_ + begin,
+                    std::min(packed_chunk_bytes, block_bytes_ - begin));
+    }
+    return map;
 }
 
 void PackedFile::load(moe_weights& weights, DeviceBlock& block, std::byte* memory,

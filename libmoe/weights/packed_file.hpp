@@ -22,9 +22,15 @@ class PackedFile {
     // twice stage_bytes_of the block.
     void load(moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team) const;
 
+    // Maps the file and checks the chunks of the block from `checked` on.
+    PrivateMap map(uint64_t checked) const;
+    uint64_t block_offset() const { return block_offset_; }
+    std::string_view name() const { return file_.name(); }
+
   private:
     static constexpr uint64_t stages_ahead = 4;  // that the system is asked to fetch
 
+    void check_chunk(size_t chunk, const std::byte* data, uint64_t bytes) const;
     void read_stage(Team& team, uint64_t offset, uint64_t bytes, std::byte* to) const;
 
     File file_;

@@ -6,6 +6,7 @@
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/formats/interleaved.hpp"
 #include "libmoe/weights/lower.hpp"
 
 namespace moe {
@@ -27,7 +28,10 @@ std::string_view words_of(ColumnTable table) {
 
 std::string describe_layout(const WeightsLayout& layout) {
     const Layer& layer = layout.layer;
-    std::string words = fmt::format("hidden {}, intermediate {} of {}, {} of {} experts",
+    std::string words =
+        layout.is_interleaved() ? fmt::format("for the CPU (revision {}), ", interleaved_revision)
+                                : std::string();
+    words += fmt::format("hidden {}, intermediate {} of {}, {} of {} experts",
                                     layer.hidden, layout.slice.intermediate_count,
                                     layer.intermediate, layout.slice.n_local, layer.n_experts);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {

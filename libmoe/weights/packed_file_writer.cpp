@@ -75,13 +75,13 @@ class Arrays {
     std::pmr::vector<Range> ranges_;
 };
 
-PackedFileHeader header_of(const moe_weights& weights) {
+PackedFileHeader header_of(const moe_weights& weights, uint64_t block_bytes) {
     PackedFileHeader header{};
     std::memcpy(header.magic, packed_magic, sizeof packed_magic);
     header.version = packed_file_version;
     header.packed_layout = packed_layout_version;
     std::copy(weights.layout.id.begin(), weights.layout.id.end(), header.layout_id);
-    header.block_bytes = weights.placement.bytes;
+    header.block_bytes = block_bytes;
     header.chunk_bytes = packed_chunk_bytes;
     header.block_offset = offset_of_block(header.block_bytes);
     const std::string words = describe_layout(weights.layout);
@@ -93,18 +93,16 @@ PackedFileHeader header_of(const moe_weights& weights) {
 
 }  // namespace
 
-void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team,
-                std::string_view path) {
+void write_packed_file(const moe_weights& weights, uint64_t block_bytes, const ReadBlock& read,
+                       std::byte* staging, Team& team, std::string_view path) {
     std::pmr::memory_resource& memory = weights.runtime->memory;
-    const PackedFileHeader header = header_of(weights);
-    const Arrays arrays(memory, weights);
-    std::pmr::vector<uint64_t> checksums(chunk_count(header.block_bytes), &memory);
-    const uint64_t stage = stage_bytes_of(header.block_bytes);
+    const PackedFileHeader header = header_of(weights, block_bytes);
+    std::pmr::vector<uint64_t> checksums(chunk_count(block_bytes), &memory);
+    const uint64_t stage = stage_bytes_of(block_bytes);
     NewFile file(memory, path);
-    for (uint64_t offset = 0; offset < header.block_bytes; offset += stage) {
-        const uint64_t bytes = std::min(stage, header.block_bytes - offset);
-        block.read(staging, offset, bytes);
-        arrays.clear_gaps(offset, bytes, staging);
+    for (uint64_t offset = 0; offset < block_bytes; offset += stage) {
+        const uint64_t bytes = std::min(stage, block_bytes - offset);
+        read(staging, offset, bytes);
         for_chunks(team, offset, bytes, staging,
                    [&](size_t chunk, uint64_t n, const std::byte* data) {
                        checksums[chunk] = checksum_of(data, n);
@@ -116,6 +114,16 @@ void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* stagi
     std::memcpy(bytes.data() + offsetof(PackedFileHeader, checksum), &checksum, sizeof checksum);
     file.write(0, bytes.data(), bytes.size());
     file.keep();
+}
+
+void save_block(const moe_weights& weights, DeviceBlock& block, std::byte* staging, Team& team,
+                std::string_view path) {
+    const Arrays arrays(weights.runtime->memory, weights);
+    const auto read = [&](std::byte* to, uint64_t offset, uint64_t bytes) {
+        block.read(to, offset, bytes);
+        arrays.clear_gaps(offset, bytes, to);
+    };
+    write_packed_file(weights, weights.placement.bytes, read, staging, team, path);
 }
 
 }  // namespace moe

@@ -2,9 +2,11 @@
 #include "libmoe/weights/source_weights.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "libmoe/base/pages.hpp"
 #include "libmoe/base/runtime_team.hpp"
+#include "libmoe/formats/interleaved.hpp"
 #include "libmoe/weights/checkpoint_reader.hpp"
 #include "libmoe/weights/matrix_copy.hpp"
 #include "libmoe/weights/resident_vectors.hpp"
@@ -26,7 +28,6 @@ class SourceLoader {
 
   private:
     void set_matrix(const TensorPart& part, const char* what);
-    const float* keep_codebook(const float* codebook, int64_t n);
 
     moe_weights& weights_;
     TensorReader reader_;
@@ -65,28 +66,26 @@ void SourceLoader::set_matrix(const TensorPart& part, const char* what) {
     const uint64_t bytes = weights_.layout.matrix_copy_bytes(part.role);
     // Codebooks take memory, which there may be none of; copying the codes cannot fail.
     if (matrix.codebook && !builtin_codebook(matrix.format))
-        matrix.codebook = keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
-    if (matrix.nested_codebook) matrix.nested_codebook = keep_codebook(matrix.nested_codebook, 256);
+        matrix.codebook = weights_.keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
+    if (matrix.nested_codebook) matrix.nested_codebook = weights_.keep_codebook(matrix.nested_codebook, 256);
     if (weights_.ownership != MOE_OWN_BORROW) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
         const uint64_t offset = offsets_[part.role] + static_cast<uint64_t>(part.index) * bytes;
-        matrix = copy_part(matrix, weights_.copies + offset);
+        std::byte* const to = weights_.copies + offset;
+        // A file of these weights has nothing of what was there before.
+        if (weights_.layout.is_interleaved()) std::memset(to, 0, bytes);
+        const bool interleaved = weights_.layout.interleaving(part.role);
+        matrix = interleaved ? interleave(matrix, to) : copy_part(matrix, to);
     }
     weights_.resident.matrices[part.role][static_cast<size_t>(part.index)] = matrix;
     progress_.add(bytes);
 }
 
-// A given codebook is small and often shared by all experts: one copy of each is kept.
-const float* SourceLoader::keep_codebook(const float* codebook, int64_t n) {
-    for (const auto& kept : weights_.codebooks)
-        if (std::equal(codebook, codebook + n, kept.begin())) return kept.data();
-    auto& kept = weights_.codebooks.emplace_back();
-    std::copy_n(codebook, n, kept.begin());
-    return kept.data();
-}
-
 NewWeights make_weights(moe_runtime& runtime, const WeightsLayout& layout,
                         const LoadRequest& request) {
+    if (layout.is_interleaved() && request.ownership == MOE_OWN_BORROW)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "ownership is MOE_OWN_BORROW: packed weights are a copy, use COPY or CALLER");
     NewWeights weights = new_weights(runtime, layout, request.ownership);
     if (request.ownership == MOE_OWN_BORROW) return weights;
     const uint64_t bytes = weights->layout.copy_bytes();

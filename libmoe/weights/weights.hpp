@@ -36,7 +36,15 @@ struct WeightsLayout {
 
     // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
     // tensors.
-    bool is_packed() const { return residency == MOE_RESIDENCY_PACKED; }
+    bool is_packed() const {
+        return residency == MOE_RESIDENCY_PACKED && device != MOE_DEVICE_CPU;
+    }
+    // In host memory with interleaved rows, where a format has them (formats/interleaved.hpp).
+    bool is_interleaved() const {
+        return residency == MOE_RESIDENCY_PACKED && device == MOE_DEVICE_CPU;
+    }
+    // How the role's matrices are interleaved; null: they keep their rows, as the router does.
+    const Interleaving* interleaving(moe_role role) const;
     // Returns true if the role lies in tiles of a packed type. The router stays dense.
     bool is_packed_role(moe_role role) const;
     // Returns true if weights hold this role. GATE_UP roles are not among the arguments.

@@ -1,6 +1,8 @@
 // The weights handle keeps its sources alive and reports its memory.
 #include "libmoe/weights/weights_handle.hpp"
 
+#include <algorithm>
+
 #include "libmoe/checkpoint/checkpoint.hpp"
 
 moe_weights::moe_weights(moe_runtime* shared_runtime, const moe::WeightsLayout& plan_layout)
@@ -12,6 +14,14 @@ moe_weights::moe_weights(moe_runtime* shared_runtime, const moe::WeightsLayout& 
 
 moe_weights::~moe_weights() {
     if (source) source->release();
+}
+
+const float* moe_weights::keep_codebook(const float* codebook, int64_t n) {
+    for (const auto& kept : codebooks)
+        if (std::equal(codebook, codebook + n, kept.begin())) return kept.data();
+    auto& kept = codebooks.emplace_back();
+    std::copy_n(codebook, n, kept.begin());
+    return kept.data();
 }
 
 void moe_weights::drop_unused_codebooks() noexcept {
@@ -55,9 +65,10 @@ moe_memory_report moe_weights::memory_report() const {
     }
     report.role_bytes[MOE_ROLE_HASH_TABLE] = resident.hash_table.size() * sizeof(int32_t);
     report.host_bytes += report.role_bytes[MOE_ROLE_HASH_TABLE];
+    const bool is_read_in_place = ownership == MOE_OWN_BORROW || mapped_file.data();
     if (layout.is_packed())
         report.device_bytes = placement.bytes;
     else
-        (ownership == MOE_OWN_BORROW ? report.borrowed_bytes : report.host_bytes) += matrix_bytes;
+        (is_read_in_place ? report.borrowed_bytes : report.host_bytes) += matrix_bytes;
     return report;
 }

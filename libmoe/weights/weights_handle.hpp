@@ -7,6 +7,7 @@
 
 #include "libmoe/base/handle.hpp"
 #include "libmoe/base/runtime.hpp"
+#include "libmoe/checkpoint/file.hpp"
 #include "libmoe/device/device_memory.hpp"
 #include "libmoe/weights/codebook_tables.hpp"
 #include "libmoe/weights/device_weights.hpp"
@@ -23,6 +24,7 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe::ResidentWeights resident;
     moe_ownership ownership = MOE_OWN_COPY;
     moe::Block owned;                                  // COPY: all matrices
+    moe::PrivateMap mapped_file;                       // instead, where a file was opened
     std::byte* copies = nullptr;                       // COPY, CALLER: where they begin
     std::pmr::list<std::array<float, 256>> codebooks;  // given ones, one of each
     const moe_checkpoint* source = nullptr;            // borrowed from: counted
@@ -34,6 +36,9 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe::DeviceWeights device;
     moe::CodebookTables codebook_tables;
 
+    // A given codebook of n <= 256 values is small and often shared by all experts: one copy of each
+    // is kept.
+    const float* keep_codebook(const float* codebook, int64_t n);
     // Drops the codebooks that no matrix points to any more: updates do not pile them up.
     void drop_unused_codebooks() noexcept;
     moe_memory_report memory_report() const;

@@ -136,8 +136,6 @@ TEST(PlanCreate, WrongFieldsAreNamed) {
 
 TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
     PlanCase c;
-    EXPECT_MOE_ERROR(c.create([](auto& d) { d.residency = MOE_RESIDENCY_PACKED; }),
-                     MOE_ERROR_UNSUPPORTED, "PACKED");
     EXPECT_MOE_ERROR(
         c.create([](auto& d) { d.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8; }),
         MOE_ERROR_UNSUPPORTED, "activation_quantization");
@@ -238,6 +236,7 @@ TEST(PlanIds, DependOnWhatTheHeaderSays) {
         {"routed_scale", true, false, [&](auto& d) { d.layer = &routed_scale; }},
         {"activation", true, false, [&](auto& d) { d.layer = &activation; }},
         {"intermediate", true, true, [&](auto& d) { d.layer = &wider; }},
+        {"residency", true, true, [](auto& d) { d.residency = MOE_RESIDENCY_PACKED; }},
         {"stages", true, true, [](auto& d) { d.stages = MOE_STAGE_EXPERTS; }},
         {"formats", true, true, [&](auto& d) { d.formats = formats.data(); }},
         {"first experts", true, true, sliced(first)},

@@ -168,6 +168,11 @@ int64_t rows_of(const moe_format& format, int64_t usual) {
     return format.bits == 8 ? 36 : format.bits == 4 ? 40 : 96;
 }
 
+std::vector<bool> layouts_of(const FormatTraits& traits) {
+    if (interleaving_of(traits.format)) return {false, true};
+    return {false};
+}
+
 std::vector<int64_t> columns_of(const FormatTraits& traits) {
     const moe_packing packing = traits.format.packing;
     const bool in_words = packing == MOE_PACKING_GPTQ || packing == MOE_PACKING_AWQ ||

@@ -12,6 +12,7 @@
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/round.hpp"
+#include "libmoe/formats/interleaved.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/support/matrices.hpp"
 
@@ -66,6 +67,15 @@ class Weights {
             take(make(traits, rows, columns));
     }
     explicit Weights(const test::Stored& stored) { take(stored); }
+
+    // The same values in the packed layout.
+    void interleave() {
+        const Interleaving& how = *interleaving_of(matrix.format);
+        const std::vector<std::byte> unset(interleaved_bytes(how, matrix.rows, matrix.columns),
+                                           std::byte{0x5A});
+        guard(unset);
+        matrix = moe::interleave(matrix, guarded_.back()->data());
+    }
 
     static test::Stored make(const FormatTraits& traits, int64_t rows, int64_t columns) {
         test::Stored stored(traits, rows, columns);
@@ -133,6 +143,9 @@ class Weights {
     std::vector<float> codebook_, pre_quant_scale_;
 };
 
+// Matrices of a format as they are, and with interleaved rows where it has them.
+std::vector<bool> layouts_of(const FormatTraits& traits);
+
 // Gemv kernels, or gemm kernels where the family has them for the format.
 enum class Way : uint8_t { rows, panels };
 constexpr Way ways[] = {Way::rows, Way::panels};
@@ -141,14 +154,23 @@ constexpr Way ways[] = {Way::rows, Way::panels};
 struct Activations {
     Activations(Arithmetic arithmetic, const moe_format& format, moe_type type, int64_t n,
                 int64_t columns, float outlier, Way way = Way::rows, bool to_int8 = false)
+        : Activations(arithmetic, gemv_format_of(format), type, n, columns, outlier, way, to_int8) {
+    }
+    // As the kernels of a matrix take them.
+    Activations(Arithmetic arithmetic, const Matrix& matrix, moe_type type, int64_t n,
+                float outlier, Way way = Way::rows, bool to_int8 = false)
+        : Activations(arithmetic, gemv_format_of(matrix), type, n, matrix.columns, outlier, way,
+                      to_int8) {}
+    Activations(Arithmetic arithmetic, GemvFormat format, moe_type type, int64_t n, int64_t columns,
+                float outlier, Way way, bool to_int8)
         : x(gaussian(n * columns, 5)) {
         for (size_t i = 0; i < x.size(); ++i) {
             if (outlier != 0 && i % 97 == 13) x[i] *= outlier;
             x[i] = round_to(x[i], type);
         }
         rows = {x.data(), columns, nullptr};
-        rows.quantization = quantization_for(*gemv_family(arithmetic), gemv_format_of(format), type,
-                                             to_int8, way == Way::panels);
+        rows.quantization = quantization_for(*gemv_family(arithmetic), format, type, to_int8,
+                                             way == Way::panels);
         rows.in_panels = way == Way::panels;
         quantize(arithmetic, n, columns);
     }

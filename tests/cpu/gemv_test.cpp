@@ -16,13 +16,15 @@ bool is_of_arm(Arithmetic arithmetic) {
     return arithmetic == Arithmetic::gemv_neon || arithmetic == Arithmetic::gemv_i8mm;
 }
 
-void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns, Way way) {
+void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t columns, Way way,
+                  bool interleaved) {
     const int64_t rows = rows_of(traits.format, 37);
-    const Weights weights(traits, rows, columns);
+    Weights weights(traits, rows, columns);
+    if (interleaved) weights.interleave();
     for (const Bound& bound : bounds)
         for (const int64_t n : tokens_of(way, columns)) {
-            const Activations x(arithmetic, traits.format, bound.type, n, columns, bound.outlier,
-                                way, bound.to_int8);
+            const Activations x(arithmetic, weights.matrix, bound.type, n, bound.outlier, way,
+                                bound.to_int8);
             const double error = rounds_values(traits.format, x.rows) ? 6e-3
                                  : x.rows.quantization.parts          ? bound.error
                                                                       : 1e-5;
@@ -39,7 +41,9 @@ TEST(Gemv, EveryFormatKeepsTheBoundOfItsActivations) {
         for (const FormatTraits& traits : known_formats())
             for (const int64_t columns : columns_of(traits))
                 for (const Way way : ways)
-                    ASSERT_NO_FATAL_FAILURE(check_format(arithmetic, traits, columns, way));
+                    for (const bool interleaved : layouts_of(traits))
+                        ASSERT_NO_FATAL_FAILURE(
+                            check_format(arithmetic, traits, columns, way, interleaved));
 }
 
 // Rows as ggml takes them under weights in blocks of 256 columns: bytes under a scale for 256.
@@ -197,11 +201,13 @@ TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
 }
 
 // A row has the same bits alone and beside others, and features in any ranges.
-void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way) {
+void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way,
+                   bool interleaved) {
     constexpr int64_t columns = 512, n = 15;
     const int64_t rows = rows_of(traits.format, 70);
-    const Weights weights(traits, rows, columns);
-    const Activations x(arithmetic, traits.format, type, n, columns, 0, way);
+    Weights weights(traits, rows, columns);
+    if (interleaved) weights.interleave();
+    const Activations x(arithmetic, weights.matrix, type, n, 0, way);
     const auto together = project(arithmetic, weights, x, n);
     std::vector<float> apart(together.size(), -77.0f);
     const ThreadScratch scratch(columns);
@@ -218,17 +224,20 @@ TEST(Gemv, ResultsDoNotDependOnTheCompany) {
         for (const FormatTraits& traits : known_formats())
             for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
                 for (const Way way : ways)
-                    ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, traits, type, way));
+                    for (const bool interleaved : layouts_of(traits))
+                        ASSERT_NO_FATAL_FAILURE(
+                            check_company(arithmetic, traits, type, way, interleaved));
 }
 
 // Otherwise the tests of panels would be tests of rows.
 TEST(Gemv, EveryFormatHasPanels) {
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : known_formats())
-            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
-                if (is_of_arm(arithmetic)) continue;
-                const GemvFamily& family = *gemv_family(arithmetic);
-                const GemvFormat format = gemv_format_of(traits.format);
+            for (const bool interleaved : layouts_of(traits))
+                for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16}) {
+                    if (is_of_arm(arithmetic)) continue;
+                    const GemvFamily& family = *gemv_family(arithmetic);
+                    const GemvFormat format = gemv_format_of(traits.format, interleaved);
                 const Quantization rows = quantization_for(family, format, type, false, true);
                 const GemmKernels gemm = gemm_kernels(family, format, rows);
                 EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
@@ -239,10 +248,12 @@ TEST(Gemv, EveryFormatHasPanels) {
 
 TEST(Gemv, ZeroRowsGiveZerosAndWhatIsNotFiniteGivesNan) {
     constexpr int64_t columns = 256;
-    const auto check = [](Arithmetic arithmetic, const FormatTraits& traits, Way way) {
+    const auto check = [](Arithmetic arithmetic, const FormatTraits& traits, Way way,
+                          bool interleaved) {
         const int64_t rows = rows_of(traits.format, 9);
-        const Weights weights(traits, rows, columns);
-        Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0, way);
+        Weights weights(traits, rows, columns);
+        if (interleaved) weights.interleave();
+        Activations x(arithmetic, weights.matrix, MOE_TYPE_F32, 1, 0, way);
         const auto run = [&](float value) {
             if (std::isinf(value))
                 x.x[70] = value;
@@ -259,7 +270,9 @@ TEST(Gemv, ZeroRowsGiveZerosAndWhatIsNotFiniteGivesNan) {
     };
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : known_formats())
-            for (const Way way : ways) check(arithmetic, traits, way);
+            for (const Way way : ways)
+                for (const bool interleaved : layouts_of(traits))
+                    check(arithmetic, traits, way, interleaved);
 }
 
 // Codes that mean NaN: of a scale, or of a weight.
@@ -279,9 +292,11 @@ TEST(Gemv, NanOfWeightsIsKept) {
             test::Stored stored = Weights::make(traits, rows, columns);
             auto& bytes = one.in_scales ? stored.scales : stored.data;
             bytes[bytes.size() / 3] = std::byte{one.code};  // at the begin of row 1
-            const Weights weights(stored);
-            for (const Way way : ways) {
-                const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 1, columns, 0, way);
+            for (const Way way : ways)
+                for (const bool interleaved : layouts_of(traits)) {
+                Weights weights(stored);
+                if (interleaved) weights.interleave();
+                const Activations x(arithmetic, weights.matrix, MOE_TYPE_F32, 1, 0, way);
                 const auto got = project(arithmetic, weights, x, 1);
                 EXPECT_TRUE(std::isnan(got[1])) << one.format;
                 EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
@@ -376,9 +391,11 @@ bool is_read(Arithmetic arithmetic, const Matrix& matrix) {
 TEST(Gemv, EveryKnownFormatHasAKernel) {
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : known_formats())
-            EXPECT_TRUE(is_of_arm(arithmetic) ||
-                        reads(*gemv_family(arithmetic), gemv_format_of(traits.format)))
-                << traits.name;
+            for (const bool interleaved : layouts_of(traits))
+                EXPECT_TRUE(
+                    is_of_arm(arithmetic) ||
+                    reads(*gemv_family(arithmetic), gemv_format_of(traits.format, interleaved)))
+                    << traits.name << " interleaved " << interleaved;
 }
 
 TEST(Gemv, FormatsWithoutAKernelAreDecoded) {

@@ -51,6 +51,7 @@ class MixedLayer {
         int64_t max_tokens = 0;  // 0: as many as there are
         bool batch_invariant = false;
         bool to_int8 = false;
+        bool is_packed = false;
         const char* kernels = nullptr;          // kernel_filter
         std::string* experts_kernel = nullptr;  // the name of what takes the mean number of rows
     };
@@ -70,6 +71,7 @@ class MixedLayer {
         desc.max_tokens = std::max(n, options.max_tokens);
         desc.batch_invariant = options.batch_invariant;
         desc.kernel_filter = options.kernels;
+        if (options.is_packed) desc.residency = MOE_RESIDENCY_PACKED;
         if (options.to_int8) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
         const Plan plan = make_plan(runtime.get(), desc);
         if (options.experts_kernel) {
@@ -134,6 +136,13 @@ std::vector<const char*> instruction_sets() {
     return all;
 }
 
+// The scalar kernels decode interleaved rows, too.
+std::vector<const char*> packed_instruction_sets() {
+    std::vector<const char*> all = instruction_sets();
+    all.push_back("scalar");
+    return all;
+}
+
 TEST(GemvLayer, MixedFormatsAgreeWithTheReference) {
     for (const Mix& mix : mixes) {
         const MixedLayer layer(mix);
@@ -150,6 +159,52 @@ TEST(GemvLayer, MixedFormatsAgreeWithTheReference) {
                         << " tokens, " << moe::type_name(type);
             }
     }
+}
+
+// All tokens to two experts: the names say what the rows of the mean take.
+std::vector<int32_t> all_to_two(int32_t n) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < n; ++i) ids.insert(ids.end(), {i % 3, 3 + i % 3});
+    return ids;
+}
+
+// Rows interleaved by 16, beside matrices of formats that keep theirs.
+TEST(GemvLayer, PackedWeightsAgreeWithTheReference) {
+    for (const Mix& mix : mixes) {
+        const MixedLayer layer(mix);
+        for (const auto& ids : routings())
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16}) {
+                const auto n = static_cast<int64_t>(ids.size()) / top_k;
+                const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+                const Floats wanted = layer.run("scalar", type, 1, x, ids);
+                for (const char* set : packed_instruction_sets()) {
+                    const Floats one = layer.run(set, type, 1, x, ids, {.is_packed = true});
+                    EXPECT_LT(worst_row_error(one, wanted, static_cast<size_t>(layer.hidden)),
+                              type == MOE_TYPE_F32 ? 1e-5 : 6e-3)
+                        << set << " " << mix.gate << " " << mix.up << " " << mix.down << ", " << n
+                        << " tokens, " << moe::type_name(type);
+                    EXPECT_TRUE(
+                        same_bits(layer.run(set, type, 3, x, ids, {.is_packed = true}), one))
+                        << set << " " << mix.gate << ", three threads";
+                }
+            }
+    }
+}
+
+// Names say in which layout the weights lie.
+TEST(GemvLayer, KernelsOfPackedWeightsSaySo) {
+    if (!moe::cpu::has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const MixedLayer layer(mixes[0]);
+    const auto kernel = [&](int32_t n, bool to_int8) {
+        std::string name;
+        const Floats x = moe::test::gaussian(n * layer.hidden, 9);
+        layer.run("avx512vnni", MOE_TYPE_BF16, 1, x, all_to_two(n),
+                  {.to_int8 = to_int8, .is_packed = true, .experts_kernel = &name});
+        return name;
+    };
+    EXPECT_EQ(kernel(30, false), "avx512vnni_q4_k_x16_int8x2_gemm_gate_up");
+    EXPECT_EQ(kernel(3, false), "avx512vnni_q4_k_x16_int8x2_gemv_gate_up");
+    EXPECT_EQ(kernel(3, true), "avx512vnni_q4_k_x16_int8_gemv_gate_up");
 }
 
 // Experts and the shared expert by different instruction families, which read the same rows of x.
@@ -208,13 +263,6 @@ TEST(GemvLayer, AnyNumberOfThreadsGivesTheSameBits) {
                 }
         }
     }
-}
-
-// All tokens to two experts: the names say what the rows of the mean take.
-std::vector<int32_t> all_to_two(int32_t n) {
-    std::vector<int32_t> ids;
-    for (int32_t i = 0; i < n; ++i) ids.insert(ids.end(), {i % 3, 3 + i % 3});
-    return ids;
 }
 
 TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {

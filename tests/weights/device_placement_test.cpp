@@ -287,6 +287,7 @@ TEST(DevicePlacement, PackedWeightsAreNoLargerThanTheirSource) {
                 role == MOE_ROLE_ROUTER ? test::format_named("bf16").format : traits.format;
         const uint64_t source = layout.copy_bytes();
         layout.residency = MOE_RESIDENCY_PACKED;
+        layout.device = MOE_DEVICE_CUDA;
         const uint64_t packed = layout.copy_bytes();
         EXPECT_LE(static_cast<double>(packed), 1.02 * static_cast<double>(source) + (1 << 20));
         EXPECT_GT(static_cast<double>(packed), 0.95 * static_cast<double>(source));

@@ -39,6 +39,7 @@ const WordKernels* word_kernels(GemvFormat format) {
     if (const WordKernels* found = avx2_blocks_kernels(format)) return found;
     if (const WordKernels* found = avx2_k_kernels(format)) return found;
     if (const WordKernels* found = avx2_strip_kernels(format)) return found;
+    if (const WordKernels* found = avx2_interleaved_kernels(format)) return found;
     return avx2_grid_kernels(format);
 }
 

@@ -11,6 +11,7 @@ const IntegerKernels* integer_kernels(GemvFormat format) {
     if (const IntegerKernels* found = avx512vnni_small_kernels(format)) return found;
     if (const IntegerKernels* found = avx512vnni_k_kernels(format)) return found;
     if (const IntegerKernels* found = avx512vnni_strip_kernels(format)) return found;
+    if (const IntegerKernels* found = avx512vnni_interleaved_kernels(format)) return found;
     return avx512vnni_grid_kernels(format);
 }
 

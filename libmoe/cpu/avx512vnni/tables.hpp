@@ -24,6 +24,7 @@ const IntegerKernels* avx512vnni_k_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format);
 const ValueKernels* avx512vnni_float_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_strip_kernels(GemvFormat format);
+const IntegerKernels* avx512vnni_interleaved_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_transposed_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_codebook_kernels(GemvFormat format);  // parts 2
 const GemvKernels* avx512vnni_kernels(GemvFormat format, int32_t parts);

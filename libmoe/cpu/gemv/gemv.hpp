@@ -54,6 +54,19 @@ enum class GemvFormat : uint8_t {
     gptq4,
     gptq8,
     awq,
+    // integer codes in rows interleaved by 16 (libmoe/formats/interleaved.hpp)
+    q4_0_x16,
+    q4_1_x16,
+    q8_0_x16,
+    q4_k_x16,
+    q5_k_x16,
+    q6_k_x16,
+    iq4_nl_x16,
+    iq4_xs_x16,
+    mxfp4_gguf_x16,
+    nvfp4_gguf_x16,
+    mxfp4_x16,
+    nvfp4_x16,
     // values
     f32,
     f16,
@@ -121,7 +134,8 @@ extern const ColumnOrders column_orders;
 
 // One matrix. Rows are contiguous; scales of formats that keep them apart lie in rows, too. Of
 // gptq, awq and transposed matrices the columns are contiguous: row_stride is from one word of
-// codes of a row, or value, to the next, scale_row_stride from group to group.
+// codes of a row, or value, to the next, scale_row_stride from group to group. Of interleaved rows
+// it is a sixteenth of a strip.
 struct GemvWeights {
     const std::byte* data;
     const std::byte* scales;

@@ -115,7 +115,9 @@ class GemvMatrix {
     }
     void multiply_panels(const Tile& tile, const void* const* x, float* scratch, float* out) const {
         auto* panel = reinterpret_cast<std::byte*>(scratch);
-        const Part part = part_of(tile, scratch + gemm_scratch_floats);
+        Part part = part_of(tile, scratch + gemm_scratch_floats);
+        const int64_t in_strip = matrix_.interleaving ? tile.first % panel_rows : 0;
+        part.first -= in_strip;
         const int64_t padded = padded_columns(weights_.columns);
         std::fill_n(out, tile.n * panel_rows, 0.0f);
         if (gemm_.enter) gemm_.enter();
@@ -126,6 +128,9 @@ class GemvMatrix {
             gemm_.multiply(panel, part.weights, column, columns, x, tile.n, out);
         }
         if (gemm_.leave) gemm_.leave();
+        for (int64_t i = 0; in_strip && i < tile.n; ++i)
+            std::copy(out + i * panel_rows + in_strip, out + (i + 1) * panel_rows,
+                      out + i * panel_rows);
     }
     // Row by row, with the scales that nested ones make.
     void multiply_nested(const Tile& tile, const void* const* x, float* scratch, float* out) const {
@@ -179,8 +184,9 @@ class GemvMatrix {
 template <class Use>
 void for_each_tile(int64_t first, int64_t last, int64_t n_rows, bool in_panels, Use use) {
     const int64_t features = in_panels ? panel_rows : gemv_features;
-    for (int64_t i = first; i < last; i += features) {
-        const int64_t end = std::min(i + features, last);
+    for (int64_t i = first, end; i < last; i = end) {
+        // Strips of interleaved rows begin at these multiples.
+        end = std::min(i / panel_rows * panel_rows + features, last);
         for (int64_t r = 0, n; r < n_rows; r += n) {
             n = in_panels ? std::min(n_rows - r, gemm_rows) : rows_at_once(n_rows - r);
             use(Tile{i, end, r, n, in_panels});

@@ -10,6 +10,7 @@
 #include "libmoe/cpu/features.hpp"
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
+#include "libmoe/formats/interleaved.hpp"
 
 namespace moe::cpu {
 namespace {
@@ -108,6 +109,37 @@ GemvFormat known_format(const moe_format& format) {
             return int_format(format);
         case MOE_TYPE_CODEBOOK:
             return kbit_format(format);
+        default:
+            return GemvFormat::none;
+    }
+}
+
+GemvFormat interleaved_format(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::q4_0:
+            return GemvFormat::q4_0_x16;
+        case GemvFormat::q4_1:
+            return GemvFormat::q4_1_x16;
+        case GemvFormat::q8_0:
+            return GemvFormat::q8_0_x16;
+        case GemvFormat::q4_k:
+            return GemvFormat::q4_k_x16;
+        case GemvFormat::q5_k:
+            return GemvFormat::q5_k_x16;
+        case GemvFormat::q6_k:
+            return GemvFormat::q6_k_x16;
+        case GemvFormat::iq4_nl:
+            return GemvFormat::iq4_nl_x16;
+        case GemvFormat::iq4_xs:
+            return GemvFormat::iq4_xs_x16;
+        case GemvFormat::mxfp4_gguf:
+            return GemvFormat::mxfp4_gguf_x16;
+        case GemvFormat::nvfp4_gguf:
+            return GemvFormat::nvfp4_gguf_x16;
+        case GemvFormat::mxfp4:
+            return GemvFormat::mxfp4_x16;
+        case GemvFormat::nvfp4:
+            return GemvFormat::nvfp4_x16;
         default:
             return GemvFormat::none;
     }
@@ -263,6 +295,8 @@ ColumnOrder order_of(GemvFormat format) {
             return ColumnOrder::halves_of_16;
         case GemvFormat::mxfp4:
         case GemvFormat::nvfp4:
+        case GemvFormat::mxfp4_x16:
+        case GemvFormat::nvfp4_x16:
         case GemvFormat::int4:
         case GemvFormat::pack4:
         case GemvFormat::gptq4:
@@ -285,8 +319,10 @@ int64_t padded_columns(int64_t columns) {
     return (columns + quantized_step - 1) / quantized_step * quantized_step;
 }
 
-GemvFormat gemv_format_of(const moe_format& format) {
-    return find_format(format) ? known_format(format) : GemvFormat::none;
+GemvFormat gemv_format_of(const moe_format& format, bool interleaved) {
+    if (!find_format(format)) return GemvFormat::none;
+    const GemvFormat found = known_format(format);
+    return interleaved && interleaving_of(format) ? interleaved_format(found) : found;
 }
 
 Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
@@ -316,6 +352,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
 GemvFormat gemv_format_of(const Matrix& matrix) {
     // A matrix with traits is of a format that the library knows: tasks do not look it up again.
     const GemvFormat format = matrix.traits ? known_format(matrix.format) : GemvFormat::none;
+    if (matrix.interleaving) return interleaved_format(format);
     if (!matrix.column_stride) return format;
     const bool rows_touch = matrix.row_stride == element_bytes(matrix.format.type);
     switch (rows_touch ? format : GemvFormat::none) {

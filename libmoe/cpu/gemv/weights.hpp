@@ -6,8 +6,9 @@
 
 namespace moe::cpu {
 
-// `none` where no kernel reads the format.
-GemvFormat gemv_format_of(const moe_format& format);
+// `none` where no kernel reads the format. interleaved: of a packed layout, in which some formats
+// have interleaved rows.
+GemvFormat gemv_format_of(const moe_format& format, bool interleaved = false);
 // The same of a matrix: of the formats that may be transposed, another where this one is.
 GemvFormat gemv_format_of(const Matrix& matrix);
 

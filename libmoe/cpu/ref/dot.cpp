@@ -2,6 +2,7 @@
 #include "libmoe/cpu/ref/dot.hpp"
 
 #include "libmoe/formats/format.hpp"
+#include "libmoe/formats/interleaved.hpp"
 
 namespace moe::cpu {
 namespace {
@@ -23,6 +24,7 @@ Real dot(const float* weight, const Real* x, int64_t columns) {
 }  // namespace
 
 void decode_row(const Matrix& matrix, int64_t row, float* out) {
+    if (matrix.interleaving) return decode_interleaved_row(matrix, row, out);
     matrix.traits->decode(matrix, row, 0, matrix.columns, out);
 }
 

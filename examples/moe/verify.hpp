@@ -1,0 +1,11 @@
+// verify.hpp - `moe inspect --verify`: a file of packed weights against its checksums.
+#pragma once
+
+#include "commands.hpp"
+
+namespace moe::cli {
+
+// Prints what the file holds. Fails with the first chunks whose checksums do not fit.
+void verify_packed_file(const InspectOptions& options);
+
+}  // namespace moe::cli
