@@ -83,7 +83,8 @@ const char* type_name(moe_type type) {
 std::string CpuCase::name() const {
     return model.name + "/" + format + "/" + type_name(x_type) + "/T" + std::to_string(n_tokens) +
            "/" + std::to_string(n_threads) + (n_threads == 1 ? "thread" : "threads") +
-           (is_int8 ? "/int8" : "") + (is_packed ? "/packed" : "") + (kernels.empty() ? "" : "/" + kernels);
+           (is_int8 ? "/int8" : "") + (is_packed ? "/packed" : "") +
+           (kernels.empty() ? "" : "/" + kernels);
 }
 
 std::vector<float> make_x(const Model& model, int64_t n_tokens) {

@@ -16,7 +16,7 @@ struct CpuCase {
     moe_type x_type;
     int64_t n_tokens;
     int32_t n_threads;
-    bool is_int8 = false;  // the policy MOE_ACTIVATION_QUANTIZATION_INT8
+    bool is_int8 = false;    // the policy MOE_ACTIVATION_QUANTIZATION_INT8
     bool is_packed = false;  // MOE_RESIDENCY_PACKED
 
     std::string name() const;

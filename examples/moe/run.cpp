@@ -159,9 +159,9 @@ int run(const RunOptions& options) {
     std::shared_ptr<moe_weights> weights;
     {
         Progress progress("loading", options.progress);
-        weights = options.open.empty() ? load_weights(plan.get(), checkpoint.get(), options.layer,
-                                                      mapped, progress)
-                                       : open_weights(plan.get(), options.open);
+        weights = options.open.empty()
+                      ? load_weights(plan.get(), checkpoint.get(), options.layer, mapped, progress)
+                      : open_weights(plan.get(), options.open);
     }
     const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
     if (!options.save.empty()) check(moe_weights_save(weights.get(), options.save.c_str()));

@@ -74,7 +74,9 @@ class PackedFile {
         std::memcpy(checksums_.data(), head.data() + fields, 8 * checksums_.size());
     }
 
-    uint64_t n_chunks() const { return block_bytes_ / chunk_bytes_ + (block_bytes_ % chunk_bytes_ != 0); }
+    uint64_t n_chunks() const {
+        return block_bytes_ / chunk_bytes_ + (block_bytes_ % chunk_bytes_ != 0);
+    }
     uint64_t block_bytes() const { return block_bytes_; }
     uint32_t version() const { return version_; }
     const std::string& layout() const { return layout_; }

@@ -84,8 +84,7 @@ void File::check_size() const {
 }
 
 PrivateMap File::map_privately() const {
-    void* memory =
-        ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
+    void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor_, 0);
     if (memory == MAP_FAILED) fail_io(path_, "mmap", errno);
     PrivateMap map(static_cast<std::byte*>(memory), size_);
     check_size();

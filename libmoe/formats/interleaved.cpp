@@ -17,25 +17,34 @@ struct OfBlock {
 };
 // A field behind another one of the same unit is part of it: d and dmin are two units of float16.
 constexpr OfBlock of_blocks[] = {
-    {2, {32, 18, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 16}}}},     // q4_0
-    {3, {32, 20, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 16}}}},     // q4_1
-    {8, {32, 34, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 32}}}},     // q8_0
-    {12, {256, 144, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 140}}}}, // q4_k
-    {13, {256, 176, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 172}}}}, // q5_k
+    {2, {32, 18, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 16}}}},      // q4_0
+    {3, {32, 20, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 16}}}},      // q4_1
+    {8, {32, 34, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 32}}}},      // q8_0
+    {12, {256, 144, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 140}}}},  // q4_k
+    {13, {256, 176, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 172}}}},  // q5_k
     // Sixteen bytes of two high bits and the two of low bits that go with them follow each other.
     {14,  // q6_k
      {256,
       210,
       0,
-      {{codes, 2, 208, 2}, {codes, 1, 192, 16},
-       {codes, 4, 128, 16}, {codes, 4, 0, 16}, {codes, 4, 32, 16},
-       {codes, 4, 144, 16}, {codes, 4, 16, 16}, {codes, 4, 48, 16},
-       {codes, 4, 160, 16}, {codes, 4, 64, 16}, {codes, 4, 96, 16},
-       {codes, 4, 176, 16}, {codes, 4, 80, 16}, {codes, 4, 112, 16}}}},
-    {20, {32, 18, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 16}}}},      // iq4_nl
-    {23, {256, 136, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 132}}}},   // iq4_xs
-    {39, {32, 17, 0, {{codes, 1, 0, 1}, {codes, 4, 1, 16}}}},      // mxfp4_gguf
-    {40, {64, 36, 0, {{codes, 1, 0, 4}, {codes, 4, 4, 32}}}},      // nvfp4_gguf
+      {{codes, 2, 208, 2},
+       {codes, 1, 192, 16},
+       {codes, 4, 128, 16},
+       {codes, 4, 0, 16},
+       {codes, 4, 32, 16},
+       {codes, 4, 144, 16},
+       {codes, 4, 16, 16},
+       {codes, 4, 48, 16},
+       {codes, 4, 160, 16},
+       {codes, 4, 64, 16},
+       {codes, 4, 96, 16},
+       {codes, 4, 176, 16},
+       {codes, 4, 80, 16},
+       {codes, 4, 112, 16}}}},
+    {20, {32, 18, 0, {{codes, 2, 0, 2}, {codes, 4, 2, 16}}}},     // iq4_nl
+    {23, {256, 136, 0, {{codes, 2, 0, 4}, {codes, 4, 4, 132}}}},  // iq4_xs
+    {39, {32, 17, 0, {{codes, 1, 0, 1}, {codes, 4, 1, 16}}}},     // mxfp4_gguf
+    {40, {64, 36, 0, {{codes, 1, 0, 4}, {codes, 4, 4, 32}}}},     // nvfp4_gguf
 };
 constexpr Interleaving of_mxfp4 = {32, 16, 1, {{scales, 1, 0, 1}, {codes, 4, 0, 16}}};
 constexpr Interleaving of_nvfp4 = {16, 8, 1, {{scales, 1, 0, 1}, {codes, 4, 0, 8}}};
@@ -165,8 +174,8 @@ void decode_interleaved_row(const Matrix& matrix, int64_t row, float* out) {
     one.scales = how.scale_bytes ? buffer.scales : nullptr;
     one.rows = 1;
     one.columns = how.columns;
-    const std::byte* step = matrix.data + row / interleaved_rows * interleaved_rows *
-                                              matrix.row_stride;
+    const std::byte* step =
+        matrix.data + row / interleaved_rows * interleaved_rows * matrix.row_stride;
     for (int64_t k = 0; k < matrix.columns; k += how.columns, step += how.step_bytes()) {
         read_row(how, step, row % interleaved_rows, buffer);
         matrix.traits->decode(one, 0, 0, how.columns, out + k);

@@ -127,8 +127,8 @@ void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
             desc.device_index);
     plan.device = MOE_DEVICE_CPU;
     plan.device_reason = reason;
-    plan.layout.residency = desc.residency == MOE_RESIDENCY_PACKED ? MOE_RESIDENCY_PACKED
-                                                                   : MOE_RESIDENCY_SOURCE;
+    plan.layout.residency =
+        desc.residency == MOE_RESIDENCY_PACKED ? MOE_RESIDENCY_PACKED : MOE_RESIDENCY_SOURCE;
 }
 
 void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
@@ -214,10 +214,10 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
     if (!family) return;
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
-        const auto one = cpu::quantization_for(
-            *family, gemv_format_in(plan.layout, plan.layout.formats[role]), type,
-            plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
-            reads_computed_rows(plan.layout.layer, role));
+        const auto one =
+            cpu::quantization_for(*family, gemv_format_in(plan.layout, plan.layout.formats[role]),
+                                  type, plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
+                                  reads_computed_rows(plan.layout.layer, role));
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
                all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
                all.has_bf16_pair || one.has_bf16_pair};

@@ -24,8 +24,8 @@ int64_t given_codebook_values(const moe_format& format) {
     return is_given ? int64_t{1} << format.bits : 0;
 }
 uint64_t record_bytes(const moe_format& format) {
-    const int64_t values = given_codebook_values(format) +
-                           (format.nested_scales ? nested_codebook_values : 0);
+    const int64_t values =
+        given_codebook_values(format) + (format.nested_scales ? nested_codebook_values : 0);
     return align_up(sizeof(MatrixRecord) + static_cast<uint64_t>(values) * sizeof(float),
                     copy_alignment);
 }
@@ -161,8 +161,8 @@ class Opener {
         const int64_t given = given_codebook_values(matrix.format);
         const auto* values = reinterpret_cast<const float*>(from);
         if (matrix.format.type == MOE_TYPE_CODEBOOK)
-            matrix.codebook = given ? weights_.keep_codebook(values, given)
-                                    : builtin_codebook(matrix.format);
+            matrix.codebook =
+                given ? weights_.keep_codebook(values, given) : builtin_codebook(matrix.format);
         if (matrix.format.nested_scales)
             matrix.nested_codebook = weights_.keep_codebook(values + given, nested_codebook_values);
     }
@@ -182,8 +182,8 @@ class Opener {
     void check(const Matrix& matrix, const std::byte* at, uint64_t bytes, moe_role role) const {
         const Extent extent = extent_of(matrix);
         const auto is_inside = [&](const void* from, uint64_t n) {
-            return !from || n <= bytes - static_cast<uint64_t>(
-                                             static_cast<const std::byte*>(from) - at);
+            return !from ||
+                   n <= bytes - static_cast<uint64_t>(static_cast<const std::byte*>(from) - at);
         };
         if (!is_inside(matrix.data, extent.data) || !is_inside(matrix.scales, extent.scales) ||
             !is_inside(matrix.zero_points, extent.zero_points))
@@ -242,8 +242,7 @@ HostPlacement lay_out_on_host(const WeightsLayout& layout) {
             placement.vectors[role] =
                 add(count(role) * static_cast<uint64_t>(layout.part(role).columns), sizeof(float));
     });
-    placement.hash_table =
-        add(static_cast<uint64_t>(hash_table_entries(layout)), sizeof(int32_t));
+    placement.hash_table = add(static_cast<uint64_t>(hash_table_entries(layout)), sizeof(int32_t));
     for_roles([&](moe_role role) {
         if (holds_matrices(layout, role))
             placement.records[role] = add(count(role), record_bytes(layout.formats[role]));

@@ -28,12 +28,12 @@ std::string_view words_of(ColumnTable table) {
 
 std::string describe_layout(const WeightsLayout& layout) {
     const Layer& layer = layout.layer;
-    std::string words =
-        layout.is_interleaved() ? fmt::format("for the CPU (revision {}), ", interleaved_revision)
-                                : std::string();
-    words += fmt::format("hidden {}, intermediate {} of {}, {} of {} experts",
-                                    layer.hidden, layout.slice.intermediate_count,
-                                    layer.intermediate, layout.slice.n_local, layer.n_experts);
+    std::string words = layout.is_interleaved()
+                            ? fmt::format("for the CPU (revision {}), ", interleaved_revision)
+                            : std::string();
+    words += fmt::format("hidden {}, intermediate {} of {}, {} of {} experts", layer.hidden,
+                         layout.slice.intermediate_count, layer.intermediate, layout.slice.n_local,
+                         layer.n_experts);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) || role == MOE_ROLE_ROUTER || !layout.needs(role)) continue;

@@ -67,7 +67,8 @@ void SourceLoader::set_matrix(const TensorPart& part, const char* what) {
     // Codebooks take memory, which there may be none of; copying the codes cannot fail.
     if (matrix.codebook && !builtin_codebook(matrix.format))
         matrix.codebook = weights_.keep_codebook(matrix.codebook, int64_t{1} << matrix.format.bits);
-    if (matrix.nested_codebook) matrix.nested_codebook = weights_.keep_codebook(matrix.nested_codebook, 256);
+    if (matrix.nested_codebook)
+        matrix.nested_codebook = weights_.keep_codebook(matrix.nested_codebook, 256);
     if (weights_.ownership != MOE_OWN_BORROW) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
         const uint64_t offset = offsets_[part.role] + static_cast<uint64_t>(part.index) * bytes;

@@ -36,9 +36,7 @@ struct WeightsLayout {
 
     // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
     // tensors.
-    bool is_packed() const {
-        return residency == MOE_RESIDENCY_PACKED && device != MOE_DEVICE_CPU;
-    }
+    bool is_packed() const { return residency == MOE_RESIDENCY_PACKED && device != MOE_DEVICE_CPU; }
     // In host memory with interleaved rows, where a format has them (formats/interleaved.hpp).
     bool is_interleaved() const {
         return residency == MOE_RESIDENCY_PACKED && device == MOE_DEVICE_CPU;

@@ -36,8 +36,8 @@ struct moe_weights : moe::Tagged<0x4D4F457765696768> {
     moe::DeviceWeights device;
     moe::CodebookTables codebook_tables;
 
-    // A given codebook of n <= 256 values is small and often shared by all experts: one copy of each
-    // is kept.
+    // A given codebook of n <= 256 values is small and often shared by all experts: one copy of
+    // each is kept.
     const float* keep_codebook(const float* codebook, int64_t n);
     // Drops the codebooks that no matrix points to any more: updates do not pile them up.
     void drop_unused_codebooks() noexcept;

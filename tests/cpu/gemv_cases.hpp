@@ -169,8 +169,8 @@ struct Activations {
             x[i] = round_to(x[i], type);
         }
         rows = {x.data(), columns, nullptr};
-        rows.quantization = quantization_for(*gemv_family(arithmetic), format, type, to_int8,
-                                             way == Way::panels);
+        rows.quantization =
+            quantization_for(*gemv_family(arithmetic), format, type, to_int8, way == Way::panels);
         rows.in_panels = way == Way::panels;
         quantize(arithmetic, n, columns);
     }

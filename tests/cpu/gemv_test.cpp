@@ -238,12 +238,12 @@ TEST(Gemv, EveryFormatHasPanels) {
                     if (is_of_arm(arithmetic)) continue;
                     const GemvFamily& family = *gemv_family(arithmetic);
                     const GemvFormat format = gemv_format_of(traits.format, interleaved);
-                const Quantization rows = quantization_for(family, format, type, false, true);
-                const GemmKernels gemm = gemm_kernels(family, format, rows);
-                EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
-                EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
-                EXPECT_EQ(gemm.rows == RowForm::words, rows.has_words) << traits.name;
-            }
+                    const Quantization rows = quantization_for(family, format, type, false, true);
+                    const GemmKernels gemm = gemm_kernels(family, format, rows);
+                    EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
+                    EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
+                    EXPECT_EQ(gemm.rows == RowForm::words, rows.has_words) << traits.name;
+                }
 }
 
 TEST(Gemv, ZeroRowsGiveZerosAndWhatIsNotFiniteGivesNan) {
@@ -294,13 +294,13 @@ TEST(Gemv, NanOfWeightsIsKept) {
             bytes[bytes.size() / 3] = std::byte{one.code};  // at the begin of row 1
             for (const Way way : ways)
                 for (const bool interleaved : layouts_of(traits)) {
-                Weights weights(stored);
-                if (interleaved) weights.interleave();
-                const Activations x(arithmetic, weights.matrix, MOE_TYPE_F32, 1, 0, way);
-                const auto got = project(arithmetic, weights, x, 1);
-                EXPECT_TRUE(std::isnan(got[1])) << one.format;
-                EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
-            }
+                    Weights weights(stored);
+                    if (interleaved) weights.interleave();
+                    const Activations x(arithmetic, weights.matrix, MOE_TYPE_F32, 1, 0, way);
+                    const auto got = project(arithmetic, weights, x, 1);
+                    EXPECT_TRUE(std::isnan(got[1])) << one.format;
+                    EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2])) << one.format;
+                }
         }
 }
 

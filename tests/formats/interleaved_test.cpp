@@ -17,9 +17,9 @@ namespace {
 using test::Stored;
 
 // Those that have kernels; another one would have to come with kernels.
-const char* const interleaved_names[] = {"q4_0",   "q4_1",   "q8_0",       "q4_k",       "q5_k",
-                                         "q6_k",   "iq4_nl", "iq4_xs",     "mxfp4_gguf", "nvfp4_gguf",
-                                         "mxfp4",  "nvfp4"};
+const char* const interleaved_names[] = {"q4_0",       "q4_1",       "q8_0",   "q4_k",
+                                         "q5_k",       "q6_k",       "iq4_nl", "iq4_xs",
+                                         "mxfp4_gguf", "nvfp4_gguf", "mxfp4",  "nvfp4"};
 
 Stored random_stored(const FormatTraits& traits, int64_t rows, int64_t columns) {
     Stored stored(traits, rows, columns);

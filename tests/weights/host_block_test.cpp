@@ -66,9 +66,9 @@ class HostBlocks : public testing::Test {
         std::memcpy(block + offset, value, size);
         for (uint64_t chunk = 0; chunk < chunk_count(header.block_bytes); ++chunk) {
             const uint64_t begin = chunk * packed_chunk_bytes;
-            const uint64_t sum = checksum_of(
-                reinterpret_cast<const std::byte*>(block + begin),
-                std::min(packed_chunk_bytes, header.block_bytes - begin));
+            const uint64_t sum =
+                checksum_of(reinterpret_cast<const std::byte*>(block + begin),
+                            std::min(packed_chunk_bytes, header.block_bytes - begin));
             std::memcpy(bytes.data() + sizeof header + 8 * chunk, &sum, sizeof sum);
         }
         header.checksum = 0;
@@ -272,9 +272,9 @@ TEST_F(HostBlocks, WithAnotherByteOutsideTheMatricesAreRefused) {
     const std::vector<char> good = bytes();
     const HostPlacement placement = lay_out_on_host(loaded->layout);
     const uint64_t block = good.size() - placement.bytes;
-    for (const uint64_t at :
-         {uint64_t{0}, uint64_t{100}, block - 4096 + 300, block + placement.vectors[MOE_ROLE_UP_BIAS],
-          block + placement.records[MOE_ROLE_GATE], good.size() - 65}) {
+    for (const uint64_t at : {uint64_t{0}, uint64_t{100}, block - 4096 + 300,
+                              block + placement.vectors[MOE_ROLE_UP_BIAS],
+                              block + placement.records[MOE_ROLE_GATE], good.size() - 65}) {
         auto bad = good;
         bad[at] = static_cast<char>(bad[at] ^ 4);
         write(bad);

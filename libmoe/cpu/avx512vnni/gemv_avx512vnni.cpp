@@ -41,8 +41,13 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
     return {};
 }
 
-const GemvFamily gemv_avx512vnni = {avx512vnni_kernels, quantize_avx512vnni, avx512vnni_gemm, true,
-                                    gemv_avx512bf16,    activate_avx512vnni, true};
+const GemvFamily gemv_avx512vnni = {avx512vnni_kernels,
+                                    quantize_avx512vnni,
+                                    avx512vnni_gemm,
+                                    true,
+                                    gemv_avx512bf16,
+                                    activate_avx512vnni,
+                                    true};
 
 }  // namespace moe::cpu
 #endif
