@@ -138,6 +138,7 @@ int bench(const BenchOptions& options) {
     choice.device = device_kind_from(options.device);
     choice.x_type = activation_type_from(options.type);
     choice.kernel = options.kernel;
+    choice.packed = options.packed;
     choice.max_tokens = options.tokens;
     const Runtime runtime = make_runtime(options.threads);
     Checkpoint checkpoint;
@@ -153,7 +154,7 @@ int bench(const BenchOptions& options) {
         Progress progress("loading", false);
         weights = load_weights(plan.get(), checkpoint.get(), options.layer, true, progress);
     } else {
-        weights = synthetic.emplace(source, options.seed).weights(plan.get());
+        weights = synthetic.emplace(source, options.seed).weights(plan.get(), options.packed);
     }
     LayerCall call(runtime.get(), std::move(plan), std::move(weights), source.desc, choice);
     const Measured measured = measure(call, options, source.desc);

@@ -57,6 +57,7 @@ struct ExplainOptions {
     std::string type = "f32";
     std::string device = "cpu";
     std::string kernel;
+    bool packed = false;
     int32_t threads = 0;
     int64_t max_tokens = 1;
 };
@@ -75,6 +76,7 @@ struct BenchOptions {
     std::string device = "cpu";
     std::string type = "bf16";
     std::string kernel;
+    bool packed = false;
     int32_t threads = 0;
     int32_t repeat = 10;
     uint64_t seed = 0;

@@ -54,6 +54,7 @@ int explain(const ExplainOptions& options) {
     desc.layer = &source.desc;
     desc.formats = formats.data();
     desc.n_formats = MOE_ROLE_COUNT;
+    if (options.packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.max_tokens = options.max_tokens;
     desc.kernel_filter = options.kernel.empty() ? nullptr : options.kernel.c_str();
     const Plan plan = make<Plan>(moe_plan_create, runtime.get(), &desc);

@@ -143,6 +143,8 @@ void add_explain(CLI::App& app, Action& action) {
                         "cpu (default), cuda, or auto: the library's choice. Nothing is run");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
+    command->add_flag("--packed", options->packed,
+                      "Weights in the packed layout, as on CUDA always");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--max-tokens", options->max_tokens,
@@ -180,6 +182,8 @@ void add_bench(CLI::App& app, Action& action) {
     command->add_option("--type", options->type, "Type of the tokens: f32, bf16 (default) or f16");
     command->add_option("--kernel", options->kernel,
                         "Force or forbid kernels: GLOB, -GLOB, STAGE:GLOB, by commas");
+    command->add_flag("--packed", options->packed,
+                      "Weights in the packed layout, as on CUDA always");
     command->add_option("--threads", options->threads, "CPU threads; 0: one per core")
         ->check(whole_number(0, most_threads));
     command->add_option("--repeat", options->repeat,

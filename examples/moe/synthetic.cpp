@@ -113,11 +113,11 @@ void SyntheticLayer::add(const Shape& shape, const moe_format& format, int64_t n
     tensors_.push_back(tensor);
 }
 
-std::shared_ptr<moe_weights> SyntheticLayer::weights(const moe_plan* plan) const {
+std::shared_ptr<moe_weights> SyntheticLayer::weights(const moe_plan* plan, bool is_packed) const {
     std::vector<const moe_tensor*> pointers;
     for (const moe_tensor& tensor : tensors_) pointers.push_back(&tensor);
     auto desc = sized<moe_weights_desc>();
-    desc.ownership = device_of(plan).is_cpu() ? MOE_OWN_BORROW : MOE_OWN_COPY;
+    desc.ownership = device_of(plan).is_cpu() && !is_packed ? MOE_OWN_BORROW : MOE_OWN_COPY;
     desc.tensors = pointers.data();
     desc.n_tensors = static_cast<uint32_t>(pointers.size());
     moe_weights* raw = nullptr;

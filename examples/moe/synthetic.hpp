@@ -19,7 +19,7 @@ class SyntheticLayer {
     SyntheticLayer& operator=(const SyntheticLayer&) = delete;
 
     // Read where they lie on the CPU: the layer outlives the weights.
-    std::shared_ptr<moe_weights> weights(const moe_plan* plan) const;
+    std::shared_ptr<moe_weights> weights(const moe_plan* plan, bool is_packed) const;
 
   private:
     struct Shape {

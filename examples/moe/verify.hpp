@@ -5,7 +5,7 @@
 
 namespace moe::cli {
 
-// Prints what the file holds. Fails with the first chunks whose checksums do not fit.
+// Prints what the file holds. Fails with the first chunk whose checksum does not fit.
 void verify_packed_file(const InspectOptions& options);
 
 }  // namespace moe::cli

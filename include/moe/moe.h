@@ -696,7 +696,7 @@ typedef struct moe_slice {
 typedef enum moe_residency MOE_ENUM_BASE {
     MOE_RESIDENCY_AUTO = 0,   /* PACKED on CUDA, SOURCE on the CPU */
     MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md). On the CPU rows of some formats are interleaved,
-                                 which is read faster; the others are as in SOURCE */
+                                 which AVX-512 and AVX2 read faster; on other processors take SOURCE: rows are decoded one by one */
     MOE_RESIDENCY_SOURCE = 2, /* in the format and layout of the tensors given, read in place or copied. CPU plans: on CUDA
                                  MOE_ERROR_UNSUPPORTED */
     MOE_RESIDENCY_FORCE_INT32 = 0x7FFFFFFF
@@ -893,8 +893,9 @@ MOE_API moe_status MOE_CALL moe_weights_memory(const moe_weights *weights, moe_m
  * weights belong to the library (MOE_OWN_COPY) and can be updated like others, which does not change the file.
  * CUDA: the file is read. Both wait for the device's default stream and return when all is done; updates on another stream must
  * be over. CPU: the file is mapped, and its matrices are read where they are (borrowed_bytes of the memory report), not
- * against their checksums, which `moe inspect --verify` does; all else is checked. It may be replaced by a save while it is
- * mapped; a process that reads a file which another one has made shorter is ended by SIGBUS. */
+ * against their checksums, which `moe inspect --verify` does; all else is checked. While it is mapped
+ * the file must not be written in place, which a save does not do: it makes another one of the same name. A process that reads a
+ * file which another one has made shorter is ended by SIGBUS. */
 MOE_API moe_status MOE_CALL moe_weights_save(const moe_weights *weights, const char *path) MOE_NOEXCEPT;
 MOE_API moe_status MOE_CALL moe_weights_open(const moe_plan *plan, const char *path, moe_weights **out_weights) MOE_NOEXCEPT;
 

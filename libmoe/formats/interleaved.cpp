@@ -98,7 +98,7 @@ void write_step(const Interleaving& how, const StepRows& rows, int64_t n, std::b
     });
 }
 
-// What a row of a strip has of one step, as its format has it.
+// The bytes of one step that belong to a row, as its format has them.
 struct RowStep {
     std::byte codes[256];
     std::byte scales[16];

@@ -41,8 +41,8 @@ struct Matrix {
     int32_t scale_row_phase = 0;
     int32_t scale_column_phase = 0;
     TiledScales tiled;
-    // Of rows interleaved by 16 (interleaved.hpp), whose scales lie among the codes; null: rows as
-    // the format has them.
+    // How rows are interleaved by 16 (interleaved.hpp), with scales among the codes; null: rows are
+    // as the format has them.
     const Interleaving* interleaving = nullptr;
     float global_scale = 1.0f;               // multiplied or divided as format.global_scale says
     const float* pre_quant_scale = nullptr;  // one per column of the view

@@ -76,7 +76,7 @@ inline bool reads_computed_rows(const Layer& layer, moe_role role) {
     return layer.latent && role != MOE_ROLE_DOWN && role != MOE_ROLE_SHARED_DOWN;
 }
 
-// What the kernels of the CPU read of a format in weights of this layout.
+// The form of a format that kernels of the CPU read in weights of this layout.
 inline cpu::GemvFormat gemv_format_in(const WeightsLayout& layout, const moe_format& format) {
     return cpu::gemv_format_of(format, layout.is_interleaved());
 }

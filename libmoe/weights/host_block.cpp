@@ -46,7 +46,7 @@ void for_roles(Each each) {
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) each(static_cast<moe_role>(i));
 }
 
-// What one matrix has in the records of its role.
+// Writes the record of a matrix and its codebooks.
 void write_record(const Matrix& matrix, std::byte* to) {
     const MatrixRecord record{matrix.global_scale, matrix.nested_offset, matrix.scale_row_phase,
                               matrix.scale_column_phase};
@@ -170,23 +170,30 @@ class Opener {
     [[noreturn]] void refuse(moe_role role, const char* what) const {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {}: {}", file_, role_name(role), what);
     }
+    // A part begins where the layout says; the rows of up in a fused matrix follow those of gate.
     void require_phases(const Matrix& matrix, moe_role role) const {
-        const bool scaled = matrix.format.scale_type != MOE_TYPE_NONE;
-        const int64_t rows = scaled ? group_extent(matrix.format.group_rows) : 1;
-        const int64_t columns = scaled ? group_extent(matrix.format.group_columns) : 1;
-        if (matrix.scale_row_phase < 0 || matrix.scale_row_phase >= rows ||
-            matrix.scale_column_phase < 0 || matrix.scale_column_phase >= columns)
-            refuse(role, "the first scale of a matrix is out of its group");
+        if (matrix.format.scale_type == MOE_TYPE_NONE || matrix.traits->unsliceable_bytes) return;
+        const WeightsLayout::Part part = weights_.layout.part(role);
+        const int64_t rows = group_extent(matrix.format.group_rows);
+        const int64_t behind_gate = weights_.layout.layer.role_shape(role).rows + part.row;
+        const bool has_row = matrix.scale_row_phase == part.row % rows ||
+                             (may_be_fused(role) && matrix.scale_row_phase == behind_gate % rows);
+        if (!has_row ||
+            matrix.scale_column_phase != part.column % group_extent(matrix.format.group_columns))
+            refuse(role, "a matrix does not begin at its place in a group of scales");
     }
-    // What a view covers lies in its copy, and a permutation names groups that there are.
+    // The bytes of a view lie in its copy, and a permutation names groups that there are.
     void check(const Matrix& matrix, const std::byte* at, uint64_t bytes, moe_role role) const {
         const Extent extent = extent_of(matrix);
         const auto is_inside = [&](const void* from, uint64_t n) {
-            return !from ||
-                   n <= bytes - static_cast<uint64_t>(static_cast<const std::byte*>(from) - at);
+            if (!from) return true;
+            const auto offset = static_cast<uint64_t>(static_cast<const std::byte*>(from) - at);
+            return offset <= bytes && n <= bytes - offset;
         };
         if (!is_inside(matrix.data, extent.data) || !is_inside(matrix.scales, extent.scales) ||
-            !is_inside(matrix.zero_points, extent.zero_points))
+            !is_inside(matrix.zero_points, extent.zero_points) ||
+            !is_inside(matrix.pre_quant_scale,
+                       static_cast<uint64_t>(matrix.columns) * sizeof(float)))
             refuse(role, "a matrix does not lie in its bytes");
         if (!matrix.permutation) return;
         const int64_t groups =

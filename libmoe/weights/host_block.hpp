@@ -11,7 +11,7 @@
 
 namespace moe {
 
-// What belongs to one matrix and does not follow from the layout.
+// Values of one matrix that do not follow from the layout.
 struct MatrixRecord {
     float global_scale;
     float nested_offset;

@@ -41,11 +41,6 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
     }
 }
 
-bool may_be_fused(moe_role role) {
-    return role == MOE_ROLE_GATE || role == MOE_ROLE_UP || role == MOE_ROLE_SHARED_GATE ||
-           role == MOE_ROLE_SHARED_UP;
-}
-
 constexpr std::pair<moe_role, moe_role> halves[] = {{MOE_ROLE_GATE, MOE_ROLE_UP},
                                                     {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP}};
 
@@ -56,6 +51,11 @@ void add_revision(Hash128& hash, PackedType type, int32_t (*revision)(PackedType
 }
 
 }  // namespace
+
+bool may_be_fused(moe_role role) {
+    return role == MOE_ROLE_GATE || role == MOE_ROLE_UP || role == MOE_ROLE_SHARED_GATE ||
+           role == MOE_ROLE_SHARED_UP;
+}
 
 bool WeightsLayout::is_packed_role(moe_role role) const {
     return is_packed() && is_matrix_role(role) && role != MOE_ROLE_ROUTER && needs(role);

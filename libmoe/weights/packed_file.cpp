@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-PackedFileHeader read_header(const File& file) {
+PackedFileHeader read_header(const File& file, const WeightsLayout& layout) {
     PackedFileHeader header{};
     if (file.size() < sizeof header)
         fail(MOE_ERROR_CORRUPT_FILE, "{}: {} bytes are too few for packed weights", file.name(),
@@ -22,9 +22,11 @@ PackedFileHeader read_header(const File& file) {
     if (!has_types && header.version != packed_file_version_without_types)
         fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: version {} of packed files, this library has {}",
              file.name(), header.version, packed_file_version);
-    if (header.packed_layout != packed_layout_version)
-        fail(MOE_ERROR_LAYOUT_MISMATCH, "{}: version {} of the packed layout, this library has {}",
-             file.name(), header.packed_layout, packed_layout_version);
+    if (header.packed_layout != packed_layout_of(layout))
+        fail(MOE_ERROR_LAYOUT_MISMATCH,
+             "{}: version {} of the packed layout, {} has version {} in this library", file.name(),
+             header.packed_layout, layout.is_interleaved() ? "the CPU's" : "that of CUDA",
+             packed_layout_of(layout));
     header.description[sizeof header.description - 1] = '\0';
     if (!has_types) std::memset(header.types, 0, sizeof header.types);
     return header;
@@ -113,7 +115,7 @@ void check_columns(const File& file, const moe_weights& weights, DeviceBlock& bl
 PackedFile::PackedFile(std::pmr::memory_resource& memory, std::string_view path,
                        const WeightsLayout& layout, uint64_t block_bytes)
     : file_(memory, path, MOE_IO_READ), checksums_(&memory) {
-    const PackedFileHeader header = read_header(file_);
+    const PackedFileHeader header = read_header(file_, layout);
     check_sizes(file_, header);
     block_bytes_ = header.block_bytes;
     block_offset_ = header.block_offset;

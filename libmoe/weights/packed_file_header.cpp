@@ -26,6 +26,10 @@ std::string_view words_of(ColumnTable table) {
 
 }  // namespace
 
+uint32_t packed_layout_of(const WeightsLayout& layout) {
+    return layout.is_interleaved() ? uint32_t{interleaved_revision} : packed_layout_version;
+}
+
 std::string describe_layout(const WeightsLayout& layout) {
     const Layer& layer = layout.layer;
     std::string words = layout.is_interleaved()

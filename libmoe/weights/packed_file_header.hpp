@@ -2,7 +2,7 @@
 // parts. All numbers are little-endian.
 //   0      8 bytes   "moepack" and a line feed
 //   8      uint32    version of the file, 4; 3 is read, too
-//   12     uint32    packed_layout_version
+//   12     uint32    packed_layout_version; of the CPU interleaved_revision
 //   16     16 bytes  layout id
 //   32     uint64    bytes of the block
 //   40     uint64    bytes of a chunk, 131072
@@ -80,6 +80,9 @@ void for_chunks(Team& team, uint64_t offset, uint64_t bytes, std::byte* stage, E
     });
     failure.rethrow();
 }
+
+// The version that files of a layout have.
+uint32_t packed_layout_of(const WeightsLayout& layout);
 
 // The layout in words, 287 characters at most.
 std::string describe_layout(const WeightsLayout& layout);

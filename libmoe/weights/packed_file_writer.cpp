@@ -79,7 +79,7 @@ PackedFileHeader header_of(const moe_weights& weights, uint64_t block_bytes) {
     PackedFileHeader header{};
     std::memcpy(header.magic, packed_magic, sizeof packed_magic);
     header.version = packed_file_version;
-    header.packed_layout = packed_layout_version;
+    header.packed_layout = packed_layout_of(weights.layout);
     std::copy(weights.layout.id.begin(), weights.layout.id.end(), header.layout_id);
     header.block_bytes = block_bytes;
     header.chunk_bytes = packed_chunk_bytes;

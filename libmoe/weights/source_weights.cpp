@@ -73,20 +73,25 @@ void SourceLoader::set_matrix(const TensorPart& part, const char* what) {
         require(weights_.copies != nullptr, "{}: there is no memory to copy it to", what);
         const uint64_t offset = offsets_[part.role] + static_cast<uint64_t>(part.index) * bytes;
         std::byte* const to = weights_.copies + offset;
-        // A file of these weights has nothing of what was there before.
-        if (weights_.layout.is_interleaved()) std::memset(to, 0, bytes);
-        const bool interleaved = weights_.layout.interleaving(part.role);
-        matrix = interleaved ? interleave(matrix, to) : copy_part(matrix, to);
+        const Interleaving* how = weights_.layout.interleaving(part.role);
+        // A file of packed weights has nothing of what was there before.
+        const uint64_t begin = how ? interleaved_bytes(*how, matrix.rows, matrix.columns) : 0;
+        if (weights_.layout.is_interleaved()) std::memset(to + begin, 0, bytes - begin);
+        matrix = how ? interleave(matrix, to) : copy_part(matrix, to);
     }
     weights_.resident.matrices[part.role][static_cast<size_t>(part.index)] = matrix;
     progress_.add(bytes);
 }
 
-NewWeights make_weights(moe_runtime& runtime, const WeightsLayout& layout,
-                        const LoadRequest& request) {
+void check_ownership(const WeightsLayout& layout, const LoadRequest& request) {
     if (layout.is_interleaved() && request.ownership == MOE_OWN_BORROW)
         fail(MOE_ERROR_UNSUPPORTED,
              "ownership is MOE_OWN_BORROW: packed weights are a copy, use COPY or CALLER");
+}
+
+NewWeights make_weights(moe_runtime& runtime, const WeightsLayout& layout,
+                        const LoadRequest& request) {
+    check_ownership(layout, request);
     NewWeights weights = new_weights(runtime, layout, request.ownership);
     if (request.ownership == MOE_OWN_BORROW) return weights;
     const uint64_t bytes = weights->layout.copy_bytes();
@@ -136,6 +141,7 @@ moe_weights* load_source_checkpoint(moe_runtime* runtime, const WeightsLayout& l
                                     const LoadRequest& request, const moe_checkpoint& checkpoint,
                                     int32_t layer) {
     RuntimeRef ref(runtime);
+    check_ownership(layout, request);
     const bool mapped = checkpoint.is_mapped();
     require(mapped || request.ownership != MOE_OWN_BORROW,
             "ownership is MOE_OWN_BORROW, but the checkpoint was opened with MOE_IO_READ");

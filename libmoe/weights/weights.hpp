@@ -15,6 +15,9 @@
 
 namespace moe {
 
+// Returns true for roles that may lie in one tensor with another one, gate with up.
+bool may_be_fused(moe_role role);
+
 struct WeightsLayout {
     explicit WeightsLayout(std::pmr::memory_resource& memory) : slice(memory) {}
     WeightsLayout(std::pmr::memory_resource& memory, const WeightsLayout& other) : slice(memory) {

@@ -10,6 +10,7 @@
 
 #include "libmoe/base/checksum.hpp"
 #include "libmoe/cpu/ref/dot.hpp"
+#include "libmoe/formats/entries.hpp"
 #include "libmoe/weights/packed_file_header.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/weights/layers.hpp"
@@ -112,6 +113,14 @@ Weights load(const Plan& plan, const std::vector<const moe_tensor*>& tensors) {
     return Weights(weights);
 }
 
+const FormatTraits* traits_named(std::string_view name) {
+    if (name == "nvfp4_pre_quant") return &nvfp4_pre_quant_formats[0];
+    if (name == "nvfp4_divide") return &nvfp4_divide_format;
+    for (const FormatTraits& traits : kbit_given_formats)
+        if (traits.name == name) return &traits;
+    return nullptr;
+}
+
 std::vector<float> decoded(const Matrix& matrix) {
     std::vector<float> values(static_cast<size_t>(matrix.rows * matrix.columns));
     for (int64_t row = 0; row < matrix.rows; ++row)
@@ -198,11 +207,86 @@ TEST_F(HostBlocks, OfSlicesHoldThePartsThatThePlanNeeds) {
         slice.intermediate_count = 256;
         const Plan plan = packed_plan(layer, &slice);
         const Weights loaded = load(plan, layer.tensors);
+        const Weights as_given = load(test::make_plan(layer, {.slice = &slice}), layer.tensors);
+        for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+            ASSERT_EQ(decoded(loaded->resident.matrix(role, 2)),
+                      decoded(as_given->resident.matrix(role, 2)));
         save(loaded);
         ASSERT_NO_FATAL_FAILURE(expect_same(*open(plan), *loaded));
         EXPECT_EQ(loaded->resident.matrices[MOE_ROLE_GATE].size(), 3u);
         expect_refused(packed_plan(layer), MOE_ERROR_LAYOUT_MISMATCH, "the plan wants for the CPU");
     }
+}
+
+// The rows of up begin inside a group of scales.
+TEST_F(HostBlocks, KeepTheHalvesOfAFusedMatrix) {
+    for (const char* format : {"fp8_128x128", "q8_0", "nvfp4"}) {
+        SCOPED_TRACE(format);
+        const LayerTensors layer(test::plain_layer(256, 192, 4, 2),
+                                 {.everywhere = format, .fused = MOE_GATE_UP_GATE_FIRST});
+        const Plan plan = packed_plan(layer);
+        const Weights loaded = load(plan, layer.tensors);
+        const Weights as_given = load(test::make_plan(layer), layer.tensors);
+        ASSERT_EQ(decoded(loaded->resident.matrix(MOE_ROLE_UP, 1)),
+                  decoded(as_given->resident.matrix(MOE_ROLE_UP, 1)));
+        save(loaded);
+        ASSERT_NO_FATAL_FAILURE(expect_same(*open(plan), *loaded));
+    }
+}
+
+// A codebook that was given, and factors of columns.
+TEST_F(HostBlocks, KeepWhatIsBesideTheCodes) {
+    for (const char* format : {"kbit3_given", "nvfp4_pre_quant", "nvfp4_divide"}) {
+        SCOPED_TRACE(format);
+        const FormatTraits* traits = traits_named(format);
+        ASSERT_TRUE(traits);
+        constexpr int64_t rows = 64, columns = 256;
+        moe_format own = traits->format;
+        own.struct_size = sizeof own;
+        const test::TensorStack stack(*traits, 2, rows, columns);
+        const std::vector<float> factors = test::gaussian(columns, 5);
+        LayerTensors layer(test::plain_layer(rows, columns, 2, 1), {.everywhere = "bf16"});
+        layer.formats[MOE_ROLE_DOWN] = &own;
+        moe_tensor down = stack.tensor;
+        down.role = MOE_ROLE_DOWN;
+        down.format = &own;
+        if (own.pre_quant_scale) {
+            down.pre_quant_scale = factors.data();
+            down.pre_quant_scale_bytes = factors.size() * sizeof(float);
+        }
+        auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
+        tensors.push_back(&down);
+        const Plan plan = packed_plan(layer);
+        const Weights loaded = load(plan, tensors);
+        save(loaded);
+        const Weights opened = open(plan);
+        ASSERT_NO_FATAL_FAILURE(expect_same(*opened, *loaded));
+        const Matrix& matrix = opened->resident.matrix(MOE_ROLE_DOWN, 1);
+        EXPECT_EQ(matrix.pre_quant_scale != nullptr, own.pre_quant_scale != 0);
+        EXPECT_EQ(matrix.codebook != nullptr, own.type == MOE_TYPE_CODEBOOK);
+    }
+}
+
+TEST_F(HostBlocks, FitTheMemoryOfTheCaller) {
+    const LayerTensors layer(rich_layer(), {.everywhere = "q4_k"});
+    const Plan plan = packed_plan(layer);
+    auto desc = desc_of(layer.tensors);
+    uint64_t bytes = 0;
+    EXPECT_MOE_OK(moe_weights_size(plan.get(), &desc, &bytes));
+    std::vector<std::byte> memory(bytes + 64 + 256, std::byte{0x5A});
+    auto* begin = memory.data();
+    while (reinterpret_cast<uintptr_t>(begin) % 64) ++begin;
+    desc.ownership = MOE_OWN_CALLER;
+    desc.memory_space = MOE_SPACE_HOST;
+    desc.memory = begin;
+    desc.memory_bytes = bytes;
+    moe_weights* weights = nullptr;
+    EXPECT_MOE_OK(moe_weights_load(plan.get(), &desc, &weights));
+    const Weights of_caller(weights), loaded = load(plan, layer.tensors);
+    expect_same(*of_caller, *loaded);
+    for (size_t i = 0; i < 64; ++i) EXPECT_EQ(begin[bytes + i], std::byte{0x5A});
+    save(of_caller);
+    ASSERT_NO_FATAL_FAILURE(expect_same(*open(plan), *loaded));
 }
 
 TEST_F(HostBlocks, CanBeUpdatedAndTheFileStays) {
@@ -272,17 +356,28 @@ TEST_F(HostBlocks, WithAnotherByteOutsideTheMatricesAreRefused) {
     const std::vector<char> good = bytes();
     const HostPlacement placement = lay_out_on_host(loaded->layout);
     const uint64_t block = good.size() - placement.bytes;
-    for (const uint64_t at : {uint64_t{0}, uint64_t{100}, block - 4096 + 300,
-                              block + placement.vectors[MOE_ROLE_UP_BIAS],
-                              block + placement.records[MOE_ROLE_GATE], good.size() - 65}) {
+    struct Damage {
+        uint64_t at;
+        const char* words;
+    };
+    for (const Damage& one :
+         {Damage{0, "is no file of packed weights"}, Damage{100, "the checksum of the header"},
+          Damage{block - 4096 + 600, "the checksum of the header"},
+          Damage{block + placement.vectors[MOE_ROLE_UP_BIAS], "chunk"},
+          Damage{block + placement.records[MOE_ROLE_GATE], "chunk"},
+          Damage{good.size() - 65, "chunk"}}) {
         auto bad = good;
-        bad[at] = static_cast<char>(bad[at] ^ 4);
+        bad[one.at] = static_cast<char>(bad[one.at] ^ 4);
         write(bad);
-        expect_refused(plan, MOE_ERROR_CORRUPT_FILE, "");
+        expect_refused(plan, MOE_ERROR_CORRUPT_FILE, one.words);
     }
-    for (const size_t n : {size_t{0}, size_t{511}, good.size() / 2, good.size() - 1}) {
+    for (const size_t n : {size_t{0}, size_t{511}}) {
         write({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
-        expect_refused(plan, MOE_ERROR_CORRUPT_FILE, "");
+        expect_refused(plan, MOE_ERROR_CORRUPT_FILE, "too few for packed weights");
+    }
+    for (const size_t n : {good.size() / 2, good.size() - 1}) {
+        write({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
+        expect_refused(plan, MOE_ERROR_CORRUPT_FILE, "the file has");
     }
 }
 
@@ -295,10 +390,10 @@ TEST_F(HostBlocks, WithAScaleOutsideItsGroupAreRefused) {
     const HostPlacement placement = lay_out_on_host(loaded->layout);
     for (const size_t field :
          {offsetof(MatrixRecord, scale_row_phase), offsetof(MatrixRecord, scale_column_phase)})
-        for (const int32_t phase : {-1, 128}) {
+        for (const int32_t phase : {-1, 1, 128}) {
             write_with(good, placement.records[MOE_ROLE_UP] + field, &phase, sizeof phase);
             expect_refused(plan, MOE_ERROR_CORRUPT_FILE,
-                           "up: the first scale of a matrix is out of its group");
+                           "up: a matrix does not begin at its place in a group of scales");
         }
 }
 

@@ -13,6 +13,8 @@ int64_t min_word_rows(GemvFormat format) {
     switch (format) {
         case GemvFormat::iq4_nl:
         case GemvFormat::iq4_xs:
+        case GemvFormat::iq4_nl_x16:
+        case GemvFormat::iq4_xs_x16:
         case GemvFormat::iq2_xxs:
         case GemvFormat::iq2_xs:
         case GemvFormat::iq3_xxs:
