@@ -29,8 +29,22 @@ struct PackedLayer {
     moe::test::PackedWeights packed;
 };
 
+// Packed weights of the CPU: rows that are interleaved, and others with scales of several rows.
+struct HostLayer {
+    HostLayer()
+        : layer(small_packed_layer(), {.everywhere = "q8_0",
+                                       .formats = {{MOE_ROLE_UP, "nvfp4"},
+                                                   {MOE_ROLE_DOWN, "fp8_128x128"},
+                                                   {MOE_ROLE_SHARED_DOWN, "kbit4"}}}),
+          plan(moe::test::make_plan(layer, {.residency = MOE_RESIDENCY_PACKED})) {}
+
+    moe::test::LayerTensors layer;
+    moe_test::Plan plan;
+};
+
 struct PackedLayers {
     PackedLayer small{small_packed_layer(), "nvfp4"}, hash{hash_packed_layer(), "mxfp4"};
+    HostLayer host;
 };
 
 }  // namespace moe_fuzz

@@ -1,4 +1,5 @@
 // Files of packed weights, as the library saves them.
+#include "libmoe/weights/load.hpp"
 #include "libmoe/weights/packed_file_header.hpp"
 #include "libmoe/weights/packed_file_writer.hpp"
 #include "tests/fuzz/packed_layer.hpp"
@@ -21,6 +22,14 @@ void save_packed(const Seeds& seeds, const char* name, PackedLayer& layer,
 void add_packed(const Seeds& seeds) {
     PackedLayers layers;
     save_packed(seeds, "small", layers.small, layers.small.layer.tensors);
+
+    auto desc = moe_test::sized<moe_weights_desc>();
+    desc.tensors = layers.host.layer.tensors.data();
+    desc.n_tensors = static_cast<uint32_t>(layers.host.layer.tensors.size());
+    moe_weights* weights = nullptr;
+    EXPECT_MOE_OK(moe_weights_load(layers.host.plan.get(), &desc, &weights));
+    moe::save_weights(*weights, seeds.place("packed", "host"));
+    moe_weights_destroy(weights);
 
     const int32_t ids[] = {0, 1, 1, 0, 0, 1};
     moe_format format = moe_test::sized<moe_format>();

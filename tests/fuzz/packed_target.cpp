@@ -1,9 +1,12 @@
 // A file of packed weights: its head, its checksums, and the block that comes of it. It is opened
 // for the layer that it says it is of, which is what moe_weights_open does with a plan for a GPU.
+// Of a file for the CPU every row is decoded.
 #include <algorithm>
 #include <cstring>
 
 #include "libmoe/base/checksum.hpp"
+#include "libmoe/cpu/ref/dot.hpp"
+#include "libmoe/weights/host_block.hpp"
 #include "libmoe/weights/packed_file.hpp"
 #include "tests/fuzz/memory_file.hpp"
 #include "tests/fuzz/packed_layer.hpp"
@@ -46,11 +49,26 @@ void open(const MemoryFile& file, PackedLayer& layer) {
     opened.load(weights, layer.packed.block, staging.data(), team);
 }
 
+// Opens a file for the CPU and decodes its weights.
+void open_on_host(const MemoryFile& file, const HostLayer& layer) {
+    moe_runtime* runtime = &*layer.plan->runtime;
+    const moe::NewWeights weights(moe::open_host_weights(runtime, layer.plan->layout, file.path()));
+    std::vector<float> values;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i)
+        for (const moe::Matrix& matrix : weights->resident.matrices[static_cast<moe_role>(i)]) {
+            values.resize(static_cast<size_t>(matrix.columns));
+            for (int64_t row = 0; row < matrix.rows; ++row)
+                moe::cpu::decode_row(matrix, row, values.data());
+        }
+}
+
+bool is_of(const moe::WeightsLayout& layout, std::string_view input) {
+    const auto& id = layout.id;
+    return input.size() >= id_offset + id.size() &&
+           std::memcmp(input.data() + id_offset, id.data(), id.size()) == 0;
+}
 PackedLayer& layer_of(PackedLayers& layers, std::string_view input) {
-    const auto& id = layers.hash.packed.handle.layout.id;
-    const bool is_hash = input.size() >= id_offset + id.size() &&
-                         std::memcmp(input.data() + id_offset, id.data(), id.size()) == 0;
-    return is_hash ? layers.hash : layers.small;
+    return is_of(layers.hash.packed.handle.layout, input) ? layers.hash : layers.small;
 }
 
 }  // namespace
@@ -59,10 +77,12 @@ void run_packed(std::string_view input) {
     static PackedLayers layers;
     static MemoryFile file;
     PackedLayer& layer = layer_of(layers, input);
+    const bool is_of_host = is_of(layers.host.plan->layout, input);
     file.write(input);
     bool is_open = false;
     auto read = [&] {
         try {
+            if (is_of_host) return open_on_host(file, layers.host);
             open(file, layer);
             is_open = true;
         } catch (const moe::Error& error) {

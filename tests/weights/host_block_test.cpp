@@ -85,19 +85,7 @@ class HostBlocks : public testing::Test {
 };
 
 Plan packed_plan(const LayerTensors& layer, const moe_slice* slice = nullptr) {
-    auto desc = moe_test::sized<moe_plan_desc>();
-    desc.device = MOE_DEVICE_CPU;
-    desc.residency = MOE_RESIDENCY_PACKED;
-    desc.layer = &layer.layer.desc;
-    desc.x_type = MOE_TYPE_F32;
-    desc.formats = layer.formats;
-    desc.n_formats = MOE_ROLE_COUNT;
-    desc.slice = slice;
-    desc.partial = slice != nullptr;
-    desc.max_tokens = 4;
-    moe_plan* plan = nullptr;
-    EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
-    return Plan(plan);
+    return test::make_plan(layer, {.slice = slice, .residency = MOE_RESIDENCY_PACKED});
 }
 
 moe_weights_desc desc_of(const std::vector<const moe_tensor*>& tensors) {

@@ -12,6 +12,7 @@ namespace moe::test {
 struct PlanChoices {
     const moe_slice* slice = nullptr;
     uint32_t stages = 0;
+    moe_residency residency = MOE_RESIDENCY_AUTO;
 };
 
 inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& choices = {}) {
@@ -24,6 +25,7 @@ inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& ch
     desc.slice = choices.slice;
     desc.partial = choices.slice != nullptr;
     desc.stages = choices.stages;
+    desc.residency = choices.residency;
     desc.max_tokens = 4;
     moe_plan* plan = nullptr;
     EXPECT_MOE_OK(moe_plan_create(nullptr, &desc, &plan));
