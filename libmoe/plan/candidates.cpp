@@ -498,6 +498,25 @@ struct ForcedAlone {
     }
 };
 
+// A filter that forces kernels for many rows alone means the candidate beside them, too: the first
+// such one, or null.
+const Candidate* beside_forced(std::span<const Candidate> all, moe_stage stage,
+                               const KernelFilter& filter) {
+    const Candidate *before = nullptr, *found = nullptr;
+    for (const Candidate& candidate : all) {
+        if (candidate.stage != stage || candidate.tokens == Tokens::small_batch) continue;
+        const bool is_forced = candidate.applicable && filter.wish(candidate) == Wish::force;
+        if (candidate.tokens == Tokens::any) {
+            if (is_forced) return nullptr;
+            before = &candidate;
+        } else if (is_forced && !found && before->applicable &&
+                   filter.wish(*before) != Wish::forbid) {
+            found = before;
+        }
+    }
+    return found;
+}
+
 // One for any number of tokens, and where a better one takes small batches, that one too, as one
 // for many rows.
 void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& problem,
@@ -506,6 +525,7 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
     bool is_open_for_many_rows = true;
     const Candidate* before = nullptr;  // those of many rows are behind one for any number
     ForcedAlone forced_alone;
+    const Candidate* const preferred = beside_forced(all, stage, filter);
     for (Candidate& candidate : all) {
         if (candidate.stage != stage) continue;
         if (candidate.tokens == Tokens::many_rows) {
@@ -515,7 +535,8 @@ void choose_for_stage(std::span<Candidate> all, moe_stage stage, const Problem& 
             continue;
         }
         const bool is_small_batch = candidate.tokens == Tokens::small_batch;
-        judge(candidate, problem, filter, is_open[is_small_batch] && is_open[0]);
+        const bool is_left_out = preferred && !is_small_batch && &candidate != preferred;
+        judge(candidate, problem, filter, is_open[is_small_batch] && is_open[0] && !is_left_out);
         if (candidate.is_chosen) is_open[is_small_batch] = false;
         before = &candidate;
     }
