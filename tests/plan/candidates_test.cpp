@@ -367,7 +367,12 @@ TEST(Candidates, PatternsMayForceTheGemmKernelsOfSeveralFamilies) {
     Plan plan;
     EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, "experts:*_gemm_*", plan));
     EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*,experts:*_gemm_*", plan));
-    EXPECT_MOE_ERROR(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*_gemm_*", plan),
+    // The gemv beside them comes along, unless it is forbidden.
+    EXPECT_MOE_OK(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*_gemm_*", plan));
+    const char* name = nullptr;
+    EXPECT_MOE_OK(moe_plan_kernel(plan.get(), MOE_STAGE_EXPERTS, 1, &name));
+    EXPECT_EQ(std::string(name).find("avx2_"), 0u) << name;
+    EXPECT_MOE_ERROR(try_plan("q8_0", MOE_TYPE_BF16, "experts:avx2_*_gemm_*,-avx2_*_gemv_*", plan),
                      MOE_ERROR_UNSUPPORTED, "beside it");
 }
 
