@@ -695,8 +695,8 @@ typedef struct moe_slice {
 
 typedef enum moe_residency MOE_ENUM_BASE {
     MOE_RESIDENCY_AUTO = 0,   /* PACKED on CUDA, SOURCE on the CPU */
-    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md). On the CPU rows of some formats are interleaved,
-                                 which AVX-512 and AVX2 read faster; on other processors take SOURCE: rows are decoded one by one */
+    MOE_RESIDENCY_PACKED = 1, /* in the plan's own layout, a copy (docs/layout.md). On the CPU rows of some formats are interleaved:
+                                 AVX-512 and AVX2 read some of them faster, some not (docs/limits.md); others decode them row by row */
     MOE_RESIDENCY_SOURCE = 2, /* in the format and layout of the tensors given, read in place or copied. CPU plans: on CUDA
                                  MOE_ERROR_UNSUPPORTED */
     MOE_RESIDENCY_FORCE_INT32 = 0x7FFFFFFF
