@@ -331,12 +331,14 @@ namespace Moe
 
     public enum Residency
     {
-        /// <summary>PACKED on CUDA, SOURCE on the CPU: in this version a device has one of them, and the other is
-        /// MOE_ERROR_UNSUPPORTED</summary>
+        /// <summary>PACKED on CUDA, SOURCE on the CPU</summary>
         Auto = 0,
-        /// <summary>in the plan's own layout, a copy (docs/layout.md)</summary>
+        /// <summary>in the plan's own layout, a copy (docs/layout.md). On the CPU rows of some formats are
+        /// interleaved: AVX-512 and AVX2 read some of them faster, some not (docs/limits.md); others decode them row
+        /// by row</summary>
         Packed = 1,
-        /// <summary>in the format and layout of the tensors given, read in place or copied</summary>
+        /// <summary>in the format and layout of the tensors given, read in place or copied. CPU plans: on CUDA
+        /// MOE_ERROR_UNSUPPORTED</summary>
         Source = 2,
     }
 
@@ -368,8 +370,8 @@ namespace Moe
         /// <summary>the bytes of the slice are copied into memory of the allocator</summary>
         Copy = 0,
         /// <summary>matrices are read where they lie and must stay there, unchanged, until moe_weights_destroy.
-        /// Vectors (biases, norms, scales of experts) are small and are copied all the same. Not for packed weights
-        /// (CUDA plans), which are a copy: MOE_ERROR_UNSUPPORTED</summary>
+        /// Vectors (biases, norms, scales of experts) are small and are copied all the same. Not for packed weights,
+        /// which are a copy: MOE_ERROR_UNSUPPORTED</summary>
         Borrow = 1,
         /// <summary>as COPY, into memory that the caller gives and frees after moe_weights_destroy</summary>
         Caller = 2,
