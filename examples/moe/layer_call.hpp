@@ -28,7 +28,7 @@ Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice
 // Read in place where that can be done, else copied.
 std::shared_ptr<moe_weights> load_weights(const moe_plan* plan, const moe_checkpoint* checkpoint,
                                           int32_t layer, bool may_borrow, Progress& progress);
-// What moe_weights_save wrote.
+// Opens a file of moe_weights_save.
 std::shared_ptr<moe_weights> open_weights(const moe_plan* plan, const std::string& path);
 // Whether the plan can use weights made for another one.
 bool can_share(const moe_plan* plan, const moe_weights* weights);

@@ -8,7 +8,7 @@ bool shares_codebook(const PackedMatrix& matrix) {
     return mode == CodebookMode::shared_lanes || mode == CodebookMode::shared_bytes;
 }
 
-// Of a pair that is not fused every matrix with codebooks must share them.
+// A pair that is not fused must share the codebooks of every matrix that has some.
 bool gate_up_shares_codebook(const GemvArgs& args) {
     if (!has_codebook(args.gate_up.type)) return shares_codebook(args.up);
     if (!has_codebook(args.up.type)) return shares_codebook(args.gate_up);

@@ -30,7 +30,7 @@ struct GemvProblem {
 
 cuda::GemvTiling tile_gate_up(const cuda::DeviceFacts& device, const GemvProblem& problem,
                               const GemvTuning& tuning);
-// Of a pair; tile_gate_up has the gate.
+// Tiles up of a pair; tile_gate_up has the gate.
 cuda::GemvTiling tile_up(const cuda::DeviceFacts& device, const GemvProblem& problem,
                          const GemvTuning& tuning);
 cuda::GemvTiling tile_down(const cuda::DeviceFacts& device, const GemvProblem& problem,

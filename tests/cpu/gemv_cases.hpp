@@ -156,7 +156,7 @@ struct Activations {
                 int64_t columns, float outlier, Way way = Way::rows, bool to_int8 = false)
         : Activations(arithmetic, gemv_format_of(format), type, n, columns, outlier, way, to_int8) {
     }
-    // As the kernels of a matrix take them.
+    // Rows as the kernels of a matrix take them.
     Activations(Arithmetic arithmetic, const Matrix& matrix, moe_type type, int64_t n,
                 float outlier, Way way = Way::rows, bool to_int8 = false)
         : Activations(arithmetic, gemv_format_of(matrix), type, n, matrix.columns, outlier, way,

@@ -337,7 +337,7 @@ TEST(Gemv, EveryCodeOfFp8IsExact) {
     }
 }
 
-// What is not rounded to bfloat16, as a latent, is read in pairs of it.
+// Rows that are not rounded to bfloat16, as a latent, are read in pairs of it.
 TEST(Gemv, PairsOfBfloat16AreNearlyFloat32) {
     if (!has_avx512bf16()) GTEST_SKIP() << "no AVX-512 with BF16";
     constexpr Arithmetic arithmetic = Arithmetic::gemv_avx512vnni;

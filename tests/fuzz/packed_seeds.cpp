@@ -31,18 +31,9 @@ void add_packed(const Seeds& seeds) {
     moe::save_weights(*weights, seeds.place("packed", "host"));
     moe_weights_destroy(weights);
 
-    const int32_t ids[] = {0, 1, 1, 0, 0, 1};
-    moe_format format = moe_test::sized<moe_format>();
-    format.type = MOE_TYPE_I32;
-    moe_tensor table = moe_test::sized<moe_tensor>();
-    table.role = MOE_ROLE_HASH_TABLE;
-    table.format = &format;
-    table.rows = 6;
-    table.columns = 1;
-    table.data = ids;
-    table.data_bytes = sizeof ids;
+    const moe::test::HashTable table(6, 1, {0, 1, 1, 0, 0, 1});
     auto tensors = layers.hash.layer.tensors;
-    tensors.push_back(&table);
+    tensors.push_back(&table.tensor);
     save_packed(seeds, "hash_table", layers.hash, tensors);
 }
 

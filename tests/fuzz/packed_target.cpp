@@ -1,6 +1,6 @@
 // A file of packed weights: its head, its checksums, and the block that comes of it. It is opened
 // for the layer that it says it is of, which is what moe_weights_open does with a plan for a GPU.
-// Of a file for the CPU every row is decoded.
+// Where it is for the CPU, every row is decoded.
 #include <algorithm>
 #include <cstring>
 

@@ -32,6 +32,28 @@ inline moe_test::Plan make_plan(const LayerTensors& layer, const PlanChoices& ch
     return moe_test::Plan(plan);
 }
 
+// A hash table of a layer as a tensor.
+struct HashTable {
+    HashTable(int64_t vocabulary, int64_t top_k, std::vector<int32_t> ids) : ids_(std::move(ids)) {
+        format_.type = MOE_TYPE_I32;
+        tensor.role = MOE_ROLE_HASH_TABLE;
+        tensor.format = &format_;
+        tensor.rows = vocabulary;
+        tensor.columns = top_k;
+        tensor.data = ids_.data();
+        tensor.data_bytes = ids_.size() * sizeof ids_[0];
+    }
+    HashTable(const HashTable&) = delete;  // tensor points into it
+    HashTable& operator=(const HashTable&) = delete;
+
+    const std::vector<int32_t>& ids() const { return ids_; }
+    moe_tensor tensor = moe_test::sized<moe_tensor>();
+
+  private:
+    std::vector<int32_t> ids_;
+    moe_format format_ = moe_test::sized<moe_format>();
+};
+
 // The tensors of a layer but for those of some roles.
 inline std::vector<const moe_tensor*> tensors_without(const LayerTensors& layer,
                                                       std::initializer_list<moe_role> roles) {

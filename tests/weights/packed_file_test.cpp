@@ -154,24 +154,15 @@ TEST_F(PackedFiles, HoldTheHashTable) {
     desc.hash_vocabulary = 6;
     const LayerTensors layer(desc, {.everywhere = "nvfp4"});
     const Plan plan = make_plan(layer);
-    moe_format format = moe_test::sized<moe_format>();
-    format.type = MOE_TYPE_I32;
-    const std::vector<int32_t> table{0, 1, 2, 3, 3, 0, 1, 2, 2, 0, 3, 1};
-    moe_tensor tensor = moe_test::sized<moe_tensor>();
-    tensor.role = MOE_ROLE_HASH_TABLE;
-    tensor.format = &format;
-    tensor.rows = 6;
-    tensor.columns = 2;
-    tensor.data = table.data();
-    tensor.data_bytes = table.size() * sizeof table[0];
+    const test::HashTable table(6, 2, {0, 1, 2, 3, 3, 0, 1, 2, 2, 0, 3, 1});
     auto tensors = layer.tensors;
-    tensors.push_back(&tensor);
+    tensors.push_back(&table.tensor);
     PackedWeights from(*plan), to(*plan);
     from.load(tensors);
     save(from);
     open(to);
     expect_same_weights(to, from);
-    EXPECT_TRUE(std::equal(table.begin(), table.end(), to.handle.device.hash_table));
+    EXPECT_TRUE(std::equal(table.ids().begin(), table.ids().end(), to.handle.device.hash_table));
 }
 
 // Whoever writes a file can make its checksums fit.

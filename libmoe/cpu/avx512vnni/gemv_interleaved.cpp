@@ -1,4 +1,4 @@
-// Gemv kernels of rows interleaved by 16.
+// Gemv kernels and panels of rows interleaved by 16.
 #include <utility>
 
 #include "libmoe/cpu/avx512vnni/tables.hpp"
@@ -33,18 +33,7 @@ const IntegerKernels* avx512vnni_interleaved_kernels(GemvFormat format) {
 #define MOE_FORMAT(name, Rows) \
     case GemvFormat::name:     \
         return &interleaved_kernels<Rows>;
-        MOE_FORMAT(q4_0_x16, Q4_0Rows)
-        MOE_FORMAT(q4_1_x16, Q4_1Rows)
-        MOE_FORMAT(q8_0_x16, Q8_0Rows)
-        MOE_FORMAT(q4_k_x16, Q4_KRows)
-        MOE_FORMAT(q5_k_x16, Q5_KRows)
-        MOE_FORMAT(q6_k_x16, Q6_KRows)
-        MOE_FORMAT(iq4_nl_x16, Iq4NlRows)
-        MOE_FORMAT(iq4_xs_x16, Iq4XsRows)
-        MOE_FORMAT(mxfp4_gguf_x16, Mxfp4GgufRows)
-        MOE_FORMAT(nvfp4_gguf_x16, Nvfp4GgufRows)
-        MOE_FORMAT(mxfp4_x16, Mxfp4Rows)
-        MOE_FORMAT(nvfp4_x16, Nvfp4Rows)
+        MOE_INTERLEAVED_FORMATS(MOE_FORMAT)
 #undef MOE_FORMAT
         default:
             return nullptr;

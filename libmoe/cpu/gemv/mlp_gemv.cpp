@@ -194,7 +194,7 @@ void for_each_tile(int64_t first, int64_t last, int64_t n_rows, bool in_panels, 
     }
 }
 
-// What the weights on the input and a bias, each of which may be null, make of products.
+// Applies the weights on the input and a bias, each of which may be null, to products.
 void add_linear(const Tile& tile, const float* row_weight, const float* bias, Products& products) {
     if (!row_weight && !bias) return;
     for (int64_t r = 0; r < tile.n; ++r) {
