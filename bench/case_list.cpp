@@ -58,10 +58,11 @@ Case case_of(const Fields& fields, const CaseList& list) {
     one.model = known_model(list, model);
     if (!one.model) fields.fail("model is " + model + ", which is not known");
     one.format = fields.word("format", "_+");
-    const std::string mode = fields.word("mode", "");
-    if (mode != "ids" && mode != "layer")
-        fields.fail("mode is " + mode + ", neither ids nor layer");
-    one.mode = mode == "ids" ? Mode::ids : Mode::layer;
+    const std::string mode = fields.word("mode", "_");
+    one.layout = find_layout(mode);
+    if (mode != "ids" && mode != "layer" && !one.layout)
+        fields.fail("mode is " + mode + ", neither ids nor layer nor a layout");
+    one.mode = mode == "layer" ? Mode::layer : Mode::ids;
     one.n_tokens = fields.integer("n_tokens", 1, 1 << 20);
     one.zipf = zipf_of(fields);
     one.unfused = fields.flag("unfused");

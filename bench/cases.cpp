@@ -31,6 +31,22 @@ const Model models[] = {
     {"gpt-oss-120b-tp8", 2880, 352, 128, 4, 0, true, false},
 };
 
+constexpr int32_t block = 16;  // of blocked rows
+constexpr Layout layouts[] = {
+    {"tokens_reduced", MOE_IN_TOKENS, MOE_OUT_REDUCED},
+    {"tokens_per_slot", MOE_IN_TOKENS, MOE_OUT_PER_SLOT},
+    {"tokens_rows", MOE_IN_TOKENS, MOE_OUT_ROWS},
+    {"sorted_reduced", MOE_IN_SORTED, MOE_OUT_REDUCED},
+    {"sorted_per_slot", MOE_IN_SORTED, MOE_OUT_PER_SLOT},
+    {"sorted_rows", MOE_IN_SORTED, MOE_OUT_ROWS},
+    {"blocked_reduced", MOE_IN_SORTED, MOE_OUT_REDUCED, block},
+    {"blocked_rows", MOE_IN_SORTED, MOE_OUT_ROWS, block},
+    {"batched_rows", MOE_IN_BATCHED, MOE_OUT_ROWS},
+    {"tokens_per_slot_gate_up", MOE_IN_TOKENS, MOE_OUT_PER_SLOT, 1, true},
+    {"sorted_rows_gate_up", MOE_IN_SORTED, MOE_OUT_ROWS, 1, true},
+    {"batched_rows_gate_up", MOE_IN_BATCHED, MOE_OUT_ROWS, 1, true},
+};
+
 }  // namespace
 
 // Rows are whole blocks: 2880 columns are no multiple of 256, nor are the slices of eight GPUs.
@@ -40,10 +56,15 @@ bool fits(const Model& model, const std::string& format) {
            model.intermediate % block_columns(of.down) == 0;
 }
 
+const char* Case::mode_name() const {
+    if (layout) return layout->name;
+    return mode == Mode::ids ? "ids" : "layer";
+}
+
 std::string Case::name() const {
     char skew[16] = "uniform";
     if (zipf > 0) std::snprintf(skew, sizeof skew, "zipf%.1f", zipf);
-    std::string name = model->name + "/" + format + (mode == Mode::ids ? "/ids" : "/layer") + "/T" +
+    std::string name = model->name + "/" + format + "/" + mode_name() + "/T" +
                        std::to_string(n_tokens) + "/" + skew;
     if (unfused) name += "/unfused";
     if (x_type != MOE_TYPE_BF16) name += std::string("/x_") + name_of_type(x_type);
@@ -60,6 +81,18 @@ const Model* find_model(const std::string& name) {
     for (const Model& model : models)
         if (name == model.name) return &model;
     return nullptr;
+}
+
+const Layout* find_layout(const std::string& name) {
+    for (const Layout& layout : layouts)
+        if (name == layout.name) return &layout;
+    return nullptr;
+}
+
+std::vector<std::string> layout_names() {
+    std::vector<std::string> names;
+    for (const Layout& layout : layouts) names.emplace_back(layout.name);
+    return names;
 }
 
 moe_layer_desc layer_of(const Model& model, Mode mode) {

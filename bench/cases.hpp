@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "moe/moe.h"
 
@@ -22,6 +23,15 @@ struct Model {
 // Start of a call: at expert ids and weights, or at x (router and shared expert included).
 enum class Mode { ids, layer };
 
+// moe_experts in a layout of its rows (layouts.hpp).
+struct Layout {
+    const char* name;  // the mode of a case
+    moe_in_layout in;
+    moe_out_layout out;
+    int32_t block_rows = 1;  // every expert's rows begin on a multiple of it
+    bool stops = false;      // before the activation
+};
+
 struct Case {
     const Model* model;
     std::string format;
@@ -33,11 +43,18 @@ struct Case {
     bool stages = false;    // each stage is also measured alone; not part of the name
     moe_type x_type = MOE_TYPE_BF16;
     moe_type intermediate_type = MOE_TYPE_BF16;
+    // Of a case from ids: moe_experts with rows in this layout (layouts.hpp), whose name is then
+    // the mode's; null: moe_forward.
+    const Layout* layout = nullptr;
 
+    const char* mode_name() const;
     std::string name() const;
 };
 
 const Model* find_model(const std::string& name);
+// The cells of the table of layouts in moe.h. Null: no layout has the name.
+const Layout* find_layout(const std::string& name);
+std::vector<std::string> layout_names();
 // Tells whether the rows of the model are whole blocks of the format.
 bool fits(const Model& model, const std::string& format);
 moe_layer_desc layer_of(const Model& model, Mode mode);

@@ -9,7 +9,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
+#include "bench/layouts.hpp"
 #include "bench/plan_request.hpp"
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
@@ -51,6 +53,21 @@ int calls_for(int64_t n_tokens) {
     return n_tokens <= 32 ? 24 : n_tokens <= 512 ? 8 : 3;
 }
 
+// The kernel of the experts stage. Calls that stop before the activation, or whose rows have an
+// order of their own, are never those of gemv.
+std::string kernel_of(const moe_plan& plan, const Case& what) {
+    if (!what.layout || what.layout->out == MOE_OUT_REDUCED) {
+        const char* kernel = "";
+        check(moe_plan_kernel(&plan, MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
+        if (!what.layout || what.layout->in == MOE_IN_TOKENS) return kernel;
+    }
+    const cuda::LaunchPlan& launch = plan.launch_plan();
+    const cuda::GemmNames& names = what.layout->stops ? launch.pre_activation : launch.gate_up;
+    std::string name = names.wide.c_str();
+    const std::string width = "_wide";
+    return name.ends_with(width) ? name.substr(0, name.size() - width.size()) : name;
+}
+
 }  // namespace
 
 struct LayerRun::State {
@@ -64,6 +81,7 @@ struct LayerRun::State {
     int64_t x_rows = 0;
     bool sets_are_cold = false;  // for one token that uses the same experts of each set
     uint64_t expert_bytes = 0;   // bytes of one routed expert
+    uint64_t gate_up_bytes = 0;  // of those, of gate and up
     uint64_t router_bytes = 0;
     uint64_t shared_bytes = 0;
 
@@ -122,6 +140,7 @@ void LayerRun::count_bytes(const DevicePlacement& placement, const moe_layer_des
         const uint64_t bytes =
             static_cast<uint64_t>(region.n_tiles) * tile_bytes(region.type, region.k);
         (is_expert_role(static_cast<moe_role>(i)) ? s.expert_bytes : s.shared_bytes) += bytes;
+        if (i == MOE_ROLE_GATE || i == MOE_ROLE_UP) s.gate_up_bytes += bytes;
     }
     s.router_bytes = uint64_t{2} * layer.n_experts * layer.hidden;
 }
@@ -144,14 +163,11 @@ void LayerRun::clear_output(int64_t n_tokens) {
     check_cuda(cudaMemset(s.out.data(), 0, n_tokens * s.model->hidden * 2), "clearing out");
 }
 
-// A time counts only where the calls have computed something: the last token's output is finite and
-// not zero.
-void LayerRun::check_output(const Case& what) const {
-    const int64_t hidden = state_->model->hidden;
-    std::vector<uint16_t> row(hidden);
-    const auto* from =
-        static_cast<const std::byte*>(state_->out.data()) + (what.n_tokens - 1) * hidden * 2;
-    check_cuda(cudaMemcpy(row.data(), from, hidden * 2, cudaMemcpyDeviceToHost), "out");
+// A time counts only where the calls have computed something: a row of the output is finite and not
+// zero.
+void LayerRun::check_output(const Case& what, const void* from, int64_t width) const {
+    std::vector<uint16_t> row(width);
+    check_cuda(cudaMemcpy(row.data(), from, width * 2, cudaMemcpyDeviceToHost), "out");
     const uint16_t exponent = what.x_type == MOE_TYPE_F16 ? 0x7C00 : 0x7F80;
     const auto is_finite = [&](uint16_t bits) { return (bits & exponent) != exponent; };
     const auto is_zero = [](uint16_t bits) { return (bits & 0x7FFF) == 0; };
@@ -205,6 +221,12 @@ std::vector<StageResult> LayerRun::stages_of(const Case& what, int n_calls, doub
     return run_stages(inputs);
 }
 
+double LayerRun::weight_bytes(const Case& what, double distinct) const {
+    const State& s = *state_;
+    if (what.layout && what.layout->stops) return distinct * static_cast<double>(s.gate_up_bytes);
+    return distinct * s.expert_bytes + (what.mode == Mode::layer ? s.other_bytes() : 0);
+}
+
 Result LayerRun::run(const Case& what, const Limits& limits) {
     State& s = *state_;
     const Model& model = *s.model;
@@ -225,7 +247,19 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     s.weights = DeviceBuffer(n_slots * 4);
     fill_f32(s.weights.data(), n_slots, 1.0f, 3);
 
+    std::optional<LayoutRows> rows;
+    if (what.layout) rows.emplace(what, ids, n_calls);
+
+    const auto in_layout = [&](int i, cudaStream_t stream) {
+        moe_experts_args args = rows->args(i);
+        if (what.layout->in == MOE_IN_TOKENS) args.x = x_of(i, what.n_tokens);
+        args.ids = static_cast<int32_t*>(s.ids.data()) + i * n_slots;
+        args.weights = static_cast<float*>(s.weights.data());
+        args.stream = stream;
+        check(moe_experts(s.plan.get(), s.sets[i % s.sets.size()].get(), s.workspace.get(), &args));
+    };
     const auto call = [&](int i, cudaStream_t stream) {
+        if (rows) return in_layout(i, stream);
         moe_forward_args args{};
         args.struct_size = sizeof args;
         args.n_tokens = what.n_tokens;
@@ -250,14 +284,19 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     const Sampling sampling = sampling_for(what.n_tokens);
     clear_output(what.n_tokens);
     result.time = time_calls(call, n_calls, sampling.n_replays, sampling.settle_us);
-    check_output(what);
-    const char* kernel = "";
-    check(moe_plan_kernel(s.plan.get(), MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
-    result.kernel = kernel;
+    if (rows)
+        check_output(what, rows->written_row(), rows->width());
+    else
+        check_output(
+            what,
+            static_cast<const std::byte*>(s.out.data()) + (what.n_tokens - 1) * model.hidden * 2,
+            model.hidden);
+    result.kernel = kernel_of(*s.plan, what);
     const bool layer = what.mode == Mode::layer;
-    result.bytes = distinct * s.expert_bytes + (layer ? s.other_bytes() : 0);
+    result.bytes = weight_bytes(what, distinct);
+    const double matrices = what.layout && what.layout->stops ? 2.0 / 3.0 : 1.0;
     const double per_token =
-        double(model.top_k) * model.intermediate + (layer ? model.shared_intermediate : 0);
+        matrices * model.top_k * model.intermediate + (layer ? model.shared_intermediate : 0);
     result.flops = 6.0 * what.n_tokens * per_token * model.hidden +
                    (layer ? 2.0 * what.n_tokens * model.hidden * model.n_experts : 0.0);
     const double read_us = read_floor_us(limits.reads, result.bytes);

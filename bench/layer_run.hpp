@@ -43,7 +43,8 @@ class LayerRun {
     bool is_warm(int64_t n_tokens) const;
     const void* x_of(int call, int64_t n_tokens) const;
     void clear_output(int64_t n_tokens);
-    void check_output(const Case& what) const;
+    void check_output(const Case& what, const void* row, int64_t width) const;
+    double weight_bytes(const Case& what, double distinct) const;
     double distinct_of_router(int64_t n_tokens, int n_calls);
     std::vector<StageResult> stages_of(const Case& what, int n_calls, double distinct);
 

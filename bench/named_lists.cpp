@@ -162,6 +162,21 @@ List portable() {
     return list;
 }
 
+// moe_experts in every layout, beside moe_forward from ids.
+List layouts() {
+    const Tokens tokens = {1, 8, 32, 128, 512, 2048, prompt};
+    List list;
+    for (const char* format : {"bf16", "nvfp4", "q4_k"}) {
+        Case one{&model_of("qwen3-30b"), format, Mode::ids, 0, 0};
+        list.add(one, tokens);
+        for (const std::string& name : layout_names()) {
+            one.layout = find_layout(name);
+            list.add(one, tokens);
+        }
+    }
+    return list;
+}
+
 // The most telling cases of the other lists.
 List short_list() {
     const auto ids = Mode::ids, layer = Mode::layer;
@@ -197,7 +212,7 @@ struct Named {
 };
 constexpr Named lists[] = {{"hopper", hopper},   {"formats", formats}, {"shapes", shapes},
                            {"fp16", fp16},       {"tokens", tokens},   {"portable", portable},
-                           {"short", short_list}};
+                           {"layouts", layouts}, {"short", short_list}};
 
 }  // namespace
 

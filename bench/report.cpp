@@ -39,7 +39,7 @@ Json result_json(const Result& r) {
             {"model", r.what.model->name},
             {"shape", shape_json(*r.what.model)},
             {"format", r.what.format},
-            {"mode", r.what.mode == Mode::ids ? "ids" : "layer"},
+            {"mode", r.what.mode_name()},
             {"n_tokens", r.what.n_tokens},
             {"zipf", r.what.zipf},
             {"unfused", r.what.unfused},

@@ -931,7 +931,7 @@ enum {
     MOE_FAULT_TOKENS_OUT_OF_RANGE = 4, /* *n_tokens_device was negative or above n_tokens; it was clamped */
     MOE_FAULT_OFFSETS_OUT_OF_RANGE = 8 /* offsets, counts or row ids were not what they must be; rows were skipped. Of two rows
                                           of one slot the second is skipped, which a CUDA plan does not report. An expert whose
-                                          rows do not begin behind those of all experts before it has none; a CUDA plan leaves it
+                                          rows do not begin behind those of all experts before it has none; a CUDA plan may leave it
                                           those that no expert before it has */
 };
 

@@ -1,7 +1,7 @@
-// moe_experts and moe_combine in every layout. Rows that the caller sorted become slots with an
-// expert each (dispatch/caller_rows), are sorted again as the kernels want them, and their results
-// go back to the caller's rows. Output by token goes chunk of tokens by chunk, output by row
-// chunk of rows by chunk.
+// moe_experts and moe_combine in every layout. Rows that the caller sorted are listed as they lie,
+// and where their results go back to them, the last kernel stores them there. Rows of which that
+// cannot be done become slots with an expert each (both in dispatch/caller_rows), which are sorted
+// again. Output by token goes chunk of tokens by chunk, output by row chunk of rows by chunk.
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
@@ -29,10 +29,7 @@ CallerRows caller_rows(const Setup& setup, const moe_experts_args& args) {
     return rows;
 }
 
-// Experts, input rows and input weights of the slots of a window.
-void take_caller_rows(LayerPass& p, const Call& call, const moe_experts_args& args,
-                      const SlotWindow& window) {
-    const Scratch& b = p.scratch();
+SlotsOut slots_out(const Scratch& b, const Call& call, const moe_experts_args& args) {
     const int32_t k = call.setup.layer->top_k;
     SlotsOut out{};
     out.ids = b.ids;
@@ -43,6 +40,14 @@ void take_caller_rows(LayerPass& p, const Call& call, const moe_experts_args& ar
     out.given_weights = args.weights;
     out.given_stride = args.weights_row_stride;
     out.top_k = k;
+    return out;
+}
+
+// Experts, input rows and input weights of the slots of a window.
+void take_caller_rows(LayerPass& p, const Call& call, const moe_experts_args& args,
+                      const SlotWindow& window) {
+    const Scratch& b = p.scratch();
+    const SlotsOut out = slots_out(b, call, args);
     run_rows_to_slots(caller_rows(call.setup, args), window, b.keys, out, window.first == 0,
                       call.faults, p.stream());
     p.sort_local(window.n);
@@ -62,8 +67,9 @@ SlotResults run_listed(LayerPass& p, const Call& call, const moe_experts_args& a
         return {p.scratch().wide, p.y_type(), call.setup.layer->expert_width()};
     }
     auto* out = reinterpret_cast<float*>(p.scratch().wide);
-    p.run_pre_activation(input, out);
-    return {out, MOE_TYPE_F32, pre_activation_width(call.setup)};
+    const int64_t width = pre_activation_width(call.setup);
+    p.run_pre_activation(input, dense_rows(out, MOE_TYPE_F32, width));
+    return {out, MOE_TYPE_F32, width};
 }
 
 // TOKENS by ids.
@@ -85,8 +91,10 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
         p.take_routing(given, {});
         return p.run_gemv_sum(x, args.expert_map, sum, out);
     }
+    const LayerPass::ExpertInput input{x, args.x_is_latent != 0, false};
+    if (!args.stop_before_activation) p.take_input(input);
     p.take_and_sort(given, {}, args.expert_map);
-    const SlotResults results = run_listed(p, call, args, {x, args.x_is_latent != 0, false});
+    const SlotResults results = run_listed(p, call, args, input);
     if (args.out_layout == MOE_OUT_REDUCED) return p.store_sum(sum, out);
     run_store_slots(setup.device, results.data, results.type, results.width,
                     p.scratch().rows.slot_to_row, layer.top_k, static_cast<int32_t>(results.width),
@@ -108,6 +116,15 @@ void take_weights_of_slots(LayerPass& p, const Call& call, const moe_experts_arg
     p.take_routing(given, {});
 }
 
+// Can the rows be listed as they lie? Then the call is one chunk, and has no more rows than slots.
+// Rows that are projected to the latent width first are read by slot; a weight by row could be one
+// of two rows of a slot.
+bool lists_slots(const LayerPass& p, const Call& call, const moe_experts_args& args) {
+    const Layer& layer = *call.setup.layer;
+    return p.tokens().n == args.n_tokens && args.n_rows <= args.n_tokens * layer.top_k &&
+           (!layer.latent || args.x_is_latent) && !(layer.weight_on_input && args.row_weights);
+}
+
 // SORTED rows, output by token.
 void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_args& args,
                             int64_t first) {
@@ -115,7 +132,12 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
     const int32_t k = setup.layer->top_k;
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
-    take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
+    const bool is_listed = lists_slots(p, call, args);
+    const bool is_weighted = args.out_layout == MOE_OUT_REDUCED && !setup.layer->weight_on_input;
+    if (is_listed)
+        p.list_slots(caller_rows(setup, args), slots_out(p.scratch(), call, args), is_weighted);
+    else
+        take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
     const SlotResults results = run_listed(
         p, call, args,
         {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
@@ -123,7 +145,7 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
         return run_store_slots(setup.device, results.data, results.type, results.width,
                                p.scratch().rows.slot_to_row, k, static_cast<int32_t>(results.width),
                                p.tokens(), out.data, out.type, out.stride, p.stream());
-    if (!setup.layer->weight_on_input) take_weights_of_slots(p, call, args, first);
+    if (is_weighted && !is_listed) take_weights_of_slots(p, call, args, first);
     p.store_sum({true, {}, {}, 0, false}, out);
 }
 
@@ -132,6 +154,23 @@ int64_t tokens_that_fit(const Call& call) {
     int64_t tokens = call.setup.chunk_tokens;
     while (tokens > 1 && scratch_bytes(call.setup, tokens) > call.scratch_size) tokens /= 2;
     return tokens;
+}
+
+// The rows of a window as they lie, to rows of the caller; false: not these rows. Rows that are
+// projected to the latent width first are read by slot.
+bool run_rows_in_place(LayerPass& p, const Call& call, const moe_experts_args& args,
+                       const SlotWindow& window, const CombineOutput& out) {
+    DeviceRows to = dense_rows(out.data, out.type, out.stride);
+    to.index = p.scratch().source;
+    if ((call.setup.layer->latent && !args.x_is_latent) || !p.stores_to(to)) return false;
+    p.list_rows(caller_rows(call.setup, args), window, slots_out(p.scratch(), call, args));
+    const LayerPass::ExpertInput input{dense_rows(args.x, call.setup.x_type, args.x_row_stride),
+                                       args.x_is_latent != 0, true};
+    if (args.stop_before_activation)
+        p.run_pre_activation(input, to);
+    else
+        p.run_experts(input, &to);
+    return true;
 }
 
 // ROWS: slot s of a window is the caller's row first + s.
@@ -145,12 +184,13 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
         const auto n = static_cast<int32_t>(std::min(capacity, n_rows - first));
         LayerPass p(call, scratch, {(n + k - 1) / k, nullptr, 0});
         if (args.stop_before_activation) p.take_pre_activation_family();
+        const CombineOutput all{args.out, setup.out_type, args.out_row_stride, false};
+        if (run_rows_in_place(p, call, args, {true, first, n}, all)) continue;
+        const CombineOutput out = output_from(all, first);
         take_caller_rows(p, call, args, {true, first, n});
         const SlotResults results = run_listed(
             p, call, args,
             {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
-        const CombineOutput out =
-            output_from({args.out, setup.out_type, args.out_row_stride, false}, first);
         run_store_rows(setup.device, results.data, results.type, results.width,
                        scratch.rows.slot_to_row, n, static_cast<int32_t>(results.width), out.data,
                        out.type, out.stride, p.stream());

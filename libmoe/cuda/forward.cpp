@@ -63,6 +63,7 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
         args.out_layout == MOE_OUT_REDUCED &&
         takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device);
     if (setup.shared_joins && !is_gemv && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
+    if (!is_gemv) p.take_input({x, false, false});
     route_and_sort(p, call, args, first, !is_gemv);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),

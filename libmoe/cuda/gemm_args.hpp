@@ -47,6 +47,7 @@ struct GemmArgs {
     int32_t out_capacity;   // likewise of the output
     int32_t* tile_counter;  // [2], zero: work tiles handed out, of wide and of narrow tiles
     bool batch_invariant;   // a row's bits do not depend on how many rows there are
+    bool tiles_are_new;     // of the preceding kernel, so that nothing is read before the wait
 
     int32_t n_features() const {
         const bool fused = epilogue == Epilogue::gated || epilogue == Epilogue::gate_and_up;

@@ -30,7 +30,4 @@ constexpr int64_t max_small_batch_logits_tokens = 32;
 // Selection with a thread block per token (select_block.cu).
 constexpr int32_t max_block_select_experts = 512;
 
-// Rows of an expert in Hopper's narrow tiles.
-constexpr int32_t max_narrow_rows = 48;
-
 }  // namespace moe::cuda

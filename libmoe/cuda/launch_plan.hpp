@@ -37,9 +37,33 @@ enum class SelectKernel : uint8_t { block, warp };
 // two launches.
 enum class SortKernel : uint8_t { fused, block, runs };
 
-// The tiles of a grouped GEMM. Hopper's takes narrow tiles alone, or both in two launches; the
-// portable one takes one or the other.
+// The tiles of a grouped GEMM: one of the two, or, of Hopper's, both in two launches.
 enum class TileWidths : uint8_t { narrow, wide, both };
+
+// Rows of Hopper's narrow tiles.
+constexpr int32_t max_narrow_rows = 48;
+
+// What the tiles of a grouped GEMM depend on: the rows that an expert has on average. Of Hopper's,
+// also the rows that one can have at most; experts between the two averages each have their own.
+struct TileChoice {
+    double max_portable_narrow;           // beyond, the portable tiles are wide
+    double max_all_narrow, min_all_wide;  // of Hopper's
+
+    TileWidths of(Family family, int64_t most_rows, double average_rows) const {
+        if (!is_grouped(family))
+            return is_sm80_grouped(family) && average_rows > max_portable_narrow
+                       ? TileWidths::wide
+                       : TileWidths::narrow;
+        if (most_rows <= max_narrow_rows || average_rows <= max_all_narrow)
+            return TileWidths::narrow;
+        return average_rows >= min_all_wide ? TileWidths::wide : TileWidths::both;
+    }
+    // A dense matrix is one expert with all rows.
+    TileWidths of_dense(Family family, int64_t n_rows) const {
+        const TileWidths widths = of(family, n_rows, static_cast<double>(n_rows));
+        return widths == TileWidths::both ? TileWidths::wide : widths;
+    }
+};
 
 // Names of the kernels of one GEMM. The grouped GEMMs have one for wide tiles and one for narrow
 // tiles; other families have the first alone.
@@ -99,12 +123,7 @@ struct LaunchPlan {
     GemmNames gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;
     GemmNames pre_activation;              // of gate_up that stops before the activation
     std::pmr::vector<LaunchRange> ranges;  // ascending; the last one serves every larger number
-    // Rows of an expert on average, of the portable grouped GEMM; beyond, its tiles are wide.
-    double max_narrow_rows = 0;
-
-    TileWidths portable_tiles(double rows_of_expert) const {
-        return rows_of_expert > max_narrow_rows ? TileWidths::wide : TileWidths::narrow;
-    }
+    TileChoice tiles{};                    // what the ranges were made by
     const LaunchRange& range(int64_t n_tokens) const {
         for (const LaunchRange& range : ranges)
             if (n_tokens <= range.max_tokens) return range;

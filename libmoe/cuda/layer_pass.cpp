@@ -34,9 +34,11 @@ Rows LayerPass::token_rows(int32_t n) const {
 
 void LayerPass::take_pre_activation_family() {
     family_ = setup_.pre_activation;
-    if (is_sm80_grouped(family_))
-        launch_.tiles =
-            setup_.launch->portable_tiles(static_cast<double>(n_slots_) / setup_.layer->n_experts);
+    launch_.tiles = tiles_of_rows(n_slots_, setup_.layer->n_experts);
+}
+
+TileWidths LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
+    return setup_.launch->tiles.of(family_, n_rows, static_cast<double>(n_rows) / n_experts);
 }
 
 TileRule LayerPass::dense_tiles() const {
@@ -103,6 +105,16 @@ void LayerPass::take_routing(const GivenRouting& given, const RouteArguments& pu
     run_take_routing(given, tokens_, output_of(published), faults_, stream());
 }
 
+void LayerPass::take_input(const ExpertInput& input) {
+    const bool is_projected = layer().latent && !input.is_latent;
+    arranges_ = is_grouped(family_) && indexes_rows(input) && !is_projected;
+    input_ = input.rows;
+}
+
+bool LayerPass::indexes_rows(const ExpertInput& input) const {
+    return range_.indexes_rows && !input.by_source;
+}
+
 void LayerPass::sort(const int32_t* expert_map) {
     sort(expert_map, {});
 }
@@ -123,6 +135,12 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
         along.token_rule = dense_tiles();
         tokens_listed_ = true;
     }
+    if (arranges_) {
+        along.arranges = true;
+        along.input = block_input(input_, layer().expert_width());
+        along.token_blocks = {b_.wide, static_cast<int32_t>(padded_rows(tokens_.n)),
+                              b_.rows.tile_counter};
+    }
     const SortInput input{b_.ids,
                           expert_map ? expert_map : setup_.local_of,
                           layer().n_experts,
@@ -130,22 +148,41 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
                           n_local,
                           b_.sort_scratch,
                           joins_};
-    run_sort(range_.sort, input, tokens_, rows(), tiles_of(family_, launch_.tiles), along, faults_,
-             stream());
+    run_sort(launch_.device, range_.sort, input, tokens_, rows(), tiles_of(family_, launch_.tiles),
+             along, faults_, stream());
 }
 
 void LayerPass::sort_local(int32_t n_slots) {
     n_slots_ = n_slots;
     n_sorted_ = n_slots;
     const int32_t n_local = setup_.slice->n_local;
-    // Hopper's tiles depend on the rows that one expert can have, the portable ones on the average.
-    launch_.tiles = is_sm80_grouped(family_)
-                        ? setup_.launch->portable_tiles(static_cast<double>(n_slots) / n_local)
-                        : setup_.launch->range(n_slots).tiles;
+    launch_.tiles = tiles_of_rows(n_slots, n_local);
     const SortInput input{b_.ids, nullptr, n_local, 1, n_local, b_.sort_scratch, false};
-    run_sort(range_.sort, input, {n_slots, nullptr, 0}, rows(), tiles_of(family_, launch_.tiles),
-             {}, faults_, stream());
+    run_sort(launch_.device, range_.sort, input, {n_slots, nullptr, 0}, rows(),
+             tiles_of(family_, launch_.tiles), {}, faults_, stream());
     run_compose(b_.rows.slot, b_.source, n_slots, b_.rows.capacity, b_.in_row, stream());
+}
+
+void LayerPass::list_rows(const CallerRows& caller, const SlotWindow& window, const SlotsOut& out) {
+    n_slots_ = window.n;
+    n_sorted_ = window.n;
+    launch_.tiles = tiles_of_rows(window.n, setup_.slice->n_local);
+    run_list_rows(launch_.device, caller, window, out, rows(), tiles_of(family_, launch_.tiles),
+                  b_.in_row, out.slot_to_row ? nullptr : b_.source, faults_, stream());
+}
+
+void LayerPass::list_slots(const CallerRows& caller, SlotsOut out, bool takes_weights) {
+    out.slot_to_row = b_.rows.slot_to_row;
+    SlotsOut cleared = out;
+    cleared.weights = b_.weights;
+    run_clear_slots(cleared, takes_weights, n_slots_, stream());
+    list_rows(caller, {false, 0, n_slots_}, out);
+}
+
+bool LayerPass::stores_to(const DeviceRows& out) const {
+    const auto address = reinterpret_cast<uintptr_t>(out.data);
+    return !is_grouped(family_) ||
+           (address % 16 == 0 && out.stride * element_size(out.type) % 16 == 0);
 }
 
 void LayerPass::list_tokens() {
@@ -208,23 +245,25 @@ Mlp LayerPass::expert_mlp(const ExpertInput& input) {
     mlp.down_names = &setup_.launch->down;
     mlp.in = expert_rows(input);
     if (!input.by_source) mlp.in_tokens = tokens_;
-    mlp.indexes_rows = range_.indexes_rows && !input.by_source;
+    mlp.indexes_rows = indexes_rows(input);
+    mlp.is_arranged = arranges_;
     mlp.row_weight = layer().weight_on_input ? b_.weights : nullptr;
     mlp.rows = rows();
     mlp.blocks = b_.wide;
     mlp.h = b_.h;
     mlp.pre = b_.pre_activation;
-    mlp.y = b_.wide;
-    mlp.y_type = y_type();
+    mlp.y = dense_rows(b_.wide, y_type(), layer().expert_width());
     return mlp;
 }
 
-void LayerPass::run_experts(const ExpertInput& input) {
+void LayerPass::run_experts(const ExpertInput& input, const DeviceRows* out) {
     if (layer().latent && !input.is_latent) project_latent(input);
-    run_mlp(launch_, family_, expert_mlp(input));
+    Mlp mlp = expert_mlp(input);
+    if (out) mlp.y = *out;
+    run_mlp(launch_, family_, mlp);
 }
 
-void LayerPass::run_pre_activation(const ExpertInput& input, float* out) {
+void LayerPass::run_pre_activation(const ExpertInput& input, const DeviceRows& out) {
     if (layer().latent && !input.is_latent) project_latent(input);
     Mlp mlp = expert_mlp(input);
     mlp.gate_up_names = &setup_.launch->pre_activation;
@@ -250,8 +289,7 @@ Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
     mlp.blocks = b_.token_blocks;
     mlp.h = b_.shared_h;
     mlp.pre = b_.shared_pre;
-    mlp.y = b_.shared_y;
-    mlp.y_type = MOE_TYPE_F32;
+    mlp.y = dense_rows(b_.shared_y, MOE_TYPE_F32, layer().hidden);
     return mlp;
 }
 

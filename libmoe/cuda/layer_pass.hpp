@@ -43,6 +43,15 @@ class LayerPass {
     // Before the sort, of a plan whose shared expert joins: it gets a row of every token here,
     // which the experts' kernels work on and store_sum adds.
     void join_shared() { joins_ = true; }
+    // Input rows of the experts: x by token, projected to the latent first where the layer has one.
+    struct ExpertInput {
+        DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
+        bool is_latent;
+        bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
+    };
+    // Before the sort: the input of run_experts. Where gate_up reads it by row index, the sort
+    // makes its token blocks in the same launch.
+    void take_input(const ExpertInput& input);
     // Rows of the slots whose expert (by expert_map, or the slice's) is local.
     void sort(const int32_t* expert_map);
     // take_routing and sort in one.
@@ -50,19 +59,21 @@ class LayerPass {
                        const int32_t* expert_map);
     // Rows of n_slots slots whose ids are local experts already and whose input rows are sources.
     void sort_local(int32_t n_slots);
+    // Instead of a sort: rows of the caller as they lie. scratch.source has, by sorted row, the
+    // caller's row; `out` says which weights are wanted.
+    void list_rows(const CallerRows& caller, const SlotWindow& window, const SlotsOut& out);
+    // The same of all slots of the call, of which there are no fewer than rows. takes_weights: the
+    // weights are those of the slots, else none or those on the input.
+    void list_slots(const CallerRows& caller, SlotsOut out, bool takes_weights);
+    // Can the experts' last kernel store such rows?
+    bool stores_to(const DeviceRows& out) const;
 
-    // Input rows of the experts: x by token, projected to the latent first where the layer has one.
-    struct ExpertInput {
-        DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
-        bool is_latent;
-        bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
-    };
-    // y of every sorted row.
-    void run_experts(const ExpertInput& input);
+    // y of every sorted row; to `out`, where that is given, instead of the scratch.
+    void run_experts(const ExpertInput& input, const DeviceRows* out = nullptr);
     // Before the sort of a chunk that stops before the activation: takes the plan's family for it.
     void take_pre_activation_family();
-    // Gate and up of every sorted row before the activation, to `out` in float32.
-    void run_pre_activation(const ExpertInput& input, float* out);
+    // Gate and up of every sorted row before the activation, to `out`.
+    void run_pre_activation(const ExpertInput& input, const DeviceRows& out);
 
     // The routed sum of the chunk, all finish parts applied where they belong.
     struct Sum {
@@ -90,11 +101,13 @@ class LayerPass {
     Rows rows() const;
     Rows token_rows(int32_t n) const;  // of n tokens or slots
     TileRule dense_tiles() const;
-    Launch dense_launch() const;  // of the dense matrices
+    TileWidths tiles_of_rows(int32_t n_rows, int32_t n_experts) const;  // by the average
+    Launch dense_launch() const;                                        // of the dense matrices
     LogitsInput logits_input(const DeviceRows& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
+    bool indexes_rows(const ExpertInput& input) const;
     // The type of rows into and out of the latent width: no narrower than x.
     moe_type latent_type() const;
     void list_tokens();
@@ -118,7 +131,9 @@ class LayerPass {
     int32_t n_slots_;
     int32_t n_sorted_;  // tokens of the sort; slots, where those were sorted by themselves
     bool tokens_listed_ = false;
-    bool joins_ = false;  // the shared expert is one of the experts
+    bool joins_ = false;     // the shared expert is one of the experts
+    bool arranges_ = false;  // the sort makes the token blocks of input_
+    DeviceRows input_{};
 };
 
 }  // namespace moe::cuda

@@ -89,17 +89,17 @@ void run_down(const Launch& launch, Family family, const Mlp& mlp) {
     down.bias = mlp.down_bias;
     down.bias_stride = mlp.width;
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
-    down.out = dense_rows(mlp.y, mlp.y_type, mlp.width);
+    down.out = mlp.y;
     down.tile_counter = mlp.rows.tile_counter + 4;
     run_gemm(launch, family, down, *mlp.down_names);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
-    run_pre_activation(launch, family, mlp, mlp.pre);
     ActivateRows rows{};
     rows.in = mlp.pre;
     rows.n_features = static_cast<int32_t>(mlp.features);
     rows.in_stride = mlp.gate ? 2 * mlp.features : mlp.features;
+    run_pre_activation(launch, family, mlp, dense_rows(mlp.pre, MOE_TYPE_F32, rows.in_stride));
     rows.activation = mlp.activation;
     rows.out = dense_rows(mlp.h, operand_type(family), mlp.features);
     rows.round_to = mlp.intermediate_type;
@@ -125,13 +125,15 @@ DeviceRows gather_columns(const Launch& launch, Family family, const GemmArgs& g
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
 void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
-    const GatherInput input{mlp.in, gate_up.in_columns, operand_for(mlp.in)};
+    const GatherInput input = block_input(mlp.in, gate_up.in_columns);
     gate_up.in = dense_rows(mlp.blocks, input.to, gate_up.weights.k);
     if (!mlp.indexes_rows)
         return run_gather(launch.device, input, mlp.rows, mlp.blocks, launch.stream);
     gate_up.in_capacity = static_cast<int32_t>(padded_rows(mlp.in_tokens.n));
     gate_up.in.index = mlp.in.index;
     gate_up.in.divisor = mlp.in.divisor;
+    gate_up.tiles_are_new = mlp.is_arranged;
+    if (mlp.is_arranged) return;
     run_arrange(launch.device, input, mlp.in_tokens,
                 {mlp.blocks, gate_up.in_capacity, mlp.rows.tile_counter}, launch.stream);
 }
@@ -177,6 +179,10 @@ void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
 
 }  // namespace
 
+GatherInput block_input(const DeviceRows& in, int64_t n_columns) {
+    return {in, static_cast<int32_t>(n_columns), operand_for(in)};
+}
+
 void run_projection(const Launch& launch, Family family, const Projection& p) {
     GemmArgs gemm = make_gemm_args(launch, p.matrix, p.in_columns, Epilogue::linear, p.rows);
     gemm.bias = p.bias;
@@ -186,7 +192,7 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (p.matrix.columns) {
         gemm.in = gather_columns(launch, family, gemm, p.in, p.rows, p.blocks);
     } else if (is_grouped(family)) {
-        const GatherInput input{p.in, gemm.in_columns, operand_for(p.in)};
+        const GatherInput input = block_input(p.in, gemm.in_columns);
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }
@@ -203,10 +209,10 @@ void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
     run_down(launch, family, mlp);
 }
 
-void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, float* out) {
-    const int64_t stride = mlp.gate ? 2 * mlp.features : mlp.features;
+void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp,
+                        const DeviceRows& out) {
     auto run = [&](const PackedMatrix& matrix, Epilogue epilogue, const float* bias,
-                   const float* up_bias, float* to) {
+                   const float* up_bias, int64_t first_column) {
         GemmArgs gemm = make_gemm_args(launch, matrix, mlp.width, epilogue, mlp.rows);
         set_bias(gemm, mlp);
         gemm.bias = bias;
@@ -214,14 +220,15 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, flo
         gemm.in = matrix.columns
                       ? gather_columns(launch, family, gemm, mlp.in, mlp.rows, mlp.blocks)
                       : mlp.in;
-        gemm.out = dense_rows(to, MOE_TYPE_F32, stride);
+        gemm.out = out;
+        gemm.out.data = gemm.out_bytes() + first_column * element_size(out.type);
         run_gemm(launch, family, gemm, *mlp.gate_up_names);
     };
-    if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out);
+    if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, 0);
     if (mlp.is_gate_up_fused)
-        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, out);
-    run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, out);
-    run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, out + mlp.features);
+        return run(*mlp.gate, Epilogue::gate_and_up, mlp.gate_bias, mlp.up_bias, 0);
+    run(*mlp.gate, Epilogue::linear, mlp.gate_bias, nullptr, 0);
+    run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, mlp.features);
 }
 
 }  // namespace moe::cuda

@@ -2,6 +2,7 @@
 // stage, of the shared expert and of the latent projections.
 #pragma once
 
+#include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/gemm_args.hpp"
 #include "libmoe/cuda/router/router.hpp"
 #include "libmoe/cuda/setup.hpp"
@@ -15,6 +16,9 @@ struct Launch {
     bool batch_invariant;  // a row's bits do not depend on how many rows there are
     TileWidths tiles;      // of the grouped families
 };
+
+// Rows as the grouped family reads them, in token blocks of the type of its operands.
+GatherInput block_input(const DeviceRows& in, int64_t n_columns);
 
 // W v for all rows, plus bias.
 struct Projection {
@@ -45,6 +49,7 @@ struct Mlp {
     const GemmNames* gate_up_names;
     const GemmNames* down_names;
     bool indexes_rows;  // grouped: gate_up reads x by row index, rows are not gathered
+    bool is_arranged;   // the sort has made the token blocks of x
 
     DeviceRows in;
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them
@@ -52,15 +57,15 @@ struct Mlp {
     Rows rows;
     std::byte* blocks;  // the same of the input of gate and up; may share memory with y
     std::byte* h;
-    float* pre;       // [rows][2 features]; null: gate, up and activation are one kernel. Of
-                      // Hopper's grouped GEMM [rows][features], the gate's values
-    void* y;          // [row capacity][width] of y_type
-    moe_type y_type;  // F32 or BF16
+    float* pre;    // [rows][2 features]; null: gate, up and activation are one kernel. Of
+                   // Hopper's grouped GEMM [rows][features], the gate's values
+    DeviceRows y;  // [..][width], by sorted row or by an index of it; of Hopper's grouped GEMM
+                   // not of F32 only if rows begin on multiples of 16 bytes
 };
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp);
 
-// Gate and up with their biases, before the activation, in float32: out [rows][2 features], gate
-// first ([rows][features] without a gate), by sorted row.
-void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, float* out);
+// Gate and up with their biases, before the activation: out [rows][2 features], gate first
+// ([rows][features] without a gate), by sorted row or by an index of it.
+void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp, const DeviceRows& out);
 
 }  // namespace moe::cuda

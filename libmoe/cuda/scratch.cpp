@@ -89,7 +89,7 @@ TileRule tiles_of(Family family, TileWidths widths) {
             return exact_tiles;
         case Family::grouped:
         case Family::grouped_f16:
-            return grouped_tiles;
+            return widths == TileWidths::narrow ? grouped_narrow_tiles : grouped_tiles;
         default:
             return widths == TileWidths::narrow ? sm80_narrow_tiles : sm80_wide_tiles;
     }
@@ -121,7 +121,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
         arena.take<std::byte>(static_cast<int64_t>(sort_scratch_bytes(n_slots, n_experts)));
     rows = take_rows(arena, setup.experts, n_filled, row_capacity, n_experts);
     keys = arena.take<unsigned long long>(n_slots);
-    source = arena.take<int32_t>(padded_rows(n_slots));
+    source = arena.take<int32_t>(std::max(padded_rows(n_slots), row_capacity));
     in_row = arena.take<int32_t>(row_capacity);
     wide_bytes = static_cast<uint64_t>(std::max(wide_bytes_of(setup, n_slots, n_filled, n_experts),
                                                 pre_activation_bytes(setup, 1)));

@@ -23,7 +23,8 @@ struct Scratch {
     Rows rows;                 // of the experts, the shared one too where it joins
     Rows token_rows;           // of the layer's dense matrices: one "expert", row = token or slot
     unsigned long long* keys;  // [chunk * k]
-    int32_t* source;           // [chunk * k]: input row of a slot that the caller sorted
+    int32_t* source;           // [chunk * k]: input row of a slot that the caller sorted; or, by
+                               // sorted row, the caller's row for the result
     int32_t* in_row;           // [row_capacity]: row of the input
     std::byte* wide;           // token blocks of the input, later the rows y: never both alive
     std::byte* gathered;       // [row_capacity][width] for tables of columns of gate and up, where

@@ -126,15 +126,16 @@ class Decisions {
 
     LaunchRange of(int64_t n_tokens) const {
         LaunchRange range;
+        const cuda::TileChoice& tiles = tuning_.grouped.tiles;
         range.max_tokens = n_tokens;
         range.logits = logits(n_tokens);
         range.select = select(n_tokens);
         range.sort = sort(n_tokens);
         range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
-        range.indexes_rows = indexes_rows(n_tokens);
-        range.tiles = tiles(setup_.experts, n_tokens, rows_of_expert(n_tokens));
+        range.indexes_rows = indexes_rows();
+        range.tiles = tiles.of(setup_.experts, n_tokens, rows_of_expert(n_tokens));
         if (layer().shared_intermediate || layer().latent)
-            range.dense_tiles = tiles(setup_.finish, n_tokens, static_cast<double>(n_tokens));
+            range.dense_tiles = tiles.of_dense(setup_.finish, n_tokens);
         range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;
         range.y_type = cuda::y_type(setup_, n_tokens * layer().top_k);
         return range;
@@ -142,15 +143,6 @@ class Decisions {
 
   private:
     const Layer& layer() const { return plan_.layout.layer; }
-    // Hopper's tiles are narrow while no expert can have more rows than those take. The portable
-    // ones are wide from an average of rows on; a dense matrix is one expert with all of them.
-    TileWidths tiles(Family family, int64_t n_tokens, double rows_of_expert) const {
-        if (cuda::is_grouped(family))
-            return n_tokens > cuda::max_narrow_rows ? TileWidths::both : TileWidths::narrow;
-        if (!cuda::is_sm80_grouped(family)) return TileWidths::narrow;
-        return rows_of_expert > tuning_.grouped.max_narrow_rows ? TileWidths::wide
-                                                                : TileWidths::narrow;
-    }
     double rows_of_expert(int64_t n_tokens) const {
         return static_cast<double>(n_tokens * layer().top_k) / layer().n_experts;
     }
@@ -175,14 +167,11 @@ class Decisions {
         return cuda::sort_kernel(n_tokens * layer().top_k, plan_.layout.slice.n_local);
     }
     // A table of columns is of an expert, so rows are gathered for it. Else reading x by index
-    // costs the GEMM some 2 percent. A copy of every row costs more once the copies leave the L2,
-    // the more the narrower the GEMM is.
-    bool indexes_rows(int64_t n_tokens) const {
-        if (!cuda::is_grouped(setup_.experts) || setup_.has_gate_up_tables) return false;
-        const GroupedTuning& tuning = tuning_.grouped;
-        if (plan_.layout.slice.intermediate_count > tuning.max_indexed_features) return false;
-        const int64_t row_bytes = int64_t{layer().expert_width()} * 2;
-        return cuda::row_capacity(setup_, n_tokens) * row_bytes > tuning.max_gathered_bytes;
+    // costs the GEMM some 2 percent, and saves a launch and a copy of every row. The wider the
+    // GEMM, the less that copy is of its time.
+    bool indexes_rows() const {
+        return cuda::is_grouped(setup_.experts) && !setup_.has_gate_up_tables &&
+               plan_.layout.slice.intermediate_count <= tuning_.grouped.max_indexed_features;
     }
 
     const moe_plan& plan_;
@@ -240,7 +229,7 @@ void make_launch_plan(const moe_plan& plan, cuda::LaunchPlan& launch) {
     fill_gemv(plan, launch);
     fill_names(plan, launch);
     fill_ranges(plan, launch);
-    launch.max_narrow_rows = tuning_of(plan.cuda.device).grouped.max_narrow_rows;
+    launch.tiles = tuning_of(plan.cuda.device).grouped.tiles;
 }
 
 }  // namespace moe

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libmoe/cuda/device_facts.hpp"
+#include "libmoe/cuda/launch_plan.hpp"
 
 namespace moe {
 
@@ -33,10 +34,9 @@ struct GemvTuning {
 
 // The grouped GEMMs and the launches around them.
 struct GroupedTuning {
-    int64_t max_gathered_bytes;  // of copied rows; beyond, the GEMM reads rows by their index
-    int32_t max_indexed_features;
-    int64_t max_f32_y_elements;  // beyond, rows of y are bfloat16
-    double max_narrow_rows;      // of an expert on average; beyond, the portable tiles are wide
+    int32_t max_indexed_features;  // up to them Hopper's GEMM reads rows of x by their index
+    int64_t max_f32_y_elements;    // beyond, rows of y are bfloat16
+    cuda::TileChoice tiles;
 };
 
 struct RouterTuning {

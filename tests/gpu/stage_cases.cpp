@@ -164,6 +164,46 @@ void check_row_weights(const Pair& pair, int64_t n_tokens) {
                         "weights by row: other bits");
 }
 
+// The kernels of a call, those of a family by its name.
+std::string launched_by(const Engine& engine, const Experts& call) {
+    const size_t mark = launch_mark();
+    engine.check(call, "launches");
+    std::string launched;
+    for (const Launch& launch : launches_since(mark)) {
+        const KernelName name(launch.kernel);
+        launched += " " + (name.family.empty() ? launch.kernel : name.arch + "_" + name.family);
+    }
+    return launched;
+}
+
+// Rows of the caller are listed and not sorted. Where the results go back to them, down stores them
+// there. Hopper's grouped GEMM wants token blocks, which is a launch more.
+void check_row_launches(const Pair& pair, int64_t n_tokens) {
+    if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
+    need_launches();
+    const std::string hopper = " list_rows gather_rows sm90_grouped_gemm sm90_grouped_gemm";
+    const std::string stopped = " list_rows sm80_grouped_gemm";
+    const std::string portable = stopped + " sm80_grouped_gemm";
+    const Engine engine(pair, n_tokens, 0);
+    const auto expect = [&](const Experts& call, const std::string& before,
+                            const std::string& after) {
+        const std::string launched = launched_by(engine, call);
+        const bool is_wanted =
+            call.stops_before_activation
+                ? launched == before + stopped + after
+                : launched == before + hopper + after || launched == before + portable + after;
+        pair.context.expect(is_wanted, text("in %d, out %d, stops %d:", call.in, call.out,
+                                            call.stops_before_activation) +
+                                           launched);
+    };
+    for (const bool stops : {false, true}) {
+        for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED, MOE_IN_BATCHED})
+            expect(engine.call(in, MOE_OUT_ROWS, stops), "", "");
+        expect(engine.call(MOE_IN_SORTED, MOE_OUT_PER_SLOT, stops), " clear_slots", " copy_rows");
+    }
+    expect(engine.call(MOE_IN_SORTED, MOE_OUT_REDUCED), " clear_slots", " combine_slots");
+}
+
 struct Kind {
     const char* name;
     moe_layer_desc desc;
@@ -333,6 +373,15 @@ void add_stage_cases(CaseList& list) {
     add_experts_in_any_order(list);
     add_finish(list);
     add_finish_on_grid(list);
+    for (const char* kernels : {"", "sm80_*_grouped_gemm_*"})
+        list.add(text("stage/experts/row_launches/%s", *kernels ? "portable" : "chosen"),
+                 Extent::smoke, [=](Context& context) {
+                     PairSpec spec = experts_spec(plain_layer(128, 64, 8, 2), "bf16", bf16);
+                     spec.max_tokens = 200;  // one window for the rows of all batches
+                     if (*kernels)
+                         spec.subject = [=](moe_plan_desc& desc) { desc.kernel_filter = kernels; };
+                     check_row_launches(Pair(context, spec), 30);
+                 });
     list.add("stage/wrong_offsets", Extent::smoke, check_wrong_offsets);
 }
 

@@ -111,8 +111,12 @@ bool has_small_logits(const LaunchRange& range) {
 TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
     const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b());
     expect_changes_after(plan, 32, "logits", has_small_logits);
-    expect_changes_after(plan, 48, "narrow tiles alone", [](const LaunchRange& range) {
+    // Ten rows of an expert on average; from 256 on all tiles are wide.
+    expect_changes_after(plan, 160, "narrow tiles alone", [](const LaunchRange& range) {
         return range.tiles == cuda::TileWidths::narrow;
+    });
+    expect_changes_after(plan, 4095, "narrow tiles", [](const LaunchRange& range) {
+        return range.tiles != cuda::TileWidths::wide;
     });
     expect_changes_after(plan, 64, "gate in combine",
                          [](const LaunchRange& range) { return range.gate_in_combine; });
@@ -127,9 +131,15 @@ TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
     // 2^25 values of y, 8 rows of 2048 for each token.
     expect_changes_after(plan, 2048, "float32 y",
                          [](const LaunchRange& range) { return range.y_type == MOE_TYPE_F32; });
-    // 32 MiB of copied rows of 4096 bytes: 8192, with up to 7 of padding for each of 128 experts.
-    expect_changes_after(plan, (8192 - 7 * 128) / 8, "gathered rows",
-                         [](const LaunchRange& range) { return !range.indexes_rows; });
+    for (const LaunchRange& range : plan->launch_plan().ranges) EXPECT_TRUE(range.indexes_rows);
+}
+
+// The average of four experts is above ten from 20 tokens on; none has more than 48 rows up to 48.
+TEST(LaunchRanges, NarrowTilesServeEveryCallThatFitsThem) {
+    const moe_test::Plan plan = cuda_plan(h200(), {test::plain_layer(2048, 768, 4, 2), "nvfp4"});
+    expect_changes_after(plan, 48, "narrow tiles alone", [](const LaunchRange& range) {
+        return range.tiles == cuda::TileWidths::narrow;
+    });
 }
 
 TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
@@ -201,7 +211,7 @@ TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
     EXPECT_EQ(at(512).tiles, TileWidths::narrow);
     EXPECT_EQ(at(513).tiles, TileWidths::wide);
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
-    EXPECT_EQ(at(49).dense_tiles, TileWidths::both);
+    EXPECT_EQ(at(49).dense_tiles, TileWidths::wide);
     for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
         layer.unnamed[role] = int5;
     const moe_test::Plan portable = cuda_plan(h200(), layer);
@@ -377,7 +387,7 @@ TEST(ExplainLaunches, TextHasALineForEachRangeAndLaunch) {
     const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b("bf16"));
     const std::string text = launches_text(*plan);
     EXPECT_EQ(text.find("tokens 1 to 32: logits small_batch, select block, sort fused, rows "
-                        "gathered, tiles narrow, y f32, gate in combine; "
+                        "indexed, tiles narrow, y f32, gate in combine; "
                         "sm90_bf16_bf16_grouped_gemm_gate_up_narrow, "
                         "sm90_bf16_bf16_grouped_gemm_down_narrow\n"),
               0u)

@@ -1,5 +1,16 @@
-// Rows that the caller has sorted by expert, converted into slots with an expert each.
+// Rows that the caller has sorted by expert: listed as they lie, or converted into slots with an
+// expert each.
 //
+// list_rows, one launch:
+// Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
+// int32; a window of n rows, up to 4096 experts.
+// Outputs: begin, count and tiles of the experts; the caller's row and the input row of each row.
+//   1. every block finds the rows that each expert has in the window, and lays out the experts
+//   2. blocks share the rows of all experts
+// Shared memory: first rows [n_local] of the caller and of the list, int64; counts [n_local],
+// int32.
+//
+// Three launches make slots:
 // Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
 // int32; a window of n slots; scratch keys [n] of uint64.
 // Outputs: SlotsOut: local expert, source row and weight of each slot of the window.
@@ -9,8 +20,11 @@
 //   3. unpack: keys become experts, rows and weights
 #include "libmoe/cuda/dispatch/caller_rows.hpp"
 
+#include <algorithm>
+
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/dispatch/lay_out.cuh"
 #include "libmoe/cuda/dispatch/tiles.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
 #include "moe/moe.h"
@@ -107,7 +121,158 @@ __global__ void compose(const int32_t* slot, const int32_t* source, int32_t n_sl
     if (r < n) in_row[r] = slot[r] < 0 || slot[r] >= n_slots ? -1 : source[slot[r]];
 }
 
+// Shared memory of list_rows, by expert.
+struct ListShared {
+    int64_t* row;       // the caller's first row
+    int64_t* begins;    // row of the list
+    int32_t* position;  // of the first row in the window
+    int32_t* counts;
+
+    __device__ ListShared(int64_t* memory, int32_t n_local)
+        : row(memory),
+          begins(memory + n_local),
+          position(reinterpret_cast<int32_t*>(memory + 2 * n_local)),
+          counts(position + n_local) {}
+};
+constexpr int32_t list_bytes_of_expert = 2 * sizeof(int64_t) + 2 * sizeof(int32_t);
+
+// All rows of an expert from `least` on.
+__device__ void take_rows(const CallerRows& rows, int32_t e, int64_t least,
+                          const ListShared& shared) {
+    const int64_t first = max(first_row(rows, e), least);
+    shared.row[e] = first;
+    shared.counts[e] = static_cast<int32_t>(max(end_row(rows, e) - first, int64_t{0}));
+}
+
+// The rows of all experts. Where offsets fall, a row may be in the ranges of two; then it is that
+// of the first one. It ends with a barrier.
+__device__ void take_all_rows(const CallerRows& rows, const ListShared& shared, bool reports,
+                              FaultWords* faults) {
+    unsigned long long n_bad = 0;
+    bool falls = false;
+    for (auto e = static_cast<int32_t>(threadIdx.x); e < rows.n_local; e += n_threads) {
+        take_rows(rows, e, 0, shared);
+        n_bad += breaks_rules(rows, e);
+        falls |= rows.offsets && rows.offsets[e + 1] < rows.offsets[e];
+    }
+    if (n_bad && reports) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+    if (!__syncthreads_or(falls)) return;
+    int64_t least = 0;
+    for (int32_t e = 0; threadIdx.x == 0 && e < rows.n_local; e++) {
+        take_rows(rows, e, least, shared);
+        least = max(least, end_row(rows, e));
+    }
+    __syncthreads();
+}
+
+// Leaves the rows of the window: rows of all experts count one after the other, and what lies
+// between the experts does not count. It ends with a barrier.
+__device__ void keep_window(const SlotWindow& window, int32_t n_local, const ListShared& shared) {
+    const int32_t each = divide_up(n_local, n_threads);
+    const int32_t first = min(static_cast<int32_t>(threadIdx.x) * each, n_local);
+    const int32_t end = min(first + each, n_local);
+    Sums own{};
+    for (int32_t e = first; e < end; e++) own.rows += shared.counts[e];
+    Sums total;
+    int64_t position = before_in_block(own, total).rows - window.first;
+    for (int32_t e = first; e < end; e++) {
+        const int64_t count = shared.counts[e];
+        const int64_t skipped = clamp_to_range(-position, 0, count);
+        const int64_t left = clamp_to_range(window.n - position, skipped, count);
+        shared.row[e] += skipped;
+        shared.position[e] = static_cast<int32_t>(max(position, int64_t{0}));
+        shared.counts[e] = static_cast<int32_t>(left - skipped);
+        position += count;
+    }
+    __syncthreads();
+}
+
+// What is listed.
+struct ListedRows {
+    SortTarget target;
+    int32_t* in_row;
+    int32_t* out_row;
+};
+
+// The caller's row `row`, at `position` in the window, to row r of the list; row -1: padding. A
+// slot that has several rows gets the first one. Returns whether its id breaks the rules.
+__device__ bool list_row(const CallerRows& rows, const SlotsOut& out, int32_t e, int64_t row,
+                         int32_t position, int64_t r, const ListedRows& listed) {
+    const bool is_row = row >= 0;
+    const int64_t id = is_row && rows.row_ids ? slot_of(rows, row) : 0;
+    const bool exists = is_row && id >= 0;
+    const int32_t slot = out.slot_to_row ? static_cast<int32_t>(id) : position;
+    listed.target.slot[r] = exists ? slot : -1;
+    listed.in_row[r] = !exists             ? -1
+                       : out.token_divisor ? static_cast<int32_t>(id) / out.token_divisor
+                                           : static_cast<int32_t>(row);
+    if (listed.out_row) listed.out_row[r] = exists ? static_cast<int32_t>(row) : -1;
+    if (out.weights && exists) out.weights[slot] = row_weight(rows, out, row);
+    if (out.slot_to_row && exists) {
+        // As unsigned numbers, -1 is the largest.
+        atomicMin(reinterpret_cast<unsigned*>(out.slot_to_row) + slot, static_cast<unsigned>(r));
+        atomicMin(reinterpret_cast<unsigned*>(out.ids) + slot, static_cast<unsigned>(e));
+    }
+    return is_row && id < 0 && rows.row_ids[row] != -1;
+}
+
+__global__ void __launch_bounds__(n_threads)
+    list_rows(CallerRows rows, SlotWindow window, SlotsOut out, ListedRows listed, int32_t parts,
+              FaultWords* faults) {
+    extern __shared__ int64_t memory[];
+    const ListShared shared(memory, rows.n_local);
+    begin_after_previous_kernel();
+    take_all_rows(rows, shared, blockIdx.x == 0 && window.first == 0, faults);
+    keep_window(window, rows.n_local, shared);
+    lay_out_experts(listed.target, rows.n_local, shared.counts, shared.begins,
+                    {static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x)});
+    unsigned long long n_bad = 0;
+    for (auto item = static_cast<int32_t>(blockIdx.x); item < rows.n_local * parts;
+         item += static_cast<int32_t>(gridDim.x)) {
+        const int32_t e = item / parts;
+        const auto end = static_cast<int32_t>(round_up_to(shared.counts[e], listed.target.align));
+        for (int32_t i = item % parts * n_threads + static_cast<int32_t>(threadIdx.x); i < end;
+             i += parts * n_threads) {
+            const int64_t r = shared.begins[e] + i;
+            const int64_t row = i < shared.counts[e] ? shared.row[e] + i : -1;
+            if (r < listed.target.capacity)
+                n_bad += list_row(rows, out, e, row, shared.position[e] + i, r, listed);
+        }
+    }
+    if (n_bad) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+}
+
+// Before list_rows by slot: no slot has a row.
+__global__ void clear_slots(SlotsOut out, bool takes_weights, int32_t n) {
+    begin_after_previous_kernel();
+    const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
+    if (s >= n) return;
+    out.slot_to_row[s] = -1;
+    out.ids[s] = -1;
+    if (takes_weights)
+        out.weights[s] = out.given_weights[s / out.top_k * out.given_stride + s % out.top_k];
+}
+
 }  // namespace
+
+void run_list_rows(const DeviceFacts& device, const CallerRows& caller, const SlotWindow& window,
+                   const SlotsOut& out, const Rows& rows, const TileRule& rule, int32_t* in_row,
+                   int32_t* out_row, FaultWords* faults, cudaStream_t stream) {
+    const ListedRows listed{target_of(rows, rule), in_row, out_row};
+    // Some four turns of a block for the rows of an expert of average size.
+    const int64_t average = window.n / caller.n_local;
+    const auto parts = static_cast<int32_t>(1 + average / (4 * n_threads));
+    const int64_t n_items = int64_t{caller.n_local} * parts;
+    launch("list_rows", list_rows, std::min<int64_t>(n_items, 2 * device.n_sms), n_threads,
+           static_cast<size_t>(caller.n_local) * list_bytes_of_expert, stream, caller, window, out,
+           listed, parts, faults);
+}
+
+void run_clear_slots(const SlotsOut& out, bool takes_weights, int32_t n_slots,
+                     cudaStream_t stream) {
+    launch("clear_slots", clear_slots, divide_up(n_slots, n_threads), n_threads, 0, stream, out,
+           takes_weights, n_slots);
+}
 
 void run_rows_to_slots(const CallerRows& rows, const SlotWindow& window, unsigned long long* keys,
                        const SlotsOut& out, bool report_faults, FaultWords* faults,
@@ -126,6 +291,8 @@ void run_compose(const int32_t* slot, const int32_t* source, int32_t n_slots, in
 }
 
 void prepare_caller_rows() {
+    load("clear_slots", clear_slots);
+    load("list_rows", list_rows, max_local * list_bytes_of_expert);
     load("fill_keys", fill_keys);
     load("mark_rows", mark_rows);
     load("unpack", unpack);

@@ -1,10 +1,13 @@
-// Rows that the caller has sorted or batched by expert (moe_experts_args) become slots with an
-// expert each. The library's own sort then lays them out as its kernels need them.
+// Rows that the caller has sorted or batched by expert (moe_experts_args). Where the results go
+// back to these rows, they are listed as they lie. Else they become slots with an expert each,
+// which the library's own sort lays out.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/cuda/faults.hpp"
+#include "libmoe/cuda/rows.hpp"
 
 namespace moe::cuda {
 
@@ -36,6 +39,7 @@ struct SlotsOut {
     const float* given_weights;
     int64_t given_stride;
     int32_t top_k;
+    int32_t* slot_to_row;  // of run_list_rows by slot
 };
 
 // Offsets and counts are clamped. Where several rows have one slot, the first one counts. keys is
@@ -43,6 +47,21 @@ struct SlotsOut {
 void run_rows_to_slots(const CallerRows& rows, const SlotWindow& window, unsigned long long* keys,
                        const SlotsOut& out, bool report_faults, FaultWords* faults,
                        cudaStream_t stream);
+
+// Lists the rows of a window as Rows: begin, count and tiles of each expert, which begins on a
+// multiple of row_alignment, and of each row the input row (what SlotsOut::source would be), the
+// caller's row (if out_row is not null) and the slot; all are -1 for padding. By row, a window is
+// so many used rows, however far apart they lie, and slots are positions in it. By slot
+// (out.slot_to_row is set), the window has all of them, there are no more rows than slots, and
+// run_clear_slots precedes: ids and slot_to_row become those of the slots, of several rows of a
+// slot the first one's. Broken rules are counted with the first window, broken row ids with their
+// own.
+void run_list_rows(const DeviceFacts& device, const CallerRows& caller, const SlotWindow& window,
+                   const SlotsOut& out, const Rows& rows, const TileRule& rule, int32_t* in_row,
+                   int32_t* out_row, FaultWords* faults, cudaStream_t stream);
+
+// ids and slot_to_row become -1; with takes_weights, weights those that are given by slot.
+void run_clear_slots(const SlotsOut& out, bool takes_weights, int32_t n_slots, cudaStream_t stream);
 
 // Computes in_row[r] = source[slot[r]], or -1 where there is no such slot.
 void run_compose(const int32_t* slot, const int32_t* source, int32_t n_slots, int32_t n_rows,

@@ -32,18 +32,41 @@ struct SortInput {
     bool has_shared;  // local expert n_local has a row per token, in order; slot_to_row omits it
 };
 
+// Gate, up and down may each be a GEMM of its own, with a counter for wide and one for narrow
+// tiles.
+constexpr int32_t n_tile_counters = 6;
+
+// Rows for token blocks of bfloat16 or float16, the layout that grouped_gemm reads. Rows of `in`
+// have n_columns, a multiple of 16; token blocks have zeros behind them up to a multiple of 64.
+struct GatherInput {
+    DeviceRows in;
+    int32_t n_columns;
+    moe_type to;  // of the token blocks: BF16 or F16
+
+    MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
+};
+
+struct BlockRows {
+    std::byte* blocks;
+    int32_t capacity;       // rows, a multiple of row_alignment and at least tokens.n
+    int32_t* tile_counter;  // the one of Rows
+};
+
 // Work that is done beside the sort, in the same launches.
 struct SortAlong {
     const GivenRouting* given;  // null: input.ids are ready; else they are converted from here
     SelectOutput published;     // to here; its ids are input.ids
     const Rows* token_rows;     // run_list_tokens of the same tokens, with the fused sort only;
     TileRule token_rule;        // null: not wanted
+    bool arranges;              // run_arrange of the same tokens, from `input` to `token_blocks`
+    GatherInput input;
+    BlockRows token_blocks;
 };
 
 // Fills rows.begin, count, slot (-1 in the padding), slot_to_row, tiles and n_tiles.
-void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
-              const TileRule& rule, const SortAlong& along, FaultWords* faults,
-              cudaStream_t stream);
+void run_sort(const DeviceFacts& device, SortKernel kernel, const SortInput& input,
+              const TokenCount& tokens, const Rows& rows, const TileRule& rule,
+              const SortAlong& along, FaultWords* faults, cudaStream_t stream);
 
 // Makes one "expert" with rows 0 .. true number of tokens, for the dense matrices of the layer.
 // Token t has slot t and row t.
@@ -69,32 +92,15 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Gate, up and down may each be a GEMM of its own, with a counter for wide and one for narrow
-// tiles.
-constexpr int32_t n_tile_counters = 6;
-
 // Gathers rows into token blocks of bfloat16 or float16, the layout that grouped_gemm reads. Sorted
 // row r is the row of `in` that its index and divisor name (DeviceRows; without an index,
 // rows.slot), zero where the index is negative. It writes all rows up to the last one in use,
-// padding included, and zeroes rows.tile_counter for the grouped GEMMs that follow. Rows of `in`
-// have n_columns, a multiple of 16; token blocks have zeros behind them up to a multiple of 64.
-struct GatherInput {
-    DeviceRows in;
-    int32_t n_columns;
-    moe_type to;  // of the token blocks: BF16 or F16
-
-    MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
-};
+// padding included, and zeroes rows.tile_counter for the grouped GEMMs that follow.
 void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows& rows,
                 std::byte* blocks, cudaStream_t stream);
 
 // Arranges the tokens themselves, in order and without padding, for GEMMs that index them. It
 // ignores index and divisor of `in`.
-struct BlockRows {
-    std::byte* blocks;
-    int32_t capacity;       // rows, a multiple of row_alignment and at least tokens.n
-    int32_t* tile_counter;  // the one of Rows
-};
 void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
                  const BlockRows& out, cudaStream_t stream);
 

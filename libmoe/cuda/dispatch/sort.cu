@@ -15,7 +15,8 @@
 //      advanced, plus the number of lower lanes with its expert
 //   4. fill the padding with -1
 // More slots are split into at most max_runs runs, a thread block each, and take two launches:
-//   1. count_runs: counts [n_runs][experts]; with it the caller's ids and weights are converted
+//   1. count_runs: counts [n_runs][experts]; with it the caller's ids and weights are converted,
+//      and more thread blocks arrange the tokens, if that is wanted
 //   2. scatter_runs: every block sums the counts of all runs, and of the runs before its own, where
 //      its cursors start. It makes step 2 above for itself, and stores the experts whose turn it
 //      is; then steps 3 and 4
@@ -25,6 +26,8 @@
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/warp.cuh"
+#include "libmoe/cuda/dispatch/arrange_along.cuh"
+#include "libmoe/cuda/dispatch/lay_out.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/router/take_slot.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -32,28 +35,9 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int32_t max_threads = 1024;
-constexpr int32_t max_local = 4096;
 constexpr int32_t max_runs = 256;
 constexpr int32_t min_run_slots = 1024;  // slots of a run
 constexpr int32_t turn_groups = 4;       // groups of 32 slots that a warp takes in one turn
-
-// Outputs are either Rows for the kernels of the experts (begin, count, slot, slot_to_row, tiles)
-// or those of moe_dispatch (offsets, counts, slot).
-struct SortTarget {
-    int32_t* begin;
-    int32_t* count;
-    int32_t* slot_to_row;
-    Tile* tiles;
-    TileCount* n_tiles;
-    int64_t* offsets;
-    int64_t* counts;
-    int32_t* slot;
-    int64_t capacity;
-    int64_t align;
-    int32_t max_tiles;
-    TileRule rule;
-};
 
 struct Slice32 {
     int32_t first, end;
@@ -89,89 +73,6 @@ __device__ void count_slots(const SortInput& input, const RoutingAlong& along, S
         n_bad += is_bad;
     }
     if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
-    __syncthreads();
-}
-
-// ---- scan
-
-struct Sums {
-    int64_t rows;
-    TileCount tiles;
-};
-
-__device__ Sums operator+(const Sums& a, const Sums& b) {
-    return {a.rows + b.rows, {a.tiles.all + b.tiles.all, a.tiles.large + b.tiles.large}};
-}
-
-// Returns the sums over the lower lanes.
-__device__ Sums before_in_warp(const Sums& own) {
-    Sums up_to = own;
-#pragma unroll
-    for (int apart = 1; apart < 32; apart *= 2) {
-        const Sums lower{__shfl_up_sync(every_lane, up_to.rows, apart),
-                         {__shfl_up_sync(every_lane, up_to.tiles.all, apart),
-                          __shfl_up_sync(every_lane, up_to.tiles.large, apart)}};
-        if (lane_index() >= apart) up_to = up_to + lower;
-    }
-    return {up_to.rows - own.rows,
-            {up_to.tiles.all - own.tiles.all, up_to.tiles.large - own.tiles.large}};
-}
-
-// Returns the sums over the lower threads; total becomes the sum over all threads.
-__device__ Sums before_in_block(const Sums& own, Sums& total) {
-    __shared__ Sums of_warp[max_threads / 32];
-    const Sums in_warp = before_in_warp(own);
-    if (lane_index() == 31) of_warp[warp_index()] = in_warp + own;
-    __syncthreads();
-    Sums lower{};
-    total = {};
-    for (int32_t w = 0; w < static_cast<int32_t>(blockDim.x / 32); w++) {
-        if (w == warp_index()) lower = total;
-        total = total + of_warp[w];
-    }
-    return lower + in_warp;
-}
-
-__device__ Sums sums_of_expert(const SortTarget& target, int32_t count) {
-    return {round_up_to(count, target.align),
-            target.tiles ? count_tiles(target.rule, count) : TileCount{}};
-}
-
-__device__ void store_expert(const SortTarget& target, int32_t e, int64_t begin, int32_t count) {
-    if (target.begin) target.begin[e] = static_cast<int32_t>(begin);
-    if (target.count) target.count[e] = count;
-    if (target.offsets) target.offsets[e] = begin;
-    if (target.counts) target.counts[e] = count;
-}
-
-// Turns counts into begins, and stores begin, count and tiles of the experts whose turn it is among
-// the blocks. A thread owns adjacent experts. After the call all threads of the block may read the
-// begins.
-__device__ void lay_out_experts(const SortTarget& target, int32_t n_local, const int32_t* counts,
-                                int64_t* begins) {
-    const int32_t each =
-        (n_local + static_cast<int32_t>(blockDim.x) - 1) / static_cast<int32_t>(blockDim.x);
-    const int32_t first = static_cast<int32_t>(threadIdx.x) * each;
-    const int32_t end = first + each < n_local ? first + each : n_local;
-    Sums own{};
-    for (int32_t e = first; e < end; e++) own = own + sums_of_expert(target, counts[e]);
-    Sums total;
-    Sums at = before_in_block(own, total);
-    for (int32_t e = first; e < end; e++) {
-        begins[e] = at.rows;
-        if (e % gridDim.x == blockIdx.x) {
-            store_expert(target, e, at.rows, counts[e]);
-            if (target.tiles)
-                store_tiles(target.tiles, target.max_tiles, target.rule, e,
-                            static_cast<int32_t>(at.rows), counts[e],
-                            first_tile(target.rule, counts[e], at.tiles, total.tiles.large));
-        }
-        at = at + sums_of_expert(target, counts[e]);
-    }
-    if (threadIdx.x == 0 && blockIdx.x == 0) {
-        if (target.offsets) target.offsets[n_local] = total.rows;
-        if (target.tiles) store_tile_count(target.n_tiles, total.tiles, target.max_tiles);
-    }
     __syncthreads();
 }
 
@@ -292,8 +193,13 @@ constexpr int32_t shared_bytes_of_expert = sizeof(int64_t) + 2 * sizeof(int32_t)
 
 __global__ void __launch_bounds__(max_threads)
     sort_small(SortInput input, TokenCount tokens, const __grid_constant__ RoutingAlong along,
-               SortTarget target, FaultWords* faults) {
+               const __grid_constant__ ArrangeAlong arranged, SortTarget target,
+               FaultWords* faults) {
     extern __shared__ int64_t memory[];
+    if (blockIdx.x > 0) {
+        begin_after_previous_kernel();
+        return arrange(arranged, 1);
+    }
     const SortShared shared(memory, experts_of(input));
     fill(shared.counts, 2 * experts_of(input), 0);
     begin_after_previous_kernel();
@@ -301,7 +207,7 @@ __global__ void __launch_bounds__(max_threads)
     __syncthreads();
     count_shared(input, tokens, shared.counts);
     count_slots(input, along, slots, shared.counts, faults);
-    lay_out_experts(target, experts_of(input), shared.counts, shared.begins);
+    lay_out_experts(target, experts_of(input), shared.counts, shared.begins, {0, 1});
     scatter_slots(input, slots, target, shared.begins, shared.cursors);
     fill_padding(target, shared.begins, experts_of(input), shared.counts, warp_index(),
                  static_cast<int32_t>(blockDim.x / 32));
@@ -325,8 +231,12 @@ __device__ Slice32 slots_of_run(const Runs& runs, int32_t n_slots) {
 
 __global__ void __launch_bounds__(max_threads)
     count_runs(SortInput input, TokenCount tokens, const __grid_constant__ RoutingAlong along,
-               Runs runs, FaultWords* faults) {
+               const __grid_constant__ ArrangeAlong arranged, Runs runs, FaultWords* faults) {
     extern __shared__ int32_t counts[];
+    if (static_cast<int32_t>(blockIdx.x) >= runs.n) {
+        begin_after_previous_kernel();
+        return arrange(arranged, runs.n);
+    }
     fill(counts, experts_of(input), 0);
     begin_after_previous_kernel();
     __syncthreads();
@@ -361,7 +271,8 @@ __global__ void __launch_bounds__(max_threads)
     begin_after_previous_kernel();
     __syncthreads();
     sum_runs(runs, n_experts, shared);
-    lay_out_experts(target, n_experts, shared.counts, shared.begins);
+    lay_out_experts(target, n_experts, shared.counts, shared.begins,
+                    {static_cast<int32_t>(blockIdx.x), static_cast<int32_t>(gridDim.x)});
     const int32_t n_slots = true_slots(input, tokens);
     scatter_slots(input, slots_of_run(runs, n_slots), target, shared.begins, shared.cursors);
     const auto warps = static_cast<int32_t>(blockDim.x / 32);
@@ -397,17 +308,17 @@ RoutingAlong routing_of(const SortAlong& along) {
 }
 
 void sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
-          const SortTarget& target, const SortAlong& along, FaultWords* faults,
-          cudaStream_t stream) {
+          const SortTarget& target, const SortAlong& along, const ArrangeAlong& arranged,
+          FaultWords* faults, cudaStream_t stream) {
     const size_t n_experts = static_cast<size_t>(experts_of(input));
     const size_t bytes = n_experts * shared_bytes_of_expert;
     const RoutingAlong routing = routing_of(along);
     if (kernel == SortKernel::block)
-        return launch("sort_small", sort_small, 1, max_threads, bytes, stream, input, tokens,
-                      routing, target, faults);
+        return launch("sort_small", sort_small, 1 + arranged.n_blocks, max_threads, bytes, stream,
+                      input, tokens, routing, arranged, target, faults);
     const Runs runs = make_runs(int64_t{tokens.n} * input.top_k, input.scratch);
-    launch("count_runs", count_runs, runs.n, max_threads, n_experts * sizeof(int32_t), stream,
-           input, tokens, routing, runs, faults);
+    launch("count_runs", count_runs, runs.n + arranged.n_blocks, max_threads,
+           n_experts * sizeof(int32_t), stream, input, tokens, routing, arranged, runs, faults);
     launch("scatter_runs", scatter_runs, runs.n, max_threads, bytes, stream, input, tokens, runs,
            target);
 }
@@ -421,23 +332,15 @@ uint64_t sort_scratch_bytes(int64_t n_slots, int32_t n_local) {
     return static_cast<uint64_t>(n_local) * static_cast<uint64_t>(runs) * 4;
 }
 
-void run_sort(SortKernel kernel, const SortInput& input, const TokenCount& tokens, const Rows& rows,
-              const TileRule& rule, const SortAlong& along, FaultWords* faults,
-              cudaStream_t stream) {
+void run_sort(const DeviceFacts& device, SortKernel kernel, const SortInput& input,
+              const TokenCount& tokens, const Rows& rows, const TileRule& rule,
+              const SortAlong& along, FaultWords* faults, cudaStream_t stream) {
     if (kernel == SortKernel::fused)
-        return run_sort_small_batch(input, tokens, rows, rule, along, faults, stream);
-    SortTarget target{};
-    target.begin = rows.begin;
-    target.count = rows.count;
+        return run_sort_small_batch(device, input, tokens, rows, rule, along, faults, stream);
+    SortTarget target = target_of(rows, rule);
     target.slot_to_row = rows.slot_to_row;
-    target.tiles = rows.tiles;
-    target.n_tiles = rows.n_tiles;
-    target.slot = rows.slot;
-    target.capacity = rows.capacity;
-    target.align = row_alignment;
-    target.max_tiles = rows.max_tiles;
-    target.rule = rule;
-    sort(kernel, input, tokens, target, along, faults, stream);
+    sort(kernel, input, tokens, target, along, arrange_along(device, along, tokens, max_threads),
+         faults, stream);
 }
 
 void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& tokens,
@@ -449,7 +352,7 @@ void run_dispatch(SortKernel kernel, const SortInput& input, const TokenCount& t
     target.slot = output.row_ids;
     target.capacity = output.row_capacity;
     target.align = std::max(output.block_rows, 1);
-    sort(kernel, input, tokens, target, along, faults, stream);
+    sort(kernel, input, tokens, target, along, {}, faults, stream);
 }
 
 void prepare_sort() {

@@ -1,6 +1,7 @@
 // The sort of a small batch by local expert (sort.cu has the rules and serves all others). It is
 // one thread block, so that it waits for memory and four barriers only. The same threads do the
-// work that is fused into the launch (SortAlong).
+// work that is fused into the launch (SortAlong); only the arranging of tokens has blocks of its
+// own.
 //
 // Inputs: ids [T, k] of int32, dense, T k up to max_fused_sort_slots, n_local up to
 // max_fused_sort_experts; or a GivenRouting to convert first. Outputs: Rows; experts begin on a
@@ -21,6 +22,7 @@
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/parameters.cuh"
 #include "libmoe/cuda/device/warp.cuh"
+#include "libmoe/cuda/dispatch/arrange_along.cuh"
 #include "libmoe/cuda/dispatch/steps.cuh"
 #include "libmoe/cuda/router/take_slot.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -49,6 +51,7 @@ struct Along {
     bool lists_tokens;
     Rows token_rows;
     TileRule token_rule;
+    ArrangeAlong arrange;
 };
 
 struct OwnSlot {
@@ -164,6 +167,10 @@ __global__ void __launch_bounds__(max_threads)
                      const __grid_constant__ Rows rows, TileRule rule,
                      const __grid_constant__ Along along, FaultWords* faults) {
     extern __shared__ uint16_t counts[];
+    if (blockIdx.x > 0) {
+        begin_after_previous_kernel();
+        return arrange(along.arrange, 1);
+    }
     const auto i = static_cast<int32_t>(threadIdx.x);
     const auto n_threads = static_cast<int32_t>(blockDim.x);
     const int32_t n_slots = tokens.n * input.top_k;
@@ -226,9 +233,9 @@ __global__ void __launch_bounds__(max_threads)
 
 }  // namespace
 
-void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, const Rows& rows,
-                          const TileRule& rule, const SortAlong& along, FaultWords* faults,
-                          cudaStream_t stream) {
+void run_sort_small_batch(const DeviceFacts& device, const SortInput& input,
+                          const TokenCount& tokens, const Rows& rows, const TileRule& rule,
+                          const SortAlong& along, FaultWords* faults, cudaStream_t stream) {
     const int32_t n_slots = tokens.n * input.top_k;
     const Deal deal(n_slots);
     const int32_t n_counts = deal.n_warps * input.n_local + experts_of(input);
@@ -240,10 +247,11 @@ void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, cons
     if (along.token_rows) done.token_rows = *along.token_rows;
     done.token_rule = along.token_rule;
     const int32_t n_threads = 32 * std::max(deal.n_warps, divide_up(experts_of(input), 32));
+    done.arrange = arrange_along(device, along, tokens, n_threads);
     launch("sort_small_batch",
-           deal.groups == 1 ? sort_small_batch<1> : sort_small_batch<max_groups>, 1, n_threads,
-           static_cast<size_t>(n_counts) * sizeof(uint16_t), stream, input, tokens, rows, rule,
-           done, faults);
+           deal.groups == 1 ? sort_small_batch<1> : sort_small_batch<max_groups>,
+           1 + done.arrange.n_blocks, n_threads, static_cast<size_t>(n_counts) * sizeof(uint16_t),
+           stream, input, tokens, rows, rule, done, faults);
 }
 
 void prepare_sort_small_batch() {

@@ -61,9 +61,9 @@ __device__ inline void store_shared_row(const SortInput& input, int32_t* slot, i
 }
 
 // sort_small.cu has SortKernel::fused.
-void run_sort_small_batch(const SortInput& input, const TokenCount& tokens, const Rows& rows,
-                          const TileRule& rule, const SortAlong& along, FaultWords* faults,
-                          cudaStream_t stream);
+void run_sort_small_batch(const DeviceFacts& device, const SortInput& input,
+                          const TokenCount& tokens, const Rows& rows, const TileRule& rule,
+                          const SortAlong& along, FaultWords* faults, cudaStream_t stream);
 void prepare_sort_small_batch();
 
 }  // namespace moe::cuda

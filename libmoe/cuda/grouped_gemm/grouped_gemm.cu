@@ -79,6 +79,8 @@ void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const Gem
     const GroupedKernels kernels = kernels_of(gemm.weights.type, gemm.in.type);
     if (tiles == TileWidths::narrow)
         return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream, gate);
+    if (tiles == TileWidths::wide)
+        return launch_part(device, gemm, kernels.wide, names.wide, TilePart::all, stream, gate);
     launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream, gate);
     launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::small, stream, gate);
 }

@@ -17,6 +17,7 @@
 namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
+constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
 // The portable one takes full tiles, then one with the rest.
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
 constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
@@ -31,9 +32,10 @@ struct GateValues {
 // GemmArgs::in is token blocks of bfloat16 or float16, the type of the operands, with in_capacity
 // rows; row r is that of the input whose number is in.index[r] / in.divisor, or row r itself where
 // index is null. out is token blocks too with an activation, of float16 only where the input is;
-// else rows of bfloat16 or float32. Epilogues: linear, activation, gated. `gate` goes with
-// activation. One launch on `stream`, or two with both widths. The grid depends on the host's
-// numbers alone.
+// else rows of bfloat16, float16 or float32, by out.index where that is set (negative: the row is
+// not stored). Epilogues: linear, activation, gated. `gate` goes with activation. One launch on
+// `stream`, or two with both widths; where tiles are all narrow, they were made by
+// grouped_narrow_tiles. The grid depends on the host's numbers alone.
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                       TileWidths tiles, cudaStream_t stream, const GateValues& gate = {});
 

@@ -4,7 +4,8 @@
 // Inputs: float32 accumulators in registers. A warp holds the 16 rows of one packed tile. Lane 4 g
 // + t holds tokens 8 i + 2 t and 8 i + 2 t + 1 of tile row g (accumulators 4 i, 4 i + 1) and of row
 // g + 8 (4 i + 2, 4 i + 3).
-// Outputs: bfloat16 or float32 rows (linear), or token blocks (activated, gated) of bfloat16 or, of
+// Outputs: rows of bfloat16, float16 or float32 (linear), by an index where there is one, or token
+// blocks (activated, gated) of bfloat16 or, of
 // kernels with float16 operands, of the output's type.
 // Preconditions: all consumer threads of a warpgroup call it; gated needs both warpgroups.
 //
@@ -127,12 +128,23 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
     if (feature >= work.gemm.weights.n_tiles * 16) return;
     const uint32_t from = staging + row * (n_vectors * 16) + ((vector ^ swizzle(row)) << 4);
     const int64_t stride = work.gemm.out.stride;
-    std::byte* out = work.gemm.out_bytes() +
-                     ((int64_t(work.work_tile.row) + first + row) * stride + feature) * value_bytes;
-    const int64_t step = rows_at_once * stride * value_bytes;
+    const int64_t first_row = int64_t(work.work_tile.row) + first + row;
     uint4 values[round / rows_at_once];
 #pragma unroll
     for (int i = 0; i < round / rows_at_once; ++i) values[i] = load_shared_16(from + 2048 * i);
+    if (const int32_t* index = work.gemm.out.index) {
+#pragma unroll
+        for (int i = 0; i < round / rows_at_once; ++i) {
+            if (row + i * rows_at_once >= n) break;
+            const int64_t to = index[first_row + i * rows_at_once];
+            if (to < 0) continue;
+            *reinterpret_cast<uint4*>(work.gemm.out_bytes() +
+                                      (to * stride + feature) * value_bytes) = values[i];
+        }
+        return;
+    }
+    std::byte* out = work.gemm.out_bytes() + (first_row * stride + feature) * value_bytes;
+    const int64_t step = rows_at_once * stride * value_bytes;
 #pragma unroll
     for (int i = 0; i < round / rows_at_once; ++i) {
         if (row + i * rows_at_once < n) *reinterpret_cast<uint4*>(out + i * step) = values[i];
@@ -140,13 +152,14 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
 }
 
 template <class Shape>
-__device__ __forceinline__ void store_linear_bf16(const LaneWork& work, const Affine& affine,
-                                                  const Accumulators<Shape>& accum) {
+__device__ __forceinline__ void store_linear_16bit(const LaneWork& work, const Affine& affine,
+                                                   const Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 128;
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t token = work.lane & 7;
     const uint32_t vector = 2 * work.warp + (work.lane >> 3 & 1);
     const uint32_t address = staging + token * 128 + ((vector ^ token) << 4);
+    const bool in_f16 = work.gemm.out.type == MOE_TYPE_F16;
 #pragma unroll
     for (int first = 0; first < Shape::most_rows; first += round) {
         if (first >= work.work_tile.n_rows) break;
@@ -157,8 +170,9 @@ __device__ __forceinline__ void store_linear_bf16(const LaneWork& work, const Af
                 break;
             float v[4];
             affine(accum + 4 * (first / 8 + i), v);
-            store_two_matrices_transposed(address + 1024 * i, bf16_pair(v[0], v[1]),
-                                          bf16_pair(v[2], v[3]));
+            const uint32_t low = in_f16 ? f16_pair(v[0], v[1]) : bf16_pair(v[0], v[1]);
+            const uint32_t high = in_f16 ? f16_pair(v[2], v[3]) : bf16_pair(v[2], v[3]);
+            store_two_matrices_transposed(address + 1024 * i, low, high);
         }
         named_barrier(1 + work.warpgroup, 128);
         copy_rows_out<round, 2>(work, staging, first, work.work_tile.n_rows - first,
@@ -363,7 +377,7 @@ __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine&
     } else if (work.gemm.out.type == MOE_TYPE_F32) {
         store_linear_f32<Shape>(work, affine, accum);
     } else {
-        store_linear_bf16<Shape>(work, affine, accum);
+        store_linear_16bit<Shape>(work, affine, accum);
     }
 }
 

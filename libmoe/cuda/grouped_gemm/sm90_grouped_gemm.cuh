@@ -4,7 +4,7 @@
 // Inputs (GemmArgs): packed weights [experts][n_tiles * 16][k]; tokens of the operand type in token
 // blocks [k / 64][in_capacity][64], each row at its own number or through in_index; tiles, rows of
 // one expert; optional biases and row weights, float32.
-// Outputs: bfloat16 or float32 rows [capacity][out_stride] (linear), or token blocks (activated,
+// Outputs: rows of bfloat16, float16 or float32 (linear), or token blocks (activated,
 // gated) of bfloat16 or, where operands are float16, of either.
 // Preconditions: k is a multiple of 64 (superblock types: of 256); Tile.row and both capacities are
 // multiples of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the

@@ -240,6 +240,12 @@ struct Producer {
     uint32_t lane;
     bool waits;  // for the preceding kernel (PDL), after the first weight copies are issued
 
+    __device__ void wait() {
+        waits = false;
+        wait_for_previous_kernel();
+        let_next_kernel_start();
+    }
+
     __device__ void copy_work_tile(const WorkTile& work_tile) {
         const StageCopy<type> copy(gemm, work_tile, lane, static_cast<uint32_t>(work_tile.width));
         const uint32_t per_stage = Stages<type, Shape>::blocks_of(work_tile.width);
@@ -251,12 +257,10 @@ struct Producer {
         if (gemm.gate_values) prefetch_gates(work_tile);
         uint32_t block = 0;
         if (waits) {
-            waits = false;
             Pipeline ahead = pipeline;
             constexpr uint32_t n_early = Stages<type, Shape>::count;
             each_stage(gemm, ahead, 0, per_stage, n_early, load_weights);
-            wait_for_previous_kernel();
-            let_next_kernel_start();
+            wait();
             block = each_stage(gemm, pipeline, 0, per_stage, n_early,
                                [&](const Pipeline& at, uint32_t from, uint32_t n) {
                                    copy.load_tokens(at, from, n);
@@ -293,12 +297,10 @@ struct Producer {
 
     __device__ void run(TilePart part) {
         pipeline.phase = 1;  // the pipeline begins empty
+        if (gemm.tiles_are_new && waits) wait();
         for (TileScheduler scheduler(gemm, part); !scheduler.done(); scheduler.next(lane))
             copy_tile(scheduler.current_tile());
-        if (waits) {
-            wait_for_previous_kernel();
-            let_next_kernel_start();
-        }
+        if (waits) wait();
         if (gemm.in.index) queue.push({}, lane);
         mbarrier_wait(pipeline.empty(), pipeline.phase);
         if (lane != 0) return;

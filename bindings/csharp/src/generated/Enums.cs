@@ -391,7 +391,7 @@ namespace Moe
         TokensOutOfRange = 4,
         /// <summary>offsets, counts or row ids were not what they must be; rows were skipped. Of two rows of one slot
         /// the second is skipped, which a CUDA plan does not report. An expert whose rows do not begin behind those
-        /// of all experts before it has none; a CUDA plan leaves it those that no expert before it has</summary>
+        /// of all experts before it has none; a CUDA plan may leave it those that no expert before it has</summary>
         OffsetsOutOfRange = 8,
     }
 
