@@ -167,6 +167,9 @@ void LayerPass::list_rows(const CallerRows& caller, const SlotWindow& window, co
     n_slots_ = window.n;
     n_sorted_ = window.n;
     launch_.tiles = tiles_of_rows(window.n, setup_.slice->n_local);
+    // How much of a batch is used is known on the device alone; wide tiles are slow for few rows.
+    if (!caller.offsets && is_grouped(family_) && launch_.tiles == TileWidths::wide)
+        launch_.tiles = TileWidths::both;
     run_list_rows(launch_.device, caller, window, out, rows(), tiles_of(family_, launch_.tiles),
                   b_.in_row, out.slot_to_row ? nullptr : b_.source, faults_, stream());
 }
