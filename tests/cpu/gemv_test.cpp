@@ -238,7 +238,8 @@ TEST(Gemv, EveryFormatHasPanels) {
                     if (is_of_arm(arithmetic)) continue;
                     const GemvFamily& family = *gemv_family(arithmetic);
                     const GemvFormat format = gemv_format_of(traits.format, interleaved);
-                    const Quantization rows = quantization_for(family, format, type, false, true);
+                    const Quantization rows =
+                        quantization_for(family, format, {type, false, true, has_avx512bf16()});
                     const GemmKernels gemm = gemm_kernels(family, format, rows);
                     EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
                     EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
@@ -349,7 +350,8 @@ TEST(Gemv, PairsOfBfloat16AreNearlyFloat32) {
         Activations x(arithmetic, traits.format, MOE_TYPE_F32, n, width, 100);
         const GemvFamily& family = *gemv_family(arithmetic);
         const GemvFormat format = gemv_format_of(traits.format);
-        x.rows.quantization = quantization_for(family, format, MOE_TYPE_BF16, false, false, true);
+        x.rows.quantization =
+            quantization_for(family, format, {MOE_TYPE_BF16, false, false, true, true});
         EXPECT_TRUE(x.rows.quantization.has_bf16_pair);
         x.quantize(arithmetic, n, width);
         const double error = moe_test::worst_row_error(project(arithmetic, weights, x, n),
