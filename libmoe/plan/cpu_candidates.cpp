@@ -84,8 +84,15 @@ const Reason* cpu_gemv(const Problem& problem) {
         return arithmetic == Arithmetic::gemv_i8mm &&
                !cpu::gemv_family(arithmetic)->kernels(gemv_format_in(*problem.layout, format), 2);
     };
-    if (all_matrices(problem, stage == MOE_STAGE_EXPERTS ? of_experts : of_finish, is_of_neon))
-        return &reasons::weight_type;
+    const auto& roles = stage == MOE_STAGE_EXPERTS ? of_experts : of_finish;
+    if (all_matrices(problem, roles, is_of_neon)) return &reasons::weight_type;
+    // Where every matrix is decoded, products of float32 rows save nothing that plain loops lose.
+    const auto is_unread = [&](const moe_format& format) {
+        return !cpu::reads(*cpu::gemv_family(arithmetic), gemv_format_in(*problem.layout, format));
+    };
+    const bool has_matrices =
+        !all_matrices(problem, roles, [](const moe_format&) { return false; });
+    if (has_matrices && all_matrices(problem, roles, is_unread)) return &reasons::weight_type;
     return in_f32(problem);
 }
 

@@ -188,14 +188,17 @@ std::optional<CpuPrediction> predict(const moe_plan& plan, const CpuRates& rates
     const auto costs = costs_of(plan, rates);
     if (!gb_per_s || !costs) return std::nullopt;
     CpuPrediction sum{n_tokens, 0, 0, 0, 0};
-    for (int64_t done = 0, n; done < n_tokens; done += n) {
-        n = std::min(plan.chunk_tokens(), n_tokens - done);
+    const auto add_chunks = [&](int64_t n_chunks, int64_t n) {
+        if (n_chunks == 0 || n == 0) return;
         const CpuPrediction one = predict_chunk(plan, rates, *costs, *gb_per_s, n);
-        sum.us += one.us;
-        sum.reading_us += one.reading_us;
-        sum.dequantizing_us += one.dequantizing_us;
-        sum.multiplying_us += one.multiplying_us;
-    }
+        const auto times = static_cast<double>(n_chunks);
+        sum.us += times * one.us;
+        sum.reading_us += times * one.reading_us;
+        sum.dequantizing_us += times * one.dequantizing_us;
+        sum.multiplying_us += times * one.multiplying_us;
+    };
+    add_chunks(n_tokens / plan.chunk_tokens(), plan.chunk_tokens());
+    add_chunks(1, n_tokens % plan.chunk_tokens());
     return sum;
 }
 

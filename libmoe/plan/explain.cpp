@@ -232,10 +232,6 @@ std::string explain_json(const moe_plan& plan) {
         write_launches(json, plan);
         write_weights(json, plan.layout);
         write_workspace(json, plan);
-        if (plan.predicted_us)
-            json.member("predicted_us", *plan.predicted_us);
-        else
-            json.member("predicted_us", nullptr);
         write_prediction(json, plan);
     });
     return json.take();

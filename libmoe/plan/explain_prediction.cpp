@@ -23,23 +23,31 @@ std::string why_unknown(const moe_plan& plan, const CpuRates* rates) {
     return fmt::format("a kernel of the experts was not measured on {}", rates->machine);
 }
 
+void write_call(JsonWriter& json, const CpuPrediction& one) {
+    json.object([&] {
+        json.member("tokens", one.n_tokens);
+        json.member("us", one.us);
+        json.member("bound", one.bound());
+        json.member("reading_us", one.reading_us);
+        json.member("dequantizing_us", one.dequantizing_us);
+        json.member("multiplying_us", one.multiplying_us);
+    });
+}
+
 }  // namespace
 
 void write_prediction(JsonWriter& json, const moe_plan& plan) {
     const std::vector<CpuPrediction> all = cpu_predictions(plan);
+    const auto us = all.empty() ? plan.predicted_us : std::optional(all.back().us);
+    if (us)
+        json.member("predicted_us", *us);
+    else
+        json.member("predicted_us", nullptr);
     if (all.empty()) return json.member("prediction", nullptr);
     json.object("prediction", [&] {
         json.member("machine", cpu_rates(plan)->machine);
         json.array("calls", [&] {
-            for (const CpuPrediction& one : all)
-                json.object([&] {
-                    json.member("tokens", one.n_tokens);
-                    json.member("us", one.us);
-                    json.member("bound", one.bound());
-                    json.member("reading_us", one.reading_us);
-                    json.member("dequantizing_us", one.dequantizing_us);
-                    json.member("multiplying_us", one.multiplying_us);
-                });
+            for (const CpuPrediction& one : all) write_call(json, one);
         });
     });
 }

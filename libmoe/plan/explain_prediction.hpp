@@ -8,7 +8,7 @@
 
 namespace moe {
 
-// The member "prediction": null where predicted_us is, and for a CUDA plan.
+// The members "predicted_us", of both devices, and "prediction", null for a CUDA plan.
 void write_prediction(JsonWriter& json, const moe_plan& plan);
 // A line for each number of tokens and the machine that the rates are of; or why there is none.
 std::string cpu_prediction_text(const moe_plan& plan);

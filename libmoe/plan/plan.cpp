@@ -12,7 +12,6 @@
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/cost.hpp"
 #include "libmoe/plan/cpu_candidates.hpp"
-#include "libmoe/plan/cpu_cost.hpp"
 #include "libmoe/plan/cuda_choices.hpp"
 #include "libmoe/plan/launch_plan.hpp"
 
@@ -353,8 +352,6 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
     if (is_cuda()) {
         go_to_device();
         predicted_us = moe::predicted_us(*this, DeviceRates(cuda::nominal_rates(cuda.device)));
-    } else if (const CpuRates* rates = cpu_rates(*this)) {
-        if (const auto call = predict(*this, *rates, max_tokens)) predicted_us = call->us;
     }
     layout.id = layout.make_id();
     key = make_key(*this, desc.kernel_filter);

@@ -405,11 +405,13 @@ TEST(Gemv, FormatsWithoutAKernelAreDecoded) {
         for (const FormatTraits& traits : unread_formats()) {
             EXPECT_EQ(gemv_format_of(traits.format), GemvFormat::none) << traits.name;
             const Weights weights(traits, 40, 288);
-            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 3, 288, 0);
-            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 3),
-                                                exact(weights, x.x, 3), 40),
-                      1e-5)
-                << traits.name;
+            for (const int64_t n : {1, 3, 135}) {  // of which a tile has 128
+                const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, 288, 0);
+                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                    exact(weights, x.x, n), 40),
+                          1e-5)
+                    << traits.name << " rows " << n;
+            }
         }
 }
 

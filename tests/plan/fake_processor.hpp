@@ -5,8 +5,14 @@
 
 #include <memory>
 
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "tests/support/matrices.hpp"
+
+// Builds for other processors have no kernels of these.
+#define SKIP_WITHOUT_X86()                             \
+    if (!cpu::gemv_family(cpu::Arithmetic::gemv_avx2)) \
+    GTEST_SKIP() << "a build without kernels of x86"
 
 namespace moe::test {
 

@@ -125,6 +125,7 @@ std::string difference(const std::string& wanted, const std::string& found) {
 class GoldenExplain : public testing::TestWithParam<GoldenModel> {};
 
 TEST_P(GoldenExplain, SaysWhatItSaid) {
+    SKIP_WITHOUT_X86();
     const std::string path = std::string("tests/plan/golden/") + GetParam().name + ".txt";
     const std::string text = text_of(GetParam());
     if (std::getenv("MOE_WRITE_GOLDEN")) {
@@ -136,12 +137,41 @@ TEST_P(GoldenExplain, SaysWhatItSaid) {
 }
 
 TEST_P(GoldenExplain, JsonFollowsTheSchema) {
+    SKIP_WITHOUT_X86();
     const auto rules = test::explain_schema();
     for (const test::Processor& processor : processors) {
         const auto json = nlohmann::json::parse(explain_json(*plan_of(GetParam(), processor)));
         test::Validator(rules).check(json, rules, processor.name);
         EXPECT_GE(json["stages"][2]["matrices"].size(), 3u);
     }
+}
+
+// Each matrix has the kernels that are best for its own format.
+TEST(MixedLayers, HaveTheKernelsOfEachMatrix) {
+    SKIP_WITHOUT_X86();
+    const auto down_of = [](const test::Processor& processor, const char* gate_up,
+                            const moe_format& down) {
+        const auto plan = test::plan_on(processor, {.layer = test::plain_layer(2048, 768, 128, 8),
+                                                    .gate_up = test::format_named(gate_up).format,
+                                                    .down = down});
+        const auto text = explain_text(*plan);
+        const size_t begin = text.find("\n  down of ");
+        return text.substr(begin, text.find("\nstage combine") - begin);
+    };
+    const auto expect = [](const std::string& text, const char* line) {
+        EXPECT_NE(text.find(line), std::string::npos) << line << text;
+    };
+    // Tiles of AMX for down, though gate and up have none.
+    expect(down_of(test::with_amx, "q3_k", test::format_named("q5_k").format),
+           "* from 8 rows (T >= 128): amx_q5_k_int8x2_gemm: taken");
+    // Rows of down from which on panels of AVX2 pay, and not those of gate and up.
+    expect(down_of(test::with_avx2, "iq4_xs", test::format_named("bf16").format),
+           "* from 16 rows (T >= 256): avx2_bf16_f32_gemm: taken");
+    // A matrix that no kernel reads leaves the others alone.
+    const moe_format unread = packed_ints(MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
+    const std::string decoded = down_of(test::with_avx512, "q4_k", unread);
+    expect(decoded, "* any number of rows: avx512vnni_int4_f32_gemv: taken, but");
+    expect(decoded, "- avx512vnni_int4_f32_gemm: it has no panels of this matrix");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenExplain, testing::ValuesIn(models()), [](const auto& info) {

@@ -89,8 +89,7 @@ class GemvMatrix {
         if (kernels_ && matrix_.pre_quant_scale) return multiply_scaled(rows, tile, scratch, out);
         if (kernels_ && matrix_.nested_scales) return multiply_nested(tile, x, scratch, out);
         if (kernels_) return multiply_rows(tile, x, scratch, out);
-        for (int64_t row = tile.first; row < tile.last; ++row, out += tile.n)
-            multiply_decoded(row, tile.n, x, scratch, out);
+        multiply_decoded(tile, x, scratch, out);
     }
 
   private:
@@ -167,17 +166,27 @@ class GemvMatrix {
             for (int64_t f = 0; f < tile.last - tile.first; ++f) out[f * tile.n + i] = products[f];
         }
     }
-    void multiply_decoded(int64_t row, int64_t n, const void* const* x, float* scratch,
+    // Two weight rows at a time, which the scratch memory holds: activation rows come from a cache
+    // for both.
+    void multiply_decoded(const Tile& tile, const void* const* x, float* scratch,
                           float* out) const {
-        decode_row(matrix_, row, scratch);
-        GemvWeights one{};
-        one.data = reinterpret_cast<const std::byte*>(scratch);
-        one.columns = matrix_.columns;
-        one.scale_rows = 1;
         const GemvKernels& kernels = *family_.kernels(GemvFormat::f32, 0);
-        for (int64_t i = 0, count; i < n; i += count) {
-            count = rows_at_once(n - i);
-            kernels.of_rows[count / 2](one, 0, 1, x + i, out + i);
+        GemvWeights decoded{};
+        decoded.data = reinterpret_cast<const std::byte*>(scratch);
+        decoded.columns = matrix_.columns;
+        decoded.row_stride = matrix_.columns * static_cast<int64_t>(sizeof(float));
+        decoded.scale_rows = 1;
+        for (int64_t row = tile.first, n_rows; row < tile.last; row += n_rows) {
+            n_rows = std::min<int64_t>(2, tile.last - row);
+            for (int64_t i = 0; i < n_rows; ++i)
+                decode_row(matrix_, row + i, scratch + i * matrix_.columns);
+            for (int64_t i = 0, n; i < tile.n; i += n) {
+                n = rows_at_once(tile.n - i);
+                float products[2 * gemv_rows];
+                kernels.of_rows[n / 2](decoded, 0, n_rows, x + i, products);
+                for (int64_t j = 0; j < n_rows; ++j)
+                    std::copy_n(products + j * n, n, out + (row + j - tile.first) * tile.n + i);
+            }
         }
     }
 
