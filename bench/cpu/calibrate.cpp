@@ -165,6 +165,18 @@ double call_seconds(const Setting& setting) {
 
 }  // namespace
 
+std::vector<KernelRate> kernel_rates(const std::vector<std::string>& formats, int32_t n_threads,
+                                     double seconds) {
+    std::vector<KernelRate> found;
+    for (const Way way : {Way::usual, Way::int8, Way::packed})
+        for (const std::string& name : formats) {
+            const Format format(name, way, {n_threads, seconds});
+            format.add_kernel(gemv_rows, false, found);
+            format.add_kernel(gemm_rows, true, found);
+        }
+    return found;
+}
+
 Calibration calibrate(const std::vector<std::string>& formats, int32_t n_threads, double seconds) {
     const Setting setting{n_threads, seconds};
     Calibration found{};
@@ -173,12 +185,7 @@ Calibration calibrate(const std::vector<std::string>& formats, int32_t n_threads
     found.read_gb_per_s.emplace_back(n_threads, read_rate(n_threads) / 1e9);
     found.call_us = call_seconds(setting) * 1e6;
     found.row_ns = row_seconds(setting) / hidden * 1e9;
-    for (const Way way : {Way::usual, Way::int8, Way::packed})
-        for (const std::string& name : formats) {
-            const Format format(name, way, setting);
-            format.add_kernel(gemv_rows, false, found.kernels);
-            format.add_kernel(gemm_rows, true, found.kernels);
-        }
+    found.kernels = kernel_rates(formats, n_threads, seconds);
     return found;
 }
 

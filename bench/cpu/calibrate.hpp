@@ -26,7 +26,11 @@ struct Calibration {
     std::vector<KernelRate> kernels;
 };
 
-// On n_threads threads; a measurement takes `seconds`.
+// On n_threads threads; a measurement takes `seconds`. Each kernel once, with x in bfloat16, by the
+// policies NONE and INT8, and of packed weights.
+std::vector<KernelRate> kernel_rates(const std::vector<std::string>& formats, int32_t n_threads,
+                                     double seconds);
+// The same, with the rates of memory and what a call and its rows cost.
 Calibration calibrate(const std::vector<std::string>& formats, int32_t n_threads, double seconds);
 // As rows of libmoe/plan/cpu_cost_constants.hpp.
 void print_calibration(const Calibration& calibration);
