@@ -85,7 +85,7 @@ class Format {
           weights_{ExpertWeights(model_of(hidden, intermediates[0]), name, false, 1),
                    ExpertWeights(model_of(hidden, intermediates[1]), name, false, 1)} {}
 
-    // Adds the kernels that take these numbers of rows, where one takes both. gemm: may gemm
+    // Adds the kernels that take these numbers of rows, where one takes both. is_gemm: may gemm
     // kernels take them?
     void add_kernel(const int64_t (&rows)[2], bool is_gemm, std::vector<KernelRate>& all) const {
         std::vector<Layers> calls;
