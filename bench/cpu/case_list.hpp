@@ -18,4 +18,7 @@ Model cpu_model(const std::string& name);
 // Cases of one model and format stand together. Throws for an unknown name.
 std::vector<CpuCase> cpu_list(const std::string& name, int32_t n_processors);
 
+// Those whose kernels are calibrated: of the list full, and others that models have.
+std::vector<std::string> calibrated_formats();
+
 }  // namespace moe::bench

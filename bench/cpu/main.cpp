@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bench/cpu/calibrate.hpp"
 #include "bench/cpu/case_list.hpp"
 #include "bench/cpu/report.hpp"
 
@@ -24,6 +25,7 @@ struct Options {
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
     bool has_small_pages = false, is_only_named = false, is_int8 = false, is_packed = false;
+    bool calibrates = false;
 };
 
 moe_type type_of(const std::string& name) {
@@ -94,7 +96,20 @@ void run_cases(const std::vector<CpuCase>& cases, const Options& options, CpuRep
     }
 }
 
+int run_calibration(const Options& options) {
+    constexpr double usual_seconds = 0.1;
+    const bool has_formats = options.formats.size() > 1 || options.formats.front() != "q4_k";
+    const int32_t n_threads = options.threads.back();
+    const Machine machine = read_machine();
+    std::printf("%s, %d threads of %d processors, load %.1f\n", machine.cpu.c_str(), n_threads,
+                machine.n_processors, machine.load);
+    print_calibration(calibrate(has_formats ? options.formats : calibrated_formats(), n_threads,
+                                std::min(options.seconds, usual_seconds)));
+    return 0;
+}
+
 int run(const Options& options) {
+    if (options.calibrates) return run_calibration(options);
     CpuReport report{options.commit, read_machine(), {}, nullptr, {}, {}};
     const std::vector<CpuCase> cases = chosen_cases(options, report.machine.n_processors);
     if (options.is_only_named) {
@@ -148,6 +163,9 @@ int main(int argc, char** argv) {
                    "kernel_filter of the plan; several times: each case with each of them");
     app.add_option("--filter", options.filters, "Shell patterns on names of cases");
     app.add_flag("--names", options.is_only_named, "Only print the names of the cases");
+    app.add_flag("--calibrate", options.calibrates,
+                 "Instead: the rates of this machine for the plan's cost model, on the last of "
+                 "--threads, all formats or --formats");
     app.add_option("--ggml", options.ggml,
                    "Folder of ggml's shared libraries (libggml-base, libggml, libggml-cpu-*), to "
                    "measure it, too");

@@ -213,4 +213,9 @@ Text features() {
 #endif
 #endif
 
+InstructionSets instruction_sets() {
+    return {has_avx2(), has_avx512(), has_avx512vnni(), has_avx512bf16(),
+            has_amx(),  has_neon(),   has_i8mm(),       may_use_tiles};
+}
+
 }  // namespace moe::cpu

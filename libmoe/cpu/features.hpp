@@ -32,4 +32,14 @@ bool has_neon();
 // The same with matrix products of bytes (ARMv8.6 I8MM).
 bool has_i8mm();
 
+// All of them as a value, which a plan is made for: tests make plans for processors that are not
+// there.
+struct InstructionSets {
+    bool avx2 = false, avx512 = false, avx512vnni = false, avx512bf16 = false, amx = false;
+    bool neon = false, i8mm = false;
+    // Requests permission for the tiles of AMX; called by a plan that would use them.
+    bool (*may_use_tiles)() = nullptr;
+};
+InstructionSets instruction_sets();
+
 }  // namespace moe::cpu

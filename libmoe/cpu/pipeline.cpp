@@ -162,8 +162,8 @@ template <class Real>
 void Pipeline<Real>::project_latent(int64_t n) {
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_IN);
     const InputRows<Real> rows =
-        as_taken({b_.x, layer().hidden, nullptr}, n, setup_.experts_panel_rows, b_.x_quantized,
-                 layer().hidden, setup_.x_quantization);
+        as_taken({b_.x, layer().hidden, nullptr}, n, setup_.experts_panel_rows.gate_up,
+                 b_.x_quantized, layer().hidden, setup_.x_quantization);
     for_each_feature_block(setup_.experts, matrix,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                experts_.project(matrix, rows, n, first, last, b_.weight_row(worker),
@@ -196,10 +196,11 @@ MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent)
     const int64_t first = b_.offsets[local], n = b_.offsets[local + 1] - first;
     const bool from_latent = layer().latent && !input_is_latent;
     const int64_t width = layer().expert_width();
-    return {as_taken({from_latent ? b_.latent : b_.x, width, b_.row_input + first}, n,
-                     setup_.experts_panel_rows, from_latent ? b_.latent_quantized : b_.x_quantized,
-                     width, setup_.x_quantization),
-            layer().weight_on_input ? b_.row_weight + first : nullptr, n};
+    return {
+        as_taken({from_latent ? b_.latent : b_.x, width, b_.row_input + first}, n,
+                 setup_.experts_panel_rows.gate_up,
+                 from_latent ? b_.latent_quantized : b_.x_quantized, width, setup_.x_quantization),
+        layer().weight_on_input ? b_.row_weight + first : nullptr, n};
 }
 
 // Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that
@@ -243,7 +244,7 @@ void Pipeline<Real>::down_block(int32_t worker, int64_t e, int64_t first, int64_
     const Mlp mlp = expert_mlp(e);
     const int64_t row = b_.offsets[e];
     const int64_t n = b_.offsets[e + 1] - row;
-    const InputRows<Real> h = as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows,
+    const InputRows<Real> h = as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows.down,
                                        b_.h_quantized, features, setup_.h_quantization)
                                   .from(row);
     experts_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.y,
@@ -420,8 +421,9 @@ void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
     const Matrix& matrix = weights_.matrix(MOE_ROLE_LATENT_OUT);
     const int64_t width = layer().expert_width();
     quantize_rows(b_.routed, n, width, setup_.x_quantization, b_.routed_quantized);
-    const InputRows<Real> rows = as_taken({b_.routed, width, nullptr}, n, setup_.finish_panel_rows,
-                                          b_.routed_quantized, width, setup_.x_quantization);
+    const InputRows<Real> rows =
+        as_taken({b_.routed, width, nullptr}, n, setup_.finish_panel_rows.gate_up,
+                 b_.routed_quantized, width, setup_.x_quantization);
     for_each_feature_block(setup_.finish, matrix, [&](int32_t worker, int64_t first, int64_t last) {
         finish_.project(matrix, rows, n, first, last, b_.weight_row(worker), b_.final, matrix.rows,
                         nullptr, nullptr);
@@ -447,9 +449,10 @@ template <class Real>
 void Pipeline<Real>::shared_gate_up_block(int32_t worker, int64_t n, int64_t first, int64_t last) {
     const int64_t hidden = layer().hidden;
     const Mlp mlp = shared_mlp();
-    const MlpInput<Real> input{as_taken({b_.x, hidden, nullptr}, n, setup_.finish_panel_rows,
-                                        b_.x_quantized, hidden, setup_.x_quantization),
-                               nullptr, n};
+    const MlpInput<Real> input{
+        as_taken({b_.x, hidden, nullptr}, n, setup_.finish_panel_rows.gate_up, b_.x_quantized,
+                 hidden, setup_.x_quantization),
+        nullptr, n};
     finish_.activate(mlp, input, first, last, setup_.intermediate_type, b_.weight_row(worker),
                      b_.shared_h, mlp.width());
 }
@@ -459,7 +462,7 @@ void Pipeline<Real>::shared_down_block(int32_t worker, int64_t n, int64_t first,
     const Mlp mlp = shared_mlp();
     const int64_t features = mlp.width();
     const InputRows<Real> h =
-        as_taken({b_.shared_h, features, nullptr}, n, setup_.finish_panel_rows,
+        as_taken({b_.shared_h, features, nullptr}, n, setup_.finish_panel_rows.down,
                  b_.shared_h_quantized, features, setup_.h_quantization);
     finish_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.shared_y,
                     layer().hidden, nullptr, nullptr);

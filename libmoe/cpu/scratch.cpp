@@ -30,7 +30,8 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     n_rows_max = tokens * layer.top_k;
     n_inputs_max = std::max<int64_t>(tokens, layer.top_k);
     weight_row_size = 2 * longest_row(setup);
-    if (setup.experts_panel_rows || setup.finish_panel_rows) weight_row_size += gemm_scratch_floats;
+    if (setup.experts_panel_rows.least() || setup.finish_panel_rows.least())
+        weight_row_size += gemm_scratch_floats;
     weight_row_size = (weight_row_size + 15) / 16 * 16;
 
     x = arena.take<Real>(n_inputs_max * std::max<int64_t>(layer.hidden, width));

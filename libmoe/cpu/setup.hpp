@@ -23,6 +23,20 @@ enum class Arithmetic : uint8_t {
     gemv_i8mm,
 };
 
+// From which on gemm kernels take the rows of a matrix: of those before the activation and of the
+// latent, and of down; 0: never.
+struct PanelRows {
+    int64_t gate_up = 0;
+    int64_t down = 0;
+
+    // The smaller one of those that are not 0.
+    int64_t least() const { return !gate_up || (down && down < gate_up) ? down : gate_up; }
+    void begin_at_one() {
+        if (gate_up) gate_up = 1;
+        if (down) down = 1;
+    }
+};
+
 struct Setup {
     const Layer* layer;
     const Slice* slice;
@@ -37,9 +51,8 @@ struct Setup {
     // For rows that come in (x, a latent), and for those between the two GEMMs of an expert.
     Quantization x_quantization;
     Quantization h_quantization;
-    // From which on gemm kernels take the rows of a matrix; 0: never.
-    int64_t experts_panel_rows;
-    int64_t finish_panel_rows;
+    PanelRows experts_panel_rows;
+    PanelRows finish_panel_rows;
     int32_t n_workers;     // threads that have scratch
     int64_t chunk_tokens;  // tokens that are worked on at a time
 

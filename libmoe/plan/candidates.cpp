@@ -1,4 +1,4 @@
-// The tables, and the choice.
+// The tables of CUDA, and the choice.
 #include "libmoe/plan/candidates.hpp"
 
 #include <algorithm>
@@ -6,231 +6,20 @@
 #include <span>
 
 #include "libmoe/base/error.hpp"
-#include "libmoe/cpu/features.hpp"
-#include "libmoe/cpu/gemv/mlp_gemv.hpp"
-#include "libmoe/cpu/gemv/weights.hpp"
-#include "libmoe/cpu/tile_permission.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/formats/format.hpp"
+#include "libmoe/plan/cpu_candidates.hpp"
 #include "libmoe/plan/kernel_filter.hpp"
 
 namespace moe {
 namespace {
 
-using cpu::Arithmetic;
 using cuda::Family;
-using Check = const Reason* (*)(const Problem&);  // null: applies
-
-struct Row {
-    const char* cpu_name = nullptr;  // of a CPU row; the words make the names of CUDA's
-    moe_stage stage;
-    Check check;
-    Arithmetic arithmetic = Arithmetic::ref_f32;
-    Family family = Family::exact;
-    Tokens tokens = Tokens::any;
-    KernelWords words{};
-};
 
 constexpr moe_role expert_matrices[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};
 constexpr moe_role dense_matrices[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
                                        MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_IN,
                                        MOE_ROLE_LATENT_OUT};
-
-const Reason* always(const Problem&) {
-    return nullptr;
-}
-
-const Reason* in_f32(const Problem& problem) {
-    return problem.intermediate_type == MOE_TYPE_F64 ? &reasons::intermediate_type : nullptr;
-}
-
-const Reason* in_f64(const Problem& problem) {
-    return problem.intermediate_type == MOE_TYPE_F64 ? nullptr : &reasons::intermediate_type;
-}
-
-// Does what holds of a format hold of every matrix that the layout needs?
-template <class Holds>
-bool all_matrices(const Problem& problem, std::span<const moe_role> roles, Holds holds) {
-    return std::all_of(roles.begin(), roles.end(), [&](moe_role role) {
-        return !problem.layout->needs(role) || holds(problem.layout->formats[role]);
-    });
-}
-
-// --- CPU --------------------------------------------------------------------------------------
-
-constexpr moe_role experts_and_latent[] = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN,
-                                           MOE_ROLE_LATENT_IN};
-constexpr moe_role finish_matrices[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP,
-                                        MOE_ROLE_SHARED_DOWN, MOE_ROLE_LATENT_OUT};
-
-// The CPU's stages have the projections into and out of the latent in them.
-template <moe_stage stage, class Check>
-bool all_of_cpu_stage(const Problem& problem, Check check) {
-    return stage == MOE_STAGE_EXPERTS ? all_matrices(problem, experts_and_latent, check)
-                                      : all_matrices(problem, finish_matrices, check);
-}
-
-template <bool (*has_isa)(), moe_stage stage>
-const Reason* dense_simd(const Problem& problem) {
-    if (!has_isa()) return &reasons::isa;
-    const bool dense = all_of_cpu_stage<stage>(problem, is_plain);
-    return dense ? in_f32(problem) : &reasons::weight_type;
-}
-
-cpu::GemvFormat format_of(const Problem& problem, const moe_format& format) {
-    return gemv_format_in(*problem.layout, format);
-}
-
-// Every matrix of the stage by its own format, so that they may differ.
-template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
-const Reason* cpu_gemv(const Problem& problem) {
-    if (!has_isa() || !cpu::gemv_family(arithmetic)) return &reasons::isa;
-    const Layer& layer = problem.layout->layer;
-    if (stage == MOE_STAGE_FINISH && !layer.shared_intermediate && !layer.latent)
-        return &reasons::unneeded;
-    const auto is_read = [&](const moe_format& format) {
-        return cpu::reads(*cpu::gemv_family(arithmetic), format_of(problem, format));
-    };
-    // Of float32 activations I8MM has no products: these kernels are NEON's.
-    const auto is_of_neon = [&](const moe_format& format) {
-        return arithmetic == Arithmetic::gemv_i8mm &&
-               !cpu::gemv_family(arithmetic)->kernels(format_of(problem, format), 2);
-    };
-    if (all_of_cpu_stage<stage>(problem, is_of_neon)) return &reasons::weight_type;
-    const bool all_read = all_of_cpu_stage<stage>(problem, is_read);
-    return all_read ? in_f32(problem) : &reasons::weight_type;
-}
-
-// The rows of matrices as the kernels of a family want them.
-cpu::Quantization rows_of(const Problem& problem, Arithmetic arithmetic, moe_role role,
-                          moe_type type, bool for_panels) {
-    return cpu::quantization_for(
-        *cpu::gemv_family(arithmetic), format_of(problem, problem.layout->formats[role]), type,
-        problem.quantizes_to_int8, for_panels, reads_computed_rows(problem.layout->layer, role));
-}
-
-// The rows from which on the panels of every matrix of a stage pay.
-int64_t min_panel_rows(const Problem& problem, Arithmetic arithmetic, moe_stage stage) {
-    int64_t most = 0;
-    const auto add = [&](std::initializer_list<moe_role> roles, moe_type type) {
-        for (const moe_role role : roles) {
-            if (!problem.layout->needs(role)) continue;
-            const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
-            const auto format = format_of(problem, problem.layout->formats[role]);
-            most = std::max(
-                most, cpu::gemm_kernels(*cpu::gemv_family(arithmetic), format, rows).min_rows);
-        }
-    };
-    if (stage == MOE_STAGE_EXPERTS) {
-        add({MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN}, problem.x_type);
-        add({MOE_ROLE_DOWN}, problem.intermediate_type);
-    } else {
-        add({MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, problem.x_type);
-        add({MOE_ROLE_SHARED_DOWN}, problem.intermediate_type);
-    }
-    return most;
-}
-
-// The gemm kernels beside the gemv kernels of the same family: they sum in another order.
-template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
-const Reason* cpu_gemm(const Problem& problem) {
-    if (const Reason* reason = cpu_gemv<has_isa, arithmetic, stage>(problem)) return reason;
-    if (problem.batch_invariant) return &reasons::batch_invariant;
-    if (problem.max_tokens < min_panel_rows(problem, arithmetic, stage))
-        return &reasons::few_tokens;
-    if (!problem.has_room_for_panels) return &reasons::workspace;
-    const auto has_panels = [&](const moe_format& format) {
-        if (format.pre_quant_scale || format.nested_scales) return false;
-        const cpu::Quantization in_any_form{2, 0, true, true};
-        return nullptr != cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                                            format_of(problem, format), in_any_form)
-                              .dequantize;
-    };
-    return all_of_cpu_stage<stage>(problem, has_panels) ? nullptr : &reasons::weight_type;
-}
-
-// Do the tiles of AMX multiply the panels of a matrix? They leave some to AVX-512.
-bool has_tiles_for(const Problem& problem, moe_role role, moe_type type) {
-    constexpr Arithmetic arithmetic = Arithmetic::gemv_amx;
-    const cpu::Quantization rows = rows_of(problem, arithmetic, role, type, true);
-    return cpu::gemm_kernels(*cpu::gemv_family(arithmetic),
-                             format_of(problem, problem.layout->formats[role]), rows)
-        .enter;
-}
-
-// The same for the tiles of AMX, where they multiply up; down may be left to AVX-512. Permission is
-// requested last, by a plan that would use them.
-template <moe_stage stage>
-const Reason* cpu_gemm_amx(const Problem& problem) {
-    constexpr moe_role up = stage == MOE_STAGE_EXPERTS ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
-    if (const Reason* reason = cpu_gemm<cpu::has_amx, Arithmetic::gemv_amx, stage>(problem))
-        return reason;
-    if (!problem.layout->needs(up) || !has_tiles_for(problem, up, problem.x_type))
-        return &reasons::weight_type;
-    return cpu::may_use_tiles() ? nullptr : &reasons::isa;
-}
-
-template <Check check, Arithmetic arithmetic, moe_stage stage>
-constexpr Row cpu_gemm_row(const char* architecture) {
-    return {.stage = stage,
-            .check = check,
-            .arithmetic = arithmetic,
-            .tokens = Tokens::many_rows,
-            .words = {architecture, "", "gemm"}};
-}
-
-template <bool (*has_isa)(), Arithmetic arithmetic, moe_stage stage>
-constexpr Row cpu_gemv_row(const char* architecture) {
-    return {.stage = stage,
-            .check = cpu_gemv<has_isa, arithmetic, stage>,
-            .arithmetic = arithmetic,
-            .words = {architecture, "", "gemv"}};
-}
-
-template <moe_stage stage>
-constexpr Row amx_row = cpu_gemm_row<cpu_gemm_amx<stage>, Arithmetic::gemv_amx, stage>("amx");
-template <moe_stage stage>
-constexpr Row avx2_gemm_row = cpu_gemm_row<cpu_gemm<cpu::has_avx2, Arithmetic::gemv_avx2, stage>,
-                                           Arithmetic::gemv_avx2, stage>("avx2");
-template <moe_stage stage>
-constexpr Row avx512vnni_gemm_row =
-    cpu_gemm_row<cpu_gemm<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, stage>,
-                 Arithmetic::gemv_avx512vnni, stage>("avx512vnni");
-
-// <arch>_<weight>_<activation>_<stage>[_variant]; dense is f32, f16 and bf16. Those of gemv get
-// their names from the weights. Best first.
-constexpr Row cpu_table[] = {
-    {"cpu_any_f32_route_ref", MOE_STAGE_ROUTE, always},
-    {"cpu_any_f32_dispatch_ref", MOE_STAGE_DISPATCH, always},
-    cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_EXPERTS>("avx512vnni"),
-    amx_row<MOE_STAGE_EXPERTS>,
-    avx512vnni_gemm_row<MOE_STAGE_EXPERTS>,
-    {"avx512_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx512, MOE_STAGE_EXPERTS>,
-     Arithmetic::avx512},
-    cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_EXPERTS>("i8mm"),
-    cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_EXPERTS>("neon"),
-    cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_EXPERTS>("avx2"),
-    avx2_gemm_row<MOE_STAGE_EXPERTS>,
-    {"avx2_dense_f32_experts", MOE_STAGE_EXPERTS, dense_simd<cpu::has_avx2, MOE_STAGE_EXPERTS>,
-     Arithmetic::avx2},
-    {"cpu_any_f32_experts_ref", MOE_STAGE_EXPERTS, in_f32},
-    {"cpu_any_f64_experts_ref", MOE_STAGE_EXPERTS, in_f64, Arithmetic::ref_f64},
-    {"cpu_any_f32_combine_ref", MOE_STAGE_COMBINE, in_f32},
-    {"cpu_any_f64_combine_ref", MOE_STAGE_COMBINE, in_f64, Arithmetic::ref_f64},
-    cpu_gemv_row<cpu::has_avx512vnni, Arithmetic::gemv_avx512vnni, MOE_STAGE_FINISH>("avx512vnni"),
-    amx_row<MOE_STAGE_FINISH>,
-    avx512vnni_gemm_row<MOE_STAGE_FINISH>,
-    {"avx512_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx512, MOE_STAGE_FINISH>,
-     Arithmetic::avx512},
-    cpu_gemv_row<cpu::has_i8mm, Arithmetic::gemv_i8mm, MOE_STAGE_FINISH>("i8mm"),
-    cpu_gemv_row<cpu::has_neon, Arithmetic::gemv_neon, MOE_STAGE_FINISH>("neon"),
-    cpu_gemv_row<cpu::has_avx2, Arithmetic::gemv_avx2, MOE_STAGE_FINISH>("avx2"),
-    avx2_gemm_row<MOE_STAGE_FINISH>,
-    {"avx2_dense_f32_finish", MOE_STAGE_FINISH, dense_simd<cpu::has_avx2, MOE_STAGE_FINISH>,
-     Arithmetic::avx2},
-    {"cpu_any_f32_finish_ref", MOE_STAGE_FINISH, in_f32},
-    {"cpu_any_f64_finish_ref", MOE_STAGE_FINISH, in_f64, Arithmetic::ref_f64},
-};
 
 // --- CUDA -------------------------------------------------------------------------------------
 
@@ -364,7 +153,7 @@ constexpr auto cuda_table = [] {
 
 std::span<const Row> table_of(const Problem& problem) {
     if (problem.cuda) return cuda_table;
-    return cpu_table;
+    return cpu_rows();
 }
 
 // The names of a CUDA row: what it multiplies by, and the stage.
@@ -389,44 +178,6 @@ void name_kernels(const Row& row, const WeightsLayout& layout, Candidate& candid
         default:
             candidate.gate_up = kernel_name(row.words, "any", stage_name(row.stage));
     }
-}
-
-// The activations of a GEMM as its kernel takes them.
-const char* cpu_activation(const Row& row, const Problem& problem, moe_role role, moe_type type) {
-    constexpr const char* of_parts[] = {"f32", "int8", "int8x2", "int8x3"};
-    const cpu::GemvFamily* family = cpu::gemv_family(row.arithmetic);
-    if (!family || !problem.layout->needs(role)) return of_parts[0];
-    const bool in_panels = row.tokens == Tokens::many_rows;
-    const cpu::Quantization rows = rows_of(problem, row.arithmetic, role, type, in_panels);
-    if (!in_panels && rows.parts) return of_parts[rows.parts];
-    if (!in_panels) return rows.has_bf16_pair ? "bf16x2" : rows.has_bf16 ? "bf16" : of_parts[0];
-    const auto format = format_of(problem, problem.layout->formats[role]);
-    switch (cpu::gemm_kernels(*family, format, rows).rows) {
-        case cpu::RowForm::integers:
-        case cpu::RowForm::words:
-            return of_parts[rows.parts];
-        case cpu::RowForm::bf16:
-            return "bf16";
-        default:
-            return of_parts[0];
-    }
-}
-
-// The same for the gemv and gemm kernels of the CPU.
-void name_cpu_kernels(const Row& row, const Problem& problem, Candidate& candidate) {
-    const WeightsLayout& layout = *problem.layout;
-    const bool experts = row.stage == MOE_STAGE_EXPERTS;
-    const moe_role gate = experts ? MOE_ROLE_GATE : MOE_ROLE_SHARED_GATE;
-    const moe_role up = experts ? MOE_ROLE_UP : MOE_ROLE_SHARED_UP;
-    const moe_role down = experts ? MOE_ROLE_DOWN : MOE_ROLE_SHARED_DOWN;
-    KernelWords words = row.words;
-    words.activation = cpu_activation(row, problem, up, problem.x_type);
-    candidate.gate_up = kernel_name(words, weight_of_gate_up(layout, gate, up).view(), "gate_up");
-    words.activation = cpu_activation(row, problem, down, problem.intermediate_type);
-    const bool is_amx = row.arithmetic == Arithmetic::gemv_amx && cpu::gemv_family(row.arithmetic);
-    if (is_amx && layout.needs(down) && !has_tiles_for(problem, down, problem.intermediate_type))
-        words.architecture = avx512vnni_gemm_row<MOE_STAGE_EXPERTS>.words.architecture;
-    candidate.down = kernel_name(words, weight_of(layout, down).view(), "down");
 }
 
 Candidate describe(const Row& row, const Problem& problem) {
@@ -473,10 +224,8 @@ void choose_for_many_rows(Candidate& candidate, const Candidate& before, const P
                           const KernelFilter& filter, bool is_open) {
     judge(candidate, problem, filter, before.is_chosen && is_open);
     const bool is_forced = filter.wish(candidate) == Wish::force;
-    candidate.min_rows = is_forced && filter.wish(before) != Wish::force ? 1
-                         : candidate.applicable
-                             ? min_panel_rows(problem, candidate.arithmetic, candidate.stage)
-                             : cpu::min_panel_rows;
+    candidate.min_rows = panel_rows_of(problem, candidate.arithmetic, candidate.stage);
+    if (is_forced && filter.wish(before) != Wish::force) candidate.min_rows.begin_at_one();
     if (candidate.is_chosen) candidate.reason = &reasons::many_rows;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/setup.hpp"
 #include "libmoe/cuda/setup.hpp"
@@ -41,6 +42,13 @@ inline constexpr Reason latent{"latent", "it does not make the rows of a latent"
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason many_rows{"many_rows",
                                   "taken beside the one above for matrices with many rows"};
+// Of a kernel for one matrix of the CPU.
+inline constexpr Reason decoded{"decoded",
+                                "taken, but no kernel reads the format: plain loops decode a row, "
+                                "which is multiplied as float32"};
+inline constexpr Reason no_panels{"no_panels", "it has no panels of this matrix"};
+inline constexpr Reason no_tiles{
+    "no_tiles", "its tiles do not suit the panels of this format, which AVX-512 multiplies"};
 inline constexpr Reason workspace{"workspace", "max_workspace_bytes has no room for its panels"};
 inline constexpr Reason few_tokens{"few_tokens", "calls have too few tokens for it"};
 inline constexpr Reason unfused{"unfused", "the plan asks for every stage apart"};
@@ -68,6 +76,7 @@ struct Problem {
     bool has_room_for_panels = true;  // in the workspace
     bool batch_invariant = false;
     bool quantizes_to_int8 = false;  // the policy of the plan
+    cpu::InstructionSets instructions = cpu::instruction_sets();
 };
 
 // Are rows before a matrix of this role float32 results, which nothing rounded to the type of x?
@@ -91,8 +100,8 @@ struct Candidate {
     cuda::KernelName down;     // the second GEMM, empty for the other stages
     moe_stage stage;
     Tokens tokens;
-    int32_t most_tokens;  // of a small batch: up to which it is used, or where forced, can be
-    int64_t min_rows;     // of many rows: from which on it takes those of a matrix
+    int32_t most_tokens;      // of a small batch: up to which it is used, or where forced, can be
+    cpu::PanelRows min_rows;  // of many rows: from which on it takes those of a matrix
     cpu::Arithmetic arithmetic;  // of CPU candidates
     cuda::Family family;         // of CUDA candidates
     bool applicable;

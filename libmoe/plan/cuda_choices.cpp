@@ -110,6 +110,7 @@ Problem problem_of(const moe_plan& plan) {
             static_cast<uint64_t>(plan.setup.n_workers * cpu::gemm_scratch_bytes);
     problem.batch_invariant = plan.batch_invariant;
     problem.quantizes_to_int8 = plan.quantizes_to_int8;
+    problem.instructions = plan.instructions;
     return problem;
 }
 

@@ -6,6 +6,8 @@
 
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/explain_launches.hpp"
+#include "libmoe/plan/explain_matrices.hpp"
+#include "libmoe/plan/explain_prediction.hpp"
 #include "libmoe/plan/json_writer.hpp"
 #include "libmoe/plan/plan.hpp"
 
@@ -101,8 +103,8 @@ void write_candidate(JsonWriter& json, const Candidate& candidate) {
             json.member("max_tokens", candidate.most_tokens);
         else
             json.member("max_tokens", nullptr);
-        if (candidate.tokens == Tokens::many_rows)
-            json.member("min_rows", candidate.min_rows);
+        if (candidate.min_rows.least())
+            json.member("min_rows", candidate.min_rows.least());
         else
             json.member("min_rows", nullptr);
         json.member("reason_code", candidate.reason->code);
@@ -119,6 +121,7 @@ void write_stage(JsonWriter& json, const moe_plan& plan, moe_stage stage) {
             for (const Candidate& candidate : plan.candidates)
                 if (candidate.stage == stage) write_candidate(json, candidate);
         });
+        write_matrices(json, plan, stage);
     });
 }
 
@@ -162,7 +165,7 @@ void write_workspace(JsonWriter& json, const moe_plan& plan) {
 std::string token_range(const Candidate& candidate) {
     if (candidate.tokens == Tokens::any || !candidate.applicable) return "";
     if (candidate.tokens == Tokens::many_rows)
-        return fmt::format(" (from {} rows of a matrix)", candidate.min_rows);
+        return fmt::format(" (from {} rows of a matrix)", candidate.min_rows.least());
     return fmt::format(" (up to {} tokens)", candidate.most_tokens);
 }
 
@@ -185,6 +188,7 @@ std::string stage_text(const moe_plan& plan, moe_stage stage) {
         text += fmt::format("  {} {}{}: {}\n", mark_of(candidate), names_text(candidate),
                             token_range(candidate), candidate.reason->sentence);
     }
+    if (is_used(plan, stage)) text += matrices_text(plan, stage);
     return text;
 }
 
@@ -228,10 +232,7 @@ std::string explain_json(const moe_plan& plan) {
         write_launches(json, plan);
         write_weights(json, plan.layout);
         write_workspace(json, plan);
-        if (plan.predicted_us)
-            json.member("predicted_us", *plan.predicted_us);
-        else
-            json.member("predicted_us", nullptr);
+        write_prediction(json, plan);
     });
     return json.take();
 }
@@ -249,6 +250,7 @@ std::string explain_text(const moe_plan& plan) {
     text += fmt::format("workspace {} bytes for {} tokens, {} at a time\n",
                         plan.is_cuda() ? need.device_bytes : need.host_bytes, plan.max_tokens,
                         plan.chunk_tokens());
+    if (!plan.is_cuda()) return text + cpu_prediction_text(plan);
     text += plan.predicted_us
                 ? fmt::format("predicted time: {:.1f} us for the experts of {} tokens\n",
                               *plan.predicted_us, plan.max_tokens)

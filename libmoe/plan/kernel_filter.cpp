@@ -106,26 +106,26 @@ void KernelFilter::check_applies(const Item& item) const {
 }
 
 // A candidate is not both forced and forbidden. Two exact names are not both forced for the same
-// numbers of tokens of a stage: of what a glob matches, the best one is taken.
+// numbers of tokens of a stage: of what a glob or one name matches, the best one is taken.
 void KernelFilter::check_contradictions(const Candidate& candidate) const {
     bool is_forced = false, is_forbidden = false;
-    const Candidate* also_forced = nullptr;
     for_each([&](const Item& item) {
         if (item.matches(candidate)) (item.wish == Wish::force ? is_forced : is_forbidden) = true;
     });
     require(!(is_forced && is_forbidden), "kernel_filter forces {} and forbids it",
             candidate.name());
-    const auto forced_by_name = [&](const Candidate& other) {
+    const auto forced_by_name_without = [&](const Candidate& one, const Candidate& another) {
         bool found = false;
         for_each([&](const Item& item) {
-            found |= item.wish == Wish::force && item.is_exact() && item.matches(other);
+            found |= item.wish == Wish::force && item.is_exact() && item.matches(one) &&
+                     !item.matches(another);
         });
         return found;
     };
-    if (!forced_by_name(candidate)) return;
+    const Candidate* also_forced = nullptr;
     for (const Candidate& other : all_)
-        if (&other != &candidate && other.stage == candidate.stage &&
-            other.tokens == candidate.tokens && forced_by_name(other))
+        if (other.stage == candidate.stage && other.tokens == candidate.tokens &&
+            forced_by_name_without(candidate, other) && forced_by_name_without(other, candidate))
             also_forced = &other;
     if (also_forced)
         fail(MOE_ERROR_INVALID_ARGUMENT,

@@ -11,6 +11,7 @@
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/plan/cost.hpp"
+#include "libmoe/plan/cpu_candidates.hpp"
 #include "libmoe/plan/cuda_choices.hpp"
 #include "libmoe/plan/launch_plan.hpp"
 
@@ -195,10 +196,9 @@ const Candidate* chosen_for_many_rows(const moe_plan& plan, moe_stage stage) {
     return nullptr;
 }
 
-// Rows from which on they take those of a matrix; 0: never.
-int64_t panel_rows_of(const moe_plan& plan, moe_stage stage) {
+cpu::PanelRows chosen_panel_rows(const moe_plan& plan, moe_stage stage) {
     const Candidate* gemm = chosen_for_many_rows(plan, stage);
-    return gemm ? gemm->min_rows : 0;
+    return gemm ? gemm->min_rows : cpu::PanelRows{};
 }
 
 // That of the gemm kernels, which has the gemv kernels, too.
@@ -209,15 +209,13 @@ cpu::Arithmetic arithmetic_of(const moe_plan& plan, moe_stage stage) {
 
 // Adds the forms in which the kernels of a stage take the rows before these matrices.
 void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_list<moe_role> roles,
-                      moe_type type, cpu::Quantization& all) {
-    const cpu::GemvFamily* family = cpu::gemv_family(arithmetic_of(plan, stage));
-    if (!family) return;
+                      bool for_panels, cpu::Quantization& all) {
+    const cpu::Arithmetic arithmetic = arithmetic_of(plan, stage);
+    if (!cpu::gemv_family(arithmetic)) return;
+    const Problem problem = problem_of(plan);
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
-        const auto one =
-            cpu::quantization_for(*family, gemv_format_in(plan.layout, plan.layout.formats[role]),
-                                  type, plan.quantizes_to_int8, panel_rows_of(plan, stage) > 0,
-                                  reads_computed_rows(plan.layout.layer, role));
+        const cpu::Quantization one = rows_before(problem, arithmetic, role, for_panels);
         all = {std::max(all.parts, one.parts), all.orders | one.orders,
                all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
                all.has_bf16_pair || one.has_bf16_pair};
@@ -226,16 +224,18 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
 
 void choose_quantization(moe_plan& plan) {
     cpu::Setup& setup = plan.setup;
-    setup.experts_panel_rows = panel_rows_of(plan, MOE_STAGE_EXPERTS);
-    setup.finish_panel_rows = panel_rows_of(plan, MOE_STAGE_FINISH);
+    const cpu::PanelRows experts = chosen_panel_rows(plan, MOE_STAGE_EXPERTS);
+    const cpu::PanelRows finish = chosen_panel_rows(plan, MOE_STAGE_FINISH);
+    setup.experts_panel_rows = experts;
+    setup.finish_panel_rows = finish;
     add_quantization(plan, MOE_STAGE_EXPERTS, {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_LATENT_IN},
-                     plan.x_type, setup.x_quantization);
+                     experts.gate_up > 0, setup.x_quantization);
     add_quantization(plan, MOE_STAGE_FINISH,
-                     {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT}, plan.x_type,
-                     setup.x_quantization);
-    add_quantization(plan, MOE_STAGE_EXPERTS, {MOE_ROLE_DOWN}, plan.intermediate_type,
+                     {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_LATENT_OUT},
+                     finish.gate_up > 0, setup.x_quantization);
+    add_quantization(plan, MOE_STAGE_EXPERTS, {MOE_ROLE_DOWN}, experts.down > 0,
                      setup.h_quantization);
-    add_quantization(plan, MOE_STAGE_FINISH, {MOE_ROLE_SHARED_DOWN}, plan.intermediate_type,
+    add_quantization(plan, MOE_STAGE_FINISH, {MOE_ROLE_SHARED_DOWN}, finish.down > 0,
                      setup.h_quantization);
 }
 
@@ -306,8 +306,10 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
 }  // namespace
 }  // namespace moe
 
-moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc)
+moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
+                   const moe::cpu::InstructionSets& sets)
     : runtime(shared_runtime),
+      instructions(sets),
       layout(runtime->memory),
       candidates(&runtime->memory),
       launch_(&runtime->memory) {
@@ -399,7 +401,8 @@ const moe::Candidate& moe_plan::typical(moe_stage stage, int64_t n_tokens) const
                              : n_tokens;
     for (const auto& candidate : candidates)
         if (candidate.stage == stage && candidate.is_chosen &&
-            candidate.tokens == moe::Tokens::many_rows && rows >= candidate.min_rows)
+            candidate.tokens == moe::Tokens::many_rows && candidate.min_rows.gate_up &&
+            rows >= candidate.min_rows.gate_up)
             return candidate;
     return chosen(stage, n_tokens);
 }

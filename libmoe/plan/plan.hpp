@@ -13,11 +13,14 @@
 #include "libmoe/weights/weights.hpp"
 
 struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
-    moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc);
+    // sets: of a CPU plan, the processor's; tests give others, and run nothing.
+    moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
+             const moe::cpu::InstructionSets& sets = moe::cpu::instruction_sets());
     moe_plan(const moe_plan&) = delete;
     moe_plan& operator=(const moe_plan&) = delete;
 
     moe::RuntimeRef runtime;
+    moe::cpu::InstructionSets instructions;
     moe::WeightsLayout layout;
     moe_device_kind device = MOE_DEVICE_CPU;
     int32_t device_index = 0;
@@ -37,7 +40,8 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     moe::cuda::Setup cuda{};                      // of a CUDA plan
     moe::DevicePlacement placement{};             // likewise
     std::array<uint8_t, 16> key{};
-    // Microseconds that the experts of max_tokens tokens should take; nothing: not measured.
+    // Of a CUDA plan, microseconds that the experts of max_tokens tokens should take; nothing: not
+    // measured. explain asks cpu_cost.hpp for those of a CPU plan.
     std::optional<double> predicted_us;
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }

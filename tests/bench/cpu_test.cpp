@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "bench/cpu/calibrate.hpp"
 #include "bench/cpu/calls.hpp"
 #include "bench/cpu/case_list.hpp"
 #include "bench/cpu/measure.hpp"
@@ -202,6 +203,21 @@ TEST(Ggml, AFolderWithoutItIsRefusedByName) {
     } catch (const std::runtime_error& error) {
         EXPECT_STREQ(error.what(), "/nowhere/at/all has no libggml-base.so");
     }
+}
+
+// Each kernel once: q8_0 has kernels of bytes of its own on some processors, f32 on none.
+TEST(CpuCalibration, MeasuresTheKernelsOfFormats) {
+    const std::vector<KernelRate> rates = kernel_rates({"q8_0", "f32"}, 1, 0.02);
+    ASSERT_FALSE(rates.empty());
+    std::set<std::string> kernels;
+    for (const KernelRate& rate : rates) {
+        EXPECT_TRUE(kernels.insert(rate.kernel).second) << rate.kernel;
+        EXPECT_TRUE(rate.kernel.ends_with("_gemv") || rate.kernel.ends_with("_gemm"));
+        EXPECT_GT(rate.gb_per_s, 0) << rate.kernel;
+        EXPECT_GT(rate.gflop_per_s, 0) << rate.kernel;
+    }
+    for (const std::string& format : calibrated_formats())
+        EXPECT_TRUE(fits(cpu_model("qwen3-30b"), format)) << format;
 }
 
 }  // namespace

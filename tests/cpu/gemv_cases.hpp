@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
 #include "libmoe/cpu/round.hpp"
@@ -169,8 +170,8 @@ struct Activations {
             x[i] = round_to(x[i], type);
         }
         rows = {x.data(), columns, nullptr};
-        rows.quantization =
-            quantization_for(*gemv_family(arithmetic), format, type, to_int8, way == Way::panels);
+        rows.quantization = quantization_for(*gemv_family(arithmetic), format,
+                                             {type, to_int8, way == Way::panels, has_avx512bf16()});
         rows.in_panels = way == Way::panels;
         quantize(arithmetic, n, columns);
     }

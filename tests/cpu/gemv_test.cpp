@@ -238,7 +238,8 @@ TEST(Gemv, EveryFormatHasPanels) {
                     if (is_of_arm(arithmetic)) continue;
                     const GemvFamily& family = *gemv_family(arithmetic);
                     const GemvFormat format = gemv_format_of(traits.format, interleaved);
-                    const Quantization rows = quantization_for(family, format, type, false, true);
+                    const Quantization rows =
+                        quantization_for(family, format, {type, false, true, has_avx512bf16()});
                     const GemmKernels gemm = gemm_kernels(family, format, rows);
                     EXPECT_TRUE(gemm.dequantize && gemm.multiply) << traits.name;
                     EXPECT_EQ(gemm.rows == RowForm::bf16, rows.has_bf16) << traits.name;
@@ -349,7 +350,8 @@ TEST(Gemv, PairsOfBfloat16AreNearlyFloat32) {
         Activations x(arithmetic, traits.format, MOE_TYPE_F32, n, width, 100);
         const GemvFamily& family = *gemv_family(arithmetic);
         const GemvFormat format = gemv_format_of(traits.format);
-        x.rows.quantization = quantization_for(family, format, MOE_TYPE_BF16, false, false, true);
+        x.rows.quantization =
+            quantization_for(family, format, {MOE_TYPE_BF16, false, false, true, true});
         EXPECT_TRUE(x.rows.quantization.has_bf16_pair);
         x.quantize(arithmetic, n, width);
         const double error = moe_test::worst_row_error(project(arithmetic, weights, x, n),
@@ -403,11 +405,13 @@ TEST(Gemv, FormatsWithoutAKernelAreDecoded) {
         for (const FormatTraits& traits : unread_formats()) {
             EXPECT_EQ(gemv_format_of(traits.format), GemvFormat::none) << traits.name;
             const Weights weights(traits, 40, 288);
-            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 3, 288, 0);
-            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 3),
-                                                exact(weights, x.x, 3), 40),
-                      1e-5)
-                << traits.name;
+            for (const int64_t n : {1, 3, 135}) {  // of which a tile has 128
+                const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, 288, 0);
+                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
+                                                    exact(weights, x.x, n), 40),
+                          1e-5)
+                    << traits.name << " rows " << n;
+            }
         }
 }
 

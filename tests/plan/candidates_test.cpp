@@ -353,7 +353,8 @@ TEST(Candidates, PanelsOfAvx2TakeTheRowsFromWhichOnTheyPay) {
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr)) {
             if (one.tokens != Tokens::many_rows || !one.is_chosen) continue;
             EXPECT_EQ(one.arithmetic, cpu::Arithmetic::gemv_avx2);
-            EXPECT_EQ(one.min_rows, rows) << format;
+            EXPECT_EQ(one.min_rows.gate_up, rows) << format;
+            EXPECT_EQ(one.min_rows.down, rows) << format;
             ++found;
         }
         EXPECT_EQ(found, 1) << format;

@@ -20,11 +20,11 @@ using cuda::max_split_k_groups;
 constexpr int32_t sm_shared = 233472;
 constexpr int32_t max_smem_of_block = sm_shared - 1024;
 
-DeviceFacts h200() {
+DeviceFacts h200_facts() {
     return test::h200().facts;
 }
 GemvTuning h200_tuning() {
-    return tuning_of(h200()).gemv;
+    return tuning_of(h200_facts()).gemv;
 }
 
 struct Shape {
@@ -173,7 +173,7 @@ void for_calls(const Check& check) {
     int n = 0;
     for (const Shape& shape : shapes) {
         for (const PackedType type : types) {
-            const int32_t most = max_tokens_on(h200(), shape, type);
+            const int32_t most = max_tokens_on(h200_facts(), shape, type);
             for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens, ++n) {
                 SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type)
                                                 << ", tokens " << n_tokens);
@@ -194,7 +194,7 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
     int n_refilled = 0;
     int n_split_k = 0;
     for_calls([&](const GemvProblem& call) {
-        const GemvTiling tiling = tile_gate_up(h200(), call, h200_tuning());
+        const GemvTiling tiling = tile_gate_up(h200_facts(), call, h200_tuning());
         const PackedMatrix& m = call.gate_up;
         expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
@@ -244,7 +244,7 @@ TEST(GemvTiling, GateAndUpCoverEveryTile) {
 
 TEST(GemvTiling, DownCoversEverySlice) {
     for_calls([](const GemvProblem& call) {
-        const GemvTiling tiling = tile_down(h200(), call, h200_tuning());
+        const GemvTiling tiling = tile_down(h200_facts(), call, h200_tuning());
         const PackedMatrix& m = call.down;
         expect_smem_fits(tiling, m.type);
         EXPECT_LE(tiling.shared.total, max_smem_of_block);
@@ -329,8 +329,8 @@ TEST(GemvTiling, OneCodebookIsOneTable) {
     const auto modes = [](PackedType type, const Shape& shape, bool shares) {
         GemvProblem problem = problem_of(shape, type);
         problem.gate_up_shares_codebook = problem.down_shares_codebook = shares;
-        return std::pair(tile_gate_up(h200(), problem, h200_tuning()).codebook_mode,
-                         tile_down(h200(), problem, h200_tuning()).codebook_mode);
+        return std::pair(tile_gate_up(h200_facts(), problem, h200_tuning()).codebook_mode,
+                         tile_down(h200_facts(), problem, h200_tuning()).codebook_mode);
     };
     const auto both = [](CodebookMode mode) { return std::pair(mode, mode); };
     for (const Shape& shape : {shapes[0], shapes[3]}) {
@@ -359,8 +359,8 @@ TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
                                  ? tuning.large_bytes_shared_codebook
                                  : tuning.large_bytes;
         if (call.n_tokens * call.n_slots * bytes >= many) return;
-        const int32_t both = tile_gate_up(h200(), call, tuning).shared.total +
-                             tile_down(h200(), call, tuning).shared.total;
+        const int32_t both = tile_gate_up(h200_facts(), call, tuning).shared.total +
+                             tile_down(h200_facts(), call, tuning).shared.total;
         EXPECT_LE(both + 2 * 1024, sm_shared);
     });
 }
@@ -369,8 +369,8 @@ TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
 // guaranteed minimum.
 TEST(GemvTiling, DownUsesSharedMemoryThatGateUpLeaves) {
     const GemvProblem call = problem_of(shapes[5], PackedType::nvfp4, 1);
-    const int32_t gate_up = tile_gate_up(h200(), call, h200_tuning()).shared.total;
-    const int32_t down = tile_down(h200(), call, h200_tuning()).shared.total;
+    const int32_t gate_up = tile_gate_up(h200_facts(), call, h200_tuning()).shared.total;
+    const int32_t down = tile_down(h200_facts(), call, h200_tuning()).shared.total;
     EXPECT_GT(down, h200_tuning().down_small.max_bytes);
     EXPECT_LE(gate_up + down + 2 * 1024, sm_shared);
 }
@@ -390,7 +390,7 @@ TEST(GemvTiling, FitsOtherDevices) {
         for (const Shape& shape : shapes) {
             for (const PackedType type : types) {
                 const int32_t most = max_tokens_on(facts, shape, type);
-                const int32_t on_h200 = max_tokens_on(h200(), shape, type);
+                const int32_t on_h200 = max_tokens_on(h200_facts(), shape, type);
                 EXPECT_EQ(most > 0, on_h200 > 0) << shape.name << ", type " << int(type);
                 for (int32_t n_tokens = 1; n_tokens <= most; ++n_tokens)
                     for (int one = 0; one < (has_codebook(type) ? 4 : 1); ++one, ++n) {
@@ -417,7 +417,7 @@ TEST(SmallBatch, SupportsSixteenTokensOfModels) {
         for (const PackedType type : types) {
             const bool has_whole_groups =  // superblocks of 256 k
                 !has_superblock(type) || (shape.hidden % 256 == 0 && shape.intermediate % 256 == 0);
-            EXPECT_EQ(max_tokens_on(h200(), shape, type), has_whole_groups ? 16 : 0)
+            EXPECT_EQ(max_tokens_on(h200_facts(), shape, type), has_whole_groups ? 16 : 0)
                 << shape.name << static_cast<int>(type);
         }
     }
@@ -425,11 +425,11 @@ TEST(SmallBatch, SupportsSixteenTokensOfModels) {
 
 TEST(SmallBatch, RefusesUnsupportedShapes) {
     const Shape odd{"", 2048, 96, 8};  // k of down is not a multiple of 64
-    EXPECT_EQ(max_tokens_on(h200(), odd, PackedType::bf16), 0);
+    EXPECT_EQ(max_tokens_on(h200_facts(), odd, PackedType::bf16), 0);
     const Shape plain{"", 2048, 768, 8};
-    EXPECT_EQ(max_tokens_on(h200(), plain, PackedType::f32), 0);
+    EXPECT_EQ(max_tokens_on(h200_facts(), plain, PackedType::f32), 0);
     const Shape grouped{"", 2048, 704, 8};  // k of down is not a multiple of 256
-    EXPECT_EQ(max_tokens_on(h200(), grouped, PackedType::q4_k), 0);
+    EXPECT_EQ(max_tokens_on(h200_facts(), grouped, PackedType::q4_k), 0);
 }
 
 }  // namespace

@@ -14,9 +14,11 @@
 namespace moe::cpu {
 namespace {
 
-// Tiles of gemv kernels, and of gemm kernels.
+// Tiles of gemv kernels, and of gemm kernels. Weight rows that are decoded one by one come in tiles
+// of many rows, too, so that none is decoded again for every four of them.
 constexpr int64_t gemv_features = 64, gemv_rows = 4;
 constexpr int64_t gemm_rows = 128;
+enum class Way : uint8_t { gemv, gemm, decoded };
 
 // Rows that gemv kernels take at once: 4, 2 or 1.
 int64_t rows_at_once(int64_t left) {
@@ -69,6 +71,10 @@ class GemvMatrix {
     }
 
     bool has_panels() const { return gemm_.dequantize; }
+    // Of the tiles in which it is multiplied.
+    Way way(bool in_panels) const {
+        return in_panels && has_panels() ? Way::gemm : kernels_ ? Way::gemv : Way::decoded;
+    }
 
     void multiply(const InputRows<float>& rows, const Tile& tile, float* scratch,
                   Products& products) const {
@@ -83,8 +89,7 @@ class GemvMatrix {
         if (kernels_ && matrix_.pre_quant_scale) return multiply_scaled(rows, tile, scratch, out);
         if (kernels_ && matrix_.nested_scales) return multiply_nested(tile, x, scratch, out);
         if (kernels_) return multiply_rows(tile, x, scratch, out);
-        for (int64_t row = tile.first; row < tile.last; ++row, out += tile.n)
-            multiply_decoded(row, tile.n, x, scratch, out);
+        multiply_decoded(tile, x, scratch, out);
     }
 
   private:
@@ -161,14 +166,28 @@ class GemvMatrix {
             for (int64_t f = 0; f < tile.last - tile.first; ++f) out[f * tile.n + i] = products[f];
         }
     }
-    void multiply_decoded(int64_t row, int64_t n, const void* const* x, float* scratch,
+    // Two weight rows at a time, which the scratch memory holds: activation rows come from a cache
+    // for both.
+    void multiply_decoded(const Tile& tile, const void* const* x, float* scratch,
                           float* out) const {
-        decode_row(matrix_, row, scratch);
-        GemvWeights one{};
-        one.data = reinterpret_cast<const std::byte*>(scratch);
-        one.columns = matrix_.columns;
-        one.scale_rows = 1;
-        family_.kernels(GemvFormat::f32, 0)->of_rows[n / 2](one, 0, 1, x, out);
+        const GemvKernels& kernels = *family_.kernels(GemvFormat::f32, 0);
+        GemvWeights decoded{};
+        decoded.data = reinterpret_cast<const std::byte*>(scratch);
+        decoded.columns = matrix_.columns;
+        decoded.row_stride = matrix_.columns * static_cast<int64_t>(sizeof(float));
+        decoded.scale_rows = 1;
+        for (int64_t row = tile.first, n_rows; row < tile.last; row += n_rows) {
+            n_rows = std::min<int64_t>(2, tile.last - row);
+            for (int64_t i = 0; i < n_rows; ++i)
+                decode_row(matrix_, row + i, scratch + i * matrix_.columns);
+            for (int64_t i = 0, n; i < tile.n; i += n) {
+                n = rows_at_once(tile.n - i);
+                float products[2 * gemv_rows];
+                kernels.of_rows[n / 2](decoded, 0, n_rows, x + i, products);
+                for (int64_t j = 0; j < n_rows; ++j)
+                    std::copy_n(products + j * n, n, out + (row + j - tile.first) * tile.n + i);
+            }
+        }
     }
 
     const GemvFamily& family_;
@@ -182,14 +201,14 @@ class GemvMatrix {
 
 // use(tile) for tiles of features and rows.
 template <class Use>
-void for_each_tile(int64_t first, int64_t last, int64_t n_rows, bool in_panels, Use use) {
-    const int64_t features = in_panels ? panel_rows : gemv_features;
+void for_each_tile(int64_t first, int64_t last, int64_t n_rows, Way way, Use use) {
+    const int64_t features = way == Way::gemv ? gemv_features : panel_rows;
     for (int64_t i = first, end; i < last; i = end) {
         // Strips of interleaved rows begin at these multiples.
         end = std::min(i / panel_rows * panel_rows + features, last);
         for (int64_t r = 0, n; r < n_rows; r += n) {
-            n = in_panels ? std::min(n_rows - r, gemm_rows) : rows_at_once(n_rows - r);
-            use(Tile{i, end, r, n, in_panels});
+            n = way == Way::gemv ? rows_at_once(n_rows - r) : std::min(n_rows - r, gemm_rows);
+            use(Tile{i, end, r, n, way == Way::gemm});
         }
     }
 }
@@ -251,9 +270,10 @@ struct MlpGemv {
                                  int64_t last, float* scratch, Use use) {
         const GemvMatrix up = with_kernels(*mlp.up, input.rows);
         const GemvMatrix gate = with_kernels(mlp.gate ? *mlp.gate : *mlp.up, input.rows);
-        const bool in_panels =
-            input.rows.in_panels && up.has_panels() && (!mlp.gate || gate.has_panels());
-        for_each_tile(first, last, input.n, in_panels, [&](const Tile& tile) {
+        // Where gate and up differ, gemv kernels take the tile.
+        const Way of_up = up.way(input.rows.in_panels && gate.has_panels());
+        const Way way = of_up == gate.way(of_up == Way::gemm) ? of_up : Way::gemv;
+        for_each_tile(first, last, input.n, way, [&](const Tile& tile) {
             Products gates, ups;
             if (mlp.gate) {
                 gate.multiply(input.rows, tile, scratch, gates);
@@ -294,8 +314,7 @@ struct MlpGemv {
                         int64_t first, int64_t last, float* scratch, float* out, int64_t stride,
                         const int32_t* out_index, const float* bias) {
         const GemvMatrix weights = with_kernels(matrix, rows);
-        const bool in_panels = rows.in_panels && weights.has_panels();
-        for_each_tile(first, last, n_rows, in_panels, [&](const Tile& tile) {
+        for_each_tile(first, last, n_rows, weights.way(rows.in_panels), [&](const Tile& tile) {
             Products products;
             weights.multiply(rows, tile, scratch, products);
             add_linear(tile, nullptr, bias, products);

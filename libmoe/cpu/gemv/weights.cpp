@@ -7,7 +7,6 @@
 #include <span>
 
 #include "libmoe/base/iq_grids.hpp"
-#include "libmoe/cpu/features.hpp"
 #include "libmoe/formats/block.hpp"
 #include "libmoe/formats/int_codes.hpp"
 #include "libmoe/formats/interleaved.hpp"
@@ -325,18 +324,17 @@ GemvFormat gemv_format_of(const moe_format& format, bool interleaved) {
     return interleaved && interleaving_of(format) ? interleaved_format(found) : found;
 }
 
-Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
-                              bool to_int8, bool for_panels, bool is_computed) {
+Quantization quantization_for(const GemvFamily& family, GemvFormat format, const RowUse& use) {
     Quantization how;
     const bool has_int8 = family.kernels(GemvFormat::q8_0, 1);
-    const int32_t parts = to_int8 && has_int8 ? 1 : activation_type == MOE_TYPE_F32 ? 3 : 2;
+    const int32_t parts = use.to_int8 && has_int8 ? 1 : use.type == MOE_TYPE_F32 ? 3 : 2;
     if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
-    if (family.of_bf16 && family.of_bf16(format, false) && has_avx512bf16()) {
-        how.has_bf16 = activation_type == MOE_TYPE_BF16;
+    if (family.of_bf16 && family.of_bf16(format, false) && use.has_avx512bf16) {
+        how.has_bf16 = use.type == MOE_TYPE_BF16;
         how.has_bf16_pair =
-            activation_type == MOE_TYPE_F16 || (is_computed && activation_type == MOE_TYPE_BF16);
+            use.type == MOE_TYPE_F16 || (use.is_computed && use.type == MOE_TYPE_BF16);
     }
-    if (!for_panels) return how;
+    if (!use.for_panels) return how;
     // Panels may take integers where the gemv takes float32 rows.
     if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
         return {parts, how.orders, false, true};
@@ -344,7 +342,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_t
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
     if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
-    if (activation_type == MOE_TYPE_BF16 && has_avx512bf16() && form(true) == RowForm::bf16)
+    if (use.type == MOE_TYPE_BF16 && use.has_avx512bf16 && form(true) == RowForm::bf16)
         how.has_bf16 = true;
     return how;
 }

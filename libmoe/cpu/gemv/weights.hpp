@@ -12,13 +12,20 @@ GemvFormat gemv_format_of(const moe_format& format, bool interleaved = false);
 // The same of a matrix: of the formats that may be transposed, another where this one is.
 GemvFormat gemv_format_of(const Matrix& matrix);
 
-// The form in which the kernels of a family and a format want activations of a type: as they are
-// where these take float32 rows, else integers of one byte under the policy INT8 where the family
-// has such kernels, of two bytes for activations of 16 bits, and of three for float32, whose
-// results are exact to 1e-5. for_panels: gemm kernels take them, too. is_computed: rows may be
-// float32 results that were not rounded to the type.
-Quantization quantization_for(const GemvFamily& family, GemvFormat format, moe_type activation_type,
-                              bool to_int8, bool for_panels, bool is_computed = false);
+// Activation rows before a matrix, and what kernels may do with them.
+struct RowUse {
+    moe_type type;
+    bool to_int8;              // the policy INT8
+    bool for_panels;           // gemm kernels take them, too
+    bool has_avx512bf16;       // the processor multiplies bfloat16
+    bool is_computed = false;  // they may be float32 results that were not rounded to the type
+};
+
+// The form in which the kernels of a family and a format want activations: as they are where these
+// take float32 rows, else integers of one byte under the policy INT8 where the family has such
+// kernels, of two bytes for activations of 16 bits, and of three for float32, whose results are
+// exact to 1e-5.
+Quantization quantization_for(const GemvFamily& family, GemvFormat format, const RowUse& use);
 bool reads(const GemvFamily& family, GemvFormat format);
 // The gemm kernels of a family for rows in this form; empty where it has none.
 GemmKernels gemm_kernels(const GemvFamily& family, GemvFormat format, const Quantization& rows);
