@@ -59,7 +59,7 @@ void check_version(const std::string& version) {
 
 }  // namespace
 
-Library::Library(const std::string& folder) {
+Library::Library(const std::string& folder, DeviceKind kind) {
     load_base(open(file_of(folder, "libggml-base")));
     version_ = api_.version();
     check_version(version_);
@@ -70,11 +70,13 @@ Library::Library(const std::string& folder) {
     // It would load a plug-in, which may take the experts over.
     unsetenv("GGML_BACKEND_PATH");
     api_.load_all_from_path(folder.c_str());
-    device_ = api_.dev_by_type(device_cpu);
-    if (!device_) throw std::runtime_error("ggml found no CPU backend in " + folder);
-    load_cpu(loaded_cpu_library());
+    const bool is_cpu = kind == DeviceKind::cpu;
+    const std::string name = is_cpu ? "CPU" : "GPU";
+    device_ = api_.dev_by_type(static_cast<int>(kind));
+    if (!device_) throw std::runtime_error("ggml found no " + name + " backend in " + folder);
+    if (is_cpu) load_cpu(loaded_cpu_library());
     Backend* backend = api_.dev_init(device_, nullptr);
-    if (!backend) throw std::runtime_error("ggml's CPU backend does not start");
+    if (!backend) throw std::runtime_error("ggml's " + name + " backend does not start");
     backend_ = {backend, api_.backend_free};
 }
 

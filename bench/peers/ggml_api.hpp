@@ -1,4 +1,4 @@
-// The functions of ggml's public C API that a benchmark of its CPU backend calls, found by name in
+// The functions of ggml's public C API that a benchmark of its backends calls, found by name in
 // shared libraries of a folder. No header of ggml is needed: every object is opaque, and no struct
 // of ggml is read or written but the three values that ggml_init takes.
 #pragma once
@@ -31,7 +31,7 @@ struct InitParams {
 // ggml's ids that the API takes and has no look-up for. They are the first of their enums and have
 // never moved.
 constexpr int type_f32 = 0;
-constexpr int device_cpu = 0;
+enum class DeviceKind : int { cpu = 0, gpu = 1 };
 constexpr int status_success = 0;
 
 // The members have ggml's names without the prefix. Of libggml-base:
@@ -84,7 +84,7 @@ struct Api {
     // Of libggml, which chooses the library of this processor:
     void (*load_all_from_path)(const char* folder);
     Device* (*dev_by_type)(int type);
-    // Of the library of this processor. extra_bufts: a list that ends with null.
+    // Of the library of this processor, null with a GPU. extra_bufts: a list that ends with null.
     BufferType** (*dev_get_extra_bufts)(Device*);
     void (*set_n_threads)(Backend*, int n);
     void (*set_threadpool)(Backend*, Threadpool*);
@@ -98,16 +98,16 @@ struct Api {
 // The libraries stay loaded until the program ends. Not thread-safe.
 class Library {
   public:
-    // Opens libggml-base and libggml of the folder and lets them choose a CPU backend. Throws
-    // std::runtime_error that names the file or function that is missing, and a version whose
-    // functions are not known to be these.
-    explicit Library(const std::string& folder);
+    // Opens libggml-base and libggml of the folder and lets them choose a backend of the CPU, or of
+    // the first GPU. Throws std::runtime_error that names the file or function that is missing, and
+    // a version whose functions are not known to be these.
+    explicit Library(const std::string& folder, DeviceKind kind = DeviceKind::cpu);
 
     const Api& api() const { return api_; }
     Device* device() const { return device_; }
     Backend* backend() const { return backend_.get(); }
     const std::string& version() const { return version_; }
-    // The library of this processor without prefix and suffix, such as "zen4".
+    // The library of this processor without prefix and suffix, such as "zen4"; of a GPU nothing.
     const std::string& variant() const { return variant_; }
     // -1 where this version has no such type.
     int type_of(const std::string& name) const;

@@ -9,68 +9,15 @@
 #include "bench/formats.hpp"
 
 namespace moe::bench {
-namespace {
 
 using ggml::Api;
 using ggml::Tensor;
-
-// libmoe's name, that of the format in which ggml has these values, and ggml's name of it.
-struct Name {
-    const char *ours, *of_gguf, *theirs;
-};
-constexpr Name names[] = {
-    {"f32", "f32", "f32"},          {"f16", "f16", "f16"},
-    {"bf16", "bf16", "bf16"},       {"q4_0", "q4_0", "q4_0"},
-    {"q4_1", "q4_1", "q4_1"},       {"q5_0", "q5_0", "q5_0"},
-    {"q5_1", "q5_1", "q5_1"},       {"q8_0", "q8_0", "q8_0"},
-    {"q2_k", "q2_k", "q2_K"},       {"q3_k", "q3_k", "q3_K"},
-    {"q4_k", "q4_k", "q4_K"},       {"q5_k", "q5_k", "q5_K"},
-    {"q6_k", "q6_k", "q6_K"},       {"iq4_nl", "iq4_nl", "iq4_nl"},
-    {"iq4_xs", "iq4_xs", "iq4_xs"}, {"iq2_xxs", "iq2_xxs", "iq2_xxs"},
-    {"iq2_xs", "iq2_xs", "iq2_xs"}, {"iq3_xxs", "iq3_xxs", "iq3_xxs"},
-    {"iq3_s", "iq3_s", "iq3_s"},    {"mxfp4_gguf", "mxfp4_gguf", "mxfp4"},
-    {"mxfp4", "mxfp4_gguf", ""},    {"nvfp4_gguf", "nvfp4_gguf", "nvfp4"},
-    {"nvfp4", "nvfp4_gguf", ""},
-};
-
-const Name* find_name(const std::string& ours) {
-    for (const Name& name : names)
-        if (ours == name.ours) return &name;
-    return nullptr;
-}
-
-int type_of(const ggml::Library& library, const std::string& format) {
-    const Name* name = find_name(format);
-    const int type = name && *name->theirs ? library.type_of(name->theirs) : -1;
-    if (type < 0) throw std::runtime_error("ggml " + library.version() + " has no " + format);
-    return type;
-}
-
-std::shared_ptr<ggml::Context> make_context(const Api& api, size_t n_tensors, size_t more = 0) {
-    ggml::Context* context = api.init({n_tensors * api.tensor_overhead() + more, nullptr, true});
-    if (!context) throw std::runtime_error("ggml has no memory for a context");
-    return {context, api.free};
-}
-
-constexpr size_t n_nodes = 256;
-
-}  // namespace
-
-std::string ggml_format(const std::string& format) {
-    const ExpertFormats of = expert_formats(format);
-    const Name *gate = find_name(of.gate), *up = find_name(of.up), *down = find_name(of.down);
-    if (!gate || !up || !down) return "";
-    std::string name = gate->of_gguf;
-    if (of.up != of.gate) name += std::string("+") + up->of_gguf;
-    if (of.up != of.gate || of.down != of.gate) name += std::string("+") + down->of_gguf;
-    return name;
-}
 
 GgmlWeights::GgmlWeights(const ggml::Library& library, const ExpertWeights& weights)
     : library_(library), n_experts_(weights.model().n_experts) {
     const Api& api = library.api();
     for (size_t i = 0; i < weights.n_sets(); ++i) {
-        Set set{};
+        GgmlSet set{};
         for (size_t j = 0; j < 3; ++j) {
             const ExpertMatrix& matrix = weights.matrices(i)[j];
             set.matrices[j] = place(matrix);
@@ -89,10 +36,10 @@ GgmlWeights::GgmlWeights(const ggml::Library& library, const ExpertWeights& weig
 // Asks with a weight of two experts that lies in a buffer of the type.
 ggml::BufferType* GgmlWeights::buffer_type(const ExpertMatrix& matrix) const {
     const Api& api = library_.api();
-    const int type = type_of(library_, matrix.format_name);
+    const int type = ggml_type(library_, matrix.format_name);
     ggml::BufferType** list = api.dev_get_extra_bufts(library_.device());
     for (; list && *list; ++list) {
-        const auto weight_context = make_context(api, 1), context = make_context(api, 8);
+        const auto weight_context = ggml_context(api, 1), context = ggml_context(api, 8);
         Tensor* weight =
             api.new_tensor_3d(weight_context.get(), type, matrix.columns, matrix.rows, 2);
         const std::shared_ptr<ggml::Buffer> buffer(
@@ -113,9 +60,9 @@ void GgmlWeights::own(ggml::Buffer* buffer) {
 
 Tensor* GgmlWeights::place(const ExpertMatrix& matrix) {
     const Api& api = library_.api();
-    contexts_.push_back(make_context(api, 1));
+    contexts_.push_back(ggml_context(api, 1));
     ggml::Context* context = contexts_.back().get();
-    Tensor* tensor = api.new_tensor_3d(context, type_of(library_, matrix.format_name),
+    Tensor* tensor = api.new_tensor_3d(context, ggml_type(library_, matrix.format_name),
                                        matrix.columns, matrix.rows, n_experts_);
     if (api.nbytes(tensor) != matrix.data.size())
         throw std::runtime_error("ggml's " + matrix.format_name + " has another size");
@@ -142,7 +89,7 @@ Tensor* GgmlWeights::place(const ExpertMatrix& matrix) {
 
 Tensor* GgmlWeights::filled(int64_t columns, int64_t rows, float value) {
     const Api& api = library_.api();
-    contexts_.push_back(make_context(api, 1));
+    contexts_.push_back(ggml_context(api, 1));
     Tensor* tensor = api.new_tensor_2d(contexts_.back().get(), ggml::type_f32, columns, rows);
     own(api.alloc_ctx_tensors_from_buft(contexts_.back().get(),
                                         api.dev_buffer_type(library_.device())));
@@ -161,12 +108,15 @@ GgmlLayer::GgmlLayer(const ggml::Library& library, const GgmlWeights& weights, c
       weights_(static_cast<size_t>(n_tokens * model.top_k), slot_weight) {
     const Api& api = library.api();
     const size_t n = weights.n_sets();
-    context_ = make_context(api, n * n_nodes, n * api.graph_overhead_custom(n_nodes, false));
+    context_ = ggml_context(api, n * ggml_layer_nodes,
+                            n * api.graph_overhead_custom(ggml_layer_nodes, false));
     allocator_ = {api.gallocr_new(api.dev_buffer_type(library.device())), api.gallocr_free};
     // One allocator gives the graphs, which are alike, the same memory for activations.
     for (size_t i = 0; i < n; ++i) {
-        sets_.push_back(build(weights.set(i)));
-        if (!api.gallocr_alloc_graph(allocator_.get(), sets_.back().graph))
+        ggml::Graph* graph = api.new_graph_custom(context_.get(), ggml_layer_nodes, false);
+        sets_.push_back(
+            {graph, add_experts(library, context_.get(), graph, weights.set(i), model, n_tokens)});
+        if (!api.gallocr_alloc_graph(allocator_.get(), graph))
             throw std::runtime_error("ggml has no memory for activations");
     }
     // ggml_threadpool_params, which has 528 bytes today: filled and read by ggml alone.
@@ -182,68 +132,12 @@ GgmlLayer::GgmlLayer(const ggml::Library& library, const GgmlWeights& weights, c
     api.threadpool_pause(threads);
 }
 
-Tensor* GgmlLayer::expert_gemm(const GgmlWeights::Set& set, int matrix, Tensor* x,
-                               Tensor* ids) const {
-    const Api& api = library_.api();
-    ggml::Context* context = context_.get();
-    Tensor* out = api.mul_mat_id(context, set.matrices[matrix], x, ids);
-    if (Tensor* scales = set.scales[matrix]) {
-        Tensor* of_all = api.reshape_3d(context, scales, 1, model_.n_experts, 1);
-        Tensor* of_tokens = api.repeat_4d(context, of_all, 1, model_.n_experts, n_tokens_, 1);
-        out = api.mul(context, out, api.get_rows(context, of_tokens, ids));
-    }
-    if (Tensor* biases = set.biases[matrix]) out = api.add_id(context, out, biases, ids);
-    return out;
-}
-
-// Slot by slot, as llama.cpp adds them.
-Tensor* GgmlLayer::weighted_sum(ggml::Graph* graph, Tensor* rows, Tensor* weights) const {
-    const Api& api = library_.api();
-    ggml::Context* context = context_.get();
-    rows = api.mul(context, rows, weights);
-    api.build_forward_expand(graph, rows);
-    const size_t row_bytes = static_cast<size_t>(model_.hidden) * sizeof(float);
-    const auto k = static_cast<size_t>(model_.top_k);
-    std::vector<Tensor*> slots;
-    for (size_t i = 0; i < k; ++i) {
-        slots.push_back(
-            api.view_2d(context, rows, model_.hidden, n_tokens_, k * row_bytes, i * row_bytes));
-        api.build_forward_expand(graph, slots.back());
-    }
-    Tensor* sum = slots[0];
-    for (size_t i = 1; i < k; ++i) {
-        sum = api.add(context, sum, slots[i]);
-        api.build_forward_expand(graph, sum);
-    }
-    return sum;
-}
-
-GgmlLayer::One GgmlLayer::build(const GgmlWeights::Set& set) const {
-    const Api& api = library_.api();
-    ggml::Context* context = context_.get();
-    One one{};
-    one.graph = api.new_graph_custom(context, n_nodes, false);
-    one.x = api.new_tensor_3d(context, ggml::type_f32, model_.hidden, 1, n_tokens_);
-    one.ids = api.new_tensor_2d(context, library_.type_of("i32"), model_.top_k, n_tokens_);
-    one.weights = api.new_tensor_3d(context, ggml::type_f32, 1, model_.top_k, n_tokens_);
-    for (Tensor* input : {one.x, one.ids, one.weights}) api.set_input(input);
-    Tensor* up = expert_gemm(set, 1, one.x, one.ids);
-    Tensor* gate = expert_gemm(set, 0, one.x, one.ids);
-    // The constants of gpt-oss, as layer_of has them.
-    Tensor* activated = model_.has_biases ? api.swiglu_oai(context, gate, up, 1.702f, 7.0f)
-                                          : api.swiglu_split(context, gate, up);
-    one.out = weighted_sum(one.graph, expert_gemm(set, 2, activated, one.ids), one.weights);
-    api.set_output(one.out);
-    api.build_forward_expand(one.graph, one.out);
-    return one;
-}
-
 double GgmlLayer::forward(size_t set, const std::vector<int32_t>& ids) {
     const Api& api = library_.api();
     const One& one = sets_[set];
-    api.tensor_set(one.x, x_.data(), 0, x_.size() * sizeof(float));
-    api.tensor_set(one.ids, ids.data(), 0, ids.size() * sizeof(int32_t));
-    api.tensor_set(one.weights, weights_.data(), 0, weights_.size() * sizeof(float));
+    api.tensor_set(one.nodes.x, x_.data(), 0, x_.size() * sizeof(float));
+    api.tensor_set(one.nodes.ids, ids.data(), 0, ids.size() * sizeof(int32_t));
+    api.tensor_set(one.nodes.weights, weights_.data(), 0, weights_.size() * sizeof(float));
     api.set_n_threads(library_.backend(), n_threads_);
     api.set_threadpool(library_.backend(), threads_.get());
     api.threadpool_resume(threads_.get());
@@ -262,7 +156,7 @@ double GgmlLayer::forward(size_t set, const std::vector<int32_t>& ids) {
 
 std::vector<float> GgmlLayer::out() const {
     std::vector<float> rows(x_.size());
-    library_.api().tensor_get(sets_[last_].out, rows.data(), 0, rows.size() * sizeof(float));
+    library_.api().tensor_get(sets_[last_].nodes.out, rows.data(), 0, rows.size() * sizeof(float));
     return rows;
 }
 

@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "bench/cpu/weights.hpp"
-#include "bench/peers/ggml_api.hpp"
+#include "bench/peers/ggml_experts.hpp"
 
 namespace moe::bench {
-
-// The format in which ggml has the values of one of libmoe's, by libmoe's name: itself, or for
-// mxfp4 and nvfp4 the blocks of GGUF. Empty where ggml has none. Of "a+b" both parts.
-std::string ggml_format(const std::string& format);
 
 // Where a weight lies in ggml's buffer types, as llama.cpp chooses: the first extra type, such as
 // CPU_REPACK, that runs MUL_MAT_ID on it; else ggml reads the blocks where they lie.
@@ -23,12 +19,7 @@ class GgmlWeights {
     // it, as the library must.
     GgmlWeights(const ggml::Library& library, const ExpertWeights& weights);
 
-    struct Set {
-        ggml::Tensor* matrices[3];  // gate, up, down: [columns, rows, n_experts]
-        ggml::Tensor* scales[3];    // [1, n_experts] of matrices with a global scale, else null
-        ggml::Tensor* biases[3];    // [rows, n_experts], of gpt-oss, else null
-    };
-    const Set& set(size_t i) const { return sets_[i]; }
+    const GgmlSet& set(size_t i) const { return sets_[i]; }
     size_t n_sets() const { return sets_.size(); }
     // Of gate, and of down where it differs: "CPU", "CPU_REPACK", "CPU_REPACK+CPU".
     const std::string& buffer() const { return buffer_; }
@@ -46,7 +37,7 @@ class GgmlWeights {
     // Contexts end after the buffers of their tensors.
     std::vector<Owned<ggml::Context>> contexts_;
     std::vector<Owned<ggml::Buffer>> buffers_;
-    std::vector<Set> sets_;
+    std::vector<GgmlSet> sets_;
     std::string buffer_;
 };
 
@@ -65,13 +56,8 @@ class GgmlLayer {
   private:
     struct One {
         ggml::Graph* graph;
-        ggml::Tensor *x, *ids, *weights, *out;
+        GgmlNodes nodes;
     };
-    One build(const GgmlWeights::Set& set) const;
-    ggml::Tensor* expert_gemm(const GgmlWeights::Set& set, int matrix, ggml::Tensor* x,
-                              ggml::Tensor* ids) const;
-    ggml::Tensor* weighted_sum(ggml::Graph* graph, ggml::Tensor* rows, ggml::Tensor* weights) const;
-
     const ggml::Library& library_;
     Model model_;
     int64_t n_tokens_;

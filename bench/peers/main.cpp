@@ -2,12 +2,15 @@
 // of small batches, beside the floor. First every peer of this program is checked against a sum in
 // float64; what other programs measured is merged.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 
+#include "bench/formats.hpp"
 #include "bench/json_fields.hpp"
 #include "bench/layer_run.hpp"
+#include "bench/peers/ggml_cuda.hpp"
 #include "bench/peers/peer_list.hpp"
 #include "bench/peers/warp_decode.hpp"
 #include "bench/report_heading.hpp"
@@ -26,10 +29,19 @@ constexpr int64_t token_counts[] = {1, 2, 8, 16};
 constexpr int64_t most_tokens = 16;
 constexpr const char* format_of_warp_decode = "nvfp4";
 
+// Beside ggml: its formats, and more tokens.
+constexpr const char* ggml_models[] = {"qwen3-30b", "mixtral"};
+constexpr const char* ggml_formats[] = {"q4_0",   "q4_1",   "q5_0",    "q5_1",     "q8_0",
+                                        "q2_k",   "q3_k",   "q4_k",    "q5_k",     "q6_k",
+                                        "iq4_nl", "iq4_xs", "iq2_xxs", "iq2_xs",   "iq3_xxs",
+                                        "iq3_s",  "mxfp4",  "nvfp4",   "q4_k+q6_k"};
+constexpr int64_t ggml_token_counts[] = {1, 2, 4, 8, 16, 32, 128, 512};
+
 struct Options {
     std::string json;
     std::string commit = "unknown";
     std::vector<std::string> outside;
+    std::string ggml;  // folder
 };
 
 // Weights of a whole layer as warp decode reads them, random, and what its calls need.
@@ -196,6 +208,37 @@ void measure(const Model& model, const std::string& format, const Limits& limits
     }
 }
 
+// The same tokens and formats by both, one after the other.
+void measure_beside_ggml(const ggml::Library& library, const Model& model,
+                         const std::string& format, const Limits& limits,
+                         std::vector<PeerResult>& results, std::vector<std::string>& failures) {
+    const int64_t most =
+        *std::max_element(std::begin(ggml_token_counts), std::end(ggml_token_counts));
+    Case what{&model, format, Mode::ids, most, 0.0};
+    try {
+        const ExpertWeights weights(model, ggml_format(format), false, 1);
+        const GgmlCudaLayer theirs(library, weights);
+        LayerRun layer(what, most);
+        for (const int64_t n_tokens : ggml_token_counts) {
+            what.n_tokens = n_tokens;
+            const Result ours = layer.run(what, limits);
+            results.push_back(result_of("libmoe", what, ours.time.median_us, ours.floor_us,
+                                        "dispatch, experts, combine"));
+            const int n = n_tokens <= 32 ? n_calls : n_calls / 3;
+            Router router(model.n_experts, model.top_k, 0.0, 17);
+            PeerResult other = result_of(
+                "ggml CUDA", what, theirs.us(n_tokens, router.ids(n * n_tokens), n), ours.floor_us,
+                "as llama.cpp builds it: mul_mat_id of gate and up, swiglu, mul_mat_id of down, "
+                "weighted sum; x quantised to 8 bits by ggml");
+            other.version = library.version();
+            results.push_back(other);
+        }
+    } catch (const std::exception& error) {
+        failures.push_back(what.name() + ": " + error.what());
+        std::printf("%s\n", failures.back().c_str());
+    }
+}
+
 void write_peers(const Options& options, const Limits& limits,
                  const std::vector<PeerResult>& results, const std::vector<std::string>& failures) {
     nlohmann::ordered_json json = heading_json("libmoe.peers.1", options.commit, limits);
@@ -214,11 +257,25 @@ void write_peers(const Options& options, const Limits& limits,
     if (!(file << json.dump(1) << '\n')) throw std::runtime_error(options.json + ": not written");
 }
 
+int run_beside_ggml(const Options& options) {
+    const ggml::Library library(options.ggml, ggml::DeviceKind::gpu);
+    const Limits limits{measure_reads(), measure_dense_tflops()};
+    std::vector<PeerResult> results;
+    std::vector<std::string> failures;
+    for (const char* name : ggml_models)
+        for (const char* format : ggml_formats)
+            if (const Model& model = *find_model(name); fits(model, format))
+                measure_beside_ggml(library, model, format, limits, results, failures);
+    if (!options.json.empty()) write_peers(options, limits, results, failures);
+    return failures.empty() ? 0 : 1;
+}
+
 // Files of others are read first, so that a wrong one costs no time on the device.
 int run(const Options& options) {
     std::vector<PeerResult> others;
     for (const std::string& path : options.outside)
         for (PeerResult& one : parse_peers(text_of_file(path))) others.push_back(std::move(one));
+    if (!options.ggml.empty()) return run_beside_ggml(options);
     const double error = error_of_warp_decode();
     std::printf("warp decode: relative error %.1e of a small layer\n", error);
     if (!(error < 1e-2)) return 1;
@@ -248,6 +305,9 @@ int main(int argc, char** argv) {
     CLI::App app("Measures MoE layers of small batches by libmoe and by others");
     app.add_option("--json", options.json, "file for the results (bench/peers.schema.json)");
     app.add_option("--commit", options.commit, "written into the results");
+    app.add_option(
+        "--ggml", options.ggml,
+        "instead: beside ggml's CUDA backend, whose shared libraries are in this folder");
     app.add_option("--outside", options.outside, "results of other programs (bench/README.md)");
     CLI11_PARSE(app, argc, argv);
     try {
