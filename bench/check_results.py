@@ -356,6 +356,10 @@ def mutations_of_cpu():
     yield "a case twice", changed(("results",), lambda all: all.append(all[0]), CPU_SAMPLE)
 
 
+def is_of_peers(path):
+    return path.name.startswith("peers")
+
+
 def is_of_cpu(path):
     return path.name.startswith("cpu-")
 
@@ -363,8 +367,8 @@ def is_of_cpu(path):
 # (schema, good document, wrong ones, files of results)
 KINDS = (
     ("cpu.schema.json", CPU_SAMPLE, mutations_of_cpu, is_of_cpu),
-    ("results.schema.json", SAMPLE, mutations, lambda path: path.name != "peers.json" and not is_of_cpu(path)),
-    ("peers.schema.json", PEERS_SAMPLE, mutations_of_peers, lambda path: path.name == "peers.json"),
+    ("results.schema.json", SAMPLE, mutations, lambda path: not is_of_peers(path) and not is_of_cpu(path)),
+    ("peers.schema.json", PEERS_SAMPLE, mutations_of_peers, is_of_peers),
 )
 
 

@@ -19,6 +19,7 @@ PAGE, RESULTS = "bench/goals.md", "bench/results/h200.json"
 SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.json", "bench/outside.json"
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
 OTHER_CARD = "bench/results/h100.json"
+SAME_RUN = "bench/results/peers-ggml-h100.json"
 OTHER_MARKS = ("<!-- other card: written by bench/goals_table.py . --write -->\n", "<!-- end of other card -->\n")
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
@@ -26,7 +27,6 @@ NOT_MEASURED = (
     ("T = 17 to 512, fp8 activations", "4 bits", "no slower than Humming MXFP4 x fp8", "libmoe has no fp8 activations"),
     ("prompt, fp8 x fp8, T = 2048 and 8192", "fp8", "no slower than DeepGEMM fp8's two GEMMs", "libmoe has no fp8 activations"),
     ("prompt, 4-bit x fp8", "4 bits", "no slower than Humming MXFP4 x fp8", "libmoe has no fp8 activations"),
-    ("every packed format, T = 1", "GGUF", "no slower than ggml CUDA in the same run", "the peer has run in formats of other rows alone"),
     ("shapes: L off the grid of 64", "all", "1.15 x the next size on it", "no case"),
     ("memory", "all", "packed bytes 1.02 x the format's own + 1 MB; load peak one expert more", "the benchmark records none"),
     ("load", "all", "70% of the slower of file read and copy to the device", "no result file; [load.md](notes/load.md) has figures"),
@@ -164,11 +164,30 @@ def list_tables(lists, card):
         yield from regimes_table(run, goals)
 
 
-def other_card_block(document, lists=None):
-    """A run on another card: its own floors and its own dense rate, no peers."""
+def same_run_table(document):
+    """libmoe beside ggml in one run: formats and mixes of GGUF."""
+    pairs = {}
+    for r in document["results"]:
+        pairs.setdefault((r["n_tokens"], f"{r['model']}/{r['format']}"), {})["ours" if r["peer"] == "libmoe" else "theirs"] = r["us"]
+    yield ""
+    yield f"**Beside ggml CUDA, in one run.** {heading(document, SAME_RUN)}Every format of GGUF that both have, qwen3-30b and mixtral, from ids."
+    yield "ggml quantizes x to 8 bits. The goal is to be no slower."
+    yield ""
+    yield "| T | cases | libmoe is no slower in | median of time / ggml's | worst case |"
+    yield "|--" * 5 + "|"
+    for n_tokens in sorted({n for n, _ in pairs}):
+        ratios = {case: pair["ours"] / pair["theirs"] for (n, case), pair in pairs.items() if n == n_tokens}
+        worst = max(ratios, key=ratios.get)
+        no_slower = sum(ratio <= 1 for ratio in ratios.values())
+        yield f"| {n_tokens} | {len(ratios)} | {no_slower} | {statistics.median(ratios.values()):.2f} | `{worst}` {ratios[worst]:.2f} |"
+
+
+def other_card_block(document, lists=None, beside=None):
+    """A run on another card: its own floors and its own dense rate; peers where they ran beside it."""
     run, goals = Run(document, OTHER_CARD), all_goals()
     lines = [f"{heading(document, OTHER_CARD)}{summary(run, goals)}", dense_sentence(document, None), "", *regimes_table(run, goals)]
     lines += list_tables(lists or {}, "h100")
+    lines += same_run_table(beside) if beside else []
     return "\n".join(lines) + "\n"
 
 
@@ -204,7 +223,7 @@ def main():
     made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)), read_lists(root, "h200"))
     marked_block.put(root / PAGE, MARKS, made, RESULTS, "--write" in sys.argv[2:])
     if other := read_if_there(root / OTHER_CARD):
-        made = other_card_block(other, read_lists(root, "h100"))
+        made = other_card_block(other, read_lists(root, "h100"), read_if_there(root / SAME_RUN))
         marked_block.put(root / PAGE, OTHER_MARKS, made, OTHER_CARD, "--write" in sys.argv[2:])
 
 

@@ -68,8 +68,12 @@ double GgmlCudaLayer::us(int64_t n_tokens, const std::vector<int32_t>& ids, int 
     const auto context = ggml_context(api, n_nodes, api.graph_overhead_custom(n_nodes, false));
     ggml::Graph* graph = api.new_graph_custom(context.get(), n_nodes, false);
     std::vector<GgmlNodes> calls;
-    for (int i = 0; i < n_calls; ++i)
+    for (int i = 0; i < n_calls; ++i) {
         calls.push_back(add_experts(library_, context.get(), graph, set_, model_, n_tokens));
+        // The graph runs many times: as outputs its inputs keep their memory to its end.
+        const GgmlNodes& call = calls.back();
+        for (Tensor* input : {call.x, call.ids, call.weights}) api.set_output(input);
+    }
     const std::shared_ptr<ggml::Allocator> allocator(
         api.gallocr_new(api.dev_buffer_type(library_.device())), api.gallocr_free);
     if (!api.gallocr_alloc_graph(allocator.get(), graph))
