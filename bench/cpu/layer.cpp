@@ -67,6 +67,12 @@ moe_tensor tensor_of(const ExpertMatrix& matrix, int32_t n_experts,
     tensor.data_bytes = matrix.data.size();
     tensor.scales = matrix.scales.data();
     tensor.scale_bytes = matrix.scales.size();
+    tensor.zero_points = matrix.zero_points.data();
+    tensor.zero_point_bytes = matrix.zero_points.size();
+    if (!matrix.permutation.empty()) {
+        tensor.permutation = matrix.permutation.data();
+        tensor.permutation_bytes = matrix.permutation.size() * sizeof(int32_t);
+    }
     if (matrix.format.global_scale != MOE_GLOBAL_SCALE_NONE) {
         tensor.global_scale = global_scales.data();
         tensor.n_global_scales = n_experts;

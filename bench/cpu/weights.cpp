@@ -26,7 +26,7 @@ void check(moe_status status) {
 // Random rows of a matrix, as a format has them.
 struct Pool {
     int64_t rows;
-    std::vector<unsigned char> data, scales;
+    std::vector<unsigned char> data, scales, zero_points;
     float global_scale = 1.0f;
 };
 
@@ -49,15 +49,48 @@ void fill_blocks(std::vector<unsigned char>& data, size_t block_bytes, uint32_t 
     }
 }
 
+uint64_t zero_point_bytes(const moe_format& format, int64_t rows, int64_t columns) {
+    if (format.packing != MOE_PACKING_GPTQ) return 0;
+    const int64_t groups =
+        format.group_columns < 0 ? 1 : (columns + format.group_columns - 1) / format.group_columns;
+    return static_cast<uint64_t>(groups * (rows * format.bits / 8));
+}
+
+// Random codes and zero points of gptq under scales of 2^-8 to 2^-7.
+void fill_gptq(const moe_format& format, int64_t columns, uint32_t seed, Pool& pool) {
+    std::mt19937 random(seed);
+    pool.zero_points.resize(zero_point_bytes(format, pool.rows, columns));
+    for (unsigned char& byte : pool.data) byte = static_cast<unsigned char>(random());
+    for (unsigned char& byte : pool.zero_points) byte = static_cast<unsigned char>(random());
+    for (size_t at = 0; at < pool.scales.size(); at += 2) {
+        pool.scales[at] = static_cast<unsigned char>(random());
+        pool.scales[at + 1] = static_cast<unsigned char>(0x1C | (random() & 3));
+    }
+}
+
+// The group of each column, whole groups in any order.
+std::vector<int32_t> shuffled_groups(const moe_format& format, int64_t columns) {
+    if (!format.act_order) return {};
+    std::vector<int32_t> groups;
+    for (int64_t k = 0; k < columns; ++k)
+        groups.push_back(static_cast<int32_t>(k / format.group_columns));
+    std::shuffle(groups.begin(), groups.end(), std::mt19937(7));
+    return groups;
+}
+
 Pool make_pool(const moe_format& format, int64_t rows, int64_t columns, uint32_t seed) {
     moe_format_info info{};
     info.struct_size = sizeof info;
     check(moe_format_get_info(&format, &info));
-    Pool pool{rows, {}, {}};
+    Pool pool{rows, {}, {}, {}};
     uint64_t data_bytes = 0, scale_bytes = 0;
     check(moe_format_size(&format, rows, columns, &data_bytes, &scale_bytes));
     pool.data.resize(data_bytes);
     pool.scales.resize(scale_bytes);
+    if (format.packing == MOE_PACKING_GPTQ) {
+        fill_gptq(format, columns, seed, pool);
+        return pool;
+    }
     if (!info.has_encode) {
         const auto n_blocks = static_cast<size_t>(rows * columns / info.block_columns);
         fill_blocks(pool.data, data_bytes / n_blocks, seed);
@@ -121,9 +154,14 @@ ExpertMatrix make_matrix(const ExpertMatrix& shape, const Pool& pool, int32_t n_
                         shape.columns,
                         pool.global_scale,
                         {},
-                        {}};
+                        {},
+                        {},
+                        shuffled_groups(shape.format, shape.columns)};
     matrix.data = fill_experts(pool.data, data_bytes, n_experts, n_offsets, has_small_pages);
     matrix.scales = fill_experts(pool.scales, scale_bytes, n_experts, n_offsets, has_small_pages);
+    matrix.zero_points =
+        fill_experts(pool.zero_points, zero_point_bytes(shape.format, shape.rows, shape.columns),
+                     n_experts, n_offsets, has_small_pages);
     return matrix;
 }
 
@@ -154,7 +192,7 @@ ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool
                                                           : names.up;
         const int64_t rows = is_down ? model.hidden : model.intermediate;
         const int64_t columns = is_down ? model.intermediate : model.hidden;
-        shapes.push_back({role, format_by_name(name), name, rows, columns, 1.0f, {}, {}});
+        shapes.push_back({role, format_by_name(name), name, rows, columns, 1.0f, {}, {}, {}, {}});
         const int64_t pool_rows =
             std::min(most_random_rows, (rows + rows_of_scale - 1) / rows_of_scale * rows_of_scale);
         pools.push_back(make_pool(shapes.back().format, pool_rows, columns, 5 + role));
@@ -164,7 +202,8 @@ ExpertWeights::ExpertWeights(const Model& model, const std::string& format, bool
         auto& set = sets_.emplace_back();
         for (size_t i = 0; i < shapes.size(); ++i)
             set.push_back(make_matrix(shapes[i], pools[i], model.n_experts, has_small_pages));
-        for (const ExpertMatrix& matrix : set) bytes += matrix.data.size() + matrix.scales.size();
+        for (const ExpertMatrix& matrix : set)
+            bytes += matrix.data.size() + matrix.scales.size() + matrix.zero_points.size();
     } while (bytes <= least_bytes);
 }
 
@@ -175,6 +214,7 @@ void ExpertWeights::add_ranges(size_t set, int32_t expert, std::vector<ByteRange
     };
     for (const ExpertMatrix& matrix : sets_[set]) add(matrix.data);
     for (const ExpertMatrix& matrix : sets_[set]) add(matrix.scales);
+    for (const ExpertMatrix& matrix : sets_[set]) add(matrix.zero_points);
 }
 
 }  // namespace moe::bench

@@ -35,7 +35,8 @@ struct ExpertMatrix {
     std::string format_name;
     int64_t rows, columns;
     float global_scale;  // of every expert; 1 where the format has none
-    PageBuffer data, scales;
+    PageBuffer data, scales, zero_points;
+    std::vector<int32_t> permutation;  // of act-order
 };
 
 // More than a last-level cache has.

@@ -56,6 +56,13 @@ bool is_measured_by_name(cpu::GemvFormat format) {
         case GemvFormat::gptq4:
         case GemvFormat::gptq8:
         case GemvFormat::awq:
+        case GemvFormat::gptq2_act_order:
+        case GemvFormat::gptq3_act_order:
+        case GemvFormat::gptq4_act_order:
+        case GemvFormat::gptq8_act_order:
+        case GemvFormat::pack2_act_order:
+        case GemvFormat::pack4_act_order:
+        case GemvFormat::pack8_act_order:
         case GemvFormat::bnb4:
             return false;
         default:

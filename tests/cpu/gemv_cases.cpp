@@ -32,6 +32,21 @@ std::vector<moe_format> int_formats() {
             for (const int32_t group : {32, 128, -1})
                 all.push_back(int_format(MOE_PACKING_GPTQ, bits, group,
                                          types[static_cast<size_t>(bits + group + 1) % 3], zero));
+    // With act-order groups may have any size, and be more than a table of the kernels holds.
+    for (const int32_t bits : {2, 3, 4, 8})
+        for (const int32_t group : {1, 3, 16, 48, 128, -1})
+            all.push_back(int_format(
+                MOE_PACKING_GPTQ, bits, group, types[static_cast<size_t>(bits + group + 1) % 3],
+                group % 3 ? MOE_ZERO_POINT_PACKED : MOE_ZERO_POINT_PACKED_MINUS_ONE, true));
+    for (const int32_t bits : {2, 4, 8})
+        for (const int32_t group : {1, 3, 16, 128, -1})
+            all.push_back(int_format(MOE_PACKING_BIT_STREAM, bits, group,
+                                     types[static_cast<size_t>(bits + group + 1) % 3],
+                                     group % 3 ? MOE_ZERO_POINT_PACKED : MOE_ZERO_POINT_MIDDLE,
+                                     true));
+    all.push_back(
+        int_format(MOE_PACKING_BIT_STREAM, 4, 32, MOE_TYPE_BF16, MOE_ZERO_POINT_MIDDLE, true));
+    all.back().group_rows = -1;
     for (const int32_t group : groups)
         all.push_back(int_format(MOE_PACKING_AWQ, 4, group,
                                  types[static_cast<size_t>(group + 1) / 32 % 3],
@@ -96,9 +111,8 @@ std::vector<FormatTraits> known_formats() {
 
 std::vector<FormatTraits> unread_formats() {
     std::vector<FormatTraits> all;
-    for (const auto packing : {MOE_PACKING_BIT_STREAM, MOE_PACKING_GPTQ})
-        all.push_back(traits_of(
-            test::int_format(packing, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED, true)));
+    all.push_back(traits_of(test::int_format(MOE_PACKING_BIT_STREAM, 5, 128, MOE_TYPE_F16,
+                                             MOE_ZERO_POINT_PACKED, true)));
     for (const auto packing : {MOE_PACKING_BIT_STREAM, MOE_PACKING_GPTQ, MOE_PACKING_AWQ})
         for (const int32_t group : {16, 48})
             all.push_back(traits_of(

@@ -30,7 +30,7 @@ FormatTraits traits_of(const moe_format& format);
 // The named formats and those without a name.
 std::vector<FormatTraits> known_formats();
 
-// Formats that no kernel reads: the scale of a column is that of any group, or of one whose size is
+// Formats that no kernel reads: act-order with codes that straddle words, or groups whose size is
 // no power of two from 32 on.
 std::vector<FormatTraits> unread_formats();
 

@@ -168,10 +168,11 @@ TEST(MixedLayers, HaveTheKernelsOfEachMatrix) {
     expect(down_of(test::with_avx2, "iq4_xs", test::format_named("bf16").format),
            "* from 16 rows (T >= 256): avx2_bf16_f32_gemm: taken");
     // A matrix that no kernel reads leaves the others alone.
-    const moe_format unread = packed_ints(MOE_PACKING_GPTQ, MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
+    moe_format unread = packed_ints(MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_PACKED, true);
+    unread.bits = 5;
     const std::string decoded = down_of(test::with_avx512, "q4_k", unread);
-    expect(decoded, "* any number of rows: avx512vnni_int4_f32_gemv: taken, but");
-    expect(decoded, "- avx512vnni_int4_f32_gemm: it has no panels of this matrix");
+    expect(decoded, "* any number of rows: avx512vnni_int5_f32_gemv: taken, but");
+    expect(decoded, "- avx512vnni_int5_f32_gemm: it has no panels of this matrix");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenExplain, testing::ValuesIn(models()), [](const auto& info) {

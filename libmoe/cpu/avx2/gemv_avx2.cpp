@@ -45,9 +45,14 @@ const WordKernels* word_kernels(GemvFormat format) {
     return avx2_grid_kernels(format);
 }
 
+const FloatKernels* float_kernels(GemvFormat format) {
+    const FloatKernels* found = avx2_float_kernels(format);
+    return found ? found : avx2_act_order_kernels(format);
+}
+
 const GemvKernels* kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) {
-        const FloatKernels* found = avx2_float_kernels(format);
+        const FloatKernels* found = float_kernels(format);
         return found ? &found->gemv : avx2_transposed_kernels(format);
     }
     if (parts == 1) return nullptr;
@@ -67,7 +72,7 @@ GemmKernels gemm_of_words(GemvFormat format, const WordPanels& panels, const Qua
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     if (const WordKernels* found = word_kernels(format))
         return gemm_of_words(format, found->panels, rows);
-    const FloatKernels* found = avx2_float_kernels(format);
+    const FloatKernels* found = float_kernels(format);
     if (!found) return {};
     if (!found->dequantize) return gemm_of_words(format, found->words, rows);
     return {.dequantize = found->dequantize,

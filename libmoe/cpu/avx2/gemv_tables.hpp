@@ -30,6 +30,7 @@ const WordKernels* avx2_blocks_kernels(GemvFormat format);
 const WordKernels* avx2_k_kernels(GemvFormat format);
 const WordKernels* avx2_grid_kernels(GemvFormat format);
 const WordKernels* avx2_strip_kernels(GemvFormat format);
+const FloatKernels* avx2_act_order_kernels(GemvFormat format);
 const WordKernels* avx2_interleaved_kernels(GemvFormat format);
 const GemvKernels* avx2_transposed_kernels(GemvFormat format);
 const FloatKernels* avx2_float_kernels(GemvFormat format);

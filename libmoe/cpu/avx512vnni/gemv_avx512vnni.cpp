@@ -15,11 +15,16 @@ const IntegerKernels* integer_kernels(GemvFormat format) {
     return avx512vnni_grid_kernels(format);
 }
 
+const ValueKernels* value_kernels(GemvFormat format) {
+    const ValueKernels* found = avx512vnni_float_kernels(format);
+    return found ? found : avx512vnni_act_order_kernels(format);
+}
+
 }  // namespace
 
 const GemvKernels* avx512vnni_kernels(GemvFormat format, int32_t parts) {
     if (parts == 0) {
-        const ValueKernels* found = avx512vnni_float_kernels(format);
+        const ValueKernels* found = value_kernels(format);
         return found ? &found->gemv : avx512vnni_transposed_kernels(format);
     }
     if (parts == 2)
@@ -36,7 +41,7 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
                     RowForm::integers, found->scale_columns};
     if (rows.has_bf16)
         if (const GemmKernels found = gemm_avx512bf16(format); found.dequantize) return found;
-    if (const ValueKernels* found = avx512vnni_float_kernels(format))
+    if (const ValueKernels* found = value_kernels(format))
         return {found->dequantize, multiply_value_panel_avx512, RowForm::floats};
     return {};
 }

@@ -23,6 +23,7 @@ const IntegerKernels* avx512vnni_small_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_k_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format);
 const ValueKernels* avx512vnni_float_kernels(GemvFormat format);
+const ValueKernels* avx512vnni_act_order_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_strip_kernels(GemvFormat format);
 const IntegerKernels* avx512vnni_interleaved_kernels(GemvFormat format);
 const GemvKernels* avx512vnni_transposed_kernels(GemvFormat format);

@@ -54,6 +54,14 @@ enum class GemvFormat : uint8_t {
     gptq4,
     gptq8,
     awq,
+    // integers with act-order
+    gptq2_act_order,
+    gptq3_act_order,
+    gptq4_act_order,
+    gptq8_act_order,
+    pack2_act_order,
+    pack4_act_order,
+    pack8_act_order,
     // integer codes in rows interleaved by 16 (libmoe/formats/interleaved.hpp)
     q4_0_x16,
     q4_1_x16,
@@ -171,6 +179,10 @@ struct GemvWeights {
         zero_stride;     // bytes from word to word of a stream, of gptq and awq from group to group
     int64_t zero_row;    // of row 0
     int32_t zero_added;  // 1: stored zero points are one less
+    // With act-order: the group of each column of the matrix, and groups that there are. scales and
+    // zeros begin with group 0.
+    const int32_t* column_groups;
+    int64_t n_groups;
 };
 
 // out[(row - first) * n + i] = weight row `row` . activation row i, i < n, for rows of

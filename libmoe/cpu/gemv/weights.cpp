@@ -57,9 +57,26 @@ GemvFormat gptq_format(int32_t bits) {
     }
 }
 
+GemvFormat act_order_format(const moe_format& format) {
+    using enum GemvFormat;
+    const bool is_gptq = format.packing == MOE_PACKING_GPTQ;
+    switch (format.bits) {
+        case 2:
+            return is_gptq ? gptq2_act_order : pack2_act_order;
+        case 3:
+            return is_gptq ? gptq3_act_order : none;
+        case 4:
+            return is_gptq ? gptq4_act_order : pack4_act_order;
+        case 8:
+            return is_gptq ? gptq8_act_order : pack8_act_order;
+        default:
+            return none;  // codes straddle words anywhere
+    }
+}
+
 GemvFormat int_format(const moe_format& format) {
-    // The scale of a column would be that of any group.
-    if (format.act_order || !is_grid_group(format.group_columns)) return GemvFormat::none;
+    if (format.act_order) return act_order_format(format);
+    if (!is_grid_group(format.group_columns)) return GemvFormat::none;
     switch (format.packing) {
         case MOE_PACKING_BIT_STREAM:
             return pack_format(format);
@@ -198,7 +215,8 @@ float global_scale_of(const Matrix& matrix) {
 // Columns from the begin of a group, or of the scales of a row, to column 0 of a matrix.
 int64_t column_phase_of(const Matrix& matrix) {
     const int64_t begin = matrix.column_begin + matrix.scale_column_phase;
-    return matrix.format.group_columns > 0 ? begin % matrix.format.group_columns : 0;
+    const bool in_order = matrix.format.group_columns > 0 && !matrix.format.act_order;
+    return in_order ? begin % matrix.format.group_columns : 0;
 }
 
 // The part of pack_quantized. Eight columns are whole bytes.
@@ -235,6 +253,33 @@ bool move_to_transposed_part(const Matrix& matrix, GemvWeights& out) {
     return true;
 }
 
+// The part of a matrix with act-order. Any group may have columns in it.
+bool move_to_act_order_part(const Matrix& matrix, GemvWeights& out) {
+    const moe_format& format = matrix.format;
+    out.column_groups = matrix.permutation + matrix.column_begin;
+    out.n_groups = column_groups(format, matrix.whole_columns);
+    const int64_t first_bit = matrix.column_begin * format.bits;
+    if (format.packing == MOE_PACKING_GPTQ) {
+        const int64_t step = format.bits == 3 ? 32 : 32 / format.bits;  // codes in whole words
+        if (matrix.column_begin % step || matrix.row_begin % 8 || matrix.columns % step)
+            return false;
+        out.data += first_bit / 32 * matrix.row_stride + 4 * matrix.row_begin;
+        out.scales += matrix.row_begin * element_bytes(format.scale_type);
+        out.zero_stride = matrix.whole_rows * format.bits / 32 * 4;
+        out.zeros = matrix.zero_points + matrix.row_begin / 8 * format.bits;
+        out.zero_added = format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
+        return true;
+    }
+    if (matrix.column_begin % 32) return false;
+    out.data += matrix.row_begin * matrix.row_stride + first_bit / 8;
+    if (format.group_rows == 1) out.scales += matrix.row_begin * matrix.scale_row_stride;
+    if (format.zero_point == MOE_ZERO_POINT_MIDDLE) return true;
+    out.zeros = matrix.zero_points;
+    out.zero_stride = out.n_groups * 4;
+    out.zero_row = matrix.row_begin;
+    return true;
+}
+
 // The part of bnb4, whose groups go on from row to row.
 bool move_to_flat_part(const Matrix& matrix, GemvWeights& out) {
     const int64_t group = matrix.format.group_columns;
@@ -263,6 +308,14 @@ bool move_to_part(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
         case GemvFormat::gptq8:
         case GemvFormat::awq:
             return move_to_transposed_part(matrix, out);
+        case GemvFormat::gptq2_act_order:
+        case GemvFormat::gptq3_act_order:
+        case GemvFormat::gptq4_act_order:
+        case GemvFormat::gptq8_act_order:
+        case GemvFormat::pack2_act_order:
+        case GemvFormat::pack4_act_order:
+        case GemvFormat::pack8_act_order:
+            return move_to_act_order_part(matrix, out);
         case GemvFormat::bnb4:
             return move_to_flat_part(matrix, out);
         default:
