@@ -5,12 +5,21 @@
 namespace emulator {
 namespace {
 
-// ---- Thread blocks. immediate is 1 if the warp only arrives; mode is 1 if a count is given.
+// ---- Thread blocks. immediate is 1 if the warp only arrives; mode is 1 if a count is given. Of
+// bar.red, count says which result predicate d has, and immediate all bits if c is negated.
+
+enum Reduction : uint8_t { none, any_of, all_of };
+
+void store_reduction(Warp& w, const Instruction& in, const BlockBarrier& barrier) {
+    if (in.count == none) return;
+    w.store_predicate(in.d, (in.count == any_of ? barrier.any : barrier.all) ? 0xFFFFFFFFu : 0);
+}
 
 Step run_bar(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
     if (w.is_released) {
         w.is_released = false;
+        store_reduction(w, in, w.released_by);
         return Step::next;
     }
     const int lane = w.first_lane();
@@ -25,13 +34,19 @@ Step run_bar(Warp& w, const Instruction& in) {
                           std::to_string(barrier.expected));
     barrier.arrived += 32;
     barrier.expected = count;
+    if (in.count != none) {
+        const uint32_t said = (w.predicate(in.c) ^ static_cast<uint32_t>(in.immediate)) & w.mask;
+        barrier.any |= said != 0;
+        barrier.all &= said == w.mask;
+    }
     const bool is_complete =
         count ? barrier.arrived >= count : barrier.arrived >= w.block->live_warps * 32;
     if (is_complete) {
+        store_reduction(w, in, barrier);
         w.block->release(static_cast<int>(id));
         return Step::next;
     }
-    if (in.immediate) return Step::next;
+    if (in.count == none && in.immediate) return Step::next;
     w.barrier = static_cast<int>(id);
     w.stay = w.mask;
     return Step::blocked;
@@ -65,8 +80,24 @@ void decode_cluster(Builder& b, const Statement& s) {
     b.emit(s.has("arrive") ? run_cluster_arrive : run_cluster_wait);
 }
 
+// bar.red.{or, and}.pred d, a{, b}, {!}c
+void decode_reduction(Builder& b, const Statement& s) {
+    allow_modifiers(s, "red", "or", "and", "pred", "aligned", "cta");
+    const size_t n = s.arguments.size();
+    if (!s.has("pred") || s.has("or") == s.has("and") || n < 3 || n > 4) throw UnknownForm{};
+    Instruction& in = b.emit(run_bar);
+    in.count = s.has("or") ? any_of : all_of;
+    in.mode = n > 3;
+    in.immediate = s.arguments[n - 1].negated ? 0xFFFFFFFF : 0;
+    b.write(&Instruction::d, s.arguments[0], 1);
+    b.read(&Instruction::a, s.arguments[1], 32);
+    if (n > 3) b.read(&Instruction::b, s.arguments[2], 32);
+    b.read(&Instruction::c, s.arguments[n - 1], 1);
+}
+
 void decode_bar(Builder& b, const Statement& s) {
     if (s.has("cluster")) return decode_cluster(b, s);
+    if (s.has("red")) return decode_reduction(b, s);
     allow_modifiers(s, "sync", "arrive", "warp", "aligned", "cta");
     if (s.has("warp")) {
         b.emit(run_warp_sync);

@@ -59,6 +59,20 @@ TEST_F(Machine, NamedBarrierOfHalfTheBlock) {
     EXPECT_EQ(words[64], 0u);
 }
 
+// Thread 40 of 96 says yes, then all but thread 70 do.
+TEST_F(Machine, BarriersReducePredicates) {
+    run(kernel(own_element(4) +
+               "setp.eq.u32 %p1, %r0, 40;\nbar.red.or.pred %p2, 0, %p1;\n"
+               "selp.u32 %r1, 1, 0, %p2;\n"
+               "bar.red.and.pred %p2, 0, %p1;\nselp.u32 %r2, 2, 0, %p2;\nor.b32 %r1, %r1, %r2;\n"
+               "setp.eq.u32 %p1, %r0, 70;\nbar.red.and.pred %p2, 0, !%p1;\n"
+               "selp.u32 %r2, 4, 0, %p2;\nor.b32 %r1, %r1, %r2;\n"
+               "setp.lt.u32 %p1, %r0, 96;\nbar.red.and.pred %p2, 1, 96, %p1;\n"
+               "selp.u32 %r2, 8, 0, %p2;\nor.b32 %r1, %r1, %r2;\nst.global.u32 [%rd1], %r1;\n"),
+        96);
+    for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(words[i], 9u) << i;
+}
+
 TEST_F(Machine, BadAddressesAreFaults) {
     std::string text = fault_of(kernel(own_element(4) + "st.global.u32 [%rd1+16380], %r0;\n"));
     EXPECT_TRUE(contains(text, "global address")) << text;

@@ -34,12 +34,13 @@ uint32_t Block::thread_count() const {
 }
 
 void Block::release(int barrier) {
-    barriers[static_cast<size_t>(barrier)] = {};
+    const BlockBarrier complete = std::exchange(barriers[static_cast<size_t>(barrier)], {});
     ++run->effects;
     for (auto& warp : warps) {
         if (warp->barrier != barrier) continue;
         warp->barrier = -1;
         warp->is_released = true;
+        warp->released_by = complete;
     }
 }
 

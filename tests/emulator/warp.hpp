@@ -27,6 +27,11 @@ struct ThreadCopy {
     uint64_t serial;
 };
 
+struct BlockBarrier {
+    uint32_t arrived = 0, expected = 0;
+    bool any = false, all = true;  // of the predicates of bar.red so far
+};
+
 // Lanes at the same instruction run together. Among several such groups the one with the lowest pc
 // runs first, so that they reconverge.
 struct Warp {
@@ -44,6 +49,7 @@ struct Warp {
     bool is_starved = false;                   // another group waits although this one ran long
     int barrier = -1;                          // barrier at which the warp waits
     bool is_released = false;                  // the barrier is complete
+    BlockBarrier released_by;                  // it
     std::array<uint64_t, 32> cluster_phase{};  // phase of the last arrival
     uint32_t index = 0;                        // in the block
     uint64_t done = 0;                         // instructions that advanced
@@ -92,10 +98,6 @@ struct MemoryBarrier {
     int64_t bytes : 23;
 };
 static_assert(sizeof(MemoryBarrier) == 8);
-
-struct BlockBarrier {
-    uint32_t arrived = 0, expected = 0;
-};
 
 // A delayed event: a bulk copy, or an arrival behind copies of threads.
 struct LateEvent {
