@@ -14,7 +14,7 @@ namespace moe_fuzz {
 namespace {
 
 constexpr std::string_view config_name = "config.json";
-constexpr std::string_view words[] = {"model_type",
+constexpr std::string_view config_words[] = {"model_type",
                                       "text_config",
                                       "hidden_size",
                                       "intermediate_size",
@@ -86,8 +86,8 @@ constexpr std::string_view words[] = {"model_type",
                                       "activation_situ_beta",
                                       "thinker_config"};
 
-struct Fixed {
-    Fixed() {
+struct OpenCheckpoint {
+    OpenCheckpoint() {
         const moe::test::Folder folder;  // gone again once the file is mapped
         every_family().write(folder);
         files.emplace(memory, folder.path(), MOE_IO_MMAP);
@@ -103,7 +103,7 @@ struct Fixed {
     std::pmr::vector<moe::LayerPlace> places;
 };
 
-void build(Fixed& fixed, const moe::Family& family, const moe::LayerPlace& place) {
+void build(OpenCheckpoint& fixed, const moe::Family& family, const moe::LayerPlace& place) {
     auto make = [&] {
         const moe::FusedOverride override;
         moe::LayerData data(fixed.memory);
@@ -120,7 +120,7 @@ void build(Fixed& fixed, const moe::Family& family, const moe::LayerPlace& place
 }  // namespace
 
 void run_config(std::string_view input) {
-    static Fixed fixed;
+    static OpenCheckpoint fixed;
     fixed.forget_settings();
     const moe::Family* family = nullptr;
     auto read = [&] {
@@ -135,7 +135,7 @@ void run_config(std::string_view input) {
 }
 
 std::string mutate_config(std::string_view input, Random& random) {
-    return mutate_json(input, words, random);
+    return mutate_json(input, config_words, random);
 }
 
 }  // namespace moe_fuzz

@@ -9,7 +9,7 @@ namespace moe_fuzz {
 namespace {
 
 constexpr std::string_view file_name = "model.safetensors.index.json";
-constexpr std::string_view words[] = {"weight_map",
+constexpr std::string_view index_words[] = {"weight_map",
                                       "metadata",
                                       "total_size",
                                       "a.safetensors",
@@ -50,7 +50,7 @@ void run_index(std::string_view input) {
 }
 
 std::string mutate_index(std::string_view input, Random& random) {
-    return mutate_json(input, words, random);
+    return mutate_json(input, index_words, random);
 }
 
 }  // namespace moe_fuzz
