@@ -89,8 +89,8 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
         return;
     }
     workspace.device_memory =
-        device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, workspace_alignment,
-                             workspace.device_index, desc.stream);
+        device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes,
+                             workspace_alignment, workspace.device_index, desc.stream);
     workspace.memory = workspace.device_memory.data();
 }
 

@@ -10,16 +10,16 @@ namespace {
 
 constexpr std::string_view file_name = "model.safetensors.index.json";
 constexpr std::string_view index_words[] = {"weight_map",
-                                      "metadata",
-                                      "total_size",
-                                      "a.safetensors",
-                                      "model-00001-of-00002.safetensors",
-                                      "../a.safetensors",
-                                      "/etc/passwd",
-                                      "a/b",
-                                      "..",
-                                      ".",
-                                      "model.layers.0.mlp.gate.weight"};
+                                            "metadata",
+                                            "total_size",
+                                            "a.safetensors",
+                                            "model-00001-of-00002.safetensors",
+                                            "../a.safetensors",
+                                            "/etc/passwd",
+                                            "a/b",
+                                            "..",
+                                            ".",
+                                            "model.layers.0.mlp.gate.weight"};
 
 void check(const moe::ShardIndex& index) {
     promise(!index.places.empty() && !index.shards.empty(), "an index of nothing");
