@@ -6,9 +6,9 @@ namespace moe::bench {
 namespace {
 
 constexpr const char* models[] = {"qwen3-30b", "mixtral", "gpt-oss-20b", "dsv3-e32"};
-constexpr const char* formats[] = {"bf16",      "f16",   "q8_0",  "q4_k",   "q6_k",   "q5_k",
-                                   "q4_0",      "mxfp4", "nvfp4", "iq4_xs", "iq2_xs", "fp8_128x128",
-                                   "int4_g128", "kbit2", "kbit3", "kbit4",  "kbit5"};
+constexpr const char* cpu_formats[] = {
+    "bf16",   "f16",    "q8_0",        "q4_k",      "q6_k",  "q5_k",  "q4_0",  "mxfp4", "nvfp4",
+    "iq4_xs", "iq2_xs", "fp8_128x128", "int4_g128", "kbit2", "kbit3", "kbit4", "kbit5"};
 constexpr int32_t thread_counts[] = {1, 2, 16};
 
 // Appends the cases of a model and format.
@@ -41,13 +41,13 @@ std::vector<CpuCase> cpu_list(const std::string& name, int32_t n_processors) {
     std::vector<CpuCase> cases;
     if (name == "full") {
         for (const char* model : models)
-            for (const char* format : formats)
+            for (const char* format : cpu_formats)
                 add(cases, model, format, {1, 4, 16, 64, 512}, threads);
         return cases;
     }
     if (name != "short") throw std::runtime_error("no list " + name);
     threads = {threads.back()};
-    for (const char* format : formats) add(cases, "qwen3-30b", format, {1, 16, 512}, threads);
+    for (const char* format : cpu_formats) add(cases, "qwen3-30b", format, {1, 16, 512}, threads);
     for (const char* format : {"q8_0", "q4_k", "q6_k", "mxfp4", "nvfp4"})
         add(cases, "qwen3-30b", format, {1, 16, 512}, threads, true);
     add(cases, "mixtral", "q4_k", {1, 16}, threads);

@@ -19,7 +19,7 @@ namespace {
 // a scale in fp8_128x128.
 constexpr int64_t most_random_rows = 512, rows_of_scale = 128;
 
-void check(moe_status status) {
+void must_be_ok(moe_status status) {
     if (status != MOE_OK) throw std::runtime_error(moe_last_error());
 }
 
@@ -81,10 +81,10 @@ std::vector<int32_t> shuffled_groups(const moe_format& format, int64_t columns) 
 Pool make_pool(const moe_format& format, int64_t rows, int64_t columns, uint32_t seed) {
     moe_format_info info{};
     info.struct_size = sizeof info;
-    check(moe_format_get_info(&format, &info));
+    must_be_ok(moe_format_get_info(&format, &info));
     Pool pool{rows, {}, {}, {}};
     uint64_t data_bytes = 0, scale_bytes = 0;
-    check(moe_format_size(&format, rows, columns, &data_bytes, &scale_bytes));
+    must_be_ok(moe_format_size(&format, rows, columns, &data_bytes, &scale_bytes));
     pool.data.resize(data_bytes);
     pool.scales.resize(scale_bytes);
     if (format.packing == MOE_PACKING_GPTQ) {
@@ -109,7 +109,7 @@ Pool make_pool(const moe_format& format, int64_t rows, int64_t columns, uint32_t
     args.scales = scale_bytes ? pool.scales.data() : nullptr;
     args.scale_bytes = scale_bytes;
     if (format.global_scale != MOE_GLOBAL_SCALE_NONE) args.global_scale = &pool.global_scale;
-    check(moe_quantize(&args));
+    must_be_ok(moe_quantize(&args));
     return pool;
 }
 
@@ -145,7 +145,8 @@ PageBuffer fill_experts(const std::vector<unsigned char>& pool, size_t expert_by
 ExpertMatrix make_matrix(const ExpertMatrix& shape, const Pool& pool, int32_t n_experts,
                          bool has_small_pages) {
     uint64_t data_bytes = 0, scale_bytes = 0;
-    check(moe_format_size(&shape.format, shape.rows, shape.columns, &data_bytes, &scale_bytes));
+    must_be_ok(
+        moe_format_size(&shape.format, shape.rows, shape.columns, &data_bytes, &scale_bytes));
     const auto n_offsets = static_cast<size_t>(pool.rows / rows_of_scale);
     ExpertMatrix matrix{shape.role,
                         shape.format,

@@ -11,7 +11,7 @@ namespace moe {
 namespace {
 
 // Of CUDA's allocations, and of what a caller gives instead.
-constexpr uint64_t device_alignment = 256;
+constexpr uint64_t workspace_alignment = 256;
 
 void choose_device(moe_workspace& workspace, const moe_workspace_desc& desc) {
     require(desc.device == MOE_DEVICE_AUTO || desc.device == MOE_DEVICE_CPU ||
@@ -65,7 +65,7 @@ void make_fault_words(moe_workspace& workspace, void* stream) {
     workspace.shown_memory = device::DeviceMemory(memory, MOE_SPACE_PINNED, sizeof(cuda::FaultSums),
                                                   alignof(cuda::FaultSums), device, stream);
     workspace.fault_memory = device::DeviceMemory(
-        memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords), device_alignment, device, stream);
+        memory, MOE_SPACE_DEVICE, sizeof(cuda::FaultWords), workspace_alignment, device, stream);
     cuda::FaultWords words{};
     words.shown = new (workspace.shown_memory.data()) cuda::FaultSums{};
     device::upload(workspace.fault_memory.data(), &words, sizeof words, stream);
@@ -80,8 +80,8 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
         bytes = desc.plan->workspace_need(desc.plan->max_tokens).device_bytes;
     require(bytes > 0, "device_bytes is 0 and there is no plan to size the workspace by");
     const auto address = reinterpret_cast<uintptr_t>(desc.device_memory);
-    require(address % device_alignment == 0, "device_memory is at {:#x}, needs a multiple of {}",
-            address, device_alignment);
+    require(address % workspace_alignment == 0, "device_memory is at {:#x}, needs a multiple of {}",
+            address, workspace_alignment);
     make_fault_words(workspace, desc.stream);
     workspace.bytes = bytes;
     if (desc.device_memory) {
@@ -89,8 +89,8 @@ void give_device_memory(moe_workspace& workspace, const moe_workspace_desc& desc
         return;
     }
     workspace.device_memory =
-        device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes, device_alignment,
-                             workspace.device_index, desc.stream);
+        device::DeviceMemory(workspace.runtime->memory, MOE_SPACE_DEVICE, bytes,
+                             workspace_alignment, workspace.device_index, desc.stream);
     workspace.memory = workspace.device_memory.data();
 }
 

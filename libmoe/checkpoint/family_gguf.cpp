@@ -11,7 +11,7 @@ namespace {
 
 // llama.cpp divides by max(sum, 2^-14).
 constexpr float llama_cpp_smallest_sum = 6.103515625e-5f;
-constexpr int64_t largest_size = 1 << 24;
+constexpr int64_t largest_width = 1 << 24;
 
 enum class Gating { Implied = 0, Softmax = 1, Sigmoid = 2, SoftmaxAfterTopK = 3, SqrtSoftplus = 4 };
 
@@ -25,7 +25,7 @@ int32_t width_of(LayerBuilder& layer) {
         layer.find("ffn_gate_exps.weight")      ? layer.dimension("ffn_gate_exps.weight", 1)
         : layer.find("ffn_gate_up_exps.weight") ? layer.dimension("ffn_gate_up_exps.weight", 1) / 2
                                                 : layer.dimension(old_name("gate", 0), 0);
-    if (width < 1 || width > largest_size) {
+    if (width < 1 || width > largest_width) {
         fail(MOE_ERROR_CORRUPT_FILE, "{}: experts of width {}", layer.settings().file(), width);
     }
     return static_cast<int32_t>(width);
@@ -34,7 +34,7 @@ int32_t width_of(LayerBuilder& layer) {
 void read_gguf_sizes(LayerBuilder& layer) {
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
-    desc.hidden = static_cast<int32_t>(settings.integer({"embedding_length"}, 1, largest_size));
+    desc.hidden = static_cast<int32_t>(settings.integer({"embedding_length"}, 1, largest_width));
     desc.n_experts = static_cast<int32_t>(settings.integer({"expert_count"}, 1, 4096));
     desc.top_k = static_cast<int32_t>(settings.integer({"expert_used_count"}, 1, 64));
     desc.intermediate = width_of(layer);
@@ -77,7 +77,7 @@ void add_gguf_shared_expert(LayerBuilder& layer) {
     // expert_shared_feed_forward_length is the width of one shared expert at times: the tensor is
     // right.
     const int64_t width = layer.dimension("ffn_gate_shexp.weight", 0);
-    if (width > largest_size) layer.fail_unsupported("ffn_gate_shexp.weight", "its width");
+    if (width > largest_width) layer.fail_unsupported("ffn_gate_shexp.weight", "its width");
     desc.shared_intermediate = static_cast<int32_t>(width);
     desc.shared_activation = desc.activation;
     desc.shared_is_gated = 1;

@@ -28,7 +28,7 @@ std::string object(const std::string& left_out = "", const std::string& other = 
     return text + "}";
 }
 
-std::string problem_of(const std::string& text) {
+std::string problem_of_peers(const std::string& text) {
     try {
         parse_peers(text);
     } catch (const std::runtime_error& error) {
@@ -52,16 +52,17 @@ TEST(PeerList, EveryFieldArrives) {
 
 TEST(PeerList, EveryFieldIsNeededAndChecked) {
     for (const char* field : fields) {
-        EXPECT_EQ(problem_of("[" + object(field) + "]"), "result 1 has no " + std::string(field));
+        EXPECT_EQ(problem_of_peers("[" + object(field) + "]"),
+                  "result 1 has no " + std::string(field));
         for (const char* wrong : {"null", "[]", "-1", "\"\"", "\"a | b\"", "\"a\\nb\""})
-            EXPECT_NE(problem_of("[" + object(field, wrong) + "]"), "none") << field << wrong;
+            EXPECT_NE(problem_of_peers("[" + object(field, wrong) + "]"), "none") << field << wrong;
     }
     const std::string good = object();
-    EXPECT_EQ(
-        problem_of("[" + good + ", " + good.substr(0, good.size() - 1) + R"(, "floor_us": 1}])"),
-        "result 2 has a field floor_us, which is not known");
+    EXPECT_EQ(problem_of_peers("[" + good + ", " + good.substr(0, good.size() - 1) +
+                               R"(, "floor_us": 1}])"),
+              "result 2 has a field floor_us, which is not known");
     for (const char* text : {"", "{}", "[1]", "[", "{\"results\": []}"})
-        EXPECT_NE(problem_of(text), "none") << text;
+        EXPECT_NE(problem_of_peers(text), "none") << text;
 }
 
 PeerResult made(const char* peer, const char* model, int64_t n_tokens, double floor_us) {

@@ -10,23 +10,23 @@
 namespace moe::bench {
 namespace {
 
-const Model model{"of-4", 64, 48, 4, 2, 32};
+const Model of_4{"of-4", 64, 48, 4, 2, 32};
 
 TEST(StageWork, CountedByHand) {
     // Three tokens, six slots; x has 384 bytes, a row 128.
-    const Work route = work_of_stage(MOE_STAGE_ROUTE, model, 3, 512);
+    const Work route = work_of_stage(MOE_STAGE_ROUTE, of_4, 3, 512);
     EXPECT_EQ(route.bytes, 512 + 384 + 6 * 4 + 6 * 4);
     EXPECT_EQ(route.flops, 2 * 3 * 64 * 4);
-    const Work dispatch = work_of_stage(MOE_STAGE_DISPATCH, model, 3, 0);
+    const Work dispatch = work_of_stage(MOE_STAGE_DISPATCH, of_4, 3, 0);
     EXPECT_EQ(dispatch.bytes, 6 * 4 + 6 * 4 + 5 * 8);
     EXPECT_EQ(dispatch.flops, 0);
-    const Work experts = work_of_stage(MOE_STAGE_EXPERTS, model, 3, 1000);
+    const Work experts = work_of_stage(MOE_STAGE_EXPERTS, of_4, 3, 1000);
     EXPECT_EQ(experts.bytes, 1000 + 384 + 6 * 4 + 6 * 128);
     EXPECT_EQ(experts.flops, 6 * 6 * 64 * 48);
-    const Work combine = work_of_stage(MOE_STAGE_COMBINE, model, 3, 0);
+    const Work combine = work_of_stage(MOE_STAGE_COMBINE, of_4, 3, 0);
     EXPECT_EQ(combine.bytes, 6 * 128 + 6 * 8 + 384);
     EXPECT_EQ(combine.flops, 2 * 6 * 64);
-    const Work finish = work_of_stage(MOE_STAGE_FINISH, model, 3, 2000);
+    const Work finish = work_of_stage(MOE_STAGE_FINISH, of_4, 3, 2000);
     EXPECT_EQ(finish.bytes, 2000 + 3 * 384);
     EXPECT_EQ(finish.flops, 6 * 3 * 64 * 32);
 }

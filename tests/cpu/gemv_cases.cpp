@@ -157,18 +157,28 @@ std::vector<float> project(Arithmetic arithmetic, const Weights& weights,
     return project(arithmetic, weights.matrix, activations, n);
 }
 
+// Four sums: one alone would wait for its addition before at every step.
+static double exact_sum(const float* weights, const float* x, int64_t columns) {
+    double a = 0, b = 0, c = 0, d = 0;
+    int64_t k = 0;
+    for (; k + 4 <= columns; k += 4) {
+        a += static_cast<double>(weights[k]) * x[k];
+        b += static_cast<double>(weights[k + 1]) * x[k + 1];
+        c += static_cast<double>(weights[k + 2]) * x[k + 2];
+        d += static_cast<double>(weights[k + 3]) * x[k + 3];
+    }
+    for (; k < columns; ++k) a += static_cast<double>(weights[k]) * x[k];
+    return a + b + (c + d);
+}
+
 std::vector<float> exact(const Matrix& matrix, const std::vector<float>& values,
                          const std::vector<float>& x, int64_t n) {
     const int64_t rows = matrix.rows, columns = matrix.columns;
     std::vector<float> out;
     for (int64_t i = 0; i < n; ++i)
-        for (int64_t row = 0; row < rows; ++row) {
-            double sum = 0;
-            for (int64_t k = 0; k < columns; ++k)
-                sum += static_cast<double>(values[static_cast<size_t>(row * columns + k)]) *
-                       x[static_cast<size_t>(i * columns + k)];
-            out.push_back(static_cast<float>(sum));
-        }
+        for (int64_t row = 0; row < rows; ++row)
+            out.push_back(static_cast<float>(
+                exact_sum(values.data() + row * columns, x.data() + i * columns, columns)));
     return out;
 }
 

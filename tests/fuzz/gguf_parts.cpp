@@ -14,7 +14,7 @@
 namespace moe_fuzz {
 namespace {
 
-constexpr uint64_t most_data = 1 << 16;
+constexpr uint64_t most_gguf_data = 1 << 16;
 
 struct Pair {
     std::string key;
@@ -136,7 +136,7 @@ struct File {
         for (Info& info : infos) {
             info.offset = end;
             const uint64_t bytes = bytes_of(info);
-            if (end + bytes <= most_data) end = padded(end + bytes);
+            if (end + bytes <= most_gguf_data) end = padded(end + bytes);
         }
         data.resize(end, 'd');
     }
@@ -147,7 +147,7 @@ struct File {
             moe::try_multiply(info.sizes[0] / element->block_elements, element->block_bits);
         for (size_t i = 1; bits && i < info.sizes.size(); ++i)
             bits = moe::try_multiply(*bits, info.sizes[i]);
-        return bits ? *bits / 8 : most_data;
+        return bits ? *bits / 8 : most_gguf_data;
     }
     std::string bytes(uint64_t n_infos, uint64_t n_pairs) const {
         std::string out = "GGUF" + raw(version) + raw(n_infos) + raw(n_pairs);

@@ -9,17 +9,17 @@ namespace moe_fuzz {
 namespace {
 
 constexpr std::string_view file_name = "model.safetensors.index.json";
-constexpr std::string_view words[] = {"weight_map",
-                                      "metadata",
-                                      "total_size",
-                                      "a.safetensors",
-                                      "model-00001-of-00002.safetensors",
-                                      "../a.safetensors",
-                                      "/etc/passwd",
-                                      "a/b",
-                                      "..",
-                                      ".",
-                                      "model.layers.0.mlp.gate.weight"};
+constexpr std::string_view index_words[] = {"weight_map",
+                                            "metadata",
+                                            "total_size",
+                                            "a.safetensors",
+                                            "model-00001-of-00002.safetensors",
+                                            "../a.safetensors",
+                                            "/etc/passwd",
+                                            "a/b",
+                                            "..",
+                                            ".",
+                                            "model.layers.0.mlp.gate.weight"};
 
 void check(const moe::ShardIndex& index) {
     promise(!index.places.empty() && !index.shards.empty(), "an index of nothing");
@@ -50,7 +50,7 @@ void run_index(std::string_view input) {
 }
 
 std::string mutate_index(std::string_view input, Random& random) {
-    return mutate_json(input, words, random);
+    return mutate_json(input, index_words, random);
 }
 
 }  // namespace moe_fuzz

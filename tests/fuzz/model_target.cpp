@@ -24,34 +24,34 @@ struct Parts {
     }
 };
 
-constexpr std::string_view words[] = {"hidden_size",
-                                      "num_experts",
-                                      "moe_intermediate_size",
-                                      "intermediate_size",
-                                      "num_local_experts",
-                                      "mixtral",
-                                      "qwen2_moe",
-                                      "qwen3_moe",
-                                      "deepseek_v2",
-                                      "deepseek_v3",
-                                      "gpt_oss",
-                                      "num_experts_per_tok",
-                                      "quantization_config",
-                                      "quant_method",
-                                      "gptq",
-                                      "awq",
-                                      "bitsandbytes",
-                                      "bits",
-                                      "group_size",
-                                      "desc_act",
-                                      "checkpoint_format",
-                                      "gptq_v2",
-                                      "version",
-                                      "gemm",
-                                      "weight_block_size",
-                                      "config_groups",
-                                      "group_0",
-                                      "weights"};
+constexpr std::string_view model_words[] = {"hidden_size",
+                                            "num_experts",
+                                            "moe_intermediate_size",
+                                            "intermediate_size",
+                                            "num_local_experts",
+                                            "mixtral",
+                                            "qwen2_moe",
+                                            "qwen3_moe",
+                                            "deepseek_v2",
+                                            "deepseek_v3",
+                                            "gpt_oss",
+                                            "num_experts_per_tok",
+                                            "quantization_config",
+                                            "quant_method",
+                                            "gptq",
+                                            "awq",
+                                            "bitsandbytes",
+                                            "bits",
+                                            "group_size",
+                                            "desc_act",
+                                            "checkpoint_format",
+                                            "gptq_v2",
+                                            "version",
+                                            "gemm",
+                                            "weight_block_size",
+                                            "config_groups",
+                                            "group_0",
+                                            "weights"};
 
 }  // namespace
 
@@ -67,7 +67,7 @@ std::string mutate_model(std::string_view input, Random& random) {
     const Parts parts(input);
     std::string config(parts.config), tensors(parts.tensors);
     const bool both = random.one_in(8), first = random.one_in(3);
-    if (first || both) config = mutate_json(config, words, random);
+    if (first || both) config = mutate_json(config, model_words, random);
     if (!first || both) tensors = mutate_safetensors_file(tensors, random);
     const auto length = static_cast<uint32_t>(config.size());
     std::string out(sizeof length, '\0');

@@ -18,7 +18,7 @@ namespace {
 using moe::test::Model;
 using moe::test::SpelledMatrix;
 
-constexpr std::string_view words[] = {
+constexpr std::string_view quant_state_words[] = {
     "shape",        "blocksize",     "quant_type",   "dtype",  "nested_blocksize",
     "nested_dtype", "nested_offset", "nested_scale", "offset", "nf4",
     "fp4",          "bfloat16",      "float32",      "uint8",  "shape.0"};
@@ -42,8 +42,8 @@ Model model_without_states() {
 }
 
 // Matrices in 4 bits, and their states by name.
-struct Fixed {
-    Fixed() {
+struct Unquantized {
+    Unquantized() {
         for (const char* expert : {"experts.0.up_proj", "experts.1.up_proj"})
             add(block + expert, true);
         add(block + "shared_experts.gate_proj", false);
@@ -66,7 +66,7 @@ struct Fixed {
 // The same checkpoint, open, with the states in a second file.
 class Open {
   public:
-    Open(Fixed& fixed, moe_io io) : io_(io) {
+    Open(Unquantized& fixed, moe_io io) : io_(io) {
         fixed.write(folder_, " ");
         files_.emplace(memory_, folder_.path(), io);
         places_ = moe::find_layers(memory_, files_->index, files_->files, false);
@@ -111,7 +111,7 @@ class Open {
 }  // namespace
 
 void run_quant_state(std::string_view input) {
-    static Fixed fixed;
+    static Unquantized fixed;
     static const ModelFolder folder;
     static Open mapped(fixed, MOE_IO_MMAP), read(fixed, MOE_IO_READ);
     const bool is_read = input.size() % 2;
@@ -121,7 +121,7 @@ void run_quant_state(std::string_view input) {
 }
 
 std::string mutate_quant_state(std::string_view input, Random& random) {
-    return mutate_json(input, words, random);
+    return mutate_json(input, quant_state_words, random);
 }
 
 }  // namespace moe_fuzz
