@@ -32,7 +32,7 @@ const Model models[] = {
 };
 
 constexpr int32_t block = 16;  // of blocked rows
-constexpr Layout layouts[] = {
+constexpr Layout all_layouts[] = {
     {"tokens_reduced", MOE_IN_TOKENS, MOE_OUT_REDUCED},
     {"tokens_per_slot", MOE_IN_TOKENS, MOE_OUT_PER_SLOT},
     {"tokens_rows", MOE_IN_TOKENS, MOE_OUT_ROWS},
@@ -84,14 +84,14 @@ const Model* find_model(const std::string& name) {
 }
 
 const Layout* find_layout(const std::string& name) {
-    for (const Layout& layout : layouts)
+    for (const Layout& layout : all_layouts)
         if (name == layout.name) return &layout;
     return nullptr;
 }
 
 std::vector<std::string> layout_names() {
     std::vector<std::string> names;
-    for (const Layout& layout : layouts) names.emplace_back(layout.name);
+    for (const Layout& layout : all_layouts) names.emplace_back(layout.name);
     return names;
 }
 

@@ -57,7 +57,7 @@ std::vector<CpuCase> cpu_list(const std::string& name, int32_t n_processors) {
 }
 
 std::vector<std::string> calibrated_formats() {
-    std::vector<std::string> all(std::begin(formats), std::end(formats));
+    std::vector<std::string> all(std::begin(cpu_formats), std::end(cpu_formats));
     for (const char* other : {"f32", "q2_k", "q3_k", "q4_1", "q5_0", "q5_1", "iq4_nl", "iq2_xxs",
                               "iq3_xxs", "iq3_s", "mxfp4_gguf", "nvfp4_gguf", "mxfp8", "int8_row"})
         all.push_back(other);

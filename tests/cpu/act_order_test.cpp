@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t rows = 96, groups = 9;
 
-moe_format format_of(moe_packing packing, int32_t bits, int64_t columns) {
+moe_format ordered_format(moe_packing packing, int32_t bits, int64_t columns) {
     const auto group = static_cast<int32_t>((columns + groups - 1) / groups);
     return test::int_format(packing, bits, group, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED, true);
 }
@@ -65,7 +65,7 @@ constexpr Case cases[] = {{MOE_PACKING_GPTQ, 2, 304},      {MOE_PACKING_GPTQ, 3,
 TEST(ActOrder, ColumnsMayHaveAnyGroups) {
     for (const Arithmetic arithmetic : families())
         for (const Case& one : cases) {
-            const moe_format format = format_of(one.packing, one.bits, one.columns);
+            const moe_format format = ordered_format(one.packing, one.bits, one.columns);
             Weights weights(traits_of(format), rows, one.columns);
             for (const auto& order : orders_of(one.columns)) {
                 weights.matrix.permutation = order.data();
@@ -79,7 +79,7 @@ TEST(ActOrder, PartsAreReadWhereTheyLie) {
     for (const Arithmetic arithmetic : families())
         for (const Case& one : cases) {
             if (one.columns < 256) continue;
-            const moe_format format = format_of(one.packing, one.bits, one.columns);
+            const moe_format format = ordered_format(one.packing, one.bits, one.columns);
             const Weights weights(traits_of(format), rows, one.columns);
             for (const int64_t column : {0, 32, 192}) {
                 const int64_t to_end = one.columns - column;
