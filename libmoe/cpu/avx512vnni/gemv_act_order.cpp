@@ -35,7 +35,7 @@ const ValueKernels* avx512vnni_act_order_kernels(GemvFormat format) {
         MOE_FORMAT(gptq4_act_order, act_order_kernels, GptqSource<4>)
         MOE_FORMAT(gptq8_act_order, act_order_kernels_of_one, GptqSource<8>)
         MOE_FORMAT(pack2_act_order, act_order_kernels_of_one, PackSource<2>)
-        MOE_FORMAT(pack4_act_order, act_order_kernels, PackSource<4>)
+        MOE_FORMAT(pack4_act_order, act_order_kernels_of_one, PackSource<4>)
         MOE_FORMAT(pack8_act_order, act_order_kernels_of_one, PackSource<8>)
 #undef MOE_FORMAT
         default:
