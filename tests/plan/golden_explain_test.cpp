@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <ostream>
 #include <sstream>
 
 #include "libmoe/plan/plan.hpp"
@@ -27,6 +28,11 @@ struct GoldenModel {
     moe_format unnamed{};          // instead of format
     moe_residency residency = MOE_RESIDENCY_SOURCE;
 };
+
+// Else gtest prints its bytes, addresses among them, into the names of the tests.
+void PrintTo(const GoldenModel& model, std::ostream* out) {
+    *out << model.name;
+}
 
 moe_layer_desc with_shared(moe_layer_desc layer, int32_t intermediate) {
     layer.shared_intermediate = intermediate;
