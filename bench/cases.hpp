@@ -43,8 +43,8 @@ struct Case {
     bool stages = false;    // each stage is also measured alone; not part of the name
     moe_type x_type = MOE_TYPE_BF16;
     moe_type intermediate_type = MOE_TYPE_BF16;
-    // Of a case from ids: moe_experts with rows in this layout (layouts.hpp), whose name is then
-    // the mode's; null: moe_forward.
+    // A case from ids calls moe_experts with rows in this layout, whose name is then the mode's;
+    // null: moe_forward.
     const Layout* layout = nullptr;
 
     const char* mode_name() const;

@@ -133,8 +133,8 @@ class Format {
     ExpertWeights weights_[2];
 };
 
-// What a row takes beside weights: by calls of few and many rows on a small expert and on one of
-// twice its size.
+// Returns the time that a row takes beside weights, by calls of few and many rows on a small expert
+// and on one of twice its size.
 double row_seconds(const Setting& setting) {
     const ExpertWeights small(model_of(hidden, 32), "bf16", false, 1);
     const ExpertWeights large(model_of(hidden, 64), "bf16", false, 1);

@@ -32,7 +32,7 @@ std::vector<KernelRate> kernel_rates(const std::vector<std::string>& formats, in
                                      double seconds);
 // The same, with the rates of memory and what a call and its rows cost.
 Calibration calibrate(const std::vector<std::string>& formats, int32_t n_threads, double seconds);
-// As rows of libmoe/plan/cpu_cost_constants.hpp.
+// Prints rows of libmoe/plan/cpu_cost_constants.hpp.
 void print_calibration(const Calibration& calibration);
 
 }  // namespace moe::bench

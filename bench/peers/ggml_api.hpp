@@ -84,7 +84,8 @@ struct Api {
     // Of libggml, which chooses the library of this processor:
     void (*load_all_from_path)(const char* folder);
     Device* (*dev_by_type)(int type);
-    // Of the library of this processor, null with a GPU. extra_bufts: a list that ends with null.
+    // These are of the library of this processor, null with a GPU. extra_bufts: a list that ends
+    // with null.
     BufferType** (*dev_get_extra_bufts)(Device*);
     void (*set_n_threads)(Backend*, int n);
     void (*set_threadpool)(Backend*, Threadpool*);

@@ -43,7 +43,7 @@ enum class TileWidths : uint8_t { narrow, wide, both };
 // Rows of Hopper's narrow tiles.
 constexpr int32_t max_narrow_rows = 48;
 
-// What the tiles of a grouped GEMM depend on: the rows that an expert has on average. Of Hopper's,
+// Chooses the tiles of a grouped GEMM by the rows that an expert has on average. Of Hopper's,
 // also the rows that one can have at most; experts between the two averages each have their own.
 struct TileChoice {
     double max_portable_narrow;           // beyond, the portable tiles are wide

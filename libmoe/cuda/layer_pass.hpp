@@ -47,7 +47,7 @@ class LayerPass {
     struct ExpertInput {
         DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
         bool is_latent;
-        bool by_source;  // the row of slot s is scratch.source[s], else s / top_k
+        bool by_source;  // sorted row r is that of scratch.in_row[r], else of its slot / top_k
     };
     // Before the sort: the input of run_experts. Where gate_up reads it by row index, the sort
     // makes its token blocks in the same launch.

@@ -59,8 +59,8 @@ struct Mlp {
     std::byte* h;
     float* pre;    // [rows][2 features]; null: gate, up and activation are one kernel. Of
                    // Hopper's grouped GEMM [rows][features], the gate's values
-    DeviceRows y;  // [..][width], by sorted row or by an index of it; of Hopper's grouped GEMM
-                   // not of F32 only if rows begin on multiples of 16 bytes
+    DeviceRows y;  // [..][width], by sorted row or by an index of it; rows that Hopper's grouped
+                   // GEMM stores begin on multiples of 16 bytes
 };
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp);
 

@@ -42,7 +42,7 @@ inline constexpr Reason latent{"latent", "it does not make the rows of a latent"
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason many_rows{"many_rows",
                                   "taken beside the one above for matrices with many rows"};
-// Of a kernel for one matrix of the CPU.
+// Reasons of a kernel for one matrix of the CPU.
 inline constexpr Reason decoded{"decoded",
                                 "taken, but no kernel reads the format: plain loops decode a row, "
                                 "which is multiplied as float32"};

@@ -79,7 +79,7 @@ const Reason* cpu_gemv(const Problem& problem) {
     const Layer& layer = problem.layout->layer;
     if (stage == MOE_STAGE_FINISH && !layer.shared_intermediate && !layer.latent)
         return &reasons::unneeded;
-    // Of float32 activations I8MM has no products: these kernels are NEON's.
+    // I8MM has no products of float32 activations: these kernels are NEON's.
     const auto is_of_neon = [&](const moe_format& format) {
         return arithmetic == Arithmetic::gemv_i8mm &&
                !cpu::gemv_family(arithmetic)->kernels(gemv_format_in(*problem.layout, format), 2);

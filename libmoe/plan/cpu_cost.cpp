@@ -156,7 +156,7 @@ std::optional<std::vector<MatrixCost>> costs_of(const moe_plan& plan, const CpuR
     return all;
 }
 
-// Of one chunk: the parts of all threads, then the time.
+// Predicts one chunk: first the parts, all threads together, then the time.
 CpuPrediction predict_chunk(const moe_plan& plan, const CpuRates& rates,
                             const std::vector<MatrixCost>& costs, double gb_per_s,
                             int64_t n_tokens) {

@@ -30,7 +30,8 @@ struct CpuReadRate {
     double gb_per_s;  // of memory
 };
 
-// What `moe-bench-cpu --calibrate` found on one machine with the kernels of an instruction family.
+// Rates that `moe-bench-cpu --calibrate` found on one machine with the kernels of an instruction
+// family.
 struct CpuRates {
     std::string_view machine;
     bool cpu::InstructionSets::*instructions;  // whose rates are taken for any processor with them

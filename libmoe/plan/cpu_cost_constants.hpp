@@ -1,6 +1,5 @@
-// What moe-bench-cpu --calibrate printed on the machines named here, and of the last one what
-// bench/fit_cpu_costs.py makes of bench/results/cpu-16.json. cpu_cost.hpp says what the numbers
-// are.
+// Rates that moe-bench-cpu --calibrate printed on the machines named here; those of the last one
+// bench/fit_cpu_costs.py made of bench/results/cpu-16.json. cpu_cost.hpp says what the numbers are.
 #pragma once
 
 #include "libmoe/plan/cpu_cost.hpp"

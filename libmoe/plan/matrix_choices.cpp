@@ -12,7 +12,7 @@ constexpr moe_role of_experts[] = {MOE_ROLE_LATENT_IN, MOE_ROLE_GATE, MOE_ROLE_U
 constexpr moe_role of_finish[] = {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
                                   MOE_ROLE_LATENT_OUT};
 
-// What was chosen for a stage.
+// The candidates that were chosen for a stage.
 struct Chosen {
     const Candidate* of_any = nullptr;
     const Candidate* of_many_rows = nullptr;

@@ -25,7 +25,8 @@ struct MatrixChoice {
     std::vector<MatrixKernel> kernels;
 };
 
-// Of experts or finish, the matrices that the layer has. Made with the C++ runtime's own memory.
+// Returns the matrices that the layer has in experts or finish. Made with the C++ runtime's own
+// memory.
 std::vector<MatrixChoice> matrix_choices(const moe_plan& plan, moe_stage stage);
 
 // The tokens of a call from which on a matrix of the stage has so many rows, if every expert is

@@ -40,7 +40,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     moe::cuda::Setup cuda{};                      // of a CUDA plan
     moe::DevicePlacement placement{};             // likewise
     std::array<uint8_t, 16> key{};
-    // Of a CUDA plan, microseconds that the experts of max_tokens tokens should take; nothing: not
+    // Microseconds that the experts of max_tokens tokens should take on CUDA; nothing: not
     // measured. explain asks cpu_cost.hpp for those of a CPU plan.
     std::optional<double> predicted_us;
 

@@ -46,8 +46,8 @@ struct Comparison {
     double over_best, over_median;  // predicted over measured
 };
 
-// Of the cases whose kernels are still those that were measured. Prints a row for each where
-// MOE_PRINT_COSTS is set.
+// Compares the cases whose kernels are still those that were measured. It prints a row for each
+// where MOE_PRINT_COSTS is set.
 std::vector<Comparison> compare(const char* file, const test::Processor& processor) {
     std::vector<Comparison> all;
     const json results = results_of(file);

@@ -1,7 +1,7 @@
-// What a CPU plan says of itself, word by word: ten models, each on processors with AVX2, with
-// AVX-512 (VNNI and BF16) and with AMX, which need not be there. tests/plan/golden/<model>.txt has
-// the three texts. MOE_WRITE_GOLDEN=1 in the environment writes these files instead of comparing:
-// read the difference before committing it.
+// Holds what a CPU plan says of itself, word by word: ten models, each on processors with AVX2,
+// with AVX-512 (VNNI and BF16) and with AMX, which need not be there. tests/plan/golden/<model>.txt
+// has the three texts. MOE_WRITE_GOLDEN=1 in the environment writes these files instead of
+// comparing: read the difference before committing it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

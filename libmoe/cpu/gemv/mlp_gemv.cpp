@@ -71,7 +71,7 @@ class GemvMatrix {
     }
 
     bool has_panels() const { return gemm_.dequantize; }
-    // Of the tiles in which it is multiplied.
+    // How rows of the matrix are multiplied.
     Way way(bool in_panels) const {
         return in_panels && has_panels() ? Way::gemm : kernels_ ? Way::gemv : Way::decoded;
     }

@@ -18,7 +18,7 @@ inline ArrangeAlong arrange_along(const DeviceFacts& device, const SortAlong& al
                                   const TokenCount& tokens, int n_threads) {
     ArrangeAlong arrange{};
     if (!along.arranges) return arrange;
-    // As many threads as run_arrange has at most.
+    // run_arrange has as many threads at most.
     const int64_t most = int64_t{device.n_sms} * 2048 / n_threads;
     arrange.n_blocks = static_cast<int32_t>(
         copy_blocks(along.input, along.token_blocks.capacity, n_threads, most));

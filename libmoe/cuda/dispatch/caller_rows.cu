@@ -7,8 +7,7 @@
 // Outputs: begin, count and tiles of the experts; the caller's row and the input row of each row.
 //   1. every block finds the rows that each expert has in the window, and lays out the experts
 //   2. blocks share the rows of all experts
-// Shared memory: first rows [n_local] of the caller and of the list, int64; counts [n_local],
-// int32.
+// Shared memory: ListShared. By slot, clear_slots precedes.
 //
 // Three launches make slots:
 // Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
@@ -187,7 +186,7 @@ __device__ void keep_window(const SlotWindow& window, int32_t n_local, const Lis
     __syncthreads();
 }
 
-// What is listed.
+// The outputs by row of the list; out_row null: not wanted.
 struct ListedRows {
     SortTarget target;
     int32_t* in_row;
@@ -209,7 +208,7 @@ __device__ bool list_row(const CallerRows& rows, const SlotsOut& out, int32_t e,
     if (listed.out_row) listed.out_row[r] = exists ? static_cast<int32_t>(row) : -1;
     if (out.weights && exists) out.weights[slot] = row_weight(rows, out, row);
     if (out.slot_to_row && exists) {
-        // As unsigned numbers, -1 is the largest.
+        // An unsigned -1 is the largest number.
         atomicMin(reinterpret_cast<unsigned*>(out.slot_to_row) + slot, static_cast<unsigned>(r));
         atomicMin(reinterpret_cast<unsigned*>(out.ids) + slot, static_cast<unsigned>(e));
     }

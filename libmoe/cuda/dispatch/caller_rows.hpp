@@ -1,6 +1,6 @@
-// Rows that the caller has sorted or batched by expert (moe_experts_args). Where the results go
-// back to these rows, they are listed as they lie. Else they become slots with an expert each,
-// which the library's own sort lays out.
+// Rows that the caller has sorted or batched by expert (moe_experts_args). They are listed as they
+// lie, or, where that cannot be (experts_stage.cpp), become slots with an expert each, which the
+// library's own sort lays out.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ struct CallerRows {
 };
 
 // The slots of a chunk of tokens. With `by_row` slot s is the caller's row first + s, else it is
-// slot first + s of the row ids.
+// slot first + s of the row ids. run_list_rows counts used rows instead.
 struct SlotWindow {
     bool by_row;
     int64_t first;

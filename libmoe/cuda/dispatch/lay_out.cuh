@@ -97,7 +97,7 @@ __device__ inline void store_expert(const SortTarget& target, int32_t e, int64_t
     if (target.counts) target.counts[e] = count;
 }
 
-// One of the thread blocks that share a piece of work.
+// A thread block among those that share the stores.
 struct Turn {
     int32_t block, n_blocks;
 };
