@@ -7,6 +7,7 @@
 // of the sum of their squares.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>

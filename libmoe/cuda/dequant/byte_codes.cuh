@@ -4,8 +4,8 @@
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"
 #if defined(__CUDACC__)
+#include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/gemv_blocks.cuh"
-#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #endif
 
 namespace moe::cuda {

@@ -70,16 +70,23 @@
 //                              adds a lane's four partial accumulators c, scaled, to those of rows
 //                              g and g + 8; the second where `ones` is set, x being the sums of x
 //
-// GroupedDequant (grouped_blocks.cuh). Several tokens: values are scaled and rounded to bfloat16,
-// or float16, at most once; nvfp4 and mxfp4 are exact. InF16 makes one of float16 operands from one
-// whose dequantize has the operand as a template argument.
+// GroupedDequant (grouped_blocks.cuh). Several tokens: operands are values, bfloat16 or float16.
+// Integer codes are exact until scale and minimum, each rounded to the operand type, multiply them
+// (code_operands.cuh); values of other types are scaled in float32 and rounded once; nvfp4 and
+// mxfp4 are exact. InF16 makes one of float16 operands from one whose dequantize has the operand as
+// a template argument.
 //   type, residual_scale       as above
 //   f16_residual_scale         optional: the residual scale of float16 operands, where it differs
 //   Words, load(codes, scales, lane)
 //                              codes, scales: shared addresses of a block's
-//   load(codes, scales, lane, block)
-//                              instead, types with superblock scales: scales is the shared address
-//                              of those of 256 k, of which `block`, 0 to 3, is a part
+//   KeptScales                 grids and types with superblock scales: what a lane keeps of scales
+//                              that serve several blocks
+//     .load(headers, lane)     headers: the shared address of the scales of a superblock
+//     .load(records, record, lane)
+//                              instead, grids: the shared address of the record of its columns
+//     ::holds_address          superblocks: they are valid as long as the pipeline stage
+//   load(codes, kept, lane), load(codes, kept, lane, block)
+//                              instead: the second for a superblock, of which `block` is 0 to 3
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
 //                              from the shared address of [2][32] float32
 //   dequantize(words, table, a), dequantize<operand>(words, table, a)
@@ -91,11 +98,10 @@
 //                              Values::table_bytes more of it, and the lane
 //   spread(words, values, j, a)
 //                              the four registers of step j without scales
-//   factors(words)             RowFactors of the lane's group of 32 k
+//   factors(words)             RowFactors of the lane's group of 32 k, without the residual scale
 //   has_offset                 RowFactors::of_tokens counts: the type has minima
 //   load_codes(codes, lane)    Words without scales
-//   has_superblock_scales      scales of four blocks come together: load_superblock_scales and
-//                              factors(headers, block)
+//   has_superblock_scales      scales of four blocks come together: factors(kept, block)
 //   groups_apart               factors_of_groups(scales, lane, of) has those of both groups of 32 k
 //                              of a block (sm90_mainloop_warp.cuh)
 #pragma once

@@ -62,8 +62,12 @@ struct GridZeroBits {
         both =
             (bits <= 4 ? load_shared_1(zeros + g) : load_shared_2(zeros + 2 * g)) & grid.zeros_mask;
     }
+    static constexpr int width = bits <= 4 ? 4 : 8;
+    __device__ __forceinline__ uint2 codes(const GridRecords& grid) const {
+        const auto more = static_cast<uint32_t>(grid.zero_offset);
+        return {(both & ((1u << width) - 1)) + more, (both >> width) + more};
+    }
     __device__ __forceinline__ float2 values(const GridRecords& grid) const {
-        constexpr int width = bits <= 4 ? 4 : 8;
         const uint32_t low = both & ((1u << width) - 1), high = both >> width;
         // 2^15 + zero has it in bits 8 to 15 of the float32.
         const auto more = static_cast<float>(grid.zero_offset) - 32768.0f;
@@ -86,6 +90,7 @@ struct GridFactors {
         zeros.load(records, record, g);
     }
     __device__ __forceinline__ float2 zero_points() const { return zeros.values(*grid); }
+    __device__ __forceinline__ uint2 zero_codes() const { return zeros.codes(*grid); }
     __device__ __forceinline__ RowAffine affine() const {
         const float2 scale = scales.values(), zero = zero_points();
         return {scale, {scale.x * zero.x, scale.y * zero.y}};

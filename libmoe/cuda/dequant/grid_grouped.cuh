@@ -1,5 +1,5 @@
-// The grids in the grouped GEMMs (grid.cuh): float32 values scaled and rounded to operands once.
-// Scales and zero points come from the records behind a stage's codes. Device only.
+// The grids in the grouped GEMMs (grid.cuh). Scales and zero points come from the records behind a
+// stage's codes. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/grid_gemv.cuh"
@@ -7,41 +7,61 @@
 
 namespace moe::cuda {
 
-// Codes of 2 to 4 bits. A lane's 16 columns have one record, at shared address `record`.
+// A lane's 16 columns have one record, which serves all blocks of its group: scales of rows g and
+// g + 8, and the codes that are zero.
+template <int bits>
+struct GridKeptCodeScales {
+    float2 scale;
+    uint2 zero;
+
+    // record: a shared address.
+    __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record, uint32_t lane) {
+        GridFactors<bits> factors;
+        factors.load(grid, record, static_cast<int32_t>(lane >> 2));
+        scale = factors.scales.values();
+        zero = factors.zero_codes();
+    }
+};
+struct GridKeptScales {
+    float2 scale;
+
+    __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record, uint32_t lane) {
+        GridScaleBits bits;
+        bits.load(grid, record, static_cast<int32_t>(lane >> 2));
+        scale = bits.values();
+    }
+};
+
+// Codes of 2 to 4 bits.
 template <PackedType kind>
-struct GroupedGridCodes : GroupedDequantBase<kind> {
+struct GroupedGridCodes : GroupedCodeBase<kind> {
     static constexpr int bits = code_bits(kind);
-    static constexpr float excess = 128.0f;  // operands and bytes are so much more than the codes
+    using KeptScales = GridKeptCodeScales<bits>;
     struct Words {
         uint32_t codes[bits];
-        GridFactors<bits> factors;
+        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t record, uint32_t lane,
-                                                 const GridRecords& grid) {
+    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
+                                                 uint32_t lane) {
         Words words;
-        words.factors.load(grid, record, static_cast<int32_t>(lane >> 2));
+        words.scales = scales;
         load_shared_codes(codes, lane, words.codes);
         return words;
     }
-    static __device__ __forceinline__ RowFactors factors(const Words& words) {
-        const float2 scale = words.factors.scales.values(), zero = words.factors.zero_points();
-        return {{scale.x, scale.y}, {-scale.x * (excess + zero.x), -scale.y * (excess + zero.y)}};
-    }
-    // scale * (code - zero) as one product and sum: the sum's rounding is 2^-16 of scale at most.
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
-        const RowFactors of = factors(words);
+        constexpr bool are_nibbles = bits == 4;
+        const auto [scale, zero] = words.scales;
+        const CodeOperands<operand> rows[2] = {{scale.x, zero.x, 1},
+                                               {scale.y, zero.y, are_nibbles ? nibble_unit[1] : 1}};
+        if constexpr (are_nibbles) return dequantize_nibbles(words.codes, rows, a);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const int row = i & 1;
             const uint32_t bytes = codes_of_row<bits>(words.codes, i / 2, row, 0);
-            float value[4];
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-                value[e] = fmaf(byte_over_128(bytes, e), of.of_product[row], of.of_tokens[row]);
-            a[4 * (i / 2) + row] = operand_pair<operand>({value[0], value[2]});
-            a[4 * (i / 2) + row + 2] = operand_pair<operand>({value[1], value[3]});
+            a[4 * (i / 2) + row] = rows[row].even(bytes);
+            a[4 * (i / 2) + row + 2] = rows[row].odd(bytes);
         }
     }
 };
@@ -51,78 +71,52 @@ struct GroupedDequant<PackedType::grid_2> : GroupedGridCodes<PackedType::grid_2>
 template <>
 struct GroupedDequant<PackedType::grid_3> : GroupedGridCodes<PackedType::grid_3> {};
 
-// For up to eight tokens codes become 128 + code in bfloat16, exactly, and scale and zero point
-// multiply accumulators and sums of tokens.
 template <>
-struct GroupedDequant<PackedType::grid_4> : GroupedGridCodes<PackedType::grid_4> {
-    static constexpr bool scales_after = true;
-    static constexpr bool has_offset = true;
-    static constexpr bool has_superblock_scales = false;
-    static constexpr bool groups_apart = false;
-    struct Values {
-        __device__ __forceinline__ Values(uint32_t, uint32_t, uint32_t) {}
-    };
-    static __device__ __forceinline__ void spread(const Words& words, const Values&, int j,
-                                                  uint32_t* a) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = words.codes[j] >> 4 * i & 0x000F000Fu | 0x43004300u;
-    }
-};
+struct GroupedDequant<PackedType::grid_4> : GroupedGridCodes<PackedType::grid_4> {};
 
-// A code is byte 1 of the float32 of 2^15, which leaves again with the zero point, exactly.
 template <>
-struct GroupedDequant<PackedType::grid_8> : GroupedDequantBase<PackedType::grid_8> {
+struct GroupedDequant<PackedType::grid_8> : GroupedCodeBase<PackedType::grid_8> {
+    using KeptScales = GridKeptCodeScales<8>;
     struct Words {
         uint4 codes[2];
-        GridFactors<8> factors;
+        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t record, uint32_t lane,
-                                                 const GridRecords& grid) {
+    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
+                                                 uint32_t lane) {
         Words words;
-        words.factors.load(grid, record, static_cast<int32_t>(lane >> 2));
+        words.scales = scales;
         load_byte_codes(codes, lane, words.codes);
         return words;
     }
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
-        constexpr float base = 32768.0f;
-        const float2 scales = words.factors.scales.values();
-        const float2 zeros = words.factors.zero_points();
-        const float scale[2] = {scales.x, scales.y};
-        const float zero[2] = {base + zeros.x, base + zeros.y};
+        const auto [scale, zero] = words.scales;
+        const CodeOperands<operand> rows[2] = {{scale.x, zero.x}, {scale.y, zero.y}};
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const uint32_t bytes = word_of(words.codes[i / 8], i / 2 % 4);
-            float value[2];
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                const uint32_t bits =
-                    permute_bytes(bytes, __float_as_uint(base), 0x7504 + 0x10 * (2 * (i & 1) + e));
-                value[e] = (__uint_as_float(bits) - zero[i & 1]) * scale[i & 1];
-            }
-            a[i] = operand_pair<operand>({value[0], value[1]});
-        }
+        for (int i = 0; i < 16; ++i)
+            a[i] = rows[i & 1].adjacent(word_of(words.codes[i / 8], i / 2 % 4), i & 1);
     }
 };
 
 template <>
 struct GroupedDequant<PackedType::grid_e4m3> : GroupedDequantBase<PackedType::grid_e4m3> {
+    using KeptScales = GridKeptScales;
     struct Words {
         uint4 codes[2];
-        GridScaleBits scales;
+        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t record, uint32_t lane,
-                                                 const GridRecords& grid) {
+    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
+                                                 uint32_t lane) {
         Words words;
-        words.scales.load(grid, record, static_cast<int32_t>(lane >> 2));
+        words.scales = scales;
         load_byte_codes(codes, lane, words.codes);
         return words;
     }
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
-        const float2 scale = words.scales.values();
+        const float2 scale = words.scales.scale;
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const uint32_t word = word_of(words.codes[i / 8], i / 2 % 4);
@@ -142,14 +136,15 @@ struct GroupedDequant<PackedType::grid_codebook> : GroupedDequantBase<PackedType
     static constexpr bool has_offset = false;
     static constexpr bool has_superblock_scales = false;
     static constexpr bool groups_apart = false;
+    using KeptScales = GridKeptScales;
     struct Words {
         uint32_t codes[4];
-        GridScaleBits scales;
+        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t record, uint32_t lane,
-                                                 const GridRecords& grid) {
+    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
+                                                 uint32_t lane) {
         Words words;
-        words.scales.load(grid, record, static_cast<int32_t>(lane >> 2));
+        words.scales = scales;
         load_shared_codes(codes, lane, words.codes);
         return words;
     }
@@ -158,7 +153,7 @@ struct GroupedDequant<PackedType::grid_codebook> : GroupedDequantBase<PackedType
         values.step(words.codes, j, a);
     }
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
-        const float2 scale = words.scales.values();
+        const float2 scale = words.scales.scale;
         return {{scale.x, scale.y}, {}};
     }
     template <Operand operand = Operand::bf16>

@@ -38,6 +38,20 @@ constexpr Operand operand_of() {
         return Operand::bf16;
 }
 
+// The KeptScales of a GroupedDequant, where it has them.
+struct NoKeptScales {};
+template <class Dequant>
+struct KeptScalesOf {
+    using Type = NoKeptScales;
+};
+template <class Dequant>
+requires requires {
+    typename Dequant::KeptScales;
+}
+struct KeptScalesOf<Dequant> {
+    using Type = typename Dequant::KeptScales;
+};
+
 template <class Dequant>
 constexpr float f16_residual_scale_of() {
     if constexpr (requires { Dequant::f16_residual_scale; })

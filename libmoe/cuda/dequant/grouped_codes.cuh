@@ -1,78 +1,68 @@
-// Building blocks of ggml's types with codes of 2 to 6 bits in the grouped GEMM: a code becomes a
-// float32 by a byte permutation, is scaled there, and rounded to an operand once. Device only.
+// Building blocks of ggml's types with codes of 2 to 6 bits in the grouped GEMM: four codes of a
+// row become bytes, and pairs of these operands. Device only.
 #pragma once
 
 #include <type_traits>
 
-#include "libmoe/cuda/dequant/grouped_blocks.cuh"
+#include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/row_scales.cuh"
 #include "libmoe/cuda/dequant/shared_codes.cuh"
 
 namespace moe::cuda {
 
-// 128 + byte i of `bytes`, which is below 128.
-__device__ __forceinline__ float byte_over_128(uint32_t bytes, int i) {
-    return __uint_as_float(permute_bytes(bytes, __float_as_uint(128.0f), 0x7044 + 0x100 * i));
-}
-
-// Four levels of a row as float32 numbers more than they are: levels(codes, step, row) has them as
-// bytes, value(bytes, i) makes number i.
+// Four codes of a row, in the order of k 0, 2, 1, 3: codes(words, step, row). `zero` is the code of
+// level 0, of types with minima the one in the middle.
 template <PackedType packed>
-struct CodeLevels {
-    static constexpr float excess = 128.0f - level_of(packed, 0);
-    template <int bits>
-    static __device__ __forceinline__ uint32_t levels(const uint32_t (&codes)[bits], int step,
-                                                      int row) {
-        return codes_of_row<bits>(codes, step, row, 0);
-    }
-    static __device__ __forceinline__ float value(uint32_t bytes, int i) {
-        return byte_over_128(bytes, i);
+struct PlainCodes {
+    static constexpr int bits = code_bits(packed);
+    static constexpr uint32_t zero = 1u << (bits - 1);
+    static_assert(!has_signed_levels(packed) || level_of(packed, zero) == 0);
+    static __device__ __forceinline__ uint32_t codes(const uint32_t (&words)[bits], int step,
+                                                     int row) {
+        return codes_of_row<bits>(words, step, row, 0);
     }
 };
 
-template <PackedType packed, class Levels = CodeLevels<packed>>
-struct GroupedCodes : GroupedDequantBase<packed> {
+template <PackedType packed, class Codes = PlainCodes<packed>>
+struct GroupedCodes : GroupedCodeBase<packed> {
     static constexpr int bits = code_bits(packed);
+    static constexpr bool is_symmetric = has_signed_levels(packed);
     struct Words {
         uint32_t codes[bits];
-        std::conditional_t<has_signed_levels(packed), RowScales, RowAffine> factors;
+        std::conditional_t<is_symmetric, RowScales, RowAffine> factors;
     };
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
-        const RowAffine rows = affine(words.factors);
-        const float scale[2] = {rows.scale.x, rows.scale.y};
-        const float minimum[2] = {rows.minimum.x, rows.minimum.y};
+        constexpr bool are_nibbles = bits == 4 && !is_row_ordered(packed);
+        const CodeOperands<operand> rows[2] = {
+            row_operands<operand>(words.factors, 0, 1),
+            row_operands<operand>(words.factors, 1, are_nibbles ? nibble_unit[1] : 1)};
+        if constexpr (are_nibbles) return dequantize_nibbles(words.codes, rows, a);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const int row = i & 1;
-            const uint32_t bytes = Levels::levels(words.codes, i / 2, row);
-            float value[4];
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-                value[e] = scaled(Levels::value(bytes, e), scale[row], minimum[row]);
-            a[4 * (i / 2) + row] = operand_pair<operand>({value[0], value[2]});
-            a[4 * (i / 2) + row + 2] = operand_pair<operand>({value[1], value[3]});
+            const uint32_t bytes = Codes::codes(words.codes, i / 2, row);
+            a[4 * (i / 2) + row] = rows[row].even(bytes);
+            a[4 * (i / 2) + row + 2] = rows[row].odd(bytes);
         }
     }
 
   private:
-    static __device__ __forceinline__ RowAffine affine(const RowAffine& rows) {
-        return rows;
-    }
-    static __device__ __forceinline__ RowAffine affine(const RowScales& rows) {
-        return {{rows.first, rows.second}, {0.0f, 0.0f}};
-    }
-    // The difference is exact, which that of the products would not be.
-    static __device__ __forceinline__ float scaled(float value, float scale, float minimum) {
-        const float level = value - Levels::excess;
-        return has_signed_levels(packed) ? level * scale : fmaf(level, scale, -minimum);
+    template <Operand operand>
+    static __device__ __forceinline__ CodeOperands<operand> row_operands(
+        const decltype(Words::factors)& factors, int row, int unit) {
+        if constexpr (is_symmetric)
+            return {row == 0 ? factors.first : factors.second, Codes::zero, unit};
+        else
+            return {row == 0 ? factors.scale.x : factors.scale.y,
+                    row == 0 ? factors.minimum.x : factors.minimum.y, Codes::zero, unit};
     }
 };
 
-template <PackedType packed, class Levels = CodeLevels<packed>>
-struct GroupedBlockCodes : GroupedCodes<packed, Levels> {
-    using typename GroupedCodes<packed, Levels>::Words;
+template <PackedType packed, class Codes = PlainCodes<packed>>
+struct GroupedBlockCodes : GroupedCodes<packed, Codes> {
+    using typename GroupedCodes<packed, Codes>::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         BlockScales<packed> of_32;
         of_32.load(scales + (lane >> 1) * 2 * ggml_scale_bytes(packed));
@@ -83,19 +73,42 @@ struct GroupedBlockCodes : GroupedCodes<packed, Levels> {
     }
 };
 
-// Scales: as GemvSuperblockBytes takes them (code_bytes.cuh).
-template <PackedType packed, class Scales, class Levels = CodeLevels<packed>>
-struct GroupedSuperblockCodes : GroupedCodes<packed, Levels> {
-    using typename GroupedCodes<packed, Levels>::Words;
-    // headers: those of the superblock, of which `block` is one of four.
-    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t headers, uint32_t lane,
-                                                 uint32_t block) {
+// The scales of a superblock's four blocks, made of what GemvSuperblockBytes takes
+// (code_bytes.cuh). A scale for 32 k serves two lanes of a block, and every other block.
+template <PackedType packed, class Scales>
+struct SuperblockKeptScales {
+    static constexpr bool of_16 = Scales::group == 16;
+    static constexpr bool holds_address = requires { Scales::holds_address; };
+    Scales of[of_16 ? 1 : 2];  // of all blocks; of even blocks, of odd blocks
+
+    __device__ __forceinline__ void load(uint32_t headers, uint32_t lane) {
         const uint32_t row = headers + ggml_scale_bytes(packed) * (lane >> 2);
         const uint32_t t = lane & 3;
+        if constexpr (of_16) {
+            of[0] = Scales(row, t);
+        } else {
+#pragma unroll
+            for (uint32_t odd = 0; odd < 2; ++odd) of[odd] = Scales(row, 2 * odd + (t >> 1));
+        }
+    }
+    __device__ __forceinline__ auto of_block(uint32_t block) const {
+        const auto number = static_cast<int>(block);
+        if constexpr (of_16)
+            return of[0].of_block(number);
+        else
+            return block & 1 ? of[1].of_block(number) : of[0].of_block(number);
+    }
+};
+
+template <PackedType packed, class Kept, class Codes = PlainCodes<packed>>
+struct GroupedSuperblockCodes : GroupedCodes<packed, Codes> {
+    using KeptScales = Kept;
+    using typename GroupedCodes<packed, Codes>::Words;
+    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
+                                                 uint32_t lane, uint32_t block) {
         Words words;
         load_shared_codes(codes, lane, words.codes);
-        words.factors = Scales(row, Scales::group == 16 ? t : 2 * (block & 1) + (t >> 1))
-                            .of_block(static_cast<int>(block));
+        words.factors = scales.of_block(block);
         return words;
     }
 };

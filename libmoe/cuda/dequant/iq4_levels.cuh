@@ -44,20 +44,16 @@ struct GemvIq4Levels : Base {
     }
 };
 
-// For GroupedCodes (grouped_codes.cuh): bytes are 128 more than levels.
-struct Iq4Levels {
-    static constexpr float excess = 32768.0f + 128.0f;
-    static __device__ __forceinline__ uint32_t levels(const uint32_t (&codes)[4], int step,
-                                                      int row) {
-        const uint32_t word = codes[step] >> 16 * row;
+// For GroupedCodes (grouped_codes.cuh): levels plus 128 are codes of 8 bits.
+struct Iq4Codes {
+    static constexpr uint32_t zero = 128;
+    static __device__ __forceinline__ uint32_t codes(const uint32_t (&words)[4], int step,
+                                                     int row) {
+        const uint32_t word = words[step] >> 16 * row;
         const uint32_t lower = permute_bytes(iq4_level_word(0, 128), iq4_level_word(4, 128), word);
         const uint32_t upper =
             permute_bytes(iq4_level_word(8, 128), iq4_level_word(12, 128), word ^ 0x8888u);
         return permute_bytes(lower, upper, (word >> 1 & 0x4444u) | 0x3210u);
-    }
-    // Byte 1 of the float32 of 2^15.
-    static __device__ __forceinline__ float value(uint32_t bytes, int i) {
-        return __uint_as_float(permute_bytes(bytes, __float_as_uint(32768.0f), 0x7504 + 0x10 * i));
     }
 };
 

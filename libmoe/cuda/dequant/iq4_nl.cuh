@@ -18,7 +18,7 @@ template <>
 struct GemvDequant<PackedType::iq4_nl> : GemvIq4Levels<GemvBlockBytes<PackedType::iq4_nl>> {};
 
 template <>
-struct GroupedDequant<PackedType::iq4_nl> : GroupedBlockCodes<PackedType::iq4_nl, Iq4Levels> {};
+struct GroupedDequant<PackedType::iq4_nl> : GroupedBlockCodes<PackedType::iq4_nl, Iq4Codes> {};
 
 #endif
 

@@ -22,6 +22,7 @@ struct Iq4XsRowScales {
     uint32_t codes[2];  // of the first two blocks, of the last two; rows g and g + 8 in half-words
     float factor[2];
 
+    Iq4XsRowScales() = default;
     // Bytes 2 and 3 of a row have the upper bits of its scales, bytes 4 to 7 the lower ones.
     __device__ __forceinline__ Iq4XsRowScales(uint32_t row, uint32_t t) {
         const uint2 first = load_shared_8(row), second = load_shared_8(row + second_row);
@@ -46,7 +47,8 @@ struct GemvDequant<PackedType::iq4_xs>
 
 template <>
 struct GroupedDequant<PackedType::iq4_xs>
-    : GroupedSuperblockCodes<PackedType::iq4_xs, Iq4XsRowScales, Iq4Levels> {};
+    : GroupedSuperblockCodes<PackedType::iq4_xs,
+                             SuperblockKeptScales<PackedType::iq4_xs, Iq4XsRowScales>, Iq4Codes> {};
 
 #endif
 

@@ -1,15 +1,14 @@
 // iq2_xxs, iq2_xs, iq3_xxs and iq3_s in Hopper's grouped GEMM: the tables of gemv (iq_gemv.cuh)
-// give levels as signed bytes, which become float32, are scaled, and are rounded to an operand
-// once. Device only.
+// give levels as signed bytes, which are codes of 8 bits less 128. Device only.
 #pragma once
 
-#include "libmoe/cuda/dequant/grouped_codes.cuh"
+#include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/iq.cuh"
 
 namespace moe::cuda {
 
 template <PackedType packed, class Grid, class Names>
-struct GroupedIq : GroupedDequantBase<packed> {
+struct GroupedIq : GroupedCodeBase<packed> {
     using Tables = IqTables<packed, Grid, Names>;
     static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);
     struct Words {
@@ -25,41 +24,48 @@ struct GroupedIq : GroupedDequantBase<packed> {
                                                         int32_t stride) {
         Tables::store(to, first, stride);
     }
-    // headers: the rows of the superblock, of which `block` is one of four.
-    static __device__ __forceinline__ Words load(uint32_t, uint32_t headers, uint32_t lane,
+    // A superblock is nothing but what others have as scales: codes are in it, too.
+    struct KeptScales {
+        static constexpr bool holds_address = true;
+        uint32_t row;     // g
+        float factor[2];  // of rows g and g + 8
+
+        __device__ __forceinline__ void load(uint32_t headers, uint32_t lane) {
+            row = headers + row_bytes * (lane >> 2);
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+                factor[half] =
+                    f16_value(load_shared_2(row + 8 * half * row_bytes)) * Names::scale_unit;
+        }
+    };
+    static __device__ __forceinline__ Words load(uint32_t, const KeptScales& scales, uint32_t lane,
                                                  uint32_t block) {
         const uint32_t t = 4 * block + (lane & 3);
         Words words;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const uint32_t row = headers + row_bytes * ((lane >> 2) + 8 * half);
+            const uint32_t row = scales.row + 8 * half * row_bytes;
             words.row[half] = Names::names(row, t);
             const float levels = static_cast<float>(Names::scale_code(row, t)) + 0.5f;
-            words.scale[half] = f16_value(load_shared_2(row)) * Names::scale_unit * levels;
+            words.scale[half] = scales.factor[half] * levels;
         }
         return words;
     }
-    // Levels are above -64, so that 64 more fit byte_over_128. 192 times a scale of 16 bits is
-    // exact.
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const float scale = words.scale[row], offset = -192.0f * scale;
+            const CodeOperands<operand> operands(words.scale[row], 128);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const uint2 two = Tables::levels(table.at, words.row[row], i);
 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    const uint32_t bytes = ((j == 0 ? two.x : two.y) ^ 0x80808080u) - 0x40404040u;
-                    float value[4];
-#pragma unroll
-                    for (int e = 0; e < 4; ++e)
-                        value[e] = fmaf(byte_over_128(bytes, e), scale, offset);
+                    const uint32_t bytes = (j == 0 ? two.x : two.y) ^ 0x80808080u;
                     uint32_t* step = a + 4 * (2 * i + j) + row;
-                    step[0] = operand_pair<operand>({value[0], value[2]});
-                    step[2] = operand_pair<operand>({value[1], value[3]});
+                    step[0] = operands.even(bytes);
+                    step[2] = operands.odd(bytes);
                 }
             }
         }

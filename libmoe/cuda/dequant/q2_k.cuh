@@ -20,10 +20,12 @@ struct ValueDequant<PackedType::q2_k> : AffineValueDequant<PackedType::q2_k> {};
 // would hold registers.
 struct Q2kRowScales {
     static constexpr int group = 16;
+    static constexpr bool holds_address = true;
     static constexpr uint32_t second_row = 8 * ggml_scale_bytes(PackedType::q2_k);
     uint32_t at;       // of the group of block 0, row g
     RowAffine factor;  // that of minima is a sixteenth, because they are upper nibbles
 
+    Q2kRowScales() = default;
     __device__ __forceinline__ Q2kRowScales(uint32_t row, uint32_t t) : at(row + t) {
         const FloatPair first = pair_of_f16(load_shared_4(row + 16));
         const FloatPair second = pair_of_f16(load_shared_4(row + 16 + second_row));
@@ -50,7 +52,9 @@ template <>
 struct GemvDequant<PackedType::q2_k> : GemvSuperblockBytes<PackedType::q2_k, Q2kRowScales> {};
 
 template <>
-struct GroupedDequant<PackedType::q2_k> : GroupedSuperblockCodes<PackedType::q2_k, Q2kRowScales> {};
+struct GroupedDequant<PackedType::q2_k>
+    : GroupedSuperblockCodes<PackedType::q2_k,
+                             SuperblockKeptScales<PackedType::q2_k, Q2kRowScales>> {};
 
 #endif
 

@@ -25,6 +25,7 @@ struct Q3kRowScales {
     uint32_t low[2], high;  // of rows g and g + 8 in half-words
     float factor[2];
 
+    Q3kRowScales() = default;
     __device__ __forceinline__ Q3kRowScales(uint32_t row, uint32_t t) {
         low[0] = of_rows(row + t);
         low[1] = of_rows(row + t + 4);
@@ -48,7 +49,9 @@ template <>
 struct GemvDequant<PackedType::q3_k> : GemvSuperblockBytes<PackedType::q3_k, Q3kRowScales> {};
 
 template <>
-struct GroupedDequant<PackedType::q3_k> : GroupedSuperblockCodes<PackedType::q3_k, Q3kRowScales> {};
+struct GroupedDequant<PackedType::q3_k>
+    : GroupedSuperblockCodes<PackedType::q3_k,
+                             SuperblockKeptScales<PackedType::q3_k, Q3kRowScales>> {};
 
 #endif
 

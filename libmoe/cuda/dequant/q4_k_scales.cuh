@@ -37,13 +37,6 @@ __device__ __forceinline__ RowAffine q4_k_factors(uint32_t scales, uint32_t mini
     return {{of[0].x * scale.x, of[1].x * scale.y}, {of[0].y * minimum.x, of[1].y * minimum.y}};
 }
 
-// The factors of one group, 0 to 7.
-__device__ __forceinline__ RowAffine q4_k_factors(const uint4 (&rows)[2], uint32_t group) {
-    const Q4kScales codes(rows, (group & 3) * 0x0101u + 0x0400u);
-    return q4_k_factors(group < 4 ? codes.scales[0] : codes.scales[1],
-                        group < 4 ? codes.minima[0] : codes.minima[1], codes.d);
-}
-
 // The form that GemvSuperblockBytes takes (code_bytes.cuh).
 struct Q4kRowScales : Q4kScales {
     static constexpr int group = 32;
@@ -52,6 +45,35 @@ struct Q4kRowScales : Q4kScales {
     __device__ __forceinline__ RowAffine of_block(int block) const {
         const bool late = block & 2;
         return q4_k_factors(late ? scales[1] : scales[0], late ? minima[1] : minima[0], d);
+    }
+};
+
+// The form that the grouped GEMM keeps for a superblock (GroupedDequant::KeptScales). Of every
+// block a lane has the first group of 32 k, or with t = 2, 3 the second.
+struct Q4kKeptScales {
+    static constexpr bool holds_address = false;
+    uint32_t scales[2], minima[2];  // as in Q4kScales: bytes of blocks 0 and 1, of blocks 2 and 3
+    RowAffine factor;
+
+    __device__ __forceinline__ void load(uint32_t headers, uint32_t lane) {
+        const uint32_t row = headers + 16 * (lane >> 2);
+        const Q4kScales codes({load_shared_16(row), load_shared_16(row + 128)},
+                              0x6420u + 0x1111u * (lane >> 1 & 1));
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            scales[i] = codes.scales[i];
+            minima[i] = codes.minima[i];
+        }
+        factor = {{f16_value(codes.d[0]), f16_value(codes.d[1])},
+                  {f16_value(codes.d[0] >> 16), f16_value(codes.d[1] >> 16)}};
+    }
+    __device__ __forceinline__ RowAffine of_block(uint32_t block) const {
+        const bool late = block & 2;
+        const uint32_t shift = 8 * (block & 1);
+        const float2 scale = six_bits((late ? scales[1] : scales[0]) >> shift);
+        const float2 minimum = six_bits((late ? minima[1] : minima[0]) >> shift);
+        return {{factor.scale.x * scale.x, factor.scale.y * scale.y},
+                {factor.minimum.x * minimum.x, factor.minimum.y * minimum.y}};
     }
 };
 

@@ -21,7 +21,8 @@ template <>
 struct GemvDequant<PackedType::q5_k> : GemvSuperblockBytes<PackedType::q5_k, Q4kRowScales> {};
 
 template <>
-struct GroupedDequant<PackedType::q5_k> : GroupedSuperblockCodes<PackedType::q5_k, Q4kRowScales> {};
+struct GroupedDequant<PackedType::q5_k> : GroupedSuperblockCodes<PackedType::q5_k, Q4kKeptScales> {
+};
 
 #endif
 

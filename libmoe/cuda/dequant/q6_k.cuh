@@ -20,10 +20,12 @@ struct ValueDequant<PackedType::q6_k> : AffineValueDequant<PackedType::q6_k> {};
 // their block needs them: they would hold registers.
 struct Q6kRowScales {
     static constexpr int group = 16;
+    static constexpr bool holds_address = true;
     static constexpr uint32_t second_row = 8 * ggml_scale_bytes(PackedType::q6_k);
     uint32_t at;      // of the group of block 0, row g
     float factor[2];  // of rows g and g + 8
 
+    Q6kRowScales() = default;
     __device__ __forceinline__ Q6kRowScales(uint32_t row, uint32_t t) : at(row + t) {
         factor[0] = f16_value(load_shared_2(row + 16));
         factor[1] = f16_value(load_shared_2(row + 16 + second_row));
@@ -39,7 +41,9 @@ template <>
 struct GemvDequant<PackedType::q6_k> : GemvSuperblockBytes<PackedType::q6_k, Q6kRowScales> {};
 
 template <>
-struct GroupedDequant<PackedType::q6_k> : GroupedSuperblockCodes<PackedType::q6_k, Q6kRowScales> {};
+struct GroupedDequant<PackedType::q6_k>
+    : GroupedSuperblockCodes<PackedType::q6_k,
+                             SuperblockKeptScales<PackedType::q6_k, Q6kRowScales>> {};
 
 #endif
 

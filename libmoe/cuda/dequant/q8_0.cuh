@@ -55,7 +55,7 @@ struct GemvDequant<PackedType::q8_0> : GemvDequantBase<PackedType::q8_0> {
 };
 
 template <>
-struct GroupedDequant<PackedType::q8_0> : GroupedDequantBase<PackedType::q8_0> {
+struct GroupedDequant<PackedType::q8_0> : GroupedCodeBase<PackedType::q8_0> {
     using Words = GroupedByteWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
@@ -63,28 +63,15 @@ struct GroupedDequant<PackedType::q8_0> : GroupedDequantBase<PackedType::q8_0> {
         words.scale = two_f16_values(load_shared_4(scales + (lane >> 1) * 4));
         return words;
     }
-    // Code + 128 is byte 1 of the float32 of 2^15. Both constants leave again with the scale,
-    // exactly, which is quicker than conversions of integers.
+    // 128 more makes unsigned codes of signed ones.
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
-        const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
-                               words.codes[0].w, words.codes[1].x, words.codes[1].y,
-                               words.codes[1].z, words.codes[1].w};
-        constexpr float base = 32768.0f;
-        const float scale[2] = {words.scale.x, words.scale.y};
-        const float offset[2] = {-(base + 128) * scale[0], -(base + 128) * scale[1]};
+        const CodeOperands<operand> rows[2] = {{words.scale.x, 128}, {words.scale.y, 128}};
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const uint32_t bytes = w[i / 2] ^ 0x80808080u;
-            float value[2];
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-                value[e] = __uint_as_float(
-                    permute_bytes(bytes, __float_as_uint(base), 0x7504 + 0x10 * (2 * (i & 1) + e)));
-            a[i] = operand_pair<operand>({fmaf(value[0], scale[i & 1], offset[i & 1]),
-                                          fmaf(value[1], scale[i & 1], offset[i & 1])});
-        }
+        for (int i = 0; i < 16; ++i)
+            a[i] =
+                rows[i & 1].adjacent(word_of(words.codes[i / 8], i / 2 % 4) ^ 0x80808080u, i & 1);
     }
 };
 

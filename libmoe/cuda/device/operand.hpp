@@ -44,6 +44,21 @@ MOE_HOST_DEVICE inline void load_words(const std::byte* from, uint32_t* to) {
 #endif
 }
 
+#if defined(__CUDACC__)
+
+// a * b + c of pairs, rounded once.
+template <Operand operand>
+__device__ __forceinline__ uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t result;
+    if constexpr (operand == Operand::bf16)
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    else
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+
+#endif
+
 MOE_HOST_DEVICE inline uint32_t rotate_right(uint32_t word, int32_t by) {
     return word >> by | word << (32 - by);
 }

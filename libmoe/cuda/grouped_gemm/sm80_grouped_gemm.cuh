@@ -89,7 +89,7 @@ __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Wo
     wait_copies<0>();
     __syncthreads();
     sm80_epilogue<Shape, fragments>(call, work, shared.rows, accum, stages,
-                                    residual_scale_of<kind, operand>());
+                                    sm80_residual_scale<kind, operand>());
 }
 
 template <PackedType kind, Operand operand, class Shape>

@@ -26,6 +26,17 @@ template <PackedType kind>
 constexpr bool sm80_takes_grouped_dequant = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
                                             (has_ggml_scales(kind) && !is_iq_grid(kind));
 
+// What accumulators have to be multiplied by.
+template <PackedType kind, Operand operand>
+constexpr float sm80_residual_scale() {
+    if constexpr (!sm80_takes_grouped_dequant<kind>)
+        return residual_scale_of<kind, operand>();
+    else if constexpr (operand == Operand::bf16)
+        return GroupedDequant<kind>::residual_scale;
+    else
+        return f16_residual_scale_of<GroupedDequant<kind>>();
+}
+
 // fragments: of a warp's tokens, enough for those of the tile.
 template <PackedType kind, Operand operand, class Shape, int fragments>
 class Sm80Mainloop {
@@ -121,15 +132,16 @@ class Sm80Mainloop {
             const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
+            typename KeptScalesOf<GroupedDequant<kind>>::Type scales;
             if constexpr (is_grid(kind)) {
                 const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
                 const int32_t record =
                     call_.records.record(column) - call_.records.record(64 * block.first);
-                return GroupedDequant<kind>::load(codes, tile + scale_offset + record, lane,
-                                                  call_.records);
+                scales.load(call_.records, tile + scale_offset + record, lane);
+                return GroupedDequant<kind>::load(codes, scales, lane);
             } else if constexpr (has_superblock(kind)) {
-                return GroupedDequant<kind>::load(codes, tile + scale_offset, lane,
-                                                  block.k0 / 64 & 3);
+                scales.load(tile + scale_offset, lane);
+                return GroupedDequant<kind>::load(codes, scales, lane, block.k0 / 64 & 3);
             } else {
                 return GroupedDequant<kind>::load(codes, codes + block_code_bytes(kind, 4), lane);
             }
@@ -144,7 +156,6 @@ class Sm80Mainloop {
         } else {
             using Grouped = GroupedDequant<kind>;
             static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
-            static_assert(Grouped::residual_scale == residual_scale_of<kind, operand>());
             uint32_t all[16];  // what is not copied is not computed
             Grouped::template dequantize<operand>(words, NoTable(0), all);
 #pragma unroll

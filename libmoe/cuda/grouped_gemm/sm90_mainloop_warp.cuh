@@ -141,6 +141,10 @@ struct WarpMainloop {
     }
 };
 
+// The epilogue multiplies by the residual scale, which operands without scales do not lack.
+template <class Dequant>
+constexpr float without_residual = 1.0f / Dequant::residual_scale;
+
 // Mainloop for up to eight tokens in fours; scales are applied to the accumulators.
 template <class Dequant, class Shape, int fours>
 struct EightTokens {
@@ -213,12 +217,12 @@ struct EightTokens {
         const auto load = [&](uint32_t i) {
             return Dequant::load_codes(mainloop.tile.codes(data, i), lane);
         };
-        const auto headers = Dequant::load_superblock_scales(mainloop.tile.scales(data, 0), lane);
+        mainloop.tile.keep_scales(data, 0, 0);
         Words words = load(0);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const Words ahead = load(min(i + 1, 3));
-            add(words, Dequant::factors(headers, i), data + i * 1024);
+            add(words, Dequant::factors(mainloop.tile.kept, i), data + i * 1024);
             words = ahead;
         }
     }
@@ -238,7 +242,7 @@ struct EightTokens {
 #pragma unroll
             for (int i = 0; i < fours; ++i)
                 total[i] = d[i][e] + __shfl_xor_sync(0xFFFFFFFFu, d[i][e], 2);
-            accum[e] = second ? total[1] : total[0];
+            accum[e] = (second ? total[1] : total[0]) * without_residual<Dequant>;
         }
     }
 };
@@ -313,7 +317,7 @@ struct SixteenTokens {
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
         mainloop.each_stage(n_blocks, [&](uint32_t, uint32_t n) { stage(n); });
 #pragma unroll
-        for (int i = 0; i < 8; ++i) accum[i] = d[i / 4][i % 4];
+        for (int i = 0; i < 8; ++i) accum[i] = d[i / 4][i % 4] * without_residual<Dequant>;
     }
 };
 

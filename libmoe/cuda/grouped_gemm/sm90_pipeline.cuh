@@ -72,6 +72,8 @@ struct StagedTile {
     uint32_t per_stage;
     uint32_t offset;
     const GridRecords& records;
+    typename KeptScalesOf<Dequant>::Type kept;
+    int32_t kept_record = -1;  // of a grid: the offset of its record in the packed tile
 
     __device__ explicit StagedTile(const LaneWork& work)
         : lane(work.lane),
@@ -91,24 +93,32 @@ struct StagedTile {
             return codes(data, in_stage) + block_code_bytes(type, 4);
     }
 
-    // The record of this lane's columns. Those of a stage are behind its codes, from the 16 bytes
-    // on that have the first one.
-    __device__ __forceinline__ uint32_t record(uint32_t data, uint32_t in_stage,
-                                               uint32_t block) const {
-        const auto first = static_cast<int32_t>(64 * (block - in_stage));
-        const auto column = static_cast<int32_t>(64 * block + 16 * (lane & 3));
-        return codes(data, per_stage) +
-               static_cast<uint32_t>(records.record(column) - records.first_byte(first));
+    // Loads the scales of block `in_stage` of the stage at `data`, number `block` of the matrix,
+    // where those that are kept do not serve it.
+    __device__ __forceinline__ void keep_scales(uint32_t data, uint32_t in_stage, uint32_t block) {
+        if constexpr (is_grid(type)) {
+            const auto column = static_cast<int32_t>(64 * block + 16 * (lane & 3));
+            const int32_t record = records.record(column);
+            if (!__any_sync(0xFFFFFFFFu, record != kept_record)) return;
+            kept_record = record;
+            // Those of a stage are behind its codes, from the 16 bytes on that have the first one.
+            const auto first = static_cast<int32_t>(64 * (block - in_stage));
+            const auto in_records = static_cast<uint32_t>(record - records.first_byte(first));
+            kept.load(records, codes(data, per_stage) + in_records, lane);
+        } else if constexpr (has_superblock(type)) {
+            const uint32_t number = decltype(kept)::holds_address ? in_stage : block % 4;
+            if (number == 0) kept.load(scales(data, 0), lane);
+        }
     }
 
-    // `block` counts in the matrix, `in_stage` in the stage.
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
-                                                            uint32_t block) const {
+                                                            uint32_t block) {
         const uint32_t from = codes(data, in_stage);
+        keep_scales(data, in_stage, block);
         if constexpr (is_grid(type))
-            return Dequant::load(from, record(data, in_stage, block), lane, records);
+            return Dequant::load(from, kept, lane);
         else if constexpr (has_superblock(type))
-            return Dequant::load(from, scales(data, in_stage), lane, block % 4);
+            return Dequant::load(from, kept, lane, block % 4);
         else
             return Dequant::load(from, scales(data, in_stage), lane);
     }

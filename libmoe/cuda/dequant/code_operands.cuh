@@ -1,0 +1,105 @@
+// Integer codes of up to 8 bits as operands of the grouped GEMMs: (code - zero) * scale - minimum.
+//
+// A code takes the lowest bits of a 16-bit number, where multiply-adds of pairs apply zero point
+// and scale. Nothing becomes float32: integer instructions and conversions run at half the rate of
+// multiply-adds, and are what limits the mainloops.
+//
+//   bfloat16   a code is code * 2^-133, exact up to 256. The scale makes up for 2^69 of it, the
+//              residual scale for 2^64: no scale of a format then leaves the range of bfloat16. A
+//              scale is two numbers, because rounded to eight bits it would cost a third more error
+//   float16    a code is 1024 + code; values are multiplied by 64, because small scales would
+//              lose bits
+//
+// Code minus zero point is exact. What is rounded before the operand itself is the sum of the
+// minimum and the lower part of the scale, both small.
+//
+// Device only.
+#pragma once
+
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
+
+namespace moe::cuda {
+
+template <Operand operand>
+class CodeOperands {
+  public:
+    // The bits above a pair of codes.
+    static constexpr uint32_t base = operand == Operand::bf16 ? 0u : 0x64006400u;
+    static constexpr float residual = operand == Operand::bf16 ? 0x1p64f : 0x1p-6f;
+
+    // unit: what a code is multiplied by because of the bit at which it lies, 1 or 16. zero: at
+    // most 256 / unit.
+    __device__ __forceinline__ CodeOperands(float scale, uint32_t zero, int unit = 1)
+        : minus_zero_((zero * static_cast<uint32_t>(unit)) * 0x00010001u | base | minus_nothing) {
+        constexpr float multiplier = operand == Operand::bf16 ? 0x1p69f : 1.0f / residual;
+        const float of_unit = scale * (multiplier / static_cast<float>(unit));
+        scale_ = pair_of(of_unit);
+        if constexpr (operand == Operand::bf16)
+            scale_low_ = pair_of(of_unit - __uint_as_float(scale_ << 16));
+    }
+
+    // The middle of the codes becomes their zero point, with the minimum changed to suit, so that
+    // it is small.
+    __device__ __forceinline__ CodeOperands(float scale, float minimum, uint32_t middle,
+                                            int unit = 1)
+        : CodeOperands(scale, middle, unit) {
+        minus_minimum_ = pair_of(fmaf(scale, static_cast<float>(middle), -minimum) / residual);
+    }
+
+    // pair: two codes below `base`.
+    __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
+        constexpr uint32_t ones = operand == Operand::bf16 ? 0x3F803F80u : 0x3C003C00u;
+        const uint32_t level = multiply_add<operand>(pair, ones, minus_zero_);
+        if constexpr (operand == Operand::f16)
+            return multiply_add<operand>(level, scale_, minus_minimum_);
+        const uint32_t rest = multiply_add<operand>(level, scale_low_, minus_minimum_);
+        return multiply_add<operand>(level, scale_, rest);
+    }
+
+    // Codes of bytes 0 and 2, and of bytes 1 and 3.
+    __device__ __forceinline__ uint32_t even(uint32_t bytes) const {
+        return (*this)((bytes & 0x00FF00FFu) | base);
+    }
+    __device__ __forceinline__ uint32_t odd(uint32_t bytes) const {
+        return (*this)(permute_bytes(bytes, base, 0x7351));
+    }
+    // Codes of bytes 0 and 1, or 2 and 3.
+    __device__ __forceinline__ uint32_t adjacent(uint32_t bytes, int half) const {
+        return (*this)(permute_bytes(bytes, base, half == 0 ? 0x7150 : 0x7352));
+    }
+
+  private:
+    static constexpr uint32_t minus_nothing = 0x80008000u;
+
+    static __device__ __forceinline__ uint32_t pair_of(float value) {
+        return operand_pair<operand>({value, value});
+    }
+
+    uint32_t scale_, scale_low_, minus_zero_;
+    uint32_t minus_minimum_ = minus_nothing;
+};
+
+// Codes of 4 bits lie where operands need them: a word has the registers of a step in nibbles 0 to
+// 3 of its halves. Those of row g + 8 stay where they are, so that their unit is 16.
+inline constexpr int nibble_unit[2] = {1, 16};
+
+template <Operand operand>
+__device__ __forceinline__ void dequantize_nibbles(const uint32_t (&words)[4],
+                                                   const CodeOperands<operand> (&rows)[2],
+                                                   uint32_t (&a)[16]) {
+    constexpr uint32_t base = CodeOperands<operand>::base;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        const uint32_t word = words[i / 4] >> (i & 2 ? 8 : 0);
+        a[i] = rows[i & 1]((word & (i & 1 ? 0x00F000F0u : 0x000F000Fu)) | base);
+    }
+}
+
+// What operands of codes still have to be multiplied by, a member of their GroupedDequant.
+template <PackedType packed>
+struct GroupedCodeBase : GroupedDequantBase<packed> {
+    static constexpr float residual_scale = CodeOperands<Operand::bf16>::residual;
+    static constexpr float f16_residual_scale = CodeOperands<Operand::f16>::residual;
+};
+
+}  // namespace moe::cuda
