@@ -8,7 +8,7 @@ moe_compile_settings(moe_static_api)
 target_compile_definitions(moe_static_api PRIVATE MOE_STATIC)
 target_link_libraries(moe_static_api PRIVATE ${cudart})
 set(static_objects
-  $<FILTER:$<TARGET_OBJECTS:moe_objects>,EXCLUDE,/api/[^/]*$> $<TARGET_OBJECTS:moe_static_api> ${sm90_objects})
+  $<FILTER:$<TARGET_OBJECTS:moe_objects>,EXCLUDE,/api/[^/]*$> $<TARGET_OBJECTS:moe_static_api> ${family_objects})
 
 # --force-group-allocation: inline functions become plain local ones, or the linker would drop ours for the program's own.
 set(static_object ${CMAKE_CURRENT_BINARY_DIR}/libmoe.o)

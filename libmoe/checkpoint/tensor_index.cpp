@@ -22,7 +22,7 @@ void check_name(std::string_view name, std::string_view file_name) {
     }
 }
 
-bool before(const TensorEntry& a, const TensorEntry& b) {
+bool is_named_before(const TensorEntry& a, const TensorEntry& b) {
     return a.name < b.name;
 }
 
@@ -40,7 +40,7 @@ void TensorIndex::add(const TensorEntry& entry, std::string_view file_name) {
 }
 
 void TensorIndex::finish(std::span<const File> files) {
-    std::sort(entries_.begin(), entries_.end(), before);
+    std::sort(entries_.begin(), entries_.end(), is_named_before);
     const auto twice = std::adjacent_find(
         entries_.begin(), entries_.end(),
         [](const TensorEntry& a, const TensorEntry& b) { return a.name == b.name; });

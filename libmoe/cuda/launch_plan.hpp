@@ -43,25 +43,45 @@ enum class TileWidths : uint8_t { narrow, wide, both };
 // Rows of Hopper's narrow tiles.
 constexpr int32_t max_narrow_rows = 48;
 
+// The tiles of the two GEMMs of the experts, which share a list of them.
+struct MlpTiles {
+    TileWidths gate_up = TileWidths::narrow;
+    TileWidths down = TileWidths::narrow;
+
+    bool are_narrow() const { return gate_up == TileWidths::narrow && down == TileWidths::narrow; }
+    bool has_wide_alone() const { return gate_up == TileWidths::wide || down == TileWidths::wide; }
+    bool operator==(const MlpTiles&) const = default;
+};
+
+// Are the weights of gate and up, and those of down, of 16 bits?
+struct SixteenBits {
+    bool gate_up, down;
+};
+
 // Chooses the tiles of a grouped GEMM by the rows that an expert has on average. Of Hopper's,
-// also the rows that one can have at most; experts between the two averages each have their own.
+// also the rows that one can have at most. Experts between the two averages each have their own,
+// because weights that are dequantized cost wide tiles more, and more warps do it for narrow ones;
+// with weights of 16 bits wide tiles alone take no longer.
 struct TileChoice {
     double max_portable_narrow;           // beyond, the portable tiles are wide
     double max_all_narrow, min_all_wide;  // of Hopper's
 
-    TileWidths of(Family family, int64_t most_rows, double average_rows) const {
+    MlpTiles of(Family family, SixteenBits is_16_bit, int64_t most_rows,
+                double average_rows) const {
+        const auto all = [](TileWidths widths) { return MlpTiles{widths, widths}; };
         if (!is_grouped(family))
-            return is_sm80_grouped(family) && average_rows > max_portable_narrow
-                       ? TileWidths::wide
-                       : TileWidths::narrow;
+            return all(is_sm80_grouped(family) && average_rows > max_portable_narrow
+                           ? TileWidths::wide
+                           : TileWidths::narrow);
         if (most_rows <= max_narrow_rows || average_rows <= max_all_narrow)
-            return TileWidths::narrow;
-        return average_rows >= min_all_wide ? TileWidths::wide : TileWidths::both;
+            return all(TileWidths::narrow);
+        if (average_rows >= min_all_wide) return all(TileWidths::wide);
+        return {is_16_bit.gate_up ? TileWidths::wide : TileWidths::both,
+                is_16_bit.down ? TileWidths::wide : TileWidths::both};
     }
     // A dense matrix is one expert with all rows.
     TileWidths of_dense(Family family, int64_t n_rows) const {
-        const TileWidths widths = of(family, n_rows, static_cast<double>(n_rows));
-        return widths == TileWidths::both ? TileWidths::wide : widths;
+        return of(family, {true, true}, n_rows, static_cast<double>(n_rows)).gate_up;
     }
 };
 
@@ -80,7 +100,7 @@ struct LaunchRange {
     SortKernel sort = SortKernel::runs;
     SortKernel dispatch_sort = SortKernel::runs;  // of moe_dispatch
     bool indexes_rows = false;  // grouped gate_up reads x by row index; else rows are gathered
-    TileWidths tiles = TileWidths::narrow;        // of the experts, if their family is grouped
+    MlpTiles tiles;             // of the experts, if their family is grouped
     TileWidths dense_tiles = TileWidths::narrow;  // of the dense matrices, likewise
     bool gate_in_combine = false;  // combine computes the shared expert's gate; else its own kernel
     moe_type y_type = MOE_TYPE_F32;  // of down's rows

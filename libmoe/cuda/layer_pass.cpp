@@ -37,17 +37,18 @@ void LayerPass::take_pre_activation_family() {
     launch_.tiles = tiles_of_rows(n_slots_, setup_.layer->n_experts);
 }
 
-TileWidths LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
-    return setup_.launch->tiles.of(family_, n_rows, static_cast<double>(n_rows) / n_experts);
+MlpTiles LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
+    return setup_.launch->tiles.of(family_, sixteen_bits(setup_), n_rows,
+                                   static_cast<double>(n_rows) / n_experts);
 }
 
 TileRule LayerPass::dense_tiles() const {
-    return tiles_of(dense_family_, range_.dense_tiles);
+    return tiles_of(dense_family_, {range_.dense_tiles, range_.dense_tiles});
 }
 
 Launch LayerPass::dense_launch() const {
     Launch launch = launch_;
-    launch.tiles = range_.dense_tiles;
+    launch.tiles = {range_.dense_tiles, range_.dense_tiles};
     return launch;
 }
 
@@ -168,8 +169,8 @@ void LayerPass::list_rows(const CallerRows& caller, const SlotWindow& window, co
     n_sorted_ = window.n;
     launch_.tiles = tiles_of_rows(window.n, setup_.slice->n_local);
     // How much of a batch is used is known on the device alone; wide tiles are slow for few rows.
-    if (!caller.offsets && is_grouped(family_) && launch_.tiles == TileWidths::wide)
-        launch_.tiles = TileWidths::both;
+    if (!caller.offsets && is_grouped(family_) && launch_.tiles.has_wide_alone())
+        launch_.tiles = {TileWidths::both, TileWidths::both};
     run_list_rows(launch_.device, caller, window, out, rows(), tiles_of(family_, launch_.tiles),
                   b_.in_row, out.slot_to_row ? nullptr : b_.source, faults_, stream());
 }

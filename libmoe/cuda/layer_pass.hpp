@@ -101,8 +101,8 @@ class LayerPass {
     Rows rows() const;
     Rows token_rows(int32_t n) const;  // of n tokens or slots
     TileRule dense_tiles() const;
-    TileWidths tiles_of_rows(int32_t n_rows, int32_t n_experts) const;  // by the average
-    Launch dense_launch() const;                                        // of the dense matrices
+    MlpTiles tiles_of_rows(int32_t n_rows, int32_t n_experts) const;  // by the average
+    Launch dense_launch() const;                                      // of the dense matrices
     LogitsInput logits_input(const DeviceRows& rows) const;
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;

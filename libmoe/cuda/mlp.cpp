@@ -17,16 +17,17 @@ moe_type operand_for(const DeviceRows& in) {
     return in.type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
 }
 
-void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names) {
+void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const GemmNames& names,
+              TileWidths tiles) {
     switch (family) {
         case Family::exact:
             return run_exact(launch.device, gemm, names.wide, launch.stream);
         case Family::grouped:
         case Family::grouped_f16:
-            return run_grouped_gemm(launch.device, gemm, names, launch.tiles, launch.stream);
+            return run_grouped_gemm(launch.device, gemm, names, tiles, launch.stream);
         default:
-            return run_sm80_grouped_gemm(launch.device, gemm, names, launch.tiles,
-                                         operand_for(gemm.in), launch.stream);
+            return run_sm80_grouped_gemm(launch.device, gemm, names, tiles, operand_for(gemm.in),
+                                         launch.stream);
     }
 }
 
@@ -91,7 +92,7 @@ void run_down(const Launch& launch, Family family, const Mlp& mlp) {
     down.in = dense_rows(mlp.h, operand_type(family), mlp.features);
     down.out = mlp.y;
     down.tile_counter = mlp.rows.tile_counter + 4;
-    run_gemm(launch, family, down, *mlp.down_names);
+    run_gemm(launch, family, down, *mlp.down_names, launch.tiles.down);
 }
 
 void run_split(const Launch& launch, Family family, const Mlp& mlp) {
@@ -150,7 +151,7 @@ void set_input(const Launch& launch, Family family, const Mlp& mlp, GemmArgs& ge
 void run_gate_up(const Launch& launch, Family family, const Mlp& mlp) {
     GemmArgs gate_up = gate_up_args(launch, family, mlp);
     set_input(launch, family, mlp, gate_up);
-    run_gemm(launch, family, gate_up, *mlp.gate_up_names);
+    run_gemm(launch, family, gate_up, *mlp.gate_up_names, launch.tiles.gate_up);
 }
 
 // Gate and up of different types by Hopper's grouped GEMM: the gate's values go to mlp.pre, and the
@@ -160,7 +161,7 @@ void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
     set_bias(gate, mlp);
     gate.out = dense_rows(mlp.pre, MOE_TYPE_F32, mlp.features);
     set_input(launch, family, mlp, gate);
-    run_gemm(launch, family, gate, *mlp.gate_up_names);
+    run_gemm(launch, family, gate, *mlp.gate_up_names, launch.tiles.gate_up);
 
     GemmArgs up = gate_up_args(launch, family, mlp);
     up.weights = *mlp.up;
@@ -173,7 +174,7 @@ void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
         up.in_capacity = gate.in_capacity;
     }
     up.tile_counter = mlp.rows.tile_counter + 2;
-    run_grouped_gemm(launch.device, up, *mlp.gate_up_names, launch.tiles, launch.stream,
+    run_grouped_gemm(launch.device, up, *mlp.gate_up_names, launch.tiles.gate_up, launch.stream,
                      {mlp.pre, mlp.features});
 }
 
@@ -196,7 +197,7 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }
-    run_gemm(launch, family, gemm, *p.names);
+    run_gemm(launch, family, gemm, *p.names, launch.tiles.down);
 }
 
 void run_mlp(const Launch& launch, Family family, const Mlp& mlp) {
@@ -222,7 +223,7 @@ void run_pre_activation(const Launch& launch, Family family, const Mlp& mlp,
                       : mlp.in;
         gemm.out = out;
         gemm.out.data = gemm.out_bytes() + first_column * element_size(out.type);
-        run_gemm(launch, family, gemm, *mlp.gate_up_names);
+        run_gemm(launch, family, gemm, *mlp.gate_up_names, launch.tiles.gate_up);
     };
     if (!mlp.gate) return run(*mlp.up, Epilogue::linear, mlp.up_bias, nullptr, 0);
     if (mlp.is_gate_up_fused)

@@ -14,7 +14,7 @@ struct Launch {
     const DeviceFacts& device;
     cudaStream_t stream;
     bool batch_invariant;  // a row's bits do not depend on how many rows there are
-    TileWidths tiles;      // of the grouped families
+    MlpTiles tiles;        // of the grouped families; of a single matrix those of down
 };
 
 // Rows as the grouped family reads them, in token blocks of the type of its operands.

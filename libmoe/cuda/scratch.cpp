@@ -36,7 +36,7 @@ int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int
 // Rows that stop before the activation may have a family of their own.
 int32_t tiles_needed(Family family, int64_t n_slots, int32_t n_experts) {
     const auto of = [&](TileRule rule) { return most_tiles(rule, n_slots, n_experts); };
-    return std::max(of(tiles_of(family, TileWidths::narrow)), of(sm80_narrow_tiles));
+    return std::max(of(tiles_of(family, {})), of(sm80_narrow_tiles));
 }
 
 Rows take_rows(Arena& arena, Family family, int64_t n_slots, int64_t capacity, int32_t n_experts) {
@@ -83,15 +83,15 @@ moe_type operand_type(Family family) {
     }
 }
 
-TileRule tiles_of(Family family, TileWidths widths) {
+TileRule tiles_of(Family family, const MlpTiles& tiles) {
     switch (family) {
         case Family::exact:
             return exact_tiles;
         case Family::grouped:
         case Family::grouped_f16:
-            return widths == TileWidths::narrow ? grouped_narrow_tiles : grouped_tiles;
+            return tiles.are_narrow() ? grouped_narrow_tiles : grouped_tiles;
         default:
-            return widths == TileWidths::narrow ? sm80_narrow_tiles : sm80_wide_tiles;
+            return tiles.are_narrow() ? sm80_narrow_tiles : sm80_wide_tiles;
     }
 }
 

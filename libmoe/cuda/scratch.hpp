@@ -61,6 +61,6 @@ int64_t padded_rows(int64_t n);
 
 // Type in which a family keeps h and its other GEMM inputs.
 moe_type operand_type(Family family);
-TileRule tiles_of(Family family, TileWidths widths);
+TileRule tiles_of(Family family, const MlpTiles& tiles);
 
 }  // namespace moe::cuda

@@ -56,6 +56,15 @@ inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;
 }
 
+// Of the routed experts.
+inline SixteenBits sixteen_bits(const Setup& setup) {
+    const auto are = [&](moe_role role) {
+        const PackedType type = setup.packed_types[role];
+        return type == PackedType::none || type == PackedType::bf16 || type == PackedType::f16;
+    };
+    return {are(MOE_ROLE_GATE) && are(MOE_ROLE_UP), are(MOE_ROLE_DOWN)};
+}
+
 // Rows of the experts of a chunk of n_tokens tokens, every expert padded; with a row of every token
 // for a shared expert that joins.
 inline int64_t row_capacity(const Setup& setup, int64_t n_tokens) {

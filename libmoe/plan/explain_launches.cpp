@@ -53,15 +53,21 @@ const char* tiles_name(TileWidths widths) {
     }
 }
 
+std::string tiles_text(const cuda::MlpTiles& tiles) {
+    if (tiles.gate_up == tiles.down) return tiles_name(tiles.down);
+    return std::string(tiles_name(tiles.gate_up)) + ", of down " + tiles_name(tiles.down);
+}
+
 // The kernels of a range for the GEMMs of the routed experts.
 std::vector<const char*> gemm_kernels(const moe_plan& plan, const LaunchRange& range) {
     std::vector<const char*> kernels;
-    for (const cuda::GemmNames* names : {&plan.launch_plan().gate_up, &plan.launch_plan().down}) {
-        const bool has_narrow = !names->narrow.empty();
-        if (!has_narrow || range.tiles != TileWidths::narrow)
-            kernels.push_back(names->wide.c_str());
-        if (has_narrow && range.tiles != TileWidths::wide) kernels.push_back(names->narrow.c_str());
-    }
+    const auto add = [&](const cuda::GemmNames& names, TileWidths tiles) {
+        const bool has_narrow = !names.narrow.empty();
+        if (!has_narrow || tiles != TileWidths::narrow) kernels.push_back(names.wide.c_str());
+        if (has_narrow && tiles != TileWidths::wide) kernels.push_back(names.narrow.c_str());
+    };
+    add(plan.launch_plan().gate_up, range.tiles.gate_up);
+    add(plan.launch_plan().down, range.tiles.down);
     return kernels;
 }
 
@@ -73,7 +79,7 @@ void write_range(JsonWriter& json, const moe_plan& plan, int64_t first, const La
         json.member("select", select_name(range.select));
         json.member("sort", sort_name(range.sort));
         json.member("indexes_rows", range.indexes_rows);
-        json.member("wide_tiles", range.tiles != TileWidths::narrow);
+        json.member("wide_tiles", !range.tiles.are_narrow());
         json.member("dense_wide_tiles", range.dense_tiles != TileWidths::narrow);
         json.member("gate_in_combine", range.gate_in_combine);
         json.member("y_type", type_name(range.y_type));
@@ -156,7 +162,7 @@ std::string launches_text(const moe_plan& plan) {
             "{}\n",
             first, range.max_tokens, logits_name(range.logits), select_name(range.select),
             sort_name(range.sort), range.indexes_rows ? "indexed" : "gathered",
-            tiles_name(range.tiles), type_name(range.y_type),
+            tiles_text(range.tiles), type_name(range.y_type),
             range.gate_in_combine ? "combine" : "its own kernel",
             fmt::join(gemm_kernels(plan, range), ", "));
         first = range.max_tokens + 1;

@@ -133,7 +133,8 @@ class Decisions {
         range.sort = sort(n_tokens);
         range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
         range.indexes_rows = indexes_rows();
-        range.tiles = tiles.of(setup_.experts, n_tokens, rows_of_expert(n_tokens));
+        range.tiles = tiles.of(setup_.experts, cuda::sixteen_bits(setup_), n_tokens,
+                               rows_of_expert(n_tokens));
         if (layer().shared_intermediate || layer().latent)
             range.dense_tiles = tiles.of_dense(setup_.finish, n_tokens);
         range.gate_in_combine = n_tokens <= tuning_.router.max_gate_in_combine_tokens;

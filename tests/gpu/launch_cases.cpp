@@ -28,6 +28,7 @@ LaunchCounts wanted_counts(const Pair& pair, int64_t n_tokens) {
 // More slots than one block sorts: a launch to count them and one to give them rows.
 constexpr int64_t many_tokens = 4099;
 constexpr size_t more_for_many = 1;
+constexpr int64_t middle_tokens = 64;
 
 void expect_count(const Pair& pair, Forward call, size_t wanted, const char* what) {
     call.wants_routing = false;
@@ -61,6 +62,17 @@ void check_many(const Pair& pair) {
                  "from ids");
 }
 
+// Sixteen rows of an expert on average, and more of some: of Hopper's a launch for either width of
+// tiles, where weights are dequantized.
+void check_middle(const Pair& pair, bool is_16_bit) {
+    if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
+    need_launches();
+    const std::string kernel = pair.subject.kernel(MOE_STAGE_EXPERTS, middle_tokens);
+    const size_t more = !is_16_bit && kernel.rfind("sm90_", 0) == 0 ? 2 : 0;
+    expect_count(pair, pair.routed_call(middle_tokens), of_grouped_gemm.from_ids + more,
+                 "from ids");
+}
+
 // Alone, and with a shared expert that goes with the others at no launch more.
 void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
     for (const char* format : {"bf16", "nvfp4"}) {
@@ -72,6 +84,10 @@ void add_counts(CaseList& list, const char* name, const moe_layer_desc& desc) {
                  [=](Context& context) { check_counts(Pair(context, spec), 1, "gemv"); });
         list.add(text("launches/%s/%s/t32", name, format), Extent::smoke,
                  [=](Context& context) { check_counts(Pair(context, spec), 32, nullptr); });
+        spec.max_tokens = middle_tokens;
+        const bool is_16_bit = format == std::string("bf16");
+        list.add(text("launches/%s/%s/middle", name, format), Extent::smoke,
+                 [=](Context& context) { check_middle(Pair(context, spec), is_16_bit); });
         spec.max_tokens = many_tokens;
         list.add(text("launches/%s/%s/many", name, format), Extent::full,
                  [=](Context& context) { check_many(Pair(context, spec)); });

@@ -112,11 +112,10 @@ TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
     const moe_test::Plan plan = cuda_plan(h200(), qwen3_30b());
     expect_changes_after(plan, 32, "logits", has_small_logits);
     // Ten rows of an expert on average; from 256 on all tiles are wide.
-    expect_changes_after(plan, 160, "narrow tiles alone", [](const LaunchRange& range) {
-        return range.tiles == cuda::TileWidths::narrow;
-    });
+    expect_changes_after(plan, 160, "narrow tiles alone",
+                         [](const LaunchRange& range) { return range.tiles.are_narrow(); });
     expect_changes_after(plan, 4095, "narrow tiles", [](const LaunchRange& range) {
-        return range.tiles != cuda::TileWidths::wide;
+        return range.tiles.down != cuda::TileWidths::wide;
     });
     expect_changes_after(plan, 64, "gate in combine",
                          [](const LaunchRange& range) { return range.gate_in_combine; });
@@ -137,9 +136,24 @@ TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
 // The average of four experts is above ten from 20 tokens on; none has more than 48 rows up to 48.
 TEST(LaunchRanges, NarrowTilesServeEveryCallThatFitsThem) {
     const moe_test::Plan plan = cuda_plan(h200(), {test::plain_layer(2048, 768, 4, 2), "nvfp4"});
-    expect_changes_after(plan, 48, "narrow tiles alone", [](const LaunchRange& range) {
-        return range.tiles == cuda::TileWidths::narrow;
-    });
+    expect_changes_after(plan, 48, "narrow tiles alone",
+                         [](const LaunchRange& range) { return range.tiles.are_narrow(); });
+}
+
+// Weights of 16 bits need not be dequantized: above ten rows of an expert their tiles are all wide.
+TEST(LaunchRanges, WeightsOfSixteenBitsHaveOneWidth) {
+    using cuda::TileWidths;
+    const moe_test::Plan bf16 = cuda_plan(h200(), qwen3_30b("bf16"));
+    for (const LaunchRange& range : bf16->launch_plan().ranges) {
+        const TileWidths widths = range.max_tokens <= 160 ? TileWidths::narrow : TileWidths::wide;
+        EXPECT_EQ(range.tiles, (cuda::MlpTiles{widths, widths})) << range.max_tokens;
+    }
+    FakeLayer mixed = qwen3_30b("nvfp4");
+    mixed.others[MOE_ROLE_DOWN] = "bf16";
+    const moe_test::Plan plan = cuda_plan(h200(), mixed);
+    EXPECT_EQ(plan->launch_plan().range(512).tiles,
+              (cuda::MlpTiles{TileWidths::both, TileWidths::wide}));
+    EXPECT_NE(launches_text(*plan).find("tiles wide and narrow, of down wide"), std::string::npos);
 }
 
 TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
@@ -151,8 +165,9 @@ TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
         expect_changes_after(plan, 32, "logits", has_small_logits);
         expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
         for (const LaunchRange& range : plan->launch_plan().ranges) {
-            EXPECT_EQ(range.tiles == cuda::TileWidths::wide, range.max_tokens > 32 * 128 / 8);
-            EXPECT_NE(range.tiles, cuda::TileWidths::both) << device.name;
+            const bool is_wide = range.max_tokens > 32 * 128 / 8;
+            const auto widths = is_wide ? cuda::TileWidths::wide : cuda::TileWidths::narrow;
+            EXPECT_EQ(range.tiles, (cuda::MlpTiles{widths, widths})) << device.name;
             EXPECT_FALSE(range.indexes_rows) << device.name;
         }
     }
@@ -208,8 +223,8 @@ TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
         layer.unnamed[role] = int5;
     const moe_test::Plan plan = cuda_plan(h200(), layer);
     const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
-    EXPECT_EQ(at(512).tiles, TileWidths::narrow);
-    EXPECT_EQ(at(513).tiles, TileWidths::wide);
+    EXPECT_TRUE(at(512).tiles.are_narrow());
+    EXPECT_EQ(at(513).tiles, (cuda::MlpTiles{TileWidths::wide, TileWidths::wide}));
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(at(49).dense_tiles, TileWidths::wide);
     for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
@@ -371,7 +386,9 @@ TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
             EXPECT_EQ(launches["ranges"][0]["min_tokens"], 1);
             for (size_t i = 0; i < ranges.size(); ++i) {
                 EXPECT_EQ(launches["ranges"][i]["max_tokens"], ranges[i].max_tokens);
-                const size_t n_gemms = ranges[i].tiles == cuda::TileWidths::both ? 4 : 2;
+                size_t n_gemms = 2;
+                for (const auto widths : {ranges[i].tiles.gate_up, ranges[i].tiles.down})
+                    if (widths == cuda::TileWidths::both) ++n_gemms;
                 EXPECT_EQ(launches["ranges"][i]["kernels"].size(), n_gemms) << format;
             }
             const int32_t n_gemv = plan->launch_plan().experts_gemv.max_tokens;
