@@ -2,7 +2,8 @@
 
 usage: readme_table.py <root of the repository> [--write]
 README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
-the best peer, and a table for each regime and list. The sources are h200.json, peers.json, outside.json and the results of the lists. With --write the blocks are written, without it a difference fails.
+the best peer, and a table for each regime and list. The tables are of h100.json; peers ran on an H200, so that libmoe beside them is of peers.json
+and h200.json. The other sources are outside.json and the results of the lists. With --write the blocks are written, without it a difference fails.
 """
 import json
 import pathlib
@@ -36,9 +37,11 @@ SUMMARY_TOKENS = (1, 2, 8, 16)
 
 class Sources:
     def __init__(self, root):
-        self.main, self.peers = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in ("h200", "peers"))
+        self.main, self.prompts, self.peers = (
+            json.loads((root / f"bench/results/{name}.json").read_text()) for name in (regimes.MAIN, "h200", "peers"))
         self.outside = json.loads((root / "bench/outside.json").read_text())
         self.cases = {r["case"]: r for r in self.main["results"]}
+        self.beside_peers = {r["case"]: r for r in self.prompts["results"]}
         self.root = root
 
     def read_if_there(self, path):
@@ -48,7 +51,7 @@ class Sources:
     def pair(self, model, form, n_tokens):
         """(us of libmoe, us of the best peer, its name) of a layer's experts from ids, or None."""
         if n_tokens == PROMPT:
-            ours = self.cases.get(f"{model}/{form}/ids/T{n_tokens}/uniform")
+            ours = self.beside_peers.get(f"{model}/{form}/ids/T{n_tokens}/uniform")
             others, mine = self.outside["results"], ours["us"] if ours else None
         else:
             others = [r for r in self.peers["results"] if r["peer"] != "libmoe"]
@@ -84,9 +87,9 @@ def peer_cell(pair):
 
 
 def peer_block(sources):
-    distinct = list(dict.fromkeys([sources.peers["commit"], sources.main["commit"]]))
+    distinct = list(dict.fromkeys([sources.peers["commit"], sources.prompts["commit"]]))
     commits = f"commit{'s' if len(distinct) > 1 else ''} {' and '.join(distinct)}"
-    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.main['device']['name']} at {commits}, even routing, cold "
+    yield textwrap.fill(f"One MoE layer from expert ids on one {sources.prompts['device']['name']} at {commits}, even routing, cold "
                         "weights: microseconds of libmoe, then of the fastest peer. The faster one is bold.", 140)
     yield ""
     yield "| us of a layer | " + " | ".join(f"T = {t}" for t in (*PEER_TOKENS, PROMPT)) + " |"
@@ -167,7 +170,7 @@ def sentences(results):
 
 def floor_block(sources):
     main = sources.main
-    yield (f"{main['device']['name']}, commit {main['commit']}, {main['date'][:10]}: [results](../bench/results/h200.json). Time of a whole layer over its "
+    yield (f"{main['device']['name']}, commit {main['commit']}, {main['date'][:10]}: [results](../bench/results/{regimes.MAIN}.json). Time of a whole layer over its "
            "floor, even routing; 1 is the limit of the card.")
     yield ""
     yield from table(sources.cases)

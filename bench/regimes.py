@@ -1,10 +1,11 @@
 """The tables of the regimes in docs/performance.md: every model and format, from ids, with even routing."""
+MAIN = "h100"  # the results of the list hopper that the tables have
 FORMATS = ("bf16", "fp8_128x128", "q8_0", "nvfp4", "mxfp4", "q4_k", "kbit5", "kbit4", "kbit3", "kbit2")
 
 
 def label(main, what):
     return (f"{what} {main['device']['name']}, commit {main['commit']}, {main['date'][:10]}, from ids, even routing: "
-            "[results](../bench/results/h200.json).")
+            f"[results](../bench/results/{MAIN}.json).")
 
 
 def us_and_floor(case):
