@@ -59,7 +59,7 @@ def peer_rates(sources, models, peer):
 
 def prompt(sources, models):
     yield from table(sources, models, (8192,), "TFLOP/s.", tflops)
-    yield f"| DeepGEMM bf16, two GEMMs alone, another run | {' | '.join(peer_rates(sources, models, 'DeepGEMM bf16'))} |"
+    yield f"| DeepGEMM bf16, two GEMMs alone, another run, on an H200 | {' | '.join(peer_rates(sources, models, 'DeepGEMM bf16'))} |"
     yield ""
     hot, cold = sources.main["dense_tflops"], sources.outside["dense_cold_tflops"]
     yield (f"A dense bfloat16 GEMM of cuBLASLt reached {hot:.0f} TFLOP/s in the same run, at the power limit. On a card that was idle before it reached "

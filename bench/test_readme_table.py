@@ -55,7 +55,7 @@ PROMPT = """\
 | T = 8192 | Qwen3-Next | Qwen3-30B | Mixtral | DeepSeek-V3 | gpt-oss-120b |
 |--|--|--|--|--|--|
 | bf16 | - | - | 50 | - | - |
-| DeepGEMM bf16, two GEMMs alone, another run | - | - | 4 | - | - |
+| DeepGEMM bf16, two GEMMs alone, another run, on an H200 | - | - | 4 | - | - |
 
 A dense bfloat16 GEMM of cuBLASLt reached 500 TFLOP/s in the same run, at the power limit. On a card that was idle before it reached 600 TFLOP/s"""
 POINTS = [{"bytes": 1e6, "us": 1.0}, {"bytes": 1e9, "us": 1000.0}]
