@@ -4,8 +4,8 @@
 // and scale. Nothing becomes float32: integer instructions and conversions run at half the rate of
 // multiply-adds, and are what limits the mainloops.
 //
-//   bfloat16   a code is code * 2^-133, exact up to 256. The scale makes up for 2^69 of it, the
-//              residual scale for 2^64: no scale of a format then leaves the range of bfloat16. A
+//   bfloat16   a code is code * 2^-133, exact up to 256. The scale makes up for 2^85 of it, the
+//              residual scale for 2^48: scales up to 2^42 then stay in the range of bfloat16. A
 //              scale is two numbers, because rounded to eight bits it would cost a third more error
 //   float16    a code is 1024 + code; values are multiplied by 64, because small scales would
 //              lose bits
@@ -25,13 +25,13 @@ class CodeOperands {
   public:
     // The bits above a pair of codes.
     static constexpr uint32_t base = operand == Operand::bf16 ? 0u : 0x64006400u;
-    static constexpr float residual = operand == Operand::bf16 ? 0x1p64f : 0x1p-6f;
+    static constexpr float residual = operand == Operand::bf16 ? 0x1p48f : 0x1p-6f;
 
     // unit: what a code is multiplied by because of the bit at which it lies, 1 or 16. zero: at
     // most 256 / unit.
     __device__ __forceinline__ CodeOperands(float scale, uint32_t zero, int unit = 1)
         : minus_zero_((zero * static_cast<uint32_t>(unit)) * 0x00010001u | base | minus_nothing) {
-        constexpr float multiplier = operand == Operand::bf16 ? 0x1p69f : 1.0f / residual;
+        constexpr float multiplier = operand == Operand::bf16 ? 0x1p85f : 1.0f / residual;
         const float of_unit = scale * (multiplier / static_cast<float>(unit));
         scale_ = pair_of(of_unit);
         if constexpr (operand == Operand::bf16)

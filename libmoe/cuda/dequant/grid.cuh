@@ -1,6 +1,8 @@
 // The grids: codes of 1 to 8 bits, e4m3 bytes or codebook indices under a scale, and perhaps a zero
 // point, for a row and a group of any multiple of 16 columns. A tile begins with a record of scales
-// and zero points per group (packed/layout.hpp). Used by the portable and exact kernels.
+// and zero points per group (packed/layout.hpp). Used by the exact kernels, and by the portable
+// grouped GEMM for codes of 1, 5, 6 and 7 bits and codebooks; grid_gemv.cuh and grid_grouped.cuh
+// have what the others take.
 #pragma once
 
 #include "libmoe/cuda/dequant/e4m3.cuh"
