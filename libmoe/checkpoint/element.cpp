@@ -53,6 +53,8 @@ const Element* find_element(const Range& range, Match match) {
 
 }  // namespace
 
+const Element unknown_ggml_element = {"an unknown type of ggml", MOE_TYPE_NONE, -1, 1, 0};
+
 const Element* safetensors_element(std::string_view name) {
     return find_element(safetensors_elements, [&](const Element& e) { return name == e.name; });
 }

@@ -21,5 +21,7 @@ struct Element {
 // null when unknown.
 const Element* safetensors_element(std::string_view name);
 const Element* ggml_element(uint32_t id);
+// Stands for every type of ggml that is not listed, such as those of forks. Its sizes are unknown.
+extern const Element unknown_ggml_element;
 
 }  // namespace moe

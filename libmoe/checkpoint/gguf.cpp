@@ -194,14 +194,11 @@ class Reader {
         entry.name = name_;
         entry.file = file_;
         read_shape(entry);
-        const auto type = cursor_.value<uint32_t>("a tensor's type");
-        entry.element = ggml_element(type);
-        if (!entry.element) {
-            fail(MOE_ERROR_UNSUPPORTED, "{}: tensor '{}': unknown ggml type {}", source_.name(),
-                 printable(name_).text, type);
-        }
+        entry.ggml_type = cursor_.value<uint32_t>("a tensor's type");
+        const Element* element = ggml_element(entry.ggml_type);
+        entry.element = element ? element : &unknown_ggml_element;
         entry.offset = cursor_.value<uint64_t>("a tensor's offset");
-        entry.bytes = tensor_bytes(entry);
+        if (element) entry.bytes = tensor_bytes(entry);
         place(entry);
         index_.add(entry, source_.name());
     }
@@ -243,13 +240,19 @@ class Reader {
         return *bytes;
     }
 
-    // Tensors follow each other, each padded to the alignment, in the order of their infos.
+    // Tensors follow each other, each padded to the alignment, in the order of their infos. One of
+    // an unknown type ends where the next one begins.
     void place(const TensorEntry& entry) {
         if (entry.offset % alignment_ != 0) {
             fail_corrupt_tensor(source_, name_,
                                 "the offset {} is not a multiple of the alignment {}", entry.offset,
                                 alignment_);
         }
+        if (is_open_ && entry.offset >= next_offset_) {
+            index_.entries_from(index_.entries().size() - 1)[0].bytes = entry.offset - next_offset_;
+            next_offset_ = entry.offset;
+        }
+        is_open_ = entry.element == &unknown_ggml_element;
         if (entry.offset != next_offset_) {
             const char* what = entry.offset < next_offset_ ? "overlaps the tensor before it"
                                                            : "leaves a gap before it";
@@ -269,6 +272,8 @@ class Reader {
         const auto data_begin = try_add(cursor_.position(), alignment_ - 1);
         const uint64_t begin = data_begin ? *data_begin & ~(alignment_ - 1) : source_.size();
         const uint64_t data_bytes = begin < source_.size() ? source_.size() - begin : 0;
+        if (is_open_ && next_offset_ <= data_bytes)
+            index_.entries_from(index_.entries().size() - 1)[0].bytes = data_bytes - next_offset_;
         for (TensorEntry& entry : index_.entries_from(first)) {
             if (entry.bytes > data_bytes || entry.offset > data_bytes - entry.bytes) {
                 name_ = entry.name;
@@ -287,6 +292,7 @@ class Reader {
     Cursor cursor_;
     uint64_t alignment_ = 32;
     uint64_t next_offset_ = 0;
+    bool is_open_ = false;  // the last tensor's size is not known yet
     std::string key_;
     std::string name_;
 };

@@ -152,7 +152,7 @@ void LayerBuilder::set_scales(LayerTensor& tensor, const TensorEntry& entry) {
 void LayerBuilder::check_separate(const TensorEntry& entry, const Wanted& wanted) const {
     if (wanted.expert != MOE_ALL_EXPERTS && wanted.role != MOE_ROLE_GATE_UP) return;
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-               fmt::format("type {} in a merged tensor of experts", entry.element->name));
+               fmt::format("type {} in a merged tensor of experts", entry.type_name()));
 }
 
 FusedForm LayerBuilder::resolve(const FusedForm& form) const {
@@ -172,7 +172,7 @@ void LayerBuilder::require_type(const TensorEntry& entry,
             wanted += static_cast<char>(std::toupper(*c));
     }
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-               fmt::format("is {}, {} is wanted", entry.element->name, wanted));
+               fmt::format("is {}, {} is wanted", entry.type_name(), wanted));
 }
 
 const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) {
@@ -300,7 +300,7 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (is_float_type(type)) {
         for (const std::string& name :
              {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
-            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.element->name);
+            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
@@ -311,7 +311,7 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const bool is_bytes = type == MOE_TYPE_U8 || type == MOE_TYPE_I8;
     if (is_bytes && !files_.is_gguf) return add_fp4(of, entry, wanted);
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-               fmt::format("type {} is not read", entry.element->name));
+               fmt::format("type {} is not read", entry.type_name()));
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
@@ -335,7 +335,7 @@ void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
 void LayerBuilder::check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const {
     if (!wanted.fused || resolve(wanted.form).orientation == MOE_ORIENTATION_OUT_IN) return;
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-               fmt::format("orientation IN_OUT with type {}", entry.element->name));
+               fmt::format("orientation IN_OUT with type {}", entry.type_name()));
 }
 
 void LayerBuilder::add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
@@ -347,7 +347,7 @@ void LayerBuilder::add_gguf(const WeightName& of, const TensorEntry& entry, cons
     const TensorEntry* scale = find(of.stem + ".scale");
     if (!scale) return;
     tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-    if (!find_format(tensor.format)) fail_beside(*scale, entry.element->name);
+    if (!find_format(tensor.format)) fail_beside(*scale, entry.type_name());
     read_global_scale(tensor, *scale, wanted);
 }
 
@@ -355,7 +355,7 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
     const TensorEntry& entry = get(name);
     if (!is_float_type(entry.element->type)) {
         fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-                   fmt::format("a vector of type {} is not read", entry.element->name));
+                   fmt::format("a vector of type {} is not read", entry.type_name()));
     }
     if (wanted.expert == MOE_ALL_EXPERTS) {
         check_shape(entry, {out_.desc.n_experts, wanted.columns}, files_.is_gguf);

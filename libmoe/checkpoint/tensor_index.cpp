@@ -28,6 +28,11 @@ bool is_named_before(const TensorEntry& a, const TensorEntry& b) {
 
 }  // namespace
 
+std::string TensorEntry::type_name() const {
+    if (element == &unknown_ggml_element) return fmt::format("GGML_TYPE_{}", ggml_type);
+    return element->name;
+}
+
 void TensorIndex::add(const TensorEntry& entry, std::string_view file_name) {
     check_name(entry.name, file_name);
     if (entries_.size() == max_tensors) {

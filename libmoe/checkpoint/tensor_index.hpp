@@ -23,8 +23,11 @@ struct TensorEntry {
     uint32_t rank = 0;
     int64_t shape[max_rank] = {};  // slowest first: what the file says, or for GGUF its reverse
     uint64_t offset = 0;           // from the start of the file
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;            // with a GGUF type that is unknown: up to the next tensor
+    uint32_t ggml_type = 0;        // of a GGUF file
 
+    // As its container names it, "GGML_TYPE_156" where that is a number alone.
+    std::string type_name() const;
     std::span<const int64_t> dims() const { return {shape, rank}; }
 };
 

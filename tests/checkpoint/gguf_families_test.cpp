@@ -343,7 +343,14 @@ TEST(GgufFamilies, NameWhatIsWrong) {
     half.add("blk.1.ffn_up_shexp.weight", {hidden, shared_width}, f32);
     expect(half, MOE_ERROR_NOT_FOUND, "blk.1.ffn_gate_shexp.weight");
 
+    GgufModel fork("qwen3moe");
+    fork.writer.tensor("blk.1.ffn_gate_exps.weight", {hidden, width, experts}, 156, noise(64, 1));
+    fork.writer.tensor("blk.1.ffn_up_exps.weight", {hidden, width, experts}, 156, noise(64, 2));
+    fork.writer.tensor("blk.1.ffn_down_exps.weight", {width, hidden, experts}, 156, noise(64, 3));
+    EXPECT_EQ(fork.failure().text,
+              "model.gguf: tensor 'blk.1.ffn_gate_exps.weight': type GGML_TYPE_156 is not read");
     GgufModel beside("qwen3moe");
+    beside.writer.tensor("blk.1.attn_k.weight", {hidden, width}, 152, noise(64, 4));
     beside.add_experts(q8_0);
     beside.add("blk.1.ffn_down_exps.bias", {hidden, experts}, f32);
     expect(beside, MOE_ERROR_UNSUPPORTED, "blk.1.ffn_down_exps.bias': is a bias");

@@ -137,6 +137,16 @@ std::string with_two(uint64_t second_offset) {
     return writer.file();
 }
 
+// A tensor of bytes, one of a type that ggml does not have, and one of bytes.
+std::string with_unknown(uint64_t second_offset, uint64_t third_offset, uint32_t type = 156) {
+    GgufWriter writer;
+    writer.infos.push_back(GgufWriter::info("layer.a", {40}, 24, 0));
+    writer.infos.push_back(GgufWriter::info("layer.b", {33}, type, second_offset));
+    writer.infos.push_back(GgufWriter::info("layer.c", {8}, 24, third_offset));
+    writer.data = noise(4096, 5);
+    return writer.file();
+}
+
 // Two tensors of bytes, the second where the first, padded, ends at 2^63.
 std::string with_sizes(int64_t first, int64_t second) {
     GgufWriter writer;
@@ -296,12 +306,12 @@ const std::vector<FileCase>& broken_files() {
          "'layer.a': 1048576 bytes at 0 are outside"},
         {"row_not_whole_blocks", [] { return with_shape({33}, 8); }, corrupt,
          "'layer.a': rows of 33 elements"},
-        {"type_removed", [] { return with_shape({32}, 4); }, MOE_ERROR_UNSUPPORTED,
-         "'layer.a': unknown ggml type 4"},
-        {"type_negative", [] { return with_shape({32}, ~0u); }, MOE_ERROR_UNSUPPORTED,
-         "unknown ggml type 4294967295"},
-        {"type_unknown", [] { return with_shape({32}, 997); }, MOE_ERROR_UNSUPPORTED,
-         "unknown ggml type 997"},
+        {"unknown_type_overlapped", [] { return with_unknown(64, 32); }, corrupt,
+         "'layer.c': the offset 32 overlaps"},
+        {"unknown_type_beyond_file", [] { return with_unknown(64, 8192); }, corrupt,
+         "are outside the data"},
+        {"unknown_type_leaves_a_gap", [] { return with_unknown(96, 128); }, corrupt,
+         "'layer.b': the offset 96 leaves a gap"},
         {"offset_unaligned", [] { return with_two(65); }, corrupt,
          "'layer.b': the offset 65 is not a multiple"},
         {"offset_gap", [] { return with_two(96); }, corrupt,
@@ -339,6 +349,32 @@ INSTANTIATE_TEST_SUITE_P(Gguf, BrokenGguf, testing::Range<size_t>(0, broken_file
                          [](const auto& info) {
                              return std::string(broken_files()[info.param].name);
                          });
+
+// As files of forks have them: the size is that up to the next tensor, or to the end of the file.
+TEST(Gguf, TensorsOfUnknownTypesAreListedAndDisturbNoOthers) {
+    const Folder folder;
+    for (const uint32_t type : {4u, 156u, 997u, ~0u}) {
+        Result result;
+        read_gguf_file(folder.write("u.gguf", with_unknown(64, 192, type)), MOE_IO_MMAP, result);
+        ASSERT_EQ(result.failure.status, MOE_OK) << result.failure.text;
+        ASSERT_EQ(result.index.entries().size(), 3u);
+        const TensorEntry& unknown = *result.index.find("layer.b");
+        EXPECT_EQ(unknown.bytes, 128u);
+        EXPECT_EQ(unknown.type_name(), "GGML_TYPE_" + std::to_string(type));
+        const TensorEntry& next = *result.index.find("layer.c");
+        EXPECT_EQ(next.offset, unknown.offset + 128);
+        EXPECT_EQ(next.bytes, 8u);
+
+        GgufWriter writer;
+        writer.infos.push_back(GgufWriter::info("layer.a", {40}, 24, 0));
+        writer.infos.push_back(GgufWriter::info("layer.b", {33}, type, 64));
+        writer.data = noise(200, 5);
+        Result last;
+        read_gguf_file(folder.write("l.gguf", writer.file()), MOE_IO_MMAP, last);
+        ASSERT_EQ(last.failure.status, MOE_OK) << last.failure.text;
+        EXPECT_EQ(last.index.find("layer.b")->bytes, 200u - 64);
+    }
+}
 
 TEST(Gguf, RefusesEveryTruncation) {
     const std::string bytes = small_writer().file();
