@@ -143,7 +143,7 @@ int bench(const BenchOptions& options) {
     const Runtime runtime = make_runtime(options.threads);
     Checkpoint checkpoint;
     if (!options.checkpoint.empty())
-        checkpoint = open_checkpoint(runtime.get(), options.checkpoint);
+        checkpoint = open_checkpoint(runtime.get(), options.checkpoint, options.family);
     const LayerSource source = checkpoint
                                    ? source_of(checkpoint.get(), options.checkpoint, options.layer)
                                    : synthetic_source(options);

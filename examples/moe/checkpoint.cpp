@@ -15,9 +15,11 @@ Runtime make_runtime(int32_t threads) {
     return make<Runtime>(moe_runtime_create, &desc);
 }
 
-Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, moe_io io) {
+Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, const std::string& family,
+                           moe_io io) {
     auto options = sized<moe_checkpoint_options>();
     options.io = io;
+    if (!family.empty()) options.family = family.c_str();
     return make<Checkpoint>(moe_checkpoint_open, runtime, path.c_str(), &options);
 }
 

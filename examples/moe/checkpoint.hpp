@@ -8,7 +8,9 @@
 
 namespace moe::cli {
 
-Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, moe_io io = MOE_IO_MMAP);
+// family: moe_checkpoint_options.family; empty: as the config says.
+Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path,
+                           const std::string& family = {}, moe_io io = MOE_IO_MMAP);
 moe_checkpoint_info info_of(const moe_checkpoint* checkpoint);
 // Decoder layers that are MoE layers, ascending; none is an error.
 std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint);

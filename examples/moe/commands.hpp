@@ -9,6 +9,7 @@ namespace moe::cli {
 
 struct InspectOptions {
     std::string checkpoint;
+    std::string family;  // empty: as its config says
     std::string against;
     bool each = false;
     bool verify = false;
@@ -29,6 +30,7 @@ struct QuantizeOptions {
 
 struct RunOptions {
     std::string checkpoint;
+    std::string family;  // empty: as its config says
     int32_t layer = 0;
     int64_t tokens = 1;
     std::string input;       // .npy instead of random tokens
@@ -50,6 +52,7 @@ struct RunOptions {
 
 struct ExplainOptions {
     std::string checkpoint;
+    std::string family;  // empty: as its config says
     int32_t layer = -1;
     std::string model;
     std::string format;
@@ -64,6 +67,7 @@ struct ExplainOptions {
 
 struct BenchOptions {
     std::string checkpoint;
+    std::string family;  // empty: as its config says
     int32_t layer = -1;
     std::string model;
     bool reduced = false;

@@ -15,7 +15,7 @@ LayerSource source_asked_for(const ExplainOptions& options, moe_runtime* runtime
         const Model& model = model_by_name(options.model);
         return source_of(model, options.format.empty() ? model.native_format : options.format);
     }
-    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint);
+    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint, options.family);
     return source_of(checkpoint.get(), options.checkpoint, options.layer);
 }
 

@@ -211,7 +211,7 @@ int inspect(const InspectOptions& options) {
         verify_packed_file(options);
         return 0;
     }
-    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint);
+    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint, options.family);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());
     std::vector<MatrixError> errors;

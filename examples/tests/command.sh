@@ -160,6 +160,17 @@ expect_failure 1 "$unknown" "$moe" inspect "$folder/strange"
 expect_failure 1 "$unknown" "$moe" run "$folder/strange" --layer 0
 expect_failure 1 "$unknown" "$moe" quantize --to fp8 "$folder/strange" "$folder/strange8"
 
+echo "== a family by name"
+"$moe" make-model qwen3-30b-a3b "$folder/new" --reduced --seed 1
+sed -i 's/"model_type": "qwen3_moe"/"model_type": "qwen9_moe"/' "$folder/new/config.json"
+expect_failure 1 "'qwen9_moe' is no family that this version knows" "$moe" inspect "$folder/new"
+expect_failure 1 "--family" "$moe" run "$folder/new" --layer 0
+expect_failure 1 "qwen9_moe" "$moe" inspect "$folder/new" --family qwen9_moe
+expect_text "family qwen3_moe" "$moe" inspect "$folder/new" --family qwen3_moe
+"$moe" run "$folder/new" --layer 0 --family qwen3_moe --input "$folder/y.npy" --output "$folder/z3.npy"
+cmp "$folder/z.npy" "$folder/z3.npy"
+expect_text "cpu" "$moe" explain "$folder/new" --layer 0 --family qwen3_moe
+
 echo "== a bad layer beside good ones"
 "$moe" make-model qwen3-30b-a3b "$folder/bad" --reduced --layers 3
 LC_ALL=C sed -i 's/layers\.1\.mlp\.experts\.1\.up_proj/layers.1.mlp.experts.1.no_proj/' "$folder/bad/model.safetensors"

@@ -145,6 +145,10 @@ const Family* family_of_model_type(std::string_view model_type) {
     return find_alias(model_types, model_type);
 }
 
+constexpr const char* how_to_name_one =
+    "; moe_checkpoint_options.family, or --family of the command, reads it as one of a name that "
+    "is known";
+
 }  // namespace
 
 std::span<const Family> all_families() {
@@ -162,8 +166,8 @@ const Family& family_of_config(const Settings& settings, std::string_view& model
     if (!found) fail(MOE_ERROR_NOT_FOUND, "{}: has no key 'model_type'", settings.file());
     model_type = *found;
     if (const Family* family = family_of_model_type(model_type)) return *family;
-    fail(MOE_ERROR_UNSUPPORTED, "{}: model_type '{}' is no family that this version knows: {}",
-         settings.file(), printable(model_type).text, known_families());
+    fail(MOE_ERROR_UNSUPPORTED, "{}: model_type '{}' is no family that this version knows: {}{}",
+         settings.file(), printable(model_type).text, known_families(), how_to_name_one);
 }
 
 const Family& family_of_gguf(const Settings& settings, std::string_view& architecture) {
@@ -172,8 +176,8 @@ const Family& family_of_gguf(const Settings& settings, std::string_view& archite
     architecture = *found;
     const Family* family = find_alias(architectures, architecture);
     if (!family) {
-        fail(MOE_ERROR_UNSUPPORTED, "{}: architecture '{}' is none that this version knows: {}",
-             settings.file(), printable(architecture).text, known_architectures());
+        fail(MOE_ERROR_UNSUPPORTED, "{}: architecture '{}' is none that this version knows: {}{}",
+             settings.file(), printable(architecture).text, known_architectures(), how_to_name_one);
     }
     if (architecture != "deepseek2") return *family;
     const auto gating = settings.find_integer({"deepseek2.expert_gating_func"}, 0, 255);

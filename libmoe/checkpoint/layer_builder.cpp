@@ -310,8 +310,7 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
         fail_entry(MOE_ERROR_UNSUPPORTED, entry, "int8 weights of compressed-tensors are not read");
     const bool is_bytes = type == MOE_TYPE_U8 || type == MOE_TYPE_I8;
     if (is_bytes && !files_.is_gguf) return add_fp4(of, entry, wanted);
-    fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-               fmt::format("type {} is not read", entry.type_name()));
+    fail_entry(MOE_ERROR_UNSUPPORTED, entry, fmt::format("type {} is not read", entry.type_name()));
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
