@@ -156,6 +156,7 @@ class LayerBuilder {
     LayerTensor& add_transposed_int(const std::string& stem, const Wanted& wanted,
                                     const moe_format& start);
     void add_gptq(const std::string& stem, const Wanted& wanted);
+    void check_symmetric_zeros(const TensorEntry& zeros, int32_t bits, bool is_v2) const;
     void add_awq(const std::string& stem, const Wanted& wanted);
     void check_weight_shape(const std::string& stem, const Wanted& wanted) const;
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);

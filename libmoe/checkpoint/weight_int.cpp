@@ -93,6 +93,35 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wan
     return tensor;
 }
 
+// Symmetric quantisation has the middle of the codes for every zero point. Some writers store it as
+// one version of the format and say the other one.
+void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits, bool is_v2) const {
+    std::vector<uint32_t> words(zeros.bytes / 4);
+    files_.files[zeros.file].read(zeros.offset, zeros.bytes, words.data());
+    const auto first_word_unlike = [&](uint32_t code) {
+        std::vector<uint32_t> of_32(static_cast<size_t>(bits));  // words of 32 codes
+        for (int32_t i = 0; i < 32 * bits; ++i)
+            of_32[static_cast<size_t>(i / 32)] |= (code >> i % bits & 1u) << i % 32;
+        const auto row = static_cast<size_t>(dimension(zeros, 1));
+        size_t at = 0;
+        while (at < words.size() && words[at] == of_32[at % row % of_32.size()]) ++at;
+        return at;
+    };
+    const uint32_t middle = 1u << (bits - 1);
+    const size_t at = first_word_unlike(is_v2 ? middle : middle - 1);
+    if (at == words.size()) return;
+    const bool is_other = first_word_unlike(is_v2 ? middle - 1 : middle) == words.size();
+    const char* const version = is_v2 ? "gptq_v2" : "gptq";
+    fail_entry(MOE_ERROR_CORRUPT_FILE, zeros,
+               is_other
+                   ? fmt::format("holds the zero points of checkpoint_format {}, but the "
+                                 "configuration says {}, and sym",
+                                 is_v2 ? "gptq" : "gptq_v2", version)
+                   : fmt::format("word {} is {:#010x}: not all zero points are {}, as sym says "
+                                 "in checkpoint_format {}",
+                                 at, words[at], middle, version));
+}
+
 // desc_act decides the format, so that all experts have one, unless all are in order (finish); a
 // g_idx out of order without it is refused.
 void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
@@ -106,6 +135,8 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
     format.bits = static_cast<int32_t>(bits);
     if (version == "gptq_v2") format.zero_point = MOE_ZERO_POINT_PACKED;
     LayerTensor& tensor = add_transposed_int(stem, wanted, format);
+    if (quantization().find_flag("sym").value_or(false))
+        check_symmetric_zeros(get(stem + ".qzeros"), format.bits, version == "gptq_v2");
     const bool act_order = quantization().find_flag("desc_act").value_or(false);
     tensor.format.act_order = act_order;
     const TensorEntry* index = find(stem + ".g_idx");

@@ -210,6 +210,45 @@ TEST(Gptq, VersionsWidthsAndOrder) {
     }
 }
 
+// n codes, one bit after another; the last one differs by `change`.
+std::string stream_of(uint32_t code, int bits, int64_t n, uint32_t change = 0) {
+    std::string bytes(static_cast<size_t>(n * bits / 8), '\0');
+    for (int64_t i = 0; i < n; ++i)
+        for (int bit = 0; bit < bits; ++bit) {
+            const uint32_t value = i + 1 < n ? code : code ^ change;
+            const int64_t at = i * bits + bit;
+            const auto set = static_cast<unsigned char>((value >> bit & 1u) << at % 8);
+            bytes[static_cast<size_t>(at / 8)] |= static_cast<char>(set);
+        }
+    return bytes;
+}
+
+// A symmetric file has the middle as its zero points; one that contradicts itself is refused, as
+// nobody can know which of the two it means.
+TEST(Gptq, SymmetricFilesHaveTheMiddleAsZeroPoint) {
+    const std::string v2 = ",\"checkpoint_format\":\"gptq_v2\"", sym = ",\"sym\":true";
+    for (const int bits : {2, 3, 4, 8}) {
+        const uint32_t middle = 1u << (bits - 1);
+        const auto with = [&](const std::string& config, uint32_t code, uint32_t change = 0) {
+            Model model = gptq_model(config, bits);
+            model.tensors[up + ".qzeros"].bytes = stream_of(code, bits, width * 2, change);
+            return model;
+        };
+        const std::string format = "int" + std::to_string(bits) + " gptq 1x32 f16 zeros";
+        EXPECT_EQ(format_text(with(sym, middle - 1)), format + "-1");
+        EXPECT_EQ(format_text(with(sym + v2, middle)), format);
+        EXPECT_EQ(format_text(with("", middle)), format + "-1");
+        EXPECT_EQ(format_text(with(",\"sym\":false", middle)), format + "-1");
+        expect_failure(with(sym, middle), corrupt,
+                       "up_proj.qzeros': holds the zero points of checkpoint_format gptq_v2, but");
+        expect_failure(with(sym + v2, middle - 1), corrupt,
+                       "up_proj.qzeros': holds the zero points of checkpoint_format gptq, but");
+        expect_failure(with(sym, middle - 1, 1), corrupt, "not all zero points are");
+        expect_failure(with(sym + v2, middle, 1), corrupt,
+                       "as sym says in checkpoint_format gptq_v2");
+    }
+}
+
 TEST(Gptq, WrongOnes) {
     Model model = gptq_model("");
     auto index = groups_in_order(hidden, 32);
