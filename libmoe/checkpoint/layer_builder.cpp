@@ -276,7 +276,8 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
                                                         printable(*method).text));
     }
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {
-        if (packed->element->type == MOE_TYPE_U8) return add_fp4(of, *packed, wanted), true;
+        if (packed->element->type == MOE_TYPE_U8 || packed->element->type == MOE_TYPE_E2M1)
+            return add_fp4(of, *packed, wanted), true;
         return add_pack_quantized(stem, wanted), true;
     }
     if (find(stem + ".weight_planes")) return add_kbit(stem, wanted), true;
@@ -306,15 +307,15 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
-    if (type == MOE_TYPE_I8 && has_float_scales(of))
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "int8 weights of compressed-tensors are not read");
-    const bool is_bytes = type == MOE_TYPE_U8 || type == MOE_TYPE_I8;
-    if (is_bytes && !files_.is_gguf) return add_fp4(of, entry, wanted);
+    if (type == MOE_TYPE_I8 && has_float_scales(of)) return add_int8_grid(of, entry, wanted);
+    const bool may_be_fp4 = type == MOE_TYPE_U8 || type == MOE_TYPE_I8 || type == MOE_TYPE_E2M1;
+    if (may_be_fp4 && !files_.is_gguf) return add_fp4(of, entry, wanted);
     fail_entry(MOE_ERROR_UNSUPPORTED, entry, fmt::format("type {} is not read", entry.type_name()));
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
-    const TensorEntry* scales = find(of.name + "_scale");
+    const TensorEntry* scales = find(of.name + "_scale_inv");
+    if (!scales) scales = find(of.name + "_scale");
     return scales && is_float_type(scales->element->type);
 }
 
@@ -399,8 +400,37 @@ void LayerBuilder::drop_needless_orders() {
     for (LayerTensor& tensor : out_.tensors) tensor.format.act_order = 0;
 }
 
+// Experts that calibration did not reach have none where the others have one: it is one.
+void LayerBuilder::complete_pre_quant_scales() {
+    const float* ones = nullptr;
+    int64_t n_ones = 0;
+    for (LayerTensor& tensor : out_.tensors) {
+        if (tensor.format.pre_quant_scale) continue;
+        moe_format format = tensor.format;
+        format.pre_quant_scale = 1;
+        const bool has_others =
+            std::any_of(out_.tensors.begin(), out_.tensors.end(), [&](const LayerTensor& other) {
+                return other.tensor.role == tensor.tensor.role && other.format.pre_quant_scale &&
+                       same_format(other.format, format);
+            });
+        if (!has_others) continue;
+        const int64_t n = tensor.tensor.columns;
+        const uint64_t bytes = static_cast<uint64_t>(n) * sizeof(float);
+        if (n_ones < n) {
+            auto* values = static_cast<float*>(out_.values.allocate(bytes, alignof(float)));
+            std::fill(values, values + n, 1.0f);
+            ones = values;
+            n_ones = n;
+        }
+        tensor.format = format;
+        tensor.tensor.pre_quant_scale = ones;
+        tensor.tensor.pre_quant_scale_bytes = bytes;
+    }
+}
+
 void LayerBuilder::finish() {
     drop_needless_orders();
+    complete_pre_quant_scales();
     for (LayerTensor& tensor : out_.tensors) tensor.tensor.format = &tensor.format;
     refuse_all_unread();
 }

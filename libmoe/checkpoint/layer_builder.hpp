@@ -139,6 +139,7 @@ class LayerBuilder {
     void refuse_all_unread();
     // act_order that changes nothing, in the whole layer: its matrices then need no table.
     void drop_needless_orders();
+    void complete_pre_quant_scales();
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;
@@ -146,8 +147,15 @@ class LayerBuilder {
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     // weight_fp.cpp: E4M3 and E2M1 codes.
     void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
-    moe_format fp8_format_of(const TensorEntry& entry, const TensorEntry& scales,
-                             const Wanted& wanted) const;
+    struct ScaleGroup {
+        int32_t rows, columns;
+    };
+    ScaleGroup scale_group_of(const TensorEntry& entry, const TensorEntry& scales,
+                              const Wanted& wanted) const;
+    LayerTensor& append_grid(moe_type type, const TensorEntry& entry, const TensorEntry& scales,
+                             const Wanted& wanted);
+    void add_int8_grid(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    static int64_t fp4_columns(const TensorEntry& entry, const Wanted& wanted);
     void add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_nvfp4(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
                    const Wanted& wanted);

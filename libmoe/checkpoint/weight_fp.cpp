@@ -37,10 +37,9 @@ Shape without_ones(std::span<const int64_t> dims) {
 
 // From the shape of the scales: the blocks that the configuration names, 128 x 128 where it names
 // none; E8M0 also per 1 x 32 and 32 x 32; else one per row, or one in all.
-moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEntry& scales,
-                                       const Wanted& wanted) const {
-    moe_type type = scales.element->type;
-    if (is_e8m0(type)) type = MOE_TYPE_F8_E8M0;
+LayerBuilder::ScaleGroup LayerBuilder::scale_group_of(const TensorEntry& entry,
+                                                      const TensorEntry& scales,
+                                                      const Wanted& wanted) const {
     const auto block = [&](int i) -> int32_t {
         // Then compressed-tensors'.
         for (const char* key :
@@ -50,11 +49,8 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
                 return static_cast<int32_t>(*size);
         return fp8_block;
     };
-    struct Group {
-        int32_t rows, columns;
-    };
-    std::vector<Group> groups = {{block(0), block(1)}};
-    if (type == MOE_TYPE_F8_E8M0) {
+    std::vector<ScaleGroup> groups = {{block(0), block(1)}};
+    if (is_e8m0(scales.element->type)) {
         groups.push_back({1, mxfp4_group});
         groups.push_back({mxfp4_group, mxfp4_group});
     }
@@ -69,22 +65,16 @@ moe_format LayerBuilder::fp8_format_of(const TensorEntry& entry, const TensorEnt
         dims = dims.subspan(1);
     }
     // A shape of two sizes means what it says; others are compared without their ones.
-    const auto fits = [&](const Group& group, bool exactly) {
+    const auto fits = [&](const ScaleGroup& group, bool exactly) {
         const int64_t grid[] = {divide_up(wanted.rows, group_extent(group.rows)),
                                 divide_up(wanted.columns, group_extent(group.columns))};
         if (exactly) return dims.size() == 2 && std::equal(dims.begin(), dims.end(), grid);
         return without_ones(dims) == without_ones(std::span<const int64_t>(grid));
     };
     const bool exactly = std::any_of(groups.begin(), groups.end(),
-                                     [&](const Group& group) { return fits(group, true); });
-    for (const Group& group : groups) {
-        if (!fits(group, exactly)) continue;
-        moe_format format = format_of(MOE_TYPE_F8_E4M3);
-        format.group_rows = group.rows;
-        format.group_columns = group.columns;
-        format.scale_type = type;
-        return format;
-    }
+                                     [&](const ScaleGroup& group) { return fits(group, true); });
+    for (const ScaleGroup& group : groups)
+        if (fits(group, exactly)) return group;
     fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
                fmt::format("has shape {}, {} is wanted for blocks of {} x {}, or one scale, or one "
                            "per row of {}",
@@ -106,16 +96,50 @@ void LayerBuilder::add_fp8(const WeightName& of, const TensorEntry& entry, const
     if (!scales) scales = &get(of.name + "_scale_inv");
     require_type(*scales,
                  {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_F8_E8M0, MOE_TYPE_U8});
-    const moe_format format = fp8_format_of(entry, *scales, wanted);
-    const bool gate_up = wanted.role == MOE_ROLE_GATE_UP;
-    if (gate_up && format.group_rows > 0 && wanted.rows / 2 % format.group_rows != 0) {
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-                   fmt::format("a block of {} rows has rows of gate and of up", format.group_rows));
-    }
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format = format;
+    LayerTensor& tensor = append_grid(MOE_TYPE_F8_E4M3, entry, *scales, wanted);
+    if (!is_e8m0(scales->element->type)) tensor.format.scale_type = scales->element->type;
     set_scales(tensor, *scales);
     read_input_scale(tensor, of.stem, wanted);
+}
+
+// Bytes under the scale of a block, a row or the matrix, as they are left for int8 activations. The
+// scales become float32.
+void LayerBuilder::add_int8_grid(const WeightName& of, const TensorEntry& entry,
+                                 const Wanted& wanted) {
+    check_not_transposed(entry, wanted);
+    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2)
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "two codes of 4 bits in a byte are not read");
+    check_matrix(entry, wanted, wanted.rows, wanted.columns);
+    const TensorEntry* inverse = find(of.name + "_scale_inv");
+    const TensorEntry& scales = inverse ? *inverse : get(of.name + "_scale");
+    LayerTensor& tensor = append_grid(MOE_TYPE_I8, entry, scales, wanted);
+    tensor.format.scale_type = MOE_TYPE_F32;
+    int64_t n = 1;
+    for (const int64_t size : scales.dims()) n *= size;
+    tensor.tensor.scales = read_floats(scales, n);
+    tensor.tensor.scale_bytes = static_cast<uint64_t>(n) * sizeof(float);
+}
+
+// With scales of E8M0, until the caller says another type.
+LayerTensor& LayerBuilder::append_grid(moe_type type, const TensorEntry& entry,
+                                       const TensorEntry& scales, const Wanted& wanted) {
+    const ScaleGroup group = scale_group_of(entry, scales, wanted);
+    const bool gate_up = wanted.role == MOE_ROLE_GATE_UP;
+    if (gate_up && group.rows > 0 && wanted.rows / 2 % group.rows != 0) {
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("a block of {} rows has rows of gate and of up", group.rows));
+    }
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = format_of(type);
+    tensor.format.group_rows = group.rows;
+    tensor.format.group_columns = group.columns;
+    tensor.format.scale_type = MOE_TYPE_F8_E8M0;
+    return tensor;
+}
+
+// Sizes of the type F4 count codes, those of bytes two.
+int64_t LayerBuilder::fp4_columns(const TensorEntry& entry, const Wanted& wanted) {
+    return entry.element->type == MOE_TYPE_E2M1 ? wanted.columns : wanted.columns / 2;
 }
 
 // E4M3 scales are NVFP4's, E8M0 ones MXFP4's.
@@ -126,7 +150,7 @@ void LayerBuilder::add_fp4(const WeightName& of, const TensorEntry& entry, const
     if (!scales) scales = &get(of.name + "_scale");
     if (is_e8m0(scales->element->type)) return add_mxfp4(entry, *scales, wanted);
     require_type(*scales, {MOE_TYPE_F8_E4M3, MOE_TYPE_U8, MOE_TYPE_F8_E8M0});
-    require_type(entry, {MOE_TYPE_U8});
+    if (entry.element->type != MOE_TYPE_E2M1) require_type(entry, {MOE_TYPE_U8});
     add_nvfp4(of, entry, *scales, wanted);
 }
 
@@ -141,7 +165,7 @@ void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
     const bool is_packed = entry.name.ends_with("_packed");
     const bool divides = is_packed || find(of.name + "_global_scale");
     const TensorEntry& global = get(of.name + (divides ? "_global_scale" : "_scale_2"));
-    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    check_matrix(entry, wanted, wanted.rows, fp4_columns(entry, wanted));
     const auto group = quantization().find_integer("group_size", -1, 1 << 24).value_or(-1);
     if (group > 0 && group != nvfp4_group && scales.rank > 0 &&
         scales.dims().back() == wanted.columns / group)
@@ -162,8 +186,8 @@ void LayerBuilder::add_mxfp4(const TensorEntry& entry, const TensorEntry& scales
         fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
                    fmt::format("{} columns are not a multiple of {}", wanted.columns, mxfp4_group));
     }
-    require_type(entry, {MOE_TYPE_U8, MOE_TYPE_I8});
-    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    if (entry.element->type != MOE_TYPE_E2M1) require_type(entry, {MOE_TYPE_U8, MOE_TYPE_I8});
+    check_matrix(entry, wanted, wanted.rows, fp4_columns(entry, wanted));
     check_matrix(scales, wanted, wanted.rows, wanted.columns / mxfp4_group);
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = named_format("mxfp4");

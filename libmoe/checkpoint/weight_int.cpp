@@ -1,6 +1,7 @@
 // Matrices of packed integers (GPTQ, AWQ, compressed-tensors) and of bitsandbytes as the tools
 // write them, and kbit codes as `moe quantize` does.
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "libmoe/base/checked.hpp"
@@ -96,15 +97,15 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wan
 // Symmetric quantisation has the middle of the codes for every zero point. Some writers store it as
 // one version of the format and say the other one.
 void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits, bool is_v2) const {
-    std::vector<uint32_t> words(zeros.bytes / 4);
+    std::pmr::vector<uint32_t> words(zeros.bytes / 4, out_.values.upstream_resource());
     files_.files[zeros.file].read(zeros.offset, zeros.bytes, words.data());
     const auto first_word_unlike = [&](uint32_t code) {
-        std::vector<uint32_t> of_32(static_cast<size_t>(bits));  // words of 32 codes
+        std::array<uint32_t, largest_bits> of_32{};  // words of 32 codes
         for (int32_t i = 0; i < 32 * bits; ++i)
             of_32[static_cast<size_t>(i / 32)] |= (code >> i % bits & 1u) << i % 32;
         const auto row = static_cast<size_t>(dimension(zeros, 1));
         size_t at = 0;
-        while (at < words.size() && words[at] == of_32[at % row % of_32.size()]) ++at;
+        while (at < words.size() && words[at] == of_32[at % row % static_cast<size_t>(bits)]) ++at;
         return at;
     };
     const uint32_t middle = 1u << (bits - 1);

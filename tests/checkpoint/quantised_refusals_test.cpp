@@ -240,10 +240,17 @@ TEST(PackQuantizedRefusals, BitsThatOnlyTheConfigurationKnows) {
             "config.json: 'quantization_config.config_groups.group_0.weights.num_bits' is 0");
 }
 
-TEST(Int8Refusals, CompressedTensorsIsNamed) {
-    Spelled spelled("");
-    spelled.with(".weight", "I8", {32, 64}).with(".weight_scale", "BF16", {32, 1});
-    refuses(spelled, unsupported, ".weight", "int8 weights of compressed-tensors are not read");
+TEST(Int8Refusals, Tensors) {
+    const auto int8 = [](const Shape& shape) {
+        Spelled spelled("");
+        return spelled.with(".weight", "I8", shape).with(".weight_scale", "BF16", {32, 1});
+    };
+    refuses(int8({32, 63}), corrupt, ".weight", "has shape [32, 63], [32, 64] is wanted");
+    refuses(int8({32, 32}), unsupported, ".weight", "two codes of 4 bits in a byte are not read");
+    refuses(int8({32, 64}).with(".weight_scale", "F32", {31, 1}), corrupt, ".weight_scale",
+            "has shape [31, 1], [1, 1] is wanted for blocks of 128 x 128");
+    refuses(int8({32, 64}).with(".weight_zero_point", "I8", {32, 1}), unsupported,
+            ".weight_zero_point", "beside a weight in");
 }
 
 TEST(BnbRefusals, Int8) {

@@ -1,5 +1,6 @@
 // The spellings of quantised weights, as the tools write them: formats, tables and ranges; and what
 // is said of wrong ones. Their values are in tests/oracle.
+#include "libmoe/base/half.hpp"
 #include "libmoe/formats/format.hpp"
 #include "tests/checkpoint/quantised_models.hpp"
 
@@ -143,6 +144,89 @@ TEST(Nvfp4, TakesTheScaleOfTheActivations) {
     ASSERT_EQ(tensor->tensor.pre_quant_scale_bytes, 4u * hidden);
     const auto* values = static_cast<const float*>(tensor->tensor.pre_quant_scale);
     for (int k = 0; k < hidden; ++k) EXPECT_EQ(values[k], 1.0f + static_cast<float>(k) / 128);
+}
+
+// As left for int8 activations: compressed-tensors, w8a8_int8, blockwise_int8.
+TEST(Int8, FollowsTheShapeOfItsScales) {
+    const struct {
+        const char* config;
+        const char* scale;
+        const char* type;
+        Shape shape;
+        int32_t group_rows, group_columns;
+    } cases[] = {
+        {"", "weight_scale", "F32", {32, 1}, 1, -1},
+        {"", "weight_scale", "BF16", {32}, 1, -1},
+        {"", "weight_scale", "F16", {}, 128, 128},  // one block, one scale: the same
+        {"\"weight_block_size\":[16,32]", "weight_scale", "F32", {1}, -1, -1},
+        {"\"weight_block_size\":[16,32]", "weight_scale_inv", "F32", {2, 2}, 16, 32},
+    };
+    for (const auto& c : cases) {
+        Model model = quantised(c.config);
+        model.add(up + ".weight", "I8", {width, hidden});
+        int64_t n = 1;
+        for (const int64_t size : c.shape) n *= size;
+        std::string bytes;
+        for (int64_t i = 0; i < n; ++i) {
+            const auto value = static_cast<float>(i + 1);  // exact in each of the types
+            if (c.type == std::string("F32")) bytes += raw(value);
+            if (c.type == std::string("BF16")) bytes += raw(float_to_bf16(value));
+            if (c.type == std::string("F16")) bytes += raw(float_to_f16(value));
+        }
+        model.tensors[up + "." + c.scale] = {c.type, c.shape, bytes};
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+        EXPECT_EQ(tensor->format.type, MOE_TYPE_I8);
+        EXPECT_EQ(tensor->format.group_rows, c.group_rows) << c.type;
+        EXPECT_EQ(tensor->format.group_columns, c.group_columns) << c.type;
+        EXPECT_EQ(tensor->format.scale_type, MOE_TYPE_F32);
+        ASSERT_EQ(tensor->tensor.scale_bytes, static_cast<uint64_t>(4 * n));
+        const auto* scales = static_cast<const float*>(tensor->tensor.scales);
+        for (int64_t i = 0; i < n; ++i) EXPECT_EQ(scales[i], static_cast<float>(i + 1));
+    }
+}
+
+// The type F4 of safetensors counts codes where bytes have two.
+TEST(Fp4, OfTheirOwnTypeAreAsBytes) {
+    Model mxfp4 = quantised("");
+    mxfp4.add(up + ".weight", "F4", {width, hidden});
+    mxfp4.add(up + ".scale", "F8_E8M0", {width, hidden / 32});
+    EXPECT_EQ(format_text(mxfp4), "mxfp4");
+    Model nvfp4 = quantised("");
+    make_nvfp4(nvfp4, up, width, hidden);
+    nvfp4.add(up + ".weight", "F4", {width, hidden});
+    EXPECT_EQ(format_text(nvfp4), "nvfp4");
+    Model packed = without_weight(up, "");
+    packed.add(up + ".weight_packed", "F4", {width, hidden});
+    packed.add(up + ".weight_scale", "F8_E8M0", {width, hidden / 32});
+    EXPECT_EQ(format_text(packed), "mxfp4");
+    nvfp4.add(up + ".weight", "F4", {width, hidden / 2});
+    expect_failure(nvfp4, MOE_ERROR_CORRUPT_FILE, "up_proj.weight': has shape");
+}
+
+TEST(Nvfp4, AScaleOfTheActivationsThatIsMissingIsOne) {
+    Model model = quantised("");
+    for (int expert = 0; expert < 4; ++expert) {
+        const std::string name =
+            "model.layers.0.mlp.experts." + std::to_string(expert) + ".up_proj";
+        make_nvfp4(model, name, width, hidden);
+        if (expert == 2) continue;
+        std::string bytes;
+        for (int k = 0; k < hidden; ++k) bytes += raw<uint16_t>(0x4000);
+        model.tensors[name + ".pre_quant_scale"] = {"BF16", {hidden}, bytes};
+    }
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    for (int expert = 0; expert < 4; ++expert) {
+        const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, expert);
+        EXPECT_EQ(tensor->format.pre_quant_scale, 1);
+        ASSERT_EQ(tensor->tensor.pre_quant_scale_bytes, 4u * hidden);
+        const auto* values = static_cast<const float*>(tensor->tensor.pre_quant_scale);
+        for (int k = 0; k < hidden; ++k) EXPECT_EQ(values[k], expert == 2 ? 1.0f : 2.0f);
+    }
+    // Gate and down have none at all.
+    EXPECT_EQ(find_tensor(checkpoint, 0, MOE_ROLE_DOWN, 1)->format.pre_quant_scale, 0);
 }
 
 TEST(Kbit, WidthAndScalesFollowFromTheShapes) {

@@ -71,10 +71,9 @@
 //                              g and g + 8; the second where `ones` is set, x being the sums of x
 //
 // GroupedDequant (grouped_blocks.cuh). Several tokens: operands are values, bfloat16 or float16.
-// Integer codes are exact until scale and minimum, each rounded to the operand type, multiply them
-// (code_operands.cuh); values of other types are scaled in float32 and rounded once; nvfp4 and
-// mxfp4 are exact. InF16 makes one of float16 operands from one whose dequantize has the operand as
-// a template argument.
+// Integer codes take scale and minimum as 16-bit numbers (code_operands.cuh); values of other types
+// are scaled in float32 and rounded once; nvfp4 and mxfp4 are exact. InF16 makes one of float16
+// operands from one whose dequantize has the operand as a template argument.
 //   type, residual_scale       as above
 //   f16_residual_scale         optional: the residual scale of float16 operands, where it differs
 //   Words, load(codes, scales, lane)
