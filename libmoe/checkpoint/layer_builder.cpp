@@ -2,6 +2,7 @@
 #include "libmoe/checkpoint/layer_builder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "libmoe/base/checked.hpp"
@@ -402,18 +403,17 @@ void LayerBuilder::drop_needless_orders() {
 
 // Experts that calibration did not reach have none where the others have one: it is one.
 void LayerBuilder::complete_pre_quant_scales() {
+    std::array<const LayerTensor*, MOE_ROLE_COUNT> scaled{};
+    for (const LayerTensor& tensor : out_.tensors)
+        if (tensor.format.pre_quant_scale) scaled[tensor.tensor.role] = &tensor;
     const float* ones = nullptr;
     int64_t n_ones = 0;
     for (LayerTensor& tensor : out_.tensors) {
-        if (tensor.format.pre_quant_scale) continue;
+        const LayerTensor* other = scaled[tensor.tensor.role];
+        if (!other || tensor.format.pre_quant_scale) continue;
         moe_format format = tensor.format;
         format.pre_quant_scale = 1;
-        const bool has_others =
-            std::any_of(out_.tensors.begin(), out_.tensors.end(), [&](const LayerTensor& other) {
-                return other.tensor.role == tensor.tensor.role && other.format.pre_quant_scale &&
-                       same_format(other.format, format);
-            });
-        if (!has_others) continue;
+        if (!same_format(other->format, format)) continue;
         const int64_t n = tensor.tensor.columns;
         const uint64_t bytes = static_cast<uint64_t>(n) * sizeof(float);
         if (n_ones < n) {

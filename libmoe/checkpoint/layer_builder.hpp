@@ -152,9 +152,8 @@ class LayerBuilder {
     };
     ScaleGroup scale_group_of(const TensorEntry& entry, const TensorEntry& scales,
                               const Wanted& wanted) const;
-    LayerTensor& append_grid(moe_type type, const TensorEntry& entry, const TensorEntry& scales,
-                             const Wanted& wanted);
-    void add_int8_grid(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    LayerTensor& append_grid(moe_type type, moe_type scale_type, const TensorEntry& entry,
+                             const TensorEntry& scales, const Wanted& wanted);
     static int64_t fp4_columns(const TensorEntry& entry, const Wanted& wanted);
     void add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_nvfp4(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
@@ -168,6 +167,7 @@ class LayerBuilder {
     void add_awq(const std::string& stem, const Wanted& wanted);
     void check_weight_shape(const std::string& stem, const Wanted& wanted) const;
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);
+    void add_int8_grid(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);

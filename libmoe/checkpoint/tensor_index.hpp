@@ -26,7 +26,7 @@ struct TensorEntry {
     uint64_t bytes = 0;            // with a GGUF type that is unknown: up to the next tensor
     uint32_t ggml_type = 0;        // of a GGUF file
 
-    // As its container names it, "GGML_TYPE_156" where that is a number alone.
+    // The container's name for its type; "GGML_TYPE_156" where that is a number alone.
     std::string type_name() const;
     std::span<const int64_t> dims() const { return {shape, rank}; }
 };

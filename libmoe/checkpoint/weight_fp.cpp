@@ -96,32 +96,15 @@ void LayerBuilder::add_fp8(const WeightName& of, const TensorEntry& entry, const
     if (!scales) scales = &get(of.name + "_scale_inv");
     require_type(*scales,
                  {MOE_TYPE_F32, MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_F8_E8M0, MOE_TYPE_U8});
-    LayerTensor& tensor = append_grid(MOE_TYPE_F8_E4M3, entry, *scales, wanted);
-    if (!is_e8m0(scales->element->type)) tensor.format.scale_type = scales->element->type;
+    const moe_type type = scales->element->type;
+    LayerTensor& tensor = append_grid(MOE_TYPE_F8_E4M3, is_e8m0(type) ? MOE_TYPE_F8_E8M0 : type,
+                                      entry, *scales, wanted);
     set_scales(tensor, *scales);
     read_input_scale(tensor, of.stem, wanted);
 }
 
-// Bytes under the scale of a block, a row or the matrix, as they are left for int8 activations. The
-// scales become float32.
-void LayerBuilder::add_int8_grid(const WeightName& of, const TensorEntry& entry,
-                                 const Wanted& wanted) {
-    check_not_transposed(entry, wanted);
-    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2)
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "two codes of 4 bits in a byte are not read");
-    check_matrix(entry, wanted, wanted.rows, wanted.columns);
-    const TensorEntry* inverse = find(of.name + "_scale_inv");
-    const TensorEntry& scales = inverse ? *inverse : get(of.name + "_scale");
-    LayerTensor& tensor = append_grid(MOE_TYPE_I8, entry, scales, wanted);
-    tensor.format.scale_type = MOE_TYPE_F32;
-    int64_t n = 1;
-    for (const int64_t size : scales.dims()) n *= size;
-    tensor.tensor.scales = read_floats(scales, n);
-    tensor.tensor.scale_bytes = static_cast<uint64_t>(n) * sizeof(float);
-}
-
-// With scales of E8M0, until the caller says another type.
-LayerTensor& LayerBuilder::append_grid(moe_type type, const TensorEntry& entry,
+// A matrix under the scales of blocks, rows or the whole; the caller sets the scales.
+LayerTensor& LayerBuilder::append_grid(moe_type type, moe_type scale_type, const TensorEntry& entry,
                                        const TensorEntry& scales, const Wanted& wanted) {
     const ScaleGroup group = scale_group_of(entry, scales, wanted);
     const bool gate_up = wanted.role == MOE_ROLE_GATE_UP;
@@ -133,7 +116,7 @@ LayerTensor& LayerBuilder::append_grid(moe_type type, const TensorEntry& entry,
     tensor.format = format_of(type);
     tensor.format.group_rows = group.rows;
     tensor.format.group_columns = group.columns;
-    tensor.format.scale_type = MOE_TYPE_F8_E8M0;
+    tensor.format.scale_type = scale_type;
     return tensor;
 }
 

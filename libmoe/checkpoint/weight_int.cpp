@@ -277,6 +277,23 @@ void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
     tensor.tensor.scale_bytes = n * sizeof(float);
 }
 
+// Weights made for int8 activations: bytes under the scale of a block, a row or the matrix. The
+// scales become float32.
+void LayerBuilder::add_int8_grid(const WeightName& of, const TensorEntry& entry,
+                                 const Wanted& wanted) {
+    check_not_transposed(entry, wanted);
+    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2)
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "two codes of 4 bits in a byte are not read");
+    check_matrix(entry, wanted, wanted.rows, wanted.columns);
+    const TensorEntry* inverse = find(of.name + "_scale_inv");
+    const TensorEntry& scales = inverse ? *inverse : get(of.name + "_scale");
+    LayerTensor& tensor = append_grid(MOE_TYPE_I8, MOE_TYPE_F32, entry, scales, wanted);
+    int64_t n = 1;
+    for (const int64_t size : scales.dims()) n *= size;
+    tensor.tensor.scales = read_floats(scales, n);
+    tensor.tensor.scale_bytes = static_cast<uint64_t>(n) * sizeof(float);
+}
+
 // weight_planes I32 [rows, columns / 32 * bits], weight_absmax [rows, columns / 32]: bytes of E4M4,
 // or float32. The width follows from the shape; the codebook is the normal-float one of that width.
 void LayerBuilder::add_kbit(const std::string& stem, const Wanted& wanted) {

@@ -56,7 +56,7 @@ inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;
 }
 
-// Of the routed experts.
+// The answer for the weights of the routed experts.
 inline SixteenBits sixteen_bits(const Setup& setup) {
     const auto are = [&](moe_role role) {
         const PackedType type = setup.packed_types[role];

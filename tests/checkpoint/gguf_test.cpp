@@ -350,7 +350,7 @@ INSTANTIATE_TEST_SUITE_P(Gguf, BrokenGguf, testing::Range<size_t>(0, broken_file
                              return std::string(broken_files()[info.param].name);
                          });
 
-// As files of forks have them: the size is that up to the next tensor, or to the end of the file.
+// Files of forks have them. Their size is that up to the next tensor, or to the end of the file.
 TEST(Gguf, TensorsOfUnknownTypesAreListedAndDisturbNoOthers) {
     const Folder folder;
     for (const uint32_t type : {4u, 156u, 997u, ~0u}) {

@@ -146,7 +146,7 @@ TEST(Nvfp4, TakesTheScaleOfTheActivations) {
     for (int k = 0; k < hidden; ++k) EXPECT_EQ(values[k], 1.0f + static_cast<float>(k) / 128);
 }
 
-// As left for int8 activations: compressed-tensors, w8a8_int8, blockwise_int8.
+// Tools that quantise activations, too, write them: compressed-tensors, w8a8_int8, blockwise_int8.
 TEST(Int8, FollowsTheShapeOfItsScales) {
     const struct {
         const char* config;

@@ -95,7 +95,7 @@ __device__ __forceinline__ void dequantize_nibbles(const uint32_t (&words)[4],
     }
 }
 
-// What operands of codes still have to be multiplied by, a member of their GroupedDequant.
+// Base of a GroupedDequant whose operands are made so: the residual scales.
 template <PackedType packed>
 struct GroupedCodeBase : GroupedDequantBase<packed> {
     static constexpr float residual_scale = CodeOperands<Operand::bf16>::residual;

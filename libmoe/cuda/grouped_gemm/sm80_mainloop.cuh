@@ -26,7 +26,7 @@ template <PackedType kind>
 constexpr bool sm80_takes_grouped_dequant = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
                                             (has_ggml_scales(kind) && !is_iq_grid(kind));
 
-// What accumulators have to be multiplied by.
+// The factor that accumulators still lack.
 template <PackedType kind, Operand operand>
 constexpr float sm80_residual_scale() {
     if constexpr (!sm80_takes_grouped_dequant<kind>)
