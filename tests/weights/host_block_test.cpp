@@ -23,6 +23,7 @@ using moe_test::Plan;
 using moe_test::Weights;
 using test::LayerTensors;
 using test::rich_layer;
+using test::three_rich_experts;
 
 class HostBlocks : public testing::Test {
   protected:
@@ -139,7 +140,7 @@ TEST_F(HostBlocks, GiveBackWhatWasLoadedInEveryFormat) {
     int n_interleaved = 0;
     for (const FormatTraits& traits : all_formats()) {
         SCOPED_TRACE(traits.name);
-        const LayerTensors layer(rich_layer(), test::padded_and_by_table(traits.name));
+        const LayerTensors layer(three_rich_experts(), test::padded_and_by_table(traits.name));
         const Plan plan = packed_plan(layer), source = test::make_plan(layer);
         const Weights loaded = load(plan, layer.tensors);
         const Weights as_given = load(source, layer.tensors);
