@@ -1,5 +1,7 @@
 """DLPack in both directions: what is read of a capsule, what is asked of a producer, and what a consumer gets."""
 import ctypes as c
+import os
+import subprocess
 import sys
 
 import numpy
@@ -262,6 +264,19 @@ def test_numpy_reads_and_writes_memory_of_the_library():
         assert (array.numpy() == 7).all()
     del array
     there.sum()  # what was exported keeps the memory
+
+
+def test_what_is_exported_when_python_ends():
+    """Consumers outlive modules then: numpy's attribute goes after the package."""
+    program = """
+import numpy, sys, moe
+numpy.kept = numpy.from_dlpack(moe.DeviceArray((4,), "f32", device="cpu"))
+sys.kept = moe.Checkpoint(sys.argv[1]).tensors(int(sys.argv[2]))[0].__dlpack__(max_version=(1, 3))
+"""
+    arguments = [sys.executable, "-c", program, str(GOLDEN.path), str(GOLDEN.layer)]
+    paths = os.pathsep.join([os.path.dirname(os.path.dirname(moe.__file__)), *sys.path])
+    done = subprocess.run(arguments, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_copies():

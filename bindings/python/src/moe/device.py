@@ -127,6 +127,7 @@ class DeviceArray(DeviceArrayLike):
         """Where a call wrote here on another stream than the consumer's, it is waited for."""
         device = self.__dlpack_device__()
         dlpack.check_stream(device, stream)
+        self._close.atexit = False  # a consumer may have it until Python has ended
         made = dlpack.export(self.address, self.shape, self.type, self, dlpack.Request(**request), device=device)
         if self.device == DeviceKind.CUDA and stream != dlpack.NO_ORDER:
             last, wanted = stream_address(self._stream) or dlpack.DEFAULT_STREAM, stream or dlpack.DEFAULT_STREAM

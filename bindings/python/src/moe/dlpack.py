@@ -4,6 +4,7 @@ The structs are those of DLPack 1.3; a producer that only has the form before 1.
 """
 from __future__ import annotations
 
+import atexit
 import ctypes as c
 import itertools
 import math
@@ -157,7 +158,7 @@ def read(given: Any, stream: int | None = None) -> Imported:
     return Imported(start, shape, strides, kind, *where, bool(flags & READ_ONLY), bool(flags & IS_COPIED), owner)
 
 
-_exported: dict[int, tuple[object, ...]] = {}  # what a consumer of ours refers to, until it calls the deleter
+_exported: dict[int, tuple[Any, ...]] = {}  # what a consumer of ours refers to, until it calls the deleter
 
 
 @_Deleter
@@ -170,6 +171,15 @@ def _drop_unused(capsule: int) -> None:
     for name in (NEW_NAME, OLD_NAME):
         if _dying_is_valid(capsule, name):
             _forget(_dying_pointer(capsule, name))
+
+
+@atexit.register
+def _leave_exported() -> None:
+    """What is still exported when Python ends stays where it is: there is no Python then to run a deleter."""
+    for managed, *_ in _exported.values():
+        managed.deleter = None
+    for kept in (_exported, _drop_unused):
+        c.pythonapi.Py_IncRef(c.py_object(kept))
 
 
 class Request(NamedTuple):
