@@ -1,4 +1,4 @@
-//go:build moe_dlopen
+//go:build moe_dlopen && cgo
 
 /*
  * Under the build tag moe_dlopen the functions of moe.h are these: each calls the one of the library that was opened. They are

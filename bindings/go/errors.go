@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"errors"
 	"fmt"
@@ -34,7 +31,7 @@ const (
 
 // Name is "MOE_ERROR_BUSY" and the like, "MOE_ERROR_UNKNOWN" for a number that the library does not know.
 func (s Status) Name() string {
-	return text(func() *C.char { return C.moe_status_name(C.moe_status(s)) })
+	return text(func() *byte { return moe_status_name(moe_status(s)) })
 }
 
 func (s Status) Error() string { return fmt.Sprintf("%s (%d)", s.Name(), int32(s)) }

@@ -7,7 +7,7 @@ from conftest import CASES
 from oracle import Golden, relative_l2
 
 import moe
-from moe.arrays import ELEMENT_BYTES, NAMES, view
+from moe.arrays import ELEMENT_BYTES, NAMES
 
 GOLDEN = Golden(CASES["BIG-01"]["fixture"])
 
@@ -157,60 +157,6 @@ def test_a_zero_byte_does_not_end_text():
     for call in refused:
         with pytest.raises(ValueError, match="has a zero byte"):
             call()
-
-
-class OnlyDlpack:
-    """An array of which nothing is known but DLPack, of a producer that knows version 1 or only the one before."""
-
-    def __init__(self, array, takes_version):
-        self.array, self.takes_version = array, takes_version
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-    def __dlpack__(self, **arguments):
-        if arguments and not self.takes_version:
-            raise TypeError("unexpected keyword argument max_version")
-        try:
-            return self.array.__dlpack__(**arguments)
-        except TypeError:  # numpy before 2.1
-            return self.array.__dlpack__()
-
-
-@pytest.mark.parametrize("takes_version", [True, False])
-def test_dlpack_in(handles, takes_version):
-    out = numpy.full_like(GOLDEN.y, numpy.nan)
-    x = GOLDEN.x.copy()
-    found = moe.forward(*handles, OnlyDlpack(x, takes_version), OnlyDlpack(out, takes_version))
-    assert found.array is out and relative_l2(out, GOLDEN.y) <= 1e-5
-    made = moe.forward(*handles, OnlyDlpack(x, takes_version))
-    assert isinstance(made, numpy.ndarray) and numpy.array_equal(made, out)
-
-
-def test_dlpack_gives_the_memory_back():
-    import sys
-
-    array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3).T
-    before = sys.getrefcount(array)
-    found = view("x", OnlyDlpack(array, True))
-    assert (found.address, found.shape, found.strides) == (array.ctypes.data, (3, 2), (1, 3))
-    del found
-    assert sys.getrefcount(array) == before
-
-
-def test_dlpack_out():
-    """A tensor of a checkpoint, exported and read again: the same memory, and not writable."""
-    checkpoint = GOLDEN.open()[0]
-    tensor = next(one for one in checkpoint.tensors(GOLDEN.layer) if one.role == moe.Role.DOWN)
-    again = view("tensor", tensor)
-    assert again.address == tensor.struct.data and not again.writable
-    assert (again.shape, again.type) == ((tensor.rows, tensor.columns), moe.Type.BF16)
-    with pytest.raises(BufferError, match="read-only"):
-        tensor.__dlpack__()
-    checkpoint.close()
-    array = tensor.numpy()
-    del tensor, again
-    assert array.any() and not array.flags.writeable  # the mapping lives as long as the array
 
 
 def test_sizes_of_elements():

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import abi
 from .arrays import (
     Array,
+    DeviceArrayLike,
     View,
     check_dense,
     check_shape,
@@ -50,6 +51,7 @@ class _Call:
 
     def __init__(self, plan: Plan, args: abi.Struct, first: Array, stream: Any) -> None:
         self.plan, self.args = plan, args
+        self.stream = stream
         self.args.stream = current_stream(stream, first)
         self.shape, self.device = plan.shape, plan.device
         self.views: list[View] = []
@@ -101,9 +103,7 @@ class _Call:
             self.args.n_expert_map = self.shape.n_experts
 
     def writable(self, field: str, given: Array | None, shape: Sequence[int], kind: Type) -> None:
-        found = self.rows(field, given, shape, [kind])
-        if found is not None:
-            check_writable(found)
+        self._written(self.rows(field, given, shape, [kind]))
 
     def new(self, field: str, given: Array | None, shape: tuple[int, ...], kind: Type) -> Array:
         """An output: the one given, or a new one."""
@@ -115,9 +115,13 @@ class _Call:
         return made
 
     def dense_output(self, field: str, given: Array | None, shape: Sequence[int], kind: Type) -> None:
-        found = self.dense(field, given, shape, [kind])
+        self._written(self.dense(field, given, shape, [kind]))
+
+    def _written(self, found: View | None) -> None:
         if found is not None:
             check_writable(found)
+            if isinstance(found.owner, DeviceArrayLike):
+                found.owner.written_on(self.stream)
 
     def run(self, function: str, handles: Sequence[Any], *more: int) -> None:
         with using(*handles) as addresses:

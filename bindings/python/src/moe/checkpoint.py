@@ -66,10 +66,10 @@ class CheckpointTensor:
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
 
-    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_rest: Any) -> Any:
-        versioned = max_version is not None and max_version[0] >= 1
+    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
+        dlpack.check_stream(self.__dlpack_device__(), stream)
         where = (self._address(), self._shape(), self._type())
-        return dlpack.export(*where, self, read_only=True, versioned=versioned)
+        return dlpack.export(*where, self, dlpack.Request(**request), read_only=True)
 
     def __repr__(self) -> str:
         return f"CheckpointTensor({self.role.name.lower()}, expert {self.expert}, {self.rows} x {self.columns})"
