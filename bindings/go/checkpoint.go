@@ -22,6 +22,7 @@ type CheckpointOptions struct {
 	HasOrientation bool   // overrides what the family says of fused expert tensors
 	Orientation    Orientation
 	GateUpOrder    GateUpOrder
+	Overrides      string // "": none; else fields of LayerDesc in place of what the files say: "top_k=4, gate_limit=none"
 }
 
 // OpenCheckpoint reads headers only; options may be nil.
@@ -35,6 +36,7 @@ func OpenCheckpoint(path string, options *CheckpointOptions) (*Checkpoint, error
 	desc.struct_size = C.sizeof_moe_checkpoint_options
 	desc.io = C.moe_io(options.IO)
 	desc.family = memory.optional(options.Family)
+	desc.overrides = memory.optional(options.Overrides)
 	desc.has_orientation = flag(options.HasOrientation)
 	desc.orientation = C.moe_orientation(options.Orientation)
 	desc.gate_up_order = C.moe_gate_up_order(options.GateUpOrder)

@@ -1230,6 +1230,11 @@ typedef struct moe_checkpoint_options {
     moe_orientation orientation;
     moe_gate_up_order gate_up_order;  /* 0: what the family says */
     uint32_t reserved;
+    const char *overrides;            /* NULL: none. Fields of moe_layer_desc in place of what the files say, in every layer:
+                                         "top_k=4, routed_scale=2.5, renormalize=sum_clamp". A value is a number, or of an enum the
+                                         rest of its name in lower case. A field that has a has_ flag sets it, and "none" clears both.
+                                         What tensors decide (sizes, has_router and the like) is refused, and so is a name that is
+                                         given twice: MOE_ERROR_INVALID_ARGUMENT with the name and the value */
 } moe_checkpoint_options;
 
 /* Reads headers only. options may be NULL. Errors name the file, and the tensor or key. */
@@ -1257,7 +1262,8 @@ MOE_API const char *MOE_CALL moe_checkpoint_family_at(uint32_t index) MOE_NOEXCE
 /* Decoder layer (the number in the tensor names) of the index-th MoE layer, ascending. */
 MOE_API moe_status MOE_CALL moe_checkpoint_layer_at(const moe_checkpoint *checkpoint, int32_t index,
                                                     int32_t *out_layer) MOE_NOEXCEPT;
-/* Description of decoder layer `layer`. Change any field before planning: files leave things out. */
+/* Description of decoder layer `layer`, overrides applied. Change any field before planning: files leave things out. Overrides with
+ * which no layer can be (moe_layer_validate) are MOE_ERROR_INVALID_ARGUMENT here and wherever the layer is read. */
 MOE_API moe_status MOE_CALL moe_checkpoint_layer(const moe_checkpoint *checkpoint, int32_t layer,
                                                  moe_layer_desc *out_desc) MOE_NOEXCEPT;
 /* Formats by role: fills *out_formats[role] for role < n_formats where the pointer is not NULL; a role that the layer does not

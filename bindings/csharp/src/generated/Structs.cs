@@ -510,6 +510,7 @@ namespace Moe
         public Orientation orientation;
         public GateUpOrder gate_up_order;
         public uint reserved;
+        public IntPtr overrides;
     }
 
     [StructLayout(LayoutKind.Sequential)]

@@ -556,6 +556,7 @@ class CheckpointOptions(Struct):
     orientation: i32
     gate_up_order: i32
     reserved: u32
+    overrides: text
 
 
 @sized

@@ -1143,6 +1143,7 @@ pub struct moe_checkpoint_options {
     pub orientation: moe_orientation,
     pub gate_up_order: moe_gate_up_order,
     pub reserved: u32,
+    pub overrides: *const ::std::os::raw::c_char,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -432,7 +432,8 @@ layout! {
         has_orientation,
         orientation,
         gate_up_order,
-        reserved
+        reserved,
+        overrides
     }
     moe_checkpoint_info {
         struct_size,
