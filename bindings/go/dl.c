@@ -178,6 +178,9 @@ moe_status moe_route(const moe_plan *plan, const moe_weights *weights, moe_works
 moe_status moe_dispatch(const moe_plan *plan, moe_workspace *workspace, const moe_dispatch_args *args) {
     return library.dispatch(plan, workspace, args);
 }
+moe_status moe_gather(const moe_plan *plan, moe_workspace *workspace, const moe_gather_args *args) {
+    return library.gather(plan, workspace, args);
+}
 moe_status moe_experts(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
     const moe_experts_args *args) {
     return library.experts(plan, weights, workspace, args);

@@ -1085,6 +1085,36 @@ typedef struct moe_dispatch_args {
 MOE_API moe_status MOE_CALL moe_dispatch(const moe_plan *plan, moe_workspace *workspace,
                                          const moe_dispatch_args *args) MOE_NOEXCEPT;
 
+typedef struct moe_gather_args {
+    uint32_t struct_size;
+    int32_t x_is_latent;          /* 1: rows of x and out are [L], of a layer with a latent; 0: [H] */
+    int64_t n_tokens;             /* T: rows of x */
+    const void *x;                /* [T, H or L] of the plan's x_type; required unless T or n_rows is 0 */
+    int64_t x_row_stride;
+    const int64_t *offsets;       /* [E_local + 1], as moe_dispatch gives; required likewise */
+    const int64_t *counts;        /* [E_local], or NULL: row ids of -1 mark the padding */
+    const int32_t *row_ids;       /* [n_rows], as moe_dispatch gives: slot t * k + j of each row, -1 padding; required likewise */
+    int64_t n_rows;               /* rows of out, e.g. the row_capacity of moe_dispatch; 0 .. 2^31 - 1 */
+    void *out;                    /* [n_rows, H or L] of the plan's x_type; required likewise */
+    int64_t out_row_stride;
+    const float *weights;         /* [T, k], with out_row_weights */
+    int64_t weights_row_stride;
+    int32_t *out_row_tokens;      /* [n_rows] or NULL: the token t of each row, -1 where there is none */
+    float *out_row_weights;       /* [n_rows] or NULL: weights[t, j] of each row, 0 where there is none */
+    void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
+} moe_gather_args;
+
+/* Rows of x in the order of a dispatch, for grouped GEMMs that are not libmoe's: row r of out is the row row_ids[r] / k of x, bit for
+ * bit but for the payload of NaNs. Rows of local expert e are rows [offsets[e], offsets[e] + its count) of out. Rows without a token
+ * (padding, and what no expert has) are not written in out; their token is -1 and their weight 0. Needs a plan with the
+ * stage DISPATCH and no weights; LATENT_IN and pre_quant_scale are not applied. Offsets, counts and row ids that are not what
+ * they must be are MOE_FAULT_OFFSETS_OUT_OF_RANGE, and their rows count as rows without a token. With T or n_rows 0 nothing is done.
+ * moe_experts gathers by itself and wants none of this. */
+MOE_API moe_status MOE_CALL moe_gather(const moe_plan *plan, moe_workspace *workspace,
+                                       const moe_gather_args *args) MOE_NOEXCEPT;
+
 /* Layouts of moe_experts, in (rows) x out (columns); "row ids" is that args.row_ids is given.
  *
  *                                              REDUCED           PER_SLOT          ROWS

@@ -28,7 +28,8 @@ struct World {
           ids{0, 1, 2, 3},
           weights{.5f, .5f, .5f, .5f},
           offsets{0, 1, 2, 3, 4},
-          row_ids{0, 1, 2, 3} {
+          row_ids{0, 1, 2, 3},
+          row_weights(4) {
         format = sized<moe_format>();
         must(moe_format_by_name("f32", &format), "moe_format_by_name");
         moe::test::mixtral().write(folder);
@@ -64,6 +65,7 @@ struct World {
     Floats weights;
     std::vector<int64_t> offsets;
     std::vector<int32_t> row_ids;
+    Floats row_weights;
 };
 
 // A struct as a caller of another version has it: `size` bytes, then a wall of other bytes.
@@ -277,6 +279,19 @@ void add_stage_structs(std::vector<InStruct>& all) {
     add(all, "moe_dispatch_args", dispatch, [](const moe_dispatch_args* args) {
         const LayerRun& r = World::get().run;
         return moe_dispatch(r.plan.get(), r.workspace.get(), args);
+    });
+    auto gather = sized<moe_gather_args>();
+    gather.n_tokens = 2;
+    gather.x = w.x.data();
+    gather.offsets = w.offsets.data();
+    gather.row_ids = w.row_ids.data();
+    gather.n_rows = 4;
+    gather.out = w.rows.data();
+    gather.weights = w.weights.data();
+    gather.out_row_weights = w.row_weights.data();
+    add(all, "moe_gather_args", gather, [](const moe_gather_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_gather(r.plan.get(), r.workspace.get(), args);
     });
     auto experts = sized<moe_experts_args>();
     experts.out_layout = MOE_OUT_PER_SLOT;

@@ -60,6 +60,7 @@ namespace Moe
             "moe_forward_spmd",
             "moe_route",
             "moe_dispatch",
+            "moe_gather",
             "moe_experts",
             "moe_combine",
             "moe_finish",
@@ -243,6 +244,9 @@ namespace Moe
 
         [LibraryImport(Loader.Name)]
         public static partial Status moe_dispatch(PlanHandle plan, WorkspaceHandle workspace, moe_dispatch_args* args);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args);
 
         [LibraryImport(Loader.Name)]
         public static partial Status moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,
@@ -466,6 +470,9 @@ namespace Moe
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_dispatch(PlanHandle plan, WorkspaceHandle workspace, moe_dispatch_args* args);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args);
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,

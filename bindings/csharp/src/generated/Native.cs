@@ -286,6 +286,12 @@ namespace Moe
         }
 
         [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args)
+        {
+            MoeException.Check("moe_gather", Imports.moe_gather(plan, workspace, args));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
         public void moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,
             moe_experts_args* args)
         {

@@ -13,7 +13,7 @@ from .errors import *
 from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
 from .tensors import convert_scales, dequantize, families, formats, quantize, scale_layout_size
 from .device import DeviceArray, Stream
-from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
+from .calls import Dispatched, Gathered, Routed, combine, dispatch, experts, finish, forward, gather, route
 from .layer import Layer
 from .layer_desc import LayerDesc, Slice
 from .loading import Library, library, load
@@ -40,6 +40,7 @@ __all__ += [
     "Format",
     "FormatInfo",
     "FormatSize",
+    "Gathered",
     "Layer",
     "LayerDesc",
     "Library",
@@ -72,6 +73,7 @@ __all__ += [
     "finish",
     "formats",
     "forward",
+    "gather",
     "library",
     "load",
     "quantize",

@@ -470,6 +470,27 @@ class DispatchArgs(Struct):
 
 
 @sized
+class GatherArgs(Struct):
+    x_is_latent: i32
+    n_tokens: i64
+    x: ptr
+    x_row_stride: i64
+    offsets: ptr
+    counts: ptr
+    row_ids: ptr
+    n_rows: i64
+    out: ptr
+    out_row_stride: i64
+    weights: ptr
+    weights_row_stride: i64
+    out_row_tokens: ptr
+    out_row_weights: ptr
+    stream: ptr
+    n_threads: i32
+    reserved: u32
+
+
+@sized
 class ExpertsArgs(Struct):
     in_layout: i32
     out_layout: i32

@@ -55,6 +55,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "moe_forward_spmd": (I32, (PTR, PTR, PTR, PTR, I32, I32)),
     "moe_route": (I32, (PTR, PTR, PTR, PTR)),
     "moe_dispatch": (I32, (PTR, PTR, PTR)),
+    "moe_gather": (I32, (PTR, PTR, PTR)),
     "moe_experts": (I32, (PTR, PTR, PTR, PTR)),
     "moe_combine": (I32, (PTR, PTR, PTR)),
     "moe_finish": (I32, (PTR, PTR, PTR, PTR)),

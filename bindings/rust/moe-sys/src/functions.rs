@@ -181,6 +181,11 @@ functions! {
         workspace: *mut moe_workspace,
         args: *const moe_dispatch_args,
     ) -> moe_status;
+    pub fn moe_gather(
+        plan: *const moe_plan,
+        workspace: *mut moe_workspace,
+        args: *const moe_gather_args,
+    ) -> moe_status;
     pub fn moe_experts(
         plan: *const moe_plan,
         weights: *const moe_weights,

@@ -1017,6 +1017,28 @@ pub struct moe_dispatch_args {
     pub row_capacity: i64,
     pub stream: *mut ::std::os::raw::c_void,
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_gather_args {
+    pub struct_size: u32,
+    pub x_is_latent: i32,
+    pub n_tokens: i64,
+    pub x: *const ::std::os::raw::c_void,
+    pub x_row_stride: i64,
+    pub offsets: *const i64,
+    pub counts: *const i64,
+    pub row_ids: *const i32,
+    pub n_rows: i64,
+    pub out: *mut ::std::os::raw::c_void,
+    pub out_row_stride: i64,
+    pub weights: *const f32,
+    pub weights_row_stride: i64,
+    pub out_row_tokens: *mut i32,
+    pub out_row_weights: *mut f32,
+    pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
+}
 impl moe_in_layout {
     pub const MOE_IN_TOKENS: moe_in_layout = moe_in_layout(0);
 }
