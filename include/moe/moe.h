@@ -975,7 +975,8 @@ typedef enum moe_out_layout MOE_ENUM_BASE {
     MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent). Identity experts are in it, but not in that of
                              a partial plan: moe_finish adds them */
     MOE_OUT_PER_SLOT = 1, /* [T, k, L]: F_id(v) of every slot, unweighted; skipped slots and those of absent and identity
-                             experts are zero */
+                             experts are zero. With out_ids and out_weights it is what a combine of the caller's own needs: the sum
+                             over j of weights[t, j] times row [t, j] is REDUCED (docs/concepts/layouts.md) */
     MOE_OUT_ROWS = 2,     /* moe_experts: the same rows as in, [n_rows, L]; of token-major input sorted rows */
     MOE_OUT_FORCE_INT32 = 0x7FFFFFFF
 } moe_out_layout;
