@@ -98,6 +98,17 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore moe_stream_create;
 %ignore moe_stream_synchronize;
 %ignore moe_stream_destroy;
+
+// What a load in the background refers to must stay until it is done, which these languages cannot see.
+%ignore moe_loading;
+%ignore moe_loading_progress;
+%ignore moe_loading_start;
+%ignore moe_loading_start_checkpoint;
+%ignore moe_loading_poll;
+%ignore moe_loading_wait;
+%ignore moe_loading_cancel;
+%ignore moe_loading_destroy;
+
 %ignore moe_plan_desc::formats_per_expert;
 %ignore moe_plan_desc::n_formats_per_expert;
 %ignore moe_plan_desc::formats;

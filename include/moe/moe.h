@@ -26,9 +26,9 @@
  *              that does not fit would not be zero. Fields named reserved are to be zero, or the answer is
  *              MOE_ERROR_INVALID_ARGUMENT: so they can get a meaning.
  *   Pointers   Input structs, arrays and strings are read during the call and not kept, except weight bytes
- *              under MOE_OWN_BORROW. Handles are made by *_create, *_open or *_load and ended by *_destroy;
- *              destroying NULL does nothing. Handles refer to each other only where said, so the order of
- *              destruction is free: what is still needed inside lives on.
+ *              under MOE_OWN_BORROW and while a load in the background runs. Handles are made by *_create, *_open,
+ *              *_load or *_start and ended by *_destroy; destroying NULL does nothing. Handles refer to each other
+ *              only where said, so the order of destruction is free: what is still needed inside lives on.
  *   Shapes     [rows, columns], row-major. A matrix W [n, k] maps k inputs to n outputs: y = W x.
  *              Strides of activations and ids are in elements, strides of weights in bytes; 0 means dense.
  *              Counts of tokens are int64_t. T is the number of tokens, k is top_k, E the number of routed experts.
@@ -324,7 +324,8 @@ typedef void(MOE_CALL *moe_task_fn)(int32_t index, void *task_data);
 /* Calls task(i, task_data) once for every i in [0, n_tasks), on any threads, and returns when all are done. Tasks
  * never wait for each other, so running them one after the other is correct. */
 typedef void(MOE_CALL *moe_parallel_for_fn)(int32_t n_tasks, moe_task_fn task, void *task_data, void *user_data);
-/* Progress of long work in bytes; a non-zero answer cancels it (MOE_ERROR_CANCELLED). Calling thread. */
+/* Progress of long work in bytes; a non-zero answer cancels it (MOE_ERROR_CANCELLED). Calling thread, or that of
+ * a load in the background. */
 typedef int32_t(MOE_CALL *moe_progress_fn)(uint64_t done, uint64_t total, void *user_data);
 
 typedef struct moe_runtime_desc {
@@ -1321,6 +1322,45 @@ typedef struct moe_load_options {
 MOE_API moe_status MOE_CALL moe_weights_load_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint,
                                                         int32_t layer, const moe_load_options *options,
                                                         moe_weights **out_weights) MOE_NOEXCEPT;
+
+/* Loading in the background, on a thread that the library makes for it, expert by expert. The thread packs and copies with the
+ * runtime's threads as moe_weights_load does; a call that finds them taken does its work alone meanwhile. */
+typedef struct moe_loading moe_loading;
+
+typedef struct moe_loading_progress {
+    uint32_t struct_size;
+    int32_t is_done;          /* 1: moe_loading_wait does not wait */
+    moe_status status;        /* MOE_OK until it is done, then what moe_loading_wait answers for the load */
+    uint32_t reserved;
+    uint64_t bytes_done;      /* of the weights, as moe_progress_fn gives them; ascending, bytes_total when all is there */
+    uint64_t bytes_total;
+} moe_loading_progress;
+
+/* moe_weights_load and moe_weights_load_checkpoint that return at once: what can be told from the arguments alone is refused
+ * here, everything else by moe_loading_wait. Structs and arrays of pointers to structs are read during this call. Whatever else
+ * they point to (bytes of tensors, data_per_expert, global_scale and the other tables, memory of MOE_OWN_CALLER, what
+ * progress_user_data is for) must stay, unchanged, until the load is done. plan and checkpoint may be destroyed at once. progress is
+ * called on the loading thread, and may not wait for the load or destroy it.
+ * CUDA: in the context that is current here, or the device's primary one, which must live until the load is done. stream NULL: on
+ * a stream of its own, which does not wait for the default stream. Weights that are done are there for every stream.
+ * A runtime with a parallel_for makes no thread: MOE_ERROR_UNSUPPORTED. Not under capture. */
+MOE_API moe_status MOE_CALL moe_loading_start(const moe_plan *plan, const moe_weights_desc *desc,
+                                              moe_loading **out_loading) MOE_NOEXCEPT;
+MOE_API moe_status MOE_CALL moe_loading_start_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint, int32_t layer,
+                                                         const moe_load_options *options,
+                                                         moe_loading **out_loading) MOE_NOEXCEPT;
+/* How far it is. Never waits. MOE_OK of a load that failed, too: the status is in the struct. Poll, wait and cancel may be called by any
+ * number of threads at once. */
+MOE_API moe_status MOE_CALL moe_loading_poll(const moe_loading *loading, moe_loading_progress *out_progress) MOE_NOEXCEPT;
+/* Waits until the load is done, and answers what moe_weights_load would have, with its sentence, to every caller. The weights are
+ * the first one's who waits for them; out_weights NULL waits without taking them. Weights that were taken already are
+ * MOE_ERROR_NOT_FOUND. In a forked child MOE_ERROR_FORKED. */
+MOE_API moe_status MOE_CALL moe_loading_wait(moe_loading *loading, moe_weights **out_weights) MOE_NOEXCEPT;
+/* Asks the load to stop and returns at once. It stops before its next expert with MOE_ERROR_CANCELLED, or is done by then. */
+MOE_API moe_status MOE_CALL moe_loading_cancel(moe_loading *loading) MOE_NOEXCEPT;
+/* Cancels, waits for the thread, and destroys weights that nobody took. In a forked child, where there is no thread, what the load
+ * held stays. */
+MOE_API void MOE_CALL moe_loading_destroy(moe_loading *loading) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
  * 11  Host tools: one matrix at a time, host memory, calling thread

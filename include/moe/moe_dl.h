@@ -40,6 +40,8 @@
     X(checkpoint_open) X(checkpoint_destroy) X(checkpoint_get_info) X(checkpoint_family_at)                     \
     X(checkpoint_layer_at) X(checkpoint_layer) X(checkpoint_formats) X(checkpoint_tensor)                       \
     X(weights_load_checkpoint)                                                                                  \
+    X(loading_start) X(loading_start_checkpoint) X(loading_poll) X(loading_wait) X(loading_cancel)              \
+    X(loading_destroy)                                                                                          \
     X(quantize) X(dequantize) X(scale_layout_size) X(convert_scales)
 
 #ifdef __cplusplus

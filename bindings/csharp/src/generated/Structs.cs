@@ -562,6 +562,17 @@ namespace Moe
     }
 
     [StructLayout(LayoutKind.Sequential)]
+    internal unsafe struct moe_loading_progress
+    {
+        public uint struct_size;
+        public int is_done;
+        public Status status;
+        public uint reserved;
+        public ulong bytes_done;
+        public ulong bytes_total;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
     internal unsafe struct moe_quantize_args
     {
         public uint struct_size;

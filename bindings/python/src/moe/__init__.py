@@ -20,7 +20,7 @@ from .loading import Library, library, load
 from .plan import Candidate, Plan, PlanDevice, PlanOptions, WorkspaceNeed
 from .runtime import Allocator, DeviceInfo, Runtime, abi_version, build_info, device_count, device_info
 from .runtime import role_name, type_name, version, version_string
-from .weights import MemoryReport, Weights
+from .weights import Loading, LoadingProgress, MemoryReport, Weights
 from .workspace import Faults, Workspace
 
 __version__ = "0.1.0"
@@ -44,6 +44,8 @@ __all__ += [
     "Layer",
     "LayerDesc",
     "Library",
+    "Loading",
+    "LoadingProgress",
     "MemoryReport",
     "Plan",
     "PlanDevice",

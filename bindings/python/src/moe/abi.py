@@ -602,6 +602,15 @@ class LoadOptions(Struct):
 
 
 @sized
+class LoadingProgress(Struct):
+    is_done: i32
+    status: i32
+    reserved: u32
+    bytes_done: u64
+    bytes_total: u64
+
+
+@sized
 class QuantizeArgs(Struct):
     reserved: u32
     format: ptr

@@ -1192,6 +1192,21 @@ pub struct moe_load_options {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct moe_loading {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_loading_progress {
+    pub struct_size: u32,
+    pub is_done: i32,
+    pub status: moe_status,
+    pub reserved: u32,
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct moe_quantize_args {
     pub struct_size: u32,
     pub reserved: u32,

@@ -474,6 +474,14 @@ layout! {
         progress,
         progress_user_data
     }
+    moe_loading_progress {
+        struct_size,
+        is_done,
+        status,
+        reserved,
+        bytes_done,
+        bytes_total
+    }
     moe_quantize_args {
         struct_size,
         reserved,
