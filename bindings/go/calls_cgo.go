@@ -209,6 +209,10 @@ func moe_dispatch(plan *moe_plan, workspace *moe_workspace, args *moe_dispatch_a
 	return moe_status(C.moe_dispatch((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_workspace)(unsafe.Pointer(workspace)), (*C.moe_dispatch_args)(unsafe.Pointer(args))))
 }
 
+func moe_gather(plan *moe_plan, workspace *moe_workspace, args *moe_gather_args) moe_status {
+	return moe_status(C.moe_gather((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_workspace)(unsafe.Pointer(workspace)), (*C.moe_gather_args)(unsafe.Pointer(args))))
+}
+
 func moe_experts(plan *moe_plan, weights *moe_weights, workspace *moe_workspace, args *moe_experts_args) moe_status {
 	return moe_status(C.moe_experts((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_weights)(unsafe.Pointer(weights)), (*C.moe_workspace)(unsafe.Pointer(workspace)), (*C.moe_experts_args)(unsafe.Pointer(args))))
 }
@@ -255,6 +259,30 @@ func moe_checkpoint_tensor(checkpoint *moe_checkpoint, layer int32, index uint32
 
 func moe_weights_load_checkpoint(plan *moe_plan, checkpoint *moe_checkpoint, layer int32, options *moe_load_options, out_weights **moe_weights) moe_status {
 	return moe_status(C.moe_weights_load_checkpoint((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_checkpoint)(unsafe.Pointer(checkpoint)), C.int32_t(layer), (*C.moe_load_options)(unsafe.Pointer(options)), (**C.moe_weights)(unsafe.Pointer(out_weights))))
+}
+
+func moe_loading_start(plan *moe_plan, desc *moe_weights_desc, out_loading **moe_loading) moe_status {
+	return moe_status(C.moe_loading_start((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_weights_desc)(unsafe.Pointer(desc)), (**C.moe_loading)(unsafe.Pointer(out_loading))))
+}
+
+func moe_loading_start_checkpoint(plan *moe_plan, checkpoint *moe_checkpoint, layer int32, options *moe_load_options, out_loading **moe_loading) moe_status {
+	return moe_status(C.moe_loading_start_checkpoint((*C.moe_plan)(unsafe.Pointer(plan)), (*C.moe_checkpoint)(unsafe.Pointer(checkpoint)), C.int32_t(layer), (*C.moe_load_options)(unsafe.Pointer(options)), (**C.moe_loading)(unsafe.Pointer(out_loading))))
+}
+
+func moe_loading_poll(loading *moe_loading, out_progress *moe_loading_progress) moe_status {
+	return moe_status(C.moe_loading_poll((*C.moe_loading)(unsafe.Pointer(loading)), (*C.moe_loading_progress)(unsafe.Pointer(out_progress))))
+}
+
+func moe_loading_wait(loading *moe_loading, out_weights **moe_weights) moe_status {
+	return moe_status(C.moe_loading_wait((*C.moe_loading)(unsafe.Pointer(loading)), (**C.moe_weights)(unsafe.Pointer(out_weights))))
+}
+
+func moe_loading_cancel(loading *moe_loading) moe_status {
+	return moe_status(C.moe_loading_cancel((*C.moe_loading)(unsafe.Pointer(loading))))
+}
+
+func moe_loading_destroy(loading *moe_loading) {
+	C.moe_loading_destroy((*C.moe_loading)(unsafe.Pointer(loading)))
 }
 
 func moe_quantize(args *moe_quantize_args) moe_status {

@@ -62,6 +62,7 @@ const (
 	at_moe_forward_spmd
 	at_moe_route
 	at_moe_dispatch
+	at_moe_gather
 	at_moe_experts
 	at_moe_combine
 	at_moe_finish
@@ -74,6 +75,12 @@ const (
 	at_moe_checkpoint_formats
 	at_moe_checkpoint_tensor
 	at_moe_weights_load_checkpoint
+	at_moe_loading_start
+	at_moe_loading_start_checkpoint
+	at_moe_loading_poll
+	at_moe_loading_wait
+	at_moe_loading_cancel
+	at_moe_loading_destroy
 	at_moe_quantize
 	at_moe_dequantize
 	at_moe_scale_layout_size
@@ -131,6 +138,7 @@ var symbolNames = [...]string{
 	"moe_forward_spmd",
 	"moe_route",
 	"moe_dispatch",
+	"moe_gather",
 	"moe_experts",
 	"moe_combine",
 	"moe_finish",
@@ -143,6 +151,12 @@ var symbolNames = [...]string{
 	"moe_checkpoint_formats",
 	"moe_checkpoint_tensor",
 	"moe_weights_load_checkpoint",
+	"moe_loading_start",
+	"moe_loading_start_checkpoint",
+	"moe_loading_poll",
+	"moe_loading_wait",
+	"moe_loading_cancel",
+	"moe_loading_destroy",
 	"moe_quantize",
 	"moe_dequantize",
 	"moe_scale_layout_size",
@@ -398,6 +412,11 @@ func moe_dispatch(plan *moe_plan, workspace *moe_workspace, args *moe_dispatch_a
 	return moe_status(result)
 }
 
+func moe_gather(plan *moe_plan, workspace *moe_workspace, args *moe_gather_args) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_gather], uintptr(unsafe.Pointer(plan)), uintptr(unsafe.Pointer(workspace)), uintptr(unsafe.Pointer(args)))
+	return moe_status(result)
+}
+
 func moe_experts(plan *moe_plan, weights *moe_weights, workspace *moe_workspace, args *moe_experts_args) moe_status {
 	result, _, _ := purego.SyscallN(symbols[at_moe_experts], uintptr(unsafe.Pointer(plan)), uintptr(unsafe.Pointer(weights)), uintptr(unsafe.Pointer(workspace)), uintptr(unsafe.Pointer(args)))
 	return moe_status(result)
@@ -455,6 +474,35 @@ func moe_checkpoint_tensor(checkpoint *moe_checkpoint, layer int32, index uint32
 func moe_weights_load_checkpoint(plan *moe_plan, checkpoint *moe_checkpoint, layer int32, options *moe_load_options, out_weights **moe_weights) moe_status {
 	result, _, _ := purego.SyscallN(symbols[at_moe_weights_load_checkpoint], uintptr(unsafe.Pointer(plan)), uintptr(unsafe.Pointer(checkpoint)), uintptr(layer), uintptr(unsafe.Pointer(options)), uintptr(unsafe.Pointer(out_weights)))
 	return moe_status(result)
+}
+
+func moe_loading_start(plan *moe_plan, desc *moe_weights_desc, out_loading **moe_loading) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_loading_start], uintptr(unsafe.Pointer(plan)), uintptr(unsafe.Pointer(desc)), uintptr(unsafe.Pointer(out_loading)))
+	return moe_status(result)
+}
+
+func moe_loading_start_checkpoint(plan *moe_plan, checkpoint *moe_checkpoint, layer int32, options *moe_load_options, out_loading **moe_loading) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_loading_start_checkpoint], uintptr(unsafe.Pointer(plan)), uintptr(unsafe.Pointer(checkpoint)), uintptr(layer), uintptr(unsafe.Pointer(options)), uintptr(unsafe.Pointer(out_loading)))
+	return moe_status(result)
+}
+
+func moe_loading_poll(loading *moe_loading, out_progress *moe_loading_progress) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_loading_poll], uintptr(unsafe.Pointer(loading)), uintptr(unsafe.Pointer(out_progress)))
+	return moe_status(result)
+}
+
+func moe_loading_wait(loading *moe_loading, out_weights **moe_weights) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_loading_wait], uintptr(unsafe.Pointer(loading)), uintptr(unsafe.Pointer(out_weights)))
+	return moe_status(result)
+}
+
+func moe_loading_cancel(loading *moe_loading) moe_status {
+	result, _, _ := purego.SyscallN(symbols[at_moe_loading_cancel], uintptr(unsafe.Pointer(loading)))
+	return moe_status(result)
+}
+
+func moe_loading_destroy(loading *moe_loading) {
+	purego.SyscallN(symbols[at_moe_loading_destroy], uintptr(unsafe.Pointer(loading)))
 }
 
 func moe_quantize(args *moe_quantize_args) moe_status {

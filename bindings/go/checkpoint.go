@@ -19,6 +19,7 @@ type CheckpointOptions struct {
 	HasOrientation bool   // overrides what the family says of fused expert tensors
 	Orientation    Orientation
 	GateUpOrder    GateUpOrder
+	Overrides      string // "": none; else fields of LayerDesc in place of what the files say: "top_k=4, gate_limit=none"
 }
 
 // OpenCheckpoint reads headers only; options may be nil.
@@ -32,6 +33,7 @@ func OpenCheckpoint(path string, options *CheckpointOptions) (*Checkpoint, error
 	desc.struct_size = uint32(sizeof_moe_checkpoint_options)
 	desc.io = moe_io(options.IO)
 	desc.family = memory.optional(options.Family)
+	desc.overrides = memory.optional(options.Overrides)
 	desc.has_orientation = flag(options.HasOrientation)
 	desc.orientation = moe_orientation(options.Orientation)
 	desc.gate_up_order = moe_gate_up_order(options.GateUpOrder)

@@ -63,6 +63,16 @@ func (e *ArgumentError) Error() string { return "moe: " + e.Field + ": " + e.Mes
 // Unwrap makes it ErrInvalidArgument too.
 func (e *ArgumentError) Unwrap() error { return ErrInvalidArgument }
 
+// FaultError is a call of a Layer that left out slots or rows. Everything else was computed and is in the output.
+type FaultError struct {
+	Faults   Faults
+	NSkipped int64 // slots or rows
+}
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("moe: %d slots or rows were skipped, faults %#x", e.NSkipped, uint32(e.Faults))
+}
+
 // PanicError is a panic in a callback. Of a progress callback it is the error of the call, which was cancelled.
 type PanicError struct {
 	Value any

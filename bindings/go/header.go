@@ -56,6 +56,7 @@ type (
 	moe_checkpoint struct{ _ byte }
 	moe_weights    struct{ _ byte }
 	moe_workspace  struct{ _ byte }
+	moe_loading    struct{ _ byte }
 )
 
 type moe_allocator struct {
@@ -424,6 +425,27 @@ type moe_dispatch_args struct {
 	stream          unsafe.Pointer
 }
 
+type moe_gather_args struct {
+	struct_size        uint32
+	x_is_latent        int32
+	n_tokens           int64
+	x                  unsafe.Pointer
+	x_row_stride       int64
+	offsets            *int64
+	counts             *int64
+	row_ids            *int32
+	n_rows             int64
+	out                unsafe.Pointer
+	out_row_stride     int64
+	weights            *float32
+	weights_row_stride int64
+	out_row_tokens     *int32
+	out_row_weights    *float32
+	stream             unsafe.Pointer
+	n_threads          int32
+	reserved           uint32
+}
+
 type moe_experts_args struct {
 	struct_size            uint32
 	in_layout              moe_in_layout
@@ -511,6 +533,7 @@ type moe_checkpoint_options struct {
 	orientation     moe_orientation
 	gate_up_order   moe_gate_up_order
 	reserved        uint32
+	overrides       *byte
 }
 
 type moe_checkpoint_info struct {
@@ -532,6 +555,15 @@ type moe_load_options struct {
 	stream             unsafe.Pointer
 	progress           uintptr
 	progress_user_data unsafe.Pointer
+}
+
+type moe_loading_progress struct {
+	struct_size uint32
+	is_done     int32
+	status      moe_status
+	reserved    uint32
+	bytes_done  uint64
+	bytes_total uint64
 }
 
 type moe_quantize_args struct {
@@ -581,12 +613,14 @@ const (
 	sizeof_moe_forward_args        = unsafe.Sizeof(moe_forward_args{})
 	sizeof_moe_route_args          = unsafe.Sizeof(moe_route_args{})
 	sizeof_moe_dispatch_args       = unsafe.Sizeof(moe_dispatch_args{})
+	sizeof_moe_gather_args         = unsafe.Sizeof(moe_gather_args{})
 	sizeof_moe_experts_args        = unsafe.Sizeof(moe_experts_args{})
 	sizeof_moe_combine_args        = unsafe.Sizeof(moe_combine_args{})
 	sizeof_moe_finish_args         = unsafe.Sizeof(moe_finish_args{})
 	sizeof_moe_checkpoint_options  = unsafe.Sizeof(moe_checkpoint_options{})
 	sizeof_moe_checkpoint_info     = unsafe.Sizeof(moe_checkpoint_info{})
 	sizeof_moe_load_options        = unsafe.Sizeof(moe_load_options{})
+	sizeof_moe_loading_progress    = unsafe.Sizeof(moe_loading_progress{})
 	sizeof_moe_quantize_args       = unsafe.Sizeof(moe_quantize_args{})
 	sizeof_moe_convert_scales_args = unsafe.Sizeof(moe_convert_scales_args{})
 )

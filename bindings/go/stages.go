@@ -94,6 +94,50 @@ func Dispatch(plan *Plan, workspace *Workspace, args *DispatchArgs) error {
 	})
 }
 
+// GatherArgs are moe_gather_args. Offsets, Counts and RowIDs are those of Dispatch.
+type GatherArgs struct {
+	X             Array // [T, hidden], or [T, latent] with XIsLatent, of the plan's type of x
+	XIsLatent     bool
+	Offsets       Array // [local experts + 1] int64
+	Counts        Array // [local experts] int64, or none
+	RowIDs        Array // [rows] int32
+	Out           Array // [rows, hidden or latent]; rows without a token are not written
+	Weights       Array // [T, top_k] float32, with OutRowWeights
+	OutRowTokens  Array // [rows] int32, or none: -1 where there is no token
+	OutRowWeights Array // [rows] float32, or none
+	Stream        unsafe.Pointer
+	NThreads      int32
+}
+
+// Gather copies rows of x into the order of a dispatch.
+func Gather(plan *Plan, workspace *Workspace, args *GatherArgs) error {
+	a := newArguments(plan)
+	shape := a.shape
+	desc := (*moe_gather_args)(a.memory.allocate(sizeof_moe_gather_args))
+	desc.struct_size = uint32(sizeof_moe_gather_args)
+	a.required("X", args.X)
+	a.required("RowIDs", args.RowIDs)
+	width := shape.Hidden
+	if args.XIsLatent {
+		width, desc.x_is_latent = shape.Latent, 1
+	}
+	n, rows := args.X.rowsOf(width), args.RowIDs.length()
+	desc.n_tokens, desc.n_rows = int64(n), int64(rows)
+	desc.x, desc.x_row_stride = a.rows("X", args.X, n, width, shape.XType)
+	desc.offsets = (*int64)(a.dense("Offsets", args.Offsets, shape.NLocalExperts+1, false, TypeI64))
+	desc.counts = (*int64)(a.dense("Counts", args.Counts, shape.NLocalExperts, false, TypeI64))
+	desc.row_ids = (*int32)(a.dense("RowIDs", args.RowIDs, rows, false, TypeI32))
+	desc.out, desc.out_row_stride = a.output("Out", args.Out, rows, width, shape.XType)
+	weights, stride := a.rows("Weights", args.Weights, n, shape.TopK, TypeF32)
+	desc.weights, desc.weights_row_stride = (*float32)(weights), stride
+	desc.out_row_tokens = (*int32)(a.dense("OutRowTokens", args.OutRowTokens, rows, true, TypeI32))
+	desc.out_row_weights = (*float32)(a.dense("OutRowWeights", args.OutRowWeights, rows, true, TypeF32))
+	desc.stream, desc.n_threads = args.Stream, int32(args.NThreads)
+	return a.run("moe_gather", []*Handle{plan.base(), workspace.base()}, func(p []unsafe.Pointer) moe_status {
+		return moe_gather((*moe_plan)(p[0]), (*moe_workspace)(p[1]), desc)
+	})
+}
+
 // ExpertsArgs are moe_experts_args; the layouts are those of the table above moe_experts in moe.h.
 type ExpertsArgs struct {
 	InLayout             InLayout

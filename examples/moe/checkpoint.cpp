@@ -2,6 +2,7 @@
 #include "checkpoint.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -15,11 +16,13 @@ Runtime make_runtime(int32_t threads) {
     return make<Runtime>(moe_runtime_create, &desc);
 }
 
-Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, const std::string& family,
+Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, const ReadAs& read_as,
                            moe_io io) {
     auto options = sized<moe_checkpoint_options>();
     options.io = io;
-    if (!family.empty()) options.family = family.c_str();
+    if (!read_as.family.empty()) options.family = read_as.family.c_str();
+    const std::string overrides = fmt::format("{}", fmt::join(read_as.settings, ","));
+    if (!overrides.empty()) options.overrides = overrides.c_str();
     return make<Checkpoint>(moe_checkpoint_open, runtime, path.c_str(), &options);
 }
 

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "commands.hpp"
 #include "moe_cpp.hpp"
 
 namespace moe::cli {
 
-// family: moe_checkpoint_options.family; empty: as the config says.
 Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path,
-                           const std::string& family = {}, moe_io io = MOE_IO_MMAP);
+                           const ReadAs& read_as = {}, moe_io io = MOE_IO_MMAP);
 moe_checkpoint_info info_of(const moe_checkpoint* checkpoint);
 // Decoder layers that are MoE layers, ascending; none is an error.
 std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint);

@@ -15,7 +15,7 @@ LayerSource source_asked_for(const ExplainOptions& options, moe_runtime* runtime
         const Model& model = model_by_name(options.model);
         return source_of(model, options.format.empty() ? model.native_format : options.format);
     }
-    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint, options.family);
+    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint, options.read_as);
     return source_of(checkpoint.get(), options.checkpoint, options.layer);
 }
 
@@ -38,6 +38,8 @@ void check_usage(const ExplainOptions& options) {
             throw UsageFailure("--format goes with --model: a checkpoint has its own formats");
     } else if (options.layer >= 0) {
         throw UsageFailure("--layer goes with a checkpoint: the layers of a model are alike");
+    } else if (!options.read_as.is_empty()) {
+        throw UsageFailure("--family and --set go with a checkpoint");
     }
 }
 

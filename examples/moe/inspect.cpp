@@ -207,11 +207,13 @@ int inspect(const InspectOptions& options) {
         throw UsageFailure("--per-tensor goes with --against: it is a row for every matrix");
     if (options.verify && !options.against.empty())
         throw UsageFailure("--verify is for one file of packed weights, --against for checkpoints");
+    if (options.verify && !options.read_as.is_empty())
+        throw UsageFailure("--family and --set are for checkpoints, not for --verify");
     if (options.verify) {
         verify_packed_file(options);
         return 0;
     }
-    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint, options.family);
+    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint, options.read_as);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());
     std::vector<MatrixError> errors;

@@ -170,6 +170,18 @@ expect_text "family qwen3_moe" "$moe" inspect "$folder/new" --family qwen3_moe
 "$moe" run "$folder/new" --layer 0 --family qwen3_moe --input "$folder/y.npy" --output "$folder/z3.npy"
 cmp "$folder/z.npy" "$folder/z3.npy"
 expect_text "cpu" "$moe" explain "$folder/new" --layer 0 --family qwen3_moe
+expect_failure 2 "--family and --set go with a checkpoint" "$moe" bench --model qwen3-30b-a3b --family qwen3_moe
+
+echo "== fields of the layer by --set"
+expect_text "top-8" "$moe" inspect "$qwen"
+expect_text "top-3" "$moe" inspect "$qwen" --set top_k=3 --set routed_scale=2.5
+expect_failure 1 "options.overrides: 'topk' is none of top_k" "$moe" inspect "$qwen" --set topk=3
+expect_failure 1 "options.overrides: top_k is given twice" "$moe" inspect "$qwen" --set top_k=3 --set top_k=4
+expect_failure 1 "options.overrides: top_k is 0" "$moe" run "$qwen" --layer 0 --set top_k=0
+"$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --output "$folder/plain.npy"
+"$moe" run "$qwen" --layer 0 --set top_k=3 --input "$folder/y.npy" --output "$folder/top3.npy" --check
+! cmp -s "$folder/plain.npy" "$folder/top3.npy" || fail "--set top_k=3 changes nothing"
+expect_failure 2 "--family and --set go with a checkpoint" "$moe" explain --model qwen3-30b-a3b --set top_k=3
 
 echo "== a bad layer beside good ones"
 "$moe" make-model qwen3-30b-a3b "$folder/bad" --reduced --layers 3

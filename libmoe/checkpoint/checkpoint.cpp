@@ -64,6 +64,7 @@ moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
       memory_(runtime->memory),
       files_(memory_, path, checked_io(options)),
       override_(checked_override(options)),
+      overrides_(memory_, options.overrides),
       model_type_(&memory_),
       layers_(&memory_) {
     choose_family(options.family);
@@ -167,6 +168,7 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
     (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
     builder.finish();
+    overrides_.apply(data->desc);
     return data.release();
 }
 

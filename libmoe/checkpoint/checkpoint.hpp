@@ -17,6 +17,7 @@
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/layer_places.hpp"
+#include "libmoe/checkpoint/overrides.hpp"
 
 struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
   public:
@@ -64,6 +65,7 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     std::pmr::memory_resource& memory_;
     moe::CheckpointFiles files_;
     moe::FusedOverride override_;
+    moe::Overrides overrides_;
     const moe::Family* family_ = nullptr;
     std::pmr::string model_type_;
     mutable std::mutex mutex_;

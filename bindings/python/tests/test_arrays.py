@@ -1,5 +1,6 @@
 """Arrays in and out: what is taken, what is refused, and how far they reach."""
 import mmap
+import threading
 
 import numpy
 import pytest
@@ -87,6 +88,56 @@ def test_ids_outside_the_layer_are_skipped_and_reported(handles, case):
     assert numpy.array_equal(found, moe.forward(*handles, GOLDEN.x, ids=without, expert_weights=weights))
     assert handles[2].status() == (0, 0)
     assert numpy.isfinite(found).all() and moe.Fault.ID_OUT_OF_RANGE == case["fault"]
+
+
+@pytest.mark.case("BAD-02")
+def test_a_layer_raises_for_ids_outside(case):
+    ids = GOLDEN.ids.copy()
+    ids[0, 0] = 1 << 30
+    without = numpy.where(ids == 1 << 30, -1, ids)
+    how = {"ids": ids, "expert_weights": GOLDEN.weights}
+    out = numpy.full_like(GOLDEN.x, numpy.nan)
+    with moe.Layer(GOLDEN.path, GOLDEN.layer, device="cpu") as layer:
+        with pytest.raises(moe.FaultError, match="1 slots or rows were skipped: id_out_of_range") as caught:
+            layer(GOLDEN.x, out, **how)
+        assert (caught.value.faults, caught.value.n_skipped) == (case["fault"], 1)
+        assert isinstance(caught.value, IndexError) and layer.faults() == (0, 0)
+        wanted = layer(GOLDEN.x, ids=without, expert_weights=GOLDEN.weights)
+        assert numpy.array_equal(out, wanted), "the others do not count"
+        workspace = moe.Workspace(layer.plan)
+        layer(GOLDEN.x, workspace=workspace, **how)  # its owner asks
+        assert workspace.status() == (case["fault"], 1) and layer.faults() == (0, 0)
+
+
+@pytest.mark.case("BAD-02")
+def test_a_layer_may_keep_faults_until_it_is_asked(case):
+    ids = GOLDEN.ids.copy()
+    ids[0, 0] = ids[1, 0] = 1 << 30
+    with moe.Layer(GOLDEN.path, GOLDEN.layer, device="cpu", on_fault="keep") as layer:
+        call = lambda: layer(GOLDEN.x, ids=ids, expert_weights=GOLDEN.weights)  # noqa: E731
+        call()
+        other = threading.Thread(target=call)  # has a workspace of its own
+        other.start()
+        other.join()
+        assert layer.faults() == (case["fault"], 4) and layer.faults() == (0, 0)
+    with pytest.raises(ValueError, match="on_fault: is 'ask'"):
+        moe.Layer(GOLDEN.path, on_fault="ask", device="cpu")
+
+
+def test_gathered_rows_are_those_of_the_dispatch(handles):
+    plan, _, workspace = handles
+    k = GOLDEN.ids.shape[1]
+    placed = moe.dispatch(plan, workspace, GOLDEN.ids, block_rows=4)
+    found = moe.gather(plan, workspace, GOLDEN.x, placed, expert_weights=GOLDEN.weights)
+    used = placed.row_ids[: placed.offsets[-1]]
+    tokens = numpy.where(used < 0, -1, used // k)
+    assert numpy.array_equal(found.tokens[: len(used)], tokens) and (tokens >= 0).sum() == GOLDEN.ids.size
+    assert numpy.array_equal(found.rows[: len(used)][tokens >= 0], GOLDEN.x[tokens[tokens >= 0]])
+    assert numpy.array_equal(found.weights[: len(used)][tokens >= 0], GOLDEN.weights.ravel()[used[used >= 0]])
+    assert (found.tokens[len(used) :] == -1).all() and (found.weights[len(used) :] == 0).all()
+    assert moe.gather(plan, workspace, GOLDEN.x, placed).weights is None
+    with pytest.raises(ValueError, match="x: "):
+        moe.gather(plan, workspace, GOLDEN.x[:, 1:], placed)
 
 
 @pytest.mark.case("BIG-01")
