@@ -65,7 +65,9 @@ func hooksOf(handle uintptr) *hooks { return handleNumber(handle).value().(*hook
 type callbackAddresses struct{ log, parallelFor, allocate, release, progress uintptr }
 
 // putNumber puts a number where C has a void *.
-func putNumber(userData *unsafe.Pointer, handle uintptr) { *(*uintptr)(unsafe.Pointer(userData)) = handle }
+func putNumber(userData *unsafe.Pointer, handle uintptr) {
+	*(*uintptr)(unsafe.Pointer(userData)) = handle
+}
 
 func logCallback(level int32, message *byte, handle uintptr) {
 	hooks := hooksOf(handle)
