@@ -145,9 +145,9 @@ TEST_F(HostBlocks, GiveBackWhatWasLoadedInEveryFormat) {
         const Weights loaded = load(plan, layer.tensors);
         const Weights as_given = load(source, layer.tensors);
         for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
-            ASSERT_EQ(decoded(loaded->resident.matrix(role, 3)),
-                      decoded(as_given->resident.matrix(role, 3)));
-        n_interleaved += loaded->resident.matrix(MOE_ROLE_DOWN, 3).interleaving != nullptr;
+            ASSERT_EQ(decoded(loaded->resident.matrix(role, 2)),
+                      decoded(as_given->resident.matrix(role, 2)));
+        n_interleaved += loaded->resident.matrix(MOE_ROLE_DOWN, 2).interleaving != nullptr;
         save(loaded);
         const Weights opened = open(plan);
         ASSERT_NO_FATAL_FAILURE(expect_same(*opened, *loaded));
