@@ -104,13 +104,18 @@ void moe_checkpoint::choose_family(const char* name) {
                       "options.family '{}' is none that this version knows:{}",
                       moe::printable(name).text, known);
         }
+        build_ = files_.is_gguf ? family_->build_gguf : family_->build;
+    } else if (files_.is_gguf) {
+        const moe::GgufFamily found = moe::family_of_gguf(settings, type);
+        family_ = found.family;
+        build_ = found.build;
     } else {
-        family_ = files_.is_gguf ? &moe::family_of_gguf(settings, type)
-                                 : &moe::family_of_config(settings, type);
+        family_ = &moe::family_of_config(settings, type);
+        build_ = family_->build;
     }
-    if (files_.is_gguf && !family_->build_gguf)
-        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from GGUF", settings.file(),
-                  family_->name);
+    if (!build_)
+        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from {}", settings.file(),
+                  family_->name, files_.is_gguf ? "GGUF" : "safetensors");
     model_type_ = type;
     if (files_.is_gguf) {
         files_.settings.set_prefix(std::string(type) + ".");
@@ -165,7 +170,7 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     std::unique_ptr<moe::LayerData, decltype(destroy)> data(
         moe::create_in<moe::LayerData>(memory_, memory_), destroy);
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
-    (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
+    build_(builder);
     builder.finish();
     return data.release();
 }

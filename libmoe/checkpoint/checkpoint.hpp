@@ -65,6 +65,7 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     moe::CheckpointFiles files_;
     moe::FusedOverride override_;
     const moe::Family* family_ = nullptr;
+    void (*build_)(moe::LayerBuilder& layer) = nullptr;
     std::pmr::string model_type_;
     mutable std::mutex mutex_;
     mutable std::pmr::vector<LayerSlot> layers_;  // data is guarded by mutex_

@@ -55,9 +55,11 @@ const char* objection(std::string_view name) {
 }
 
 const char* gguf_objection(std::string_view name) {
-    const bool is_of_block = starts_with_any(name, {"ffn_gate_inp", "exp_probs_b"}) ||
+    const bool is_of_block = starts_with_any(name, {"ffn_gate_inp", "ffn_gate_tid2eid",
+                                                    "exp_probs_b", "ffn_latent_", "ffn_routed_"}) ||
                              name.find("exps.") != name.npos || name.find("_shexp.") != name.npos;
-    if (!is_of_block || is_harmless(name)) return nullptr;
+    // Arctic's norm is of what goes into the block.
+    if (!is_of_block || is_harmless(name) || name == "ffn_norm_exps.weight") return nullptr;
     return name.ends_with(".bias") ? "is a bias, which this family does not have"
                                    : "is not read, and would change the result";
 }
