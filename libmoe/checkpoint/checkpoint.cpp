@@ -191,6 +191,19 @@ void moe_checkpoint::formats(int32_t number, moe_format* const* out_formats,
     }
 }
 
+std::vector<const moe_format*> moe_checkpoint::expert_formats(int32_t number, moe_role role) const {
+    const moe::LayerData& data = layer(number);
+    std::vector<const moe_format*> formats(static_cast<size_t>(data.desc.n_experts));
+    for (const moe::LayerTensor& one : data.tensors) {
+        if (!holds_role(one.tensor.role, role)) continue;
+        if (one.tensor.expert == MOE_ALL_EXPERTS)
+            std::fill(formats.begin(), formats.end(), &one.format);
+        else
+            formats[static_cast<size_t>(one.tensor.expert)] = &one.format;
+    }
+    return formats;
+}
+
 void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_format& out) const {
     const moe::LayerTensor* first = nullptr;
     for (const moe::LayerTensor& tensor : data.tensors) {

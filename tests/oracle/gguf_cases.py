@@ -60,6 +60,7 @@ class Model:
     latent: int = 0
     latent_names: tuple = ()  # in, out and the norm between them, or two
     expert_scale: bool = False  # a factor for what every expert gives
+    expert_types: tuple = ()  # of files with a tensor for each expert, in turn
     router_norm: bool = False  # the router sees an RMS norm of x, over sqrt(hidden)
     mean: bool = False  # of the experts and the shared expert
     vocabulary: int = 0  # experts by a table of token ids
@@ -203,15 +204,31 @@ def add_parts(out, model):
         out.values["table"] = table
 
 
-def add_moe_layer(out, model):
-    h, i, e = model.hidden, model.intermediate, model.experts
-    f = model.latent or h
-    out.matrix("ffn_gate_inp.weight", (e, h), 2.0 * (np.sqrt(h) if model.router_norm else 1.0))
+def add_stacks(out, model):
+    i, e, f = model.intermediate, model.experts, model.latent or model.hidden
     if model.gated and not model.merged:
         out.experts("ffn_gate_exps", (e, i, f), model.gain, model.gate)
     out.experts("ffn_down_exps", (e, f, i), model.down_gain, model.down)
     up, rows = ("ffn_gate_up_exps", 2 * i) if model.merged else ("ffn_up_exps", i)
     out.experts(up, (e, rows, f), model.gain, model.up)
+
+
+def add_single_experts(out, model):
+    """As files of 2023 have them; gate, up and down of an expert differ in type, too."""
+    h, i = model.hidden, model.intermediate
+    for turn, (part, shape) in enumerate({"gate": (i, h), "up": (i, h), "down": (h, i)}.items()):
+        names = [f"ffn_{part}.{expert}.weight" for expert in range(model.experts)]
+        gain = model.down_gain if part == "down" else model.gain
+        for expert, name in enumerate(names):
+            kind = model.expert_types[(expert + turn) % len(model.expert_types)]
+            out.matrix(name, shape, gain, kind)
+        out.values[f"ffn_{part}_exps.weight"] = np.stack([out.values[name] for name in names])
+
+
+def add_moe_layer(out, model):
+    h, i, e = model.hidden, model.intermediate, model.experts
+    out.matrix("ffn_gate_inp.weight", (e, h), 2.0 * (np.sqrt(h) if model.router_norm else 1.0))
+    (add_single_experts if model.expert_types else add_stacks)(out, model)
     add_parts(out, model)
     if model.selection_bias:
         out.vector(model.bias_name, (e,), 0.3)
@@ -334,6 +351,8 @@ def make(model):
     x, routed = choose_input(model, values, rng)
     y = compute(model, values, x, routed)
     types = "/".join(t.name.lower() for t in (model.gate, model.up, model.down))
+    if model.expert_types:
+        types = "mixed " + "/".join(t.name.lower() for t in model.expert_types)
     meta = {
         "layer": model.layers - 1,
         "family": model.arch,

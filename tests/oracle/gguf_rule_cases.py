@@ -25,6 +25,8 @@ def softmax_models():
     own_width = dict(width_key=False, dense_intermediate=WIDTH)
     return [
         small("mistral3", NORMALISED, "as llama", **own_width),
+        small("llama", NORMALISED, "a tensor for each expert, of three types in every role",
+              variant="llama-mixed", expert_types=(Type.Q8_0, Type.Q4_0, Type.BF16), **own_width),
         small("llama-embed", NORMALISED, "as llama", **own_width),
         small("minicpm", NORMALISED, "as granite", **own_width),
         small("granite", NORMALISED, "as granitemoe", shared=SHARED, **own_width),
