@@ -368,6 +368,7 @@ struct SmallPlan {
     std::string flags{"\0", 1};
     std::string filter;
     std::string format = "bf16";
+    std::string down_format;  // empty: the same
 
     SmallPlan() {
         plan.struct_size = sizeof plan;
@@ -382,6 +383,10 @@ struct SmallPlan {
         std::vector<std::string> chunks = {flags, bytes_of(plan), bytes_of(layer), bytes_of(slice),
                                            filter};
         for (int role = 0; role < MOE_ROLE_COUNT; ++role) chunks.push_back(bytes_of(given));
+        if (!down_format.empty()) {
+            moe_format_by_name(down_format.c_str(), &given);
+            chunks[plan_formats + int{MOE_ROLE_DOWN}] = bytes_of(given);
+        }
         return join_chunks(chunks);
     }
 };
@@ -452,6 +457,11 @@ void add_parts(const Seeds& seeds) {
     filter.plan.intermediate_type = MOE_TYPE_F64;
     filter.format = "kbit4";
     seeds.add("plan", "filter", filter.bytes());
+    SmallPlan mixed;
+    mixed.flags[0] = static_cast<char>(with_expert_formats);
+    mixed.format = "q8_0";
+    mixed.down_format = "q4_0";
+    seeds.add("plan", "expert_formats", mixed.bytes());
 }
 
 }  // namespace
