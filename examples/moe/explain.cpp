@@ -50,12 +50,15 @@ int explain(const ExplainOptions& options) {
     const Runtime runtime = make_runtime(options.threads);
     const LayerSource source = source_asked_for(options, runtime.get());
     const auto formats = source.format_pointers();
+    const auto of_experts = source.expert_format_pointers();
     auto desc = sized<moe_plan_desc>();
     desc.device = device_kind_from(options.device);
     desc.x_type = activation_type_from(options.type);
     desc.layer = &source.desc;
     desc.formats = formats.data();
     desc.n_formats = MOE_ROLE_COUNT;
+    desc.formats_per_expert = of_experts.empty() ? nullptr : of_experts.data();
+    desc.n_formats_per_expert = static_cast<uint32_t>(of_experts.size());
     if (options.packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.max_tokens = options.max_tokens;
     desc.kernel_filter = options.kernel.empty() ? nullptr : options.kernel.c_str();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "against.hpp"
@@ -56,12 +57,18 @@ LayerRun describe(const moe_checkpoint* checkpoint, int32_t layer) {
     return run;
 }
 
+bool same_formats(const std::vector<moe_format>& a, const std::vector<moe_format>& b) {
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
 // The structs are made of 32-bit fields alone and start as zero, so their bytes can be compared.
 bool equal(const LayerRun& a, const LayerRun& b) {
     return std::memcmp(&a.source.desc, &b.source.desc, sizeof(moe_layer_desc)) == 0 &&
            std::memcmp(a.source.formats.data(), b.source.formats.data(),
                        sizeof(a.source.formats)) == 0 &&
-           a.bytes == b.bytes && a.problem == b.problem;
+           same_formats(a.source.expert_formats, b.source.expert_formats) && a.bytes == b.bytes &&
+           a.problem == b.problem;
 }
 
 std::vector<LayerRun> runs_of(const moe_checkpoint* checkpoint) {
@@ -81,7 +88,18 @@ std::string number_or_dash(int32_t number) {
     return number > 0 ? std::to_string(number) : "-";
 }
 
-// Roles of one format together: "bf16 router; nvfp4 gate up down".
+// Those of single experts, and how many have each.
+std::map<std::string, int> other_formats(const LayerSource& source, moe_role role) {
+    std::map<std::string, int> counts;
+    const auto n = static_cast<size_t>(source.desc.n_experts);
+    for (size_t e = 0; !source.expert_formats.empty() && e < n; ++e) {
+        const moe_format& format = source.expert_formats[role * n + e];
+        if (format.type != MOE_TYPE_NONE) ++counts[format_name(format)];
+    }
+    return counts;
+}
+
+// Roles of one format together: "bf16 router; nvfp4 gate up down; q8_0 down of 3 experts".
 std::string format_words(const LayerRun& run) {
     std::vector<std::pair<std::string, std::string>> groups;
     for (size_t role = 0; role < run.source.formats.size(); ++role) {
@@ -95,6 +113,9 @@ std::string format_words(const LayerRun& run) {
     }
     std::string words;
     for (const auto& [name, roles] : groups) words += (words.empty() ? "" : "; ") + name + roles;
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        for (const auto& [name, n] : other_formats(run.source, role))
+            words += fmt::format("; {} {} of {} experts", name, moe_role_name(role), n);
     return words;
 }
 
@@ -167,6 +188,9 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
         if (format.type == MOE_TYPE_NONE) continue;
         json["formats"][moe_role_name(static_cast<moe_role>(role))] = format_name(format);
     }
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        for (const auto& [name, n] : other_formats(run.source, role))
+            json["formats_of_single_experts"][moe_role_name(role)][name] = n;
     if (!run.problem.empty()) json["problem"] = run.problem;
     json["bytes"] = run.bytes;
     return json;

@@ -754,10 +754,10 @@ typedef struct moe_plan_desc {
                                    item of which nothing applies is MOE_ERROR_UNSUPPORTED with the reason; one that matches no
                                    candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
-    const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert: formats of single experts
-                                   in place of formats[role], which NULL entries keep. Not in this version:
-                                   MOE_ERROR_UNSUPPORTED when it or n_formats_per_expert is not zero */
-    uint32_t n_formats_per_expert;
+    const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert, of GATE, UP and DOWN: formats
+                                   of single experts in place of formats[role], which NULL entries keep. CPU plans with SOURCE
+                                   weights: others, where an entry differs from its role, answer MOE_ERROR_UNSUPPORTED */
+    uint32_t n_formats_per_expert; /* 0 with n_formats 0: as the experts of checkpoint have them */
     uint32_t reserved2;
 } moe_plan_desc;
 

@@ -105,13 +105,18 @@ void moe_checkpoint::choose_family(const char* name) {
                       "options.family '{}' is none that this version knows:{}",
                       moe::printable(name).text, known);
         }
+        build_ = files_.is_gguf ? family_->build_gguf : family_->build;
+    } else if (files_.is_gguf) {
+        const moe::GgufFamily found = moe::family_of_gguf(settings, type);
+        family_ = found.family;
+        build_ = found.build;
     } else {
-        family_ = files_.is_gguf ? &moe::family_of_gguf(settings, type)
-                                 : &moe::family_of_config(settings, type);
+        family_ = &moe::family_of_config(settings, type);
+        build_ = family_->build;
     }
-    if (files_.is_gguf && !family_->build_gguf)
-        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from GGUF", settings.file(),
-                  family_->name);
+    if (!build_)
+        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from {}", settings.file(),
+                  family_->name, files_.is_gguf ? "GGUF" : "safetensors");
     model_type_ = type;
     if (files_.is_gguf) {
         files_.settings.set_prefix(std::string(type) + ".");
@@ -166,7 +171,7 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     std::unique_ptr<moe::LayerData, decltype(destroy)> data(
         moe::create_in<moe::LayerData>(memory_, memory_), destroy);
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
-    (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
+    build_(builder);
     builder.finish();
     overrides_.apply(data->desc);
     return data.release();
@@ -186,6 +191,19 @@ void moe_checkpoint::formats(int32_t number, moe_format* const* out_formats,
     for (uint32_t role = 0; role < n_formats; ++role) {
         if (out_formats[role]) fill_format(data, static_cast<moe_role>(role), *out_formats[role]);
     }
+}
+
+std::vector<const moe_format*> moe_checkpoint::expert_formats(int32_t number, moe_role role) const {
+    const moe::LayerData& data = layer(number);
+    std::vector<const moe_format*> formats(static_cast<size_t>(data.desc.n_experts));
+    for (const moe::LayerTensor& one : data.tensors) {
+        if (!holds_role(one.tensor.role, role)) continue;
+        if (one.tensor.expert == MOE_ALL_EXPERTS)
+            std::fill(formats.begin(), formats.end(), &one.format);
+        else
+            formats[static_cast<size_t>(one.tensor.expert)] = &one.format;
+    }
+    return formats;
 }
 
 void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_format& out) const {

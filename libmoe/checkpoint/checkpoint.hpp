@@ -39,6 +39,8 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     std::span<const moe::LayerTensor> tensors(int32_t layer) const;
     // As moe_checkpoint_formats. A fused GATE_UP tensor is the format of GATE and of UP, too.
     void formats(int32_t layer, moe_format* const* out_formats, uint32_t n_formats) const;
+    // By expert; null where there is no tensor of the role. They live as long as the checkpoint.
+    std::vector<const moe_format*> expert_formats(int32_t layer, moe_role role) const;
 
     // Copies bytes [offset, offset + bytes) of a tensor's data or scales; for either kind of input.
     void read(const moe::FileRange& range, uint64_t offset, uint64_t bytes, void* out) const;
@@ -67,6 +69,7 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     moe::FusedOverride override_;
     moe::Overrides overrides_;
     const moe::Family* family_ = nullptr;
+    void (*build_)(moe::LayerBuilder& layer) = nullptr;
     std::pmr::string model_type_;
     mutable std::mutex mutex_;
     mutable std::pmr::vector<LayerSlot> layers_;  // data is guarded by mutex_

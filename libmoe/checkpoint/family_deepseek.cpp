@@ -99,14 +99,17 @@ void build_deepseek_v4(LayerBuilder& layer) {
     moe_layer_desc& desc = layer.desc();
     set_limits(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
     give_shared_expert_the_limits(desc);
-    if (!hash) return;
+    if (hash) add_hash_table(layer, "gate.tid2eid");
+}
+
+void add_hash_table(LayerBuilder& layer, std::string_view name) {
     constexpr int64_t largest_vocabulary = 1 << 24;
-    const int64_t rows = layer.dimension("gate.tid2eid", 0);
-    if (rows < 1 || rows > largest_vocabulary)
-        layer.fail_unsupported("gate.tid2eid", "its vocabulary");
+    const int64_t rows = layer.dimension(name, 0);
+    if (rows < 1 || rows > largest_vocabulary) layer.fail_unsupported(name, "its vocabulary");
+    moe_layer_desc& desc = layer.desc();
     desc.selection = MOE_SELECT_HASH;
     desc.hash_vocabulary = static_cast<int32_t>(rows);
-    layer.table("gate.tid2eid", {MOE_ROLE_HASH_TABLE, 0, rows, desc.top_k});
+    layer.table(name, {MOE_ROLE_HASH_TABLE, 0, rows, desc.top_k});
 }
 
 }  // namespace moe

@@ -146,9 +146,7 @@ void set_softmax_routing(moe_layer_desc& desc, bool renormalize) {
     desc.renormalize = renormalize ? MOE_RENORMALIZE_SUM_ADD : MOE_RENORMALIZE_NONE;
 }
 
-void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
-    desc.score = MOE_SCORE_NONE;
-    desc.post_score = MOE_SCORE_SOFTMAX;
+void set_oai_activation(moe_layer_desc& desc, float limit) {
     desc.activation = MOE_ACTIVATION_SILU;
     desc.is_gated = 1;
     desc.has_activation_alpha = 1;
@@ -156,6 +154,12 @@ void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
     desc.activation_up_offset = 1.0f;
     desc.has_gate_limit = desc.has_up_limit = 1;
     desc.gate_limit = desc.up_limit = limit;
+}
+
+void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
+    desc.score = MOE_SCORE_NONE;
+    desc.post_score = MOE_SCORE_SOFTMAX;
+    set_oai_activation(desc, limit);
     desc.has_router_bias = 1;
     desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
 }

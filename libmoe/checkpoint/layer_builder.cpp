@@ -302,7 +302,8 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (is_float_type(type)) {
         for (const std::string& name :
              {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
-            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.type_name());
+            if (const TensorEntry* scales = find(name); scales && !leaves_scale(wanted))
+                if (!add_output_scale(name, wanted)) fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
@@ -345,11 +346,32 @@ void LayerBuilder::add_gguf(const WeightName& of, const TensorEntry& entry, cons
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = gguf_format(entry.element->ggml_id);
     // NVFP4 blocks have a global scale per expert in a tensor of their own.
-    const TensorEntry* scale = find(of.stem + ".scale");
-    if (!scale) return;
-    tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-    if (!find_format(tensor.format)) fail_beside(*scale, entry.type_name());
-    read_global_scale(tensor, *scale, wanted);
+    const std::string scale_name = of.stem + ".scale";
+    const TensorEntry* scale = find(scale_name);
+    if (!scale || leaves_scale(wanted)) return;
+    moe_format scaled = tensor.format;
+    scaled.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
+    if (find_format(scaled)) {
+        tensor.format = scaled;
+        return read_global_scale(tensor, *scale, wanted);
+    }
+    if (!add_output_scale(scale_name, wanted)) fail_beside(*scale, entry.type_name());
+}
+
+// Gemma-4's router has its norm under that name in a GGUF. Left unread, it is refused.
+bool LayerBuilder::leaves_scale(const Wanted& wanted) const {
+    return files_.is_gguf && wanted.role == MOE_ROLE_ROUTER;
+}
+
+// In a GGUF a factor for each expert beside the stack of down multiplies what the expert gives:
+// Gemma-4's. A bias of down comes after it and would be multiplied as well.
+bool LayerBuilder::add_output_scale(const std::string& name, const Wanted& wanted) {
+    moe_layer_desc& desc = out_.desc;
+    const bool is_stack = wanted.role == MOE_ROLE_DOWN && wanted.expert == MOE_ALL_EXPERTS;
+    if (!files_.is_gguf || !is_stack || desc.has_down_bias) return false;
+    desc.has_expert_scale = 1;
+    vector(name, {MOE_ROLE_EXPERT_SCALE, 0, 1, desc.n_experts});
+    return true;
 }
 
 void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {

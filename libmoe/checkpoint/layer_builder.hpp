@@ -145,6 +145,8 @@ class LayerBuilder {
     bool has_float_scales(const WeightName& of) const;
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    bool leaves_scale(const Wanted& wanted) const;
+    bool add_output_scale(const std::string& name, const Wanted& wanted);
     // weight_fp.cpp: E4M3 and E2M1 codes.
     void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     struct ScaleGroup {

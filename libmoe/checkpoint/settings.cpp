@@ -74,8 +74,8 @@ void Settings::add_text(std::string_view key, std::string_view value) {
     add(key, {{}, Kind::Text, 0, 0, intern(value.substr(0, longest_text))});
 }
 
-void Settings::add_array(std::string_view key) {
-    add(key, {{}, Kind::Array, 0, 0, {}});
+void Settings::add_array(std::string_view key, int64_t length) {
+    add(key, {{}, Kind::Array, length, 0, {}});
 }
 
 void Settings::finish(Duplicates duplicates) {
@@ -184,6 +184,12 @@ std::optional<std::string_view> Settings::find_text(std::string_view key) const 
     if (!entry) return std::nullopt;
     if (entry->kind != Kind::Text) fail_type(*entry, "a text");
     return entry->text;
+}
+
+std::optional<int64_t> Settings::find_length(std::string_view key) const {
+    const Entry* entry = find(key);
+    if (!entry || entry->kind != Kind::Array) return std::nullopt;
+    return entry->integer;
 }
 
 bool SettingsPart::has(std::string_view key) const {

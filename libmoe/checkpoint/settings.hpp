@@ -27,8 +27,8 @@ class Settings {
     void add_flag(std::string_view key, bool value);
     // Long texts are cut: only short ones are ever compared.
     void add_text(std::string_view key, std::string_view value);
-    // A value that no getter returns.
-    void add_array(std::string_view key);
+    // A value of which getters return the length alone.
+    void add_array(std::string_view key, int64_t length);
     void finish(Duplicates duplicates);
 
     // Every getter looks for prefix + key before key.
@@ -48,6 +48,8 @@ class Settings {
     float number(std::string_view key) const;  // absence as of integer
     std::optional<bool> find_flag(std::string_view key) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
+    // Of an array; none where the key is absent or something else.
+    std::optional<int64_t> find_length(std::string_view key) const;
 
   private:
     enum class Kind : uint8_t { Integer, Real, Flag, Text, Array };

@@ -25,6 +25,7 @@ class Seeds {
     std::string root_;
 };
 
+void add_gguf(const Seeds& seeds);
 // Files of packed weights.
 void add_packed(const Seeds& seeds);
 

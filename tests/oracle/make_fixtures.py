@@ -15,6 +15,7 @@ import fixture_case
 def all_cases():
     import gguf_cases
     import gguf_family_cases
+    import gguf_rule_cases
     import hf_cases
     import hf_family_cases
     import hf_quantised_cases
@@ -29,6 +30,7 @@ def all_cases():
         *tool_cases.CASES,
         *gguf_cases.CASES,
         *gguf_family_cases.CASES,
+        *gguf_rule_cases.CASES,
     ]
 
 
