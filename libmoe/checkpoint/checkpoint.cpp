@@ -8,6 +8,7 @@
 #include "libmoe/base/error.hpp"
 #include "libmoe/base/memory.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/checkpoint/unread_keys.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace {
@@ -167,6 +168,8 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
     (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
     builder.finish();
+    if (!files_.is_gguf)
+        moe::refuse_unread_keys(files_.settings, family_->name, place.number, data->desc);
     return data.release();
 }
 

@@ -40,6 +40,7 @@ void build_gpt_oss(LayerBuilder& layer) {
     read_sizes(layer, {"intermediate_size"});
     moe_layer_desc& desc = layer.desc();
     set_gpt_oss_layer(desc, layer.settings().find_number("swiglu_limit").value_or(7.0f));
+    desc.activation_alpha = layer.settings().find_number("swiglu_alpha").value_or(1.702f);
     const Names& names = layer.find(openai.router) ? openai : transformers;
     add_router(layer, names.router);
     layer.vector(names.router_bias, {MOE_ROLE_ROUTER_BIAS, 0, 1, desc.n_experts});

@@ -92,6 +92,29 @@ void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied) 
     layer.desc().routed_scale = layer.settings().find_number(key).value_or(implied);
 }
 
+void set_limit_before(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_gate_limit = desc.has_up_limit = 1;
+    desc.gate_limit = desc.up_limit = limit;
+}
+
+void set_limit_after(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_post_limit = desc.has_up_limit = 1;
+    desc.post_limit = desc.up_limit = limit;
+}
+
+void set_shared_limit_after(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_shared_post_limit = desc.has_shared_up_limit = 1;
+    desc.shared_post_limit = desc.shared_up_limit = limit;
+}
+
+float number_of_layer(const LayerBuilder& layer, std::string_view key) {
+    const std::string listed = fmt::format("{}.{}", key, layer.number());
+    return layer.settings().find_number(listed).value_or(0.0f);
+}
+
 void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
                 moe_group_score score) {
     const Settings& settings = layer.settings();

@@ -24,8 +24,11 @@ void build_dots1(LayerBuilder& layer) {
     build_scored_layer(layer, {.norm = false});
 }
 
+// Some have limits in a list, for both kinds of experts.
 void build_exaone_moe(LayerBuilder& layer) {
     build_scored_layer(layer, {.bias = "e_score_correction_bias", .scale = 2.5f});
+    set_limit_before(layer.desc(), number_of_layer(layer, "swiglu_limits"));
+    give_shared_expert_the_limits(layer.desc());
 }
 
 void build_mimo_v2_flash(LayerBuilder& layer) {
@@ -141,13 +144,7 @@ void build_step(LayerBuilder& layer) {
     if (settings.find_flag("norm_expert_weight").value_or(true))
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
-    const auto limit = [&](const char* key) {
-        return settings.find_number(fmt::format("{}.{}", key, layer.number())).value_or(0.0f);
-    };
-    if (const float most = limit("swiglu_limits"); most > 0) {
-        desc.has_post_limit = desc.has_up_limit = 1;
-        desc.post_limit = desc.up_limit = most;
-    }
+    set_limit_after(desc, number_of_layer(layer, "swiglu_limits"));
     add_router(layer, "moe.gate.weight");
     add_selection_bias(layer, {"moe.router_bias"});
     const int64_t hidden = desc.hidden, width = desc.intermediate;
@@ -155,10 +152,7 @@ void build_step(LayerBuilder& layer) {
     layer.weight("moe.up_proj.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, hidden});
     layer.weight("moe.down_proj.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width});
     add_shared_expert(layer, "share_expert.");
-    if (const float most = limit("swiglu_limits_shared"); most > 0) {
-        desc.has_shared_post_limit = desc.has_shared_up_limit = 1;
-        desc.shared_post_limit = desc.shared_up_limit = most;
-    }
+    set_shared_limit_after(desc, number_of_layer(layer, "swiglu_limits_shared"));
 }
 
 // Experts without a gate matrix, squared ReLU; in the larger models between projections to a latent
