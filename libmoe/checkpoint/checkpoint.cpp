@@ -68,7 +68,8 @@ moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
       model_type_(&memory_),
       layers_(&memory_) {
     choose_family(options.family);
-    const auto places = moe::find_layers(memory_, files_.index, files_.files, files_.is_gguf);
+    const auto places = moe::find_layers(memory_, files_.index, files_.files,
+                                         {files_.is_gguf, family_->names_layers});
     layers_.reserve(places.size());
     for (const moe::LayerPlace& place : places) layers_.push_back({place});
 }

@@ -16,7 +16,10 @@ constexpr std::string_view roots[] = {"model.layers.",
                                       "model.language_model.layers.",
                                       "language_model.model.layers.",
                                       "language_model.layers.",
-                                      "thinker.model.layers.",  // Qwen3-Omni
+                                      "thinker.model.layers.",            // Qwen3-Omni
+                                      "model.decoder.layers.",            // Diffusion-Gemma
+                                      "language_model.backbone.layers.",  // Nemotron-H that sees
+                                      "llm.model.layers.",                // Ovis
                                       "layers.",
                                       "backbone.layers.",     // Nemotron-H
                                       "transformer.blocks.",  // DBRX
@@ -54,7 +57,7 @@ std::string_view before(std::string_view name, std::string_view rest) {
     return name.substr(0, name.size() - rest.size());
 }
 
-std::optional<LayerPlace> place_of(std::string_view name) {
+std::optional<LayerPlace> place_of(std::string_view name, bool of_whole_layer) {
     for (const std::string_view root : roots) {
         if (!name.starts_with(root)) continue;
         std::string_view rest = name.substr(root.size());
@@ -65,7 +68,8 @@ std::optional<LayerPlace> place_of(std::string_view name) {
         for (const std::string_view block : blocks) {
             if (!rest.starts_with(block)) continue;
             const std::string_view inside = rest.substr(block.size());
-            if (inside.starts_with("experts.")) return LayerPlace{*number, before(name, inside)};
+            if (inside.starts_with("experts."))
+                return LayerPlace{*number, before(name, of_whole_layer ? rest : inside)};
         }
         return std::nullopt;
     }
@@ -102,12 +106,13 @@ std::string words(std::span<const std::string_view> names) {
 
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
                                          const TensorIndex& index, std::span<const File> files,
-                                         bool is_gguf) {
+                                         const LayerNames& names) {
     std::pmr::vector<LayerPlace> places(&memory);
     for (const TensorEntry& entry : index.entries()) {
         // Sorted names: those of one block follow each other.
         if (!places.empty() && entry.name.starts_with(places.back().prefix)) continue;
-        const auto place = is_gguf ? gguf_place_of(entry.name) : place_of(entry.name);
+        const auto place =
+            names.is_gguf ? gguf_place_of(entry.name) : place_of(entry.name, names.of_whole_layers);
         if (place) places.push_back(*place);
     }
     std::sort(places.begin(), places.end(),

@@ -91,7 +91,7 @@ struct OpenCheckpoint {
         const moe::test::Folder folder;  // gone again once the file is mapped
         every_family().write(folder);
         files.emplace(memory, folder.path(), MOE_IO_MMAP);
-        places = moe::find_layers(memory, files->index, files->files, false);
+        places = moe::find_layers(memory, files->index, files->files, {});
     }
     void forget_settings() {
         std::destroy_at(&files->settings);
