@@ -76,6 +76,7 @@ struct Alias {
 constexpr Alias model_types[] = {
     {"kimi_k2", "deepseek_v3"},
     {"deepseek_v32", "deepseek_v3"},
+    {"deepseek_vl_v2", "deepseek_v2"},
     {"deepseek_ocr2", "deepseek_v2"},
     {"deepseek_ocr2_text", "deepseek_v2"},
     {"unlimited_ocr", "deepseek_v2"},

@@ -212,6 +212,31 @@ TEST(LaterFamilies, GptOssListsInGptqAreRefused) {
     EXPECT_NE(failure.text.find(stem + ".qweight"), std::string::npos) << failure.text;
 }
 
+// InternVL, Ovis, DeepSeek-VL2 and Nemotron keep the language model's values under other names.
+TEST(LaterFamilies, TheLanguageModelHasAPartOfItsOwn) {
+    const std::tuple<const char*, const char*, const char*> cases[] = {
+        {"text_config", "qwen3_moe", "model.language_model.layers.0.mlp."},
+        {"llm_config", "qwen3_moe", "language_model.model.layers.0.mlp."},
+        {"llm_config", "qwen3_moe", "llm.model.layers.0.mlp."},
+        {"language_config", "deepseek_v2", "language.model.layers.0.mlp."},
+    };
+    for (const auto& [part, type, block] : cases) {
+        SCOPED_TRACE(part);
+        Model model = sigmoid_block(type, "", "", "", block);
+        const std::string keys = std::string(type) == "qwen3_moe" ? numbered : routed;
+        model.config = R"({"model_type":"one_that_sees","hidden_size":1,")" + std::string(part) +
+                       R"(":{"model_type":")" + type +
+                       R"(","hidden_size":64,"num_experts_per_tok":2,)" + keys + "}}";
+        EXPECT_EQ(desc_of(model, 13).score, MOE_SCORE_SOFTMAX);
+    }
+    // The type of the whole where the part has none.
+    Model vl2 = sigmoid_block("deepseek_v2", "", "", "", "language.model.layers.0.mlp.");
+    vl2.config = R"({"model_type":"deepseek_vl_v2","language_config":{"hidden_size":64,)"
+                 R"("num_experts_per_tok":2,)" +
+                 routed + "}}";
+    EXPECT_EQ(desc_of(vl2, 13).score, MOE_SCORE_SOFTMAX);
+}
+
 // The sentence says how to name a family.
 TEST(LaterFamilies, AnUnknownTypeSaysHow) {
     const Failure failure = failure_of([] {
