@@ -18,6 +18,19 @@ Runtime make_runtime(int32_t threads) {
     return make<Runtime>(moe_runtime_create, &desc);
 }
 
+Runtime make_noting_runtime(std::vector<std::string>& notes) {
+    auto desc = sized<moe_runtime_desc>();
+    desc.n_threads = 1;
+    desc.log = [](moe_log_level, const char* message, void* user_data) {
+        // One line counts what the file has, which the command says itself.
+        if (std::string_view(message).substr(0, 11) != "checkpoint ")
+            static_cast<std::vector<std::string>*>(user_data)->emplace_back(message);
+    };
+    desc.log_user_data = &notes;
+    desc.log_level = MOE_LOG_INFO;
+    return make<Runtime>(moe_runtime_create, &desc);
+}
+
 Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path, const ReadAs& read_as,
                            moe_io io) {
     auto options = sized<moe_checkpoint_options>();

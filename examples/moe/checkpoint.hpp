@@ -20,5 +20,7 @@ LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path,
 // The same for one that layers_of has.
 LayerSource source_of(const moe_checkpoint* checkpoint, int32_t layer);
 Runtime make_runtime(int32_t threads);
+// Appends what the library logs to `notes`, which must live as long as the runtime.
+Runtime make_noting_runtime(std::vector<std::string>& notes);
 
 }  // namespace moe::cli

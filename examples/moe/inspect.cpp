@@ -144,7 +144,8 @@ std::string layer_words(const LayerRun& run) {
 }
 
 void print_text(const InspectOptions& options, const moe_checkpoint_info& info,
-                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors,
+                const std::vector<std::string>& notes) {
     fmt::print("{}: {}, {} file{}, {} tensors, {}\n", options.checkpoint,
                info.is_gguf ? "GGUF" : "safetensors", info.n_files, info.n_files == 1 ? "" : "s",
                info.n_tensors, byte_words(info.file_bytes));
@@ -158,6 +159,7 @@ void print_text(const InspectOptions& options, const moe_checkpoint_info& info,
         fmt::print("layer{} {}: {}\n", run.layers.size() == 1 ? "" : "s", range_words(run.layers),
                    layer_words(run));
     }
+    for (const std::string& note : notes) fmt::print("note: {}\n", note);
     if (options.against.empty()) return;
     fmt::print("\nagainst {}\n{}", options.against, error_table_words(errors, options.each));
 }
@@ -197,7 +199,8 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
 }
 
 void print_json(const InspectOptions& options, const moe_checkpoint_info& info,
-                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors,
+                const std::vector<std::string>& notes) {
     nlohmann::ordered_json json;
     json["schema"] = "libmoe.inspect.1";
     json["checkpoint"] = options.checkpoint;
@@ -209,6 +212,7 @@ void print_json(const InspectOptions& options, const moe_checkpoint_info& info,
     json["file_bytes"] = info.file_bytes;
     json["moe_layers"] = nlohmann::ordered_json::array();
     for (const LayerRun& run : runs) json["moe_layers"].push_back(json_of(run));
+    if (!notes.empty()) json["notes"] = notes;
     if (!options.against.empty()) {
         json["against"] = options.against;
         json["errors"] = error_table_json(errors);
@@ -237,16 +241,19 @@ int inspect(const InspectOptions& options) {
         verify_packed_file(options);
         return 0;
     }
-    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint, options.read_as);
+    std::vector<std::string> notes;
+    const Runtime runtime = make_noting_runtime(notes);
+    const Checkpoint checkpoint =
+        open_checkpoint(runtime.get(), options.checkpoint, options.read_as);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());
     std::vector<MatrixError> errors;
     if (!options.against.empty())
         errors = errors_against(checkpoint.get(), options.checkpoint, options.against);
     if (options.json) {
-        print_json(options, info, runs, errors);
+        print_json(options, info, runs, errors, notes);
     } else {
-        print_text(options, info, runs, errors);
+        print_text(options, info, runs, errors, notes);
     }
     check_readable(runs);
     return 0;

@@ -8,9 +8,12 @@
 #include "libmoe/base/error.hpp"
 #include "libmoe/base/memory.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/checkpoint/unread_keys.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace {
+
+constexpr int64_t most_decoder_layers = 1'000'000;
 
 moe_io checked_io(const moe_checkpoint_options& options) {
     moe::require(options.io == MOE_IO_MMAP || options.io == MOE_IO_READ,
@@ -68,9 +71,31 @@ moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
       model_type_(&memory_),
       layers_(&memory_) {
     choose_family(options.family);
-    const auto places = moe::find_layers(memory_, files_.index, files_.files, files_.is_gguf);
+    const int32_t n_decoder = n_decoder_layers();
+    const auto places = moe::find_layers(memory_, files_.index, files_.files,
+                                         {files_.is_gguf, family_->names_layers, n_decoder});
+    log_notes(places, n_decoder);
     layers_.reserve(places.size());
     for (const moe::LayerPlace& place : places) layers_.push_back({place});
+}
+
+// As config.json counts them; 0 where it does not.
+int32_t moe_checkpoint::n_decoder_layers() const {
+    if (files_.is_gguf) return 0;
+    const auto n = files_.settings.find_integer({"num_hidden_layers", "n_layers", "num_layers"}, 0,
+                                                most_decoder_layers);
+    return static_cast<int32_t>(n.value_or(0));
+}
+
+void moe_checkpoint::log_notes(std::span<const moe::LayerPlace> places, int32_t n_decoder) const {
+    if (!files_.note.empty()) runtime_->log(MOE_LOG_INFO, "{}", files_.note);
+    const auto further = std::find_if(
+        places.begin(), places.end(),
+        [&](const moe::LayerPlace& place) { return n_decoder > 0 && place.number >= n_decoder; });
+    if (further == places.end()) return;
+    runtime_->log(MOE_LOG_INFO,
+                  "layer {} is '{}': past the last decoder layer, {}, it predicts further tokens",
+                  further->number, moe::printable(further->prefix).text, n_decoder - 1);
 }
 
 moe_checkpoint::~moe_checkpoint() {
@@ -174,6 +199,8 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     build_(builder);
     builder.finish();
     overrides_.apply(data->desc);
+    if (!files_.is_gguf)
+        moe::refuse_unread_keys(files_.settings, family_->name, place.number, data->desc);
     return data.release();
 }
 

@@ -58,6 +58,9 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
 
     [[noreturn]] void fail_no_layers() const;
     void choose_family(const char* name);
+    int32_t n_decoder_layers() const;
+    // What a person should know of an unusual checkpoint, for the log and `moe inspect`.
+    void log_notes(std::span<const moe::LayerPlace> places, int32_t n_decoder) const;
     const moe::LayerData& layer(int32_t number) const;
     moe::LayerData* build(const moe::LayerPlace& place) const;
     void fill_format(const moe::LayerData& layer, moe_role role, moe_format& out) const;

@@ -34,11 +34,13 @@ struct CheckpointFiles {
     std::pmr::vector<File> files;
     TensorIndex index;
     Settings settings;
+    std::string note;   // of an unusual set of files; for the log
     Settings modelopt;  // hf_quant_config.json, where config.json has no quantization_config
 
   private:
     void open_folder(std::string_view folder);
     ShardIndex read_index(const std::string& path) const;
+    static bool has_any_shard(std::string_view folder, const ShardIndex& shards);
     void open_shards(std::string_view folder, const ShardIndex& shards);
     bool open_shards_with(std::string_view path);
     void open_all(const std::vector<std::string>& paths);

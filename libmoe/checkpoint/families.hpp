@@ -17,6 +17,8 @@ struct Family {
     void (*build_gguf)(LayerBuilder& layer);  // null: not read from GGUF
     // Where config.json has the language model's values, if not in text_config.
     const char* config_part = nullptr;
+    // Names begin at the layer, not at the block that has "experts.".
+    bool names_layers = false;
 };
 
 // The end of the sentence about a name that is not known.
@@ -45,12 +47,15 @@ void build_phimoe(LayerBuilder& layer);
 void build_jamba(LayerBuilder& layer);
 void build_dbrx(LayerBuilder& layer);
 void build_granitemoe(LayerBuilder& layer);
+void build_iquest_q1(LayerBuilder& layer);
 void build_cohere2_moe(LayerBuilder& layer);
 // family_qwen.cpp
 void build_qwen2_moe(LayerBuilder& layer);
 void build_qwen3_moe(LayerBuilder& layer);
 void build_qwen3_next(LayerBuilder& layer);
 void build_qwen3_vl_moe(LayerBuilder& layer);
+void build_mellum(LayerBuilder& layer);
+void build_lara_mini(LayerBuilder& layer);
 void build_olmoe(LayerBuilder& layer);
 void build_hunyuan_v1_moe(LayerBuilder& layer);
 void build_ernie4_5_moe(LayerBuilder& layer);
@@ -77,9 +82,17 @@ void build_laguna(LayerBuilder& layer);
 void build_lfm2_moe(LayerBuilder& layer);
 void build_step(LayerBuilder& layer);
 void build_mistral4(LayerBuilder& layer);
+void build_mistral_large4(LayerBuilder& layer);
+void build_glm5_next(LayerBuilder& layer);
+void build_hy_v4(LayerBuilder& layer);
+void build_flint(LayerBuilder& layer);
+void build_sarvam_moe(LayerBuilder& layer);
+void build_param2moe(LayerBuilder& layer);
+void build_beam(LayerBuilder& layer);
 void build_nemotron_h(LayerBuilder& layer);
 // family_gpt_oss.cpp, family_llama4.cpp, family_gemma4.cpp
 void build_gpt_oss(LayerBuilder& layer);
+void build_openai_privacy_filter(LayerBuilder& layer);
 void build_llama4(LayerBuilder& layer);
 void build_gemma4(LayerBuilder& layer);
 // family_gguf.cpp; what they have in common is in gguf_block.hpp
@@ -162,6 +175,13 @@ void require_flag(const Settings& settings, std::string_view key, bool fixed);
 std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys keys, int64_t low,
                                           int64_t high);
 void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied);
+// Of gate and up before the activation, as DeepSeek-V4 has it, or of the activated gate and of up,
+// as Step has it. Zero is none.
+void set_limit_before(moe_layer_desc& desc, float limit);
+void set_limit_after(moe_layer_desc& desc, float limit);
+void set_shared_limit_after(moe_layer_desc& desc, float limit);
+// The value for this layer in a list; 0 where there is none.
+float number_of_layer(const LayerBuilder& layer, std::string_view key);
 // Under n_group or num_expert_group, and topk_group; one group is none.
 void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
                 moe_group_score score);
@@ -170,8 +190,10 @@ void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kep
 std::string_view first_weight(const LayerBuilder& layer, SettingKeys names);
 void add_router(LayerBuilder& layer, std::string_view name);
 void add_selection_bias(LayerBuilder& layer, SettingKeys names);
-// gate_proj/up_proj/down_proj or w1/w3/w2 per expert, or merged gate_up_proj and down_proj.
-void add_experts(LayerBuilder& layer, const FusedForm& form = {});
+// gate_proj/up_proj/down_proj or w1/w3/w2 per expert, or merged gate_up_proj and down_proj. The
+// stem is that of the experts' names.
+void add_experts(LayerBuilder& layer, const FusedForm& form = {},
+                 std::string_view stem = "experts.");
 // stem + "gate_proj.weight" or "w1.weight" and so on; the width is that of the tensors.
 void add_shared_expert(LayerBuilder& layer, std::string_view stem);
 void add_shared_gate_up(LayerBuilder& layer, std::string_view gate_up, std::string_view down,

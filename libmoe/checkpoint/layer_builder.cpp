@@ -111,7 +111,8 @@ void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<i
 void LayerBuilder::check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                                 int64_t columns) const {
     if (wanted.expert == MOE_ALL_EXPERTS) {
-        check_shape(entry, {out_.desc.n_experts, rows, columns}, files_.is_gguf);
+        check_shape(entry, {out_.desc.n_experts + wanted.unread_experts, rows, columns},
+                    files_.is_gguf);
     } else {
         check_shape(entry, {rows, columns}, files_.is_gguf);
     }
@@ -330,6 +331,11 @@ void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
         check_matrix(entry, wanted, wanted.rows, wanted.columns);
     }
     LayerTensor& tensor = append(entry, wanted);
+    if (wanted.unread_experts) {
+        const auto n = static_cast<uint64_t>(out_.desc.n_experts);
+        tensor.data.bytes = entry.bytes / (n + static_cast<uint64_t>(wanted.unread_experts)) * n;
+        tensor.tensor.data_bytes = tensor.data.bytes;
+    }
     tensor.format = format_of(entry.element->type);
     tensor.tensor.orientation = transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN;
 }

@@ -97,13 +97,19 @@ const Settings::Entry* Settings::find_exact(std::string_view key) const {
     return &*(after - 1);
 }
 
-const Settings::Entry* Settings::find(std::string_view key) const {
+const Settings::Entry* Settings::look_up(std::string_view key) const {
     if (!prefix_.empty()) {
         std::string prefixed(prefix_);
         prefixed += key;
         if (const Entry* entry = find_exact(prefixed)) return entry;
     }
     return find_exact(key);
+}
+
+const Settings::Entry* Settings::find(std::string_view key) const {
+    const Entry* entry = look_up(key);
+    if (entry) entry->was_read = true;
+    return entry;
 }
 
 bool Settings::has_exact_part(std::string_view stem) const {

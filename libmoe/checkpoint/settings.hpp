@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,15 @@ using SettingKeys = std::initializer_list<std::string_view>;
 class Settings {
   public:
     enum class Duplicates { LastWins, Reject };
+    enum class Kind : uint8_t { Integer, Real, Flag, Text, Array };
+    struct Entry {
+        std::string_view key;
+        Kind kind;
+        int64_t integer;
+        double real;
+        std::string_view text;
+        mutable bool was_read = false;  // by a getter
+    };
 
     // `file` is what sentences name.
     Settings(std::pmr::memory_resource& memory, std::string_view file);
@@ -36,7 +46,7 @@ class Settings {
     void set_file(std::string_view file) { file_ = file; }
     std::string_view file() const { return file_; }
 
-    bool has(std::string_view key) const { return find(key) != nullptr; }
+    bool has(std::string_view key) const { return look_up(key) != nullptr; }
     // Is there a key that starts so?
     bool has_part(std::string_view stem) const;
     // The first of the keys that exists. A wrong type or a value outside [low, high] is
@@ -51,20 +61,17 @@ class Settings {
     // Of an array; none where the key is absent or something else.
     std::optional<int64_t> find_length(std::string_view key) const;
 
-  private:
-    enum class Kind : uint8_t { Integer, Real, Flag, Text, Array };
-    struct Entry {
-        std::string_view key;
-        Kind kind;
-        int64_t integer;
-        double real;
-        std::string_view text;
-    };
+    // All of them, sorted by key; of equal keys the last one counts. A layer is built under the
+    // checkpoint's lock, so that nothing reads while another thread looks at was_read.
+    std::span<const Entry> entries() const { return entries_; }
+    std::string_view prefix() const { return prefix_; }
 
+  private:
     static const char* kind_name(Kind kind);
     std::string_view intern(std::string_view text);
     void add(std::string_view key, Entry entry);
-    const Entry* find(std::string_view key) const;
+    const Entry* find(std::string_view key) const;  // for a getter: marks what it finds
+    const Entry* look_up(std::string_view key) const;
     const Entry* find_exact(std::string_view key) const;
     bool has_exact_part(std::string_view stem) const;
     [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;

@@ -36,8 +36,8 @@ std::string_view inside_block(std::string_view prefix, std::string_view name) {
     if (last < '0' || last > '9') return name;
     for (const std::string_view block : {"block_sparse_moe.", "moe."})
         if (name.starts_with(block)) return name.substr(block.size());
-    const bool is_part =
-        starts_with_any(name, {"experts.", "router.", "share_expert.", "shared_mlp."});
+    const bool is_part = starts_with_any(
+        name, {"experts.", "gate.", "router.", "share_expert.", "shared_experts.", "shared_mlp."});
     return is_part ? name : std::string_view();
 }
 

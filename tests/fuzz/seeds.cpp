@@ -313,12 +313,21 @@ constexpr std::pair<const char*, const char*> family_configs[] = {
     {"lfm2_moe", R"("use_expert_bias":true)"},
     {"minimax_m3", R"("swiglu_alpha":1.702,"swiglu_limit":7)"},
     {"bailing_moe_v2", R"("score_function":"sigmoid","num_shared_experts":1)"},
-    {"bailing_hybrid", R"("num_expert_group":2,"topk_group":1,"moe_renormalize":true)"}};
+    {"bailing_hybrid",
+     R"("num_expert_group":2,"topk_group":1,"moe_renormalize":true,"expert_swiglu_limit_list":[7,0],"share_expert_swiglu_limit_list":[9,0])"},
+    {"glm5_next", R"("swiglu_limit":10,"n_shared_experts":1)"},
+    {"hy_v4", R"("swiglu_limit":10,"n_group":1,"topk_group":1)"},
+    {"flint", R"("shared_expert_intermediate_size":48,"top_k":50)"},
+    {"lara_mini", R"("norm_topk_prob":true,"moe_router_dtype":"fp32")"},
+    {"mistral_large4", R"("n_group":2,"topk_group":1)"},
+    {"beam", R"("n_group":2,"topk_group":1,"router_aux_loss_coef":0.001)"},
+    {"sarvam_moe", R"("score_function":"sigmoid","moe_router_enable_expert_bias":true)"},
+    {"exaone_moe", R"("swiglu_limits":[7,0],"is_moe_layer":[true,false])"},
+    {"step5", R"("moe_top_k":2,"norm_expert_weight":true)"}};
 // Families without settings of their own.
 constexpr const char* plain_families[] = {
-    "glm4_moe",      "glm4_moe_lite", "glm_moe_dsa", "dots1", "exaone_moe",
-    "mimo_v2_flash", "mistral4",      "minimax_m2",  "hy_v3", "afmoe",
-    "jamba",         "olmoe",         "qwen3_vl_moe"};
+    "glm4_moe",   "glm4_moe_lite", "glm_moe_dsa", "dots1", "mimo_v2_flash", "mistral4",
+    "minimax_m2", "hy_v3",         "afmoe",       "jamba", "olmoe",         "qwen3_vl_moe"};
 
 void add_json(const Seeds& seeds) {
     seeds.add(

@@ -18,6 +18,7 @@ def all_cases():
     import gguf_rule_cases
     import hf_cases
     import hf_family_cases
+    import hf_later_cases
     import hf_quantised_cases
     import numpy_cases
     import tool_cases
@@ -25,6 +26,7 @@ def all_cases():
     return [
         *hf_cases.CASES,
         *hf_family_cases.CASES,
+        *hf_later_cases.CASES,
         *hf_quantised_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
