@@ -265,17 +265,8 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 // Those whose codes are recognised by the name of their tensor.
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
-    if (const TensorEntry* codes = find(stem + ".qweight")) {
-        const auto method = quantization().find_text("quant_method");
-        if (!method)
-            fail_entry(MOE_ERROR_NOT_FOUND, *codes,
-                       fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
-                                   settings().file()));
-        if (method == "gptq") return add_gptq(stem, wanted), true;
-        if (method == "awq") return add_awq(stem, wanted), true;
-        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
-                                                        printable(*method).text));
-    }
+    if (const TensorEntry* codes = find(stem + ".qweight"))
+        return add_qweight(stem, *codes, wanted), true;
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {
         if (packed->element->type == MOE_TYPE_U8 || packed->element->type == MOE_TYPE_E2M1)
             return add_fp4(of, *packed, wanted), true;

@@ -13,6 +13,7 @@ import fixture_case
 
 
 def all_cases():
+    import autoround_cases
     import gguf_cases
     import gguf_family_cases
     import hf_cases
@@ -27,6 +28,7 @@ def all_cases():
         *hf_quantised_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
+        *autoround_cases.CASES,
         *gguf_cases.CASES,
         *gguf_family_cases.CASES,
     ]
