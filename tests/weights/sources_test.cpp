@@ -284,5 +284,47 @@ TEST(Int8Grids, PackWithoutLoss) {
     }
 }
 
+TEST(NibbleGrids, PackWithoutLoss) {
+    const struct {
+        moe_type type, scale_type;
+        int32_t group;
+    } cases[] = {{MOE_TYPE_INT, MOE_TYPE_BF16, 128},    {MOE_TYPE_INT, MOE_TYPE_F32, -1},
+                 {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64}, {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 128},
+                 {MOE_TYPE_E2M1, MOE_TYPE_BF16, 128},   {MOE_TYPE_E2M1, MOE_TYPE_F8_E4M3, 32}};
+    for (const auto& c : cases) {
+        moe_format format = format_of(c.type);
+        format.bits = c.type == MOE_TYPE_INT ? 4 : 0;
+        format.group_rows = 1;
+        format.group_columns = c.group;
+        format.scale_type = c.scale_type;
+        format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+        SCOPED_TRACE(name_of(format));
+        FormatTraits traits = *find_format(format);
+        traits.format = format;
+        test::Stored stored(traits, 160, 288);
+        stored.data = test::random_bytes(stored.bytes.data, 9);
+        const auto values = test::gaussian(static_cast<int64_t>(stored.scales.size()), 10);
+        for (size_t i = 0; i < stored.scales.size() / traits.scale_bytes; ++i) {
+            std::byte* place = stored.scales.data() + i * traits.scale_bytes;
+            if (c.scale_type == MOE_TYPE_F32) store(place, values[i]);
+            if (c.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(values[i]));
+            if (traits.scale_bytes == 1) store(place, static_cast<uint8_t>(90 + i % 30));
+        }
+        Matrix matrix = test::view(stored);
+        matrix.codebook = builtin_codebook(format);
+        ASSERT_NO_FATAL_FAILURE(expect_grid_packed(matrix, traits));
+    }
+}
+
+// No packed type has its codes.
+TEST(E5m2, DoesNotPack) {
+    EXPECT_EQ(packed_type_of(format_of(MOE_TYPE_F8_E5M2)), PackedType::none);
+    moe_format format = format_of(MOE_TYPE_F8_E5M2);
+    format.group_rows = format.group_columns = 128;
+    format.scale_type = MOE_TYPE_F32;
+    ASSERT_NE(find_format(format), nullptr);
+    EXPECT_EQ(packed_type_of(format), PackedType::none);
+}
+
 }  // namespace
 }  // namespace moe
