@@ -291,12 +291,10 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const moe_type type = entry.element->type;
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
-        for (const std::string& name :
-             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
-            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.type_name());
+        if (const TensorEntry* scales = find_scales(of)) fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
-    if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
+    if (type == MOE_TYPE_F8_E4M3 || type == MOE_TYPE_F8_E5M2) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && has_float_scales(of)) return add_int8_grid(of, entry, wanted);
@@ -306,14 +304,12 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
-    const TensorEntry* scales = find(of.name + "_scale_inv");
-    if (!scales) scales = find(of.name + "_scale");
+    const TensorEntry* scales = find_scales(of);
     return scales && is_float_type(scales->element->type);
 }
 
 void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
-    const bool transposed =
-        wanted.fused && resolve(wanted.form).orientation == MOE_ORIENTATION_IN_OUT;
+    const bool transposed = is_transposed(wanted);
     if (transposed) {
         check_matrix(entry, wanted, wanted.columns, wanted.rows);
     } else {
@@ -325,7 +321,7 @@ void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
 }
 
 void LayerBuilder::check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const {
-    if (!wanted.fused || resolve(wanted.form).orientation == MOE_ORIENTATION_OUT_IN) return;
+    if (!is_transposed(wanted)) return;
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                fmt::format("orientation IN_OUT with type {}", entry.type_name()));
 }

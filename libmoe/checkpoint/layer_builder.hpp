@@ -154,10 +154,23 @@ class LayerBuilder {
     struct ScaleGroup {
         int32_t rows, columns;
     };
-    ScaleGroup scale_group_of(const TensorEntry& entry, const TensorEntry& scales,
-                              const Wanted& wanted) const;
-    LayerTensor& append_grid(moe_type type, moe_type scale_type, const TensorEntry& entry,
-                             const TensorEntry& scales, const Wanted& wanted);
+    const TensorEntry* find_scales(const WeightName& of) const;
+    const TensorEntry& get_scales(const WeightName& of) const;
+    bool is_transposed(const Wanted& wanted) const;
+    int64_t half_rows(const Wanted& wanted) const;
+    ScaleGroup block_of(const SettingsPart& part, bool& is_named) const;
+    ScaleGroup scale_group_of(const WeightName& of, const TensorEntry& entry,
+                              const TensorEntry& scales, const Wanted& wanted) const;
+    LayerTensor& add_grid(const WeightName& of, moe_type type, moe_type scale_type,
+                          const TensorEntry& entry, const TensorEntry& scales,
+                          const Wanted& wanted);
+    void set_grid_scales(LayerTensor& tensor, const TensorEntry& scales, const ScaleGroup& in_file,
+                         const Wanted& wanted);
+    const std::byte* pointer_to_values(const TensorEntry& entry, int64_t count, bool as_they_are);
+    static bool is_wide_group(int64_t groups, const Wanted& wanted);
+    bool says_fp4(const WeightName& of, const TensorEntry& entry) const;
+    void add_fp4_grid(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
+                      const Wanted& wanted);
     static int64_t fp4_columns(const TensorEntry& entry, const Wanted& wanted);
     void add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_nvfp4(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
@@ -178,6 +191,7 @@ class LayerBuilder {
     void check_weight_shape(const std::string& stem, const Wanted& wanted) const;
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);
     void add_int8_grid(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    void add_int4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);

@@ -366,17 +366,34 @@ void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
 // scales become float32.
 void LayerBuilder::add_int8_grid(const WeightName& of, const TensorEntry& entry,
                                  const Wanted& wanted) {
-    check_not_transposed(entry, wanted);
-    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2)
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "two codes of 4 bits in a byte are not read");
-    check_matrix(entry, wanted, wanted.rows, wanted.columns);
-    const TensorEntry* inverse = find(of.name + "_scale_inv");
-    const TensorEntry& scales = inverse ? *inverse : get(of.name + "_scale");
-    LayerTensor& tensor = append_grid(MOE_TYPE_I8, MOE_TYPE_F32, entry, scales, wanted);
-    int64_t n = 1;
-    for (const int64_t size : scales.dims()) n *= size;
-    tensor.tensor.scales = read_floats(scales, n);
-    tensor.tensor.scale_bytes = static_cast<uint64_t>(n) * sizeof(float);
+    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2 && !is_transposed(wanted))
+        return says_fp4(of, entry) ? add_fp4(of, entry, wanted) : add_int4(of, entry, wanted);
+    (void)add_grid(of, MOE_TYPE_I8, MOE_TYPE_F32, entry, get_scales(of), wanted);
+}
+
+// W4AFP8: two codes of 4 bits in a byte, two's complement, the even column in the low half, and a
+// scale for each group of columns of a row. The activations' type does not matter here.
+void LayerBuilder::add_int4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
+    const SettingsPart part = quantization_of(of.stem);
+    const auto method = part.find_text("quant_method").value_or("");
+    if (method != "w4afp8")
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("two codes of 4 bits in a byte are read for quant_method 'w4afp8', "
+                               "not '{}'",
+                               printable(method).text));
+    const TensorEntry& scales = get_scales(of);
+    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    const int64_t groups = scales.rank > 0 ? scales.dims().back() : 0;
+    check_matrix(scales, wanted, wanted.rows, groups);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = int_format(MOE_PACKING_NIBBLE_LOW_FIRST, 4,
+                               group_size(scales, part, groups, wanted.columns),
+                               scales.element->type, MOE_ZERO_POINT_NONE);
+    if (!find_format(tensor.format))
+        fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
+                   fmt::format("groups of {} columns share bytes", tensor.format.group_columns));
+    set_scales(tensor, scales);
+    read_input_scale(tensor, of.stem, wanted);
 }
 
 // weight_planes I32 [rows, columns / 32 * bits], weight_absmax [rows, columns / 32]: bytes of E4M4,

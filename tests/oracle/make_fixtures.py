@@ -20,6 +20,7 @@ def all_cases():
     import hf_family_cases
     import hf_quantised_cases
     import numpy_cases
+    import scaled_cases
     import tool_cases
 
     return [
@@ -29,6 +30,7 @@ def all_cases():
         *numpy_cases.CASES,
         *tool_cases.CASES,
         *autoround_cases.CASES,
+        *scaled_cases.CASES,
         *gguf_cases.CASES,
         *gguf_family_cases.CASES,
     ]
