@@ -27,5 +27,7 @@ class Seeds {
 
 // Files of packed weights.
 void add_packed(const Seeds& seeds);
+// Quantised models in rarer spellings.
+void add_spellings(const Seeds& seeds);
 
 }  // namespace moe_fuzz
