@@ -94,7 +94,7 @@ const std::byte* LayerBuilder::pointer(const TensorEntry& entry) const {
 }
 
 void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
-                               bool ignore_leading_ones) const {
+                               bool ignore_leading_ones, std::string_view why) const {
     std::span<const int64_t> want(wanted.begin(), wanted.size());
     std::span<const int64_t> got = entry.dims();
     if (ignore_leading_ones) {
@@ -102,9 +102,9 @@ void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<i
         got = without_leading_ones(got);
     }
     if (std::equal(want.begin(), want.end(), got.begin(), got.end())) return;
-    fail_entry(
-        MOE_ERROR_CORRUPT_FILE, entry,
-        fmt::format("has shape {}, {} is wanted", shape_text(entry.dims()), shape_text(want)));
+    fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+               fmt::format("has shape {}, {} is wanted{}", shape_text(entry.dims()),
+                           shape_text(want), why));
 }
 
 // GGUF drops trailing dimensions of one, which are the leading ones here.

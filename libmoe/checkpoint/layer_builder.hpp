@@ -124,8 +124,9 @@ class LayerBuilder {
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
     void set_scales(LayerTensor& tensor, const TensorEntry& entry);
     const std::byte* pointer(const TensorEntry& entry) const;
+    // `why` ends the sentence.
     void check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
-                     bool ignore_leading_ones) const;
+                     bool ignore_leading_ones, std::string_view why = {}) const;
     void check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                       int64_t columns) const;
     int64_t dimension(const TensorEntry& entry, uint32_t index) const;

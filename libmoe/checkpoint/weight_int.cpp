@@ -83,7 +83,8 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Set
     if (start.packing == MOE_PACKING_AWQ)
         check_shape(entry, {wanted.columns, packed_rows}, false);
     else
-        check_shape(entry, {wanted.columns * start.bits / 32, wanted.rows}, false);
+        check_shape(entry, {wanted.columns * start.bits / 32, wanted.rows}, false,
+                    fmt::format(" for the {} bits of the configuration", start.bits));
     check_shape(scales, {groups, wanted.rows}, false);
     check_shape(zeros, {groups, packed_rows}, false);
     LayerTensor& tensor = append(entry, wanted);
@@ -112,6 +113,11 @@ void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits,
     const uint32_t middle = 1u << (bits - 1);
     const size_t at = first_word_unlike(is_v2 ? middle : middle - 1);
     if (at == words.size()) return;
+    if (const auto packing = quantization().find_text("packing_format"))
+        fail_entry(MOE_ERROR_CORRUPT_FILE, zeros,
+                   fmt::format("word {} is {:#010x}: not all zero points are {}, as sym says in "
+                               "packing_format {}",
+                               at, words[at], middle, printable(*packing).text));
     const bool is_other = first_word_unlike(is_v2 ? middle - 1 : middle) == words.size();
     const char* const version = is_v2 ? "gptq_v2" : "gptq";
     fail_entry(MOE_ERROR_CORRUPT_FILE, zeros,
@@ -132,28 +138,27 @@ LayerBuilder::IntCodes LayerBuilder::int_codes(const TensorEntry& entry,
         fail_entry(MOE_ERROR_NOT_FOUND, entry,
                    fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
                                settings().file()));
-    const auto unread = [&](std::string_view what) {
+    const auto unread = [&](const char* what, std::string_view value, const char* more = "") {
         fail_entry(MOE_ERROR_UNSUPPORTED, entry,
-                   fmt::format("{} is not read: its shape is {}", what, shape_text(entry.dims())));
+                   fmt::format("{} '{}'{} is not read: its shape is {}", what,
+                               printable(value).text, more, shape_text(entry.dims())));
     };
-    if (part.find_text("rotation").value_or("") != "")
-        unread(fmt::format("rotation '{}'", printable(*part.find_text("rotation")).text));
+    if (const auto rotation = part.find_text("rotation"); rotation && !rotation->empty())
+        unread("rotation", *rotation);
     if (method == "auto-round" || method == "intel/auto-round") return autoround_codes(entry, part);
-    if (method != "gptq" && method != "awq")
-        unread(fmt::format("quant_method '{}', neither gptq nor awq,", printable(*method).text));
+    if (method == "awq") {
+        for (const char* key : {"version", "checkpoint_format"}) {
+            const auto layout = part.find_text(key).value_or("gemm");
+            if (layout != "gemm" && layout != "GEMM") unread("the AWQ layout", layout);
+        }
+        return IntCodes::Awq;
+    }
+    if (method != "gptq") unread("quant_method", *method, ", neither gptq nor awq,");
     auto version = part.find_text("checkpoint_format");
-    if (!version) version = part.find_text(method == "gptq" ? "format" : "version");
-    if (method == "gptq") {
-        if (!version || version == "gptq") return IntCodes::GptqV1;
-        if (version == "gptq_v2") return IntCodes::GptqV2;
-        unread(fmt::format("checkpoint_format '{}'", printable(*version).text));
-    }
-    for (const char* key : {"version", "checkpoint_format"}) {
-        const auto layout = part.find_text(key).value_or("gemm");
-        if (layout != "gemm" && layout != "GEMM")
-            unread(fmt::format("the AWQ layout '{}'", printable(layout).text));
-    }
-    return IntCodes::Awq;
+    if (!version) version = part.find_text("format");
+    if (version == "gptq_v2") return IntCodes::GptqV2;
+    if (version && version != "gptq") unread("checkpoint_format", *version);
+    return IntCodes::GptqV1;
 }
 
 // Its own packing stores zero points as they are, those named after AutoGPTQ one less. Old files
@@ -193,7 +198,7 @@ LayerBuilder::IntCodes LayerBuilder::autoround_codes(const TensorEntry& entry,
     for (const auto& packing : packings)
         if (packing.name == name) return packing.codes;
     unread(named ? "packing_format" : "backend", *written);
-    return IntCodes::Awq;
+    return {};
 }
 
 void LayerBuilder::add_qweight(const std::string& stem, const TensorEntry& entry,

@@ -66,7 +66,8 @@ TEST(Dynamic, TheFirstPatternThatMatchesCounts) {
 
 TEST(Dynamic, WhatContradictsTheFileIsRefused) {
     expect_refusal(mixed(dynamic("")), corrupt,
-                   "up_proj.qweight': has shape [16, 32], [8, 32] is wanted");
+                   "up_proj.qweight': has shape [16, 32], [8, 32] is wanted for the 4 bits of the "
+                   "configuration");
     expect_refusal(mixed(dynamic(R"("-:.*up_proj":{},".*up_proj":{"bits":8})")), corrupt,
                    "experts.1.up_proj.qweight': is quantised, but '-:.*up_proj' of 'dynamic' in "
                    "config.json excepts it");
@@ -156,6 +157,8 @@ TEST(AutoRound, WhatIsNotUnderstoodIsRefused) {
             "act_bits '8' of AutoRound is not read");
     refused(autoround(packing, ",\"data_type\":\"mx_int\""), unsupported,
             "data_type 'mx_int' of AutoRound is not read");
+    expect_refusal(mixed(autoround(packing, ",\"sym\":true"), 4, 4), corrupt,
+                   "not all zero points are 8, as sym says in packing_format auto_round:auto_gptq");
     refused(autoround(packing, ",\"rotation_config\":{\"type\":\"quarot\"}"), unsupported,
             "rotation_config");
 }

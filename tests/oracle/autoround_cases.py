@@ -104,9 +104,21 @@ def gptqmodel_case(name="qwen3_moe_autoround_gptqmodel"):
     write(name, parts, config("auto_round:gptqmodel", True), TOOL, notes)
 
 
+def wide_case(name="qwen3_moe_autoround_wide"):
+    tool = qlinear_torch_zp.QuantLinear
+    parts = dict(gate=gptq(tool, 5, True), up=gptq(tool, 6, False), down=gptq(tool, 7, True))
+    extra = {
+        ".*gate_proj.*": {"bits": 5},
+        ".*up_proj.*": {"bits": 6, "sym": False},
+        ".*down_proj.*": {"bits": 7},
+    }
+    notes = "gate 5 bits, up 6 bits with zero points, down 7 bits"
+    write(name, parts, config("auto_round:auto_gptq", True, extra_config=extra), TOOL, notes)
+
+
 def awq_case(name="qwen3_moe_autoround_awq"):
     parts = dict.fromkeys(("gate", "up", "down"), awq)
     write(name, parts, config("auto_round:auto_awq", False), TOOL, "4 bits with zero points")
 
 
-CASES = [gptq_case, own_case, gptqmodel_case, awq_case]
+CASES = [gptq_case, own_case, gptqmodel_case, wide_case, awq_case]

@@ -52,8 +52,10 @@ GemvFormat gptq_format(int32_t bits) {
             return GemvFormat::gptq3;
         case 4:
             return GemvFormat::gptq4;
-        default:
+        case 8:
             return GemvFormat::gptq8;
+        default:
+            return GemvFormat::none;
     }
 }
 
