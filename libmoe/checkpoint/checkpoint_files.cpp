@@ -149,7 +149,8 @@ CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_
       files(&memory),
       index(memory),
       settings(memory, config_name),
-      modelopt(memory, modelopt_name) {
+      modelopt(memory, modelopt_name),
+      rules(memory) {
     std::error_code error;
     if (fs::is_directory(fs::path(path), error)) {
         open_folder(path);
@@ -167,6 +168,10 @@ uint64_t CheckpointFiles::total_bytes() const {
 SettingsPart CheckpointFiles::quantization() const {
     if (modelopt.has_part(modelopt_part)) return {modelopt, modelopt_part};
     return {settings, config_part};
+}
+
+SettingsPart CheckpointFiles::quantization_of(const ModuleRule* rule) const {
+    return rule ? SettingsPart(settings, config_part, rule->stem) : quantization();
 }
 
 std::string CheckpointFiles::name() const {
@@ -274,7 +279,9 @@ void CheckpointFiles::read_config(std::string_view folder) {
         fail(MOE_ERROR_NOT_FOUND, "{}: there is no {}, which safetensors need",
              printable(folder).text, config_name);
     }
-    read_settings_json(read_whole(memory, path, largest_config), config_name, settings);
+    const std::pmr::string text = read_whole(memory, path, largest_config);
+    read_settings_json(text, config_name, settings);
+    rules.read(text, config_name);
     // Models that see or hear keep the language model's values apart: transformers', InternVL's,
     // DeepSeek-VL's.
     for (const char* part : {"text_config.", "llm_config.", "language_config."}) {

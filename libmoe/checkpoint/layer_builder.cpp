@@ -94,7 +94,7 @@ const std::byte* LayerBuilder::pointer(const TensorEntry& entry) const {
 }
 
 void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
-                               bool ignore_leading_ones) const {
+                               bool ignore_leading_ones, std::string_view why) const {
     std::span<const int64_t> want(wanted.begin(), wanted.size());
     std::span<const int64_t> got = entry.dims();
     if (ignore_leading_ones) {
@@ -102,9 +102,9 @@ void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<i
         got = without_leading_ones(got);
     }
     if (std::equal(want.begin(), want.end(), got.begin(), got.end())) return;
-    fail_entry(
-        MOE_ERROR_CORRUPT_FILE, entry,
-        fmt::format("has shape {}, {} is wanted", shape_text(entry.dims()), shape_text(want)));
+    fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+               fmt::format("has shape {}, {} is wanted{}", shape_text(entry.dims()),
+                           shape_text(want), why));
 }
 
 // GGUF drops trailing dimensions of one, which are the leading ones here.
@@ -266,17 +266,8 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 // Those whose codes are recognised by the name of their tensor.
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
-    if (const TensorEntry* codes = find(stem + ".qweight")) {
-        const auto method = quantization().find_text("quant_method");
-        if (!method)
-            fail_entry(MOE_ERROR_NOT_FOUND, *codes,
-                       fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
-                                   settings().file()));
-        if (method == "gptq") return add_gptq(stem, wanted), true;
-        if (method == "awq") return add_awq(stem, wanted), true;
-        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
-                                                        printable(*method).text));
-    }
+    if (const TensorEntry* codes = find(stem + ".qweight"))
+        return add_qweight(stem, *codes, wanted), true;
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {
         if (packed->element->type == MOE_TYPE_U8 || packed->element->type == MOE_TYPE_E2M1)
             return add_fp4(of, *packed, wanted), true;
@@ -301,13 +292,12 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const moe_type type = entry.element->type;
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
-        for (const std::string& name :
-             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
-            if (const TensorEntry* scales = find(name); scales && !leaves_scale(wanted))
-                if (!add_output_scale(name, wanted)) fail_beside(*scales, entry.type_name());
+        if (const TensorEntry* scales = find_scales(of); scales && !leaves_scale(wanted))
+            if (!add_output_scale(std::string(scales->name), wanted))
+                fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
-    if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
+    if (type == MOE_TYPE_F8_E4M3 || type == MOE_TYPE_F8_E5M2) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && has_float_scales(of)) return add_int8_grid(of, entry, wanted);
@@ -317,14 +307,12 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
-    const TensorEntry* scales = find(of.name + "_scale_inv");
-    if (!scales) scales = find(of.name + "_scale");
+    const TensorEntry* scales = find_scales(of);
     return scales && is_float_type(scales->element->type);
 }
 
 void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
-    const bool transposed =
-        wanted.fused && resolve(wanted.form).orientation == MOE_ORIENTATION_IN_OUT;
+    const bool transposed = is_transposed(wanted);
     if (transposed) {
         check_matrix(entry, wanted, wanted.columns, wanted.rows);
     } else {
@@ -341,7 +329,7 @@ void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
 }
 
 void LayerBuilder::check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const {
-    if (!wanted.fused || resolve(wanted.form).orientation == MOE_ORIENTATION_OUT_IN) return;
+    if (!is_transposed(wanted)) return;
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                fmt::format("orientation IN_OUT with type {}", entry.type_name()));
 }

@@ -198,25 +198,30 @@ std::optional<int64_t> Settings::find_length(std::string_view key) const {
     return entry->integer;
 }
 
+std::string SettingsPart::whole(std::string_view key) const {
+    std::string name = std::string(stem_).append(inner_).append(key);
+    return inner_.empty() || settings_.has(name) ? name : std::string(stem_).append(key);
+}
+
 bool SettingsPart::has(std::string_view key) const {
-    return settings_.has(std::string(stem_).append(key));
+    return settings_.has(whole(key));
 }
 
 std::optional<int64_t> SettingsPart::find_integer(std::string_view key, int64_t low,
                                                   int64_t high) const {
-    return settings_.find_integer({std::string(stem_).append(key)}, low, high);
+    return settings_.find_integer({whole(key)}, low, high);
 }
 
 int64_t SettingsPart::integer(std::string_view key, int64_t low, int64_t high) const {
-    return settings_.integer({std::string(stem_).append(key)}, low, high);
+    return settings_.integer({whole(key)}, low, high);
 }
 
 std::optional<bool> SettingsPart::find_flag(std::string_view key) const {
-    return settings_.find_flag(std::string(stem_).append(key));
+    return settings_.find_flag(whole(key));
 }
 
 std::optional<std::string_view> SettingsPart::find_text(std::string_view key) const {
-    return settings_.find_text(std::string(stem_).append(key));
+    return settings_.find_text(whole(key));
 }
 
 }  // namespace moe

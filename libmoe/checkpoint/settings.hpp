@@ -84,12 +84,14 @@ class Settings {
     std::pmr::string prefix_;
 };
 
-// Settings that lie together under a name; keys are what follows the stem.
+// Settings that lie together under a name; keys are what follows the stem. Those of a single module
+// may override them: `inner` is the stem of these, after the other one.
 class SettingsPart {
   public:
-    SettingsPart(const Settings& settings, std::string_view stem)
-        : settings_(settings), stem_(stem) {}
+    SettingsPart(const Settings& settings, std::string_view stem, std::string_view inner = {})
+        : settings_(settings), stem_(stem), inner_(inner) {}
 
+    bool is_of_module() const { return !inner_.empty(); }
     bool has(std::string_view key) const;
     std::optional<int64_t> find_integer(std::string_view key, int64_t low, int64_t high) const;
     int64_t integer(std::string_view key, int64_t low, int64_t high) const;
@@ -97,8 +99,11 @@ class SettingsPart {
     std::optional<std::string_view> find_text(std::string_view key) const;
 
   private:
+    std::string whole(std::string_view key) const;
+
     const Settings& settings_;
     std::string_view stem_;
+    std::string_view inner_;
 };
 
 }  // namespace moe

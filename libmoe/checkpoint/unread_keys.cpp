@@ -88,6 +88,8 @@ constexpr KeyRule key_rules[] = {
     {"*permute*"},
     {"*redundant*"},
     {"*interleaved*"},
+    {"*quant*"},
+    {"*recompute*"},
     {"output_router_logits"},
     // Known values.
     {"routed_scaling_factor", Meaning::RoutedScale},

@@ -157,6 +157,28 @@ TEST(UnreadKeys, ThoseOfReleasedFilesAreLeftAlone) {
          R"("moe_intermediate_size":32,"num_experts":4,"norm_topk_prob":true,)"
          R"("num_dense_layers":2,"routed_scaling_factor":1.0,"use_expert_bias":true)",
          Spelling{"feed_forward.", "expert_bias", "", "gate.weight", "w1", "w3", "w2"}},
+        {"dots1",
+         R"("hidden_act":"silu","moe_intermediate_size":32,"n_routed_experts":4,)"
+         R"("n_shared_experts":2,"first_k_dense_replace":1,"moe_layer_freq":1,"n_group":1,)"
+         R"("topk_group":1,"norm_topk_prob":true,"routed_scaling_factor":2.5,)"
+         R"("scoring_func":"noaux_tc","topk_method":"noaux_tc")",
+         scored},
+        {"jamba",
+         R"("hidden_act":"silu","intermediate_size":32,"num_experts":4,"attn_layer_period":8,)"
+         R"("expert_layer_offset":1,"expert_layer_period":2,"output_router_logits":false,)"
+         R"("router_aux_loss_coef":0.001,"use_mamba_kernels":true)",
+         Spelling{"feed_forward.", "", "", "router.weight"}},
+        {"phimoe",
+         R"("hidden_act":"silu","intermediate_size":32,"num_local_experts":4,)"
+         R"("input_jitter_noise":0.01,"router_jitter_noise":0.01,"lm_head_bias":true,)"
+         R"("output_router_logits":false,"router_aux_loss_coef":0.0)",
+         sparse},
+        {"laguna",
+         R"("moe_intermediate_size":32,"num_experts":4,"shared_expert_intermediate_size":48,)"
+         R"("gating":"per-head","moe_apply_router_weight_on_input":false,)"
+         R"("moe_routed_scaling_factor":2.5,"moe_router_logit_softcapping":0.0,)"
+         R"("moe_router_use_sigmoid":true,"moe_quant_type":"block_wise_fp8")",
+         Spelling{.bias = "experts.e_score_correction_bias", .shared = "shared_expert."}},
         {"exaone_moe",
          R"("hidden_act":"silu","moe_intermediate_size":32,"num_experts":4,)"
          R"("num_shared_experts":1,"is_moe_layer":[false,true],"first_last_k_dense_replace":1,)"

@@ -192,7 +192,7 @@ TEST(SourceFormats, AreNotFoundWithAWrongField) {
             EXPECT_EQ(find_format(wrong[i]), nullptr) << format_name(format).text << " " << i;
     }
     auto odd = gptq;
-    odd.bits = 5;
+    odd.bits = 1;
     EXPECT_EQ(find_format(odd), nullptr);
     odd = awq;
     odd.bits = 8;

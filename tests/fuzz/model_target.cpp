@@ -51,6 +51,14 @@ constexpr std::string_view model_words[] = {"hidden_size",
                                             "weight_block_size",
                                             "config_groups",
                                             "group_0",
+                                            "dynamic",
+                                            "extra_config",
+                                            "packing_format",
+                                            "auto_round:auto_gptq",
+                                            "targets",
+                                            "re:.*up_proj",
+                                            "w4afp8",
+                                            "expert_dtype",
                                             "weights"};
 
 }  // namespace

@@ -28,5 +28,7 @@ class Seeds {
 void add_gguf(const Seeds& seeds);
 // Files of packed weights.
 void add_packed(const Seeds& seeds);
+// Quantised models in rarer spellings.
+void add_spellings(const Seeds& seeds);
 
 }  // namespace moe_fuzz

@@ -13,6 +13,7 @@ import fixture_case
 
 
 def all_cases():
+    import autoround_cases
     import gguf_cases
     import gguf_family_cases
     import gguf_rule_cases
@@ -21,6 +22,7 @@ def all_cases():
     import hf_later_cases
     import hf_quantised_cases
     import numpy_cases
+    import scaled_cases
     import tool_cases
 
     return [
@@ -30,6 +32,8 @@ def all_cases():
         *hf_quantised_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
+        *autoround_cases.CASES,
+        *scaled_cases.CASES,
         *gguf_cases.CASES,
         *gguf_family_cases.CASES,
         *gguf_rule_cases.CASES,
