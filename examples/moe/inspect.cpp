@@ -115,7 +115,8 @@ std::string format_words(const LayerRun& run) {
     for (const auto& [name, roles] : groups) words += (words.empty() ? "" : "; ") + name + roles;
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
         for (const auto& [name, n] : other_formats(run.source, role))
-            words += fmt::format("; {} {} of {} experts", name, moe_role_name(role), n);
+            words += fmt::format("; {} {} of {} expert{}", name, moe_role_name(role), n,
+                                 n == 1 ? "" : "s");
     return words;
 }
 

@@ -72,8 +72,8 @@ std::string format_words(const WeightsLayout& layout, moe_role role) {
     if (!layout.has_mixed_experts()) return words;
     for (size_t i = 0; i < layout.other_formats.size(); ++i)
         if (const int64_t n = layout.experts_with(role, i))
-            words +=
-                fmt::format(", {} of {} experts", format_name(layout.other_formats[i]).text, n);
+            words += fmt::format(", {} of {} expert{}", format_name(layout.other_formats[i]).text,
+                                 n, n == 1 ? "" : "s");
     return words;
 }
 
