@@ -43,6 +43,7 @@ extern const std::array<FormatTraits, 4> fp8_grid_formats;         // f32 f16 bf
 extern const FormatTraits int8_grid_format;
 extern const FormatTraits gptq_format;
 extern const FormatTraits awq_format;
+extern const FormatTraits affine_format;
 extern const std::array<FormatTraits, 2> pack_quantized_formats;  // written; only read
 extern const std::array<FormatTraits, 2> bnb_4bit_formats;        // plain, nested
 
