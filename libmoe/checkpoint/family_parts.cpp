@@ -34,6 +34,14 @@ void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
     }
 }
 
+void add_stacked_experts(LayerBuilder& layer, std::string_view stem) {
+    const int64_t features = expert_features(layer.desc()), width = layer.desc().intermediate;
+    const auto name = [&](const char* matrix) { return fmt::format("{}{}.weight", stem, matrix); };
+    layer.weight(name("gate_proj"), {MOE_ROLE_GATE, MOE_ALL_EXPERTS, width, features});
+    layer.weight(name("up_proj"), {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
+    layer.weight(name("down_proj"), {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
+}
+
 moe_activation activation_of(const LayerBuilder& layer) {
     const Settings& settings = layer.settings();
     auto name = settings.find_text("hidden_act");
@@ -173,12 +181,22 @@ void add_selection_bias(LayerBuilder& layer, SettingKeys names) {
                  {MOE_ROLE_SELECTION_BIAS, 0, 1, desc.n_experts + desc.n_identity_experts});
 }
 
+// mlx-lm has those of most families in a module of its own, of some in `experts`, of Gemma-4 below.
+// The last one is Step's own.
+std::string_view stack_stem(const LayerBuilder& layer) {
+    for (const std::string_view stem : {"switch_mlp.", "experts.", "experts.switch_glu.", "moe."})
+        if (layer.has_weight(fmt::format("{}gate_proj.weight", stem))) return stem;
+    return {};
+}
+
 void add_experts(LayerBuilder& layer, const FusedForm& form) {
     const moe_layer_desc& desc = layer.desc();
     for (const ExpertNames& names : spellings) {
         if (layer.has_weight(expert_weight(0, names.gate)))
             return add_separate_experts(layer, names);
     }
+    if (const std::string_view stem = stack_stem(layer); !stem.empty())
+        return add_stacked_experts(layer, stem);
     if (!layer.find("experts.gate_up_proj")) {
         layer.fail_missing(
             "experts.0.gate_proj.weight, experts.0.w1.weight or experts.gate_up_proj");

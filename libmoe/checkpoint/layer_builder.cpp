@@ -301,10 +301,11 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
         for (const std::string& name :
-             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale"})
+             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale", of.stem + ".scales"})
             if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
+    if (entry.type_name() == "U32") return add_mlx(stem, entry, wanted);
     if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);

@@ -171,6 +171,15 @@ class LayerBuilder {
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    // weight_mlx.cpp
+    void check_mlx_entry(const TensorEntry& entry, std::string_view module, std::string_view mode,
+                         int64_t bits, int64_t group) const;
+    void add_mlx(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    void add_mlx_affine(const std::string& stem, const TensorEntry& entry,
+                        const TensorEntry& scales, const Wanted& wanted);
+    void add_mlx_bytes(const std::string& stem, const TensorEntry& entry, const TensorEntry& scales,
+                       const Wanted& wanted, std::string_view mode);
+    // weight_int.cpp
     bool every_group_says(const char* key, std::string_view text) const;
     int64_t packed_bits(const TensorEntry& entry, int64_t columns) const;
     int32_t group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const;

@@ -21,7 +21,7 @@ constexpr std::string_view roots[] = {"model.layers.",
                                       "backbone.layers.",     // Nemotron-H
                                       "transformer.blocks.",  // DBRX
                                       "block."};              // gpt-oss as OpenAI has it
-// Whose "experts." are those of the layer. The empty one is Gemma-4's.
+// Whose "experts." are those of the layer, or MLX's stacks of all. The empty one is Gemma-4's.
 constexpr std::array<std::string_view, 6> blocks = {
     "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
 // Tensors of all experts under other names, and shared experts beside the block: the prefix is that
@@ -65,7 +65,8 @@ std::optional<LayerPlace> place_of(std::string_view name) {
         for (const std::string_view block : blocks) {
             if (!rest.starts_with(block)) continue;
             const std::string_view inside = rest.substr(block.size());
-            if (inside.starts_with("experts.")) return LayerPlace{*number, before(name, inside)};
+            if (inside.starts_with("experts.") || inside.starts_with("switch_mlp."))
+                return LayerPlace{*number, before(name, inside)};
         }
         return std::nullopt;
     }
@@ -128,7 +129,8 @@ std::string why_no_layers(const TensorIndex& index, bool is_gguf) {
     const std::string_view mark = is_gguf ? "_exps." : "experts.";
     const auto entries = index.entries();
     const auto first = std::find_if(entries.begin(), entries.end(), [&](const TensorEntry& entry) {
-        return entry.name.find(mark) != entry.name.npos;
+        return entry.name.find(mark) != entry.name.npos ||
+               entry.name.find("switch_mlp.") != entry.name.npos;
     });
     if (first == entries.end()) return fmt::format("no tensor has '{}' in its name", mark);
     const std::string known =

@@ -47,7 +47,9 @@ const char* objection(std::string_view name) {
     if (name.ends_with("bias")) return "is a bias, which this family does not have";
     if (ends_with_any(name, {"_input.weight", "_output.weight"}))
         return "is a transform, which is not read";
-    if (starts_with_any(name, {"experts.", "shared_expert", "share_expert.", "shared_mlp."}))
+    if (starts_with_any(
+            name, {"experts.", "switch_mlp.", "shared_expert", "share_expert.", "shared_mlp."}) ||
+        ends_with_any(name, {".scales", ".biases"}))
         return "is not read, and would change the result";
     if (ends_with_any(name, {"_scale", "_scale_inv", ".scale"}))
         return "is a scale, which is not read";
