@@ -72,10 +72,14 @@ void build_granitemoe(LayerBuilder& layer) {
     set_softmax_of_selected(desc);
     add_router(layer, "block_sparse_moe.router.layer.weight");
     const int64_t hidden = desc.hidden, width = desc.intermediate;
-    layer.weight("block_sparse_moe.input_linear.weight",
-                 {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true});
-    layer.weight("block_sparse_moe.output_linear.weight",
-                 {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width, true});
+    if (!stack_stem(layer).empty()) {
+        add_experts(layer);
+    } else {
+        layer.weight("block_sparse_moe.input_linear.weight",
+                     {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true});
+        layer.weight("block_sparse_moe.output_linear.weight",
+                     {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width, true});
+    }
     const auto shared = layer.settings().find_integer({"shared_intermediate_size"}, 0, 1 << 24);
     if (shared.value_or(0) > 0 || layer.has_any("shared_mlp."))
         add_shared_gate_up(layer, "shared_mlp.input_linear.weight",

@@ -181,10 +181,11 @@ void add_selection_bias(LayerBuilder& layer, SettingKeys names) {
                  {MOE_ROLE_SELECTION_BIAS, 0, 1, desc.n_experts + desc.n_identity_experts});
 }
 
-// mlx-lm has those of most families in a module of its own, of some in `experts`, of Gemma-4 below.
-// The last one is Step's own.
+// mlx-lm has those of most families in a module of its own, of some in `experts`, of Gemma-4 below;
+// of Granite names are those of the whole layer. The last one is Step's own.
 std::string_view stack_stem(const LayerBuilder& layer) {
-    for (const std::string_view stem : {"switch_mlp.", "experts.", "experts.switch_glu.", "moe."})
+    for (const std::string_view stem :
+         {"switch_mlp.", "experts.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "moe."})
         if (layer.has_weight(fmt::format("{}gate_proj.weight", stem))) return stem;
     return {};
 }

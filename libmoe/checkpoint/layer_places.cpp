@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 6> blocks = {
 // of the whole layer. Granite, Step, OpenAI.
 constexpr std::string_view stacks[] = {"block_sparse_moe.input_linear.",
                                        "block_sparse_moe.output_linear.",
+                                       "block_sparse_moe.router.layer.",
                                        "moe.gate_proj.",
                                        "moe.up_proj.",
                                        "moe.down_proj.",

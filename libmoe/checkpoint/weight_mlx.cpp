@@ -34,6 +34,21 @@ bool is_known(std::string_view name) {
                        [&](const MlxMode& mode) { return mode.name == name; });
 }
 
+void keep_half(FileRange& range, const void*& data, uint64_t& bytes, bool is_second) {
+    bytes = range.bytes /= 2;
+    if (!is_second) return;
+    range.offset += bytes;
+    if (data) data = static_cast<const std::byte*>(data) + bytes;
+}
+
+// The first or the second half of the rows.
+void keep_half(LayerTensor& half, bool is_second) {
+    moe_tensor& tensor = half.tensor;
+    keep_half(half.data, tensor.data, tensor.data_bytes, is_second);
+    keep_half(half.scales, tensor.scales, tensor.scale_bytes, is_second);
+    keep_half(half.zero_points, tensor.zero_points, tensor.zero_point_bytes, is_second);
+}
+
 }  // namespace
 
 // MLX infers as much where config.json does not name the module: its default may be another.
@@ -97,7 +112,7 @@ void LayerBuilder::add_mlx(const std::string& stem, const TensorEntry& entry,
 
 void LayerBuilder::add_mlx_affine(const std::string& stem, const TensorEntry& entry,
                                   const TensorEntry& scales, const Wanted& wanted) {
-    if (wanted.role == MOE_ROLE_GATE_UP || wanted.role == MOE_ROLE_SHARED_GATE_UP)
+    if (wanted.role == MOE_ROLE_GATE_UP)
         fail_entry(MOE_ERROR_UNSUPPORTED, entry, "gate and up in one matrix of affine codes");
     const int64_t bits = entry.dims().back() * 32 / wanted.columns;
     const int64_t groups = scales.dims().back();
@@ -110,11 +125,23 @@ void LayerBuilder::add_mlx_affine(const std::string& stem, const TensorEntry& en
     if (!find_format(format))
         fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                    fmt::format("codes of {} bits are not read", bits));
-    LayerTensor& tensor = append(entry, wanted);
-    tensor.format = format;
-    set_scales(tensor, scales);
-    set_range(biases, tensor.zero_points, tensor.tensor.zero_points,
-              tensor.tensor.zero_point_bytes);
+    const auto add = [&](const Wanted& one) -> LayerTensor& {
+        LayerTensor& tensor = append(entry, one);
+        tensor.format = format;
+        set_scales(tensor, scales);
+        set_range(biases, tensor.zero_points, tensor.tensor.zero_points,
+                  tensor.tensor.zero_point_bytes);
+        return tensor;
+    };
+    if (wanted.role != MOE_ROLE_SHARED_GATE_UP) return (void)add(wanted);
+    // The format is not sliceable: two matrices.
+    const moe_gate_up_order order = resolve(wanted.form).order;
+    if (order == MOE_GATE_UP_INTERLEAVED)
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "rows of gate and up in turns under affine codes");
+    const int64_t rows = wanted.rows / 2;
+    const bool is_gate_first = order == MOE_GATE_UP_GATE_FIRST;
+    keep_half(add({MOE_ROLE_SHARED_GATE, 0, rows, wanted.columns}), !is_gate_first);
+    keep_half(add({MOE_ROLE_SHARED_UP, 0, rows, wanted.columns}), is_gate_first);
 }
 
 // The global scale of MLX is the largest weight: 448 * 6 times what multiplies.

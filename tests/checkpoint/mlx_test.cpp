@@ -273,15 +273,62 @@ TEST(MlxRefusals, Tensors) {
                 "fc1.weight': is not read, and would change the result");
 }
 
-TEST(MlxRefusals, GateAndUpInOneMatrix) {
-    Model model = model_of("minimax_m3", local);
-    model.add(mlp0 + "gate.weight", "BF16", {experts, hidden});
-    model.add(mlp0 + "e_score_correction_bias", "F32", {experts});
-    add_stacks(model, switch_mlp);
-    add_affine(model, mlp0 + "shared_experts.gate_up_proj", {2 * shared_width, hidden}, 4);
-    model.add(mlp0 + "shared_experts.down_proj.weight", "BF16", {hidden, shared_width});
+// The shared expert of Granite lies beside the block, gate and up in one matrix.
+Model granite() {
+    Model model = model_of("granitemoehybrid", local + ",\"shared_intermediate_size\":48");
+    const std::string block = layer0 + "block_sparse_moe.";
+    add_affine(model, block + "router.layer", {experts, hidden}, 8);
+    add_stacks(model, block + "switch_mlp.");
+    add_affine(model, layer0 + "shared_mlp.input_linear", {2 * shared_width, hidden}, 4);
+    model.add(layer0 + "shared_mlp.output_linear.weight", "BF16", {hidden, shared_width});
+    return model;
+}
+
+TEST(Mlx, GateAndUpOfASharedExpertBecomeTwoMatrices) {
+    const Model model = granite();
+    EXPECT_EQ(desc_of(model, 7).shared_intermediate, shared_width);
+    for (const moe_gate_up_order order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST}) {
+        const Folder folder;
+        moe_checkpoint_options options{};
+        options.gate_up_order = order;
+        const Handle checkpoint = open_model(folder, model, options);
+        for (const auto& [role, place] :
+             {std::pair{MOE_ROLE_SHARED_GATE, 0}, std::pair{MOE_ROLE_SHARED_UP, 1}}) {
+            const LayerTensor* half = find_tensor(checkpoint, 0, role, 0);
+            ASSERT_NE(half, nullptr);
+            EXPECT_EQ(half->tensor.rows, shared_width);
+            const bool is_second = (place == 1) == (order == MOE_GATE_UP_GATE_FIRST);
+            const auto expect_half = [&](const FileRange& range, const char* end) {
+                const std::string& whole =
+                    model.tensors.at(layer0 + "shared_mlp.input_linear" + end).bytes;
+                const size_t n = whole.size() / 2;
+                EXPECT_EQ(read_range(checkpoint, range), whole.substr(is_second ? n : 0, n));
+            };
+            expect_half(half->data, ".weight");
+            expect_half(half->scales, ".scales");
+            expect_half(half->zero_points, ".biases");
+            EXPECT_EQ(std::string(static_cast<const char*>(half->tensor.scales),
+                                  half->tensor.scale_bytes),
+                      read_range(checkpoint, half->scales));
+        }
+    }
+    moe_checkpoint_options options{};
+    options.gate_up_order = MOE_GATE_UP_INTERLEAVED;
+    const Failure failure = layer_failure(model, 0, options);
+    EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
+    EXPECT_NE(failure.text.find("input_linear.weight': rows of gate and up in turns"),
+              std::string::npos)
+        << failure.text;
+}
+
+TEST(MlxRefusals, GateAndUpOfExpertsInOneMatrix) {
+    Model model = granite();
+    for (const char* name : {"gate_proj.weight", "up_proj.weight", "down_proj.weight"})
+        model.tensors.erase(layer0 + "block_sparse_moe.switch_mlp." + name);
+    add_affine(model, layer0 + "block_sparse_moe.input_linear", {experts, 2 * width, hidden}, 4);
+    add_affine(model, layer0 + "block_sparse_moe.output_linear", {experts, hidden, width}, 4);
     refuses_mlx(model, MOE_ERROR_UNSUPPORTED,
-                "shared_experts.gate_up_proj.weight': gate and up in one matrix of affine codes");
+                "input_linear.weight': gate and up in one matrix of affine codes");
 }
 
 }  // namespace

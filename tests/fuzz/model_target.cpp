@@ -51,6 +51,11 @@ constexpr std::string_view model_words[] = {"hidden_size",
                                             "weight_block_size",
                                             "config_groups",
                                             "group_0",
+                                            "quantization",
+                                            "mode",
+                                            "affine",
+                                            "nvfp4",
+                                            "model.layers.0.mlp.gate",
                                             "weights"};
 
 }  // namespace

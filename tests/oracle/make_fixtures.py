@@ -18,6 +18,7 @@ def all_cases():
     import hf_cases
     import hf_family_cases
     import hf_quantised_cases
+    import mlx_cases
     import numpy_cases
     import tool_cases
 
@@ -25,6 +26,7 @@ def all_cases():
         *hf_cases.CASES,
         *hf_family_cases.CASES,
         *hf_quantised_cases.CASES,
+        *mlx_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
         *gguf_cases.CASES,

@@ -2,11 +2,13 @@
 of single modules in config.json. y is what mlx-lm's own block computes in float32 on those codes,
 whose scales and biases are bfloat16.
 """
+import functools
+
 import mlx.core as mx
 import mlx_lm
 import numpy as np
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
-from mlx_lm.models import gpt_oss, mixtral, qwen3_5_moe, qwen3_moe
+from mlx_lm.models import gpt_oss, granitemoehybrid, mixtral, qwen3_5_moe, qwen3_moe
 from mlx_lm.models.switch_layers import SwitchLinear
 from mlx_lm.utils import quantize_model, save_config, save_model
 
@@ -47,11 +49,13 @@ LINEAR_ATTENTION = dict(
 )
 
 
-def randomise(model, rng):
-    """Every parameter in bfloat16: matrices of a gain that keeps the rms of y near one."""
+def randomise(model, rng, wide):
+    """Every parameter in bfloat16: matrices of a gain that keeps the rms of y near one. wide is
+    that of gate and up."""
 
     def draw(name, array):
-        gain = 2.0 / np.sqrt(array.shape[-1]) if array.ndim > 1 else 0.5
+        gain = wide if "gate_proj.w" in name or "up_proj.w" in name else 1.6
+        gain = gain / np.sqrt(array.shape[-1]) if array.ndim > 1 else 0.5
         return mx.array(rng.standard_normal(array.shape) * gain).astype(mx.bfloat16)
 
     pairs = [(name, draw(name, array)) for name, array in tree_flatten(model.parameters())]
@@ -88,15 +92,15 @@ def take_global_scales(block):
         setattr(block.switch_mlp, name, plain)
 
 
-def write(name, module, config, settings, router, rule, notes, format, mode="affine", bits=4):
+def write(name, module, config, settings, router, rule, notes, format, mode="affine", wide=1.6):
     """settings(path) is what a module is quantised by: True, False or a dictionary."""
     rng = fixture_case.case_rng(name)
     folder = fixture_case.empty_folder(name)
     model = module.Model(module.ModelArgs.from_dict(config))
-    randomise(model, rng)
+    randomise(model, rng, wide)
     if settings:
         model, config = quantize_model(
-            model, config, 32, bits, mode, quant_predicate=lambda path, _: settings(path)
+            model, config, 32, 4, mode, quant_predicate=lambda path, _: settings(path)
         )
     save_model(folder, model)
     (folder / "model.safetensors.index.json").unlink()
@@ -106,16 +110,20 @@ def write(name, module, config, settings, router, rule, notes, format, mode="aff
     block = layer.block_sparse_moe if hasattr(layer, "block_sparse_moe") else layer.mlp
     if hasattr(block, "switch_mlp"):
         take_global_scales(block)
+    gate = functools.reduce(getattr, router.split("."), block)
     sizes = {**config, **config.get("text_config", {})}
     hidden = sizes["hidden_size"]
 
     def acceptable(x):
-        logits = np.array(getattr(block, router)(mx.array(x)), dtype=np.float64)
+        logits = np.array(gate(mx.array(x)), dtype=np.float64)
         routed = routing_reference.route(rule, logits)
         return routed if routed.gap > fixture_case.MIN_GAP else None
 
     x, routed = fixture_case.draw_input(rng, 5, hidden, acceptable)
-    y = np.array(block(mx.array(x)[None])[0])
+    y = block(mx.array(x)[None])[0]
+    if hasattr(layer, "shared_mlp"):
+        y = y + layer.shared_mlp(mx.array(x))
+    y = np.array(y)
     meta = dict(
         layer=0,
         tool=f"mlx-lm {mlx_lm.__version__}, mlx {mx.__version__}",
@@ -136,7 +144,7 @@ def write(name, module, config, settings, router, rule, notes, format, mode="aff
             topk_group=1,
             group_score="none",
             has_selection_bias=False,
-            has_router_bias="bias" in getattr(block, router),
+            has_router_bias="bias" in gate,
         ),
         notes=notes,
     )
@@ -247,6 +255,7 @@ def gpt_oss_mlx():
         "gate, up and down apart in mxfp4, each with a bias; router affine of 8 bits with a bias",
         "mlx mxfp4",
         mode="mxfp4",
+        wide=2.7,
     )
 
 
@@ -271,4 +280,40 @@ def mixtral_mlx_bf16():
     )
 
 
-CASES = [qwen3_moe_mlx_bits, qwen3_moe_mlx_fp, qwen3_5_moe_mlx, gpt_oss_mlx, mixtral_mlx_bf16]
+def granitemoehybrid_mlx():
+    config = dict(
+        ATTENTION,
+        model_type="granitemoehybrid",
+        hidden_size=64,
+        intermediate_size=96,
+        shared_intermediate_size=64,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        layer_types=["attention"],
+        attention_bias=False,
+        embedding_multiplier=1.0,
+        attention_multiplier=1.0,
+        logits_scaling=1.0,
+        residual_multiplier=1.0,
+        tie_word_embeddings=True,
+    )
+    write(
+        "granitemoehybrid_mlx",
+        granitemoehybrid,
+        config,
+        lambda path: affine(8, 64) if path.endswith("router.layer") else True,
+        "router.layer",
+        Rule(2, score="none", post="softmax"),
+        "gate and up of the shared expert, which lies beside the block, in one matrix of codes",
+        "mlx affine",
+    )
+
+
+CASES = [
+    qwen3_moe_mlx_bits,
+    qwen3_moe_mlx_fp,
+    qwen3_5_moe_mlx,
+    gpt_oss_mlx,
+    granitemoehybrid_mlx,
+    mixtral_mlx_bf16,
+]

@@ -182,6 +182,21 @@ TEST(WholeFormats, PackWithoutLoss) {
     }
 }
 
+TEST(WholeFormats, AffineIsPackedAsBlocksOfThirtyTwoAreWhereItFits) {
+    const auto packed = [](int32_t bits, int32_t group, moe_type scale) {
+        return packed_type_of(
+            test::int_format(MOE_PACKING_BIT_STREAM, bits, group, scale, MOE_ZERO_POINT_FLOAT));
+    };
+    for (const int32_t bits : {1, 2, 3, 4})
+        EXPECT_EQ(packed(bits, 64, MOE_TYPE_BF16), PackedType::q4_1) << bits;
+    EXPECT_EQ(packed(5, 128, MOE_TYPE_F16), PackedType::q5_1);
+    EXPECT_EQ(packed(4, -1, MOE_TYPE_F16), PackedType::q4_1);
+    for (const int32_t bits : {6, 7, 8})
+        EXPECT_EQ(packed(bits, 64, MOE_TYPE_BF16), PackedType::none) << bits;
+    EXPECT_EQ(packed(4, 64, MOE_TYPE_F32), PackedType::none) << "float16 is too narrow";
+    EXPECT_EQ(packed(4, 48, MOE_TYPE_BF16), PackedType::none) << "32 columns of two groups";
+}
+
 // Nested scales become float32, zero points of one and two bits four, and codes under biases those
 // of q4_1 or q5_1.
 double most_growth(const moe_format& format) {
