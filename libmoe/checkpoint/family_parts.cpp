@@ -198,7 +198,7 @@ void add_experts(LayerBuilder& layer, const FusedForm& form) {
     }
     if (const std::string_view stem = stack_stem(layer); !stem.empty())
         return add_stacked_experts(layer, stem);
-    if (!layer.find("experts.gate_up_proj")) {
+    if (!layer.find("experts.gate_up_proj") && !layer.find("experts._gate_up_proj_qdata")) {
         layer.fail_missing(
             "experts.0.gate_proj.weight, experts.0.w1.weight or experts.gate_up_proj");
     }

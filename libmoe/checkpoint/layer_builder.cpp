@@ -249,7 +249,7 @@ LayerBuilder::WeightName::WeightName(std::string_view given) : name(given), stem
 bool LayerBuilder::has_weight(std::string_view name) const {
     const std::string stem = WeightName(name).stem;
     return find(name) || find(stem + ".qweight") || find(stem + ".weight_packed") ||
-           find(stem + ".weight_planes");
+           find(stem + ".weight_planes") || find(torchao_name(name, "qdata"));
 }
 
 int64_t LayerBuilder::rows_of(std::string_view name) const {
@@ -258,6 +258,7 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
     if (find(stem + ".qweight")) return dimension(get(stem + ".scales"), 1);
     if (const TensorEntry* packed = find(stem + ".weight_packed")) return dimension(*packed, 0);
     if (const TensorEntry* planes = find(stem + ".weight_planes")) return dimension(*planes, 0);
+    if (const TensorEntry* codes = find(torchao_name(name, "qdata"))) return dimension(*codes, 0);
     if (const TensorEntry* state = bnb_state(stem)) return bnb_rows(*state);
     return dimension(get(name), 0);
 }
@@ -282,6 +283,8 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
         return add_pack_quantized(stem, wanted), true;
     }
     if (find(stem + ".weight_planes")) return add_kbit(stem, wanted), true;
+    if (const TensorEntry* codes = find(torchao_name(of.name, "qdata")))
+        return add_torchao(of, *codes, wanted), true;
     return false;
 }
 

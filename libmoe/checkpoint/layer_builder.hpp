@@ -179,6 +179,11 @@ class LayerBuilder {
                         const TensorEntry& scales, const Wanted& wanted);
     void add_mlx_bytes(const std::string& stem, const TensorEntry& entry, const TensorEntry& scales,
                        const Wanted& wanted, std::string_view mode);
+    // weight_torchao.cpp
+    // "stem._weight_part" of "stem.weight".
+    static std::string torchao_name(std::string_view name, std::string_view part);
+    void check_torchao_zeros(std::string_view name);
+    void add_torchao(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     // weight_int.cpp
     bool every_group_says(const char* key, std::string_view text) const;
     int64_t packed_bits(const TensorEntry& entry, int64_t columns) const;

@@ -1,4 +1,5 @@
-// Folders of MLX: stacks of experts under affine codes, and under scales of bytes.
+// Folders of MLX: stacks of experts under affine codes, and under scales of bytes. And tensors that
+// torchao took apart.
 #include "tests/checkpoint/models.hpp"
 #include "tests/fuzz/seeds.hpp"
 
@@ -58,13 +59,30 @@ Model gpt_oss_stacks() {
     return model;
 }
 
+// FP8 of all experts in one tensor, and an int8 router.
+Model torchao_model() {
+    Model model = sized_model("mixtral", "\"quantization_config\":{\"quant_method\":\"torchao\"}");
+    const std::string stem = mlp + "experts.";
+    model.add(mlp + "gate._weight_qdata", "I8", {n_experts, h});
+    model.add(mlp + "gate._weight_scale", "F32", {n_experts, 1});
+    model.tensors[mlp + "gate._weight_zero_point"] = {"I8", {n_experts, 1}, std::string(2, '\0')};
+    model.add(stem + "_gate_up_proj_qdata", "F8_E4M3", {n_experts, 2 * w, h});
+    model.add(stem + "_gate_up_proj_scale", "F32", {n_experts, 2 * w, 1});
+    model.add(stem + "_down_proj_qdata", "F8_E4M3", {n_experts, h, w});
+    model.add(stem + "_down_proj_scale", "BF16", {n_experts, h, 1});
+    return model;
+}
+
 }  // namespace
 
-void add_mlx(const Seeds& seeds) {
-    const std::pair<const char*, Model> models[] = {
-        {"mlx_affine", qwen_stacks(4, 32, "BF16")}, {"mlx_affine_3bit", qwen_stacks(3, 16, "F32")},
-        {"mlx_mxfp4", qwen_stacks(4, 32, "U8")},    {"mlx_nvfp4", qwen_stacks(4, 16, "U8")},
-        {"mlx_mxfp8", qwen_stacks(8, 32, "U8")},    {"mlx_gpt_oss", gpt_oss_stacks()}};
+void add_mlx_and_torchao(const Seeds& seeds) {
+    const std::pair<const char*, Model> models[] = {{"mlx_affine", qwen_stacks(4, 32, "BF16")},
+                                                    {"mlx_affine_3bit", qwen_stacks(3, 16, "F32")},
+                                                    {"mlx_mxfp4", qwen_stacks(4, 32, "U8")},
+                                                    {"mlx_nvfp4", qwen_stacks(4, 16, "U8")},
+                                                    {"mlx_mxfp8", qwen_stacks(8, 32, "U8")},
+                                                    {"mlx_gpt_oss", gpt_oss_stacks()},
+                                                    {"torchao", torchao_model()}};
     for (const auto& [name, model] : models)
         seeds.add("model", name,
                   raw(static_cast<uint32_t>(model.config.size())) + model.config + model.file());

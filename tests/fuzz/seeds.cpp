@@ -588,7 +588,7 @@ int main(int argc, char** argv) {
     add_models(seeds);
     add_integer_models(seeds);
     add_float_models(seeds);
-    add_mlx(seeds);
+    add_mlx_and_torchao(seeds);
     add_quant_states(seeds);
     seeds.add("plan", "plain", SmallPlan().bytes());
     add_routings(seeds);

@@ -27,7 +27,7 @@ class Seeds {
 
 // Files of packed weights.
 void add_packed(const Seeds& seeds);
-// Folders of MLX.
-void add_mlx(const Seeds& seeds);
+// Folders of MLX and torchao.
+void add_mlx_and_torchao(const Seeds& seeds);
 
 }  // namespace moe_fuzz
