@@ -102,6 +102,18 @@ TEST(Mlx, StacksAndTheirScalesAndBiasesAreWhereTheyLie) {
     EXPECT_EQ(up->tensor.zero_point_bytes, static_cast<uint64_t>(experts * width * 2 * 2));
 }
 
+// As mlx-lm reads them, too, which stacks them then.
+TEST(Mlx, ExpertsMayLieApart) {
+    Model model = qwen("qwen3_moe", std::string(",") + default_settings, false);
+    const std::string stem = mlp0 + "experts.1.up_proj";
+    add_affine(model, stem, {width, hidden}, 6);
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    const LayerTensor* up = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+    EXPECT_STREQ(format_name(up->format).text, "int6 bit_stream 1x32 bf16 biases (MLX affine)");
+    EXPECT_EQ(read_range(checkpoint, up->zero_points), model.tensors.at(stem + ".biases").bytes);
+}
+
 TEST(Mlx, ScalesOfBytesSayTheMode) {
     const struct {
         int64_t bits, group;
@@ -157,6 +169,13 @@ TEST(Mlx, NamesOfFamilies) {
     add_stacks(model, switch_mlp);
     add_shared(model, mlp0 + "share_expert.");
     EXPECT_EQ(desc_of(model, 8).shared_intermediate, shared_width);
+
+    model = model_of("qwen3_vl_moe", R"("text_config":{"model_type":"qwen3_vl_moe_text",)"
+                                     R"("moe_intermediate_size":32,"num_experts":4})");
+    const std::string vl = "language_model.model.layers.0.mlp.";
+    add_affine(model, vl + "gate", {experts, hidden}, 8);
+    add_stacks(model, vl + "switch_mlp.");
+    EXPECT_EQ(desc_of(model, 4).renormalize, MOE_RENORMALIZE_SUM_ADD);
 
     model = model_of("llama4", local);
     const std::string llama4 = "language_model.model.layers.0.feed_forward.";
