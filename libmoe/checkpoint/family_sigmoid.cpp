@@ -151,6 +151,7 @@ void build_step(LayerBuilder& layer) {
     }
     add_router(layer, first_weight(layer, {"moe.gate.weight", "gate.gate.weight"}));
     add_selection_bias(layer, {"moe.router_bias", "gate.router_bias"});
+    if (stack_stem(layer).empty()) (void)layer.get("moe.gate_proj.weight");  // says what is missing
     add_experts(layer);
     add_shared_expert(layer, "share_expert.");
     if (const float most = limit("swiglu_limits_shared"); most > 0) {

@@ -169,6 +169,9 @@ TEST(Mlx, NamesOfFamilies) {
     add_stacks(model, switch_mlp);
     add_shared(model, mlp0 + "share_expert.");
     EXPECT_EQ(desc_of(model, 8).shared_intermediate, shared_width);
+    model.tensors.erase(switch_mlp + "gate_proj.weight");
+    refuses_mlx(model, MOE_ERROR_NOT_FOUND,
+                "there is no tensor '" + mlp0 + "moe.gate_proj.weight'");
 
     model = model_of("qwen3_vl_moe", R"("text_config":{"model_type":"qwen3_vl_moe_text",)"
                                      R"("moe_intermediate_size":32,"num_experts":4})");
